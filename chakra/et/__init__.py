@@ -1,0 +1,1 @@
+"""Execution traces as columns: reading, writing, checking."""

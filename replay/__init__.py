@@ -1,0 +1,1 @@
+"""Replay of execution traces on an analytical network and collective model."""

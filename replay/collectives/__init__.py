@@ -1,0 +1,1 @@
+"""Collective algorithms and how a collective is cut into chunks and phases."""

@@ -1,0 +1,1 @@
+"""Configuration files: network, system, remote memory, communicator groups."""

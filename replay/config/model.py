@@ -1,0 +1,128 @@
+"""What the configuration files say, as values. Loading and checking them is done in the modules beside this one.
+
+Meaning and defaults: ASTRA-sim's network, system and remote-memory files (spec: replay semantics, section 1).
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Topology(StrEnum):
+    """Building block of one network dimension; values are the words used in network files."""
+
+    RING = "Ring"
+    FULLY_CONNECTED = "FullyConnected"
+    SWITCH = "Switch"
+
+
+class CollectiveKind(StrEnum):
+    """Collective operations, named as in the Chakra schema (``CollectiveCommType``)."""
+
+    ALL_REDUCE = "ALL_REDUCE"
+    REDUCE = "REDUCE"
+    ALL_GATHER = "ALL_GATHER"
+    GATHER = "GATHER"
+    SCATTER = "SCATTER"
+    BROADCAST = "BROADCAST"
+    ALL_TO_ALL = "ALL_TO_ALL"
+    REDUCE_SCATTER = "REDUCE_SCATTER"
+    REDUCE_SCATTER_BLOCK = "REDUCE_SCATTER_BLOCK"
+    BARRIER = "BARRIER"
+
+
+class MemoryKind(StrEnum):
+    """Kinds of remote memory."""
+
+    NONE = "NO_MEMORY_EXPANSION"
+    PER_NODE = "PER_NODE_MEMORY_EXPANSION"
+    PER_NPU = "PER_NPU_MEMORY_EXPANSION"
+    POOL = "MEMORY_POOL"
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One network dimension: `npus` positions joined by `topology`, every link alike."""
+
+    topology: Topology
+    npus: int
+    #: GB/s of 2**30 bytes per second, per link and direction
+    bandwidth_gibps: float
+    #: ns per hop
+    latency_ns: float
+
+    @property
+    def bytes_per_ns(self) -> float:
+        """Bandwidth in bytes per ns, evaluated left to right in double precision as ASTRA-sim does."""
+        return self.bandwidth_gibps * (1 << 30) / 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """All dimensions; dimension 0 varies fastest in the NPU number."""
+
+    dims: tuple[Dimension, ...]
+    source: str = "<network>"
+
+    @property
+    def npus(self) -> int:
+        """Number of NPUs: the product of the dimensions' sizes."""
+        total = 1
+        for dim in self.dims:
+            total *= dim.npus
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBus:
+    """LogGP parameters of the shared memory bus (spec section 4.5); G keeps single-precision rounding."""
+
+    latency: int = 0  # L
+    overhead: int = 0  # o
+    gap: int = 0  # g
+    gap_per_byte: float = 0.0  # G
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The collective system and compute model of every NPU."""
+
+    scheduling_policy: str = "LIFO"
+    collective_optimization: str = "baseline"  # or "localBWAware"
+    endpoint_delay_ns: int = 10
+    #: whether the file had the key: injection-scale scales only a given delay
+    endpoint_delay_given: bool = False
+    #: streams in flight per dimension
+    active_chunks: int = 1
+    #: pieces that a collective is split into
+    splits: int = 1
+    #: native algorithm per dimension, by collective
+    implementations: dict[CollectiveKind, tuple[str, ...]] = field(default_factory=dict)
+    #: prefix of a custom algorithm's traces, by collective
+    custom: dict[CollectiveKind, str] = field(default_factory=dict)
+    #: path of a YAML map node id -> prefix
+    per_node_custom: str | None = None
+    #: GB/s of 10**9 bytes per second; 0 means reductions cost nothing
+    local_mem_bw_gbps: float = 0.0
+    peak_perf_tflops: float | None = None
+    roofline: bool = False
+    trace_enabled: bool = False
+    replay_only: bool = False
+    track_local_mem: bool = False
+    local_mem_trace_filename: str = "local_mem_trace"
+    shared_bus: SharedBus | None = None
+    local_reduction_delay: int = 1
+    inter_dimension_scheduling: str = "ascending"
+    intra_dimension_scheduling: str = "FIFO"
+    source: str = "<system>"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Remote memory; latency in ns, bandwidth in bytes per ns (GB/s of 10**9), both integers as in ASTRA-sim."""
+
+    kind: MemoryKind = MemoryKind.NONE
+    latency_ns: int = 0
+    bytes_per_ns: int = 0
+    n_nodes: int = 0
+    npus_per_node: int = 0
+    source: str = "<memory>"

@@ -1,0 +1,1 @@
+"""Compiled kernels: functions over flat arrays, no I/O, no Python objects."""

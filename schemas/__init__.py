@@ -1,0 +1,1 @@
+"""The Chakra execution-trace schema: protobuf module and record encoding."""
