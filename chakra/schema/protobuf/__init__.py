@@ -1,0 +1,1 @@
+"""Import path of upstream scripts; the code lives in `chakra.schemas`."""
