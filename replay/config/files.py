@@ -1,0 +1,208 @@
+"""Reading JSON and YAML configuration files into plain values that remember their line.
+
+Nothing here knows a key: the modules beside this one say what the values mean. ASTRA-sim reads JSON with the last
+of two equal keys winning and ignores what follows; here a repeated key is an error, because one of the two values is
+not what its author thinks it is.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeAlias
+
+from chakra.errors import ConfigError
+
+Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value and the line it stands on; `line` is None where the source is a dict or a JSON file."""
+
+    value: Any
+    line: int | None = None
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Text of a UTF-8 file (a byte order mark is dropped); raises ConfigError naming the file."""
+    name = os.fspath(path)
+    try:
+        with open(name, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read: {error.strerror or error}") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: not a text file (byte {error.start} is not UTF-8)") from None
+
+
+def read_json(path: str | os.PathLike[str], *, last_wins: bool = False) -> dict[str, Entry]:
+    """Entries of a JSON object file.
+
+    Parameters
+    ----------
+    last_wins
+        of two equal keys take the second, as ASTRA-sim does, instead of refusing the file
+
+    Raises
+    ------
+    ConfigError
+        with file, line and column where the file is not JSON, repeats a key, or is not an object
+    """
+    name = os.fspath(path)
+    text = read_text(name)
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) < len(items) and not last_wins:
+            keys = [key for key, _ in items]
+            twice = next(key for i, key in enumerate(keys) if key in keys[:i])
+            raise ConfigError(f"{name}{_line_of_repeat(text, twice)}: key '{twice}' is given twice")
+        return found
+
+    def constant(word: str) -> NoReturn:
+        raise ConfigError(f"{name}: {word} is not a JSON value")
+
+    try:
+        value = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+    except json.JSONDecodeError as error:
+        hint = ""
+        if not text.lstrip().startswith(("{", "[")) and re.search(r"^[\w-]+:\s", text, re.MULTILINE):
+            hint = "; a text system file of ASTRA-sim 1.0 is converted by `chakra convert config`"
+        raise ConfigError(
+            f"{name}:{error.lineno}:{error.colno}: not valid JSON: {_plain(error.msg)}{hint}"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: not usable JSON: {str(error) or 'nested too deeply'}") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{name}: expected a JSON object {{...}}, found {describe(value)}")
+    return {key: Entry(item) for key, item in value.items()}
+
+
+def _plain(message: str) -> str:
+    """The decoder's message in the middle of a sentence."""
+    return message[:1].lower() + message[1:]
+
+
+def _line_of_repeat(text: str, key: str) -> str:
+    """`:LINE` of the second place where a key stands, or nothing if escapes hide it."""
+    places = [m.start() for m in re.finditer(re.escape(json.dumps(key)) + r"\s*:", text)]
+    return f":{text.count(chr(10), 0, places[1]) + 1}" if len(places) > 1 else ""
+
+
+_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+#: a plain `key: [ a, b ]  # comment` line whose items need no YAML rules; everything else goes to the YAML reader
+_PLAIN_LINE = re.compile(r"([a-z_]+): +\[ *([A-Za-z0-9.+-]+(?: *, *[A-Za-z0-9.+-]+)*) *\] *(?: #.*)?")
+_PLAIN_BLANK = re.compile(r" *(?:#.*)?")
+
+
+def scalar(text: str) -> Any:
+    """Value of an unquoted YAML 1.2 scalar; digits with a leading zero stay text (YAML 1.1 reads them as octal)."""
+    if _INTEGER.fullmatch(text):
+        return int(text) if len(text) < 400 else text
+    if _FLOAT.fullmatch(text) and not re.match(r"[-+]?0[0-9]", text):
+        return float(text)
+    return {"true": True, "false": False, "null": None, "~": None, "": None}.get(text.strip(), text)
+
+
+def read_yaml(path: str | os.PathLike[str]) -> dict[Any, Entry]:
+    """Entries of a YAML 1.2 mapping file, with line numbers.
+
+    Raises
+    ------
+    ConfigError
+        with file and line where the file is not YAML, repeats a key, or is not a mapping
+    """
+    name = os.fspath(path)
+    text = read_text(name)
+    plain = _read_plain(text)
+    return _read_general(name, text) if plain is None else plain
+
+
+def _read_plain(text: str) -> dict[Any, Entry] | None:
+    """The usual network file, read without a YAML library (which costs 25 ms to import); None where it is not that."""
+    entries: dict[Any, Entry] = {}
+    if not text.isascii() or "\r" in text:
+        return None
+    for number, line in enumerate(text.split("\n"), 1):
+        if _PLAIN_BLANK.fullmatch(line):
+            continue
+        match = _PLAIN_LINE.fullmatch(line)
+        if match is None or match[1] in entries:
+            return None
+        items = [item.strip(" ") for item in match[2].split(",")]
+        if any(item[0] == "-" and not _FLOAT.fullmatch(item) for item in items):
+            return None  # "-" and "---" are indicators
+        entries[match[1]] = Entry([scalar(item) for item in items], number)
+    return entries or None
+
+
+def _read_general(name: str, text: str) -> dict[Any, Entry]:
+    """Any YAML mapping, by way of the composed nodes, which keep the lines and the text of the scalars."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        root = YAML(typ="safe", pure=True).compose(text)
+        if root is None:
+            raise ConfigError(f"{name}: the file is empty")
+        if root.id != "mapping":
+            line = root.start_mark.line + 1
+            raise ConfigError(f"{name}:{line}: expected `key: value` lines, found a {root.id}")
+        entries: dict[Any, Entry] = {}
+        for key_node, value_node in root.value:
+            line = key_node.start_mark.line + 1
+            key = _value(name, key_node)
+            if isinstance(key, (list, dict)):
+                raise ConfigError(f"{name}:{line}: a key must be a word or a number")
+            if key in entries:
+                raise ConfigError(
+                    f"{name}:{line}: key '{key}' is given twice (first on line {entries[key].line})"
+                )
+            entries[key] = Entry(_value(name, value_node), line)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        problem = " ".join(str(part) for part in (error.context, error.problem) if part)
+        raise ConfigError(f"{name}{place}: not valid YAML: {problem}") from None
+    except (YAMLError, RecursionError, ValueError) as error:
+        reason = (str(error) or "nested too deeply").splitlines()[0]
+        raise ConfigError(f"{name}: not valid YAML: {reason}") from None
+    return entries
+
+
+def _value(name: str, node: Any, depth: int = 0) -> Any:
+    """Plain value of a composed node."""
+    if depth > 20:
+        raise ConfigError(f"{name}:{node.start_mark.line + 1}: nested too deeply")
+    if node.id == "scalar":
+        return node.value if node.style in ("'", '"', "|", ">") else scalar(node.value)
+    if node.id == "sequence":
+        return [_value(name, item, depth + 1) for item in node.value]
+    return {str(_value(name, key, depth + 1)): _value(name, item, depth + 1) for key, item in node.value}
+
+
+def describe(value: Any) -> str:
+    """A value as a message shows it: short, in JSON's words."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return "a list" if value else "an empty list"
+    if value is None or isinstance(value, (bool, str)):
+        shown = json.dumps(value, ensure_ascii=False)
+        return shown if len(shown) <= 60 else shown[:56] + '..."'
+    shown = str(value)
+    return shown if len(shown) <= 40 else shown[:36] + "..."
+
+
+def nearest(word: str, choices: list[str]) -> str:
+    """`; did you mean 'x'?` or nothing."""
+    import difflib
+
+    folded = {choice.lower(): choice for choice in choices}
+    close = difflib.get_close_matches(word.lower(), list(folded), n=1, cutoff=0.6)
+    return f"; did you mean '{folded[close[0]]}'?" if close else ""

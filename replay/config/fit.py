@@ -1,0 +1,29 @@
+"""Whether configurations that are right one by one fit each other."""
+
+from chakra.errors import ConfigError
+from chakra.replay.config.model import Memory, MemoryKind, Network, System
+from chakra.replay.config.system import IMPLEMENTATION_KEYS
+
+
+def check_fit(network: Network, system: System, memory: Memory | None = None) -> None:
+    """Check system and memory against the network.
+
+    Raises
+    ------
+    ConfigError
+        if an algorithm list is longer than the network has dimensions (ASTRA-sim asserts), or NPUs are left without
+        a memory node
+    """
+    for kind, names in system.implementations.items():
+        if len(names) > len(network.dims):
+            raise ConfigError(
+                f"{system.source}: key '{IMPLEMENTATION_KEYS[kind]}' names {len(names)} algorithms, but the network "
+                f"({network.source}) has {len(network.dims)} dimension{'s' * (len(network.dims) > 1)}"
+            )
+    if memory is not None and memory.kind is MemoryKind.PER_NODE:
+        served = memory.n_nodes * memory.npus_per_node
+        if served < network.npus:
+            raise ConfigError(
+                f"{memory.source}: key 'num-nodes' ({memory.n_nodes}) times 'num-npus-per-node' "
+                f"({memory.npus_per_node}) serves {served} NPUs, but the network has {network.npus}"
+            )

@@ -1,0 +1,88 @@
+"""Communicator-group files: name -> ranks in ring order (spec 1.5, C18, C22)."""
+
+import os
+import re
+from collections.abc import Mapping
+
+from chakra.replay.config.files import Source, describe
+from chakra.replay.config.section import Section
+
+#: what C++'s stoi reads at the start of a group's name
+_LEADING_INTEGER = re.compile(r"\s*([-+]?[0-9]+)")
+
+
+def load_groups(
+    src: Source | None, *, compat: str | None = None, npus: int | None = None
+) -> dict[str, tuple[int, ...]]:
+    """Read communicator groups; None and the exact text ``empty`` mean that there are none.
+
+    Parameters
+    ----------
+    src
+        path of a JSON file, or a dict name -> ranks; the order of the ranks is the order of the group's logical ring
+    compat
+        "astra-sim": a path that contains ``empty`` means none (C22), and a name counts by its leading integer (C18),
+        so that "7b" is group "7"; a name without one keeps its text, because ASTRA-sim has no answer there
+    npus
+        number of NPUs, if known: ranks must be below it
+
+    Returns
+    -------
+    dict
+        name -> ranks
+
+    Raises
+    ------
+    ConfigError
+        naming file and group; "" and "0" are refused, because those names mean all ranks
+
+    Examples
+    --------
+    >>> load_groups({"tp": [0, 1], "2": [1, 0]})
+    {'tp': (0, 1), '2': (1, 0)}
+    """
+    if src is None:
+        return {}
+    if not isinstance(src, Mapping):
+        path = os.fspath(src)
+        if path == "empty" or (compat == "astra-sim" and "empty" in path):
+            return {}
+    section = Section.of(src, kind="groups", compat=compat)
+    found: dict[str, tuple[int, ...]] = {}
+    # ASTRA-sim walks the keys in sorted order: of two names with one integer the later one stays
+    for key in sorted(section.entries, key=str) if section.as_head else section.entries:
+        found[_name(section, key)] = _ranks(section, key, npus)
+    return found
+
+
+def _name(section: Section, key: object) -> str:
+    """The name under which a group is looked up."""
+    if not isinstance(key, str):
+        if isinstance(key, bool) or not isinstance(key, int):
+            section.fail(key, "must be a text: it is a group's name")
+        key = str(key)
+    if section.as_head and (match := _LEADING_INTEGER.match(key)):
+        number = int(match[1])
+        if number <= 0:
+            section.fail(key, "is not a group's name: ASTRA-sim's groups are numbered from 1")
+        return str(number)
+    if key in ("", "0"):
+        section.fail(key, "cannot be defined: this name stands for the group of all ranks")
+    return key
+
+
+def _ranks(section: Section, key: object, npus: int | None) -> tuple[int, ...]:
+    """The ranks of one group."""
+    value = section.entries[key].value
+    if not isinstance(value, (list, tuple)) or not value:
+        section.fail(key, f"must be a list of ranks, found {describe(value)}")
+    seen: set[int] = set()
+    for rank in value:
+        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
+            section.fail(key, f"must be a list of ranks (whole numbers from 0), found {describe(rank)} in it")
+        if npus is not None and rank >= npus:
+            section.fail(key, f"has rank {rank}, but the network has {npus} NPUs (0 to {npus - 1})")
+        if rank in seen:
+            section.fail(key, f"has rank {rank} twice")
+        seen.add(rank)
+    return tuple(value)

@@ -1,0 +1,117 @@
+"""Network files: four lists of equal length, one entry per dimension (spec 1.2)."""
+
+from typing import Any
+
+from chakra.replay.config.files import Source, describe, nearest
+from chakra.replay.config.keys import NETWORK_KEYS
+from chakra.replay.config.model import Dimension, Network, Topology
+from chakra.replay.config.section import MAX_INT, Section, finite
+
+_NAMES = [key.name for key in NETWORK_KEYS]
+_TOPOLOGIES = {topology.value: topology for topology in Topology}
+#: keys that only the network files of ASTRA-sim 1.0 have
+_OLD_KEYS = ("topology-name", "topologies-per-dim", "dimensions-count", "units-count", "link-bandwidth")
+
+
+def load_network(src: Source | Network, *, compat: str | None = None) -> Network:
+    """Read a network description.
+
+    Parameters
+    ----------
+    src
+        path of a YAML file, a dict with the same keys, or a Network
+    compat
+        "astra-sim": unknown keys are ignored (C14)
+
+    Raises
+    ------
+    ConfigError
+        naming file, line and key
+
+    Examples
+    --------
+    >>> load_network({"topology": ["Ring"], "npus_count": [8], "bandwidth": [50], "latency": [500]}).npus
+    8
+    """
+    if isinstance(src, Network):
+        return src
+    section = Section.of(src, kind="network", compat=compat, yaml=True)
+    for old in _OLD_KEYS:
+        if section.given(old):
+            section.fail(
+                old, "belongs to a network file of ASTRA-sim 1.0: convert it with `chakra convert config`"
+            )
+    section.refuse_unknown(_NAMES)
+    topologies = section.items("topology", "topologies")
+    counts = section.items("npus_count", "numbers of NPUs")
+    bandwidths = section.items("bandwidth", "bandwidths in GB/s")
+    latencies = section.items("latency", "latencies in ns")
+    if not topologies:
+        section.fail("topology", "is an empty list: a network has at least one dimension")
+    for key, values in (("npus_count", counts), ("bandwidth", bandwidths), ("latency", latencies)):
+        if len(values) != len(topologies):
+            section.fail(
+                key,
+                f"has {len(values)} entries, but 'topology' has {len(topologies)}: one per dimension is needed",
+            )
+    dims = tuple(
+        _dimension(section, d, *values)
+        for d, values in enumerate(zip(topologies, counts, bandwidths, latencies, strict=True))
+    )
+    network = Network(dims, section.source)
+    if network.npus > MAX_INT:
+        section.fail("npus_count", f"gives {network.npus} NPUs in all, more than {MAX_INT}")
+    return network
+
+
+def _dimension(
+    section: Section, d: int, topology: Any, count: Any, bandwidth: Any, latency: Any
+) -> Dimension:
+    """Dimension `d` from its four values."""
+    if not isinstance(topology, str) or topology not in _TOPOLOGIES:
+        hint = nearest(topology, list(_TOPOLOGIES)) if isinstance(topology, str) else ""
+        section.fail(
+            "topology",
+            f"entry {d} must be one of {', '.join(_TOPOLOGIES)}, found {describe(topology)}{hint}",
+        )
+    try:
+        whole = not isinstance(count, (bool, str, float)) and int(count) == count
+    except (TypeError, ValueError):
+        whole = False
+    if not whole or not 2 <= count <= MAX_INT:
+        section.fail(
+            "npus_count", f"entry {d} must be a whole number of NPUs, at least 2, found {describe(count)}"
+        )
+    return Dimension(
+        _TOPOLOGIES[topology],
+        int(count),
+        finite(
+            bandwidth,
+            True,
+            lambda shown: section.fail(
+                "bandwidth", f"entry {d} must be a number of GB/s above 0, found {shown}"
+            ),
+        ),
+        finite(
+            latency,
+            False,
+            lambda shown: section.fail(
+                "latency", f"entry {d} must be a number of ns, 0 or more, found {shown}"
+            ),
+        ),
+    )
+
+
+def dump_network(network: Network) -> str:
+    """The network as text of a network file, which `load_network` reads back to an equal value."""
+    rows: dict[str, list[object]] = {
+        "topology": [dim.topology.value for dim in network.dims],
+        "npus_count": [dim.npus for dim in network.dims],
+        "bandwidth": [dim.bandwidth_gibps for dim in network.dims],
+        "latency": [dim.latency_ns for dim in network.dims],
+    }
+    notes = {"bandwidth": "  # GB/s of 2^30 B/s, per link and direction", "latency": "  # ns per hop"}
+    return "".join(
+        f"{key}: [ {', '.join(str(value) for value in values)} ]{notes.get(key, '')}\n"
+        for key, values in rows.items()
+    )

@@ -1,0 +1,161 @@
+"""Typed access to the entries of one configuration: every check names the file, the line if known, and the key."""
+
+import math
+import os
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral, Real
+from typing import Any, NoReturn
+
+from chakra.errors import ConfigError
+from chakra.replay.config.files import Entry, Source, describe, nearest, read_json, read_yaml
+
+#: ASTRA-sim keeps integers of the system file in 32 bits
+MAX_INT = 2**31 - 1
+
+
+def reads_like_head(compat: str | None) -> bool:
+    """Whether files are read as ASTRA-sim HEAD reads them; checks the mode's name."""
+    if compat not in (None, "astra-sim", "astra-sim-1.0"):
+        raise ConfigError(f"compat must be None, 'astra-sim' or 'astra-sim-1.0', found {describe(compat)}")
+    return compat == "astra-sim"
+
+
+class Section:
+    """The entries of one file or dict.
+
+    Parameters
+    ----------
+    source
+        path or ``<kind>``, for messages
+    entries
+        key -> value with its line
+    as_head
+        read values as ASTRA-sim HEAD does (C14: numbers for booleans, unknown keys ignored)
+    """
+
+    __slots__ = ("as_head", "entries", "source")
+
+    def __init__(self, source: str, entries: dict[Any, Entry], as_head: bool) -> None:
+        self.source = source
+        self.entries = entries
+        self.as_head = as_head
+
+    @classmethod
+    def of(cls, src: Source, *, kind: str, compat: str | None, yaml: bool = False) -> "Section":
+        """Section of a path or of a plain dict; `kind` names a dict in messages."""
+        as_head = reads_like_head(compat)
+        if isinstance(src, Mapping):
+            return cls(f"<{kind}>", {key: Entry(value) for key, value in src.items()}, as_head)
+        if not isinstance(src, (str, os.PathLike)):
+            raise ConfigError(f"<{kind}>: expected a path or a dict, found {type(src).__name__}")
+        entries = read_yaml(src) if yaml else read_json(src, last_wins=as_head)
+        return cls(os.fspath(src), entries, as_head)
+
+    def fail(self, key: object, problem: str) -> NoReturn:
+        """Raise ConfigError about one key."""
+        entry = self.entries.get(key)
+        line = f":{entry.line}" if entry is not None and entry.line else ""
+        raise ConfigError(f"{self.source}{line}: key '{key}' {problem}")
+
+    def refuse_unknown(self, known: Iterable[str]) -> None:
+        """Unknown keys are errors with the nearest match; ASTRA-sim ignores them (C14)."""
+        if self.as_head:
+            return
+        names = sorted(known)
+        for key in self.entries:
+            if key not in names:
+                self.fail(key, f"is unknown{nearest(str(key), names) or '; known keys: ' + ', '.join(names)}")
+
+    def given(self, key: str) -> bool:
+        """Whether the key is in the file."""
+        return key in self.entries
+
+    def integer(
+        self, key: str, default: int | None, *, minimum: int = 0, maximum: int = MAX_INT, unit: str = ""
+    ) -> int:
+        """A whole number; a fraction is dropped as in ASTRA-sim. `default` None: the key is required."""
+        if key not in self.entries:
+            if default is None:
+                self.fail(key, "is missing")
+            return default
+        value = self.entries[key].value
+        if isinstance(value, bool) and self.as_head:
+            value = int(value)
+        what = f"must be a whole number{' of ' + unit if unit else ''} from {minimum} to {maximum}"
+        if isinstance(value, bool) or not isinstance(value, (Integral, Real)) or not math.isfinite(value):
+            self.fail(key, f"{what}, found {describe(value)}")
+        number = int(value)
+        if value < minimum or number > maximum:
+            self.fail(key, f"{what}, found {describe(value)}")
+        return number
+
+    def number(self, key: str, default: float, *, above_zero: bool = False, unit: str = "") -> float:
+        """A finite number, not negative."""
+        if key not in self.entries:
+            return default
+        value = self.entries[key].value
+        bound = "above 0" if above_zero else "of 0 or more"
+        what = f"must be a finite number {bound}{' (' + unit + ')' if unit else ''}"
+        return finite(value, above_zero, lambda shown: self.fail(key, f"{what}, found {shown}"))
+
+    def single(self, key: str) -> float:
+        """A number kept in single precision and widened again, 0 where absent (spec 1.3: L, o, g, G)."""
+        if self.as_head and isinstance(self.entries.get(key, Entry(None)).value, bool):
+            return float(self.entries[key].value)
+        value = self.number(key, 0.0)
+        if value > 3.4e38:
+            self.fail(key, f"must fit single precision, found {describe(value)}")
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+
+    def switch(self, key: str) -> bool:
+        """A boolean, false where absent. ASTRA-sim takes everything but the number 0 for true (C14)."""
+        if key not in self.entries:
+            return False
+        value = self.entries[key].value
+        if self.as_head:
+            return isinstance(value, bool) or not isinstance(value, (int, float)) or value != 0
+        if isinstance(value, bool) or (isinstance(value, (int, float)) and value in (0, 1)):
+            return bool(value)
+        self.fail(key, f"must be true or false (or 1 or 0), found {describe(value)}")
+
+    def word(self, key: str, default: str, choices: Mapping[str, str]) -> str:
+        """One of a closed set of words; `choices` maps every accepted spelling to the word meant."""
+        if key not in self.entries:
+            return default
+        value = self.entries[key].value
+        if isinstance(value, str) and value in choices:
+            return choices[value]
+        hint = nearest(value, list(choices)) if isinstance(value, str) else ""
+        self.fail(key, f"must be one of {', '.join(choices)}, found {describe(value)}{hint}")
+
+    def text(self, key: str, default: str) -> str:
+        """Any text."""
+        if key not in self.entries:
+            return default
+        value = self.entries[key].value
+        if not isinstance(value, str) or not value:
+            self.fail(key, f"must be a text, found {describe(value)}")
+        return value
+
+    def items(self, key: str, what: str) -> list[Any]:
+        """A list; the key is required."""
+        if key not in self.entries:
+            self.fail(key, f"is missing; it must be a list of {what}")
+        value = self.entries[key].value
+        if not isinstance(value, (list, tuple)):
+            self.fail(key, f"must be a list of {what}, such as [ ... ], found {describe(value)}")
+        return list(value)
+
+
+def finite(value: Any, above_zero: bool, fail: Callable[[str], NoReturn]) -> float:
+    """The value as a float if it is a finite number in range; else `fail` is called with what it is."""
+    if isinstance(value, bool) or not isinstance(value, (Integral, Real)):
+        fail(describe(value))
+    try:
+        number = float(value)
+    except OverflowError:
+        fail(describe(value))
+    if not math.isfinite(number) or number < 0 or (above_zero and number == 0):
+        fail(describe(value))
+    return number
