@@ -1,0 +1,322 @@
+"""Workloads of many ranks in few traces: the manifest ``PREFIX.workload.json``, format ``chakra.workload/1``.
+
+Ranks that do the same share one trace. For that the trace names groups *symbolically* (``pg_name`` is ``"tp"``, and
+every rank means its own tensor-parallel group) and peers *relatively*: when the trace's global metadata has the
+attribute ``peer_mode`` = ``"relative"``, ``comm_dst`` of a send and ``comm_src`` of a receive are signed offsets. With a
+``pg_name`` on the node the offset counts positions in the rank's own row of that group, cyclically; without one it is
+added to the rank's number. The manifest says which rank runs which trace and who is in which group.
+
+The file is JSON::
+
+    {"format": "chakra.workload/1",
+     "npus": 16,
+     "traces": ["step.class0.et", "step.class1.et"],           relative to the manifest's folder
+     "trace_of": [{"trace": 0, "ranks": {"start": 0, "digits": [[8, 1]]}},
+                  {"trace": 1, "ranks": [8, 9, 10, 11, 12, 13, 14, 15]}],
+     "groups": {"tp": {"members": [[4, 1]], "groups": [[4, 4]], "start": 0},
+                "embed": {"ranks": [[0, 8], [1, 9]]}},
+     "about": {...}}
+
+A set of ranks is either an explicit list or ``start`` plus a sum of *digits*: ``[[count, stride], ...]``, the first
+fastest, means start + i0*stride0 + i1*stride1 + ... for all 0 <= ik < countk. A group table is either explicit rows
+(``ranks``) of equal length or two lists of digits: ``members`` inside a group and ``groups`` across. The order of a
+row is the order of the group's logical ring. ``about`` is free text for people.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from chakra.arrays import I32, I64, AnyArray
+from chakra.errors import WorkloadError
+
+if TYPE_CHECKING:
+    from chakra.et import Trace
+
+FORMAT = "chakra.workload/1"
+SUFFIX = ".workload.json"
+#: name and value of the global metadata attribute of traces with relative peers
+PEER_MODE = "peer_mode"
+RELATIVE = "relative"
+
+Digits = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadManifest:
+    """Traces, and the ranks and groups that use them.
+
+    Attributes
+    ----------
+    n_npus
+        Number of ranks.
+    traces
+        Distinct traces.
+    trace_of
+        (n_npus,) int32: index into ``traces`` of every rank.
+    groups
+        Symbolic name -> (n_groups, size) int32: rank r's group ``name`` is the row that contains r. A name need not
+        cover all ranks.
+    about
+        Free facts for people (model, command, totals).
+    source
+        Where it came from, for messages.
+    """
+
+    n_npus: int
+    traces: tuple["Trace", ...]
+    trace_of: I32
+    groups: Mapping[str, I32]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "<memory>"
+
+    def rows(self, name: str) -> I32:
+        """(n_npus,) row of every rank in the table of group ``name``; -1 for ranks in none."""
+        table = self._table(name)
+        out = np.full(self.n_npus, -1, dtype=np.int32)
+        out[table] = np.arange(len(table), dtype=np.int32)[:, None]
+        return out
+
+    def members(self, name: str, rank: int) -> I32:
+        """Ranks of ``rank``'s group ``name`` in ring order.
+
+        Raises
+        ------
+        WorkloadError
+            No such group, or the rank is in none of its rows.
+        """
+        table = self._table(name)
+        row = int(self.rows(name)[rank])
+        if row < 0:
+            raise WorkloadError(f"{self.source}: rank {rank} is in no group {name!r}")
+        return table[row]
+
+    def peers(self, name: str | None, offset: int) -> I32:
+        """(n_npus,) rank at a relative ``offset`` from every rank; -1 where there is none.
+
+        ``name`` is the group of the node (offset in positions, cyclic), or None (offset in rank numbers).
+        """
+        if name is None:
+            out = np.arange(self.n_npus, dtype=np.int32) + np.int32(offset)
+            out[(out < 0) | (out >= self.n_npus)] = -1
+            return out
+        table = self._table(name)
+        out = np.full(self.n_npus, -1, dtype=np.int32)
+        out[table] = np.roll(table, -offset, axis=1)
+        return out
+
+    def _table(self, name: str) -> I32:
+        if name not in self.groups:
+            known = ", ".join(sorted(self.groups)) or "none"
+            raise WorkloadError(f"{self.source}: no group {name!r}; the manifest has: {known}")
+        return self.groups[name]
+
+
+def strided(values: AnyArray) -> tuple[int, Digits] | None:
+    """Write a sequence as start plus digits (first fastest), or None when it has no such form.
+
+    Examples
+    --------
+    >>> strided(np.array([3, 4, 11, 12]))
+    (3, ((2, 1), (2, 8)))
+    """
+    rest = np.asarray(values, dtype=np.int64)
+    start = int(rest[0])
+    digits: list[tuple[int, int]] = []
+    while len(rest) > 1:
+        steps = np.diff(rest)
+        breaks = np.flatnonzero(steps != steps[0])
+        count = int(breaks[0]) + 1 if len(breaks) else len(rest)
+        if len(rest) % count:
+            return None
+        block = rest.reshape(-1, count)
+        if (np.diff(block, axis=1) != steps[0]).any():
+            return None
+        digits.append((count, int(steps[0])))
+        rest = block[:, 0]
+    return start, tuple(digits)
+
+
+def expand(start: int, digits: Sequence[Sequence[int]]) -> I64:
+    """All numbers of start plus digits, the first digit fastest."""
+    out = np.array([start], dtype=np.int64)
+    for count, stride in digits:
+        out = (out[None, :] + (np.arange(count, dtype=np.int64) * stride)[:, None]).reshape(-1)
+    return out
+
+
+def _ranks_to_json(ranks: AnyArray) -> Any:
+    form = strided(ranks) if len(ranks) else None
+    if form is None:
+        return [int(rank) for rank in ranks]
+    return {"start": form[0], "digits": [list(digit) for digit in form[1]]}
+
+
+def _table_to_json(table: I32) -> dict[str, Any]:
+    row = strided(table[0])
+    bases = strided(table[:, 0])
+    regular = row is not None and bases is not None and (table - table[:, :1] == table[0] - table[0, 0]).all()
+    if not regular or row is None or bases is None:
+        return {"ranks": table.tolist()}
+    return {
+        "start": row[0],
+        "members": [list(digit) for digit in row[1]],
+        "groups": [list(digit) for digit in bases[1]],
+    }
+
+
+def manifest_to_dict(manifest: WorkloadManifest, trace_names: Sequence[str]) -> dict[str, Any]:
+    """The JSON document; ``trace_names`` are the files of ``manifest.traces`` relative to the manifest's folder."""
+    trace_of = []
+    for index in range(len(manifest.traces)):
+        ranks = np.flatnonzero(manifest.trace_of == index)
+        trace_of.append({"trace": index, "ranks": _ranks_to_json(ranks)})
+    return {
+        "format": FORMAT,
+        "npus": manifest.n_npus,
+        "traces": list(trace_names),
+        "trace_of": trace_of,
+        "groups": {name: _table_to_json(table) for name, table in manifest.groups.items()},
+        "about": dict(manifest.about),
+    }
+
+
+#: more ranks than any manifest needs; a bound against files that ask for all memory
+MAX_NPUS = 1 << 26
+
+
+def _count(digits: Any, where: str) -> int:
+    total = 1
+    if not isinstance(digits, list):
+        raise WorkloadError(f"{where}: digits must be a list of [count, stride] pairs")
+    for digit in digits:
+        if not (isinstance(digit, list) and len(digit) == 2 and all(type(x) is int for x in digit)) or digit[0] < 1:
+            raise WorkloadError(f"{where}: {digit!r} is not a [count, stride] pair of integers with count >= 1")
+        total *= digit[0]
+    if total > MAX_NPUS:
+        raise WorkloadError(f"{where}: describes {total} ranks, more than the {MAX_NPUS} supported")
+    return total
+
+
+def _integer(value: Any, where: str) -> int:
+    if type(value) is not int:
+        raise WorkloadError(f"{where}: must be an integer, not {value!r}")
+    return value
+
+
+def _explicit(values: Any, where: str) -> list[int]:
+    if not isinstance(values, list):
+        raise WorkloadError(f"{where}: must be a list of ranks")
+    return [_integer(value, where) for value in values]
+
+
+def _ranks_from_json(value: Any, where: str) -> I64:
+    if isinstance(value, dict):
+        _count(value.get("digits", []), where)
+        return expand(_integer(value.get("start", 0), f"{where}: start"), value.get("digits", []))
+    return np.array(_explicit(value, where), dtype=np.int64)
+
+
+def _table_from_json(value: Any, npus: int, where: str) -> I32:
+    if not isinstance(value, dict) or ("ranks" in value) == ("members" in value):
+        raise WorkloadError(f"{where}: needs either 'ranks' or 'members' with 'groups'")
+    if "ranks" in value:
+        rows = value["ranks"] if isinstance(value["ranks"], list) else []
+        lists = [_explicit(row, where) for row in rows]
+        if not lists or len({len(row) for row in lists}) != 1 or not lists[0]:
+            raise WorkloadError(f"{where}: 'ranks' must be rows of equal, non-zero length")
+        table = np.array(lists, dtype=np.int64)
+    else:
+        if _count(value["members"], where) * _count(value.get("groups", []), where) > MAX_NPUS:
+            raise WorkloadError(f"{where}: describes more than the {MAX_NPUS} ranks supported")
+        inner = expand(0, value["members"])
+        outer = expand(_integer(value.get("start", 0), f"{where}: start"), value.get("groups", []))
+        table = outer[:, None] + inner[None, :]
+    outside = table[(table < 0) | (table >= npus)]
+    if len(outside):
+        raise WorkloadError(f"{where}: rank {outside[0]} is outside 0..{npus - 1}")
+    if len(np.unique(table)) != table.size:
+        raise WorkloadError(f"{where}: a rank appears twice; a rank is in at most one group of a name")
+    return table.astype(np.int32)
+
+
+def manifest_from_dict(document: Any, traces: Sequence["Trace"], source: str = "<memory>") -> WorkloadManifest:
+    """Check a manifest document and join it with its traces, given in the document's order.
+
+    Raises
+    ------
+    WorkloadError
+        Anything that breaks the format, with the key and what would be right.
+    """
+    npus = check_header(document, source)
+    trace_of = np.full(npus, -1, dtype=np.int32)
+    entries = document.get("trace_of")
+    if not isinstance(entries, list):
+        raise WorkloadError(f"{source}: 'trace_of' must be a list of objects with 'trace' and 'ranks'")
+    for number, entry in enumerate(entries):
+        where = f"{source}: trace_of[{number}]"
+        if not isinstance(entry, dict) or "trace" not in entry or "ranks" not in entry:
+            raise WorkloadError(f"{where}: must be an object with 'trace' and 'ranks'")
+        index = _integer(entry["trace"], f"{where}: trace")
+        if not 0 <= index < len(traces):
+            raise WorkloadError(f"{where}: trace {index} is not one of the {len(traces)} traces")
+        ranks = _ranks_from_json(entry["ranks"], f"{where}: ranks")
+        if len(ranks) and (ranks.min() < 0 or ranks.max() >= npus):
+            raise WorkloadError(f"{where}: ranks outside 0..{npus - 1}")
+        if (trace_of[ranks] >= 0).any() or len(np.unique(ranks)) != len(ranks):
+            raise WorkloadError(f"{where}: a rank is given a trace twice")
+        trace_of[ranks] = index
+    missing = np.flatnonzero(trace_of < 0)
+    if len(missing):
+        raise WorkloadError(f"{source}: {len(missing)} ranks have no trace, the first is rank {missing[0]}")
+    groups = document.get("groups", {})
+    if not isinstance(groups, dict):
+        raise WorkloadError(f"{source}: 'groups' must be an object")
+    tables = {
+        name: _table_from_json(value, npus, f"{source}: group {name!r}") for name, value in groups.items()
+    }
+    about = document.get("about", {})
+    return WorkloadManifest(
+        npus, tuple(traces), trace_of, tables, about if isinstance(about, dict) else {}, source
+    )
+
+
+def check_header(document: Any, source: str) -> int:
+    """Number of ranks of a manifest document whose format, rank count and trace list are in order."""
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise WorkloadError(f"{source}: not a workload manifest: 'format' must be {FORMAT!r}")
+    npus = _integer(document.get("npus"), f"{source}: npus")
+    if not 1 <= npus <= MAX_NPUS:
+        raise WorkloadError(f"{source}: npus must be 1..{MAX_NPUS}, not {npus}")
+    names = document.get("traces")
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise WorkloadError(f"{source}: 'traces' must be a non-empty list of file names")
+    return npus
+
+
+def read_manifest(path: str | Path) -> WorkloadManifest:
+    """Read ``PREFIX.workload.json`` and its traces.
+
+    Raises
+    ------
+    WorkloadError
+        Not JSON, or breaks the format.
+    TraceError
+        A trace file that cannot be read.
+    """
+    from chakra.et import read_traces
+
+    path = Path(path)
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise WorkloadError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise WorkloadError(f"{path}: not a readable JSON file: {error}") from None
+    check_header(document, str(path))
+    traces = read_traces([path.parent / name for name in document["traces"]])
+    return manifest_from_dict(document, traces, str(path))
