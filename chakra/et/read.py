@@ -1,0 +1,213 @@
+"""Reading execution traces: plain, gzipped or JSON-encoded; equal content of many ranks is read and stored once."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from chakra import files
+from chakra.arrays import U8
+from chakra.errors import TraceError
+from chakra.et.codec import decode_records, frame
+from chakra.et.trace import Trace, make_trace
+from chakra.et.wire import make_records, parse_metadata
+from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
+from chakra.schemas.protolib import encode_varint
+
+#: Files above this size are mapped instead of copied into memory.
+_MAP_ABOVE_BYTES = 1 << 28
+
+Progress = Callable[[int, int], None]
+
+
+def read_trace(path: files.PathLike, *, repair: bool = False, check: bool = True) -> Trace:
+    """Read one execution trace.
+
+    Reads current files (plain or gzip, known by its magic bytes) and the JSON-encoded form of older tools. Control
+    dependencies on nodes that are not in the file are dropped and counted (``Trace.dropped_ctrl_deps``).
+
+    Parameters
+    ----------
+    path
+        The file.
+    repair
+        Drop, and count, data dependencies on nodes that are not in the file. The trace's encoded form is then
+        rewritten without the dropped dependencies, so that writing it gives a file that every tool reads.
+    check
+        Refuse dependency cycles. Without it, `Trace.check` and `Trace.topological_order` still do.
+
+    Raises
+    ------
+    TraceError
+        In one line, with byte offset or node id: the file cannot be read, is cut off, is another kind of file or an
+        older wire format, repeats an id, lacks a data dependency, holds an attribute of the wrong kind or a cycle.
+    """
+    source = os.fspath(path)
+    return decode_trace(_load(source), source, repair=repair, check=check)
+
+
+def read_traces(
+    paths: Iterable[files.PathLike], *, repair: bool = False, progress: Progress | None = None
+) -> list[Trace]:
+    """Read the traces of many ranks; files of equal content share one `Trace` (whose source is the first of them).
+
+    Equal paths and links to one file are recognised without reading, other equal files by their hash.
+
+    Parameters
+    ----------
+    paths
+        One file per rank; a path may repeat.
+    repair
+        As for `read_trace`.
+    progress
+        Called with (ranks done, ranks in all) from time to time.
+
+    Raises
+    ------
+    TraceError
+        As `read_trace`, for the first bad file.
+    """
+    names = [os.fspath(path) for path in paths]
+    by_path: dict[str, Trace] = {}
+    by_file: dict[tuple[int, int], Trace] = {}
+    by_content: dict[tuple[int, bytes], Trace] = {}
+    sizes_seen: dict[int, list[str]] = {}
+    traces: list[Trace] = []
+    for done, name in enumerate(names):
+        trace = by_path.get(name)
+        if trace is None:
+            try:
+                stat = os.stat(name)
+            except OSError as error:
+                raise TraceError(f"{name}: cannot be read: {error.strerror}") from error
+            identity = (stat.st_dev, stat.st_ino)
+            trace = by_file.get(identity) if stat.st_ino else None
+            if trace is None:
+                trace = _read_distinct(name, stat.st_size, sizes_seen, by_content, repair=repair)
+                by_file[identity] = trace
+            by_path[name] = trace
+        traces.append(trace)
+        if progress is not None and (done % 64 == 63 or done + 1 == len(names)):
+            progress(done + 1, len(names))
+    return traces
+
+
+def _read_distinct(
+    name: str,
+    size: int,
+    sizes_seen: dict[int, list[str]],
+    by_content: dict[tuple[int, bytes], Trace],
+    *,
+    repair: bool,
+) -> Trace:
+    """Read a file unless one of equal content was read before. Only files of equal size are ever hashed."""
+    raw = _read_raw(name)
+    peers = sizes_seen.setdefault(size, [])
+    if len(peers) == 1:  # the first file of this size was not hashed when it came; it has a peer now
+        first = peers[0]
+        by_content[_key(_read_raw(first))] = by_content.pop((-1, first.encode()))
+    if peers:
+        key = _key(raw)
+        if key in by_content:
+            return by_content[key]
+    else:
+        key = (-1, name.encode())
+    peers.append(name)
+    trace = decode_trace(_unpack(raw, name), name, repair=repair)
+    by_content[key] = trace
+    return trace
+
+
+def _key(raw: U8) -> tuple[int, bytes]:
+    return len(raw), hashlib.blake2b(raw.data, digest_size=16).digest()
+
+
+def _read_raw(name: str) -> U8:
+    """The file's bytes as they are on disk; big files are mapped."""
+    try:
+        size = os.stat(name).st_size
+        if size > _MAP_ABOVE_BYTES and Path(name).is_file():
+            return np.memmap(name, np.uint8, "r")
+        return np.frombuffer(Path(name).read_bytes(), np.uint8)
+    except OSError as error:
+        raise TraceError(f"{name}: cannot be read: {error.strerror}") from error
+
+
+def _unpack(raw: U8, name: str) -> U8:
+    if raw[:2].tobytes() == files.GZIP_MAGIC:
+        return np.frombuffer(files.gunzip(raw.tobytes(), name), np.uint8)
+    return raw
+
+
+def _load(name: str) -> U8:
+    return _unpack(_read_raw(name), name)
+
+
+def decode_trace(data: U8, source: str, *, repair: bool = False, check: bool = True) -> Trace:
+    """Make a trace from the uncompressed bytes of a file; see `read_trace`."""
+    head = data[: 1 << 16].tobytes()
+    kind = files.kind_of(head)
+    if kind == files.JSON_ET:
+        from chakra.et.json_et import encode_json_et
+
+        data = np.frombuffer(encode_json_et(data.tobytes(), source), np.uint8)
+    elif kind == files.JSONIZED_ET:
+        raise TraceError(f"{source}: this is a {kind}; turn it back with `chakra jsonize --reverse`")
+    elif kind not in (files.EXECUTION_TRACE, files.UNKNOWN, files.EMPTY, files.TEXT):
+        raise TraceError(f"{source}: this is a {kind}, not an execution trace{_advice(kind)}")
+    try:
+        records = make_records(data, *frame(data, source), source)
+    except TraceError as error:
+        if kind == files.TEXT:
+            raise TraceError(f"{source}: this is a {kind}, not an execution trace") from error
+        raise
+    parse_metadata(records.data, records.meta_start, records.meta_end, source)
+    columns = decode_records(records, source)
+    trace = make_trace(columns, records, source, repair=repair, check=check)
+    if repair and (trace.dropped_ctrl_deps or trace.dropped_data_deps):
+        return _rewritten(trace)
+    return trace
+
+
+def _advice(kind: str) -> str:
+    if kind in (files.KINETO, files.HOST_TRACE):
+        return "; `chakra link` joins it with its partner into one"
+    if kind == files.TEXT_WORKLOAD:
+        return "; `chakra convert text` turns it into one"
+    return ""
+
+
+def _rewritten(trace: Trace) -> Trace:
+    """The same trace with its dropped dependencies gone from the encoded form as well."""
+    from dataclasses import replace
+
+    records = trace.records
+    pieces = [_record(trace.records.data[records.meta_start : records.meta_end].tobytes())]
+    for i in range(trace.n_nodes):
+        payload = records.message(i)
+        node = Node.FromString(payload)
+        view = trace.node(i)
+        ctrl, data = view.ctrl_deps, view.data_deps
+        if len(ctrl) != len(node.ctrl_deps) or len(data) != len(node.data_deps):
+            node.ctrl_deps[:] = ctrl
+            node.data_deps[:] = data
+            payload = node.SerializeToString()
+        pieces.append(_record(payload))
+    content = np.frombuffer(b"".join(pieces), np.uint8)
+    return replace(trace, records=make_records(content, *frame(content, trace.source), trace.source))
+
+
+def _record(payload: bytes) -> bytes:
+    return encode_varint(len(payload)) + payload
+
+
+def metadata_only(path: files.PathLike) -> GlobalMetadata:
+    """Read just the first record of a trace."""
+    from chakra.schemas.protolib import decode_message
+
+    metadata = GlobalMetadata()
+    with files.open_stream(path) as file:
+        decode_message(file, metadata)
+    return metadata

@@ -1,0 +1,325 @@
+"""Reading and writing files: atomic writes, gzip by magic bytes, and saying what a file is."""
+
+import gzip
+import json
+import os
+import re
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from chakra.errors import ChakraError, TraceError, UsageError
+
+PathLike = str | os.PathLike[str]
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+#: Uncompressed bytes that any gzip file may hold, whatever its size.
+_GZIP_FREE_BYTES = 1 << 28
+#: Above that, uncompressed bytes allowed for each compressed byte. gzip cannot exceed about 1030; real traces stay
+#: below 100, so that only a file made to exhaust memory is refused.
+_GZIP_MAX_RATIO = 400
+
+_CHUNK = 1 << 20
+
+
+# ------------------------------------------------------------------------------------------------- writing
+
+
+@contextmanager
+def _atomic(path: PathLike) -> Iterator[Path]:
+    """Yield a temporary file's path beside ``path``; it takes the place of ``path`` when the block succeeds."""
+    target = Path(path)
+    if target.is_dir():
+        raise UsageError(f"{path}: cannot be written: it is a folder")
+    try:
+        # A link keeps its place: the file it points at is replaced.
+        target = target.resolve()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes private files; a new file gets the usual permissions, an old one keeps its own.
+        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _is_special(path: PathLike) -> bool:
+    """Whether ``path`` exists and is a pipe, terminal or device (such as /dev/stdout), to be written in place."""
+    target = Path(path)
+    return target.exists() and not target.is_file() and not target.is_dir()
+
+
+@contextmanager
+def atomic_bytes(path: PathLike, *, compress: bool | None = None) -> Iterator[IO[bytes]]:
+    """Open ``path`` for binary writing; the file appears, whole, only when the block ends without an error.
+
+    Parameters
+    ----------
+    path
+        Target. Missing parent folders are made.
+    compress
+        Write gzip (without a time stamp, so that equal content gives equal files). Default: by the suffix ``.gz``.
+
+    Raises
+    ------
+    UsageError
+        If the target cannot be written.
+    """
+    if compress is None:
+        compress = os.fspath(path).endswith(".gz")
+    if _is_special(path):
+        with open(path, "wb") as file:
+            yield file
+        return
+    with _atomic(path) as temporary, open(temporary, "wb") as file:
+        if compress:
+            with gzip.GzipFile("", "wb", compresslevel=6, fileobj=file, mtime=0) as packed:
+                yield packed  # type: ignore[misc]
+        else:
+            yield file
+
+
+@contextmanager
+def atomic_text(path: PathLike, *, encoding: str = "utf-8") -> Iterator[IO[str]]:
+    """Open ``path`` for writing text; the file appears, whole, only when the block ends without an error.
+
+    Raises
+    ------
+    UsageError
+        If the target cannot be written.
+    """
+    if _is_special(path):
+        with open(path, "w", encoding=encoding) as file:
+            yield file
+        return
+    with _atomic(path) as temporary, open(temporary, "w", encoding=encoding, newline="\n") as file:
+        yield file
+
+
+# ------------------------------------------------------------------------------------------------- reading
+
+
+def open_stream(path: PathLike, *, error: type[ChakraError] = TraceError) -> IO[bytes]:
+    """Open a file for binary reading, decompressing gzip (known by its magic bytes, whatever the name).
+
+    The caller reads in pieces, so no bound is set on the uncompressed size.
+
+    Raises
+    ------
+    ChakraError
+        Of the class ``error`` if the file cannot be opened. Damaged gzip data raises OSError or EOFError on reading.
+    """
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - handed to the caller
+        magic = file.read(2)
+        file.seek(0)
+    except OSError as cause:
+        raise error(f"{os.fspath(path)}: cannot be read: {cause.strerror}") from cause
+    if magic == GZIP_MAGIC:
+        return gzip.GzipFile(fileobj=file, mode="rb")  # type: ignore[return-value]
+    return file
+
+
+def read_bytes(path: PathLike, *, error: type[ChakraError] = TraceError) -> bytes:
+    """Read a whole file, decompressing gzip (known by its magic bytes), within a bound against gzip bombs.
+
+    Raises
+    ------
+    ChakraError
+        Of the class ``error``: the file cannot be read, its gzip data is damaged or grows out of proportion.
+    """
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as cause:
+        raise error(f"{os.fspath(path)}: cannot be read: {cause.strerror}") from cause
+    return gunzip(raw, os.fspath(path), error=error) if raw.startswith(GZIP_MAGIC) else raw
+
+
+def gunzip(packed: bytes, source: str, *, error: type[ChakraError] = TraceError) -> bytes:
+    """Decompress gzip data of one or more members; ``source`` names it in messages.
+
+    Raises
+    ------
+    ChakraError
+        Of the class ``error`` if the data is damaged, cut off or grows out of proportion.
+    """
+    limit = max(_GZIP_FREE_BYTES, len(packed) * _GZIP_MAX_RATIO)
+    pieces: list[bytes] = []
+    total = 0
+    rest = packed
+    try:
+        while rest.startswith(GZIP_MAGIC):
+            member = zlib.decompressobj(wbits=31)
+            while not member.eof:
+                piece = member.decompress(rest, _CHUNK)
+                rest = member.unconsumed_tail
+                total += len(piece)
+                if total > limit:
+                    raise error(
+                        f"{source}: {len(packed)} bytes of gzip grow beyond {limit} bytes; refused as a gzip bomb"
+                    )
+                pieces.append(piece)
+                if not piece and not rest and not member.eof:
+                    raise error(f"{source}: the gzip data is cut off after {total} uncompressed bytes")
+            rest = member.unused_data
+    except zlib.error as cause:
+        raise error(
+            f"{source}: the gzip data is damaged after {total} uncompressed bytes ({cause})"
+        ) from cause
+    if rest.strip(b"\0"):
+        raise error(f"{source}: {len(rest)} bytes that are not gzip follow the gzip data")
+    return b"".join(pieces)
+
+
+# ------------------------------------------------------------------------------------------- kinds of file
+
+KINETO = "Kineto trace"
+HOST_TRACE = "PyTorch host trace"
+EXECUTION_TRACE = "execution trace"
+JSON_ET = "JSON-encoded ET"
+JSONIZED_ET = "jsonized execution trace"
+JSON = "JSON file"
+YAML = "YAML file"
+TEXT_WORKLOAD = "text workload"
+RESULT = "replay result"
+TEXT = "text file"
+EMPTY = "empty file"
+UNKNOWN = "unknown file"
+
+#: What a top-level JSON key says about the file.
+_JSON_KEYS = {
+    "traceEvents": KINETO,
+    "deviceProperties": KINETO,
+    "workload_graph": JSON_ET,
+    "nodes": HOST_TRACE,
+}
+
+_POLICIES = (
+    "DATA MODEL HYBRID_DATA_MODEL HYBRID_MODEL_DATA HYBRID_TRANSFORMER HYBRID_TRANSFORMER_FWD_IN_BCKWD HYBRID_DLRM "
+    "HYBRID_DLRM_ENHANCED HYBRID_CUSTOMIZED MICRO DISTRIBUTED_INFERENCE DATA_REORDER"
+).split()
+
+_HEAD = 1 << 16
+
+
+def sniff_kind(path: PathLike, *, error: type[ChakraError] = TraceError) -> str:
+    """Name what a file is, by its content: one of this module's constants such as ``KINETO`` ("Kineto trace").
+
+    Raises
+    ------
+    ChakraError
+        Of the class ``error`` if the file cannot be read.
+    """
+    try:
+        with open_stream(path, error=error) as file:
+            head = file.read(_HEAD)
+    except (OSError, EOFError, zlib.error) as cause:
+        raise error(f"{os.fspath(path)}: cannot be read: {cause}") from cause
+    return kind_of(head)
+
+
+def kind_of(head: bytes) -> str:
+    """Name what a file is from its first bytes (uncompressed; 64 KiB are enough)."""
+    if not head:
+        return EMPTY
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if _is_text(head):
+        if text[:1] in (b"{", b"["):
+            return _json_kind(text)
+        words = text.split(None, 1)
+        if words and words[0].decode("ascii", "replace").rstrip(":") in _POLICIES:
+            return TEXT_WORKLOAD
+        if re.search(rb"(?m)^(topology|npus_count|bandwidth|latency)\s*:", text):
+            return YAML
+        return TEXT
+    return EXECUTION_TRACE if _looks_like_records(head) else UNKNOWN
+
+
+def _is_text(head: bytes) -> bool:
+    """Whether no byte is a control character other than white space (record lengths and tags are)."""
+    return (
+        not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", head[:4096]) and head[:1] != b"\n" or _is_json(head)
+    )
+
+
+def _is_json(head: bytes) -> bool:
+    """Whether it opens like a JSON object or array: brace, white space, then a quote or another bracket."""
+    return re.match(rb"(\xef\xbb\xbf)?\s*[{\[]\s*[\"{\[\]}]", head) is not None and b"\0" not in head[:64]
+
+
+def _json_kind(text: bytes) -> str:
+    decoded = text.decode("utf-8", "replace")
+    depth_one = _top_level_keys(decoded)
+    if any(key == "schema" for key in depth_one) and '"chakra.replay.result' in decoded[:4096]:
+        return RESULT
+    if '"chakra.et.json' in decoded[:4096]:
+        return JSONIZED_ET
+    for key in depth_one:
+        if key in _JSON_KEYS:
+            return _JSON_KEYS[key]
+    if decoded.startswith("[") and re.match(r'\[\s*\{[^{}]{0,400}"(ph|cat|ts)"\s*:', decoded):
+        return KINETO
+    return JSON
+
+
+def _top_level_keys(text: str) -> list[str]:
+    """Keys of the outermost JSON object that begin within ``text`` (which may be cut off)."""
+    keys: list[str] = []
+    depth = 0
+    for match in re.finditer(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]', text):
+        token = match.group(0)
+        if token in "{[":
+            depth += 1
+        elif token in "}]":
+            depth -= 1
+        elif depth == 1 and match.group(2):
+            keys.append(match.group(1))
+    return keys
+
+
+def _looks_like_records(head: bytes) -> bool:
+    """Whether the first bytes can be the length of a record and the tag of a metadata or node field."""
+    position = 0
+    while position < 5 and position < len(head) and head[position] >= 0x80:
+        position += 1
+    if position + 1 >= len(head):
+        return len(head) == 1 and head[0] == 0
+    return head[0] == 0 or head[position + 1] in (0x0A, 0x12, 0x08, 0x10, 0x18)
+
+
+def read_json(path: PathLike, *, error: type[ChakraError] = TraceError) -> Any:
+    """Read a JSON document (may be gzipped).
+
+    Raises
+    ------
+    ChakraError
+        Of the class ``error``, with line and column where the text stops being JSON.
+    """
+    data = read_bytes(path, error=error)
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as cause:
+        raise error(f"{os.fspath(path)}: byte {cause.start}: not UTF-8 text") from cause
+    except json.JSONDecodeError as cause:
+        where = f"line {cause.lineno} column {cause.colno}"
+        raise error(f"{os.fspath(path)}: {where}: not JSON ({cause.msg})") from cause
+    except RecursionError as cause:
+        raise error(f"{os.fspath(path)}: JSON nested too deeply") from cause
