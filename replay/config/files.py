@@ -1,8 +1,8 @@
 """Reading JSON and YAML configuration files into plain values that remember their line.
 
-Nothing here knows a key: the modules beside this one say what the values mean. ASTRA-sim reads JSON with the last
-of two equal keys winning and ignores what follows; here a repeated key is an error, because one of the two values is
-not what its author thinks it is.
+Nothing here knows a key: the modules beside this one say what the values mean. Of two equal keys in a JSON
+file ASTRA-sim takes the last; here a repeated key is an error, because one of the two values is not what its
+author thinks it is.
 """
 
 import json
@@ -95,13 +95,13 @@ def _line_of_repeat(text: str, key: str) -> str:
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-#: a plain `key: [ a, b ]  # comment` line whose items need no YAML rules; everything else goes to the YAML reader
+#: a plain `key: [ a, b ]  # comment` line whose items need no YAML rules; the rest goes to the YAML reader
 _PLAIN_LINE = re.compile(r"([a-z_]+): +\[ *([A-Za-z0-9.+-]+(?: *, *[A-Za-z0-9.+-]+)*) *\] *(?: #.*)?")
 _PLAIN_BLANK = re.compile(r" *(?:#.*)?")
 
 
 def scalar(text: str) -> Any:
-    """Value of an unquoted YAML 1.2 scalar; digits with a leading zero stay text (YAML 1.1 reads them as octal)."""
+    """Value of an unquoted YAML 1.2 scalar; digits after a leading zero stay text (YAML 1.1: octal)."""
     if _INTEGER.fullmatch(text):
         return int(text) if len(text) < 400 else text
     if _FLOAT.fullmatch(text) and not re.match(r"[-+]?0[0-9]", text):
@@ -124,7 +124,7 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[Any, Entry]:
 
 
 def _read_plain(text: str) -> dict[Any, Entry] | None:
-    """The usual network file, read without a YAML library (which costs 25 ms to import); None where it is not that."""
+    """The usual network file, read without a YAML library (25 ms to import); None where it is not that."""
     entries: dict[Any, Entry] = {}
     if not text.isascii() or "\r" in text:
         return None
@@ -132,7 +132,7 @@ def _read_plain(text: str) -> dict[Any, Entry] | None:
         if _PLAIN_BLANK.fullmatch(line):
             continue
         match = _PLAIN_LINE.fullmatch(line)
-        if match is None or match[1] in entries:
+        if match is None or match[1] in entries or not isinstance(scalar(match[1]), str):
             return None
         items = [item.strip(" ") for item in match[2].split(",")]
         if any(item[0] == "-" and not _FLOAT.fullmatch(item) for item in items):

@@ -11,14 +11,14 @@ def check_fit(network: Network, system: System, memory: Memory | None = None) ->
     Raises
     ------
     ConfigError
-        if an algorithm list is longer than the network has dimensions (ASTRA-sim asserts), or NPUs are left without
-        a memory node
+        if an algorithm list is longer than the network has dimensions (ASTRA-sim asserts), or NPUs are left
+        without a memory node
     """
     for kind, names in system.implementations.items():
         if len(names) > len(network.dims):
             raise ConfigError(
-                f"{system.source}: key '{IMPLEMENTATION_KEYS[kind]}' names {len(names)} algorithms, but the network "
-                f"({network.source}) has {len(network.dims)} dimension{'s' * (len(network.dims) > 1)}"
+                f"{system.source}: key '{IMPLEMENTATION_KEYS[kind]}' names {len(names)} algorithms, but the "
+                f"network ({network.source}) has {len(network.dims)} dimension{'s' * (len(network.dims) > 1)}"
             )
     if memory is not None and memory.kind is MemoryKind.PER_NODE:
         served = memory.n_nodes * memory.npus_per_node

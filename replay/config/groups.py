@@ -19,10 +19,10 @@ def load_groups(
     Parameters
     ----------
     src
-        path of a JSON file, or a dict name -> ranks; the order of the ranks is the order of the group's logical ring
+        path of a JSON file, or a dict name -> ranks; their order is the order of the group's logical ring
     compat
-        "astra-sim": a path that contains ``empty`` means none (C22), and a name counts by its leading integer (C18),
-        so that "7b" is group "7"; a name without one keeps its text, because ASTRA-sim has no answer there
+        "astra-sim": a path that contains ``empty`` means none (C22), and a name counts by its leading integer
+        (C18), so that "7b" is group "7"; a name without one keeps its text: ASTRA-sim has no answer there
     npus
         number of NPUs, if known: ranks must be below it
 
@@ -59,15 +59,15 @@ def _name(section: Section, key: object) -> str:
     """The name under which a group is looked up."""
     if not isinstance(key, str):
         if isinstance(key, bool) or not isinstance(key, int):
-            section.fail(key, "must be a text: it is a group's name")
+            raise section.error(key, "must be a text: it is a group's name")
         key = str(key)
     if section.as_head and (match := _LEADING_INTEGER.match(key)):
         number = int(match[1])
         if number <= 0:
-            section.fail(key, "is not a group's name: ASTRA-sim's groups are numbered from 1")
+            raise section.error(key, "is not a group's name: ASTRA-sim's groups are numbered from 1")
         return str(number)
     if key in ("", "0"):
-        section.fail(key, "cannot be defined: this name stands for the group of all ranks")
+        raise section.error(key, "cannot be defined: this name stands for the group of all ranks")
     return key
 
 
@@ -75,14 +75,16 @@ def _ranks(section: Section, key: object, npus: int | None) -> tuple[int, ...]:
     """The ranks of one group."""
     value = section.entries[key].value
     if not isinstance(value, (list, tuple)) or not value:
-        section.fail(key, f"must be a list of ranks, found {describe(value)}")
+        raise section.error(key, f"must be a list of ranks, found {describe(value)}")
     seen: set[int] = set()
     for rank in value:
         if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
-            section.fail(key, f"must be a list of ranks (whole numbers from 0), found {describe(rank)} in it")
+            raise section.error(
+                key, f"must be a list of ranks (whole numbers from 0), found {describe(rank)} in it"
+            )
         if npus is not None and rank >= npus:
-            section.fail(key, f"has rank {rank}, but the network has {npus} NPUs (0 to {npus - 1})")
+            raise section.error(key, f"has rank {rank}, but the network has {npus} NPUs (0 to {npus - 1})")
         if rank in seen:
-            section.fail(key, f"has rank {rank} twice")
+            raise section.error(key, f"has rank {rank} twice")
         seen.add(rank)
     return tuple(value)

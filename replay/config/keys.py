@@ -1,4 +1,4 @@
-"""Every key of the configuration files: unit, default, meaning. The readers, `chakra check-config` and the docs use it."""
+"""Every key of the configuration files: unit, default, meaning."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ class Key:
 
 
 _ALGORITHMS = (
-    "algorithm per network dimension: ring, direct, direct<w>, halvingDoubling, doubleBinaryTree, oneRing, oneDirect, "
-    "oneDirect<w>, oneHalvingDoubling; a shorter list leaves the last dimensions out; no longer than the network"
+    "list, one algorithm per network dimension: ring, direct, direct<w>, halvingDoubling, doubleBinaryTree, "
+    "oneRing, oneDirect, oneDirect<w>, oneHalvingDoubling; a shorter list leaves the last dimensions out"
 )
 _SWITCH = "everything but the number 0 is true, so `false` is true"
 

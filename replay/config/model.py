@@ -1,4 +1,4 @@
-"""What the configuration files say, as values. Loading and checking them is done in the modules beside this one.
+"""What the configuration files say, as values. The modules beside this one load and check them.
 
 Meaning and defaults: ASTRA-sim's network, system and remote-memory files (spec: replay semantics, section 1).
 """
@@ -118,7 +118,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Remote memory; latency in ns, bandwidth in bytes per ns (GB/s of 10**9), both integers as in ASTRA-sim."""
+    """Remote memory; latency in ns, bandwidth in bytes per ns (GB/s of 10**9), both whole as in ASTRA-sim."""
 
     kind: MemoryKind = MemoryKind.NONE
     latency_ns: int = 0

@@ -38,7 +38,7 @@ def load_network(src: Source | Network, *, compat: str | None = None) -> Network
     section = Section.of(src, kind="network", compat=compat, yaml=True)
     for old in _OLD_KEYS:
         if section.given(old):
-            section.fail(
+            raise section.error(
                 old, "belongs to a network file of ASTRA-sim 1.0: convert it with `chakra convert config`"
             )
     section.refuse_unknown(_NAMES)
@@ -47,12 +47,12 @@ def load_network(src: Source | Network, *, compat: str | None = None) -> Network
     bandwidths = section.items("bandwidth", "bandwidths in GB/s")
     latencies = section.items("latency", "latencies in ns")
     if not topologies:
-        section.fail("topology", "is an empty list: a network has at least one dimension")
+        raise section.error("topology", "is an empty list: a network has at least one dimension")
     for key, values in (("npus_count", counts), ("bandwidth", bandwidths), ("latency", latencies)):
         if len(values) != len(topologies):
-            section.fail(
+            raise section.error(
                 key,
-                f"has {len(values)} entries, but 'topology' has {len(topologies)}: one per dimension is needed",
+                f"has {len(values)} entries, but 'topology' has {len(topologies)}: one per dimension",
             )
     dims = tuple(
         _dimension(section, d, *values)
@@ -60,7 +60,7 @@ def load_network(src: Source | Network, *, compat: str | None = None) -> Network
     )
     network = Network(dims, section.source)
     if network.npus > MAX_INT:
-        section.fail("npus_count", f"gives {network.npus} NPUs in all, more than {MAX_INT}")
+        raise section.error("npus_count", f"gives {network.npus} NPUs in all, more than {MAX_INT}")
     return network
 
 
@@ -70,7 +70,7 @@ def _dimension(
     """Dimension `d` from its four values."""
     if not isinstance(topology, str) or topology not in _TOPOLOGIES:
         hint = nearest(topology, list(_TOPOLOGIES)) if isinstance(topology, str) else ""
-        section.fail(
+        raise section.error(
             "topology",
             f"entry {d} must be one of {', '.join(_TOPOLOGIES)}, found {describe(topology)}{hint}",
         )
@@ -79,7 +79,7 @@ def _dimension(
     except (TypeError, ValueError):
         whole = False
     if not whole or not 2 <= count <= MAX_INT:
-        section.fail(
+        raise section.error(
             "npus_count", f"entry {d} must be a whole number of NPUs, at least 2, found {describe(count)}"
         )
     return Dimension(
@@ -88,14 +88,14 @@ def _dimension(
         finite(
             bandwidth,
             True,
-            lambda shown: section.fail(
+            lambda shown: section.error(
                 "bandwidth", f"entry {d} must be a number of GB/s above 0, found {shown}"
             ),
         ),
         finite(
             latency,
             False,
-            lambda shown: section.fail(
+            lambda shown: section.error(
                 "latency", f"entry {d} must be a number of ns, 0 or more, found {shown}"
             ),
         ),

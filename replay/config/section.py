@@ -1,11 +1,12 @@
-"""Typed access to the entries of one configuration: every check names the file, the line if known, and the key."""
+"""Typed access to the entries of one configuration: every check names file, key and, if known, line."""
 
+import contextlib
 import math
 import os
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from numbers import Integral, Real
-from typing import Any, NoReturn
+from numbers import Real
+from typing import Any
 
 from chakra.errors import ConfigError
 from chakra.replay.config.files import Entry, Source, describe, nearest, read_json, read_yaml
@@ -52,11 +53,11 @@ class Section:
         entries = read_yaml(src) if yaml else read_json(src, last_wins=as_head)
         return cls(os.fspath(src), entries, as_head)
 
-    def fail(self, key: object, problem: str) -> NoReturn:
-        """Raise ConfigError about one key."""
+    def error(self, key: object, problem: str) -> ConfigError:
+        """A ConfigError about one key, for the caller to raise."""
         entry = self.entries.get(key)
         line = f":{entry.line}" if entry is not None and entry.line else ""
-        raise ConfigError(f"{self.source}{line}: key '{key}' {problem}")
+        return ConfigError(f"{self.source}{line}: key '{key}' {problem}")
 
     def refuse_unknown(self, known: Iterable[str]) -> None:
         """Unknown keys are errors with the nearest match; ASTRA-sim ignores them (C14)."""
@@ -65,7 +66,9 @@ class Section:
         names = sorted(known)
         for key in self.entries:
             if key not in names:
-                self.fail(key, f"is unknown{nearest(str(key), names) or '; known keys: ' + ', '.join(names)}")
+                raise self.error(
+                    key, f"is unknown{nearest(str(key), names) or '; known keys: ' + ', '.join(names)}"
+                )
 
     def given(self, key: str) -> bool:
         """Whether the key is in the file."""
@@ -77,17 +80,15 @@ class Section:
         """A whole number; a fraction is dropped as in ASTRA-sim. `default` None: the key is required."""
         if key not in self.entries:
             if default is None:
-                self.fail(key, "is missing")
+                raise self.error(key, "is missing")
             return default
         value = self.entries[key].value
         if isinstance(value, bool) and self.as_head:
             value = int(value)
         what = f"must be a whole number{' of ' + unit if unit else ''} from {minimum} to {maximum}"
-        if isinstance(value, bool) or not isinstance(value, (Integral, Real)) or not math.isfinite(value):
-            self.fail(key, f"{what}, found {describe(value)}")
-        number = int(value)
-        if value < minimum or number > maximum:
-            self.fail(key, f"{what}, found {describe(value)}")
+        number = _truncated(value)
+        if number is None or value < minimum or number > maximum:
+            raise self.error(key, f"{what}, found {describe(value)}")
         return number
 
     def number(self, key: str, default: float, *, above_zero: bool = False, unit: str = "") -> float:
@@ -97,7 +98,7 @@ class Section:
         value = self.entries[key].value
         bound = "above 0" if above_zero else "of 0 or more"
         what = f"must be a finite number {bound}{' (' + unit + ')' if unit else ''}"
-        return finite(value, above_zero, lambda shown: self.fail(key, f"{what}, found {shown}"))
+        return finite(value, above_zero, lambda shown: self.error(key, f"{what}, found {shown}"))
 
     def single(self, key: str) -> float:
         """A number kept in single precision and widened again, 0 where absent (spec 1.3: L, o, g, G)."""
@@ -105,7 +106,7 @@ class Section:
             return float(self.entries[key].value)
         value = self.number(key, 0.0)
         if value > 3.4e38:
-            self.fail(key, f"must fit single precision, found {describe(value)}")
+            raise self.error(key, f"must fit single precision, found {describe(value)}")
         return float(struct.unpack("f", struct.pack("f", value))[0])
 
     def switch(self, key: str) -> bool:
@@ -117,7 +118,7 @@ class Section:
             return isinstance(value, bool) or not isinstance(value, (int, float)) or value != 0
         if isinstance(value, bool) or (isinstance(value, (int, float)) and value in (0, 1)):
             return bool(value)
-        self.fail(key, f"must be true or false (or 1 or 0), found {describe(value)}")
+        raise self.error(key, f"must be true or false (or 1 or 0), found {describe(value)}")
 
     def word(self, key: str, default: str, choices: Mapping[str, str]) -> str:
         """One of a closed set of words; `choices` maps every accepted spelling to the word meant."""
@@ -127,7 +128,7 @@ class Section:
         if isinstance(value, str) and value in choices:
             return choices[value]
         hint = nearest(value, list(choices)) if isinstance(value, str) else ""
-        self.fail(key, f"must be one of {', '.join(choices)}, found {describe(value)}{hint}")
+        raise self.error(key, f"must be one of {', '.join(choices)}, found {describe(value)}{hint}")
 
     def text(self, key: str, default: str) -> str:
         """Any text."""
@@ -135,27 +136,35 @@ class Section:
             return default
         value = self.entries[key].value
         if not isinstance(value, str) or not value:
-            self.fail(key, f"must be a text, found {describe(value)}")
+            raise self.error(key, f"must be a text, found {describe(value)}")
         return value
 
     def items(self, key: str, what: str) -> list[Any]:
         """A list; the key is required."""
         if key not in self.entries:
-            self.fail(key, f"is missing; it must be a list of {what}")
+            raise self.error(key, f"is missing; it must be a list of {what}")
         value = self.entries[key].value
         if not isinstance(value, (list, tuple)):
-            self.fail(key, f"must be a list of {what}, such as [ ... ], found {describe(value)}")
+            raise self.error(key, f"must be a list of {what}, such as [ ... ], found {describe(value)}")
         return list(value)
 
 
-def finite(value: Any, above_zero: bool, fail: Callable[[str], NoReturn]) -> float:
-    """The value as a float if it is a finite number in range; else `fail` is called with what it is."""
-    if isinstance(value, bool) or not isinstance(value, (Integral, Real)):
-        fail(describe(value))
+def _truncated(value: Any) -> int | None:
+    """The whole part of a finite number; None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
     try:
-        number = float(value)
-    except OverflowError:
-        fail(describe(value))
+        return math.floor(value) if value > 0 else math.ceil(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def finite(value: Any, above_zero: bool, error: Callable[[str], ConfigError]) -> float:
+    """The value as a float if it is a finite number in range; else the error for its description."""
+    number = -1.0
+    if not isinstance(value, bool) and isinstance(value, Real):
+        with contextlib.suppress(OverflowError):
+            number = float(value)
     if not math.isfinite(number) or number < 0 or (above_zero and number == 0):
-        fail(describe(value))
+        raise error(describe(value))
     return number

@@ -66,8 +66,8 @@ def load_system(src: Source | System, *, compat: str | None = None) -> System:
     src
         path of a JSON file, a dict with the same keys, or a System
     compat
-        "astra-sim": read as ASTRA-sim HEAD does (C14: any JSON value but the number 0 switches on, unknown keys and
-        the scheduling keys of 1.0 are ignored); "astra-sim-1.0": algorithm lists may be one text joined by ``_``
+        "astra-sim": read as ASTRA-sim HEAD does (C14: any value but the number 0 switches on, unknown keys
+        and the scheduling keys of 1.0 are ignored); "astra-sim-1.0": a list may be one text joined by ``_``
 
     Raises
     ------
@@ -125,14 +125,14 @@ def load_system(src: Source | System, *, compat: str | None = None) -> System:
 
 
 def _peak(section: Section, roofline: bool) -> float | None:
-    """Peak rate in TFLOP/s; a roofline without its two bounds is refused (C8), ASTRA-sim takes 0 and goes on."""
+    """Peak rate in TFLOP/s. A roofline without its two bounds is refused; ASTRA-sim takes 0 and goes on."""
     given = section.given("peak-perf")
     peak = section.number("peak-perf", 0.0, above_zero=not section.as_head, unit="TFLOP/s") if given else None
     if roofline and not section.as_head:
         if peak is None:
-            section.fail("peak-perf", "is missing: 'roofline-enabled' needs it (TFLOP/s)")
+            raise section.error("peak-perf", "is missing: 'roofline-enabled' needs it (TFLOP/s)")
         if section.number("local-mem-bw", 0.0) == 0:
-            section.fail("local-mem-bw", "must be above 0 (GB/s): 'roofline-enabled' needs it")
+            raise section.error("local-mem-bw", "must be above 0 (GB/s): 'roofline-enabled' needs it")
     return peak
 
 
@@ -162,7 +162,7 @@ def _implementations(section: Section, *, joined: bool) -> dict[CollectiveKind, 
             value = value.split("_")
         if isinstance(value, str):
             shown = ", ".join(f'"{part}"' for part in value.split("_"))
-            section.fail(
+            raise section.error(
                 key, f"must be a list of algorithms, one per dimension, such as [{shown}], found a text"
             )
         names = (
@@ -173,7 +173,9 @@ def _implementations(section: Section, *, joined: bool) -> dict[CollectiveKind, 
         if names:
             found[kind] = tuple(_algorithm(section, key, name) for name in names)
         elif not section.as_head:
-            section.fail(key, "is an empty list: name an algorithm per dimension, or leave the key out")
+            raise section.error(
+                key, "is an empty list: name an algorithm per dimension, or leave the key out"
+            )
     return found
 
 
@@ -187,11 +189,11 @@ def _algorithm(section: Section, key: str, name: Any) -> str:
             match = _HEAD_WINDOW.match(name[: len("oneDirect" if name.startswith("one") else "direct") + 5])
         if match is not None:
             if int(match[2]) == 0:
-                section.fail(key, f"has {describe(name)}: a window of 0 messages never sends anything")
+                raise section.error(key, f"has {describe(name)}: a window of 0 messages never sends anything")
             return f"{match[1]}{int(match[2])}"
     known = [*NATIVE_ALGORITHMS, *sorted(_EXTRA_ALGORITHMS)]
     hint = nearest(name, known) if isinstance(name, str) else ""
-    section.fail(
+    raise section.error(
         key,
         f"has {describe(name)}, which is not an algorithm{hint or '; known are ' + ', '.join(known)}"
         " (direct and oneDirect may end in a window, such as direct4)",
@@ -213,9 +215,9 @@ def _custom(section: Section) -> dict[CollectiveKind, str]:
             or not value[0]
         ):
             shown = f"a list of {len(value)}" if isinstance(value, (list, tuple)) else describe(value)
-            section.fail(
+            raise section.error(
                 key,
-                f"must be a list with exactly one path prefix (one set of files serves all dimensions), found {shown}",
+                f"must be a list with exactly one path prefix, which serves all dimensions, found {shown}",
             )
         found[kind] = value[0]
     return found
@@ -232,9 +234,7 @@ def load_per_node_custom(path: str) -> dict[int, str]:
     found: dict[int, str] = {}
     for key, entry in read_yaml(path).items():
         if isinstance(key, bool) or not isinstance(key, int) or key < 0:
-            raise ConfigError(
-                f"{path}:{entry.line}: key '{key}' must be a node id (a whole number, 0 or more)"
-            )
+            raise ConfigError(f"{path}:{entry.line}: key '{key}' must be a node id (a whole number from 0)")
         if not isinstance(entry.value, str) or not entry.value:
             raise ConfigError(
                 f"{path}:{entry.line}: key '{key}' must map to a path prefix, found {describe(entry.value)}"
