@@ -1,0 +1,150 @@
+"""Sweeps over sorted columns: nesting, alignment, replay. Plain Python that numba compiles (see `chakra.kernels`)."""
+
+import numpy as np
+
+
+def nest(thread, start, end, parent):
+    """Innermost enclosing interval of every interval; -1 at the top.
+
+    Rows are ordered by (thread, start, longest first). A child that ends after its parent by overlap (the resolution
+    of the file) is clipped: ``end`` is changed in place. One stack per thread, linear time.
+    """
+    n = len(thread)
+    stack = np.empty(n + 1, np.int64)
+    depth = 0
+    current = np.int64(-1)
+    for i in range(n):
+        if thread[i] != current:
+            current = thread[i]
+            depth = 0
+        while depth > 0 and end[stack[depth - 1]] <= start[i]:
+            # Equal bounds: an empty interval at its parent's end is still its child.
+            top = stack[depth - 1]
+            if end[top] == start[i] and start[top] == start[i] and end[i] == start[i]:
+                break
+            depth -= 1
+        if depth > 0:
+            top = stack[depth - 1]
+            parent[i] = top
+            if end[i] > end[top]:
+                end[i] = end[top]
+        else:
+            parent[i] = -1
+        stack[depth] = i
+        depth += 1
+
+
+def innermost(op_thread, op_start, op_end, parent, call_thread, call_start, out):
+    """Innermost interval that holds each point; -1 where none. Both tables are ordered by (thread, start)."""
+    n = len(op_thread)
+    i = 0
+    last = np.int64(-1)
+    for c in range(len(call_thread)):
+        t = call_thread[c]
+        s = call_start[c]
+        while i < n and (op_thread[i] < t or (op_thread[i] == t and op_start[i] <= s)):
+            last = i
+            i += 1
+        j = last
+        while j >= 0 and op_thread[j] == t and op_end[j] <= s:
+            j = parent[j]
+        if j >= 0 and op_thread[j] != t:
+            j = -1
+        out[c] = j
+
+
+def align(a, b, limit, out):
+    """Longest common subsequence by the greedy O((n + m) d) edit script of Myers (1986), d at most ``limit``.
+
+    ``out[i]`` becomes the position in ``b`` matched to ``a[i]``, or -1. Returns d, or -1 when more edits are needed.
+    """
+    n = len(a)
+    m = len(b)
+    width = 2 * limit + 3
+    offset = limit + 1
+    v = np.zeros(width, np.int64)
+    trace = np.zeros((limit + 1, width), np.int32)
+    found = -1
+    for d in range(limit + 1):
+        for k in range(-d, d + 1, 2):
+            if k == -d or (k != d and v[offset + k - 1] < v[offset + k + 1]):
+                x = v[offset + k + 1]
+            else:
+                x = v[offset + k - 1] + 1
+            y = x - k
+            while x < n and y < m and a[x] == b[y]:
+                x += 1
+                y += 1
+            v[offset + k] = x
+            if x >= n and y >= m:
+                found = d
+                break
+        for k in range(width):
+            trace[d, k] = v[k]
+        if found >= 0:
+            break
+    for i in range(n):
+        out[i] = -1
+    if found < 0:
+        return -1
+    x = n
+    y = m
+    for d in range(found, 0, -1):
+        k = x - y
+        if k == -d or (k != d and trace[d - 1, offset + k - 1] < trace[d - 1, offset + k + 1]):
+            previous = k + 1
+        else:
+            previous = k - 1
+        px = trace[d - 1, offset + previous]
+        py = px - previous
+        while x > px and y > py and x > 0 and y > 0:
+            if previous == k + 1:
+                if x <= px:
+                    break
+            elif x <= px + 1:
+                break
+            x -= 1
+            y -= 1
+            out[x] = y
+        x = px
+        y = py
+    while x > 0 and y > 0:
+        x -= 1
+        y -= 1
+        out[x] = y
+    return found
+
+
+def replay(offsets, sources, duration, engine, n_engines, hold, finish):
+    """Finish times of a graph in file order: a node starts when its sources are done and its engine is free.
+
+    Every source stands before its node, so one pass is enough. Where ``hold[i]`` is not negative, node i ends at
+    ``hold[i]`` or when it can first end, whichever is later, and ``duration[i]`` is set to what that leaves.
+    """
+    free = np.zeros(n_engines, np.int64)
+    for i in range(len(duration)):
+        ready = free[engine[i]]
+        for j in range(offsets[i], offsets[i + 1]):
+            t = finish[sources[j]]
+            if t > ready:
+                ready = t
+        if hold[i] >= 0:
+            left = hold[i] - ready
+            duration[i] = left if left > 0 else 0
+        finish[i] = ready + duration[i]
+        free[engine[i]] = finish[i]
+
+
+def reduce_edges(offsets, sources, group, position, keep):
+    """Mark edges that a later source of the same group (thread or stream) already implies: only the latest is kept.
+
+    ``position`` is the place of a node in its group; nodes of a group form a chain.
+    """
+    for i in range(len(offsets) - 1):
+        for j in range(offsets[i], offsets[i + 1]):
+            keep[j] = True
+            for k in range(offsets[i], offsets[i + 1]):
+                if k != j and group[sources[k]] == group[sources[j]]:
+                    if position[sources[k]] > position[sources[j]] or (sources[k] == sources[j] and k < j):
+                        keep[j] = False
+                        break
