@@ -151,10 +151,9 @@ class Section:
 
 def _truncated(value: Any) -> int | None:
     """The whole part of a finite number; None for everything else."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
     try:
-        return math.floor(value) if value > 0 else math.ceil(value)
+        return int(value) if is_number else None
     except (ValueError, OverflowError):
         return None
 
