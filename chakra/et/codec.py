@@ -1,11 +1,44 @@
-"""Choosing how to decode and encode: the protobuf library for small traces, compiled kernels for big ones."""
+"""Choosing how to decode and encode: the protobuf library for small traces, compiled kernels for big ones.
+
+Loading the kernels costs about half a second once in a process, a node about 7 microseconds through protobuf and
+0.3 through a kernel. So a single small trace never waits for numba, while many small ones in a row soon use it.
+"""
+
+import sys
+from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64, U8
+from chakra.arrays import I32, I64, U8
 from chakra.et import decode_protobuf
-from chakra.et.columns import Columns, Records
-from chakra.et.wire import split_records
+from chakra.et.columns import Columns, Records, StringPool
+from chakra.et.schema import ABSENT, INT_COLUMNS
+from chakra.et.wire import broken_framing, parse_node, split_records
+
+#: Nodes above which loading the kernels pays.
+KERNEL_THRESHOLD = 20_000
+#: The same when numba runs already in this process.
+WARM_THRESHOLD = 500
+
+_KERNEL = "chakra.et._codec_kernel"
+_OTHER_KNOWN = ("comm_group", "is_cpu_op", "pg_name", "involved_dim")
+#: Nodes that came through the slow path so far; many small traces together are worth the kernels too.
+_slow_nodes = [0]
+
+
+def codec_kernels(n_nodes: int) -> Any:
+    """The codec kernels if coding ``n_nodes`` nodes is worth them, else None."""
+    total = n_nodes + _slow_nodes[0]
+    if total >= KERNEL_THRESHOLD or (n_nodes >= WARM_THRESHOLD and "numba" in sys.modules):
+        from chakra.kernels import compiled
+
+        return compiled(_KERNEL, boundscheck=True)
+    _slow_nodes[0] = total
+    return None
+
+
+#: Bytes above which a file surely holds enough nodes for the kernels.
+_BIG_FILE_BYTES = 1 << 23
 
 
 def frame(data: U8, source: str) -> tuple[I64, I64]:
@@ -16,8 +49,33 @@ def frame(data: U8, source: str) -> tuple[I64, I64]:
     TraceError
         With the byte offset where the framing breaks.
     """
-    starts, ends = split_records(data.tobytes(), source)
-    return np.array(starts, np.int64), np.array(ends, np.int64)
+    if len(data) < _BIG_FILE_BYTES:
+        starts, ends = split_records(data.tobytes(), source)
+        return np.array(starts, np.int64), np.array(ends, np.int64)
+    from chakra.kernels import compiled
+
+    kernel_starts, kernel_ends, broken = compiled(_KERNEL, boundscheck=True).frame_records(readable(data))
+    if broken >= 0:
+        begin = int(broken)
+        split_records_tail(data, begin, source, len(kernel_starts))
+    return kernel_starts.copy(), kernel_ends.copy()
+
+
+def split_records_tail(data: U8, begin: int, source: str, record: int) -> None:
+    """Raise the error for the record length at byte ``begin``, which the kernel refused."""
+    try:
+        split_records(data[begin:].tobytes()[:16], source)
+    except Exception:  # the length itself is broken, or the record is cut off: say which with true figures
+        tail = data[begin : begin + 6].tolist()
+        length = shift = 0
+        for position, byte in enumerate(tail[:5]):
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                left = len(data) - begin - position - 1
+                problem = f"a record of {length} bytes, but only {left} are left"
+                raise broken_framing(source, begin, record, problem) from None
+        raise broken_framing(source, begin, record, "the length of a record is cut off or too long") from None
 
 
 def decode_records(records: Records, source: str) -> Columns:
@@ -28,4 +86,109 @@ def decode_records(records: Records, source: str) -> Columns:
     TraceError
         See `chakra.et.decode_protobuf.decode`.
     """
-    return decode_protobuf.decode(records, source)
+    kernels = codec_kernels(len(records.starts))
+    if kernels is None:
+        return decode_protobuf.decode(records, source)
+    return decode_compiled(kernels, records, source)
+
+
+def readable(data: U8) -> U8:
+    """A plain view of read-only bytes that kernels take: always the same array type, or they compile again."""
+    view = np.asarray(data).view(np.ndarray)
+    if view.flags.writeable:
+        view = view.view()
+        view.flags.writeable = False
+    return view
+
+
+def known_table() -> tuple[U8, I64, I64, I32]:
+    """Names of the attributes with columns for the kernel: bytes, bounds, and a hash table to find them."""
+    encoded = [name.encode() for name in (*INT_COLUMNS, *_OTHER_KNOWN)]
+    ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
+    starts = ends - np.array([len(name) for name in encoded], np.int64)
+    lookup = np.full(64, -1, np.int32)
+    for row, name in enumerate(encoded):
+        slot = (len(name) * 31 + name[0] * 7 + name[-1] * 3) & 63
+        while lookup[slot] >= 0:
+            slot = (slot + 1) & 63
+        lookup[slot] = row
+    return np.frombuffer(bytearray(b"".join(encoded)), np.uint8), starts, ends, lookup
+
+
+def decode_compiled(kernels: Any, records: Records, source: str) -> Columns:
+    """Decode with the (compiled or plain) kernel module; the protobuf path decides on whatever it does not like."""
+    n = len(records.starts)
+    rows = len(INT_COLUMNS)
+    ids = np.zeros(n, np.int64)
+    types = np.zeros(n, np.uint8)
+    times = np.zeros((2, n), np.int64)
+    ints = np.full((rows + 1, n), ABSENT, np.int64)
+    cpu = np.full(n, -1, np.int8)
+    names, groups, dim_codes = np.zeros(n, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    ctrl_offsets, data_offsets = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
+    bad, ctrl, data, text_starts, text_ends, dims, not_ascii = kernels.decode_nodes(
+        *(readable(records.data), records.starts, records.ends, *known_table()),
+        *(ids, types, names, times, ints, cpu, groups, dim_codes, ctrl_offsets, data_offsets),
+    )
+    if bad >= 0:
+        # Either this node is bad, and the message is made here, or it is unusual and protobuf decodes the file.
+        node = parse_node(records, int(bad), source)
+        decode_protobuf.check_node(node, records, int(bad), source)
+        decode_protobuf.known_attributes(node, source)
+        return decode_protobuf.decode(records, source)
+    pool = StringPool(records.data, text_starts, text_ends)
+    if not_ascii:
+        try:
+            _ = pool.strings
+        except UnicodeDecodeError:
+            return decode_protobuf.decode(records, source)
+    name_codes, name_pool = _used(names, pool)
+    pg_codes, pg_pool = _used(groups, pool)
+    pg_codes, pg_pool = _with_comm_group(pg_codes, pg_pool, ints[rows])
+    return Columns(
+        ids=ids.view(np.uint64),
+        types=types,
+        name_codes=name_codes,
+        name_pool=name_pool,
+        start_micros=times[0],
+        duration_micros=times[1],
+        ctrl_offsets=ctrl_offsets,
+        ctrl_ids=np.ascontiguousarray(ctrl).view(np.uint64),
+        data_offsets=data_offsets,
+        data_ids=np.ascontiguousarray(data).view(np.uint64),
+        is_cpu_op=cpu,
+        pg_codes=pg_codes,
+        pg_pool=pg_pool,
+        dim_codes=dim_codes,
+        dim_table=tuple(_bools(int(bits)) for bits in dims),
+        **dict(zip(INT_COLUMNS, ints, strict=False)),
+    )
+
+
+def _used(codes: I32, pool: StringPool) -> tuple[I32, StringPool]:
+    """The strings of a shared pool that one column uses, in order of first use."""
+    present = np.zeros(len(pool), np.bool_)
+    present[codes[codes >= 0] if len(codes) and codes.min() < 0 else codes] = True
+    if present.all():
+        return codes, pool
+    renumbered = np.append(np.cumsum(present, dtype=np.int32) - np.int32(1), np.int32(-1)).astype(np.int32)
+    return renumbered[codes], StringPool(pool.data, pool.starts[present], pool.ends[present])
+
+
+def _with_comm_group(codes: I32, pool: StringPool, comm_group: I64) -> tuple[I32, StringPool]:
+    """Groups of older files: the number in attribute comm_group, as text, where there is no pg_name."""
+    where = np.flatnonzero((comm_group != ABSENT) & (codes < 0))
+    if not len(where):
+        return codes, pool
+    table = {text: code for code, text in enumerate(pool.strings)}
+    values, first, inverse = np.unique(comm_group[where], return_index=True, return_inverse=True)
+    translation = np.zeros(len(values), np.int32)
+    for k in np.argsort(first):
+        translation[k] = table.setdefault(str(values[k]), len(table))
+    codes = codes.copy()
+    codes[where] = translation[inverse]
+    return codes, StringPool.of(tuple(table))
+
+
+def _bools(bits: int) -> tuple[bool, ...]:
+    return tuple(bool(bits >> k & 1) for k in range(bits.bit_length() - 1))

@@ -98,15 +98,24 @@ class IdMap:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Resolved:
-    """Dependencies as indices, and what had to be dropped for that.
+    """Dependencies that are left after reading, and what had to be dropped for that.
 
-    ``forward`` counts edges that do not point backward in the file: without any the file order is topological.
+    Attributes
+    ----------
+    ctrl, data
+        New (offsets, ids) where some were dropped, else None.
+    parents
+        The union of both as node indices, without duplicates.
+    acyclic
+        False if control dependencies close a cycle (data dependencies never do).
+    dropped_ctrl, dropped_data
+        How many dependencies were dropped.
     """
 
     ctrl: tuple[I64, U64] | None
     data: tuple[I64, U64] | None
     parents: Csr
-    forward: int
+    acyclic: bool
     dropped_ctrl: int
     dropped_data: int
 
@@ -114,44 +123,82 @@ class Resolved:
 def resolve(columns: Columns, source: str, *, repair: bool) -> Resolved:
     """Turn dependency ids into node indices.
 
-    Control dependencies on nodes that are not in the file are dropped and counted (the simulator refuses such files,
-    PyTorch traces have them); so are data dependencies with ``repair``.
+    Control dependencies on nodes that are not in the file are dropped and counted: PyTorch traces have them, and the
+    simulator refuses such files. ``repair`` does the same with data dependencies, and with control dependencies that
+    close a cycle.
 
     Raises
     ------
     TraceError
-        If ids repeat, or a data dependency is not in the file and ``repair`` is false.
+        If ids repeat, data dependencies form a cycle, or (without ``repair``) one is not in the file.
     """
     ids = IdMap(columns.ids, source)
-    ctrl_index = ids.indices(columns.ctrl_ids)
-    data_index = ids.indices(columns.data_ids)
-    ctrl_offsets, data_offsets = columns.ctrl_offsets, columns.data_offsets
-    new_ctrl = new_data = None
-    dropped = [0, 0]
-    if len(ctrl_index) and ctrl_index.min() < 0:
-        keep = ctrl_index >= 0
-        dropped[0] = int(len(keep) - keep.sum())
-        ctrl_offsets, ctrl_index = _filter(ctrl_offsets, ctrl_index, keep)
-        new_ctrl = (ctrl_offsets, columns.ctrl_ids[keep])
-    if len(data_index) and data_index.min() < 0:
-        keep = data_index >= 0
-        dropped[1] = int(len(keep) - keep.sum())
+    ctrl = Csr(columns.ctrl_offsets, ids.indices(columns.ctrl_ids))
+    data = Csr(columns.data_offsets, ids.indices(columns.data_ids))
+    ctrl_ids, data_ids = columns.ctrl_ids, columns.data_ids
+    if len(data.index) and data.index.min() < 0:
+        keep = data.index >= 0
         if not repair:
-            _refuse_absent(columns, keep, dropped[1], source)
-        data_offsets, data_index = _filter(data_offsets, data_index, keep)
-        new_data = (data_offsets, columns.data_ids[keep])
-    parents, forward = _union(ctrl_offsets, ctrl_index, data_offsets, data_index)
-    return Resolved(new_ctrl, new_data, parents, forward, dropped[0], dropped[1])
+            _refuse_absent(columns, keep, source)
+        data, data_ids = _kept(data, keep), data_ids[keep]
+    if len(ctrl.index) and ctrl.index.min() < 0:
+        keep = ctrl.index >= 0
+        ctrl, ctrl_ids = _kept(ctrl, keep), ctrl_ids[keep]
+    parents, forward = _union(ctrl, data)
+    acyclic = forward == 0 or _reaches_all(parents)
+    if not acyclic:
+        none = Csr(np.zeros_like(ctrl.offsets), np.zeros(0, np.int32))
+        data_only, forward = _union(none, data)
+        if forward:
+            topological_order(data_only, transposed(data_only), columns.ids, source)
+        if repair:
+            keep = _outside_cycles(ctrl, parents)
+            ctrl, ctrl_ids = _kept(ctrl, keep), ctrl_ids[keep]
+            parents, _ = _union(ctrl, data)
+            acyclic = True
+    dropped_ctrl = len(columns.ctrl_ids) - len(ctrl_ids)
+    dropped_data = len(columns.data_ids) - len(data_ids)
+    return Resolved(
+        ctrl=(ctrl.offsets, ctrl_ids) if dropped_ctrl else None,
+        data=(data.offsets, data_ids) if dropped_data else None,
+        parents=parents,
+        acyclic=acyclic,
+        dropped_ctrl=dropped_ctrl,
+        dropped_data=dropped_data,
+    )
 
 
-def _filter(offsets: I64, index: I32, keep: Bool) -> tuple[I64, I32]:
+def _reaches_all(parents: Csr) -> bool:
+    _, waiting = _kahn(parents, transposed(parents))
+    return not waiting.any()
+
+
+def _outside_cycles(ctrl: Csr, parents: Csr) -> Bool:
+    """For each control dependency, whether it lies outside of every cycle (its ends are in different components)."""
+    import networkx as nx
+
+    graph = nx.DiGraph()
+    _, waiting = _kahn(parents, transposed(parents))
+    for node in np.flatnonzero(waiting).tolist():
+        above = parents.index[parents.offsets[node] : parents.offsets[node + 1]]
+        graph.add_edges_from((parent, node) for parent in above[waiting[above] > 0].tolist())
+    component = np.arange(len(waiting))
+    for number, members in enumerate(nx.strongly_connected_components(graph)):
+        component[list(members)] = len(waiting) + number
+    owner = np.repeat(np.arange(len(waiting)), np.diff(ctrl.offsets))
+    outside: Bool = component[owner] != component[ctrl.index]
+    return outside
+
+
+def _kept(graph: Csr, keep: Bool) -> Csr:
     kept = np.zeros(len(keep) + 1, np.int64)
     np.cumsum(keep, out=kept[1:])
-    return kept[offsets], index[keep]
+    return Csr(kept[graph.offsets], graph.index[keep])
 
 
-def _refuse_absent(columns: Columns, keep: Bool, count: int, source: str) -> None:
+def _refuse_absent(columns: Columns, keep: Bool, source: str) -> None:
     place = int(np.argmin(keep))
+    count = int(len(keep) - keep.sum())
     node = int(np.searchsorted(columns.data_offsets, place, side="right")) - 1
     more = f" ({count} such dependencies in all)" if count > 1 else ""
     raise TraceError(
@@ -160,7 +207,9 @@ def _refuse_absent(columns: Columns, keep: Bool, count: int, source: str) -> Non
     )
 
 
-def _union(ctrl_offsets: I64, ctrl_index: I32, data_offsets: I64, data_index: I32) -> tuple[Csr, int]:
+def _union(ctrl: Csr, data: Csr) -> tuple[Csr, int]:
+    """Distinct parents of every node, and the number of edges that do not point backward in the file."""
+    ctrl_offsets, ctrl_index, data_offsets, data_index = ctrl.offsets, ctrl.index, data.offsets, data.index
     n = len(data_offsets) - 1
     edges = len(ctrl_index) + len(data_index)
     kernels = graph_kernels(n + edges)
@@ -199,24 +248,25 @@ def topological_order(parents: Csr, children: Csr, ids: U64, source: str) -> I64
     TraceError
         If there is a cycle; it names the nodes of one.
     """
-    n = len(ids)
+    order, waiting = _kahn(parents, children)
+    if waiting.any():
+        raise TraceError(f"{source}: {_name_cycle(parents, waiting, ids)}")
+    return order
+
+
+def _kahn(parents: Csr, children: Csr) -> tuple[I64, I64]:
+    """Kahn's order (of the nodes that it reaches) and for each node how many of its parents were not reached."""
+    n = len(parents.offsets) - 1
     kernels = graph_kernels(n + len(parents.index))
     if kernels is None:
         waiting_list, order_list = [0] * n, [0] * n
-        reached = _graph_kernel.topological(
-            parents.offsets.tolist(),
-            children.offsets.tolist(),
-            children.index.tolist(),
-            waiting_list,
-            order_list,
+        _graph_kernel.topological(
+            parents.offsets.tolist(), children.offsets.tolist(), children.index.tolist(), waiting_list, order_list
         )
-        order, waiting = np.array(order_list, np.int64), np.array(waiting_list, np.int64)
-    else:
-        order, waiting = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        reached = kernels.topological(parents.offsets, children.offsets, children.index, waiting, order)
-    if reached < n:
-        raise TraceError(f"{source}: {_name_cycle(parents, waiting, ids)}")
-    return order
+        return np.array(order_list, np.int64), np.array(waiting_list, np.int64)
+    order, waiting = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    kernels.topological(parents.offsets, children.offsets, children.index, waiting, order)
+    return order, waiting
 
 
 def _name_cycle(parents: Csr, waiting: I64, ids: U64) -> str:

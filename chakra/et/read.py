@@ -22,7 +22,7 @@ _MAP_ABOVE_BYTES = 1 << 28
 Progress = Callable[[int, int], None]
 
 
-def read_trace(path: files.PathLike, *, repair: bool = False, check: bool = True) -> Trace:
+def read_trace(path: files.PathLike, *, repair: bool = False) -> Trace:
     """Read one execution trace.
 
     Reads current files (plain or gzip, known by its magic bytes) and the JSON-encoded form of older tools. Control
@@ -33,19 +33,19 @@ def read_trace(path: files.PathLike, *, repair: bool = False, check: bool = True
     path
         The file.
     repair
-        Drop, and count, data dependencies on nodes that are not in the file. The trace's encoded form is then
-        rewritten without the dropped dependencies, so that writing it gives a file that every tool reads.
-    check
-        Refuse dependency cycles. Without it, `Trace.check` and `Trace.topological_order` still do.
+        Drop, and count, data dependencies on nodes that are not in the file, and control dependencies that close a
+        cycle. The trace's encoded form is then rewritten without the dropped dependencies, so that writing it gives
+        a file that every tool reads.
 
     Raises
     ------
     TraceError
         In one line, with byte offset or node id: the file cannot be read, is cut off, is another kind of file or an
-        older wire format, repeats an id, lacks a data dependency, holds an attribute of the wrong kind or a cycle.
+        older wire format, repeats an id, lacks a data dependency, holds an attribute of the wrong kind or a
+        cycle of data dependencies.
     """
     source = os.fspath(path)
-    return decode_trace(_load(source), source, repair=repair, check=check)
+    return decode_trace(_load(source), source, repair=repair)
 
 
 def read_traces(
@@ -145,7 +145,7 @@ def _load(name: str) -> U8:
     return _unpack(_read_raw(name), name)
 
 
-def decode_trace(data: U8, source: str, *, repair: bool = False, check: bool = True) -> Trace:
+def decode_trace(data: U8, source: str, *, repair: bool = False) -> Trace:
     """Make a trace from the uncompressed bytes of a file; see `read_trace`."""
     head = data[: 1 << 16].tobytes()
     kind = files.kind_of(head)
@@ -165,7 +165,7 @@ def decode_trace(data: U8, source: str, *, repair: bool = False, check: bool = T
         raise
     parse_metadata(records.data, records.meta_start, records.meta_end, source)
     columns = decode_records(records, source)
-    trace = make_trace(columns, records, source, repair=repair, check=check)
+    trace = make_trace(columns, records, source, repair=repair)
     if repair and (trace.dropped_ctrl_deps or trace.dropped_data_deps):
         return _rewritten(trace)
     return trace

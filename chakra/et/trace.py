@@ -43,7 +43,7 @@ class Trace(Columns):
     dropped_ctrl_deps: int
     dropped_data_deps: int
     _parents: Csr
-    _forward_edges: int
+    _acyclic: bool
 
     # --------------------------------------------------------------------------------------------- whole trace
 
@@ -207,14 +207,17 @@ class Trace(Columns):
         return order
 
     def check(self) -> None:
-        """Refuse a graph with a cycle. Linear in nodes and edges, and free if no dependency points forward.
+        """Refuse a graph that cannot run because control dependencies close a cycle.
+
+        Cycles of data dependencies alone are refused on reading; files in the wild have control dependencies (from
+        tools that did not obey them) that close one with data dependencies, and are still worth looking at.
 
         Raises
         ------
         TraceError
             Naming one cycle.
         """
-        if self._forward_edges:
+        if not self._acyclic:
             self.topological_order()
 
     def to_networkx(self) -> "nx.DiGraph[int]":
@@ -228,13 +231,13 @@ class Trace(Columns):
         return to_networkx(self)
 
 
-def make_trace(columns: Columns, records: Records, source: str, *, repair: bool, check: bool) -> Trace:
-    """Assemble a trace: resolve its dependencies, look for cycles, freeze its arrays.
+def make_trace(columns: Columns, records: Records, source: str, *, repair: bool) -> Trace:
+    """Assemble a trace: resolve its dependencies, freeze its arrays.
 
     Raises
     ------
     TraceError
-        If ids repeat, a data dependency is absent (unless ``repair``) or, with ``check``, there is a cycle.
+        If ids repeat, a data dependency is absent (unless ``repair``), or data dependencies form a cycle.
     """
     resolved = resolve(columns, source, repair=repair)
     if resolved.ctrl is not None:
@@ -243,18 +246,15 @@ def make_trace(columns: Columns, records: Records, source: str, *, repair: bool,
         columns = replace(columns, data_offsets=resolved.data[0], data_ids=resolved.data[1])
     for array in (*columns.arrays(), resolved.parents.offsets, resolved.parents.index):
         array.flags.writeable = False
-    trace = Trace(
+    return Trace(
         **{item.name: getattr(columns, item.name) for item in fields(Columns)},
         source=source,
         records=records,
         dropped_ctrl_deps=resolved.dropped_ctrl,
         dropped_data_deps=resolved.dropped_data,
         _parents=resolved.parents,
-        _forward_edges=resolved.forward,
+        _acyclic=resolved.acyclic,
     )
-    if check:
-        trace.check()
-    return trace
 
 
 def hash_of(records: Records) -> str:

@@ -1,0 +1,590 @@
+"""Decoding and encoding of whole traces: protobuf wire format straight into and out of columns.
+
+Kernel module: arrays and scalars only; runs as plain Python too. The decoder does not explain what is wrong: it
+returns the index of the node that it did not like, and the protobuf library has the last word on that one.
+
+Signed 64-bit integers hold the bits of unsigned ones throughout (node ids, lengths), so that no mixed arithmetic
+turns into floating point.
+"""
+
+import numpy as np
+
+# Rows of the attribute table: the integer columns come first (see schema.INT_COLUMNS), then these.
+N_INT = 11
+COMM_GROUP = 11
+IS_CPU_OP = 12
+PG_NAME = 13
+INVOLVED_DIM = 14
+
+_ABSENT = -(2**63)
+
+
+def _varint(buf, position, end):
+    """Read a varint; returns (value, next position), a next position of -1 if it is cut off or too long."""
+    value = np.int64(0)
+    shift = np.int64(0)
+    while position < end:
+        byte = np.int64(buf[position])
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+        shift += 7
+        if shift >= 70:
+            return value, -1
+    return value, -1
+
+
+def _skip(buf, position, end, wire):
+    """Position behind a field's value, -1 if it is cut off or of a wire type that current files do not use."""
+    if wire == 0:
+        _, position = _varint(buf, position, end)
+        return position
+    if wire == 1:
+        position += 8
+    elif wire == 5:
+        position += 4
+    elif wire == 2:
+        length, position = _varint(buf, position, end)
+        if position < 0 or length < 0:
+            return -1
+        position += length
+    else:
+        return -1
+    if position > end:
+        return -1
+    return position
+
+
+def _grown(array):
+    """A copy of twice the length; the caller fills the rest."""
+    bigger = np.empty(2 * len(array) + 16, array.dtype)
+    bigger[: len(array)] = array
+    return bigger
+
+
+def frame_records(buf):
+    """Bounds of all length-delimited messages: (starts, ends, offset of a broken length or -1)."""
+    size = len(buf)
+    starts = np.empty(size // 64 + 64, np.int64)
+    ends = np.empty(size // 64 + 64, np.int64)
+    count = 0
+    position = 0
+    while position < size:
+        begin = position
+        limit = min(size, position + 5)
+        length, position = _varint(buf, position, limit)
+        if position < 0 or position + length > size:
+            return starts[:count], ends[:count], begin
+        if count == len(starts):
+            starts = _grown(starts)
+            ends = _grown(ends)
+        starts[count] = position
+        position += length
+        ends[count] = position
+        count += 1
+    return starts[:count], ends[:count], -1
+
+
+def _hash(buf, start, end):
+    """Hash of some bytes, 32 bits."""
+    value = np.int64(2166136261)
+    for position in range(start, end):
+        value = ((value ^ np.int64(buf[position])) * 16777619) & 0xFFFFFFFF
+    return value ^ (value >> 15)
+
+
+def _same(buf, start, end, other, other_start, other_end):
+    """Whether two runs of bytes are equal."""
+    if end - start != other_end - other_start:
+        return False
+    for k in range(end - start):
+        if buf[start + k] != other[other_start + k]:
+            return False
+    return True
+
+
+def _slot(buf, start, end, value, table, starts, ends, hashes):
+    """Where a string is, or belongs, in an open-addressing table of codes."""
+    mask = len(table) - 1
+    slot = value & mask
+    while table[slot] >= 0:
+        code = table[slot]
+        if hashes[code] == value and _same(buf, start, end, buf, starts[code], ends[code]):
+            return slot
+        slot = (slot + 1) & mask
+    return slot
+
+
+def _rehashed(hashes, count, size):
+    """A table of codes of the given size (a power of two)."""
+    table = np.full(size, -1, np.int32)
+    for code in range(count):
+        slot = hashes[code] & (size - 1)
+        while table[slot] >= 0:
+            slot = (slot + 1) & (size - 1)
+        table[slot] = code
+    return table
+
+
+def _known(buf, start, end, names, name_starts, name_ends, lookup):
+    """Row of an attribute that has a column, -1 for others. ``lookup`` is probed by length and outer bytes."""
+    length = end - start
+    if length < 3:
+        return -1
+    mask = len(lookup) - 1
+    slot = (length * 31 + np.int64(buf[start]) * 7 + np.int64(buf[end - 1]) * 3) & mask
+    while lookup[slot] >= 0:
+        row = lookup[slot]
+        if _same(buf, start, end, names, name_starts[row], name_ends[row]):
+            return row
+        slot = (slot + 1) & mask
+    return -1
+
+
+def _fixed(buf, position, size):
+    """Little-endian unsigned number of ``size`` bytes, as the bits of a signed 64-bit one."""
+    value = np.int64(0)
+    for k in range(size):
+        value |= np.int64(buf[position + k]) << np.int64(8 * k)
+    return value
+
+
+def _integer(buf, field, start, end):
+    """Value of an integer member (by field number); (value, whether it is one that a column holds)."""
+    if field == 19 or field == 23:
+        value = _fixed(buf, start, 4)
+        if field == 23 and value >= 0x80000000:
+            value -= 0x100000000
+        return value, True
+    if field == 21 or field == 25:
+        value = _fixed(buf, start, 8)
+        return value, value != _ABSENT and (field == 25 or value >= 0)
+    value, _ = _varint(buf, start, end)
+    if field == 7 or field == 11 or field == 15:
+        value &= 0xFFFFFFFF
+        if field == 7 and value >= 0x80000000:
+            value -= 0x100000000
+        elif field == 15:
+            value = (value >> 1) ^ -(value & 1)
+        return value, True
+    if field == 17:
+        value = ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1)
+    return value, value != _ABSENT and (field != 13 or value >= 0)
+
+
+def _is_integer_field(field):
+    return field >= 7 and field <= 25 and field % 2 == 1
+
+
+def _wire_of_value(field):
+    """Wire type of each member of AttributeProto's oneof."""
+    if field % 2 == 0 or field > 27:
+        return 2
+    if field == 3 or field == 21 or field == 25:
+        return 1
+    if field == 5 or field == 19 or field == 23:
+        return 5
+    return 0
+
+
+def _bool_list(buf, position, end):
+    """A list of up to 61 bools as bits with a 1 above the last, -1 if it is anything else."""
+    bits = np.int64(0)
+    count = 0
+    while position < end:
+        tag, position = _varint(buf, position, end)
+        if position < 0:
+            return -1
+        if tag == 10:
+            length, position = _varint(buf, position, end)
+            if position < 0 or length < 0 or position + length > end:
+                return -1
+            stop = position + length
+        elif tag == 8:
+            stop = position + 1
+        else:
+            return -1
+        while position < stop:
+            value, position = _varint(buf, position, end if tag == 8 else stop)
+            if position < 0 or count > 60:
+                return -1
+            if value != 0:
+                bits |= np.int64(1) << np.int64(count)
+            count += 1
+    return bits | (np.int64(1) << np.int64(count))
+
+
+def decode_nodes(
+    buf, starts, ends, names, name_starts, name_ends, lookup,
+    ids, types, name_codes, times, ints, cpu, pg_codes, dim_codes, ctrl_offsets, data_offsets,
+):  # fmt: skip
+    """Decode all nodes into the arrays of the second line, filled beforehand with 0, -1 or ABSENT.
+
+    Returns (index of a node to look at or -1, ctrl ids, data ids, starts and ends of the distinct strings that
+    name_codes and pg_codes index, distinct bool lists, whether some string is not ASCII).
+    """
+    n = len(starts)
+    ctrl = np.empty(n + 16, np.int64)
+    data = np.empty(2 * n + 16, np.int64)
+    n_ctrl = 0
+    n_data = 0
+    text_starts = np.empty(1024, np.int64)
+    text_ends = np.empty(1024, np.int64)
+    hashes = np.empty(1024, np.int64)
+    table = np.full(2048, -1, np.int32)
+    n_text = 0
+    dims = np.empty(16, np.int64)
+    n_dims = 0
+    not_ascii = False
+    bad = -1
+    for i in range(n):
+        position = starts[i]
+        end = ends[i]
+        name_start = position
+        name_end = position
+        group_start = np.int64(0)
+        group_end = np.int64(-1)
+        while position < end:
+            tag, position = _varint(buf, position, end)
+            field = tag >> 3
+            wire = tag & 7
+            if position < 0 or field <= 0 or field == 11 or (field >= 13 and field <= 20) or tag > 0xFFFFFFFF:
+                bad = i
+                break
+            if wire == 0:
+                value, position = _varint(buf, position, end)
+                if position < 0:
+                    bad = i
+                    break
+                if field == 1:
+                    ids[i] = value
+                elif field == 3:
+                    if value < 0 or value > 7:
+                        bad = i
+                        break
+                    types[i] = value
+                elif field == 6 or field == 7:
+                    if value < 0:
+                        bad = i
+                        break
+                    times[field - 6, i] = value
+                elif field == 4:
+                    if n_ctrl == len(ctrl):
+                        ctrl = _grown(ctrl)
+                    ctrl[n_ctrl] = value
+                    n_ctrl += 1
+                elif field == 5:
+                    if n_data == len(data):
+                        data = _grown(data)
+                    data[n_data] = value
+                    n_data += 1
+                continue
+            if wire != 2:
+                position = _skip(buf, position, end, wire)
+                if position < 0:
+                    bad = i
+                    break
+                continue
+            length, position = _varint(buf, position, end)
+            if position < 0 or length < 0 or position + length > end:
+                bad = i
+                break
+            stop = position + length
+            if field == 2:
+                name_start = position
+                name_end = stop
+            elif field == 4:
+                while position < stop:
+                    value, position = _varint(buf, position, stop)
+                    if position < 0:
+                        bad = i
+                        break
+                    if n_ctrl == len(ctrl):
+                        ctrl = _grown(ctrl)
+                    ctrl[n_ctrl] = value
+                    n_ctrl += 1
+            elif field == 5:
+                while position < stop:
+                    value, position = _varint(buf, position, stop)
+                    if position < 0:
+                        bad = i
+                        break
+                    if n_data == len(data):
+                        data = _grown(data)
+                    data[n_data] = value
+                    n_data += 1
+            elif field == 10:
+                attr_start = position
+                attr_end = position
+                chosen = np.int64(0)
+                value_start = position
+                value_end = position
+                while position < stop:
+                    inner, position = _varint(buf, position, stop)
+                    inner_field = inner >> 3
+                    if position < 0 or inner_field <= 0 or inner > 0xFFFFFFFF:
+                        bad = i
+                        break
+                    begin = position
+                    position = _skip(buf, position, stop, inner & 7)
+                    if position < 0:
+                        bad = i
+                        break
+                    if inner_field == 1 and inner & 7 == 2:
+                        length, attr_start = _varint(buf, begin, stop)
+                        attr_end = position
+                    elif inner_field > 2 and inner_field < 33 and inner & 7 == _wire_of_value(inner_field):
+                        if chosen != 0:  # members that follow each other may have to be merged
+                            bad = i
+                            break
+                        chosen = inner_field
+                        value_start = begin
+                        value_end = position
+                if bad >= 0:
+                    break
+                row = _known(buf, attr_start, attr_end, names, name_starts, name_ends, lookup)
+                if row >= 0:
+                    if row <= IS_CPU_OP:
+                        if row == IS_CPU_OP and chosen == 27:
+                            value, _ = _varint(buf, value_start, value_end)
+                            cpu[i] = 1 if value != 0 else 0
+                        else:
+                            if not _is_integer_field(chosen):
+                                bad = i
+                                break
+                            value, fits = _integer(buf, chosen, value_start, value_end)
+                            if not fits:
+                                bad = i
+                                break
+                            if row == IS_CPU_OP:
+                                cpu[i] = 1 if value != 0 else 0
+                            else:
+                                ints[row, i] = value
+                    elif row == PG_NAME:
+                        if chosen != 29:
+                            bad = i
+                            break
+                        length, group_start = _varint(buf, value_start, value_end)
+                        group_end = value_end
+                    else:
+                        if chosen != 28:
+                            bad = i
+                            break
+                        length, value_start = _varint(buf, value_start, value_end)
+                        bits = _bool_list(buf, value_start, value_end)
+                        if bits < 0:
+                            bad = i
+                            break
+                        code = 0
+                        while code < n_dims and dims[code] != bits:
+                            code += 1
+                        if code == n_dims:
+                            if n_dims == len(dims):
+                                dims = _grown(dims)
+                            dims[n_dims] = bits
+                            n_dims += 1
+                        dim_codes[i] = code
+            if bad >= 0:
+                break
+            position = stop
+        if bad >= 0:
+            break
+        for which in range(2):
+            if which == 1:
+                if group_end < 0:
+                    break
+                name_start = group_start
+                name_end = group_end
+            value = _hash(buf, name_start, name_end)
+            slot = _slot(buf, name_start, name_end, value, table, text_starts, text_ends, hashes)
+            if table[slot] < 0:
+                for k in range(name_start, name_end):
+                    if buf[k] >= 128:
+                        not_ascii = True
+                if n_text == len(text_starts):
+                    text_starts = _grown(text_starts)
+                    text_ends = _grown(text_ends)
+                    hashes = _grown(hashes)
+                text_starts[n_text] = name_start
+                text_ends[n_text] = name_end
+                hashes[n_text] = value
+                code = n_text
+                n_text += 1
+                if 2 * n_text > len(table):
+                    table = _rehashed(hashes, n_text, 2 * len(table))
+                else:
+                    table[slot] = code
+            else:
+                code = table[slot]
+            if which == 0:
+                name_codes[i] = code
+            else:
+                pg_codes[i] = code
+        ctrl_offsets[i + 1] = n_ctrl
+        data_offsets[i + 1] = n_data
+    return (
+        bad, ctrl[:n_ctrl], data[:n_data], text_starts[:n_text], text_ends[:n_text], dims[:n_dims], not_ascii,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------ encoding
+
+
+def _varint_size(value):
+    """Bytes of a varint that holds the bits of ``value``."""
+    if value < 0:
+        return 10
+    size = 1
+    while value >= 128:
+        value >>= 7
+        size += 1
+    return size
+
+
+def _put_varint(out, position, value):
+    """Write the bits of ``value`` as a varint; returns the next position."""
+    if value < 0:
+        for _ in range(9):
+            out[position] = (value & 127) | 128
+            value >>= 7
+            position += 1
+        out[position] = 1
+        return position + 1
+    while value >= 128:
+        out[position] = (value & 127) | 128
+        value >>= 7
+        position += 1
+    out[position] = value
+    return position + 1
+
+
+def _put_bytes(out, position, blob, start, end):
+    """Copy bytes; returns the next position."""
+    for k in range(start, end):
+        out[position] = blob[k]
+        position += 1
+    return position
+
+
+def _value_size(kind, value):
+    """Bytes of an integer value; kind 0 varint, 1 zigzag, 4 and 8 fixed."""
+    if kind == 0:
+        return _varint_size(value)
+    if kind == 1:
+        return _varint_size((value << 1) ^ (value >> 63))
+    return kind
+
+
+def node_sizes(
+    ids, types, name_codes, ctrl_offsets, ctrl_ids, data_offsets, data_ids, times,
+    message_codes, message_base, ints, kinds, rows, blob_starts, blob_ends, name_base, prefix_base,
+    deps, sizes,
+):  # fmt: skip
+    """Sizes of all node messages into ``sizes`` and of their packed dependencies into ``deps`` (2, n).
+
+    Blobs 'name_base + code' are names, 'message_base[row] + code' whole encoded fields, 'prefix_base + column' the
+    bytes of an integer attribute before its value. kinds[c] is -1 for a message column, else how the integer in
+    ints[rows[c]] is written. Message rows 0 and 1 are the node's inputs and outputs.
+    """
+    for i in range(len(ids)):
+        size = 0
+        if ids[i] != 0:
+            size += 1 + _varint_size(ids[i])
+        blob = name_base + name_codes[i]
+        length = blob_ends[blob] - blob_starts[blob]
+        if length > 0:
+            size += 1 + _varint_size(length) + length
+        if types[i] != 0:
+            size += 2
+        for which in range(2):
+            offsets = data_offsets if which == 1 else ctrl_offsets
+            targets = data_ids if which == 1 else ctrl_ids
+            length = 0
+            for k in range(offsets[i], offsets[i + 1]):
+                length += _varint_size(targets[k])
+            deps[which, i] = length
+            if length > 0:
+                size += 1 + _varint_size(length) + length
+        for which in range(2):
+            if times[which, i] != 0:
+                size += 1 + _varint_size(times[which, i])
+        for row in range(2):
+            if message_codes[row, i] >= 0:
+                blob = message_base[row] + message_codes[row, i]
+                size += blob_ends[blob] - blob_starts[blob]
+        for column in range(len(kinds)):
+            row = rows[column]
+            if kinds[column] < 0:
+                if message_codes[row, i] >= 0:
+                    blob = message_base[row] + message_codes[row, i]
+                    size += blob_ends[blob] - blob_starts[blob]
+            elif ints[row, i] != _ABSENT:
+                blob = prefix_base + column
+                length = blob_ends[blob] - blob_starts[blob] + _value_size(kinds[column], ints[row, i])
+                size += 1 + _varint_size(length) + length
+        sizes[i] = size
+
+
+def write_nodes(
+    ids, types, name_codes, ctrl_offsets, ctrl_ids, data_offsets, data_ids, times,
+    message_codes, message_base, ints, kinds, rows, blob_starts, blob_ends, name_base, prefix_base,
+    deps, sizes, blobs, out, position,
+):  # fmt: skip
+    """Write all records (length and message) into ``out`` from ``position`` on; arguments as of `node_sizes`."""
+    for i in range(len(ids)):
+        position = _put_varint(out, position, sizes[i])
+        if ids[i] != 0:
+            out[position] = 0x08
+            position = _put_varint(out, position + 1, ids[i])
+        blob = name_base + name_codes[i]
+        length = blob_ends[blob] - blob_starts[blob]
+        if length > 0:
+            out[position] = 0x12
+            position = _put_varint(out, position + 1, length)
+            position = _put_bytes(out, position, blobs, blob_starts[blob], blob_ends[blob])
+        if types[i] != 0:
+            out[position] = 0x18
+            out[position + 1] = types[i]
+            position += 2
+        for which in range(2):
+            if deps[which, i] == 0:
+                continue
+            offsets = data_offsets if which == 1 else ctrl_offsets
+            targets = data_ids if which == 1 else ctrl_ids
+            out[position] = 0x2A if which == 1 else 0x22
+            position = _put_varint(out, position + 1, deps[which, i])
+            for k in range(offsets[i], offsets[i + 1]):
+                position = _put_varint(out, position, targets[k])
+        for which in range(2):
+            if times[which, i] != 0:
+                out[position] = 0x30 + 8 * which
+                position = _put_varint(out, position + 1, times[which, i])
+        for row in range(2):
+            if message_codes[row, i] >= 0:
+                blob = message_base[row] + message_codes[row, i]
+                position = _put_bytes(out, position, blobs, blob_starts[blob], blob_ends[blob])
+        for column in range(len(kinds)):
+            row = rows[column]
+            kind = kinds[column]
+            if kind < 0:
+                if message_codes[row, i] >= 0:
+                    blob = message_base[row] + message_codes[row, i]
+                    position = _put_bytes(out, position, blobs, blob_starts[blob], blob_ends[blob])
+            elif ints[row, i] != _ABSENT:
+                value = ints[row, i]
+                blob = prefix_base + column
+                out[position] = 0x52
+                length = blob_ends[blob] - blob_starts[blob] + _value_size(kind, value)
+                position = _put_varint(out, position + 1, length)
+                position = _put_bytes(out, position, blobs, blob_starts[blob], blob_ends[blob])
+                if kind == 0:
+                    position = _put_varint(out, position, value)
+                elif kind == 1:
+                    position = _put_varint(out, position, (value << 1) ^ (value >> 63))
+                else:
+                    for _ in range(kind):
+                        out[position] = value & 255
+                        value >>= 8
+                        position += 1
+    return position
