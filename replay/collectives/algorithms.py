@@ -1,0 +1,97 @@
+"""Names and parameters of the native collective algorithms (replay semantics, section 4.2)."""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import IntEnum
+
+from chakra.errors import ConfigError
+
+NAMES = (
+    "ring",
+    "direct",
+    "halvingDoubling",
+    "doubleBinaryTree",
+    "oneRing",
+    "oneDirect",
+    "oneHalvingDoubling",
+)
+
+UNLIMITED = 0
+
+
+class Family(IntEnum):
+    """Families of algorithms, numbered as in the kernels."""
+
+    NONE = 0
+    RING = 1
+    DIRECT = 2
+    HALVING_DOUBLING = 3
+    TREE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A native algorithm as a system file names it."""
+
+    family: Family
+    #: runs on one flat ring of all NPUs and ends the list of implementations
+    flat: bool = False
+    #: messages in flight of `direct`; `UNLIMITED` = group size - 1
+    window: int = UNLIMITED
+
+    @property
+    def name(self) -> str:
+        """The name in system files."""
+        base = {
+            Family.NONE: "none",
+            Family.RING: "ring",
+            Family.DIRECT: "direct",
+            Family.HALVING_DOUBLING: "halvingDoubling",
+            Family.TREE: "doubleBinaryTree",
+        }[self.family]
+        if self.flat:
+            base = "one" + base[0].upper() + base[1:]
+        return base + (str(self.window) if self.window else "")
+
+    def window_in(self, size: int) -> int:
+        """Messages in flight in a group of `size` members."""
+        if self.family is not Family.DIRECT:
+            return 1
+        return size - 1 if self.window == UNLIMITED else min(self.window, size - 1)
+
+    def cycle_in(self, size: int, *, sub_cluster: bool) -> int:
+        """Z of the credit machine: packets between two groups of plain ones."""
+        if self.family is Family.DIRECT:
+            window = self.window_in(size)
+            return (size - 1) * window if sub_cluster else window
+        if self.family is Family.HALVING_DOUBLING:
+            return size.bit_length() - 2
+        return size - 1
+
+
+def parse(name: str, where: str) -> Algorithm:
+    """Read an algorithm's name.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown name or a window that is not a positive number; `where` names file and key.
+    """
+    flat = name.startswith("one")
+    base = name[3:4].lower() + name[4:] if flat else name
+    if base == "ring":
+        return Algorithm(Family.RING, flat)
+    if base == "halvingDoubling":
+        return Algorithm(Family.HALVING_DOUBLING, flat)
+    if base == "doubleBinaryTree" and not flat:
+        return Algorithm(Family.TREE)
+    if base.startswith("direct"):
+        text = base[len("direct") :]
+        if text == "":
+            return Algorithm(Family.DIRECT, flat)
+        if text.isascii() and text.isdigit() and int(text) > 0:
+            return Algorithm(Family.DIRECT, flat, int(text))
+        raise ConfigError(f"{where}: window of {name!r} is not a positive number; use direct or direct<w>, w >= 1")
+    near = get_close_matches(name, NAMES, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ConfigError(f"{where}: unknown collective algorithm {name!r}{hint} (known: {', '.join(NAMES)})")

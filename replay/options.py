@@ -1,0 +1,58 @@
+"""Options of one replay run, as one value."""
+
+from dataclasses import dataclass
+
+from chakra.arrays import F64
+from chakra.errors import UsageError
+
+COMPAT_MODES = (None, "astra-sim", "astra-sim-1.0")
+BACKENDS = ("unaware", "aware")
+ENGINES = ("auto", "phases", "messages")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run is asked to do, beside its input files.
+
+    Raises
+    ------
+    UsageError
+        When a value is outside its range; the message names the option.
+    """
+
+    backend: str = "unaware"
+    compat: str | None = None
+    queues_per_dim: int = 1
+    injection_scale: float = 1.0
+    comm_scale: float = 1.0
+    compute_scale: float = 1.0
+    rendezvous: bool = False
+    #: collectives that an NPU may have in flight
+    comm_streams: int = 1
+    #: per-NPU factor on the duration of compute nodes, shape (npus,), or None
+    npu_scale: F64 | None = None
+    #: which engine runs: "auto" picks the fastest exact one
+    engine: str = "auto"
+    #: simulate one NPU per class of equal NPUs
+    fold: bool = True
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise UsageError(f"backend: {self.backend!r} is not one of {', '.join(BACKENDS)}")
+        if self.compat not in COMPAT_MODES:
+            raise UsageError(f"compat: {self.compat!r} is not one of None, 'astra-sim', 'astra-sim-1.0'")
+        if self.engine not in ENGINES:
+            raise UsageError(f"engine: {self.engine!r} is not one of {', '.join(ENGINES)}")
+        for name in ("queues_per_dim", "comm_streams"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UsageError(f"{name}: {value!r} is not a whole number of at least 1")
+        for name in ("injection_scale", "comm_scale", "compute_scale"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
+                raise UsageError(f"{name}: {value!r} is not a number of at least 0")
+
+    @property
+    def astra(self) -> bool:
+        """Whether ASTRA-sim's numbers are wanted, its quirks included."""
+        return self.compat is not None

@@ -1,0 +1,796 @@
+"""The phase-level engine: tables for the kernel `chakra.replay.kernels.phases`, and its run.
+
+What it covers: the congestion-unaware network with every native algorithm, process groups, point-to-point messages
+(eager and rendezvous), remote memory; and the congestion-aware network where no link is shared. `supports` says why
+not, if a run needs the message-level engine.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chakra.arrays import F64, I32, I64
+from chakra.errors import WorkloadError
+from chakra.replay.classes import Partition, Usage, peers_of, ring_labels
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.plan import FLAT, Phase, Plan
+from chakra.replay.collectives.select import endpoint_delay, make_plan
+from chakra.replay.communicators import Membership
+from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System, Topology
+from chakra.replay.kernels import phases as kernel
+from chakra.replay.options import RunOptions
+from chakra.replay.raw import RawRun
+from chakra.replay.workload import Op, Workload
+
+#: nodes and stream phases from which compiled code pays for its start (about half a second)
+COMPILE_FROM = 30_000
+#: events per entry into the kernel, so that progress can be shown and an interrupt be heard
+BUDGET = 2_000_000
+TAGS = 500_000_000
+
+TOPOLOGIES = {
+    Topology.RING: kernel.TOPO_RING,
+    Topology.SWITCH: kernel.TOPO_SWITCH,
+    Topology.FULLY_CONNECTED: kernel.TOPO_FULL,
+}
+KINDS = {kind: i for i, kind in enumerate(CollectiveKind)}
+
+
+class Unfoldable(Exception):
+    """The classes do not describe the point-to-point messages one to one; every NPU must be simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActorComm:
+    """A communicator as the actors see it."""
+
+    name: str
+    whole: bool
+    size: int
+    #: distinct actors, in order of first position
+    actors: tuple[int, ...]
+    #: per view: list of rings, each a tuple (NPUs by position, actors by position)
+    views: tuple[tuple[tuple[I64, I64], ...], ...]
+    #: label of its distances and whether it looks alike from every member (flat ring)
+    label: tuple[int, bool]
+
+
+def concat(parts: list[Any], dtype: Any = np.int64) -> Any:
+    """Concatenate arrays of one type; an empty list gives one zero, so that kernels always see an array."""
+    return np.ascontiguousarray(np.concatenate(parts), dtype=dtype) if parts else np.zeros(1, dtype)
+
+
+def starts(lengths: list[int]) -> I64:
+    """Running starts of consecutive stretches, with the end of the last."""
+    out = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(np.asarray(lengths, np.int64), out=out[1:])
+    return out
+
+
+class PhaseEngine:
+    """One run of the phase-level engine."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        membership: Membership,
+        partition: Partition,
+        system: System,
+        network: Network,
+        memory: Memory,
+        options: RunOptions,
+    ) -> None:
+        self.workload = workload
+        self.membership = membership
+        self.partition = partition
+        self.system = system
+        self.network = network
+        self.memory = memory
+        self.options = options
+        self.plans: list[Plan] = []
+        self._plan_of: dict[tuple[Any, ...], int] = {}
+        self._net = self._network()
+        self._build()
+
+    # -- tables ------------------------------------------------------------------------------------------------
+
+    def _network(self) -> kernel.Net:
+        dims = self.network.dims
+        return kernel.Net(
+            topo=np.array([TOPOLOGIES[d.topology] for d in dims], np.int64),
+            size=np.array([d.npus for d in dims], np.int64),
+            lat=np.array([d.latency_ns for d in dims], np.float64),
+            rate=np.array([d.bytes_per_ns for d in dims], np.float64),
+            sum_dims=not self.options.astra,
+            min_bytes=1,
+            reduce_rate=self.system.local_mem_bw_gbps * 1e9,
+            rendezvous=self.options.rendezvous,
+        )
+
+    def _build(self) -> None:
+        workload, partition = self.workload, self.partition
+        self.npu_of = partition.representative
+        n = len(self.npu_of)
+        programs = workload.programs
+        self.program_of = workload.program_of[self.npu_of]
+        nodes = [p.n_nodes for p in programs]
+        slots = [len(p.slot_cap) for p in programs]
+        self.program = kernel.Program(
+            start=starts(nodes),
+            op=concat([p.op for p in programs]),
+            slot=concat([p.slot for p in programs]),
+            dur=concat([p.duration_ns for p in programs]),
+            child_start=self._child_starts(),
+            child=concat([p.child for p in programs], np.int32),
+            comm=concat([p.comm for p in programs]),
+            call=concat([p.call for p in programs]),
+            slot_start=starts(slots),
+            slot_cap=concat([p.slot_cap for p in programs]),
+            heap_start=concat([starts([int(x) for x in p.slot_nodes])[:-1] for p in programs]),
+        )
+        per_actor = [programs[p] for p in self.program_of]
+        self.node_start = starts([p.n_nodes for p in per_actor])
+        self.comm_start = starts([p.n_comm for p in per_actor])
+        self._actor_programs = per_actor
+        comms, group_comm, group_member, group_start = self._communicators()
+        self.comms = comms
+        call_plan, call_group, call_start = self._calls(comms, group_comm, group_start)
+        channel, p2p_start, channels = self._channels()
+        self.actors = kernel.Actors(
+            program=np.asarray(self.program_of, np.int64),
+            node=self.node_start[:-1].copy(),
+            slot=starts([len(p.slot_cap) for p in per_actor])[:-1],
+            comm=self.comm_start[:-1].copy(),
+            call=call_start,
+            p2p=p2p_start,
+            group=group_start,
+            call_plan=call_plan,
+            call_group=call_group,
+            group_comm=group_comm,
+            group_member=group_member,
+            channel=channel,
+            server=self._servers(n),
+        )
+        self.comm_tables = self._comm_tables(comms, channels)
+        self.plan_tables, trees = self._plan_tables()
+        self.rules = self._rules(trees)
+        self.state = self._state()
+
+    def _child_starts(self) -> I64:
+        parts, base = [], 0
+        for program in self.workload.programs:
+            parts.append(program.child_start[:-1] + base)
+            base += len(program.child)
+        parts.append(np.array([base], np.int64))
+        return concat(parts)
+
+    def _communicators(self) -> tuple[list[ActorComm], I64, I64, I64]:
+        """Communicators between actors, and per actor and group which one and where in it."""
+        class_of, network = self.partition.class_of, self.network
+        found: dict[tuple[Any, ...], int] = {}
+        comms: list[ActorComm] = []
+        group_comm: list[int] = []
+        group_member: list[int] = []
+        group_start = [0]
+        slot_of: dict[int, dict[int, int]] = {}
+        needed = {c for npu in self.npu_of for c in self.membership.comm[npu] if c >= 0}
+        for c in needed:
+            members = self.membership.comms[c].members
+            where = np.argmax(self.membership.comm[members] == c, axis=1)
+            slot_of[c] = dict(zip(members.tolist(), where.tolist(), strict=True))
+        families = self._group_families()
+        for npu in self.npu_of:
+            for c in self.membership.comm[npu]:
+                if c < 0:
+                    continue
+                comm = self.membership.comms[c]
+                classes = class_of[comm.members]
+                if comm.whole:
+                    key: tuple[Any, ...] = ("whole", comm.name)
+                else:
+                    alike, label = ring_labels(network, comm.members[None, :], families)
+                    distance = self._distance_key(comm.members, families, bool(alike[0]))
+                    slots = np.array([slot_of[c][int(m)] for m in comm.members])
+                    if bool(alike[0]) and (classes == classes[0]).all():
+                        key = ("alike", len(classes), int(classes[0]), int(slots[0]), distance)
+                    else:
+                        key = ("group", tuple(classes.tolist()), tuple(slots.tolist()), distance)
+                if key not in found:
+                    found[key] = len(comms)
+                    comms.append(self._actor_comm(comm.name, comm.whole, comm.members, classes, families))
+                number = found[key]
+                group_comm.append(number)
+                group_member.append(comms[number].actors.index(int(class_of[npu])))
+            group_start.append(len(group_comm))
+        as_array = lambda values: np.asarray(values or [0], np.int64)  # noqa: E731
+        return comms, as_array(group_comm), as_array(group_member), np.asarray(group_start[:-1], np.int64)
+
+    def _distance_key(self, members: I64, families: frozenset[Family], alike: bool) -> bytes:
+        """Equal for groups whose members lie at equal distances."""
+        from chakra.replay.classes import hops_between
+
+        if not alike:
+            return members.tobytes()
+        size = len(members)
+        steps = np.arange(1, size if Family.DIRECT in families else 2)
+        own = np.broadcast_to(members[:1], steps.shape)
+        key = hops_between(self.network, own, members[steps % size]).tobytes()
+        if Family.HALVING_DOUBLING in families:
+            xor = members[[1 << k for k in range(size.bit_length() - 1)]]
+            key += hops_between(self.network, np.broadcast_to(members[:1], xor.shape), xor).tobytes()
+        return key
+
+    def _group_families(self) -> frozenset[Family]:
+        return usage_of(self.workload, self.membership, self.system, self.network, self.options).groups
+
+    def _actor_comm(
+        self, name: str, whole: bool, members: I64, classes: I64, families: frozenset[Family]
+    ) -> ActorComm:
+        class_of, network = self.partition.class_of, self.network
+        actors = tuple(dict.fromkeys(classes.tolist()))
+        index = {actor: i for i, actor in enumerate(actors)}
+        local = np.array([index[c] for c in classes.tolist()], np.int64)
+        views: list[tuple[tuple[I64, I64], ...]] = []
+        if whole:
+            n = network.npus
+            grid = np.arange(n).reshape([dim.npus for dim in reversed(network.dims)])
+            lut = np.array([index[c] for c in class_of.tolist()], np.int64)
+            for k in range(len(network.dims)):
+                lines = np.moveaxis(grid, len(network.dims) - 1 - k, -1).reshape(-1, network.dims[k].npus)
+                stand = lut[lines]
+                _, first = np.unique(stand, axis=0, return_index=True)
+                views.append(tuple((lines[i], stand[i]) for i in np.sort(first)))
+        alike, _ = ring_labels(network, members[None, :], families)
+        views.append(((members, local),))
+        return ActorComm(name, whole, len(members), actors, tuple(views), (0, bool(alike[0])))
+
+    def _calls(
+        self, comms: list[ActorComm], group_comm: I64, group_start: I64
+    ) -> tuple[I64, I64, I64]:
+        """Plan and group of every call of every actor."""
+        call_plan: list[int] = []
+        call_group: list[int] = []
+        call_start: list[int] = []
+        for a, program in enumerate(self._actor_programs):
+            call_start.append(len(call_plan))
+            for call in program.calls:
+                c = int(group_comm[group_start[a] + call.group])
+                comm = comms[c]
+                key = (
+                    call.kind,
+                    call.bytes,
+                    call.involved,
+                    comm.whole,
+                    comm.size,
+                    None if comm.whole else c,
+                )
+                if key not in self._plan_of:
+                    self._plan_of[key] = len(self.plans)
+                    self.plans.append(
+                        make_plan(call, comm.size, comm.whole, self.system, self.network, self.options)
+                    )
+                    self._plan_comm.append(c)
+                call_plan.append(self._plan_of[key])
+                call_group.append(call.group)
+        return (
+            np.asarray(call_plan or [0], np.int64),
+            np.asarray(call_group or [0], np.int64),
+            np.asarray(call_start, np.int64),
+        )
+
+    @property
+    def _plan_comm(self) -> list[int]:
+        """Communicator for which each plan was made (its distances decide the durations)."""
+        if not hasattr(self, "_plan_comm_list"):
+            self._plan_comm_list: list[int] = []
+        return self._plan_comm_list
+
+    def _channels(self) -> tuple[I64, I64, dict[str, I64]]:
+        """Channels of point-to-point messages: equal source, destination, tag and size (section 5.1)."""
+        class_of = self.partition.class_of
+        n = self.workload.npus
+        peers = peers_of(self.workload)
+        rows: list[I64] = []
+        lengths: list[int] = []
+        for a, program in enumerate(self._actor_programs):
+            npu = int(self.npu_of[a])
+            count = len(program.p2p_peer)
+            lengths.append(count)
+            if not count:
+                continue
+            peer = peers[npu][program.p2p_peer]
+            bad = np.flatnonzero((peer < 0) | (peer >= n))
+            if len(bad):
+                raise WorkloadError(
+                    f"{program.trace.source}: NPU {npu} sends to or receives from rank {int(peer[bad[0]])}, "
+                    f"but the system has NPUs 0 to {n - 1}"
+                )
+            send = program.p2p_is_send
+            tag = program.p2p_tag % TAGS if self.options.astra else program.p2p_tag
+            own = np.full(count, npu)
+            source, target = np.where(send, own, peer), np.where(send, peer, own)
+            rows.append(
+                np.stack(
+                    [
+                        np.where(send, a, class_of[source]),
+                        np.where(send, class_of[target], a),
+                        (target - source) % n if len(self.npu_of) < n else target,
+                        tag,
+                        program.p2p_bytes,
+                        source,
+                        target,
+                        send,
+                    ],
+                    axis=1,
+                )
+            )
+        starts_of = starts(lengths)[:-1]
+        if not rows:
+            empty = np.zeros(1, np.int64)
+            return empty, starts_of, {k: empty for k in ("src", "dst", "delay", "back", "start", "count")}
+        table = np.concatenate(rows)
+        distinct, first, inverse = np.unique(table[:, :5], axis=0, return_index=True, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        sends = np.bincount(inverse[table[:, 7] == 1], minlength=len(distinct))
+        receives = np.bincount(inverse[table[:, 7] == 0], minlength=len(distinct))
+        if len(self.npu_of) < n and not np.array_equal(sends, receives):
+            raise Unfoldable
+        src_npu, dst_npu = table[first, 5], table[first, 6]
+        size = distinct[:, 4]
+        forth = np.array([kernel.delay(self._net, int(s), int(d), int(b)) for s, d, b in zip(src_npu, dst_npu, size, strict=True)], np.int64)
+        back = np.full(len(distinct), -1, np.int64)
+        if self.options.rendezvous:
+            back = np.array(
+                [kernel.delay(self._net, int(d), int(s), kernel.CONTROL_BYTES) for s, d in zip(src_npu, dst_npu, strict=True)],
+                np.int64,
+            )
+        count = np.maximum(sends, receives)
+        return (
+            inverse.astype(np.int64),
+            starts_of,
+            {
+                "src": np.ascontiguousarray(distinct[:, 0]),
+                "dst": np.ascontiguousarray(distinct[:, 1]),
+                "delay": forth,
+                "back": back,
+                "start": starts([int(c) for c in count]),
+                "count": count,
+            },
+        )
+
+    def _servers(self, n: int) -> I64:
+        if self.memory.kind is MemoryKind.PER_NODE:
+            return np.asarray(self.npu_of // max(self.memory.npus_per_node, 1), np.int64)
+        return np.zeros(n, np.int64)
+
+    def _comm_tables(self, comms: list[ActorComm], channels: dict[str, I64]) -> kernel.Comms:
+        view, view_ring, ring_of = [], [], []
+        ring_start, ring_size, ring_actors, ring_index = [], [], [], []
+        ring_actor: list[I64] = []
+        ring_npu: list[I64] = []
+        at = 0
+        for comm in comms:
+            view.append(len(view_ring))
+            for rings in comm.views:
+                view_ring.append(len(ring_of))
+                where = [0] * len(comm.actors)
+                for i, (npus, stand) in enumerate(rings):
+                    present = np.unique(stand)
+                    for actor in present:
+                        where[int(actor)] = len(ring_start)
+                    ring_start.append(at)
+                    ring_size.append(len(npus))
+                    ring_actors.append(len(present))
+                    ring_index.append(i)
+                    ring_actor.append(stand)
+                    ring_npu.append(npus)
+                    at += len(npus)
+                ring_of += where
+        instances = np.zeros(len(comms), np.int64)
+        group_counts: dict[tuple[int, int], int] = {}
+        for a, program in enumerate(self._actor_programs):
+            coll = program.call[program.op == Op.COLLECTIVE]
+            groups = np.array([program.calls[int(c)].group for c in coll], np.int64)
+            for g, count in enumerate(np.bincount(groups)) if len(groups) else ():
+                group_counts[a, g] = int(count)
+        for (a, g), count in group_counts.items():
+            c = int(self._group_comm_at(a, g))
+            instances[c] = max(instances[c], count)
+        self.instance_comm = np.repeat(np.arange(len(comms)), instances)
+        integer = lambda values: np.asarray(values if len(values) else [0], np.int64)  # noqa: E731
+        members = [np.asarray(comm.actors, np.int64) for comm in comms]
+        return kernel.Comms(
+            actors=integer([len(comm.actors) for comm in comms]),
+            instance=starts([int(i) for i in instances]),
+            view=integer(view),
+            view_ring=integer(view_ring),
+            ring_of=integer(ring_of),
+            ring_start=integer(ring_start),
+            ring_size=integer(ring_size),
+            ring_actors=integer(ring_actors),
+            ring_index=integer(ring_index),
+            ring_actor=concat(ring_actor),
+            ring_npu=concat(ring_npu),
+            member=starts([len(m) for m in members]),
+            member_actor=concat(members),
+            chan_src=channels["src"],
+            chan_dst=channels["dst"],
+            chan_delay=channels["delay"],
+            chan_back=channels["back"],
+            chan_start=channels["start"],
+        )
+
+    def _group_comm_at(self, a: int, g: int) -> int:
+        return int(self.actors.group_comm[self.actors.group[a] + g])
+
+    def _plan_tables(self) -> tuple[kernel.Plans, I64]:
+        chunk_start, variant_of, variant_phase, variant_phases = [0], [], [], []
+        rows: list[tuple[int, ...]] = []
+        trees: list[I64] = []
+        tree_at: dict[int, int] = {}
+        phases_of: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+        for plan, c in zip(self.plans, self._plan_comm, strict=True):
+            comm = self.comms[c]
+            first = len(variant_phase)
+            for variant in plan.variants:
+                variant_phase.append(len(rows))
+                variant_phases.append(len(variant))
+                for phase in variant:
+                    size = phase.size
+                    if phase.algorithm.family is Family.TREE and size not in tree_at:
+                        tree_at[size] = sum(len(t) for t in trees)
+                        trees.append(tree_tables(size))
+                    key = (phase.view, phase.algorithm, phase.do, size, phase.bytes, c if phase.view == FLAT else -1)
+                    if key not in phases_of:
+                        phases_of[key] = self._durations(phase, comm)
+                    tau, last, sent = phases_of[key]
+                    sub_cluster = not comm.whole
+                    rows.append(
+                        (
+                            len(comm.views) - 1 if phase.view == FLAT else phase.view,
+                            phase.dim,
+                            int(phase.rule),
+                            int(phase.algorithm.family),
+                            int(phase.do),
+                            phase.bytes,
+                            phase.algorithm.window_in(size),
+                            phase.algorithm.cycle_in(size, sub_cluster=sub_cluster),
+                            endpoint_delay(comm.whole, self.system, self.options),
+                            tau,
+                            last,
+                            tree_at.get(size, 0),
+                            KINDS[plan.kind],
+                            sent,
+                        )
+                    )
+            variant_of += [first + v for v in plan.chunks]
+            chunk_start.append(len(variant_of))
+        table = np.asarray(rows or [(0,) * 14], np.int64)
+        column = [np.ascontiguousarray(table[:, k]) for k in range(table.shape[1])]
+        integer = lambda values: np.asarray(values if len(values) else [0], np.int64)  # noqa: E731
+        return (
+            kernel.Plans(
+                integer([len(p.chunks) for p in self.plans]),
+                integer([max(len(v) for v in p.variants) for p in self.plans]),
+                np.asarray(chunk_start, np.int64),
+                integer(variant_of),
+                integer(variant_phase),
+                integer(variant_phases),
+                *column,
+            ),
+            concat(trees),
+        )
+
+    def _durations(self, phase: Phase, comm: ActorComm) -> tuple[int, int, int]:
+        """Duration of a phase with equal starts (-1 if members differ), its final timer, bytes each member sends."""
+        family, size = int(phase.algorithm.family), phase.size
+        if phase.algorithm.family is Family.NONE:
+            return 0, 0, 0
+        if phase.algorithm.family is Family.TREE:
+            return -1, 0, 2 * phase.bytes
+        do = int(phase.do)
+        packets = kernel.packet_count(family, do, size)
+        if phase.algorithm.family is Family.HALVING_DOUBLING:
+            sent = sum(kernel.packet_bytes(family, do, size, phase.bytes, p, 1) for p in range(packets))
+        else:
+            sent = packets * kernel.packet_bytes(family, do, size, phase.bytes, 0, 1)
+        flat = phase.view == FLAT
+        if flat and not comm.label[1]:
+            return -1, 0, sent
+        npus = comm.views[-1 if flat else phase.view][0][0]
+        window = phase.algorithm.window_in(size)
+        out = np.zeros(2, np.int64)
+        machine = family != kernel.ALG_RING or self.options.rendezvous
+        work = np.zeros(5 + packets if machine else 1, np.int64)
+        heap = np.zeros(2 * (2 * window + 2 * packets + 2) if machine else 1, np.int64)
+        run = kernel.equal_start_time
+        tau = run(
+            self._net,
+            family,
+            do,
+            size,
+            phase.bytes,
+            endpoint_delay(comm.whole, self.system, self.options),
+            window,
+            phase.algorithm.cycle_in(size, sub_cluster=not comm.whole),
+            np.ascontiguousarray(npus, np.int64),
+            0,
+            not flat,
+            out,
+            work,
+            heap,
+        )
+        return int(tau), int(out[0]), sent
+
+    def _rules(self, trees: I64) -> kernel.Rules:
+        contexts = 1
+        for program in self.workload.programs:
+            used = np.unique(program.slot[program.op == Op.COLLECTIVE])
+            room = int(program.slot_cap[used].sum()) if len(used) else 0
+            contexts = max(contexts, min(room, int((program.op == Op.COLLECTIVE).sum())))
+        orders = {"FIFO": 0, "RG": 0, "smallestFirst": 1, "lessRemainingPhaseFirst": 2}
+        return kernel.Rules(
+            dims=len(self.network.dims),
+            queues=self.options.queues_per_dim,
+            running=-(-self.system.active_chunks // self.options.queues_per_dim),
+            contexts=contexts,
+            max_chunks=max((len(p.chunks) for p in self.plans), default=1),
+            max_phases=max((len(v) for p in self.plans for v in p.variants), default=1),
+            kinds=len(KINDS),
+            repeat_pass=not self.options.astra,
+            order=0 if self.options.astra else orders[self.system.intra_dimension_scheduling],
+            trees=trees,
+        )
+
+    def _state(self) -> kernel.State:
+        n = len(self.npu_of)
+        rules, comms = self.rules, self.comm_tables
+        nodes = int(self.node_start[-1])
+        slots = int(self.actors.slot[-1]) + len(self._actor_programs[-1].slot_cap)
+        receives = sum(int((~p.p2p_is_send).sum()) for p in self._actor_programs)
+        streams = n * rules.contexts * rules.max_chunks
+        timers = sum(int(np.minimum(p.slot_cap, p.slot_nodes).sum()) for p in self._actor_programs)
+        events = timers + streams + receives + 16
+        channel_cells = int(comms.chan_start[-1]) + 1
+        groups = len(self.actors.group_comm)
+        queues = n * rules.dims * rules.queues
+        zeros = lambda size: np.zeros(max(int(size), 1), np.int64)  # noqa: E731
+        minus = lambda size: np.full(max(int(size), 1), -1, np.int64)  # noqa: E731
+        self.reserve = (
+            max(
+                (
+                    2 * int(self.plan_tables.chunks[i] * self.plan_tables.phases[i]) * int(comms.actors[c])
+                    for i, c in enumerate(self._plan_comm)
+                ),
+                default=0,
+            )
+            * rules.contexts
+        )
+        scratch, scratch_heap = self._scratch()
+        return kernel.State(
+            scalars=zeros(kernel.SC_SIZE),
+            left=concat([p.parents for p in self._actor_programs], np.int32),
+            issue=minus(nodes),
+            finish=minus(nodes),
+            heap_time=zeros(events),
+            heap_reg=zeros(events),
+            heap_seq=zeros(events),
+            heap_what=zeros(events),
+            ready=np.zeros(max(nodes, 1), np.int32),
+            ready_n=zeros(slots),
+            busy=zeros(slots),
+            running=zeros(n),
+            done=minus(n),
+            deferred=np.zeros(max((p.n_nodes for p in self._actor_programs), default=1), np.int32),
+            order=np.zeros(max(nodes, 1), np.int32),
+            order_n=zeros(n),
+            group_count=zeros(groups),
+            comm_ready=minus(self.comm_start[-1]),
+            comm_instance=minus(self.comm_start[-1]),
+            inst_plan=minus(comms.instance[-1]),
+            inst_block=minus(comms.instance[-1]),
+            inst_issued=zeros(comms.instance[-1]),
+            inst_ended=zeros(comms.instance[-1]),
+            inst_ready=minus(comms.instance[-1]),
+            pool=zeros(4 * self.reserve + 1),
+            free=minus(len(self.plans)),
+            ctx_inst=minus(n * rules.contexts + 1),
+            ctx_node=zeros(n * rules.contexts),
+            ctx_group=zeros(n * rules.contexts),
+            ctx_left=zeros(n * rules.contexts),
+            st_phase=zeros(streams),
+            st_next=minus(streams),
+            st_queue=zeros(streams * rules.max_phases),
+            q_head=minus(queues),
+            q_tail=minus(queues),
+            q_busy=zeros(queues),
+            cursor=zeros(n * rules.dims * 3),
+            tree_count=zeros(n * rules.kinds * rules.dims),
+            sent=minus(channel_cells),
+            sent_node=minus(channel_cells),
+            arrived=minus(channel_cells),
+            posted=minus(channel_cells),
+            posted_node=minus(channel_cells),
+            sent_n=zeros(len(comms.chan_src)),
+            posted_n=zeros(len(comms.chan_src)),
+            server_free=zeros(int(self.actors.server.max()) + 1 if n else 1),
+            dim_bytes=zeros(n * rules.dims),
+            scratch=scratch,
+            scratch_heap=scratch_heap,
+        )
+
+    def _scratch(self) -> tuple[I64, I64]:
+        """Room for phases that are evaluated member by member; only as much as the workload's phases can need."""
+        cells, heap = 8, 2
+        tables = self.plan_tables
+        for plan, c in zip(self.plans, self._plan_comm, strict=True):
+            comm = self.comms[c]
+            for variant in plan.variants:
+                for phase in variant:
+                    rings = comm.views[-1 if phase.view == FLAT else phase.view]
+                    if all(len(np.unique(stand)) == 1 for _, stand in rings):
+                        continue
+                    n = phase.size
+                    cells = max(cells, 4 * n)
+                    windowed = phase.algorithm.window_in(n) < n - 1
+                    if phase.algorithm.family is Family.DIRECT and (
+                        windowed or int(phase.do) == kernel.DO_ALL_REDUCE
+                    ):
+                        packets = kernel.packet_count(int(phase.algorithm.family), int(phase.do), n)
+                        cells = max(cells, n + 5 * n + n * packets)
+                        window = phase.algorithm.window_in(n)
+                        heap = max(heap, 2 * n * (2 * window + 2 * packets + 2))
+        del tables
+        return np.zeros(cells, np.int64), np.zeros(heap, np.int64)
+
+    # -- the run -----------------------------------------------------------------------------------------------
+
+    def work_estimate(self) -> int:
+        """Events that the run will take, about."""
+        total = int(self.node_start[-1])
+        for program in self._actor_programs:
+            total += 6 * int((program.op == Op.COLLECTIVE).sum())
+        rings = max((len(npus) for c in self.comms for v in c.views for npus, s in v if len(np.unique(s)) > 1), default=0)
+        return total * (1 + rings)
+
+    def run(self, progress: Callable[[int, int], bool] | None = None) -> RawRun:
+        """Run to the end, or until `progress(nodes_done, now_ns)` returns False.
+
+        Raises
+        ------
+        WorkloadError
+            When NPUs meet in a collective with different kinds, sizes or dimensions.
+        """
+        module: Any = kernel
+        if self.work_estimate() >= COMPILE_FROM:
+            from chakra.kernels import compiled
+
+            module = compiled("chakra.replay.kernels.phases")
+        state = self.state
+        partial = False
+        while True:
+            status = module.run(
+                self.program,
+                self.actors,
+                self.comm_tables,
+                self.plan_tables,
+                self._net,
+                self.rules,
+                state,
+                self.reserve,
+                BUDGET,
+            )
+            if status == kernel.GROW_POOL:
+                state = state._replace(pool=np.concatenate([state.pool, np.zeros_like(state.pool)]))
+                continue
+            if status == kernel.MISMATCH:
+                self._raise_mismatch(state)
+            if status == kernel.PAUSED:
+                sc = state.scalars
+                if progress is not None and not progress(int(sc[kernel.SC_NODES_DONE]), int(sc[kernel.SC_NOW])):
+                    partial = True
+                    break
+                continue
+            break
+        self.state = state
+        return self._raw(state, partial)
+
+    def _raise_mismatch(self, state: kernel.State) -> None:
+        actor = int(state.scalars[kernel.SC_ERR_ACTOR])
+        node = int(state.scalars[kernel.SC_ERR_NODE])
+        instance = int(state.scalars[kernel.SC_ERR_INSTANCE])
+        comm = self.comms[int(self.instance_comm[instance])]
+        program = self._actor_programs[actor]
+        call = program.calls[int(program.call[node])]
+        ordinal = instance - int(self.comm_tables.instance[int(self.instance_comm[instance])])
+        raise WorkloadError(
+            f"{program.trace.source}: node {int(program.ids()[node])} on NPU {int(self.npu_of[actor])} is collective "
+            f"number {ordinal} of group {comm.name or 'all NPUs'!r}: {call.kind.value} of {call.bytes} bytes, "
+            "but another member issued a collective of another kind, size or dimensions there"
+        )
+
+    def _raw(self, state: kernel.State, partial: bool) -> RawRun:
+        return RawRun(
+            partition=self.partition,
+            program_of=np.asarray(self.program_of),
+            done_ns=state.done,
+            node_start=self.node_start,
+            issue_ns=state.issue,
+            finish_ns=state.finish,
+            order=state.order,
+            order_n=state.order_n,
+            comm_start=self.comm_start,
+            comm_ready_ns=state.comm_ready,
+            comm_instance=state.comm_instance,
+            instance_ready_ns=state.inst_ready,
+            instance_plan=state.inst_plan,
+            instance_comm=self.instance_comm,
+            instance_issued=state.inst_issued,
+            plans=tuple(self.plans),
+            comms=tuple((c.name, c.size, c.actors) for c in self.comms),
+            dim_bytes=state.dim_bytes.reshape(len(self.npu_of), -1),
+            partial=partial,
+            events=int(state.scalars[kernel.SC_EVENTS]),
+            engine="phases",
+        )
+
+
+def tree_tables(n: int) -> I64:
+    """Parents and a children-first order of both trees on n positions (section 4.3).
+
+    Layout: for tree X, then Y: n parents (-1 for the root), n positions ordered so that children precede parents.
+    """
+
+    def perfect(lo: int, hi: int, parent: list[int], order: list[int], above: int) -> None:
+        if lo >= hi:
+            return
+        mid = (lo + hi) // 2
+        perfect(lo, mid, parent, order, mid)
+        perfect(mid + 1, hi, parent, order, mid)
+        parent[mid] = above
+        order.append(mid)
+
+    out: list[int] = []
+    for root, lo, hi in ((n - 1, 0, n - 1), (0, 1, n)):
+        parent, order = [-1] * n, list[int]()
+        perfect(lo, hi, parent, order, root)
+        order.append(root)
+        out += parent + order
+    return np.asarray(out, np.int64)
+
+
+def usage_of(
+    workload: Workload, membership: Membership, system: System, network: Network, options: RunOptions
+) -> Usage:
+    """Which rings the collectives of a workload use, and under which algorithms."""
+    dims: list[set[Family]] = [set() for _ in network.dims]
+    flat: set[Family] = set()
+    groups: set[Family] = set()
+    seen: set[tuple[Any, ...]] = set()
+    for t, bindings in enumerate(workload.bindings):
+        npus = np.flatnonzero(workload.trace_of == t)
+        if not len(npus):
+            continue
+        program = workload.programs[int(workload.program_of[npus[0]])]
+        for call in program.calls:
+            for c in np.unique(membership.comm[npus, call.group]):
+                comm = membership.comms[c]
+                key = (call.kind, call.bytes, call.involved, comm.whole, comm.size)
+                if key in seen:
+                    continue
+                seen.add(key)
+                plan = make_plan(call, comm.size, comm.whole, system, network, options)
+                for phase in plan.variants[0]:
+                    if not comm.whole:
+                        groups.add(phase.algorithm.family)
+                    elif phase.view == FLAT:
+                        flat.add(phase.algorithm.family)
+                    else:
+                        dims[phase.view].add(phase.algorithm.family)
+        del bindings
+    return Usage(tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups))
+
+
+__all__ = ["PhaseEngine", "Unfoldable", "tree_tables", "usage_of", "F64", "I32"]

@@ -1,0 +1,205 @@
+"""`simulate`: from files or objects to a result."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.errors import UsageError, WorkloadError
+from chakra.et import Trace, read_traces
+from chakra.replay.classes import Partition, discrete, partition, peers_of
+from chakra.replay.communicators import GroupTable, Membership, resolve_groups
+from chakra.replay.config.groups import load_groups
+from chakra.replay.config.memory import load_memory
+from chakra.replay.config.model import Memory, Network, System
+from chakra.replay.config.network import load_network
+from chakra.replay.config.system import load_system
+from chakra.replay.options import RunOptions
+from chakra.replay.phase_engine import PhaseEngine, Unfoldable, usage_of
+from chakra.replay.raw import RawRun
+from chakra.replay.result import ReplayResult
+from chakra.replay.workload import Op, Workload, compile_workload
+
+Source = str | os.PathLike[str]
+Progress = Callable[[int, int], bool]
+
+
+def simulate(
+    workload: Any,
+    system: Source | Mapping[str, Any],
+    network: Source | Mapping[str, Any],
+    *,
+    memory: Source | Mapping[str, Any] | None = None,
+    comm_groups: Source | Mapping[str, Any] | None = None,
+    backend: str = "unaware",
+    compat: str | None = None,
+    queues_per_dim: int = 1,
+    injection_scale: float = 1.0,
+    comm_scale: float = 1.0,
+    rendezvous: bool = False,
+    compute_scale: float = 1.0,
+    comm_streams: int = 1,
+    npu_scale: Any = None,
+    progress: Progress | None = None,
+    engine: str = "auto",
+    fold: bool = True,
+) -> ReplayResult:
+    """Replay a workload on a described machine.
+
+    Parameters
+    ----------
+    workload
+        A prefix (rank i reads ``PREFIX.<i>.et`` or ``.et.gz``), a list of paths or of `Trace`, one per NPU (an entry
+        may repeat: equal ranks share a trace), or a `chakra.generate.manifest.WorkloadManifest`.
+    system, network, memory, comm_groups
+        Paths of ASTRA-sim's files, or plain dicts with the same keys. Without `memory` there is no remote memory.
+    backend
+        ``"unaware"`` (no contention) or ``"aware"`` (links are first-come-first-served servers).
+    compat
+        None gives the right answer, ``"astra-sim"`` ASTRA-sim's number, ``"astra-sim-1.0"`` that of its older model.
+    queues_per_dim, injection_scale, comm_scale, compute_scale, rendezvous
+        As ASTRA-sim's options of these names; the scales multiply endpoint delay, sizes and compute durations.
+    comm_streams
+        Collectives that an NPU may have in flight.
+    npu_scale
+        Factor on each NPU's compute durations: a list or array of one number per NPU.
+    progress
+        Called now and then with (nodes done, simulated ns); a run whose `progress` returns False ends with a partial
+        result.
+    engine, fold
+        ``"phases"``, ``"messages"`` or ``"auto"``; whether one NPU may stand for a class of equal ones. Results do
+        not depend on them.
+
+    Returns
+    -------
+    ReplayResult
+        Finish and exposed-communication times in ns, and everything derived from them.
+
+    Raises
+    ------
+    ConfigError, TraceError, WorkloadError
+        For input that is wrong: one line that names the file and what is wrong.
+    StallError
+        When the workload cannot end: says who waits for whom.
+    """
+    net = load_network(network, compat=compat)
+    options = RunOptions(
+        backend=backend,
+        compat=compat,
+        queues_per_dim=queues_per_dim,
+        injection_scale=injection_scale,
+        comm_scale=comm_scale,
+        compute_scale=compute_scale,
+        rendezvous=rendezvous,
+        comm_streams=comm_streams,
+        npu_scale=_scales(npu_scale, net.npus),
+        engine=engine,
+        fold=fold,
+    )
+    sys = load_system(system, compat=compat)
+    mem = load_memory(memory, compat=compat) if memory is not None else Memory()
+    traces, trace_of, groups, relative = load_workload(workload, net.npus)
+    if comm_groups is not None:
+        groups = {name: [ranks] for name, ranks in load_groups(comm_groups, compat=compat, npus=net.npus).items()}
+    compiled = compile_workload(traces, trace_of, sys, mem, options, relative=relative)
+    membership = resolve_groups(compiled, groups)
+    raw = run_engine(compiled, membership, sys, net, mem, options, progress)
+    return ReplayResult(raw=raw, workload=compiled, membership=membership, system=sys, network=net, memory_config=mem, options=options)
+
+
+def _scales(npu_scale: Any, npus: int) -> Any:
+    if npu_scale is None:
+        return None
+    scale = np.asarray(npu_scale, np.float64)
+    if scale.shape != (npus,):
+        raise UsageError(f"npu_scale: {scale.size} factors for {npus} NPUs; give one per NPU")
+    if not np.isfinite(scale).all() or (scale < 0).any():
+        raise UsageError("npu_scale: factors must be numbers of at least 0")
+    return scale
+
+
+def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTable, bool]:
+    """Distinct traces, the trace of each NPU, groups that come with the workload, and whether peers are relative."""
+    if hasattr(workload, "trace_of") and hasattr(workload, "traces"):
+        trace_of = np.asarray(workload.trace_of, np.int64)
+        if len(trace_of) != npus:
+            raise WorkloadError(f"the workload is for {len(trace_of)} NPUs, but the network has {npus}")
+        relative = getattr(workload, "peer_mode", "absolute") == "relative"
+        return list(workload.traces), trace_of, workload.groups, relative
+    if isinstance(workload, str | os.PathLike):
+        paths: Sequence[Any] = rank_files(os.fspath(workload), npus)
+    else:
+        paths = list(workload)
+        if len(paths) != npus:
+            raise WorkloadError(f"{len(paths)} traces for {npus} NPUs; give one per NPU")
+    if paths and isinstance(paths[0], Trace):
+        every = list(paths)
+    else:
+        every = read_traces([os.path.realpath(p) for p in paths])
+    distinct: dict[int, int] = {}
+    traces: list[Trace] = []
+    trace_of = np.empty(npus, np.int64)
+    for i, trace in enumerate(every):
+        if id(trace) not in distinct:
+            distinct[id(trace)] = len(traces)
+            traces.append(trace)
+        trace_of[i] = distinct[id(trace)]
+    return traces, trace_of, {}, False
+
+
+def rank_files(prefix: str, npus: int) -> list[str]:
+    """Files of all ranks below a prefix.
+
+    Raises
+    ------
+    WorkloadError
+        When ranks have no file: all of them are named.
+    """
+    files, missing = [], []
+    for i in range(npus):
+        for suffix in (".et", ".et.gz"):
+            path = f"{prefix}.{i}{suffix}"
+            if os.path.exists(path):
+                files.append(path)
+                break
+        else:
+            missing.append(i)
+    if missing:
+        shown = ", ".join(map(str, missing[:12])) + (", ..." if len(missing) > 12 else "")
+        raise WorkloadError(
+            f"{prefix}.<rank>.et: no file for {len(missing)} of {npus} ranks: {shown}"
+            + ("" if Path(prefix).parent.is_dir() else f" (folder {Path(prefix).parent} does not exist)")
+        )
+    return files
+
+
+def choose_partition(
+    workload: Workload, membership: Membership, system: System, network: Network, options: RunOptions
+) -> Partition:
+    """Classes of NPUs, or every NPU its own class where a resource that all share breaks the symmetry."""
+    shared = any((p.op == Op.SERVER).any() for p in workload.programs)
+    if not options.fold or shared:
+        return discrete(workload.npus)
+    usage = usage_of(workload, membership, system, network, options)
+    return partition(workload, membership, network, usage, peers_of(workload))
+
+
+def run_engine(
+    workload: Workload,
+    membership: Membership,
+    system: System,
+    network: Network,
+    memory: Memory,
+    options: RunOptions,
+    progress: Progress | None,
+) -> RawRun:
+    """Run the engine that fits."""
+    classes = choose_partition(workload, membership, system, network, options)
+    try:
+        return PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)
+    except Unfoldable:
+        classes = discrete(workload.npus)
+        return PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)
