@@ -82,12 +82,14 @@ class Weight:
 
     ``partial_tp``: each tensor-parallel rank has seen other tokens (sequence parallelism), so gradients of this
     replicated weight are also summed over tp. ``copies``: tp ranks that hold the same elements (for exact totals).
+    ``tied``: input and output embedding are this one matrix.
     """
 
     elements: int
     group: WeightGroup = WeightGroup.DENSE
     partial_tp: bool = False
     copies: int = 1
+    tied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,8 @@ class Ring:
 class Operator:
     """One operator with its work in each pass.
 
-    ``saved_bytes`` are the activations kept from forward to backward; ``core`` marks the attention core, which
-    selective recomputation drops and runs again.
+    ``saved_bytes`` are the activations kept from forward to backward. ``core`` marks the attention core, which
+    selective recomputation runs again; ``core_bytes`` is the part of ``saved_bytes`` that this drops.
     """
 
     name: str
@@ -118,6 +120,7 @@ class Operator:
     output_bytes: int = 0
     saved_bytes: int = 0
     core: bool = False
+    core_bytes: int = 0
     ring: Ring | None = None
 
 
@@ -126,7 +129,7 @@ class Layer:
     """A run of operators with one input and one output tensor (the last operator's).
 
     ``input_bytes`` is the local size of the input, which is all that full recomputation keeps. ``recomputable`` is
-    false for embeddings and heads. ``tied`` names a weight that another layer also holds (tied embeddings).
+    false for embeddings and heads.
     """
 
     name: str
@@ -134,7 +137,6 @@ class Layer:
     input_bytes: int = 0
     output_bytes: int = 0
     recomputable: bool = False
-    tied: str | None = None
 
     def weights(self) -> Iterator[Weight]:
         """All weights, in operator order."""

@@ -1,0 +1,173 @@
+"""Sizes of transformer models, and the presets by name."""
+
+from dataclasses import dataclass, replace
+
+from chakra.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerConfig:
+    """Sizes of a decoder-only transformer.
+
+    Attributes
+    ----------
+    layers, hidden, heads, ffn, vocabulary
+        L, h, a, f, V.
+    kv_heads
+        k; fewer than ``heads`` for grouped-query attention.
+    head_dim
+        d; usually hidden / heads.
+    gated
+        Feed-forward with a gate (SwiGLU): three matrices instead of two.
+    experts, experts_per_token, moe_ffn, shared_experts, dense_layers
+        Mixture of experts: experts X per MoE layer, top-k, width of one expert, experts that every token visits,
+        and how many first layers are dense. ``experts`` 0 is a dense model.
+    tied
+        Input and output embedding are one matrix.
+    biases, layer_norm
+        Linear layers with biases; LayerNorm (weight and bias) instead of RMSNorm (weight).
+    learned_positions
+        Rows of a learned position embedding, 0 for rotary or none.
+    dropout
+        Dropout masks are stored (training).
+    source
+        Where the numbers come from.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocabulary: int
+    sequence: int
+    gated: bool = True
+    experts: int = 0
+    experts_per_token: int = 0
+    moe_ffn: int = 0
+    shared_experts: int = 0
+    dense_layers: int = 0
+    tied: bool = False
+    biases: bool = False
+    layer_norm: bool = False
+    learned_positions: int = 0
+    dropout: bool = False
+    source: str = "given sizes"
+
+    def __post_init__(self) -> None:
+        for key in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary", "sequence"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"model {self.name}: {key} must be at least 1, not {getattr(self, key)}")
+        if self.heads % self.kv_heads:
+            raise UsageError(
+                f"model {self.name}: heads ({self.heads}) must be a multiple of kv-heads ({self.kv_heads})"
+            )
+        if self.experts and not 1 <= self.experts_per_token <= self.experts:
+            raise UsageError(
+                f"model {self.name}: experts-per-token must be 1..{self.experts}, not {self.experts_per_token}"
+            )
+        if self.experts and self.moe_ffn < 1:
+            raise UsageError(f"model {self.name}: the expert width moe-ffn must be at least 1")
+        if self.ffn < 1 and (not self.experts or self.dense_layers):
+            raise UsageError(f"model {self.name}: ffn must be at least 1, not {self.ffn}")
+        if not 0 <= self.dense_layers <= self.layers:
+            raise UsageError(f"model {self.name}: dense-layers must be 0..{self.layers}, not {self.dense_layers}")
+
+    @property
+    def attention_width(self) -> int:
+        """Width of all query heads, a*d."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """Width of all key (or value) heads, k*d."""
+        return self.kv_heads * self.head_dim
+
+    def is_moe(self, layer: int) -> bool:
+        """Whether this layer's feed-forward is a mixture of experts."""
+        return bool(self.experts) and layer >= self.dense_layers
+
+
+def _gpt(name: str, layers: int, hidden: int, heads: int, sequence: int, source: str) -> TransformerConfig:
+    return TransformerConfig(
+        name, layers, hidden, heads, heads, hidden // heads, 4 * hidden, 50257, sequence, gated=False, tied=True,
+        biases=True, layer_norm=True, learned_positions=sequence, dropout=True, source=source,
+    )  # fmt: skip
+
+
+def _llama(
+    name: str, layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocabulary: int, sequence: int,
+    source: str, *, tied: bool = False, head_dim: int | None = None,
+) -> TransformerConfig:  # fmt: skip
+    head_dim = head_dim or hidden // heads
+    return TransformerConfig(
+        name, layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, sequence, tied=tied, source=source
+    )
+
+
+_GPT2 = "Radford et al. 2019, table 2 (GPT-2)"
+_GPT3 = "Brown et al. 2020, arXiv 2005.14165, table 2.1"
+_LLAMA1 = "Touvron et al. 2023, arXiv 2302.13971, table 2"
+_LLAMA2 = "Touvron et al. 2023, arXiv 2307.09288; widths from the published model configurations"
+_LLAMA3 = "Llama team 2024, arXiv 2407.21783, table 3"
+_MIXTRAL = "Jiang et al. 2024, arXiv 2401.04088, table 1"
+_MEGATRON = "Narayanan et al. 2021, arXiv 2104.04473, table 1"
+
+
+def _megatron(name: str, layers: int, hidden: int, heads: int) -> TransformerConfig:
+    return replace(_gpt(name, layers, hidden, heads, 2048, _MEGATRON), vocabulary=51200)
+
+
+_PRESETS = (
+    _gpt("gpt2-small", 12, 768, 12, 1024, _GPT2),
+    _gpt("gpt2-xl", 48, 1600, 25, 1024, _GPT2),
+    _gpt("gpt3-1.3b", 24, 2048, 16, 2048, _GPT3),
+    _gpt("gpt3-6.7b", 32, 4096, 32, 2048, _GPT3),
+    _gpt("gpt3-13b", 40, 5120, 40, 2048, _GPT3),
+    _gpt("gpt3-175b", 96, 12288, 96, 2048, _GPT3),
+    _megatron("megatron-18b", 40, 6144, 48),
+    _megatron("megatron-39b", 48, 8192, 64),
+    _megatron("megatron-145b", 80, 12288, 96),
+    _megatron("megatron-530b", 105, 20480, 128),
+    _megatron("megatron-1t", 128, 25600, 160),
+    _llama("llama-65b", 80, 8192, 64, 64, 22016, 32000, 2048, _LLAMA1),
+    _llama("llama2-7b", 32, 4096, 32, 32, 11008, 32000, 4096, _LLAMA2),
+    _llama("llama2-13b", 40, 5120, 40, 40, 13824, 32000, 4096, _LLAMA2),
+    _llama("llama2-70b", 80, 8192, 64, 8, 28672, 32000, 4096, _LLAMA2),
+    _llama("llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, _LLAMA3),
+    _llama("llama3-70b", 80, 8192, 64, 8, 28672, 128256, 8192, _LLAMA3),
+    _llama("llama3-405b", 126, 16384, 128, 8, 53248, 128256, 8192, _LLAMA3),
+    TransformerConfig(
+        "mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 4096,
+        experts=8, experts_per_token=2, moe_ffn=14336, source=_MIXTRAL,
+    ),
+    TransformerConfig(
+        "mixtral-8x22b", 56, 6144, 48, 8, 128, 16384, 32768, 4096, experts=8, experts_per_token=2, moe_ffn=16384,
+        source="Mistral AI 2024, published model configuration",
+    ),
+    TransformerConfig(
+        "qwen1.5-moe-a2.7b", 24, 2048, 16, 16, 128, 0, 151936, 8192, experts=60, experts_per_token=4, moe_ffn=1408,
+        shared_experts=4, source="Qwen team 2024, published model configuration (biases of q, k, v left out)",
+    ),
+    TransformerConfig(
+        "deepseek-moe-16b", 28, 2048, 16, 16, 128, 10944, 102400, 4096, experts=64, experts_per_token=6, moe_ffn=1408,
+        shared_experts=2, dense_layers=1, source="Dai et al. 2024, arXiv 2401.06066, and the published configuration",
+    ),
+)  # fmt: skip
+
+TRANSFORMERS: dict[str, TransformerConfig] = {model.name: model for model in _PRESETS}
+
+
+def transformer(name: str) -> TransformerConfig:
+    """The preset of this name.
+
+    Raises
+    ------
+    UsageError
+        No such preset; the message lists those there are.
+    """
+    if name not in TRANSFORMERS:
+        raise UsageError(f"no model preset {name!r}; there are: {', '.join(TRANSFORMERS)}")
+    return TRANSFORMERS[name]

@@ -1,0 +1,152 @@
+"""A training step of many ranks: one trace per pipeline stage, shared by all ranks of the stage."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from chakra.arrays import I32
+from chakra.errors import UsageError
+from chakra.generate.manifest import WorkloadManifest
+from chakra.generate.options import TrainingOptions
+from chakra.generate.parallel import ParallelConfig, RankLayout
+from chakra.generate.schedule import (
+    Action,
+    Phase,
+    Schedule,
+    build_schedule,
+    read_schedule,
+)
+from chakra.generate.stages import EMBEDDING_GROUP, StageBuilder, StageModel
+from chakra.generate.stamp import Stamp, TraceFacts, stamp_trace
+from chakra.generate.template import EmitOptions, Template
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """Templates of one stage and the order in which they are stamped."""
+
+    stage: int
+    templates: tuple[Template, ...]
+    stamps: tuple[Stamp, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """A whole step before it becomes traces: what summaries, checks and the memory model read."""
+
+    parallel: ParallelConfig
+    model: StageModel
+    schedule: Schedule
+    training: TrainingOptions
+    stages: tuple[StagePlan, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def plan_schedule(training: TrainingOptions, parallel: ParallelConfig) -> Schedule:
+    """The schedule that the options ask for.
+
+    Raises
+    ------
+    UsageError
+        Sizes that the schedule does not allow.
+    ConfigError
+        A schedule file that is wrong.
+    """
+    if training.schedule_file:
+        return read_schedule(training.schedule_file, parallel.pp, training.micro_batches, parallel.vp)
+    return build_schedule(training.schedule, parallel.pp, training.micro_batches, parallel.vp)
+
+
+def plan_step(
+    model: StageModel,
+    parallel: ParallelConfig,
+    training: TrainingOptions,
+    emit: EmitOptions,
+    about: Mapping[str, Any] | None = None,
+) -> StepPlan:
+    """Templates and stamps of every stage.
+
+    Raises
+    ------
+    UsageError
+        A model that is not cut into pp x vp chunks, or sizes that do not divide.
+    """
+    if len(model.chunks) != parallel.pp * parallel.vp:
+        raise UsageError(f"{len(model.chunks)} model chunks for pp*vp = {parallel.pp * parallel.vp}")
+    schedule = plan_schedule(training, parallel)
+    stages = []
+    for stage, row in enumerate(schedule):
+        builder = StageBuilder(stage, parallel, model, training, emit)
+        stamps = _stamps(builder, row)
+        tail = builder.tail()
+        if tail is not None:
+            stamps.append(Stamp(tail))
+        stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps)))
+    return StepPlan(parallel, model, schedule, training, tuple(stages), about or {})
+
+
+def _stamps(builder: StageBuilder, row: Iterable[Action]) -> list[Stamp]:
+    row = list(row)
+    last = {}
+    for i, action in enumerate(row):
+        if action.phase in (Phase.BACKWARD, Phase.WEIGHT):
+            last[action.chunk] = i
+    always = builder.reduces_every_micro_batch()
+    position = {action: i for i, action in enumerate(row)}
+    several = builder.parallel.vp > 1
+    stamps = []
+    for i, action in enumerate(row):
+        m, c = action.micro_batch, action.chunk
+        chunk = f".{c}" if several else ""
+        forward = position.get(Action(Phase.FORWARD, m, c), -1) if action.phase is not Phase.FORWARD else -1
+        stamps.append(
+            Stamp(
+                builder.template(action, sync=always or last.get(c) == i),
+                micro_batch=m,
+                label=f"{action.phase}{m}{chunk}",
+                forward=forward,
+                input=position.get(Action(Phase.INPUT, m, c), -1) if action.phase is Phase.WEIGHT else -1,
+            )
+        )
+    return stamps
+
+
+def group_tables(layout: RankLayout, names: Iterable[str]) -> dict[str, I32]:
+    """Tables of the symbolic groups that traces use: products of axes joined by ``_``, and ``embed``."""
+    tables = {}
+    for name in sorted(set(names)):
+        if name == EMBEDDING_GROUP:
+            tables[name] = np.ascontiguousarray(layout.table(["pp"])[:, [0, -1]])
+        else:
+            tables[name] = layout.table(name.split("_"))
+    return tables
+
+
+def build_workload(
+    plan: StepPlan, *, tensors: bool = False, names: bool = True, metadata: Mapping[str, str | int] | None = None
+) -> WorkloadManifest:
+    """Traces, ranks and groups of a planned step.
+
+    Parameters
+    ----------
+    plan
+        From :func:`plan_step` or an inference plan.
+    tensors
+        Write activations as ``inputs`` and ``outputs`` for memory trackers.
+    names
+        Put the micro-batch before node names (``F3 layer0.qkv``).
+    metadata
+        Facts for every trace's first record.
+    """
+    layout = RankLayout(plan.parallel)
+    traces = []
+    used: set[str] = set()
+    for stage in plan.stages:
+        facts = TraceFacts({**(metadata or {}), "pipeline_stage": stage.stage}, tensors, names)
+        traces.append(stamp_trace(stage.templates, stage.stamps, facts, f"<stage {stage.stage}>"))
+        used.update(traces[-1].pg_table)
+    return WorkloadManifest(
+        plan.parallel.world, tuple(traces), layout.stage_of(), group_tables(layout, used), dict(plan.about)
+    )
