@@ -1,23 +1,37 @@
-"""The `chakra` command: a group whose sub-commands are imported only when they run."""
+"""The `chakra` command: a group whose sub-commands are imported only when they run.
 
+Data goes to standard output, messages to standard error. A failure is one line and an exit code: 2 for input
+or usage, 3 for a stall, 4 for a threshold, 130 after Ctrl-C, 141 when the reader of the output went away, and
+1 for a fault of ours (``CHAKRA_DEBUG=1`` shows where).
+"""
+
+import contextlib
 import importlib
+import os
+import re
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import rich_click as click
+from click.exceptions import Abort, ClickException, NoArgsIsHelpError
 
 from chakra import __version__
-from chakra.errors import EXIT_BAD_INPUT, EXIT_INTERNAL, ChakraError
+from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, ChakraError
+
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
 
 #: command name -> (module, one-line help). The function is called `command` in every module.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "calibrate": ("chakra.cli.calibrate", "Fit network parameters to measured collective times."),
+    "check-config": ("chakra.cli.check_config", "Check configuration files and explain every value."),
     "convert": ("chakra.cli.convert", "Convert text workloads, PyTorch traces and old configurations."),
+    "doctor": ("chakra.cli.doctor", "Check this installation."),
     "generate": ("chakra.cli.generate", "Generate workloads: collectives, transformers and more."),
     "info": ("chakra.cli.info", "Say what an execution trace holds."),
     "jsonize": ("chakra.cli.jsonize", "Turn an execution trace into JSON and back, without loss."),
     "link": ("chakra.cli.link", "Join a PyTorch host trace with its Kineto device trace."),
     "platform": ("chakra.cli.platform", "List, show and write machine presets."),
-    "calibrate": ("chakra.cli.calibrate", "Fit network parameters to measured collective times."),
     "replay": ("chakra.cli.replay", "Replay execution traces on a described machine."),
     "report": ("chakra.cli.report", "Write a self-contained HTML report of one or more runs."),
     "sweep": ("chakra.cli.sweep", "Run a study over workload and machine parameters."),
@@ -30,13 +44,53 @@ COMMANDS: dict[str, tuple[str, str]] = {
 class LazyGroup(click.RichGroup):
     """A group that imports a sub-command's module when the sub-command is asked for."""
 
+    #: while the group's own help is written, commands are stand-ins that carry their one line
+    _listing = False
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        """Names of the commands that this installation has."""
+        return sorted(name for name, (module, _) in COMMANDS.items() if _exists(module))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
+        """The command, imported now; None if there is no such command."""
+        if cmd_name not in COMMANDS or not _exists(COMMANDS[cmd_name][0]):
             return None
-        return importlib.import_module(COMMANDS[cmd_name][0]).command
+        module, help_text = COMMANDS[cmd_name]
+        if self._listing:
+            return click.RichCommand(name=cmd_name, help=help_text)
+        return importlib.import_module(module).command
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help page without importing any command."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)  # type: ignore[arg-type]
+        finally:
+            self._listing = False
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the command named by the first argument, or say which one was probably meant."""
+        name = args[0]
+        if name not in self.list_commands(ctx) and not name.startswith("-"):
+            raise click.UsageError(
+                f"No such command '{name}'.{_did_you_mean(name, self.list_commands(ctx))}", ctx=ctx
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _exists(module: str) -> bool:
+    """Whether a command's module is part of this installation."""
+    from importlib.util import find_spec
+
+    return find_spec(module) is not None
+
+
+def _did_you_mean(word: str, choices: list[str]) -> str:
+    """` Did you mean 'x'?` or the list of what there is."""
+    import difflib
+
+    close = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5)
+    return f" Did you mean '{close[0]}'?" if close else f" There are: {', '.join(choices)}."
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -45,19 +99,68 @@ def cli() -> None:
     """Chakra execution traces: generate, convert, inspect, draw and replay."""
 
 
-def entry(args: list[str] | None = None) -> None:
-    """Console entry point: library errors become one line on standard error and an exit code."""
+def entry(args: list[str] | None = None) -> NoReturn:
+    """Console entry point: every failure becomes one line on standard error and an exit code."""
+    try:
+        code = run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_stdout()
+        code = EXIT_BROKEN_PIPE
+    except OSError as error:
+        _silence_stdout()
+        code = _say(f"error: cannot write to standard output: {error.strerror or error}", EXIT_BAD_INPUT)
+    sys.exit(code)
+
+
+def run(args: list[str] | None = None) -> int:
+    """Run one command line and return its exit code; a closed output pipe is left to the caller."""
     try:
         code = cli.main(args=args, prog_name="chakra", standalone_mode=False)
     except ChakraError as error:
-        print(f"chakra: error: {error}", file=sys.stderr)  # noqa: T201
-        sys.exit(error.exit_code)
-    except click.ClickException as error:
+        return _say(f"error: {error}", error.exit_code)
+    except NoArgsIsHelpError as error:
         error.show()
-        sys.exit(EXIT_BAD_INPUT)
-    except click.exceptions.Abort:
-        print("chakra: interrupted", file=sys.stderr)  # noqa: T201
-        sys.exit(130)
+        return EXIT_BAD_INPUT
+    except ClickException as error:
+        where = getattr(getattr(error, "ctx", None), "command_path", None)
+        text = " ".join(f"{error.format_message()}{_nearest_choice(error)}".split())
+        return _say(f"error: {text}", EXIT_BAD_INPUT, prog=where)
+    except (Abort, KeyboardInterrupt):
+        return _say("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
-        sys.exit(EXIT_INTERNAL)
-    sys.exit(code if isinstance(code, int) else 0)
+        raise
+    except Exception as error:
+        if os.environ.get("CHAKRA_DEBUG"):
+            raise
+        detail = " ".join(str(error).split())
+        return _say(
+            f"internal error: {type(error).__name__}: {detail} (a fault of chakra, please report it; "
+            "CHAKRA_DEBUG=1 shows where)",
+            EXIT_INTERNAL,
+        )
+    return code if isinstance(code, int) else EXIT_DONE
+
+
+def _say(text: str, code: int, *, prog: str | None = None) -> int:
+    """One line on standard error; returns the exit code."""
+    with contextlib.suppress(OSError):
+        print(f"{prog or 'chakra'}: {text}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _nearest_choice(error: ClickException) -> str:
+    """For a value that is not one of an option's choices: the nearest of them."""
+    parameter = getattr(error, "param", None)
+    choices = getattr(getattr(parameter, "type", None), "choices", None)
+    found = re.match(r"'([^']*)' is not one of", getattr(error, "message", ""))
+    if not choices or not found:
+        return ""
+    hint = _did_you_mean(found[1], [str(choice) for choice in choices])
+    return hint if "Did you mean" in hint else ""
+
+
+def _silence_stdout() -> None:
+    """Point standard output at nothing, so that Python's own flush at exit has nowhere to fail."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

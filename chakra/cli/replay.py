@@ -1,0 +1,345 @@
+"""`chakra replay`: replay execution traces on a described machine.
+
+Takes this project's short options and ASTRA-sim's own flags (spec 1.1), so that a user's run script works by
+swapping the program's name.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from chakra.errors import ThresholdError, UsageError
+
+if TYPE_CHECKING:
+    from chakra.replay.result import ReplayResult
+
+_TRUE = ("true", "t", "1", "yes", "on")
+_FALSE = ("false", "f", "0", "no", "off")
+
+
+def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
+    """The value of `--flag`, `--flag=true` or `--flag=false`."""
+    if value.lower() in _TRUE:
+        return True
+    if value.lower() in _FALSE:
+        return False
+    raise click.BadParameter(f"'{value}' is neither true nor false.", ctx=ctx, param=param)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-w",
+    "--workload",
+    "--workload-configuration",
+    "workload",
+    required=True,
+    metavar="PREFIX",
+    help="Traces: rank i reads PREFIX.<i>.et or PREFIX.<i>.et.gz.",
+)
+@click.option(
+    "-s",
+    "--system",
+    "--system-configuration",
+    "system",
+    required=True,
+    metavar="FILE",
+    help="System description (JSON).",
+)
+@click.option(
+    "-n",
+    "--network",
+    "--network-configuration",
+    "network",
+    required=True,
+    metavar="FILE",
+    help="Network description (YAML).",
+)
+@click.option(
+    "-m",
+    "--memory",
+    "--remote-memory-configuration",
+    "memory",
+    metavar="FILE",
+    help="Remote-memory description (JSON). [default: no remote memory]",
+)
+@click.option(
+    "-g",
+    "--groups",
+    "--comm-group-configuration",
+    "groups",
+    metavar="FILE",
+    default="empty",
+    help="Communicator groups (JSON); `empty` means none.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["unaware", "aware"]),
+    default="unaware",
+    show_default=True,
+    help="Whether messages that share a link wait for each other.",
+)
+@click.option(
+    "--compat",
+    type=click.Choice(["none", "astra-sim", "astra-sim-1.0"]),
+    default="none",
+    show_default=True,
+    help="Give ASTRA-sim's number, its quirks included, instead of the right one.",
+)
+@click.option(
+    "--num-queues-per-dim",
+    "--queues-per-dim",
+    "queues_per_dim",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Queues per network dimension.",
+)
+@click.option(
+    "--injection-scale",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Multiply an endpoint delay that the system file gives.",
+)
+@click.option(
+    "--comm-scale",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Multiply communication sizes (ASTRA-sim takes this option without effect).",
+)
+@click.option(
+    "--compute-scale",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Multiply compute times (ASTRA-sim takes this option without effect).",
+)
+@click.option(
+    "--rendezvous-protocol",
+    "--rendezvous",
+    "rendezvous",
+    is_flag=False,
+    flag_value="true",
+    default="false",
+    show_default=True,
+    metavar="[true|false]",
+    callback=_boolean,
+    help="A message starts only when its receive is posted.",
+)
+@click.option(
+    "--comm-streams",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Collectives that an NPU may have in flight (ASTRA-sim: 1).",
+)
+@click.option(
+    "--npu-scale",
+    metavar="FILE",
+    help="Factors on compute times per NPU: JSON, or lines such as `4-7 1.5` (1.5 times slower).",
+)
+@click.option(
+    "--replicate",
+    is_flag=True,
+    help="Let the ranks that have no trace repeat those that have, with groups and peers shifted.",
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "csv"]),
+    default="text",
+    show_default=True,
+    help="Form of the output.",
+)
+@click.option("--nodes", is_flag=True, help="With json or csv: issue and finish of every node.")
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
+@click.option(
+    "--logging-configuration",
+    default="empty",
+    metavar="FILE",
+    help="Taken from ASTRA-sim's command; only its existence is checked.",
+)
+@click.option(
+    "--logging-folder",
+    metavar="FOLDER",
+    help="Write log.log and err.log there. [default: log, if trace-enabled is on; else none]",
+)
+@click.option(
+    "--explain-engine", is_flag=True, help="Say on standard error which engine ran, and on how much."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Only the data: no summary, warnings or progress.")
+@click.option("--strict", is_flag=True, help="Exit with 4 if there is any warning.")
+def command(**options: Any) -> None:
+    """Replay execution traces on a described machine and print when each NPU finishes.
+
+    Example: chakra replay -w traces/run -s system.json -n network.yml
+    """
+    run_replay(**options)
+
+
+def run_replay(
+    *,
+    workload: str,
+    system: str,
+    network: str,
+    memory: str | None,
+    groups: str,
+    compat: str,
+    npu_scale: str | None,
+    replicate: bool,
+    output_format: str,
+    nodes: bool,
+    output: str | None,
+    logging_configuration: str,
+    logging_folder: str | None,
+    explain_engine: bool,
+    quiet: bool,
+    strict: bool,
+    **model: Any,
+) -> None:
+    """Run the replay and print it; parameters are the options of `command`.
+
+    Raises
+    ------
+    ChakraError
+        for input, a stall, or with `strict` a warning
+    """
+    if nodes and output_format == "text":
+        raise UsageError("--nodes needs --format json or --format csv")
+    _check_output(output)
+    mode = None if compat == "none" else compat
+    if logging_configuration != "empty" and not Path(logging_configuration).is_file():
+        raise UsageError(f"--logging-configuration: {logging_configuration}: no such file")
+    if npu_scale is not None:
+        from chakra.replay.config import load_network
+        from chakra.replay.config.npu_scale import load_npu_scale
+
+        model["npu_scale"] = load_npu_scale(npu_scale, load_network(network, compat=mode).npus)
+    if replicate:
+        model["replicate"] = True
+    # by name: the package hands out the function, which shares its name with the module that holds it
+    simulate = importlib.import_module("chakra.replay").simulate
+    with _progress(quiet) as progress:
+        result: ReplayResult = simulate(
+            workload,
+            system,
+            network,
+            memory=memory,
+            comm_groups=groups,
+            compat=mode,
+            progress=progress,
+            **model,
+        )
+    _write_log(result, logging_folder)
+    document = result.to_dict(nodes=nodes)
+    warnings = list(document.get("warnings") or [])
+    if not quiet:
+        for warning in warnings:
+            click.echo(f"chakra replay: warning: {warning}", err=True)
+    if explain_engine:
+        for line in _engine_lines(result):
+            click.echo(f"chakra replay: {line}", err=True)
+    _print(document, output_format, output, summary=not quiet)
+    if strict and warnings:
+        raise ThresholdError(f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}")
+
+
+def _check_output(output: str | None) -> None:
+    """Fail before the run, not after it, where the output cannot be written."""
+    if output is None:
+        return
+    folder = Path(output).absolute().parent
+    if Path(output).is_dir():
+        raise UsageError(f"--output: {output} is a folder")
+    if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise UsageError(f"--output: {output}: {folder} is not a folder that can be written to")
+
+
+def _print(document: dict[str, Any], output_format: str, output: str | None, *, summary: bool) -> None:
+    from chakra.replay.formatting import format_csv, format_json, format_text
+
+    if output_format == "json":
+        text = format_json(document)
+    elif output_format == "csv":
+        text = format_csv(document)
+    else:
+        text = format_text(document, summary=summary)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    from chakra.files import atomic_text
+
+    with atomic_text(output) as file:
+        file.write(text)
+
+
+def _write_log(result: "ReplayResult", folder: str | None) -> None:
+    """Write ASTRA-sim's log files if the folder is named, or if the system file asks for a trace."""
+    if folder is None and not result.system.trace_enabled:
+        return
+    from chakra.replay.log import write_log
+
+    try:
+        write_log(result, folder or "log")
+    except UsageError as error:
+        if folder is not None:
+            raise
+        click.echo(f"chakra replay: warning: trace-enabled is on, but {error}", err=True)
+
+
+def _engine_lines(result: "ReplayResult") -> list[str]:
+    """Which engine ran, and on how much."""
+    explain = getattr(result, "explain", None)
+    if callable(explain):
+        return [str(line) for line in explain()]
+    raw = result.raw
+    classes = int(raw.partition.n_classes)
+    folded = f"{result.npus} NPUs simulated as {classes} class{'es' * (classes != 1)} of equal NPUs"
+    return [
+        f"engine: {result.options.engine}, backend {result.options.backend}",
+        f"{folded}, {len(raw.issue_ns)} nodes in them",
+    ]
+
+
+class _progress:  # noqa: N801 - a context manager used like a function
+    """A progress line on a terminal, shown from the first second of a long run on."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.show = not quiet and sys.stderr.isatty()
+        self.bar: Any = None
+
+    def __enter__(self) -> Callable[[int, int], bool] | None:
+        if not self.show:
+            return None
+        import time
+
+        self.start = time.monotonic()
+        return self.tell
+
+    def tell(self, nodes: int, now_ns: int) -> bool:
+        import time
+
+        if self.bar is None:
+            if time.monotonic() - self.start < 1.0:
+                return True
+            from rich.console import Console
+
+            self.bar = Console(stderr=True).status("")
+            self.bar.start()
+        self.bar.update(f"{nodes:,} nodes done, simulated time {now_ns:,} ns")
+        return True
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()

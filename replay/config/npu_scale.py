@@ -1,0 +1,117 @@
+"""Speed factors per NPU: stragglers and mixed machines (run option `npu_scale`)."""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from chakra.arrays import F64
+from chakra.errors import ConfigError
+from chakra.replay.config.files import describe, read_json, read_text
+from chakra.replay.config.section import finite
+
+_LINE = re.compile(r"([0-9]+)(?:-([0-9]+))?\s*[\s,:=]\s*(\S+)")
+
+
+def load_npu_scale(src: str | os.PathLike[str] | Mapping[Any, Any] | Sequence[float] | F64, npus: int) -> F64:
+    """Read the factor by which each NPU's compute times are multiplied (2 = half as fast); 1 where not given.
+
+    Parameters
+    ----------
+    src
+        a path, a mapping NPU -> factor, or a sequence with one factor per NPU. A file holds a JSON object
+        ``{"3": 2.0}``, a JSON list, or lines ``3 2.0`` and ``4-7 1.5`` (# begins a comment)
+    npus
+        number of NPUs
+
+    Returns
+    -------
+    F64
+        shape (npus,)
+
+    Raises
+    ------
+    ConfigError
+        naming file, line and NPU
+
+    Examples
+    --------
+    >>> load_npu_scale({"1": 2}, 3)
+    array([1., 2., 1.])
+    """
+    name = "<npu scale>"
+    pairs: list[tuple[object, object, str]]
+    if isinstance(src, (str, os.PathLike)):
+        name = os.fspath(src)
+        text = read_text(name)
+        if text.lstrip().startswith("{"):
+            pairs = [(key, entry.value, name) for key, entry in read_json(name).items()]
+        elif text.lstrip().startswith("["):
+            pairs = _from_sequence(_json_list(name, text), npus, name)
+        else:
+            pairs = _from_lines(text, name)
+    elif isinstance(src, Mapping):
+        pairs = [(key, value, name) for key, value in src.items()]
+    else:
+        pairs = _from_sequence(list(src), npus, name)
+    return _filled(pairs, npus)
+
+
+def _json_list(name: str, text: str) -> list[Any]:
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: not valid JSON: {error}") from None
+    return list(values)
+
+
+def _from_sequence(values: list[Any], npus: int, name: str) -> list[tuple[object, object, str]]:
+    if len(values) != npus:
+        raise ConfigError(f"{name}: has {len(values)} factors, but the network has {npus} NPUs")
+    return [(i, value, name) for i, value in enumerate(values)]
+
+
+def _from_lines(text: str, name: str) -> list[tuple[object, object, str]]:
+    pairs: list[tuple[object, object, str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        body = line.split("#", 1)[0].strip()
+        if not body:
+            continue
+        match = _LINE.fullmatch(body)
+        if match is None:
+            raise ConfigError(
+                f"{name}:{number}: expected `NPU factor` or `FIRST-LAST factor`, found {describe(body)}"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first > 10_000_000:
+            raise ConfigError(f"{name}:{number}: {match[1]}-{match[2]} is not a range of NPUs")
+        try:
+            factor: object = float(match[3])
+        except ValueError:
+            factor = match[3]
+        pairs.extend((npu, factor, f"{name}:{number}") for npu in range(first, last + 1))
+    return pairs
+
+
+def _filled(pairs: list[tuple[object, object, str]], npus: int) -> F64:
+    scale = np.ones(npus)
+    seen: set[int] = set()
+    for key, value, place in pairs:
+        if isinstance(key, bool) or not re.fullmatch(r"[0-9]+", str(key)):
+            raise ConfigError(f"{place}: key '{key}' must be the number of an NPU")
+        npu = int(str(key))
+        if npu >= npus:
+            raise ConfigError(f"{place}: NPU {npu}: the network has {npus} NPUs (0 to {npus - 1})")
+        if npu in seen:
+            raise ConfigError(f"{place}: NPU {npu} is given twice")
+        seen.add(npu)
+        scale[npu] = finite(value, True, partial(_wrong_factor, place, npu))
+    return scale
+
+
+def _wrong_factor(place: str, npu: int, shown: str) -> ConfigError:
+    return ConfigError(f"{place}: NPU {npu}: the factor must be a number above 0, found {shown}")
