@@ -1,0 +1,73 @@
+"""Numbers and names as people read them."""
+
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+
+
+def duration_text(nanoseconds: int) -> str:
+    """A duration with its unit and three significant digits or so.
+
+    >>> duration_text(405520), duration_text(999), duration_text(61_000_000_000)
+    ('405.5 µs', '999 ns', '61 s')
+    """
+    for factor, unit in _UNITS:
+        if abs(nanoseconds) >= factor:
+            return f"{_short(nanoseconds / factor)} {unit}"
+    return f"{nanoseconds} ns"
+
+
+def bytes_text(count: int) -> str:
+    """A size with its binary unit.
+
+    >>> bytes_text(1048576), bytes_text(1500), bytes_text(12)
+    ('1 MiB', '1.465 KiB', '12 B')
+    """
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if abs(value) < 1024 or unit == "PiB":
+            return f"{_short(value)} {unit}" if unit != "B" else f"{count} B"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def count_text(count: int) -> str:
+    """A count with thousands separated.
+
+    >>> count_text(1234567)
+    '1,234,567'
+    """
+    return f"{count:,}"
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+
+
+def printable(text: str) -> str:
+    r"""The text with what no drawing or XML file can hold written as escapes: control characters, lone surrogates.
+
+    >>> printable('a\x00b\n')
+    'a\\x00b\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if _is_plain(c) else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _is_plain(char: str) -> bool:
+    code = ord(char)
+    return not (
+        code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000 or 0xFDD0 <= code < 0xFDF0 or code & 0xFFFE == 0xFFFE
+    )
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most ``limit`` characters, the middle cut out, so that both a scope's start and an operator's end show.
+
+    >>> shortened("layers.11.attention.softmax", 15)
+    'layers.…softmax'
+    """
+    if len(text) <= limit:
+        return text
+    left = limit // 2
+    right = limit - left - 1
+    return text[:left] + "…" + (text[-right:] if right > 0 else "")
