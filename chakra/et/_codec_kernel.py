@@ -150,8 +150,11 @@ def _fixed(buf, position, size):
     return value
 
 
-def _integer(buf, field, start, end):
-    """Value of an integer member (by field number); (value, whether it is one that a column holds)."""
+def _integer(buf, field, start, value):
+    """Value of an integer member (by field number): (value, whether a column can hold it).
+
+    ``value`` is what the varint said, for those members that are one.
+    """
     if field == 19 or field == 23:
         value = _fixed(buf, start, 4)
         if field == 23 and value >= 0x80000000:
@@ -160,7 +163,6 @@ def _integer(buf, field, start, end):
     if field == 21 or field == 25:
         value = _fixed(buf, start, 8)
         return value, value != _ABSENT and (field == 25 or value >= 0)
-    value, _ = _varint(buf, start, end)
     if field == 7 or field == 11 or field == 15:
         value &= 0xFFFFFFFF
         if field == 7 and value >= 0x80000000:
@@ -315,11 +317,33 @@ def decode_nodes(
                     data[n_data] = value
                     n_data += 1
             elif field == 10:
+                # What every writer emits: the name, then one value, nothing else. Anything else takes the loop below.
+                chosen = np.int64(0)
                 attr_start = position
                 attr_end = position
-                chosen = np.int64(0)
                 value_start = position
                 value_end = position
+                number = np.int64(0)
+                begin = position
+                if position + 2 < stop and buf[position] == 10 and buf[position + 1] < 128:
+                    attr_start = position + 2
+                    attr_end = attr_start + np.int64(buf[position + 1])
+                    if attr_end + 1 < stop:
+                        inner, position = _varint(buf, attr_end, stop)
+                        chosen = inner >> 3
+                        value_start = position
+                        if position < 0 or chosen < 3 or chosen > 32 or inner & 7 != _wire_of_value(chosen):
+                            position = -1
+                        elif inner & 7 == 0:
+                            number, position = _varint(buf, position, stop)
+                        else:
+                            position = _skip(buf, position, stop, inner & 7)
+                        value_end = position
+                if position != stop:
+                    position = begin
+                    chosen = np.int64(0)
+                    attr_start = position
+                    attr_end = position
                 while position < stop:
                     inner, position = _varint(buf, position, stop)
                     inner_field = inner >> 3
@@ -341,19 +365,20 @@ def decode_nodes(
                         chosen = inner_field
                         value_start = begin
                         value_end = position
+                        if inner & 7 == 0:
+                            number, position = _varint(buf, begin, stop)
                 if bad >= 0:
                     break
                 row = _known(buf, attr_start, attr_end, names, name_starts, name_ends, lookup)
                 if row >= 0:
                     if row <= IS_CPU_OP:
                         if row == IS_CPU_OP and chosen == 27:
-                            value, _ = _varint(buf, value_start, value_end)
-                            cpu[i] = 1 if value != 0 else 0
+                            cpu[i] = 1 if number != 0 else 0
                         else:
                             if not _is_integer_field(chosen):
                                 bad = i
                                 break
-                            value, fits = _integer(buf, chosen, value_start, value_end)
+                            value, fits = _integer(buf, chosen, value_start, number)
                             if not fits:
                                 bad = i
                                 break

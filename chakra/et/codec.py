@@ -13,7 +13,11 @@ from chakra.arrays import I32, I64, U8
 from chakra.et import decode_protobuf
 from chakra.et.columns import Columns, Records, StringPool
 from chakra.et.schema import ABSENT, INT_COLUMNS
-from chakra.et.wire import broken_framing, parse_node, split_records
+from chakra.et.wire import explain_length, parse_node, split_records
+from chakra.schemas.protolib import MAX_LENGTH_BYTES
+
+# The kernel checks every position against the end of its record by itself, so numba's own bounds check (which nearly
+# doubles the time) stays off; tests run damaged files through a checked twin.
 
 #: Nodes above which loading the kernels pays.
 KERNEL_THRESHOLD = 20_000
@@ -32,7 +36,7 @@ def codec_kernels(n_nodes: int) -> Any:
     if total >= KERNEL_THRESHOLD or (n_nodes >= WARM_THRESHOLD and "numba" in sys.modules):
         from chakra.kernels import compiled
 
-        return compiled(_KERNEL, boundscheck=True)
+        return compiled(_KERNEL)
     _slow_nodes[0] = total
     return None
 
@@ -50,32 +54,15 @@ def frame(data: U8, source: str) -> tuple[I64, I64]:
         With the byte offset where the framing breaks.
     """
     if len(data) < _BIG_FILE_BYTES:
-        starts, ends = split_records(data.tobytes(), source)
-        return np.array(starts, np.int64), np.array(ends, np.int64)
+        bounds = split_records(data.tobytes(), source)
+        return np.array(bounds[0], np.int64), np.array(bounds[1], np.int64)
     from chakra.kernels import compiled
 
-    kernel_starts, kernel_ends, broken = compiled(_KERNEL, boundscheck=True).frame_records(readable(data))
+    starts, ends, broken = compiled(_KERNEL).frame_records(readable(data))
     if broken >= 0:
-        begin = int(broken)
-        split_records_tail(data, begin, source, len(kernel_starts))
-    return kernel_starts.copy(), kernel_ends.copy()
-
-
-def split_records_tail(data: U8, begin: int, source: str, record: int) -> None:
-    """Raise the error for the record length at byte ``begin``, which the kernel refused."""
-    try:
-        split_records(data[begin:].tobytes()[:16], source)
-    except Exception:  # the length itself is broken, or the record is cut off: say which with true figures
-        tail = data[begin : begin + 6].tolist()
-        length = shift = 0
-        for position, byte in enumerate(tail[:5]):
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                left = len(data) - begin - position - 1
-                problem = f"a record of {length} bytes, but only {left} are left"
-                raise broken_framing(source, begin, record, problem) from None
-        raise broken_framing(source, begin, record, "the length of a record is cut off or too long") from None
+        tail = data[broken : broken + MAX_LENGTH_BYTES].tobytes()
+        raise explain_length(tail, len(data) - int(broken), source, int(broken), len(starts))
+    return starts.copy(), ends.copy()
 
 
 def decode_records(records: Records, source: str) -> Columns:

@@ -29,34 +29,33 @@ def split_records(data: bytes, source: str) -> tuple[list[int], list[int]]:
     while position < size:
         length = shift = 0
         begin = position
-        while True:
-            if position >= size:
-                raise broken_framing(
-                    source, begin, len(starts), "the file ends inside the length of a record"
-                )
+        byte = 0x80
+        while byte >= 0x80 and position < size and shift < 7 * MAX_LENGTH_BYTES:
             byte = data[position]
             position += 1
             length |= (byte & 0x7F) << shift
             shift += 7
-            if byte < 0x80:
-                break
-            if shift == 7 * MAX_LENGTH_BYTES:
-                raise broken_framing(source, begin, len(starts), "a record length of more than 5 bytes")
-        if position + length > size:
-            raise broken_framing(
-                source, begin, len(starts), f"a record of {length} bytes, but only {size - position} are left"
-            )
+        if byte >= 0x80 or position + length > size:
+            tail = data[begin : begin + MAX_LENGTH_BYTES]
+            raise explain_length(tail, size - begin, source, begin, len(starts))
         starts.append(position)
         position += length
         ends.append(position)
     return starts, ends
 
 
-def broken_framing(source: str, offset: int, record: int, problem: str) -> TraceError:
-    """The error for a file whose record lengths do not add up."""
-    what = (
-        "not an execution trace, or damaged at its start" if record <= 1 else "the file is cut off or damaged"
-    )
+def explain_length(tail: bytes, left: int, source: str, offset: int, record: int) -> TraceError:
+    """The error for a record length that does not fit: ``tail`` begins with it, ``left`` bytes follow its offset."""
+    length = 0
+    problem = f"a record length of more than {MAX_LENGTH_BYTES} bytes"
+    if len(tail) < MAX_LENGTH_BYTES:
+        problem = "the file ends inside the length of a record"
+    for position, byte in enumerate(tail[:MAX_LENGTH_BYTES]):
+        length |= (byte & 0x7F) << 7 * position
+        if byte < 0x80:
+            problem = f"a record of {length} bytes, but only {left - position - 1} are left"
+            break
+    what = "not an execution trace, or cut off at its start" if record == 0 else "the file is cut off or damaged"
     return TraceError(f"{source}: byte {offset} (record {record + 1}): {problem}: {what}")
 
 
