@@ -23,17 +23,24 @@ class StageModel:
     """A model cut into chunks: ``chunks[g]`` are the layers of global chunk g = chunk * P + stage.
 
     ``itemsize`` and ``grad_itemsize`` are bytes per weight and per gradient. ``tied_copy`` says that first and last
-    stage hold copies of one embedding.
+    stage hold copies of one embedding. ``cache_layer_bytes`` are keys and values that one layer keeps (inference).
     """
 
     chunks: tuple[tuple[Layer, ...], ...]
     itemsize: int
     grad_itemsize: int
     tied_copy: bool = False
+    training: bool = True
+    cache_layer_bytes: int = 0
 
     def of_stage(self, stage: int, stages: int) -> tuple[tuple[Layer, ...], ...]:
         """Chunks of one stage, in the order of its chunk numbers."""
         return self.chunks[stage::stages]
+
+    def cache_bytes(self, stage: int, stages: int) -> int:
+        """Keys and values that a rank of this stage keeps."""
+        layers = sum(layer.recomputable for chunk in self.of_stage(stage, stages) for layer in chunk)
+        return layers * self.cache_layer_bytes
 
 
 def split_layers(layers: int, chunks: int, sizes: Sequence[int] | None = None) -> list[range]:
