@@ -120,7 +120,14 @@ def encode_compiled(kernels: Any, source: Encodable) -> bytes:
         np.stack([source.start_micros, source.duration_micros]),
         *(np.stack(message_rows).astype(np.int32, copy=False), np.array(message_base, np.int64)),
         np.stack(ints).astype(np.int64, copy=False) if ints else np.zeros((0, n), np.int64),
-        *(np.array(kinds, np.int64), np.array(rows, np.int64), blob_starts, blob_ends, name_base, prefix_base),
+        *(
+            np.array(kinds, np.int64),
+            np.array(rows, np.int64),
+            blob_starts,
+            blob_ends,
+            name_base,
+            prefix_base,
+        ),
         *(deps, sizes),
     )
     kernels.node_sizes(*columns)

@@ -261,7 +261,11 @@ def _kahn(parents: Csr, children: Csr) -> tuple[I64, I64]:
     if kernels is None:
         waiting_list, order_list = [0] * n, [0] * n
         _graph_kernel.topological(
-            parents.offsets.tolist(), children.offsets.tolist(), children.index.tolist(), waiting_list, order_list
+            parents.offsets.tolist(),
+            children.offsets.tolist(),
+            children.index.tolist(),
+            waiting_list,
+            order_list,
         )
         return np.array(order_list, np.int64), np.array(waiting_list, np.int64)
     order, waiting = np.zeros(n, np.int64), np.zeros(n, np.int64)

@@ -55,7 +55,9 @@ def explain_length(tail: bytes, left: int, source: str, offset: int, record: int
         if byte < 0x80:
             problem = f"a record of {length} bytes, but only {left - position - 1} are left"
             break
-    what = "not an execution trace, or cut off at its start" if record == 0 else "the file is cut off or damaged"
+    what = (
+        "not an execution trace, or cut off at its start" if record == 0 else "the file is cut off or damaged"
+    )
     return TraceError(f"{source}: byte {offset} (record {record + 1}): {problem}: {what}")
 
 
