@@ -70,10 +70,18 @@ class Edge:
 
 
 class WeightGroup(StrEnum):
-    """Over which ranks a weight's gradient is reduced: all replicas, or those that hold the same experts."""
+    """Over which ranks a weight's gradient is reduced: all replicas, those that hold the same experts, or none."""
 
     DENSE = "dense"
     EXPERT = "expert"
+    #: every rank holds its own part (embedding tables of recommendation models)
+    LOCAL = "local"
+
+    def replica_axes(self) -> tuple[str, ...]:
+        """Axes over which copies of such weights lie."""
+        if self is WeightGroup.DENSE:
+            return ("dp", "cp")
+        return ("edp",) if self is WeightGroup.EXPERT else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,8 @@ def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
     states = 0.0
     for group in WeightGroup:
         elements = sum(w.elements for chunk in chunks for layer in chunk for w in layer.weights() if w.group is group)
-        axes = ("edp",) if group is WeightGroup.EXPERT else ("dp", "cp")
         states += model_state_bytes(
-            elements, plan.parallel.size(axes), int(training.zero), itemsize=plan.model.itemsize,
+            elements, plan.parallel.size(group.replica_axes()), int(training.zero), itemsize=plan.model.itemsize,
             grad_itemsize=plan.model.grad_itemsize if plan.model.training else 0,
             state_bytes=training.optimizer_state_bytes if plan.model.training else 0,
         )  # fmt: skip

@@ -98,8 +98,7 @@ class StageBuilder:
 
     def axes(self, group: WeightGroup) -> tuple[str, ...]:
         """Axes of more than one rank over which weights of this group are replicated."""
-        names = ("edp",) if group is WeightGroup.EXPERT else ("dp", "cp")
-        return tuple(axis for axis in names if self.parallel.axis_sizes[axis] > 1)
+        return tuple(axis for axis in group.replica_axes() if self.parallel.axis_sizes[axis] > 1)
 
     def _elements(self, layer: Layer, group: WeightGroup) -> int:
         return sum(weight.elements for weight in layer.weights() if weight.group is group)

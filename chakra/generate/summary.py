@@ -108,8 +108,8 @@ def total_parameters(plan: StepPlan) -> int:
             for weight in layer.weights():
                 if weight.tied and number and plan.model.tied_copy:
                     continue
-                replicas = plan.parallel.ep if weight.group.value == "expert" else 1
-                total += weight.elements * plan.parallel.tp // weight.copies * replicas
+                copies = plan.parallel.size(weight.group.replica_axes()) * plan.parallel.pp * weight.copies
+                total += weight.elements * plan.parallel.world // copies
     return total
 
 
