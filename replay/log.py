@@ -1,7 +1,7 @@
 """ASTRA-sim's log files (spec 1.6): finish lines, statistics, and with trace-enabled the ticks of every node.
 
-The form of a line is ASTRA-sim's, so that scripts which read its logs read ours. Unlike there, long traces lose
-nothing to rotation. ``SOURCE_DATE_EPOCH`` fixes the time stamps.
+The form of a line is ASTRA-sim's, so that scripts which read its logs read ours. Unlike there, long traces
+lose nothing to rotation. ``SOURCE_DATE_EPOCH`` fixes the time stamps.
 """
 
 import os

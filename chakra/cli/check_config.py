@@ -1,0 +1,153 @@
+"""`chakra check-config`: check configuration files and explain every value in effect."""
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from chakra.errors import UsageError
+
+if TYPE_CHECKING:
+    from chakra.replay.config.explain import Explanation
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("files", nargs=-1)
+@click.option("-s", "--system", "--system-configuration", metavar="FILE", help="System file.")
+@click.option("-n", "--network", "--network-configuration", metavar="FILE", help="Network file.")
+@click.option("-m", "--memory", "--remote-memory-configuration", metavar="FILE", help="Remote-memory file.")
+@click.option("-g", "--groups", "--comm-group-configuration", metavar="FILE", help="Communicator-group file.")
+@click.option(
+    "--compat",
+    type=click.Choice(["none", "astra-sim", "astra-sim-1.0"]),
+    default="none",
+    show_default=True,
+    help="Read the files as ASTRA-sim does.",
+)
+@click.option(
+    "--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output."
+)
+def command(
+    files: tuple[str, ...],
+    system: str | None,
+    network: str | None,
+    memory: str | None,
+    groups: str | None,
+    compat: str,
+    output_format: str,
+) -> None:
+    """Check configuration files and print every value with unit, default, source and meaning.
+
+    FILES are told apart by their content; the options say it outright.
+    """
+    chosen = {"network": network, "system": system, "memory": memory, "groups": groups}
+    for path in files:
+        kind = kind_of(path)
+        if chosen[kind] is not None:
+            raise UsageError(f"{path} and {chosen[kind]} are both {kind} files")
+        chosen[kind] = path
+    if not any(chosen.values()):
+        raise UsageError("check-config: name a file, such as system.json or network.yml")
+    parts = explain_all(chosen, None if compat == "none" else compat)
+    if output_format == "json":
+        click.echo(json.dumps({"schema": "chakra.check-config/1", "files": parts}, indent=1))
+    else:
+        click.echo("\n".join(line for part in parts for line in text_of(part)))
+
+
+def kind_of(path: str) -> str:
+    """Which configuration a file holds: "network", "system", "memory" or "groups"."""
+    from chakra.replay.config.files import read_json
+    from chakra.replay.config.keys import MEMORY_KEYS, SYSTEM_KEYS
+
+    if os.path.splitext(path)[1] in (".yml", ".yaml"):
+        return "network"
+    entries = read_json(path, last_wins=True)
+    if {key.name for key in MEMORY_KEYS} & set(entries):
+        return "memory"
+    if entries and not {key.name for key in SYSTEM_KEYS} & set(entries):
+        values = [entry.value for entry in entries.values()]
+        if all(isinstance(value, list) and all(isinstance(rank, int) for rank in value) for value in values):
+            return "groups"
+    return "system"
+
+
+def explain_all(chosen: dict[str, str | None], compat: str | None) -> list[dict[str, Any]]:
+    """Explain the named files, and check that they fit each other.
+
+    Raises
+    ------
+    ConfigError
+        for the first file that is wrong
+    """
+    from chakra.replay.config import check_fit, load_groups, load_memory, load_network, load_system
+    from chakra.replay.config.explain import explain_memory, explain_network, explain_system
+
+    parts: list[dict[str, Any]] = []
+    network = None
+    if chosen["network"] is not None:
+        network = load_network(chosen["network"], compat=compat)
+        parts.append(_part(explain_network(chosen["network"], compat=compat)))
+    if chosen["system"] is not None:
+        parts.append(_part(explain_system(chosen["system"], compat=compat, network=network)))
+    if chosen["memory"] is not None:
+        parts.append(_part(explain_memory(chosen["memory"], compat=compat)))
+    if chosen["groups"] is not None:
+        path = chosen["groups"]
+        found = load_groups(path, compat=compat, npus=network.npus if network else None)
+        parts.append({"kind": "groups", "source": path, "groups": {k: list(v) for k, v in found.items()}})
+    if network is not None and (chosen["system"] or chosen["memory"]):
+        system = load_system(chosen["system"] or {}, compat=compat)
+        check_fit(network, system, load_memory(chosen["memory"], compat=compat))
+    return parts
+
+
+def _part(explanation: "Explanation") -> dict[str, Any]:
+    return {
+        "kind": explanation.kind,
+        "source": explanation.source,
+        "values": [
+            {
+                "key": row.key,
+                "value": row.value,
+                "unit": row.unit,
+                "default": row.default,
+                "source": row.source,
+                "meaning": row.meaning,
+            }
+            for row in explanation.rows
+        ],
+        "notes": list(explanation.notes),
+    }
+
+
+def text_of(part: dict[str, Any]) -> list[str]:
+    """Lines for people: one block per file."""
+    lines = [f"{part['kind']}: {part['source']}"]
+    if part["kind"] == "groups":
+        lines += [f"  {name}: {len(ranks)} ranks: {_short(ranks)}" for name, ranks in part["groups"].items()]
+        return [*lines, "  ok", ""]
+    shown = [(row["key"], _value(row["value"]), row["unit"], row) for row in part["values"]]
+    widths = [max(len(row[i]) for row in shown) for i in range(3)]
+    for key, value, unit, row in shown:
+        start = f"  {key:{widths[0]}}  {value:{widths[1]}}  {unit:{widths[2]}}"
+        where = "default" if row["source"] == "default" else f"from {row['source']}, default {row['default']}"
+        lines.append(f"{start}  [{where}] {row['meaning']}")
+    lines += [f"  note: {note}" for note in part["notes"]]
+    return [*lines, "  ok", ""]
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    return f"{value:g}" if isinstance(value, float) and value.is_integer() and value < 1e15 else str(value)
+
+
+def _short(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:16]))
+    return shown + (", ..." if len(ranks) > 16 else "")
