@@ -1,0 +1,290 @@
+"""Text workload in, one execution trace a rank out."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from chakra.arrays import U8
+from chakra.converters.text.encode import encode_common, rank_files
+from chakra.converters.text.grammar import Phase, TextWorkload
+from chakra.converters.text.output import StagedFiles
+from chakra.converters.text.passes import Graph, Rules, build_graph
+from chakra.converters.text.policies import POLICIES, Span
+from chakra.converters.text.reader import read_workload
+from chakra.converters.text.spans import (
+    GroupTable,
+    Machine,
+    Members,
+    Nobody,
+    Style,
+    resolve_spans,
+    sizes_unknown,
+)
+from chakra.converters.text.summary import Summary, notes_on, summarize
+from chakra.converters.text.upstream import upstream_graph, upstream_rank_files
+from chakra.errors import UsageError
+
+#: Bounds that keep a mistyped number from filling the memory.
+MAX_NPUS = 1 << 20
+MAX_NODES = 1 << 28
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A workload as a graph that all NPUs run, before anything is written.
+
+    Attributes
+    ----------
+    workload, graph
+        What the file says, and the graph of all passes.
+    npus, passes
+        How many.
+    members
+        What each span joins; empty as upstream writes it (everything spans all NPUs).
+    time_unit
+        "us" or "ns".
+    compat
+        "chakra" if written as upstream's converter does, else None.
+    """
+
+    workload: TextWorkload
+    graph: Graph
+    npus: int
+    passes: int
+    members: dict[Span, Members]
+    time_unit: str
+    update_time: bool
+    compat: str | None
+    #: nothing says how large the model- and data-parallel groups are, so that they join all NPUs
+    sizes_unknown: bool = False
+
+    def groups(self) -> GroupTable:
+        """Communicator groups and their numbers."""
+        return GroupTable(self.npus, self.members)
+
+
+def load_text(
+    source: str | os.PathLike[str],
+    *,
+    npus: int | None = None,
+    passes: int = 1,
+    network_dims: Sequence[int] | None = None,
+    model_parallel: int | None = None,
+    time_unit: str = "us",
+    update_time: bool = False,
+    span: str = "auto",
+    compat: str | None = None,
+) -> Converted:
+    """Read a text workload and build its graph. Parameters and errors are those of `convert_text`."""
+    npus = _npus(npus, network_dims)
+    _check_numbers(npus, passes, time_unit, span)
+    if compat is not None:
+        _check_compat(compat, network_dims, model_parallel, time_unit, update_time, span)
+        workload = read_workload(source, as_upstream=True)
+        _check_size(workload, passes)
+        graph = upstream_graph(workload, passes)
+        return Converted(workload, graph, npus, passes, {}, time_unit, False, compat)
+    workload = read_workload(source)
+    _check_size(workload, passes)
+    policy = POLICIES[workload.policy]
+    machine = Machine(npus, None if network_dims is None else tuple(network_dims), model_parallel)
+    members = resolve_spans(workload, policy, machine, Style[span.upper()])
+    nobody = frozenset(item for item, joined in members.items() if isinstance(joined, Nobody))
+    graph = build_graph(workload, policy, passes, rules=Rules(update_time=update_time), nobody=nobody)
+    unknown = sizes_unknown(workload, policy, machine)
+    return Converted(workload, graph, npus, passes, members, time_unit, update_time, None, unknown)
+
+
+def convert_text(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    npus: int | None = None,
+    passes: int = 1,
+    network_dims: Sequence[int] | None = None,
+    model_parallel: int | None = None,
+    time_unit: str = "us",
+    update_time: bool = False,
+    span: str = "auto",
+    compat: str | None = None,
+    link: bool = True,
+    progress: Progress | None = None,
+) -> Summary:
+    """Convert a text workload to execution traces ``OUTPUT.<rank>.et``, all of them or none.
+
+    Parameters
+    ----------
+    source
+        The text workload.
+    output
+        Prefix of the files. With communicator groups ``OUTPUT.comm_groups.json`` is written too.
+    npus
+        Number of NPUs; may be left out if ``network_dims`` is given.
+    passes
+        Number of training (or inference) passes.
+    network_dims
+        Sizes of the network's dimensions; dimension 0 varies fastest in the rank.
+    model_parallel
+        NPUs that share one model replica. Overrides the file's own number and dimension 0 of the network.
+    time_unit
+        What the file's times are: "us" (as upstream's converter and the tutorials read them) or "ns" (as
+        ASTRA-sim 1.0).
+    update_time
+        Put a COMP node of the layer's update time between each collective and its waiters.
+    span
+        How a collective that joins part of the NPUs says so: "dims" (``involved_dim``), "groups"
+        (``pg_name``) or "auto".
+    compat
+        "chakra" writes what upstream's converter writes, its mistakes included.
+    link
+        Store equal files once, as hard links.
+    progress
+        Called with (files done, files in all).
+
+    Returns
+    -------
+    Summary
+        What was written.
+
+    Raises
+    ------
+    ConversionError
+        If the file cannot be understood or does not fit the NPUs.
+    UsageError
+        If options contradict each other or the output cannot be written.
+    """
+    converted = load_text(
+        source,
+        npus=npus,
+        passes=passes,
+        network_dims=network_dims,
+        model_parallel=model_parallel,
+        time_unit=time_unit,
+        update_time=update_time,
+        span=span,
+        compat=compat,
+    )
+    return write_converted(converted, output, link=link, progress=progress)
+
+
+def write_converted(
+    converted: Converted,
+    output: str | os.PathLike[str],
+    *,
+    link: bool = True,
+    progress: Progress | None = None,
+) -> Summary:
+    """Write the traces of a converted workload; see `convert_text`."""
+    table = converted.groups()
+    distinct = 0
+    done = 0
+    with StagedFiles(output, link=link) as staged:
+        for ranks, content in _contents(converted, table):
+            staged.add((f".{rank}.et" for rank in ranks), content)
+            distinct += 1
+            done += len(ranks)
+            if progress is not None:
+                progress(done, converted.npus)
+        if table.kinds:
+            staged.add([".comm_groups.json"], _groups_json(table))
+        leftovers = _leftovers(staged, converted.npus, groups=bool(table.kinds))
+        files = staged.commit()
+    groups_file = files[-1] if table.kinds else None
+    return summarize(converted, Path(output), distinct, groups_file, notes_on(converted) + leftovers)
+
+
+def _contents(converted: Converted, table: GroupTable) -> Iterator[tuple[list[int], U8]]:
+    """Distinct file contents with the ranks that have them."""
+    if converted.compat is not None:
+        return upstream_rank_files(converted.graph, converted.workload, converted.npus)
+    provenance = {
+        "converter": "chakra convert text",
+        "time_unit": converted.time_unit,
+        "update_time": "used" if converted.update_time else "not used",
+        "passes": str(converted.passes),
+    }
+    common = encode_common(
+        converted.graph,
+        converted.workload,
+        converted.members,
+        table,
+        time_unit=converted.time_unit,
+        provenance=provenance,
+    )
+    return rank_files(common, table)
+
+
+def _groups_json(table: GroupTable) -> bytes:
+    rows = [f"  {json.dumps(name)}: {json.dumps(ranks)}" for name, ranks in table.to_dict().items()]
+    return ("{\n" + ",\n".join(rows) + "\n}\n").encode()
+
+
+def _leftovers(staged: StagedFiles, npus: int, *, groups: bool) -> tuple[str, ...]:
+    """Files of an earlier conversion that this one does not replace."""
+    found = [f".{npus}.et", *([] if groups else [".comm_groups.json"])]
+    return tuple(
+        f"{path} is from an earlier conversion and was left alone"
+        for path in map(staged.target, found)
+        if path.exists()
+    )
+
+
+def _npus(npus: int | None, dims: Sequence[int] | None) -> int:
+    total = None if dims is None else prod(dims)
+    if npus is None and total is None:
+        raise UsageError("the number of NPUs is needed: give --npus N or --network FILE")
+    if npus is not None and total is not None and npus != total:
+        raise UsageError(
+            f"--npus {npus} contradicts the network, whose dimensions {list(dims or ())} hold {total} NPUs"
+        )
+    return npus if npus is not None else int(total or 0)
+
+
+def _check_numbers(npus: int, passes: int, time_unit: str, span: str) -> None:
+    if not 1 <= npus <= MAX_NPUS:
+        raise UsageError(f"the number of NPUs must lie between 1 and {MAX_NPUS}, but is {npus}")
+    if passes < 1:
+        raise UsageError(f"the number of passes must be at least 1, but is {passes}")
+    if time_unit not in ("us", "ns"):
+        raise UsageError(f"the time unit must be us or ns, but is {time_unit!r}")
+    if span not in ("auto", "dims", "groups"):
+        raise UsageError(f"span must be auto, dims or groups, but is {span!r}")
+
+
+def _check_compat(
+    compat: str,
+    network_dims: Sequence[int] | None,
+    model_parallel: int | None,
+    time_unit: str,
+    update_time: bool,
+    span: str,
+) -> None:
+    if compat != "chakra":
+        raise UsageError(f"compat must be 'chakra' (upstream's converter), but is {compat!r}")
+    refused = {
+        "--network": network_dims is not None,
+        "--model-parallel": model_parallel is not None,
+        "--time-unit ns": time_unit != "us",
+        "--update-time": update_time,
+        "--span": span != "auto",
+    }
+    for option, given in refused.items():
+        if given:
+            raise UsageError(
+                f"{option} cannot be combined with --compat chakra: upstream's converter knows no such thing"
+            )
+
+
+def _check_size(workload: TextWorkload, passes: int) -> None:
+    most = len(workload.layers) * len(Phase) * 4 * passes
+    if most > MAX_NODES:
+        raise UsageError(
+            f"{workload.source}: {len(workload.layers)} layers x {passes} passes may give {most} nodes a "
+            f"rank, more than "
+            f"{MAX_NODES}"
+        )

@@ -1,0 +1,88 @@
+"""Writing many files that belong together: all of them or none, equal contents stored once."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from chakra.arrays import U8
+from chakra.errors import UsageError
+
+
+class StagedFiles:
+    """Files written into a hidden folder beside their target and moved there together.
+
+    Parameters
+    ----------
+    prefix
+        Targets are ``prefix + suffix``. Missing folders are made.
+    link
+        Store equal contents once, as hard links, where the file system can.
+
+    Raises
+    ------
+    UsageError
+        If the folder cannot be written.
+    """
+
+    def __init__(self, prefix: str | os.PathLike[str], *, link: bool = True) -> None:
+        self.prefix = Path(prefix)
+        if not self.prefix.name or os.fspath(prefix).endswith(("/", os.sep)) or self.prefix.is_dir():
+            raise UsageError(
+                f"{os.fspath(prefix)}: is a folder; give a prefix such as {Path(prefix) / 'workload'}"
+            )
+        self._link = link
+        self._suffixes: list[str] = []
+        try:
+            self.prefix.parent.mkdir(parents=True, exist_ok=True)
+            self._folder = Path(
+                tempfile.mkdtemp(prefix=f".{self.prefix.name[:100]}.", suffix=".tmp", dir=self.prefix.parent)
+            )
+        except OSError as error:
+            raise UsageError(f"{prefix}: cannot be written: {error.strerror}") from error
+
+    def __enter__(self) -> "StagedFiles":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UsageError(f"{self.prefix}: cannot be written: {error.strerror}") from error
+
+    def target(self, suffix: str) -> Path:
+        """Where the file with this suffix will be."""
+        return self.prefix.with_name(self.prefix.name + suffix)
+
+    def add(self, suffixes: Iterable[str], content: bytes | U8) -> None:
+        """Stage one content under one or more suffixes."""
+        first: Path | None = None
+        for suffix in suffixes:
+            if self.target(suffix).is_dir():
+                raise UsageError(f"{self.target(suffix)}: cannot be written: it is a folder")
+            path = self._folder / str(len(self._suffixes))
+            if first is None or not self._linked(first, path):
+                path.write_bytes(memoryview(content))
+                first = path
+            self._suffixes.append(suffix)
+
+    def _linked(self, first: Path, path: Path) -> bool:
+        if not self._link:
+            return False
+        try:
+            os.link(first, path)
+        except OSError:  # the file system has no hard links, or no more of them for this file
+            return False
+        return True
+
+    def commit(self) -> list[Path]:
+        """Move all staged files to their targets; returns these."""
+        moved = []
+        for index, suffix in enumerate(self._suffixes):
+            target = self.target(suffix)
+            os.replace(self._folder / str(index), target)
+            moved.append(target)
+        return moved
