@@ -148,3 +148,73 @@ def reduce_edges(offsets, sources, group, position, keep):
                     if position[sources[k]] > position[sources[j]] or (sources[k] == sources[j] and k < j):
                         keep[j] = False
                         break
+
+
+def pieces(thread, start, end, skip_gap, cut_thread, cut_time, cut_resume, owner, begin, finish, head, cut):
+    """Cut every thread's time into pieces: whose turn it is, from when to when.
+
+    Operators are ordered by (thread, start, longest first) and nest; cuts by (thread, time). A piece ends where an
+    operator starts or ends and at a cut; behind a cut the clock goes on at ``cut_resume``. Uncovered time before an
+    operator with ``skip_gap`` belongs to nobody. Returns the number of pieces written.
+
+    ``owner``: operator or -1; ``head``: 1 on the first piece of each operator; ``cut``: the cut it begins at, or -1.
+    """
+    far = np.int64(1) << np.int64(62)
+    n = len(thread)
+    m = len(cut_thread)
+    stack = np.empty(n + 1, np.int64)
+    out = 0
+    i = 0
+    c = 0
+    while i < n:
+        here = thread[i]
+        depth = 0
+        t = start[i]
+        is_head = 0
+        at_cut = -1
+        while c < m and (cut_thread[c] < here or (cut_thread[c] == here and cut_time[c] < t)):
+            c += 1
+        while True:
+            next_start = start[i] if i < n and thread[i] == here else far
+            next_end = end[stack[depth - 1]] if depth > 0 else far
+            next_cut = cut_time[c] if c < m and cut_thread[c] == here else far
+            if next_start == far and depth == 0:
+                break
+            # At equal times: ends, then starts, then cuts.
+            if next_end <= next_start and next_end <= next_cut:
+                event = 0
+                now = next_end
+            elif next_start <= next_cut:
+                event = 1
+                now = next_start
+            else:
+                event = 2
+                now = next_cut
+            if now < t:
+                now = t
+            skipped = event == 1 and depth == 0 and skip_gap[i] != 0 and at_cut < 0
+            if (now > t and not skipped) or is_head != 0 or at_cut >= 0:
+                owner[out] = stack[depth - 1] if depth > 0 else -1
+                begin[out] = t
+                finish[out] = now
+                head[out] = is_head
+                cut[out] = at_cut
+                out += 1
+            is_head = 0
+            at_cut = -1
+            t = now
+            if event == 0:
+                depth -= 1
+            elif event == 1:
+                stack[depth] = i
+                depth += 1
+                is_head = 1
+                i += 1
+            else:
+                if cut_resume[c] > t:
+                    t = cut_resume[c]
+                at_cut = c
+                c += 1
+        while c < m and cut_thread[c] == here:
+            c += 1
+    return out
