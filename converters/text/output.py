@@ -65,7 +65,7 @@ class StagedFiles:
                 raise UsageError(f"{self.target(suffix)}: cannot be written: it is a folder")
             path = self._folder / str(len(self._suffixes))
             if first is None or not self._linked(first, path):
-                path.write_bytes(memoryview(content))
+                path.write_bytes(content if isinstance(content, bytes) else content.data)
                 first = path
             self._suffixes.append(suffix)
 

@@ -43,7 +43,7 @@ def _refuse_failing(workload: TextWorkload) -> None:
     n = len(workload.layers)
     reason = None
     if workload.policy in ("MODEL", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA"):
-        if workload.header_count < n:
+        if 0 < workload.header_count < n:
             reason = f"the header says {workload.header_count} layers, but {n} follow"
     elif workload.last_bottom_layer is not None:
         if workload.last_bottom_layer == 0:
