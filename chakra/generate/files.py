@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from chakra.arrays import I32
-from chakra.et import ABSENT, Trace, TraceColumns, write_trace
-from chakra.files import atomic_text
-from chakra.generate.manifest import PEER_MODE, SUFFIX, WorkloadManifest, manifest_to_dict
+from chakra.et import ABSENT, NodeType, Trace, TraceColumns, write_trace
+from chakra.files import atomic_bytes, atomic_text
+from chakra.generate.manifest import PEER_MODE, RELATIVE, SUFFIX, WorkloadManifest, manifest_to_dict
 
 #: called with the number of files written so far
 Progress = Callable[[int], None]
@@ -31,8 +32,22 @@ def write_shared(manifest: WorkloadManifest, prefix: str | Path, progress: Progr
     path = prefix.parent / f"{prefix.name}{SUFFIX}"
     document = manifest_to_dict(manifest, names)
     with atomic_text(path) as file:
-        file.write(json.dumps(document, indent=1) + "\n")
+        file.write(_by_key(document))
     return path
+
+
+def _by_key(document: dict[str, Any]) -> str:
+    """JSON with one line per top-level key, and per entry of its value: readable and yet short."""
+    lines = []
+    for key, value in document.items():
+        if isinstance(value, list) and value:
+            text = "[\n  " + ",\n  ".join(json.dumps(item) for item in value) + "\n ]"
+        elif isinstance(value, dict) and value:
+            text = "{\n  " + ",\n  ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()) + "\n }"
+        else:
+            text = json.dumps(value)
+        lines.append(f" {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def group_ids(manifest: WorkloadManifest) -> dict[str, I32]:
@@ -59,37 +74,21 @@ class RankTraces:
         self.manifest = manifest
         self.ids = group_ids(manifest)
         self.rows = {name: manifest.rows(name) for name in manifest.groups}
-        self._channels = [self._channels_of(trace) for trace in manifest.traces]
         self._columns = [_copy_columns(trace) for trace in manifest.traces]
-
-    def _channels_of(self, trace: Trace) -> dict[tuple[int, int], I32]:
-        """Peers of all ranks for every (group code, offset) of the trace's sends and receives."""
-        pairs = set()
-        for column in (trace.comm_dst, trace.comm_src):
-            there = column != ABSENT
-            pairs |= set(zip(trace.pg_codes[there].tolist(), column[there].tolist(), strict=True))
-        return {
-            (code, offset): self.manifest.peers(trace.pg_table[code] if code >= 0 else None, offset)
-            for code, offset in sorted(pairs)
-        }
 
     def columns(self, rank: int) -> TraceColumns:
         """Columns of one rank's own trace."""
         index = int(self.manifest.trace_of[rank])
         trace, columns = self.manifest.traces[index], self._columns[index]
+        shift = rank if self.manifest.peer_mode == RELATIVE else 0
         for name, column in (("comm_dst", trace.comm_dst), ("comm_src", trace.comm_src)):
-            peers = column.copy()
-            for (code, offset), table in self._channels[index].items():
-                peers[(column == offset) & (trace.pg_codes == code)] = table[rank]
-            columns.set_int(name, peers)
+            columns.set_int(name, np.where(column == ABSENT, ABSENT, column + shift))
         texts = []
         for name in trace.pg_table:
             row = int(self.rows[name][rank])
             number = int(self.ids[name][row]) if row >= 0 else 0
             texts.append(str(number) if number else "")
-        # point-to-point nodes name a group only to count positions in it; plain files have absolute peers
-        collective = (trace.comm_dst == ABSENT) & (trace.comm_src == ABSENT)
-        columns.set_text("pg_name", np.where(collective, trace.pg_codes, -1), texts)
+        columns.set_text("pg_name", trace.pg_codes, texts)
         return columns
 
 
@@ -106,10 +105,25 @@ def _copy_columns(trace: Trace) -> TraceColumns:
         column = getattr(trace, name)
         if (column != ABSENT).any():
             columns.set_int(name, column)
+    for name in ("inputs", "outputs"):
+        _copy_tensors(trace, columns, name)
     for attribute in trace.metadata.attr:
         if attribute.name != PEER_MODE:
             columns.metadata.attr.add().CopyFrom(attribute)
     return columns
+
+
+def _copy_tensors(trace: Trace, columns: TraceColumns, name: str) -> None:
+    """Copy the attribute ``inputs`` or ``outputs``, which all compute nodes have or none."""
+    compute = np.flatnonzero(trace.types == NodeType.COMP)
+    if not len(compute) or trace.attr(int(compute[0]), name) is None:
+        return
+    codes = np.full(trace.n_nodes, -1, dtype=np.int32)
+    table = []
+    for node in compute.tolist():
+        codes[node] = len(table)
+        table.append(next(attr for attr in trace.node_proto(node).attr if attr.name == name))
+    columns.set_attribute(name, codes, table)
 
 
 def write_plain(manifest: WorkloadManifest, prefix: str | Path, progress: Progress | None = None) -> Path:
@@ -121,7 +135,8 @@ def write_plain(manifest: WorkloadManifest, prefix: str | Path, progress: Progre
     prefix.parent.mkdir(parents=True, exist_ok=True)
     ranks = RankTraces(manifest)
     for rank in range(manifest.n_npus):
-        write_trace(ranks.columns(rank), prefix.parent / f"{prefix.name}.{rank}.et")
+        with atomic_bytes(prefix.parent / f"{prefix.name}.{rank}.et") as target:
+            target.write(ranks.columns(rank).encode())
         if progress:
             progress(rank + 1)
     groups = {}

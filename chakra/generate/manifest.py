@@ -1,16 +1,17 @@
 """Workloads of many ranks in few traces: the manifest ``PREFIX.workload.json``, format ``chakra.workload/1``.
 
 Ranks that do the same share one trace. For that the trace names groups *symbolically* (``pg_name`` is ``"tp"``, and
-every rank means its own tensor-parallel group) and peers *relatively*: when the trace's global metadata has the
-attribute ``peer_mode`` = ``"relative"``, ``comm_dst`` of a send and ``comm_src`` of a receive are signed offsets. With a
-``pg_name`` on the node the offset counts positions in the rank's own row of that group, cyclically; without one it is
-added to the rank's number. The manifest says which rank runs which trace and who is in which group.
+every rank means its own tensor-parallel group) and, with ``"peer_mode": "relative"``, peers *relatively*: ``comm_dst`` of a
+send and ``comm_src`` of a receive are signed offsets that are added to the rank's own number. (Such traces also say so
+themselves: their global metadata has the attribute ``peer_mode`` = ``"relative"``.) The manifest says which rank runs
+which trace and who is in which group.
 
 The file is JSON::
 
     {"format": "chakra.workload/1",
      "npus": 16,
-     "traces": ["step.class0.et", "step.class1.et"],           relative to the manifest's folder
+     "peer_mode": "relative",                                   or "absolute" (default)
+     "traces": ["step.class0.et", "step.class1.et"],            relative to the manifest's folder
      "trace_of": [{"trace": 0, "ranks": {"start": 0, "digits": [[8, 1]]}},
                   {"trace": 1, "ranks": [8, 9, 10, 11, 12, 13, 14, 15]}],
      "groups": {"tp": {"members": [[4, 1]], "groups": [[4, 4]], "start": 0},
@@ -20,7 +21,8 @@ The file is JSON::
 A set of ranks is either an explicit list or ``start`` plus a sum of *digits*: ``[[count, stride], ...]``, the first
 fastest, means start + i0*stride0 + i1*stride1 + ... for all 0 <= ik < countk. A group table is either explicit rows
 (``ranks``) of equal length or two lists of digits: ``members`` inside a group and ``groups`` across. The order of a
-row is the order of the group's logical ring. ``about`` is free text for people.
+row is the order of the group's logical ring. A rank is in at most one row of a name; a name need not cover all ranks.
+``about`` is free text for people.
 """
 
 import json
@@ -39,9 +41,10 @@ if TYPE_CHECKING:
 
 FORMAT = "chakra.workload/1"
 SUFFIX = ".workload.json"
-#: name and value of the global metadata attribute of traces with relative peers
+#: key of the manifest, and name of the global metadata attribute of traces with relative peers
 PEER_MODE = "peer_mode"
 RELATIVE = "relative"
+ABSOLUTE = "absolute"
 
 Digits = tuple[tuple[int, int], ...]
 
@@ -61,6 +64,8 @@ class WorkloadManifest:
     groups
         Symbolic name -> (n_groups, size) int32: rank r's group ``name`` is the row that contains r. A name need not
         cover all ranks.
+    peer_mode
+        ``"relative"``: peers in the traces are offsets to the rank's own number; ``"absolute"``: rank numbers.
     about
         Free facts for people (model, command, totals).
     source
@@ -71,6 +76,7 @@ class WorkloadManifest:
     traces: tuple["Trace", ...]
     trace_of: I32
     groups: Mapping[str, I32]
+    peer_mode: str = RELATIVE
     about: Mapping[str, Any] = field(default_factory=dict)
     source: str = "<memory>"
 
@@ -94,20 +100,6 @@ class WorkloadManifest:
         if row < 0:
             raise WorkloadError(f"{self.source}: rank {rank} is in no group {name!r}")
         return table[row]
-
-    def peers(self, name: str | None, offset: int) -> I32:
-        """(n_npus,) rank at a relative ``offset`` from every rank; -1 where there is none.
-
-        ``name`` is the group of the node (offset in positions, cyclic), or None (offset in rank numbers).
-        """
-        if name is None:
-            out = np.arange(self.n_npus, dtype=np.int32) + np.int32(offset)
-            out[(out < 0) | (out >= self.n_npus)] = -1
-            return out
-        table = self._table(name)
-        out = np.full(self.n_npus, -1, dtype=np.int32)
-        out[table] = np.roll(table, -offset, axis=1)
-        return out
 
     def _table(self, name: str) -> I32:
         if name not in self.groups:
@@ -178,6 +170,7 @@ def manifest_to_dict(manifest: WorkloadManifest, trace_names: Sequence[str]) -> 
     return {
         "format": FORMAT,
         "npus": manifest.n_npus,
+        PEER_MODE: manifest.peer_mode,
         "traces": list(trace_names),
         "trace_of": trace_of,
         "groups": {name: _table_to_json(table) for name, table in manifest.groups.items()},
@@ -281,17 +274,21 @@ def manifest_from_dict(document: Any, traces: Sequence["Trace"], source: str = "
     }
     about = document.get("about", {})
     return WorkloadManifest(
-        npus, tuple(traces), trace_of, tables, about if isinstance(about, dict) else {}, source
-    )
+        npus, tuple(traces), trace_of, tables, document.get(PEER_MODE, ABSOLUTE),
+        about if isinstance(about, dict) else {}, source,
+    )  # fmt: skip
 
 
 def check_header(document: Any, source: str) -> int:
-    """Number of ranks of a manifest document whose format, rank count and trace list are in order."""
+    """Number of ranks of a manifest document whose format, rank count, peer mode and trace list are in order."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise WorkloadError(f"{source}: not a workload manifest: 'format' must be {FORMAT!r}")
     npus = _integer(document.get("npus"), f"{source}: npus")
     if not 1 <= npus <= MAX_NPUS:
         raise WorkloadError(f"{source}: npus must be 1..{MAX_NPUS}, not {npus}")
+    mode = document.get(PEER_MODE, ABSOLUTE)
+    if mode not in (RELATIVE, ABSOLUTE):
+        raise WorkloadError(f"{source}: {PEER_MODE} must be {RELATIVE!r} or {ABSOLUTE!r}, not {mode!r}")
     names = document.get("traces")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise WorkloadError(f"{source}: 'traces' must be a non-empty list of file names")

@@ -37,19 +37,21 @@ class TraceFacts:
     """What is written beside the nodes.
 
     ``metadata`` are attributes of the first record; ``tensors`` adds ``inputs`` and ``outputs`` with the activations
-    kept, for trackers of local memory; ``names`` puts the stamp's label before every node name.
+    kept, for trackers of local memory; ``names`` puts the stamp's label before every node name. ``peers`` gives for
+    every (group, positions) of sends and receives the offset to the rank's own number.
     """
 
     metadata: Mapping[str, str | int] = field(default_factory=dict)
     tensors: bool = False
     names: bool = True
+    peers: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 def stamp_trace(
     templates: Sequence[Template], stamps: Sequence[Stamp], facts: TraceFacts, source: str = "<memory>"
 ) -> Trace:
     """Build the trace that runs ``stamps`` in order."""
-    tables = _Tables(templates)
+    tables = _Tables(templates, facts.peers)
     sizes = tables.sizes[[stamp.template for stamp in stamps]]
     ends = np.cumsum(sizes)
     first = ends - sizes
@@ -89,7 +91,7 @@ class _Csr:
 class _Tables:
     """All templates' columns, end to end."""
 
-    def __init__(self, templates: Sequence[Template]) -> None:
+    def __init__(self, templates: Sequence[Template], peers: Mapping[tuple[str, int], int]) -> None:
         self.sizes = np.array([len(t) for t in templates], dtype=np.int64)
         self.starts = np.cumsum(self.sizes) - self.sizes
 
@@ -98,17 +100,27 @@ class _Tables:
 
         self.types = column("types").astype(np.uint8)
         self.flops, self.bytes, self.durations = column("flops"), column("bytes"), column("durations_ns")
-        self.comm_bytes, self.offsets = column("comm_bytes"), column("offsets")
+        self.comm_bytes = column("comm_bytes")
         self.tag_bases, self.streams = column("tag_bases"), column("streams")
         kinds = [kind for t in templates for kind in t.kinds]
         self.comm_kinds = np.array(
             [CommType[kind.value].value if isinstance(kind, CollectiveKind) else ABSENT for kind in kinds],
             dtype=np.int64,
         )
-        self.group_table = sorted({group for t in templates for group in t.groups if group is not None})
+        # only collectives name their group; peers become offsets in rank numbers
+        p2p = (self.types == NodeType.COMM_SEND) | (self.types == NodeType.COMM_RECV)
+        groups = [group for t in templates for group in t.groups]
+        named = [None if is_p2p else group for group, is_p2p in zip(groups, p2p.tolist(), strict=True)]
+        self.group_table = sorted({group for group in named if group is not None})
         code = {group: i for i, group in enumerate(self.group_table)}
-        self.groups = np.array(
-            [-1 if group is None else code[group] for t in templates for group in t.groups], dtype=np.int32
+        self.groups = np.array([-1 if group is None else code[group] for group in named], dtype=np.int32)
+        positions = [offset for t in templates for offset in t.offsets]
+        self.offsets = np.array(
+            [
+                peers[group, offset] if is_p2p and group else 0
+                for group, offset, is_p2p in zip(groups, positions, p2p.tolist(), strict=True)
+            ],
+            dtype=np.int64,
         )
         names = [name for t in templates for name in t.names]
         self.name_table = list(dict.fromkeys(names))

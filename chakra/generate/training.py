@@ -1,13 +1,14 @@
 """A training step of many ranks: one trace per pipeline stage, shared by all ranks of the stage."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I32
+from chakra.arrays import I32, I64
 from chakra.errors import UsageError
+from chakra.et import NodeType, Trace
 from chakra.generate.manifest import WorkloadManifest
 from chakra.generate.options import TrainingOptions
 from chakra.generate.parallel import ParallelConfig, RankLayout
@@ -141,12 +142,40 @@ def build_workload(
         Facts for every trace's first record.
     """
     layout = RankLayout(plan.parallel)
-    traces = []
+    stage_of = layout.stage_of()
+    trace_of = np.empty(plan.parallel.world, dtype=np.int32)
+    traces: list[Trace] = []
     used: set[str] = set()
     for stage in plan.stages:
-        facts = TraceFacts({**(metadata or {}), "pipeline_stage": stage.stage}, tensors, names)
-        traces.append(stamp_trace(stage.templates, stage.stamps, facts, f"<stage {stage.stage}>"))
+        ranks = np.flatnonzero(stage_of == stage.stage)
+        for members, peers in _peer_classes(layout, stage, ranks):
+            facts = TraceFacts({**(metadata or {}), "pipeline_stage": stage.stage}, tensors, names, peers)
+            trace_of[members] = len(traces)
+            traces.append(stamp_trace(stage.templates, stage.stamps, facts, f"<stage {stage.stage}>"))
         used.update(traces[-1].pg_table)
     return WorkloadManifest(
-        plan.parallel.world, tuple(traces), layout.stage_of(), group_tables(layout, used), dict(plan.about)
+        plan.parallel.world, tuple(traces), trace_of, group_tables(layout, used), about=dict(plan.about)
     )
+
+
+def _peer_classes(
+    layout: RankLayout, stage: StagePlan, ranks: I64
+) -> Iterator[tuple[I64, dict[tuple[str, int], int]]]:
+    """Ranks of a stage by the distances to their peers (ring exchanges wrap round at the ends), with those distances."""
+    channels = sorted(
+        {
+            (group, offset)
+            for t in stage.templates
+            for node_type, group, offset in zip(t.types, t.groups, t.offsets, strict=True)
+            if node_type in (NodeType.COMM_SEND, NodeType.COMM_RECV) and group
+        }
+    )
+    distances = np.empty((len(ranks), len(channels)), dtype=np.int64)
+    for column, (group, offset) in enumerate(channels):
+        table = layout.table([group])
+        peer = np.empty(layout.config.world, dtype=np.int64)
+        peer[table] = np.roll(table, -offset, axis=1)
+        distances[:, column] = peer[ranks] - ranks
+    rows, which = np.unique(distances, axis=0, return_inverse=True)
+    for number, row in enumerate(rows.tolist()):
+        yield ranks[which.reshape(-1) == number], dict(zip(channels, row, strict=True))

@@ -1,0 +1,39 @@
+"""Workloads out of thin air: models, parallelisations and schedules as execution traces.
+
+>>> from chakra.generate import TransformerRequest, build_workload
+>>> request = TransformerRequest(model="gpt2-small", tp=2, pp=2, npus=64, micro_batches=4)
+>>> workload = build_workload(request.plan())
+>>> workload.n_npus, len(workload.traces), workload.groups["tp"].shape
+(64, 2, (32, 2))
+"""
+
+from chakra.generate.files import write_plain, write_shared
+from chakra.generate.manifest import WorkloadManifest, read_manifest
+from chakra.generate.request import (
+    DlrmRequest,
+    MlpRequest,
+    MoeRequest,
+    Request,
+    ResnetRequest,
+    TransformerRequest,
+)
+from chakra.generate.summary import summarize, total_matmul_flops, total_parameters
+from chakra.generate.training import StepPlan, build_workload
+
+__all__ = [
+    "DlrmRequest",
+    "MlpRequest",
+    "MoeRequest",
+    "Request",
+    "ResnetRequest",
+    "StepPlan",
+    "TransformerRequest",
+    "WorkloadManifest",
+    "build_workload",
+    "read_manifest",
+    "summarize",
+    "total_matmul_flops",
+    "total_parameters",
+    "write_plain",
+    "write_shared",
+]
