@@ -21,7 +21,7 @@ def dot_text(graph: Graph, *, legend: bool = True) -> str:
 def dot_pieces(graph: Graph, *, legend: bool = True) -> Iterator[str]:
     """The DOT text piece by piece."""
     yield "digraph trace {\n"
-    yield f"  graph [label={quoted(escaped(printable(graph.title)))}, labelloc=t, fontname=Helvetica, rankdir=TB];\n"
+    yield f"  graph [label={quoted(label_escaped(printable(graph.title)))}, labelloc=t, fontname=Helvetica, rankdir=TB];\n"
     yield "  node [style=filled, fontname=Helvetica, fontsize=10, margin=\"0.12,0.05\"];\n  edge [arrowsize=0.7];\n"
     for node in range(graph.n_nodes):
         yield _node(graph, node)
@@ -48,14 +48,14 @@ def _node(graph: Graph, node: int) -> str:
     detail = printable(graph.detail(node))
     title = f"missing: id {graph.ids[node]}" if kind == Kind.MISSING and graph.members[node] == 1 else name
     title = title or f"id {graph.ids[node]}"
-    lines = [escaped(shortened(line, _LABEL_CHARS)) for line in (title, detail) if line]
+    label = "\\n".join(label_escaped(shortened(line, _LABEL_CHARS)) for line in (title, detail) if line)
     dashed = ', style="filled,dashed"' if look.dashed else ""
     double = ", peripheries=2" if graph.members[node] > 1 else ""
-    tooltip = escaped(printable_lines(graph.tooltip(node))).replace("\n", "\\n")
+    tooltip = label_escaped(printable_lines(graph.tooltip(node))).replace("\n", "\\n")
     return (
-        f"  n{node} [label={quoted('\\n'.join(lines))}, shape={look.dot_shape}, fillcolor=\"{look.fill}\", "
+        f"  n{node} [label={quoted(label)}, shape={look.dot_shape}, fillcolor={quoted(look.fill)}, "
         f'color="{look.stroke}"{dashed}{double}, kind={look.word}, ident="{graph.ids[node]}", '
-        f"name={quoted(escaped(name))}, duration_ns={graph.duration_ns[node]}, bytes=\"{graph.size_bytes[node]}\", "
+        f"name={quoted(escaped(name))}, duration_ns={graph.duration_ns[node]}, bytes={quoted(str(graph.size_bytes[node]))}, "
         f"members={graph.members[node]}, tooltip={quoted(tooltip)}];\n"
     )
 
@@ -78,6 +78,11 @@ def _legend(graph: Graph) -> Iterator[str]:
             f'color="{line.stroke}", fontsize=9, kind=legend];\n'
         )
     yield "  }\n"
+
+
+def label_escaped(text: str) -> str:
+    """Text for a DOT label, in which ampersands begin entities and a backslash means itself."""
+    return escaped(text.replace("&", "&amp;"))
 
 
 def escaped(text: str) -> str:

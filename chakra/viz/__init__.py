@@ -1,0 +1,35 @@
+"""Drawing execution traces: pictures, text formats and an interactive page.
+
+>>> from chakra.viz import from_trace, dot_text
+>>> from chakra.et import TraceColumns
+>>> columns = TraceColumns(2)
+>>> columns.ids[:] = 0, 1
+>>> columns.types[:] = 4
+>>> columns.set_data_deps([0, 0, 1], [0])
+>>> "n0 -> n1 [kind=data" in dot_text(from_trace(columns.build()))
+True
+"""
+
+from chakra.viz.dot import dot_text
+from chakra.viz.draw import Drawing, DrawOptions, draw
+from chakra.viz.fold import Folding, FoldTree, fold, folded
+from chakra.viz.graph import Graph, from_trace
+from chakra.viz.graphml import graphml_text
+from chakra.viz.html import html_text
+from chakra.viz.source import read_graph
+
+__all__ = [
+    "DrawOptions",
+    "Drawing",
+    "FoldTree",
+    "Folding",
+    "Graph",
+    "dot_text",
+    "draw",
+    "fold",
+    "folded",
+    "from_trace",
+    "graphml_text",
+    "html_text",
+    "read_graph",
+]

@@ -1,0 +1,201 @@
+"""Drawing a graph to a file: which layout, which format, how large is too large."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from chakra.errors import UsageError
+from chakra.files import PathLike, atomic_bytes, atomic_text
+from chakra.viz.dot import dot_pieces, dot_text
+from chakra.viz.fold import Folding, fold, folded
+from chakra.viz.graph import Graph
+from chakra.viz.graphml import graphml_pieces
+from chakra.viz.graphviz_worker import NO_GRAPHVIZ
+from chakra.viz.html import html_text
+from chakra.viz.layout import layered
+from chakra.viz.pdf import pdf_bytes
+from chakra.viz.png import png_bytes, scale_of
+from chakra.viz.reduce import transitively_reduced
+from chakra.viz.scene import scene_of
+from chakra.viz.svg import svg_text
+
+FORMATS: Final = ("pdf", "svg", "png", "dot", "graphml", "html")
+LayoutName = Literal["auto", "own", "dot"]
+
+#: Nodes and edges that a picture may have without folding, unless the caller raises it.
+PLAIN_LIMIT: Final = 20_000
+#: The same for the interactive page, whose browser holds everything at once.
+HTML_LIMIT: Final = 200_000
+_EDGES_PER_NODE: Final = 10
+#: Above this, a picture is made but a smaller one is suggested.
+_SUGGEST_ABOVE: Final = 2_000
+#: ``auto`` asks Graphviz up to this many nodes and edges (a second or so); ``dot`` is warned about and refused above.
+_DOT_NODES, _DOT_EDGES = 150, 400
+_DOT_WARN, _DOT_REFUSE = 2_000, 5_000
+#: Folded pictures with more boxes than this keep all edges.
+_REDUCE_UP_TO: Final = 4_000
+_SUGGESTIONS: Final = (
+    "--fold, --around ID --hops K, --critical-path, --only comm, --window BEGIN:END, or an .html file, which folds by itself"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawOptions:
+    """How to draw.
+
+    Attributes
+    ----------
+    fold
+        Way of folding; None draws every node (an html page always folds, and can be unfolded in the browser).
+    boxes
+        Boxes a folded picture should have at most.
+    layout
+        ``dot`` (Graphviz), ``own`` (levels and lanes, linear time) or ``auto`` (Graphviz for small graphs).
+    limit
+        Nodes above which drawing is refused; None for the format's own limit.
+    budget_s
+        Seconds that Graphviz may take before the own layout takes over (or, with ``dot``, before it is an error).
+    all_edges
+        Keep, in a folded picture, edges that a longer path already implies.
+    """
+
+    fold: Folding | None = None
+    boxes: int = 150
+    layout: LayoutName = "auto"
+    limit: int | None = None
+    budget_s: float = 20.0
+    all_edges: bool = False
+
+
+@dataclass(slots=True)
+class Drawing:
+    """What was drawn: boxes and edges in the file, and remarks for the user."""
+
+    path: str
+    boxes: int
+    edges: int
+    remarks: list[str] = field(default_factory=list)
+
+
+def draw(graph: Graph, path: PathLike, options: DrawOptions | None = None) -> Drawing:
+    """Draw a graph to a file whose suffix says the format (pdf, svg, png, dot, graphml or html).
+
+    Raises
+    ------
+    UsageError
+        If the suffix is unknown, the graph is too large to draw plainly, Graphviz was asked for and is absent, too slow
+        or refused, or the file cannot be written.
+    """
+    options = options or DrawOptions()
+    picture = format_of(path)
+    if picture == "html":
+        return _draw_html(graph, path, options)
+    remarks: list[str] = []
+    if options.fold is not None:
+        graph = _folded(graph, options, remarks)
+    if picture in ("dot", "graphml"):
+        pieces = dot_pieces(graph) if picture == "dot" else graphml_pieces(graph)
+        with atomic_text(path) as file:
+            file.writelines(pieces)
+        return Drawing(os.fspath(path), graph.n_nodes, graph.n_edges, remarks)
+    _refuse_large(graph, options.limit or PLAIN_LIMIT, path)
+    if graph.n_nodes > _SUGGEST_ABOVE and options.fold is None:
+        remarks.append(f"{graph.n_nodes} boxes are hard to read; smaller pictures: {_SUGGESTIONS}")
+    data = _by_graphviz(graph, picture, options, remarks)
+    if data is None:
+        data = _by_own_layout(graph, picture, remarks)
+    with atomic_bytes(path, compress=False) as out:
+        out.write(data)
+    return Drawing(os.fspath(path), graph.n_nodes, graph.n_edges, remarks)
+
+
+def format_of(path: PathLike) -> str:
+    """The format that a file's suffix asks for.
+
+    Raises
+    ------
+    UsageError
+        If it is none of ``FORMATS``.
+    """
+    suffix = Path(path).suffix.lower().removeprefix(".")
+    if suffix not in FORMATS:
+        raise UsageError(f"{path}: unknown suffix; the name must end in one of .{', .'.join(FORMATS)}")
+    return suffix
+
+
+def _draw_html(graph: Graph, path: PathLike, options: DrawOptions) -> Drawing:
+    _refuse_large(graph, options.limit or HTML_LIMIT, path)
+    tree = fold(graph, options.fold or Folding.AUTO, options.boxes)
+    with atomic_text(path) as file:
+        file.write(html_text(graph, tree))
+    return Drawing(os.fspath(path), graph.n_nodes, graph.n_edges, [f"{tree.n_groups} groups can be expanded in the page"])
+
+
+def _folded(graph: Graph, options: DrawOptions, remarks: list[str]) -> Graph:
+    assert options.fold is not None
+    small = folded(graph, fold(graph, options.fold, options.boxes))
+    if not options.all_edges and small.n_nodes <= _REDUCE_UP_TO:
+        reduced = transitively_reduced(small)
+        if reduced.n_edges < small.n_edges:
+            remarks.append(
+                f"{small.n_edges - reduced.n_edges} edges that longer paths imply are left out (--all-edges keeps them)"
+            )
+        small = reduced
+    return small
+
+
+def _refuse_large(graph: Graph, limit: int, path: PathLike) -> None:
+    for count, bound, what in ((graph.n_nodes, limit, "nodes"), (graph.n_edges, limit * _EDGES_PER_NODE, "edges")):
+        if count > bound:
+            raise UsageError(
+                f"{path}: {graph.title} has {count} {what}, more than the {bound} that are drawn plainly (--limit); "
+                f"try {_SUGGESTIONS}"
+            )
+
+
+def _by_own_layout(graph: Graph, picture: str, remarks: list[str]) -> bytes:
+    scene = scene_of(graph, layered(graph))
+    if picture == "png" and scale_of(scene) < 0.75:
+        remarks.append("the picture is too large for readable labels; they are left out (svg, pdf and html keep them)")
+    writers: dict[str, Callable[[], bytes]] = {
+        "svg": lambda: svg_text(scene).encode(),
+        "pdf": lambda: pdf_bytes(scene),
+        "png": lambda: png_bytes(scene),
+    }
+    return writers[picture]()
+
+
+def _by_graphviz(graph: Graph, picture: str, options: DrawOptions, remarks: list[str]) -> bytes | None:
+    """The picture as Graphviz lays it out; None where the own layout is to be used."""
+    asked = options.layout == "dot"
+    if options.layout == "own" or (not asked and (graph.n_nodes > _DOT_NODES or graph.n_edges > _DOT_EDGES)):
+        return None
+    if graph.n_nodes > _DOT_REFUSE:
+        raise UsageError(
+            f"--layout dot: {graph.n_nodes} nodes would take dot hours (at most {_DOT_REFUSE}); use --layout own, or "
+            f"{_SUGGESTIONS}"
+        )
+    if graph.n_nodes > _DOT_WARN:
+        remarks.append(f"dot may need minutes for {graph.n_nodes} nodes; --layout own takes a second")
+    with tempfile.TemporaryDirectory(prefix="chakra-") as folder:
+        out = Path(folder) / f"picture.{picture}"
+        command = [sys.executable, "-m", "chakra.viz.graphviz_worker", picture, str(out)]
+        try:
+            done = subprocess.run(
+                command, input=dot_text(graph).encode(), capture_output=True, timeout=options.budget_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            problem = f"dot did not finish within {options.budget_s:g} s (--budget)"
+        else:
+            if done.returncode == 0 and out.exists() and out.stat().st_size:
+                return out.read_bytes()
+            problem = "no Graphviz here (pip install pygraphviz)" if done.returncode == NO_GRAPHVIZ else "dot failed"
+    if asked:
+        raise UsageError(f"--layout dot: {problem}; --layout own needs no Graphviz")
+    remarks.append(f"{problem}; drawn with the own layout")
+    return None
