@@ -19,8 +19,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 #: Uncompressed bytes that any gzip file may hold, whatever its size.
 _GZIP_FREE_BYTES = 1 << 28
-#: Above that, uncompressed bytes allowed for each compressed byte. gzip cannot exceed about 1030; real traces stay
-#: below 100, so that only a file made to exhaust memory is refused.
+#: Above that, uncompressed bytes allowed for each compressed byte. gzip cannot exceed about 1030; real traces
+#: stay below 100, so that only a file made to exhaust memory is refused.
 _GZIP_MAX_RATIO = 400
 
 _CHUNK = 1 << 20
@@ -31,7 +31,9 @@ _CHUNK = 1 << 20
 
 @contextmanager
 def _atomic(path: PathLike) -> Iterator[Path]:
-    """Yield a temporary file's path beside ``path``; it takes the place of ``path`` when the block succeeds."""
+    """Yield a temporary file's path beside ``path``; it takes the place of ``path`` when the block
+    succeeds.
+    """
     target = Path(path)
     if target.is_dir():
         raise UsageError(f"{path}: cannot be written: it is a folder")
@@ -62,7 +64,9 @@ def _umask() -> int:
 
 
 def _is_special(path: PathLike) -> bool:
-    """Whether ``path`` exists and is a pipe, terminal or device (such as /dev/stdout), to be written in place."""
+    """Whether ``path`` exists and is a pipe, terminal or device (such as /dev/stdout), to be written in
+    place.
+    """
     target = Path(path)
     return target.exists() and not target.is_file() and not target.is_dir()
 
@@ -76,7 +80,8 @@ def atomic_bytes(path: PathLike, *, compress: bool | None = None) -> Iterator[IO
     path
         Target. Missing parent folders are made.
     compress
-        Write gzip (without a time stamp, so that equal content gives equal files). Default: by the suffix ``.gz``.
+        Write gzip (without a time stamp, so that equal content gives equal files). Default: by the suffix
+        ``.gz``.
 
     Raises
     ------
@@ -125,7 +130,8 @@ def open_stream(path: PathLike, *, error: type[ChakraError] = TraceError) -> IO[
     Raises
     ------
     ChakraError
-        Of the class ``error`` if the file cannot be opened. Damaged gzip data raises OSError or EOFError on reading.
+        Of the class ``error`` if the file cannot be opened. Damaged gzip data raises OSError or EOFError on
+        reading.
     """
     try:
         file = open(path, "rb")  # noqa: SIM115 - handed to the caller
@@ -173,9 +179,7 @@ def gunzip(packed: bytes, source: str, *, error: type[ChakraError] = TraceError)
                 rest = member.unconsumed_tail
                 total += len(piece)
                 if total > limit:
-                    raise error(
-                        f"{source}: {len(packed)} bytes of gzip grow beyond {limit} bytes; refused as a gzip bomb"
-                    )
+                    raise error(f"{source}: {len(packed)} bytes of gzip grow beyond {limit} bytes: refused")
                 pieces.append(piece)
                 if not piece and not rest and not member.eof:
                     raise error(f"{source}: the gzip data is cut off after {total} uncompressed bytes")
@@ -213,15 +217,17 @@ _JSON_KEYS = {
 }
 
 _POLICIES = (
-    "DATA MODEL HYBRID_DATA_MODEL HYBRID_MODEL_DATA HYBRID_TRANSFORMER HYBRID_TRANSFORMER_FWD_IN_BCKWD HYBRID_DLRM "
-    "HYBRID_DLRM_ENHANCED HYBRID_CUSTOMIZED MICRO DISTRIBUTED_INFERENCE DATA_REORDER"
-).split()
+    *("DATA", "MODEL", "MICRO", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA", "HYBRID_TRANSFORMER"),
+    *("HYBRID_TRANSFORMER_FWD_IN_BCKWD", "HYBRID_DLRM", "HYBRID_DLRM_ENHANCED", "HYBRID_CUSTOMIZED"),
+    *("DISTRIBUTED_INFERENCE", "DATA_REORDER"),
+)
 
 _HEAD = 1 << 16
 
 
 def sniff_kind(path: PathLike, *, error: type[ChakraError] = TraceError) -> str:
-    """Name what a file is, by its content: one of this module's constants such as ``KINETO`` ("Kineto trace").
+    """Name what a file is, by its content: one of this module's constants such as ``KINETO`` ("Kineto
+    trace").
 
     Raises
     ------
@@ -255,8 +261,8 @@ def kind_of(head: bytes) -> str:
 
 def _is_text(head: bytes) -> bool:
     """Whether no byte is a control character other than white space (record lengths and tags are)."""
-    return (
-        not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", head[:4096]) and head[:1] != b"\n" or _is_json(head)
+    return (not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", head[:4096]) and head[:1] != b"\n") or _is_json(
+        head
     )
 
 

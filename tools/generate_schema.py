@@ -42,10 +42,20 @@ def generate(target: Path) -> None:
             "the generated module has another form than expected: adapt tools/generate_schema.py"
         )
     module.write_text(text, encoding="utf-8")
+    # The stub leaves out the type arguments that a strict checker asks for.
+    stub = target / "et_def_pb2.pyi"
+    text = stub.read_text(encoding="utf-8")
+    text = re.sub(r"_Mapping\]", "_Mapping[str, _Any]]", text)
+    text = text.replace(
+        "from typing import ClassVar as _ClassVar", "from typing import Any as _Any, ClassVar as _ClassVar"
+    )
+    stub.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
-    """Regenerate in place, or with --check say whether the committed files are in step (exit code 1 if not)."""
+    """Regenerate in place, or with --check say whether the committed files are in step (exit code 1 if
+    not).
+    """
     if "--check" not in sys.argv[1:]:
         generate(SCHEMAS)
         return

@@ -1,13 +1,24 @@
 """Graph kernels: unions, transposes and topological order over CSR arrays (or lists, as plain Python).
 
-Kernel module: no imports, flat sequences and integers only. All outputs are allocated by the caller.
+Kernel module: flat sequences and integers only. All outputs are allocated by the caller.
 """
 
+from typing import Any
 
-def union_parents(ctrl_offsets, ctrl_index, data_offsets, data_index, mark, out_offsets, out_index):
+
+def union_parents(
+    ctrl_offsets: Any,
+    ctrl_index: Any,
+    data_offsets: Any,
+    data_index: Any,
+    mark: Any,
+    out_offsets: Any,
+    out_index: Any,
+) -> tuple[int, int]:
     """Each node's distinct parents, control dependencies first, in the order they are given.
 
-    ``mark`` has n entries of -1. Returns (number of edges, number of edges that do not point backward in the file).
+    ``mark`` has n entries of -1. Returns (number of edges, number of edges that do not point backward in the
+    file).
     """
     n = len(out_offsets) - 1
     count = 0
@@ -34,8 +45,10 @@ def union_parents(ctrl_offsets, ctrl_index, data_offsets, data_index, mark, out_
     return count, forward
 
 
-def transpose(offsets, index, out_offsets, out_index, cursor):
-    """Reverse all edges; the new lists are in ascending order. ``out_offsets`` and ``cursor`` have n + 1 zeros."""
+def transpose(offsets: Any, index: Any, out_offsets: Any, out_index: Any, cursor: Any) -> None:
+    """Reverse all edges; the new lists are in ascending order. ``out_offsets`` and ``cursor`` have n + 1
+    zeros.
+    """
     n = len(offsets) - 1
     for k in range(len(index)):
         out_offsets[index[k] + 1] += 1
@@ -49,8 +62,9 @@ def transpose(offsets, index, out_offsets, out_index, cursor):
             cursor[j] += 1
 
 
-def topological(parent_offsets, child_offsets, child_index, waiting, order):
-    """Kahn's order: roots by index, then each node when its last parent was taken. Returns how many were reached.
+def topological(parent_offsets: Any, child_offsets: Any, child_index: Any, waiting: Any, order: Any) -> int:
+    """Kahn's order: roots by index, then each node when its last parent was taken. Returns how many were
+    reached.
 
     ``waiting`` and ``order`` have n entries; afterwards waiting[i] > 0 for nodes on or behind a cycle.
     """
@@ -74,7 +88,9 @@ def topological(parent_offsets, child_offsets, child_index, waiting, order):
     return tail
 
 
-def longest_paths(parent_offsets, parent_index, order, weights, finish, best):
+def longest_paths(
+    parent_offsets: Any, parent_index: Any, order: Any, weights: Any, finish: Any, best: Any
+) -> None:
     """Finish of every node when each starts as its last parent ends; ``best`` is that parent's index or -1.
 
     ``order`` is a topological order. Ties go to the parent that is listed first.

@@ -1,7 +1,8 @@
 """Choosing how to decode and encode: the protobuf library for small traces, compiled kernels for big ones.
 
-Loading the kernels costs about half a second once in a process, a node about 7 microseconds through protobuf and
-0.3 through a kernel. So a single small trace never waits for numba, while many small ones in a row soon use it.
+Loading the kernels costs about half a second once in a process, a node about 7 microseconds through protobuf
+and 0.3 through a kernel. So a single small trace never waits for numba, while many small ones in a row soon
+use it.
 """
 
 import sys
@@ -16,27 +17,28 @@ from chakra.et.schema import ABSENT, INT_COLUMNS
 from chakra.et.wire import explain_length, parse_node, split_records
 from chakra.schemas.protolib import MAX_LENGTH_BYTES
 
-# The kernel checks every position against the end of its record by itself, so numba's own bounds check (which nearly
-# doubles the time) stays off; tests run damaged files through a checked twin.
+# The kernel checks every position against the end of its record by itself, so numba's own bounds check (which
+# nearly doubles the time) stays off; tests run damaged files through a checked twin.
 
 #: Nodes above which loading the kernels pays.
 KERNEL_THRESHOLD = 20_000
 #: The same when numba runs already in this process.
 WARM_THRESHOLD = 500
 
-_KERNEL = "chakra.et._codec_kernel"
+DECODE_KERNEL = "chakra.et._decode_kernel"
+ENCODE_KERNEL = "chakra.et._encode_kernel"
 _OTHER_KNOWN = ("comm_group", "is_cpu_op", "pg_name", "involved_dim")
 #: Nodes that came through the slow path so far; many small traces together are worth the kernels too.
 _slow_nodes = [0]
 
 
-def codec_kernels(n_nodes: int) -> Any:
-    """The codec kernels if coding ``n_nodes`` nodes is worth them, else None."""
+def kernels_for(module: str, n_nodes: int) -> Any:
+    """A kernel module compiled, if coding ``n_nodes`` nodes is worth it, else None."""
     total = n_nodes + _slow_nodes[0]
     if total >= KERNEL_THRESHOLD or (n_nodes >= WARM_THRESHOLD and "numba" in sys.modules):
         from chakra.kernels import compiled
 
-        return compiled(_KERNEL)
+        return compiled(module)
     _slow_nodes[0] = total
     return None
 
@@ -58,7 +60,7 @@ def frame(data: U8, source: str) -> tuple[I64, I64]:
         return np.array(bounds[0], np.int64), np.array(bounds[1], np.int64)
     from chakra.kernels import compiled
 
-    starts, ends, broken = compiled(_KERNEL).frame_records(readable(data))
+    starts, ends, broken = compiled(DECODE_KERNEL).frame_records(readable(data))
     if broken >= 0:
         tail = data[broken : broken + MAX_LENGTH_BYTES].tobytes()
         raise explain_length(tail, len(data) - int(broken), source, int(broken), len(starts))
@@ -73,14 +75,16 @@ def decode_records(records: Records, source: str) -> Columns:
     TraceError
         See `chakra.et.decode_protobuf.decode`.
     """
-    kernels = codec_kernels(len(records.starts))
+    kernels = kernels_for(DECODE_KERNEL, len(records.starts))
     if kernels is None:
         return decode_protobuf.decode(records, source)
     return decode_compiled(kernels, records, source)
 
 
 def readable(data: U8) -> U8:
-    """A plain view of read-only bytes that kernels take: always the same array type, or they compile again."""
+    """A plain view of read-only bytes that kernels take: always the same array type, or they compile
+    again.
+    """
     view = np.asarray(data).view(np.ndarray)
     if view.flags.writeable:
         view = view.view()
@@ -103,7 +107,9 @@ def known_table() -> tuple[U8, I64, I64, I32]:
 
 
 def decode_compiled(kernels: Any, records: Records, source: str) -> Columns:
-    """Decode with the (compiled or plain) kernel module; the protobuf path decides on whatever it does not like."""
+    """Decode with the (compiled or plain) kernel module; the protobuf path decides on whatever it does not
+    like.
+    """
     n = len(records.starts)
     rows = len(INT_COLUMNS)
     ids = np.zeros(n, np.int64)
@@ -118,7 +124,8 @@ def decode_compiled(kernels: Any, records: Records, source: str) -> Columns:
         *(ids, types, names, times, ints, cpu, groups, dim_codes, ctrl_offsets, data_offsets),
     )
     if bad >= 0:
-        # Either this node is bad, and the message is made here, or it is unusual and protobuf decodes the file.
+        # Either this node is bad, and the message is made here, or it is unusual and protobuf decodes the
+        # file.
         node = parse_node(records, int(bad), source)
         decode_protobuf.check_node(node, records, int(bad), source)
         decode_protobuf.known_attributes(node, source)

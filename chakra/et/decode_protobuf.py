@@ -1,7 +1,8 @@
 """Decoding node by node with the protobuf library.
 
-The path for small inputs (compiling or loading kernels costs more than it saves), the twin that tests compare the
-kernel with, and the place where every message about a bad node is made: the kernel only says which node to look at.
+The path for small inputs (compiling or loading kernels costs more than it saves), the twin that tests compare
+the kernel with, and the place where every message about a bad node is made: the kernel only says which node
+to look at.
 """
 
 from array import array
@@ -36,7 +37,8 @@ def decode(records: Records, source: str) -> Columns:
     Raises
     ------
     TraceError
-        With byte offset or node id: a record that does not parse, an old format, an attribute of the wrong kind.
+        With byte offset or node id: a record that does not parse, an old format, an attribute of the wrong
+        kind.
     """
     n = len(records.starts)
     ids = np.zeros(n, np.uint64)

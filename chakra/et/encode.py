@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from chakra.arrays import I32, I64, U8, U64
-from chakra.et.codec import codec_kernels
+from chakra.et.codec import ENCODE_KERNEL, kernels_for
 from chakra.et.schema import ABSENT
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
 from chakra.schemas.protolib import encode_varint
@@ -54,9 +54,11 @@ class Encodable:
 
 #: How the kernel writes each integer member: 0 varint, 1 zigzag, 4 and 8 fixed size.
 _WIRE_KINDS = {
-    "int32_val": 0, "int64_val": 0, "uint32_val": 0, "uint64_val": 0, "bool_val": 0, "sint32_val": 1, "sint64_val": 1,
-    "fixed32_val": 4, "sfixed32_val": 4, "fixed64_val": 8, "sfixed64_val": 8,
-}  # fmt: skip
+    **dict.fromkeys(("int32_val", "int64_val", "uint32_val", "uint64_val", "bool_val"), 0),
+    **dict.fromkeys(("sint32_val", "sint64_val"), 1),
+    **dict.fromkeys(("fixed32_val", "sfixed32_val"), 4),
+    **dict.fromkeys(("fixed64_val", "sfixed64_val"), 8),
+}
 
 #: Field tags of Node that come before a message.
 _INPUTS_TAG, _OUTPUTS_TAG, _ATTR_TAG = b"\x42", b"\x4a", b"\x52"
@@ -64,7 +66,7 @@ _INPUTS_TAG, _OUTPUTS_TAG, _ATTR_TAG = b"\x42", b"\x4a", b"\x52"
 
 def encode(source: Encodable) -> bytes:
     """The bytes of the file: metadata record, then one record a node."""
-    kernels = codec_kernels(len(source.ids))
+    kernels = kernels_for(ENCODE_KERNEL, len(source.ids))
     return encode_protobuf(source) if kernels is None else encode_compiled(kernels, source)
 
 
@@ -143,7 +145,9 @@ def encode_compiled(kernels: Any, source: Encodable) -> bytes:
 
 def _value_prefix(name: str, member: str) -> bytes:
     """What an encoded integer attribute begins with: its name and the tag of its value."""
-    whole = AttributeProto(name=name, **{member: 1}).SerializeToString()
+    sample = AttributeProto(name=name)
+    setattr(sample, member, 1)
+    whole = sample.SerializeToString()
     size = {4: 4, 8: 8}.get(_WIRE_KINDS[member], 1)
     return whole[:-size]
 

@@ -21,7 +21,9 @@ _CYCLE_SHOWN = 8
 
 
 def graph_kernels(work: int) -> Any:
-    """The graph kernels, compiled if ``work`` (nodes plus edges) is worth it; else None, for plain Python on lists."""
+    """The graph kernels, compiled if ``work`` (nodes plus edges) is worth it; else None, for plain Python on
+    lists.
+    """
     if work >= KERNEL_THRESHOLD or (work >= WARM_THRESHOLD and "numba" in sys.modules):
         from chakra.kernels import compiled
 
@@ -31,7 +33,9 @@ def graph_kernels(work: int) -> Any:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Csr:
-    """Adjacency: the neighbours of node i are ``index[offsets[i]:offsets[i + 1]]``; int64 (n + 1,) and int32."""
+    """Adjacency: the neighbours of node i are ``index[offsets[i]:offsets[i + 1]]``; int64 (n + 1,) and
+    int32.
+    """
 
     offsets: I64
     index: I32
@@ -123,9 +127,9 @@ class Resolved:
 def resolve(columns: Columns, source: str, *, repair: bool) -> Resolved:
     """Turn dependency ids into node indices.
 
-    Control dependencies on nodes that are not in the file are dropped and counted: PyTorch traces have them, and the
-    simulator refuses such files. ``repair`` does the same with data dependencies, and with control dependencies that
-    close a cycle.
+    Control dependencies on nodes that are not in the file are dropped and counted: PyTorch traces have them,
+    and the simulator refuses such files. ``repair`` does the same with data dependencies, and with control
+    dependencies that close a cycle.
 
     Raises
     ------
@@ -174,10 +178,12 @@ def _reaches_all(parents: Csr) -> bool:
 
 
 def _outside_cycles(ctrl: Csr, parents: Csr) -> Bool:
-    """For each control dependency, whether it lies outside of every cycle (its ends are in different components)."""
+    """For each control dependency, whether it lies outside of every cycle (its ends are in different
+    components).
+    """
     import networkx as nx
 
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[int] = nx.DiGraph()
     _, waiting = _kahn(parents, transposed(parents))
     for node in np.flatnonzero(waiting).tolist():
         above = parents.index[parents.offsets[node] : parents.offsets[node + 1]]
@@ -202,8 +208,8 @@ def _refuse_absent(columns: Columns, keep: Bool, source: str) -> None:
     node = int(np.searchsorted(columns.data_offsets, place, side="right")) - 1
     more = f" ({count} such dependencies in all)" if count > 1 else ""
     raise TraceError(
-        f"{source}: node {columns.ids[node]}: data dependency on node {columns.data_ids[place]}, which is not in the "
-        f"file{more}; --repair drops them"
+        f"{source}: node {columns.ids[node]}: data dependency on node {columns.data_ids[place]}, which is "
+        f"not in the file{more}; --repair drops them"
     )
 
 
@@ -241,7 +247,8 @@ def transposed(graph: Csr) -> Csr:
 
 
 def topological_order(parents: Csr, children: Csr, ids: U64, source: str) -> I64:
-    """Node indices in an order in which every node comes after its parents (Kahn's algorithm, by index among equals).
+    """Node indices in an order in which every node comes after its parents (Kahn's algorithm, by index among
+    equals).
 
     Raises
     ------
@@ -255,7 +262,9 @@ def topological_order(parents: Csr, children: Csr, ids: U64, source: str) -> I64
 
 
 def _kahn(parents: Csr, children: Csr) -> tuple[I64, I64]:
-    """Kahn's order (of the nodes that it reaches) and for each node how many of its parents were not reached."""
+    """Kahn's order (of the nodes that it reaches) and for each node how many of its parents were not
+    reached.
+    """
     n = len(parents.offsets) - 1
     kernels = graph_kernels(n + len(parents.index))
     if kernels is None:
@@ -274,7 +283,9 @@ def _kahn(parents: Csr, children: Csr) -> tuple[I64, I64]:
 
 
 def _name_cycle(parents: Csr, waiting: I64, ids: U64) -> str:
-    """Describe one cycle among the nodes that wait for ever: walk up along waiting parents until a node repeats."""
+    """Describe one cycle among the nodes that wait for ever: walk up along waiting parents until a node
+    repeats.
+    """
     node = int(np.argmax(waiting > 0))
     seen: dict[int, int] = {}
     path: list[int] = []

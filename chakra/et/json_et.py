@@ -1,4 +1,6 @@
-"""Reading JSON-encoded execution traces, the form that the feeder of older simulators took besides protobuf."""
+"""Reading JSON-encoded execution traces, the form that the feeder of older simulators took besides
+protobuf.
+"""
 
 import json
 from typing import Any
@@ -24,9 +26,10 @@ _INTEGER_KEYS = {
 def encode_json_et(data: bytes, source: str) -> bytes:
     """Turn a JSON-encoded execution trace into the bytes of an ordinary one.
 
-    The document is an object with ``workload_graph``, a list of nodes; other top-level keys are ignored. A node has
-    ``Id``, ``Name``, ``NodeType``, ``is_cpu_op``, ``data_deps`` and optionally ``runtime`` (microseconds; a fraction
-    becomes the attribute duration_ns) and communication attributes. ``ctrlDeps`` is ignored, as the feeder did.
+    The document is an object with ``workload_graph``, a list of nodes; other top-level keys are ignored. A
+    node has ``Id``, ``Name``, ``NodeType``, ``is_cpu_op``, ``data_deps`` and optionally ``runtime``
+    (microseconds; a fraction becomes the attribute duration_ns) and communication attributes. ``ctrlDeps`` is
+    ignored, as the feeder did.
 
     Raises
     ------
@@ -39,8 +42,8 @@ def encode_json_et(data: bytes, source: str) -> bytes:
         raise TraceError(f"{source}: byte {error.start}: not UTF-8 text") from error
     except json.JSONDecodeError as error:
         raise TraceError(
-            f"{source}: line {error.lineno} column {error.colno}: not JSON ({error.msg}); a JSON-encoded execution "
-            f"trace was expected"
+            f"{source}: line {error.lineno} column {error.colno}: not JSON ({error.msg}); a JSON-encoded "
+            f"execution trace was expected"
         ) from error
     except (RecursionError, ValueError) as error:
         raise TraceError(f"{source}: this JSON cannot be read: {error}") from error

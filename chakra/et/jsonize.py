@@ -1,8 +1,9 @@
 """Execution traces as JSON documents and back, without loss.
 
-The document is ``{"schema": "chakra.et.json/1", "metadata": {..}, "nodes": [{..}, ..]}``. A node has the fields of
-the protobuf message under their names there; an attribute is ``{"name": .., "<member>": value}``. Fields that are not
-in the message are left out. Bytes are base64 text; NaN and infinities are the texts "nan", "inf" and "-inf".
+The document is ``{"schema": "chakra.et.json/1", "metadata": {..}, "nodes": [{..}, ..]}``. A node has the
+fields of the protobuf message under their names there; an attribute is ``{"name": .., "<member>": value}``.
+Fields that are not in the message are left out. Bytes are base64 text; NaN and infinities are the texts
+"nan", "inf" and "-inf".
 
 Where a message would not come back with the same bytes (unknown fields, another field order), it also carries
 ``"raw"``, its bytes in base64, which then decide.
@@ -57,7 +58,8 @@ def write_json(path: files.PathLike, out: IO[str]) -> int:
     metadata = parse_metadata(records.data, records.meta_start, records.meta_end, source)
     raw = records.data[records.meta_start : records.meta_end].tobytes()
     out.write(
-        f'{{"schema": "{SCHEMA}",\n"metadata": {_dump(_with_raw(_metadata_json(metadata), metadata, raw, prefixes, 0))},\n'
+        f'{{"schema": "{SCHEMA}",\n'
+        f'"metadata": {_dump(_with_raw(_metadata_json(metadata), metadata, raw, prefixes, 0))},\n'
     )
     out.write('"nodes": [')
     for i in range(len(records.starts)):
@@ -231,7 +233,7 @@ def _node_from(entry: dict[str, Any], where: str) -> Node:
     _refuse_unknown(entry, allowed, where)
     node = Node(**{key: entry[key] for key in _PLAIN_FIELDS if key in entry})
     kind = entry.get("type", 0)
-    node.type = NodeType.Value(kind) if isinstance(kind, str) else kind
+    node.type = NodeType.Value(kind) if isinstance(kind, str) else kind  # type: ignore[assignment]
     node.ctrl_deps.extend(entry.get("ctrl_deps", []))
     node.data_deps.extend(entry.get("data_deps", []))
     for field in ("inputs", "outputs"):

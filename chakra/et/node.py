@@ -46,7 +46,7 @@ class NodeView:
     @property
     def name(self) -> str:
         """Name."""
-        return self._trace.name_table[self._trace.name_codes[self.index]]
+        return self._trace.name_table[int(self._trace.name_codes[self.index])]
 
     @property
     def type(self) -> NodeType:

@@ -1,4 +1,6 @@
-"""Reading execution traces: plain, gzipped or JSON-encoded; equal content of many ranks is read and stored once."""
+"""Reading execution traces: plain, gzipped or JSON-encoded; equal content of many ranks is read and stored
+once.
+"""
 
 import hashlib
 import os
@@ -25,24 +27,25 @@ Progress = Callable[[int, int], None]
 def read_trace(path: files.PathLike, *, repair: bool = False) -> Trace:
     """Read one execution trace.
 
-    Reads current files (plain or gzip, known by its magic bytes) and the JSON-encoded form of older tools. Control
-    dependencies on nodes that are not in the file are dropped and counted (``Trace.dropped_ctrl_deps``).
+    Reads current files (plain or gzip, known by its magic bytes) and the JSON-encoded form of older tools.
+    Control dependencies on nodes that are not in the file are dropped and counted
+    (``Trace.dropped_ctrl_deps``).
 
     Parameters
     ----------
     path
         The file.
     repair
-        Drop, and count, data dependencies on nodes that are not in the file, and control dependencies that close a
-        cycle. The trace's encoded form is then rewritten without the dropped dependencies, so that writing it gives
-        a file that every tool reads.
+        Drop, and count, data dependencies on nodes that are not in the file, and control dependencies that
+        close a cycle. The trace's encoded form is then rewritten without the dropped dependencies, so that
+        writing it gives a file that every tool reads.
 
     Raises
     ------
     TraceError
-        In one line, with byte offset or node id: the file cannot be read, is cut off, is another kind of file or an
-        older wire format, repeats an id, lacks a data dependency, holds an attribute of the wrong kind or a
-        cycle of data dependencies.
+        In one line, with byte offset or node id: the file cannot be read, is cut off, is another kind of file
+        or an older wire format, repeats an id, lacks a data dependency, holds an attribute of the wrong kind
+        or a cycle of data dependencies.
     """
     source = os.fspath(path)
     return decode_trace(_load(source), source, repair=repair)
@@ -51,7 +54,8 @@ def read_trace(path: files.PathLike, *, repair: bool = False) -> Trace:
 def read_traces(
     paths: Iterable[files.PathLike], *, repair: bool = False, progress: Progress | None = None
 ) -> list[Trace]:
-    """Read the traces of many ranks; files of equal content share one `Trace` (whose source is the first of them).
+    """Read the traces of many ranks; files of equal content share one `Trace` (whose source is the first of
+    them).
 
     Equal paths and links to one file are recognised without reading, other equal files by their hash.
 

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace(Columns):
-    """One rank's execution trace: columns over its nodes (see `Columns`), in file order, all arrays read-only.
+    """One rank's execution trace: columns over its nodes (see `Columns`), in file order, all arrays
+    read-only.
 
-    Made by `read_trace`, `read_traces`, `TraceColumns` and the builder; nothing that reads, runs, checks or draws a
-    trace changes it.
+    Made by `read_trace`, `read_traces`, `TraceColumns` and the builder; nothing that reads, runs, checks or
+    draws a trace changes it.
 
     Attributes
     ----------
@@ -45,7 +46,8 @@ class Trace(Columns):
     _parents: Csr
     _acyclic: bool
 
-    # --------------------------------------------------------------------------------------------- whole trace
+    # --------------------------------------------------------------------------------------------- whole
+    # trace
 
     @property
     def n_nodes(self) -> int:
@@ -89,7 +91,8 @@ class Trace(Columns):
         return hash_of(self.records)
 
     def durations_ns(self) -> I64:
-        """Duration of every node in nanoseconds, int64: attribute duration_ns if given, else duration_micros x 1000.
+        """Duration of every node in nanoseconds, int64: attribute duration_ns if given, else duration_micros
+        x 1000.
 
         Raises
         ------
@@ -106,14 +109,15 @@ class Trace(Columns):
         if huge.any():
             i = int(np.argmax(huge))
             raise TraceError(
-                f"{self.source}: node {self.ids[i]}: duration of {self.duration_micros[i]} microseconds is more than "
-                f"a signed 64-bit number of nanoseconds holds"
+                f"{self.source}: node {self.ids[i]}: duration of {self.duration_micros[i]} microseconds is "
+                f"more than a signed 64-bit number of nanoseconds holds"
             )
         values = np.where(given, self.duration_ns, np.where(given, 0, self.duration_micros) * 1000)
         values.flags.writeable = False
         return values
 
-    # --------------------------------------------------------------------------------------------------- nodes
+    # ---------------------------------------------------------------------------------------------------
+    # nodes
 
     def node(self, index: int) -> NodeView:
         """View of node number ``index`` (negative counts from the end).
@@ -136,7 +140,9 @@ class Trace(Columns):
         return parse_node(self.records, index, self.source)
 
     def attr(self, index: int, name: str, default: Any = None) -> Any:
-        """Any attribute of node number ``index`` as a Python value (list kinds as tuples), else ``default``."""
+        """Any attribute of node number ``index`` as a Python value (list kinds as tuples), else
+        ``default``.
+        """
         found = default
         for attr in self.node_proto(index).attr:
             if attr.name == name:
@@ -161,7 +167,8 @@ class Trace(Columns):
     def _id_map(self) -> IdMap:
         return IdMap(self.ids, self.source)
 
-    # --------------------------------------------------------------------------------------------------- graph
+    # ---------------------------------------------------------------------------------------------------
+    # graph
 
     def order_by_id(self) -> I64:
         """Permutation (int64) that sorts the nodes by id."""
@@ -177,11 +184,15 @@ class Trace(Columns):
         return order
 
     def parents(self) -> tuple[I64, I32]:
-        """Distinct control and data dependencies of every node as node indices: CSR (offsets int64, index int32)."""
+        """Distinct control and data dependencies of every node as node indices: CSR (offsets int64, index
+        int32).
+        """
         return self._parents.offsets, self._parents.index
 
     def children(self) -> tuple[I64, I32]:
-        """Nodes that depend on each node, as node indices in ascending order: CSR (offsets int64, index int32)."""
+        """Nodes that depend on each node, as node indices in ascending order: CSR (offsets int64, index
+        int32).
+        """
         return self._children.offsets, self._children.index
 
     @cached_property
@@ -209,8 +220,9 @@ class Trace(Columns):
     def check(self) -> None:
         """Refuse a graph that cannot run because control dependencies close a cycle.
 
-        Cycles of data dependencies alone are refused on reading; files in the wild have control dependencies (from
-        tools that did not obey them) that close one with data dependencies, and are still worth looking at.
+        Cycles of data dependencies alone are refused on reading; files in the wild have control dependencies
+        (from tools that did not obey them) that close one with data dependencies, and are still worth looking
+        at.
 
         Raises
         ------
@@ -223,8 +235,8 @@ class Trace(Columns):
     def to_networkx(self) -> "nx.DiGraph[int]":
         """The graph for NetworkX: nodes are ids, edges run from a dependency to the node that waits for it.
 
-        Nodes carry ``index``, ``name``, ``type`` (the type's name) and ``duration_ns``; edges carry ``kind``: "ctrl",
-        "data" or "both".
+        Nodes carry ``index``, ``name``, ``type`` (the type's name) and ``duration_ns``; edges carry ``kind``:
+        "ctrl", "data" or "both".
         """
         from chakra.et.networkx_view import to_networkx
 

@@ -45,7 +45,9 @@ def split_records(data: bytes, source: str) -> tuple[list[int], list[int]]:
 
 
 def explain_length(tail: bytes, left: int, source: str, offset: int, record: int) -> TraceError:
-    """The error for a record length that does not fit: ``tail`` begins with it, ``left`` bytes follow its offset."""
+    """The error for a record length that does not fit: ``tail`` begins with it, ``left`` bytes follow its
+    offset.
+    """
     length = 0
     problem = f"a record length of more than {MAX_LENGTH_BYTES} bytes"
     if len(tail) < MAX_LENGTH_BYTES:
@@ -77,9 +79,12 @@ def parse_metadata(data: U8, start: int, end: int, source: str) -> GlobalMetadat
         old = explain_old_format(payload)
         if old is None and _is_node(payload):
             old = _NO_METADATA
-        reason = old or f"record 1 is not a GlobalMetadata message ({error}): not an execution trace"
+        reason: str | None = (
+            old or f"record 1 is not a GlobalMetadata message ({error}): not an execution trace"
+        )
         raise TraceError(f"{source}: byte {start}: {reason}") from error
-    # A Node in the place of the metadata parses into unknown fields: its id is a varint where metadata has text.
+    # A Node in the place of the metadata parses into unknown fields: its id is a varint where metadata has
+    # text.
     if not metadata.version and not metadata.attr and payload:
         reason = explain_old_format(payload) or (_NO_METADATA if _is_node(payload) else None)
         if reason is not None:
@@ -92,8 +97,8 @@ def parse_metadata(data: U8, start: int, end: int, source: str) -> GlobalMetadat
 
 
 _NO_METADATA = (
-    "record 1 is a node, not the file's metadata: files from before 2023-08 (schema 0.0.1 to 0.0.3) have no metadata "
-    "record and cannot be read; write the trace again with a current tool"
+    "record 1 is a node, not the file's metadata: files from before 2023-08 (schema 0.0.1 to 0.0.3) have no "
+    "metadata record and cannot be read; write the trace again with a current tool"
 )
 _OLD = (
     "this is the Chakra wire format {version}, whose field numbers differ from the current one (since 0.0.4, "
@@ -117,7 +122,7 @@ def explain_old_format(payload: bytes) -> str | None:
 def _is_node(payload: bytes) -> bool:
     """Whether a record has a node's name (field 2, text) and type (field 3, a number)."""
     kinds = {field: (wire, value) for field, wire, value in _fields(payload)}
-    return 3 in kinds and kinds[3][0] == 0 and 2 in kinds and kinds[2][0] == 2 or kinds.get(1, (2,))[0] == 0
+    return (3 in kinds and kinds[3][0] == 0 and 2 in kinds and kinds[2][0] == 2) or kinds.get(1, (2,))[0] == 0
 
 
 def _fields(payload: bytes) -> Iterator[tuple[int, int, bytes]]:

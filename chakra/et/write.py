@@ -1,33 +1,20 @@
 """Writing traces, and making them from whole columns at once."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from chakra import files
-from chakra.arrays import I8, I32, I64, U8, U64
+from chakra.arrays import I8, I32, I64, U8, U64, AnyArray
 from chakra.errors import TraceError
+from chakra.et.attributes import USUAL_KINDS, IntegerKind
 from chakra.et.encode import AttributeColumn, Encodable, encode
 from chakra.et.read import decode_trace
 from chakra.et.schema import ABSENT, NodeType
 from chakra.et.trace import Trace
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
-
-IntegerKind = Literal[
-    "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"
-]
-
-#: The member that writers use for each integer attribute (current simulators take any, older ones only this).
-USUAL_KINDS: dict[str, IntegerKind] = {
-    "comm_priority": "int32",
-    "comm_src": "int32",
-    "comm_dst": "int32",
-    "comm_tag": "int32",
-    "tensor_size": "uint64",
-    "tensor_loc": "uint32",
-}
 
 #: Version text of the files we write.
 VERSION = "1.0.0"
@@ -50,7 +37,8 @@ class TraceColumns:
     types : (n,) uint8
         `NodeType` values.
     start_micros, duration_micros : (n,) int64
-        Microseconds. For shorter times set the attribute ``duration_ns``, which goes before ``duration_micros``.
+        Microseconds. For shorter times set the attribute ``duration_ns``, which goes before
+        ``duration_micros``.
     metadata
         First record of the file.
 
@@ -90,7 +78,7 @@ class TraceColumns:
     def set_names(self, names: Sequence[str] | npt.ArrayLike, table: Sequence[str] | None = None) -> None:
         """Set all names: one text a node, or (codes, table of distinct texts)."""
         if table is None:
-            texts = list(names)  # type: ignore[arg-type]
+            texts = [str(name) for name in cast("Sequence[str]", names)]
             distinct = {text: code for code, text in enumerate(dict.fromkeys(texts))}
             names, table = [distinct[text] for text in texts], list(distinct)
         self._names = (self._codes("names", names, len(table), optional=False), tuple(table))
@@ -114,10 +102,11 @@ class TraceColumns:
     # ---------------------------------------------------------------------------------------- attributes
 
     def set_int(self, name: str, values: npt.ArrayLike, kind: IntegerKind | None = None) -> None:
-        """Set an integer attribute; a scalar means the same for every node, ``ABSENT`` that a node does not have it.
+        """Set an integer attribute; a scalar means the same for every node, ``ABSENT`` that a node does not
+        have it.
 
-        ``kind`` is the member of AttributeProto to write; by default the one that writers use for this attribute
-        (int64 if it is not a known one, or if a value does not fit).
+        ``kind`` is the member of AttributeProto to write; by default the one that writers use for this
+        attribute (int64 if it is not a known one, or if a value does not fit).
 
         Raises
         ------
@@ -144,7 +133,9 @@ class TraceColumns:
         self._attributes[name] = AttributeColumn(name, "bool_val", wide, None)
 
     def set_text(self, name: str, codes: npt.ArrayLike, table: Sequence[str]) -> None:
-        """Set a string attribute from a table of distinct texts; code -1 means that a node does not have it."""
+        """Set a string attribute from a table of distinct texts; code -1 means that a node does not have
+        it.
+        """
         self.set_attribute(name, codes, [AttributeProto(name=name, string_val=text) for text in table])
 
     def set_bools(self, name: str, codes: npt.ArrayLike, table: Sequence[Sequence[bool]]) -> None:
@@ -158,7 +149,9 @@ class TraceColumns:
         self.set_attribute(name, codes, messages)
 
     def set_attribute(self, name: str, codes: npt.ArrayLike, table: Sequence[AttributeProto]) -> None:
-        """Set an attribute of any kind from a table of distinct messages; code -1 means that a node lacks it."""
+        """Set an attribute of any kind from a table of distinct messages; code -1 means that a node lacks
+        it.
+        """
         column = self._codes(name, codes, len(table))
         self._attributes[name] = AttributeColumn(name, "message", column, tuple(table))
 
@@ -199,7 +192,7 @@ class TraceColumns:
 
     # -------------------------------------------------------------------------------------------- checks
 
-    def _column(self, what: str, values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
+    def _column(self, what: str, values: npt.ArrayLike, dtype: type[np.generic]) -> AnyArray:
         given = np.asarray(values)
         if given.ndim == 0:
             given = np.full(self.n, given)
@@ -235,9 +228,10 @@ class TraceColumns:
 
 def _fits(kind: str, low: int, high: int) -> bool:
     bits = 32 if kind.endswith("32") else 64
-    if kind.startswith(("uint", "fixed")):
-        return low >= 0 and high < 2**bits
-    return -(2 ** (bits - 1)) <= low and high < 2 ** (bits - 1)
+    least, most = (
+        (0, 2**bits - 1) if kind.startswith(("uint", "fixed")) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    )
+    return bool(least <= low <= high <= most)
 
 
 def write_trace(trace: Trace | TraceColumns, path: files.PathLike) -> None:

@@ -1,11 +1,13 @@
-"""Decoding and encoding of whole traces: protobuf wire format straight into and out of columns.
+"""Decoding of whole traces: protobuf wire format straight into columns.
 
-Kernel module: arrays and scalars only; runs as plain Python too. The decoder does not explain what is wrong: it
-returns the index of the node that it did not like, and the protobuf library has the last word on that one.
+Kernel module: arrays and scalars only; runs as plain Python too. The decoder does not explain what is wrong:
+it returns the index of the node that it did not like, and the protobuf library has the last word on that one.
 
-Signed 64-bit integers hold the bits of unsigned ones throughout (node ids, lengths), so that no mixed arithmetic
-turns into floating point.
+Signed 64-bit integers hold the bits of unsigned ones throughout (node ids, lengths), so that no mixed
+arithmetic turns into floating point.
 """
+
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,7 @@ INVOLVED_DIM = 14
 _ABSENT = -(2**63)
 
 
-def _varint(buf, position, end):
+def _varint(buf: Any, position: int, end: int) -> tuple[Any, Any]:
     """Read a varint; returns (value, next position), a next position of -1 if it is cut off or too long."""
     value = np.int64(0)
     shift = np.int64(0)
@@ -35,8 +37,10 @@ def _varint(buf, position, end):
     return value, -1
 
 
-def _skip(buf, position, end, wire):
-    """Position behind a field's value, -1 if it is cut off or of a wire type that current files do not use."""
+def _skip(buf: Any, position: int, end: int, wire: int) -> Any:
+    """Position behind a field's value, -1 if it is cut off or of a wire type that current files do not
+    use.
+    """
     if wire == 0:
         _, position = _varint(buf, position, end)
         return position
@@ -56,14 +60,14 @@ def _skip(buf, position, end, wire):
     return position
 
 
-def _grown(array):
+def _grown(array: Any) -> Any:
     """A copy of twice the length; the caller fills the rest."""
     bigger = np.empty(2 * len(array) + 16, array.dtype)
     bigger[: len(array)] = array
     return bigger
 
 
-def frame_records(buf):
+def frame_records(buf: Any) -> tuple[Any, Any, int]:
     """Bounds of all length-delimited messages: (starts, ends, offset of a broken length or -1)."""
     size = len(buf)
     starts = np.empty(size // 64 + 64, np.int64)
@@ -86,7 +90,7 @@ def frame_records(buf):
     return starts[:count], ends[:count], -1
 
 
-def _hash(buf, start, end):
+def _hash(buf: Any, start: int, end: int) -> Any:
     """Hash of some bytes, 32 bits."""
     value = np.int64(2166136261)
     for position in range(start, end):
@@ -94,17 +98,17 @@ def _hash(buf, start, end):
     return value ^ (value >> 15)
 
 
-def _same(buf, start, end, other, other_start, other_end):
+def _same(buf: Any, start: int, end: int, other: Any, other_start: int, other_end: int) -> bool:
     """Whether two runs of bytes are equal."""
     if end - start != other_end - other_start:
         return False
-    for k in range(end - start):
+    for k in range(end - start):  # noqa: SIM110 - a loop compiles, a generator does not
         if buf[start + k] != other[other_start + k]:
             return False
     return True
 
 
-def _slot(buf, start, end, value, table, starts, ends, hashes):
+def _slot(buf: Any, start: int, end: int, value: int, table: Any, starts: Any, ends: Any, hashes: Any) -> Any:
     """Where a string is, or belongs, in an open-addressing table of codes."""
     mask = len(table) - 1
     slot = value & mask
@@ -116,7 +120,7 @@ def _slot(buf, start, end, value, table, starts, ends, hashes):
     return slot
 
 
-def _rehashed(hashes, count, size):
+def _rehashed(hashes: Any, count: int, size: int) -> Any:
     """A table of codes of the given size (a power of two)."""
     table = np.full(size, -1, np.int32)
     for code in range(count):
@@ -127,8 +131,10 @@ def _rehashed(hashes, count, size):
     return table
 
 
-def _known(buf, start, end, names, name_starts, name_ends, lookup):
-    """Row of an attribute that has a column, -1 for others. ``lookup`` is probed by length and outer bytes."""
+def _known(buf: Any, start: int, end: int, names: Any, name_starts: Any, name_ends: Any, lookup: Any) -> Any:
+    """Row of an attribute that has a column, -1 for others. ``lookup`` is probed by length and outer
+    bytes.
+    """
     length = end - start
     if length < 3:
         return -1
@@ -142,7 +148,7 @@ def _known(buf, start, end, names, name_starts, name_ends, lookup):
     return -1
 
 
-def _fixed(buf, position, size):
+def _fixed(buf: Any, position: int, size: int) -> Any:
     """Little-endian unsigned number of ``size`` bytes, as the bits of a signed 64-bit one."""
     value = np.int64(0)
     for k in range(size):
@@ -150,7 +156,7 @@ def _fixed(buf, position, size):
     return value
 
 
-def _integer(buf, field, start, value):
+def _integer(buf: Any, field: Any, start: Any, value: Any) -> tuple[Any, bool]:
     """Value of an integer member (by field number): (value, whether a column can hold it).
 
     ``value`` is what the varint said, for those members that are one.
@@ -175,11 +181,11 @@ def _integer(buf, field, start, value):
     return value, value != _ABSENT and (field != 13 or value >= 0)
 
 
-def _is_integer_field(field):
+def _is_integer_field(field: Any) -> Any:
     return field >= 7 and field <= 25 and field % 2 == 1
 
 
-def _wire_of_value(field):
+def _wire_of_value(field: int) -> int:
     """Wire type of each member of AttributeProto's oneof."""
     if field % 2 == 0 or field > 27:
         return 2
@@ -190,7 +196,7 @@ def _wire_of_value(field):
     return 0
 
 
-def _bool_list(buf, position, end):
+def _bool_list(buf: Any, position: int, end: int) -> Any:
     """A list of up to 61 bools as bits with a 1 above the last, -1 if it is anything else."""
     bits = np.int64(0)
     count = 0
@@ -218,13 +224,28 @@ def _bool_list(buf, position, end):
 
 
 def decode_nodes(
-    buf, starts, ends, names, name_starts, name_ends, lookup,
-    ids, types, name_codes, times, ints, cpu, pg_codes, dim_codes, ctrl_offsets, data_offsets,
-):  # fmt: skip
+    buf: Any,
+    starts: Any,
+    ends: Any,
+    names: Any,
+    name_starts: Any,
+    name_ends: Any,
+    lookup: Any,
+    ids: Any,
+    types: Any,
+    name_codes: Any,
+    times: Any,
+    ints: Any,
+    cpu: Any,
+    pg_codes: Any,
+    dim_codes: Any,
+    ctrl_offsets: Any,
+    data_offsets: Any,
+) -> tuple[int, Any, Any, Any, Any, Any, bool]:
     """Decode all nodes into the arrays of the second line, filled beforehand with 0, -1 or ABSENT.
 
-    Returns (index of a node to look at or -1, ctrl ids, data ids, starts and ends of the distinct strings that
-    name_codes and pg_codes index, distinct bool lists, whether some string is not ASCII).
+    Returns (index of a node to look at or -1, ctrl ids, data ids, starts and ends of the distinct strings
+    that name_codes and pg_codes index, distinct bool lists, whether some string is not ASCII).
     """
     n = len(starts)
     ctrl = np.empty(n + 16, np.int64)
@@ -317,7 +338,8 @@ def decode_nodes(
                     data[n_data] = value
                     n_data += 1
             elif field == 10:
-                # What every writer emits: the name, then one value, nothing else. Anything else takes the loop below.
+                # What every writer emits: the name, then one value, nothing else. Anything else takes the
+                # loop below.
                 chosen = np.int64(0)
                 attr_start = position
                 attr_end = position
@@ -451,165 +473,3 @@ def decode_nodes(
     return (
         bad, ctrl[:n_ctrl], data[:n_data], text_starts[:n_text], text_ends[:n_text], dims[:n_dims], not_ascii,
     )  # fmt: skip
-
-
-# ------------------------------------------------------------------------------------------------ encoding
-
-
-def _varint_size(value):
-    """Bytes of a varint that holds the bits of ``value``."""
-    if value < 0:
-        return 10
-    size = 1
-    while value >= 128:
-        value >>= 7
-        size += 1
-    return size
-
-
-def _put_varint(out, position, value):
-    """Write the bits of ``value`` as a varint; returns the next position."""
-    if value < 0:
-        for _ in range(9):
-            out[position] = (value & 127) | 128
-            value >>= 7
-            position += 1
-        out[position] = 1
-        return position + 1
-    while value >= 128:
-        out[position] = (value & 127) | 128
-        value >>= 7
-        position += 1
-    out[position] = value
-    return position + 1
-
-
-def _put_bytes(out, position, blob, start, end):
-    """Copy bytes; returns the next position."""
-    for k in range(start, end):
-        out[position] = blob[k]
-        position += 1
-    return position
-
-
-def _value_size(kind, value):
-    """Bytes of an integer value; kind 0 varint, 1 zigzag, 4 and 8 fixed."""
-    if kind == 0:
-        return _varint_size(value)
-    if kind == 1:
-        return _varint_size((value << 1) ^ (value >> 63))
-    return kind
-
-
-def node_sizes(
-    ids, types, name_codes, ctrl_offsets, ctrl_ids, data_offsets, data_ids, times,
-    message_codes, message_base, ints, kinds, rows, blob_starts, blob_ends, name_base, prefix_base,
-    deps, sizes,
-):  # fmt: skip
-    """Sizes of all node messages into ``sizes`` and of their packed dependencies into ``deps`` (2, n).
-
-    Blobs 'name_base + code' are names, 'message_base[row] + code' whole encoded fields, 'prefix_base + column' the
-    bytes of an integer attribute before its value. kinds[c] is -1 for a message column, else how the integer in
-    ints[rows[c]] is written. Message rows 0 and 1 are the node's inputs and outputs.
-    """
-    for i in range(len(ids)):
-        size = 0
-        if ids[i] != 0:
-            size += 1 + _varint_size(ids[i])
-        blob = name_base + name_codes[i]
-        length = blob_ends[blob] - blob_starts[blob]
-        if length > 0:
-            size += 1 + _varint_size(length) + length
-        if types[i] != 0:
-            size += 2
-        for which in range(2):
-            offsets = data_offsets if which == 1 else ctrl_offsets
-            targets = data_ids if which == 1 else ctrl_ids
-            length = 0
-            for k in range(offsets[i], offsets[i + 1]):
-                length += _varint_size(targets[k])
-            deps[which, i] = length
-            if length > 0:
-                size += 1 + _varint_size(length) + length
-        for which in range(2):
-            if times[which, i] != 0:
-                size += 1 + _varint_size(times[which, i])
-        for row in range(2):
-            if message_codes[row, i] >= 0:
-                blob = message_base[row] + message_codes[row, i]
-                size += blob_ends[blob] - blob_starts[blob]
-        for column in range(len(kinds)):
-            row = rows[column]
-            if kinds[column] < 0:
-                if message_codes[row, i] >= 0:
-                    blob = message_base[row] + message_codes[row, i]
-                    size += blob_ends[blob] - blob_starts[blob]
-            elif ints[row, i] != _ABSENT:
-                blob = prefix_base + column
-                length = blob_ends[blob] - blob_starts[blob] + _value_size(kinds[column], ints[row, i])
-                size += 1 + _varint_size(length) + length
-        sizes[i] = size
-
-
-def write_nodes(
-    ids, types, name_codes, ctrl_offsets, ctrl_ids, data_offsets, data_ids, times,
-    message_codes, message_base, ints, kinds, rows, blob_starts, blob_ends, name_base, prefix_base,
-    deps, sizes, blobs, out, position,
-):  # fmt: skip
-    """Write all records (length and message) into ``out`` from ``position`` on; arguments as of `node_sizes`."""
-    for i in range(len(ids)):
-        position = _put_varint(out, position, sizes[i])
-        if ids[i] != 0:
-            out[position] = 0x08
-            position = _put_varint(out, position + 1, ids[i])
-        blob = name_base + name_codes[i]
-        length = blob_ends[blob] - blob_starts[blob]
-        if length > 0:
-            out[position] = 0x12
-            position = _put_varint(out, position + 1, length)
-            position = _put_bytes(out, position, blobs, blob_starts[blob], blob_ends[blob])
-        if types[i] != 0:
-            out[position] = 0x18
-            out[position + 1] = types[i]
-            position += 2
-        for which in range(2):
-            if deps[which, i] == 0:
-                continue
-            offsets = data_offsets if which == 1 else ctrl_offsets
-            targets = data_ids if which == 1 else ctrl_ids
-            out[position] = 0x2A if which == 1 else 0x22
-            position = _put_varint(out, position + 1, deps[which, i])
-            for k in range(offsets[i], offsets[i + 1]):
-                position = _put_varint(out, position, targets[k])
-        for which in range(2):
-            if times[which, i] != 0:
-                out[position] = 0x30 + 8 * which
-                position = _put_varint(out, position + 1, times[which, i])
-        for row in range(2):
-            if message_codes[row, i] >= 0:
-                blob = message_base[row] + message_codes[row, i]
-                position = _put_bytes(out, position, blobs, blob_starts[blob], blob_ends[blob])
-        for column in range(len(kinds)):
-            row = rows[column]
-            kind = kinds[column]
-            if kind < 0:
-                if message_codes[row, i] >= 0:
-                    blob = message_base[row] + message_codes[row, i]
-                    position = _put_bytes(out, position, blobs, blob_starts[blob], blob_ends[blob])
-            elif ints[row, i] != _ABSENT:
-                value = ints[row, i]
-                blob = prefix_base + column
-                out[position] = 0x52
-                length = blob_ends[blob] - blob_starts[blob] + _value_size(kind, value)
-                position = _put_varint(out, position + 1, length)
-                position = _put_bytes(out, position, blobs, blob_starts[blob], blob_ends[blob])
-                if kind == 0:
-                    position = _put_varint(out, position, value)
-                elif kind == 1:
-                    position = _put_varint(out, position, (value << 1) ^ (value >> 63))
-                else:
-                    for _ in range(kind):
-                        out[position] = value & 255
-                        value >>= 8
-                        position += 1
-    return position
