@@ -5,6 +5,7 @@ once.
 import hashlib
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -76,8 +77,7 @@ def read_traces(
     names = [os.fspath(path) for path in paths]
     by_path: dict[str, Trace] = {}
     by_file: dict[tuple[int, int], Trace] = {}
-    by_content: dict[tuple[int, bytes], Trace] = {}
-    sizes_seen: dict[int, list[str]] = {}
+    by_size: dict[int, _SameSize] = {}
     traces: list[Trace] = []
     for done, name in enumerate(names):
         trace = by_path.get(name)
@@ -89,7 +89,7 @@ def read_traces(
             identity = (stat.st_dev, stat.st_ino)
             trace = by_file.get(identity) if stat.st_ino else None
             if trace is None:
-                trace = _read_distinct(name, stat.st_size, sizes_seen, by_content, repair=repair)
+                trace = by_size.setdefault(stat.st_size, _SameSize()).read(name, repair=repair)
                 by_file[identity] = trace
             by_path[name] = trace
         traces.append(trace)
@@ -98,34 +98,31 @@ def read_traces(
     return traces
 
 
-def _read_distinct(
-    name: str,
-    size: int,
-    sizes_seen: dict[int, list[str]],
-    by_content: dict[tuple[int, bytes], Trace],
-    *,
-    repair: bool,
-) -> Trace:
-    """Read a file unless one of equal content was read before. Only files of equal size are ever hashed."""
-    raw = _read_raw(name)
-    peers = sizes_seen.setdefault(size, [])
-    if len(peers) == 1:  # the first file of this size was not hashed when it came; it has a peer now
-        first = peers[0]
-        by_content[_key(_read_raw(first))] = by_content.pop((-1, first.encode()))
-    if peers:
-        key = _key(raw)
-        if key in by_content:
-            return by_content[key]
-    else:
-        key = (-1, name.encode())
-    peers.append(name)
-    trace = decode_trace(_unpack(raw, name), name, repair=repair)
-    by_content[key] = trace
-    return trace
+@dataclass(slots=True)
+class _SameSize:
+    """Traces of files of one size. The first is only hashed when a second one comes."""
+
+    first: tuple[str, Trace] | None = None
+    by_hash: dict[bytes, Trace] = field(default_factory=dict)
+
+    def read(self, name: str, *, repair: bool) -> Trace:
+        """Read a file unless one of equal content was read before."""
+        raw = _read_raw(name)
+        if self.first is None and not self.by_hash:
+            trace = decode_trace(_unpack(raw, name), name, repair=repair)
+            self.first = (name, trace)
+            return trace
+        if self.first is not None:
+            self.by_hash[_hash(_read_raw(self.first[0]))] = self.first[1]
+            self.first = None
+        key = _hash(raw)
+        if key not in self.by_hash:
+            self.by_hash[key] = decode_trace(_unpack(raw, name), name, repair=repair)
+        return self.by_hash[key]
 
 
-def _key(raw: U8) -> tuple[int, bytes]:
-    return len(raw), hashlib.blake2b(raw.data, digest_size=16).digest()
+def _hash(raw: U8) -> bytes:
+    return hashlib.blake2b(raw.data, digest_size=16).digest()
 
 
 def _read_raw(name: str) -> U8:
@@ -185,8 +182,6 @@ def _advice(kind: str) -> str:
 
 def _rewritten(trace: Trace) -> Trace:
     """The same trace with its dropped dependencies gone from the encoded form as well."""
-    from dataclasses import replace
-
     records = trace.records
     pieces = [_record(trace.records.data[records.meta_start : records.meta_end].tobytes())]
     for i in range(trace.n_nodes):

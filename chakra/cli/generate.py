@@ -1,0 +1,142 @@
+"""`chakra generate`: workloads without a recording."""
+
+import importlib
+import importlib.util
+from typing import Any
+
+import rich_click as click
+
+#: sub-command -> where it is, imported only when it runs
+GENERATORS: dict[str, str] = {
+    "collective": "chakra.cli.generate:collective",
+    "dlrm": "chakra.generate.cli:dlrm",
+    "mlp": "chakra.generate.cli:mlp",
+    "moe": "chakra.generate.cli:moe",
+    "resnet": "chakra.generate.cli:resnet",
+    "transformer": "chakra.generate.cli:transformer",
+}
+
+
+class LazyGenerators(click.RichGroup):
+    """A group that imports a generator when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the generators that this installation has."""
+        return [name for name in sorted(GENERATORS) if self.get_command(ctx, name) is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Any:
+        """The generator, imported now; None if there is none of this name."""
+        if cmd_name not in GENERATORS:
+            return None
+        module, attribute = GENERATORS[cmd_name].split(":")
+        if importlib.util.find_spec(module) is None:
+            return None
+        return getattr(importlib.import_module(module), attribute, None)
+
+
+@click.group(cls=LazyGenerators, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Generate workloads: one trace a rank, and the process groups."""
+
+
+@click.command()
+@click.option(
+    "--kind",
+    "--comm-type",
+    "kind",
+    default="all_reduce",
+    show_default=True,
+    help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter, barrier ...",
+)
+@click.option(
+    "--size", required=True, metavar="BYTES", help="Bytes that each rank brings in, such as 1048576 or 1MiB."
+)
+@click.option(
+    "--npus", "--num-npus", "npus", type=click.IntRange(min=1), required=True, help="Number of NPUs."
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Collectives, one after another.",
+)
+@click.option(
+    "--compute-us", type=click.FloatRange(min=0), default=0.0, help="Microseconds of compute before each."
+)
+@click.option(
+    "--group-size", type=click.IntRange(min=1), help="Split the NPUs into groups of this many neighbours."
+)
+@click.option(
+    "--gzip",
+    "compress",
+    is_flag=True,
+    help="Write .et.gz (ASTRA-sim itself reads plain files only).",
+)
+@click.option("-o", "--output", required=True, metavar="PREFIX", help="Files are PREFIX.<rank>.et.")
+def collective(
+    kind: str,
+    size: str,
+    npus: int,
+    count: int,
+    compute_us: float,
+    group_size: int | None,
+    compress: bool,
+    output: str,
+) -> None:
+    """Generate a collective of any kind and size on any number of NPUs."""
+    from chakra.builder import Handle, TraceBuilder, Workload
+    from chakra.errors import UsageError
+    from chakra.et.attributes import comm_type
+
+    comm = comm_type(kind)
+    size_bytes = parse_size(size)
+    if group_size is not None and npus % group_size:
+        raise UsageError(f"--group-size {group_size} does not divide --npus {npus}")
+    workload = Workload(npus)
+    groups: list[str | None] = [None]
+    if group_size is not None and group_size < npus:
+        groups = [
+            workload.add_group(range(first, first + group_size)) for first in range(0, npus, group_size)
+        ]
+
+    def program(b: TraceBuilder) -> None:
+        last: Handle | tuple[()] = ()
+        for number in range(count):
+            suffix = f"_{number}" if count > 1 else ""
+            if compute_us:
+                last = b.compute(f"compute{suffix}", duration_micros=compute_us, after=last)
+            group = groups[b.rank // group_size] if group_size is not None and len(groups) > 1 else None
+            name = f"{comm.name.lower()}{suffix}"
+            last = b.collective(comm, size_bytes=size_bytes, name=name, group=group, after=last)
+
+    workload.run(program, uniform=len(groups) == 1)
+    written = workload.write(output, compress=compress)
+    click.echo(f"wrote {len(written)} files: {written[0]} to {written[-1]}", err=True)
+
+
+def parse_size(text: str) -> int:
+    """Bytes from a number with an optional unit (kB, MB, GB of 10^3; KiB, MiB, GiB of 2^10; K, M, G are 2^10
+    too).
+
+    >>> parse_size("1MiB"), parse_size("64 kB"), parse_size("12")
+    (1048576, 64000, 12)
+
+    Raises
+    ------
+    UsageError
+        If the text is no size, or not a whole number of bytes.
+    """
+    import re
+    from fractions import Fraction
+
+    from chakra.errors import UsageError
+
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?B?|)\s*", text)
+    if match is None or (match[3] == "i") or (match[3] == "iB" and not match[2]):
+        raise UsageError(f"{text!r} is not a size; write bytes (1048576) or a unit (1MiB, 64kB, 1.5GB)")
+    base = 1000 if match[3] == "B" and match[2] else 1024
+    value = Fraction(match[1]) * base ** ("kMGT".index(match[2].replace("K", "k")) + 1 if match[2] else 0)
+    if value.denominator != 1:
+        raise UsageError(f"{text!r} is not a whole number of bytes")
+    return int(value)

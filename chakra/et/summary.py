@@ -1,0 +1,181 @@
+"""What a trace holds, in figures."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chakra.arrays import I64, AnyArray
+from chakra.errors import TraceError
+from chakra.et import _graph_kernel
+from chakra.et.graph import graph_kernels
+from chakra.et.schema import ABSENT, CommType, NodeType
+from chakra.et.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Communication or memory nodes of one kind: how many, and their bytes (those that state a size)."""
+
+    kind: str
+    group: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    """The longest chain of dependent nodes by the durations in the trace (communication counts what it
+    states).
+
+    ``length_ns`` is None if control dependencies close a cycle; ``problem`` then says which.
+    """
+
+    length_ns: int | None
+    nodes: tuple[int, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Figures of one trace; times in nanoseconds, sizes in bytes."""
+
+    source: str
+    version: str
+    rank: int | None
+    metadata: dict[str, str]
+    nodes: int
+    nodes_by_type: dict[str, int]
+    cpu_nodes: int
+    data_edges: int
+    ctrl_edges: int
+    dropped_data_deps: int
+    dropped_ctrl_deps: int
+    roots: int
+    leaves: int
+    accelerator_compute_ns: int
+    cpu_compute_ns: int
+    num_ops: int
+    collectives: tuple[Traffic, ...]
+    messages: tuple[Traffic, ...]
+    memory: tuple[Traffic, ...]
+    critical_path: CriticalPath
+
+
+def summarize(trace: Trace) -> Summary:
+    """Count what a trace holds.
+
+    Raises
+    ------
+    TraceError
+        If a duration does not fit 64 bits.
+    """
+    types = trace.types
+    durations = trace.durations_ns()
+    compute = types == NodeType.COMP
+    on_cpu = trace.is_cpu_op == 1
+    counts = np.bincount(types, minlength=len(NodeType)).tolist()
+    offsets, index = trace.parents()
+    has_children = np.zeros(trace.n_nodes, np.bool_)
+    has_children[index] = True
+    metadata = trace.metadata
+    ops = trace.num_ops[compute]
+    return Summary(
+        source=trace.source,
+        version=metadata.version,
+        rank=trace.rank,
+        metadata={attr.name: _shown(trace, attr.name) for attr in metadata.attr},
+        nodes=trace.n_nodes,
+        nodes_by_type={kind.name: counts[kind] for kind in NodeType if counts[kind]},
+        cpu_nodes=int(on_cpu.sum()),
+        data_edges=len(trace.data_ids),
+        ctrl_edges=len(trace.ctrl_ids),
+        dropped_data_deps=trace.dropped_data_deps,
+        dropped_ctrl_deps=trace.dropped_ctrl_deps,
+        roots=int((np.diff(offsets) == 0).sum()),
+        leaves=int((~has_children).sum()),
+        accelerator_compute_ns=_total(durations[compute & ~on_cpu]),
+        cpu_compute_ns=_total(durations[compute & on_cpu]),
+        num_ops=_total(ops[ops != ABSENT]),
+        collectives=_collectives(trace),
+        messages=_by_type(trace, trace.comm_size, NodeType.COMM_SEND, NodeType.COMM_RECV),
+        memory=_by_type(trace, trace.tensor_size, NodeType.MEM_LOAD, NodeType.MEM_STORE),
+        critical_path=critical_path(trace, durations),
+    )
+
+
+def _shown(trace: Trace, name: str) -> str:
+    from chakra.et.node import attribute_value
+
+    values = [attribute_value(attr) for attr in trace.metadata.attr if attr.name == name]
+    text = " ".join(str(values[-1]).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _total(values: I64) -> int:
+    """Sum without overflow."""
+    if len(values) and int(np.abs(values).max()) > (2**63 - 1) // len(values):
+        return sum(values.tolist())
+    return int(values.sum())
+
+
+def _sizes(column: I64, chosen: AnyArray) -> int:
+    values = column[chosen]
+    return _total(values[values != ABSENT])
+
+
+def _collectives(trace: Trace) -> tuple[Traffic, ...]:
+    """Collectives by kind and group, in the order of the schema and of first use."""
+    chosen = trace.types == NodeType.COMM_COLL
+    rows: list[Traffic] = []
+    keys = np.stack([trace.comm_type[chosen], trace.pg_codes[chosen]], axis=1)
+    for kind, group in np.unique(keys, axis=0).tolist():
+        mask = chosen & (trace.comm_type == kind) & (trace.pg_codes == group)
+        known = kind in CommType._value2member_map_
+        name = (
+            CommType(kind).name if known else "kind not given" if kind == ABSENT else f"unknown kind {kind}"
+        )
+        rows.append(
+            Traffic(
+                kind=name,
+                group=trace.pg_table[group] if group >= 0 else "",
+                count=int(mask.sum()),
+                bytes=_sizes(trace.comm_size, mask),
+            )
+        )
+    return tuple(rows)
+
+
+def _by_type(trace: Trace, column: I64, *kinds: NodeType) -> tuple[Traffic, ...]:
+    rows = [(kind, trace.types == kind) for kind in kinds]
+    return tuple(
+        Traffic(kind.name, "", int(mask.sum()), _sizes(column, mask)) for kind, mask in rows if mask.any()
+    )
+
+
+def critical_path(trace: Trace, weights: I64) -> CriticalPath:
+    """The longest chain by ``weights`` (int64, one a node), as node indices from first to last."""
+    try:
+        order = trace.topological_order()
+    except TraceError as error:
+        return CriticalPath(None, (), str(error).removeprefix(f"{trace.source}: "))
+    n = trace.n_nodes
+    if not n:
+        return CriticalPath(0, ())
+    offsets, index = trace.parents()
+    kernels = graph_kernels(n + len(index))
+    if kernels is None:
+        finish, best = [0] * n, [-1] * n
+        lists = (offsets.tolist(), index.tolist(), order.tolist(), weights.tolist())
+        _graph_kernel.longest_paths(*lists, finish, best)
+        node = max(range(n), key=finish.__getitem__)
+        length = finish[node]
+    else:
+        finish, best = np.zeros(n, np.int64), np.full(n, -1, np.int64)
+        kernels.longest_paths(offsets, index, order, weights, finish, best)
+        node = int(np.argmax(finish))
+        length = int(finish[node])
+    path: list[int] = []
+    while node >= 0:
+        path.append(node)
+        node = int(best[node])
+    return CriticalPath(length, tuple(reversed(path)))
