@@ -1,0 +1,129 @@
+"""Finding presets, and clusters in words: ``8x hgx-h100 over 400G rail-optimised fat tree``."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+from chakra.errors import UsageError
+from chakra.platforms.model import Number, Platform, PlatformDim, Status, platform_from
+from chakra.platforms.yaml import parse_yaml, read_yaml
+from chakra.replay.config.model import Topology
+
+#: one-way latency per hop that a fabric gets when nothing else is known, ns
+FABRIC_LATENCY_NS = 1000.0
+
+_CLUSTER = re.compile(r"^\s*(?:(\d+)\s*x\s+)?(\S+?)(?:\s+over\s+(.+?))?\s*$", re.IGNORECASE)
+_RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*g(?:b/s|bps|bit/s|be)?$", re.IGNORECASE)
+_WORDS = {"rail", "optimised", "optimized", "rail-optimised", "rail-optimized", "fat", "tree", "fat-tree", "switch"}
+
+
+def platform_names() -> tuple[str, ...]:
+    """Names of all presets, sorted."""
+    folder = resources.files("chakra") / "presets"
+    return tuple(sorted(entry.name.removesuffix(".yml") for entry in folder.iterdir() if entry.name.endswith(".yml")))
+
+
+def load_platform(name: str) -> Platform:
+    """A preset by name, or a file of the same form by path (ending in .yml or .yaml).
+
+    Raises
+    ------
+    UsageError
+        No such preset; the message names the nearest.
+    ConfigError
+        A file that is wrong.
+    """
+    if name.endswith((".yml", ".yaml")):
+        return platform_from(read_yaml(Path(name)), name)
+    wanted = re.sub(r"[\s_]+", "-", name.strip().lower())
+    names = platform_names()
+    if wanted not in names:
+        near = difflib.get_close_matches(wanted, names, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(names)}"
+        raise UsageError(f"no machine preset {name!r}{hint}")
+    text = (resources.files("chakra") / "presets" / f"{wanted}.yml").read_text(encoding="utf-8")
+    return platform_from(parse_yaml(text, f"{wanted}.yml"), f"preset {wanted}")
+
+
+def all_platforms() -> Iterator[Platform]:
+    """Every preset."""
+    for name in platform_names():
+        yield load_platform(name)
+
+
+def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platform:
+    """A cluster in words: ``[COUNT x] PRESET [over RATE [rail-optimised] [fat tree] [oversubscribed K]]``.
+
+    RATE is the port of one NPU, such as ``400G`` (bits per second). A rail-optimised or non-blocking fat tree joins
+    the NPUs of equal position in all machines by one switch dimension; ``oversubscribed 4`` divides its bandwidth by 4.
+
+    Parameters
+    ----------
+    words
+        The description.
+    npus
+        Size in NPUs, instead of COUNT.
+    sized
+        Without COUNT and ``npus``: one machine. When False, the scale-out dimension keeps no size.
+
+    Raises
+    ------
+    UsageError
+        Words that are not understood, or two sizes that contradict each other.
+    """
+    match = _CLUSTER.match(words)
+    if not match:
+        raise UsageError(f"{words!r} is not '[COUNT x] PRESET [over RATE ...]', such as '8x hgx-h100 over 400G fat tree'")
+    count, name, fabric = match.groups()
+    # "8x hgx-h100" and "8xhgx-h100"
+    glued = re.match(r"^(\d+)x([a-z].*)$", name, re.IGNORECASE)
+    if count is None and glued and name.lower() not in platform_names():
+        count, name = glued.groups()
+    platform = load_platform(name)
+    if fabric:
+        platform = with_fabric(platform, fabric)
+    if count is None:
+        return platform.sized(npus) if sized or npus is not None else platform
+    if int(count) < 1:
+        raise UsageError(f"{words!r}: the number of machines must be at least 1")
+    whole = platform.sized(machines=int(count))
+    if npus is not None and npus != int(count) * platform.node_npus:
+        raise UsageError(f"{words!r} has {int(count) * platform.node_npus} NPUs, not {npus}")
+    return whole
+
+
+def with_fabric(platform: Platform, words: str) -> Platform:
+    """The platform with another scale-out network, in the words of :func:`cluster`."""
+    tokens = words.replace(",", " ").split()
+    rate = None
+    oversubscription = 1.0
+    while tokens:
+        token = tokens.pop(0)
+        found = _RATE.match(token)
+        if found:
+            rate = float(found.group(1)) / 8
+        elif token.lower() in ("oversubscribed", "oversubscription"):
+            try:
+                oversubscription = float(tokens.pop(0).split(":")[0])
+            except (IndexError, ValueError):
+                raise UsageError(f"{words!r}: 'oversubscribed' needs a number, such as 'oversubscribed 4'") from None
+            if not oversubscription >= 1:
+                raise UsageError(f"{words!r}: oversubscription must be at least 1, not {oversubscription:g}")
+        elif token.lower() not in _WORDS:
+            raise UsageError(
+                f"{words!r}: {token!r} is not understood; a fabric is a rate such as 400G, then any of: rail-optimised, "
+                "fat tree, switch, oversubscribed K"
+            )
+    if not rate:
+        raise UsageError(f"{words!r}: a fabric needs a port rate in Gb/s, such as 400G")
+    fixed = tuple(dim for dim in platform.dims if dim.npus is not None)
+    known = [dim for dim in platform.dims if dim.npus is None]
+    latency = (
+        known[0].latency if known else Number(FABRIC_LATENCY_NS, Status.ASSUMED, "no public number for this fabric")
+    )
+    bandwidth = Number(rate / oversubscription, Status.ASSUMED, f"asked for: {words}")
+    dims = (*fixed, PlatformDim(Topology.SWITCH, None, bandwidth, latency))
+    return replace(platform, dims=dims, title=f"{platform.title} over {words}", made_of=(platform.name, words))

@@ -1,0 +1,285 @@
+"""Machines as values: numbers with their source and status, and what becomes of them in ASTRA-sim's files."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from chakra.errors import ConfigError, UsageError
+from chakra.replay.config.model import Topology
+
+#: GB/s of 10**9 bytes to GB/s of 2**30 bytes, the unit of network files
+DECIMAL_TO_BINARY = 1e9 / (1 << 30)
+
+
+class Status(StrEnum):
+    """How much a number can be trusted."""
+
+    DATASHEET = "datasheet"
+    #: from measurements, by somebody
+    FITTED = "fitted"
+    #: nobody published it: a plausible value
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A value with where it comes from.
+
+    ``links`` and ``link_gbps``, where given, are how a bandwidth is made up: their product is the value.
+    """
+
+    value: float
+    status: Status
+    source: str
+    links: float | None = None
+    link_gbps: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """One NPU: peak in 10^12 dense 16-bit operations/s, memory bandwidth in 10^9 B/s, capacity in 10^9 B."""
+
+    name: str
+    peak: Number
+    bandwidth: Number
+    capacity: Number
+
+    @property
+    def peak_tflops(self) -> float:
+        """10^12 operations per second."""
+        return self.peak.value
+
+    @property
+    def mem_gbps(self) -> float:
+        """10^9 bytes per second."""
+        return self.bandwidth.value
+
+    @property
+    def memory_bytes(self) -> int:
+        """Capacity in bytes."""
+        return int(self.capacity.value * 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformDim:
+    """One network dimension; bandwidth per NPU (per link on rings and full meshes) and direction, in 10^9 B/s.
+
+    ``npus`` None is the scale-out dimension, whose size the cluster decides.
+    """
+
+    topology: Topology
+    npus: int | None
+    bandwidth: Number
+    latency: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A machine, or a cluster of machines once the scale-out dimension has a size."""
+
+    name: str
+    title: str
+    accelerator: Accelerator
+    dims: tuple[PlatformDim, ...]
+    note: str = ""
+    source: str = "<platform>"
+    #: parts that a cluster was made of, for people
+    made_of: tuple[str, ...] = field(default=())
+
+    @property
+    def node_npus(self) -> int:
+        """NPUs of one machine (all fixed dimensions)."""
+        total = 1
+        for dim in self.dims:
+            total *= dim.npus or 1
+        return total
+
+    def numbers(self) -> Iterator[tuple[str, Number]]:
+        """Every number with its name and unit."""
+        yield "peak-tflops [10^12 op/s]", self.accelerator.peak
+        yield "mem-gbps [10^9 B/s]", self.accelerator.bandwidth
+        yield "memory-gb [10^9 B]", self.accelerator.capacity
+        for k, dim in enumerate(self.dims):
+            yield f"dim{k} bandwidth [10^9 B/s]", dim.bandwidth
+            yield f"dim{k} latency [ns]", dim.latency
+
+    def sized(self, npus: int | None = None, *, machines: int | None = None) -> "Platform":
+        """The platform with ``npus`` NPUs (or ``machines`` machines) in all.
+
+        Without either it is one machine. A partial machine is cut from its innermost dimension when that alone is large
+        enough; whole machines fill the scale-out dimension.
+
+        Raises
+        ------
+        UsageError
+            A number that no arrangement gives; the message says which do.
+        """
+        node = self.node_npus
+        if machines is not None:
+            npus = machines * node
+        wanted = node if npus is None else npus
+        if wanted < 2:
+            raise UsageError(f"{self.name}: a network joins at least 2 NPUs, not {wanted}; say how many")
+        scale_out = [dim for dim in self.dims if dim.npus is None]
+        fixed = [dim for dim in self.dims if dim.npus is not None]
+        if wanted < node or not scale_out:
+            return replace(self, dims=self._cut(fixed, wanted))
+        if wanted % node:
+            raise UsageError(f"{self.name}: {wanted} NPUs are no whole number of machines of {node}")
+        dims = tuple(replace(dim, npus=wanted // node) if dim.npus is None else dim for dim in self.dims)
+        return replace(self, dims=tuple(dim for dim in dims if dim.npus != 1) or dims[:1])
+
+    def _cut(self, fixed: list[PlatformDim], wanted: int) -> tuple[PlatformDim, ...]:
+        """Innermost dimensions that together have ``wanted`` NPUs; the last may be used in part."""
+        left, kept = wanted, []
+        for dim in fixed:
+            size = min(left, dim.npus or 1)
+            if left % size:
+                break
+            if size > 1 or not kept:
+                kept.append(replace(dim, npus=size))
+            left //= size
+        if left != 1:
+            raise UsageError(
+                f"{self.name} has {self.node_npus} NPUs and no scale-out network: {wanted} NPUs cannot be laid out on it"
+            )
+        return tuple(kept)
+
+    # ------------------------------------------------------------------ ASTRA-sim's files
+
+    def network(self) -> dict[str, list[Any]]:
+        """The network file's four lists (bandwidth in GB/s of 2^30 bytes).
+
+        Raises
+        ------
+        UsageError
+            The scale-out dimension has no size yet.
+        """
+        if any(dim.npus is None for dim in self.dims):
+            return self.sized().network()
+        return {
+            "topology": [dim.topology.value for dim in self.dims],
+            "npus_count": [dim.npus for dim in self.dims],
+            "bandwidth": [round(dim.bandwidth.value * DECIMAL_TO_BINARY, 6) for dim in self.dims],
+            "latency": [dim.latency.value for dim in self.dims],
+        }
+
+    def system(self, **changes: Any) -> dict[str, Any]:
+        """A system file for this machine: algorithms that fit the dimensions, roofline with the accelerator's numbers.
+
+        ``changes`` replace or add keys; underscores stand for dashes. Algorithms: direct on full meshes, halving-doubling
+        on switches with a power of two, else ring; all-to-all pairwise (``direct1``), because unlimited direct sends to all
+        peers at once without sharing the port on the contention-free backend.
+        """
+        dims = self.dims if all(dim.npus for dim in self.dims) else self.sized().dims
+        reduce = [_algorithm(dim) for dim in dims]
+        document: dict[str, Any] = {
+            "scheduling-policy": "LIFO",
+            "endpoint-delay": 10,
+            "active-chunks-per-dimension": 1,
+            "preferred-dataset-splits": 4,
+            "all-reduce-implementation": reduce,
+            "all-gather-implementation": reduce,
+            "reduce-scatter-implementation": reduce,
+            "all-to-all-implementation": ["direct1"] * len(dims),
+            "collective-optimization": "localBWAware",
+            "local-mem-bw": self.accelerator.mem_gbps,
+            "peak-perf": self.accelerator.peak_tflops,
+            "roofline-enabled": 1,
+        }
+        for key, value in changes.items():
+            document[key.replace("_", "-")] = value
+        return document
+
+
+def _algorithm(dim: PlatformDim) -> str:
+    if dim.topology is Topology.FULLY_CONNECTED:
+        return "direct"
+    size = dim.npus or 1
+    if dim.topology is Topology.SWITCH and size > 2 and size & (size - 1) == 0:
+        return "halvingDoubling"
+    return "ring"
+
+
+def number_from(value: Any, where: str) -> Number:
+    """A number of a preset file: ``{value, status, source}``.
+
+    Raises
+    ------
+    ConfigError
+        No value, status or source, or links that do not make up the value.
+    """
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: must be {{value: ..., status: ..., source: ...}}, not {value!r}")
+    unknown = set(value) - {"value", "status", "source", "links", "link_gbps"}
+    if unknown:
+        raise ConfigError(f"{where}: unknown key {sorted(map(str, unknown))[0]!r}")
+    amount = value.get("value")
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < float("inf"):
+        raise ConfigError(f"{where}: value must be a number of at least 0, not {amount!r}")
+    words = [status.value for status in Status]
+    if value.get("status") not in words:
+        raise ConfigError(f"{where}: status must be one of {', '.join(words)}, not {value.get('status')!r}")
+    source = value.get("source")
+    if not isinstance(source, str) or not source.strip():
+        raise ConfigError(f"{where}: source must say where the number comes from")
+    parts = []
+    for key in ("links", "link_gbps"):
+        part = value.get(key)
+        if part is not None and (isinstance(part, bool) or not isinstance(part, int | float) or not part > 0):
+            raise ConfigError(f"{where}: {key} must be a number above 0, not {part!r}")
+        parts.append(None if part is None else float(part))
+    links, link_gbps = parts
+    if links is not None and link_gbps is not None and abs(links * link_gbps - amount) > 1e-6 * amount:
+        raise ConfigError(f"{where}: {links:g} links of {link_gbps:g} make {links * link_gbps:g}, not {amount:g}")
+    return Number(float(amount), Status(value["status"]), source, links, link_gbps)
+
+
+def platform_from(document: Any, source: str) -> Platform:
+    """A platform from a preset document.
+
+    Raises
+    ------
+    ConfigError
+        Anything missing or wrong, with the key.
+    """
+    if not isinstance(document, dict):
+        raise ConfigError(f"{source}: must be a map with 'name', 'accelerator' and 'dims'")
+    for key in ("name", "title"):
+        if not isinstance(document.get(key), str):
+            raise ConfigError(f"{source}: {key} must be a text")
+    acc = document.get("accelerator")
+    if not isinstance(acc, dict) or not isinstance(acc.get("name"), str):
+        raise ConfigError(f"{source}: accelerator must be a map with a 'name'")
+    accelerator = Accelerator(
+        acc["name"],
+        *(number_from(acc.get(key), f"{source}: accelerator.{key}") for key in ("peak_tflops", "mem_gbps", "memory_gb")),
+    )
+    for key in ("peak", "bandwidth"):
+        if getattr(accelerator, key).value <= 0:
+            raise ConfigError(f"{source}: accelerator: {key} must be above 0")
+    dims = document.get("dims")
+    if not isinstance(dims, list) or not dims:
+        raise ConfigError(f"{source}: dims must be a non-empty list")
+    parsed = tuple(_dim_from(dim, f"{source}: dims[{k}]") for k, dim in enumerate(dims))
+    if [dim.npus is None for dim in parsed].count(True) > 1 or any(dim.npus is None for dim in parsed[:-1]):
+        raise ConfigError(f"{source}: only the last dimension may be 'scale_out'")
+    note = document.get("note", "")
+    return Platform(document["name"], document["title"], accelerator, parsed, str(note), source)
+
+
+def _dim_from(dim: Any, where: str) -> PlatformDim:
+    if not isinstance(dim, dict):
+        raise ConfigError(f"{where}: must be a map with 'topology', 'npus', 'gbps' and 'latency_ns'")
+    words = [topology.value for topology in Topology]
+    if dim.get("topology") not in words:
+        raise ConfigError(f"{where}: topology must be one of {', '.join(words)}, not {dim.get('topology')!r}")
+    npus = dim.get("npus")
+    if npus != "scale_out" and (type(npus) is not int or npus < 2):
+        raise ConfigError(f"{where}: npus must be a whole number of at least 2 or 'scale_out', not {npus!r}")
+    bandwidth = number_from(dim.get("gbps"), f"{where}.gbps")
+    if bandwidth.value <= 0:
+        raise ConfigError(f"{where}.gbps: must be above 0")
+    latency = number_from(dim.get("latency_ns"), f"{where}.latency_ns")
+    return PlatformDim(Topology(dim["topology"]), None if npus == "scale_out" else npus, bandwidth, latency)

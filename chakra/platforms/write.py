@@ -1,0 +1,37 @@
+"""Writing a platform as ASTRA-sim's files: ``PREFIX.network.yml`` and ``PREFIX.system.json``."""
+
+import json
+from pathlib import Path
+
+from chakra.files import atomic_text
+from chakra.platforms.model import Platform
+
+
+def network_text(platform: Platform) -> str:
+    """Network file with the source and status of every number as comments."""
+    lines = [f"# {platform.title}", "# bandwidth in GB/s of 2^30 bytes per link and direction, latency in ns per hop"]
+    if platform.note:
+        lines.append(f"# note: {' '.join(platform.note.split())}")
+    for name, number in platform.numbers():
+        if name.startswith("dim"):
+            lines.append(f"# {name}: {number.value:g} ({number.status}: {' '.join(number.source.split())})")
+    for key, values in platform.network().items():
+        lines.append(f"{key}: [ {', '.join(str(value) for value in values)} ]")
+    return "\n".join(lines) + "\n"
+
+
+def write_platform(platform: Platform, prefix: str | Path) -> tuple[Path, Path]:
+    """Write the network and the system file; returns their paths.
+
+    Raises
+    ------
+    UsageError
+        A path that cannot be written.
+    """
+    prefix = Path(prefix)
+    network, system = prefix.parent / f"{prefix.name}.network.yml", prefix.parent / f"{prefix.name}.system.json"
+    with atomic_text(network) as file:
+        file.write(network_text(platform))
+    with atomic_text(system) as file:
+        file.write(json.dumps(platform.system(), indent=2) + "\n")
+    return network, system
