@@ -45,7 +45,8 @@ DTYPE_BYTES = {
 }  # fmt: skip
 _LIBRARY = re.compile(r"nccl|rccl|oneccl|msccl|hccl", re.IGNORECASE)
 _KERNEL_KIND = re.compile(
-    r"(AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|Reduce|Gather|Scatter|SendRecv|Barrier)", re.IGNORECASE
+    r"(AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|Reduce|Gather|Scatter|SendRecv|Barrier)",
+    re.IGNORECASE,
 )
 _ANNOTATION = re.compile(r"^(?:nccl|gloo|mpi|ucc|xccl|hccl|ccl):\s*(\w+)")
 
@@ -160,12 +161,16 @@ def _host_record(attrs: dict[str, Any]) -> _Record:
     values, types = attrs.get("inputs", []), attrs.get("types", [])
     record = _Record(source="host trace")
     position = next((i for i, t in enumerate(types) if t == "String"), -1)
-    record.name = str(attrs.get("collective_name") or (values[position] if 0 <= position < len(values) else ""))
+    record.name = str(
+        attrs.get("collective_name") or (values[position] if 0 <= position < len(values) else "")
+    )
     if position >= 1:
         record.rank = to_integer(values[position - 1], -1)
         group = values[position - 2] if position >= 2 else None
         sequence = values[position - 3] if position >= 3 else None
-        record.group = str(group[0]) if isinstance(group, list) and group else str(group) if group is not None else ""
+        record.group = (
+            str(group[0]) if isinstance(group, list) and group else str(group) if group is not None else ""
+        )
         record.seq = to_integer(sequence[0] if isinstance(sequence, list) and sequence else sequence, -1)
         if len(values) >= position + 6:
             record.group_size = to_integer(values[position + 5], 0)
@@ -250,7 +255,11 @@ class _Finder:
     def of_record(self, op: int) -> _Record | None:
         """What a record_param_comms operator says, by host trace and device trace together."""
         found: list[_Record] = []
-        if self.pairing is not None and self.host is not None and int(self.pairing.node[op]) in self.host.comm:
+        if (
+            self.pairing is not None
+            and self.host is not None
+            and int(self.pairing.node[op]) in self.host.comm
+        ):
             found.append(_host_record(self.host.comm[int(self.pairing.node[op])]))
         row = int(self.device.ops.comm[op])
         if row >= 0:
@@ -321,7 +330,11 @@ def _merged(found: list[_Record]) -> _Record:
     """First source first; gaps filled from the later ones."""
     out = found[0]
     for other in found[1:]:
-        if normalise(out.name) in NOT_COMMUNICATION or normalise(out.name) not in (*COLLECTIVES, "send", "recv"):
+        if normalise(out.name) in NOT_COMMUNICATION or normalise(out.name) not in (
+            *COLLECTIVES,
+            "send",
+            "recv",
+        ):
             out.name, out.source = other.name or out.name, other.source
         same = normalise(other.name) == normalise(out.name)
         if out.size < 0 or (out.size == 0 and other.size > 0 and same):
@@ -383,7 +396,9 @@ def device_communication(
     ]
     unsized = sum(not c.known_size for batch in members.values() for c in batch)
     if unsized:
-        warnings.append(f"{device.source}: {unsized} communication nodes have no size in either trace; written as 0")
+        warnings.append(
+            f"{device.source}: {unsized} communication nodes have no size in either trace; written as 0"
+        )
     return Records(members, warnings, dict(sources))
 
 

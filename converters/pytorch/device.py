@@ -201,7 +201,19 @@ class DeviceTrace:
         return value if value > 0 else None
 
 
-_OPS = ("name", "thread", "start", "end", "rf_id", "external", "ev_idx", "sequence", "annotation", "comm", "dims")
+_OPS = (
+    "name",
+    "thread",
+    "start",
+    "end",
+    "rf_id",
+    "external",
+    "ev_idx",
+    "sequence",
+    "annotation",
+    "comm",
+    "dims",
+)
 _CALLS = ("name", "thread", "start", "end", "correlation", "external")
 _DEVICE = (
     "name", "kind", "device", "context", "stream", "start", "end", "correlation", "external", "comm", "bytes",
@@ -321,7 +333,10 @@ class _Builder:
 
     def _add_device(self, rows: list[Any], args: list[Args], name: I64, start: I64, end: I64) -> None:
         kind = np.array(
-            [MEMCPY if "memcpy" in c else MEMSET if "memset" in c else KERNEL for c in (e.cat.lower() for e in rows)],
+            [
+                MEMCPY if "memcpy" in c else MEMSET if "memset" in c else KERNEL
+                for c in (e.cat.lower() for e in rows)
+            ],
             np.int64,
         )
         # A device event's row in the viewer (pid, tid) is its device and stream.
@@ -355,7 +370,9 @@ class _Builder:
     ) -> None:
         table.add(
             name=name,
-            device=integers([a.device if a.device is not None else e.pid for a, e in zip(args, rows, strict=True)], 0),
+            device=integers(
+                [a.device if a.device is not None else e.pid for a, e in zip(args, rows, strict=True)], 0
+            ),
             stream=integers([a.stream for a in args], NONE),
             start=start,
             end=end,
@@ -429,7 +446,9 @@ def _ordered(table: dict[str, I64], *keys: str) -> dict[str, I64]:
 
 
 def _finish(source: str, builder: _Builder, reader: ArrayReader[Any]) -> DeviceTrace:
-    tables = [t.joined() for t in (builder.ops, builder.calls, builder.device, builder.syncs, builder.records)]
+    tables = [
+        t.joined() for t in (builder.ops, builder.calls, builder.device, builder.syncs, builder.records)
+    ]
     starts = [int(t["start"].min()) for t in tables if len(t["start"])]
     if not starts:
         raise ConversionError(
@@ -476,7 +495,9 @@ def profiler_steps(trace: DeviceTrace) -> dict[int, tuple[int, int]]:
     """Start and end (ns) of every ProfilerStep annotation, by step number."""
     out: dict[int, tuple[int, int]] = {}
     ops = trace.ops
-    numbers = {code: int(m.group(1)) for code, text in enumerate(trace.names.texts) if (m := _STEP.match(text))}
+    numbers = {
+        code: int(m.group(1)) for code, text in enumerate(trace.names.texts) if (m := _STEP.match(text))
+    }
     if not numbers:
         return out
     for row in np.flatnonzero(np.isin(ops.name, list(numbers))):

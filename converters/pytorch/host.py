@@ -279,6 +279,11 @@ def _read(path: str | Path, names: Names, struct: type[HostNode], repair: bool) 
     flat = struct is FlatNode
     for nodes in reader:
         builder.add(nodes, flat)
+    return assemble(str(path), builder, reader)
+
+
+def assemble(path: str, builder: _Builder, reader: ArrayReader[Any]) -> HostTrace:
+    """Host trace out of the collected rows and the file's other keys."""
     if not builder.rows:
         raise ConversionError(f"{path}: the trace has no nodes; was the observer started before the step?")
     columns = builder.table.joined()
@@ -292,7 +297,7 @@ def _read(path: str | Path, names: Names, struct: type[HostNode], repair: bool) 
     schema = str(header.get("schema", ""))
     trace = HostTrace(
         source=str(path),
-        names=names,
+        names=builder.names,
         nodes=HostNodes(**columns),
         io=builder.io,
         schema=schema,
@@ -323,7 +328,9 @@ def _shift_codes(trace: HostTrace, schemas: Names, codes: I64) -> I64:
 
 def _check_ids(source: str, ids: I64) -> None:
     if (ids < 0).any():
-        raise ConversionError(f"{source}: {int((ids < 0).sum())} nodes have no id; every node needs a unique number")
+        raise ConversionError(
+            f"{source}: {int((ids < 0).sum())} nodes have no id; every node needs a unique number"
+        )
     repeated = np.flatnonzero(ids[1:] == ids[:-1])
     if len(repeated):
         raise ConversionError(

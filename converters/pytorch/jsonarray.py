@@ -358,7 +358,9 @@ class ArrayReader(Generic[T]):
         if self._repair:
             self.lost_bytes += size
             return
-        what = "a second JSON document begins (concatenated files?)" if rest[:1] in b"{[" else "trailing bytes"
+        what = (
+            "a second JSON document begins (concatenated files?)" if rest[:1] in b"{[" else "trailing bytes"
+        )
         raise ConversionError(f"{self.path}: byte {at}: {what}; --repair reads only the first document")
 
     def _broken_tail(self, cause: str) -> list[T]:

@@ -102,7 +102,13 @@ class Linked:
     warnings: list[str] = field(default_factory=list)
 
 
-def link(host: HostTrace | None, device: DeviceTrace, options: LinkOptions | None = None, rank: int = 0) -> Linked:
+def link(
+    host: HostTrace | None,
+    device: DeviceTrace,
+    options: LinkOptions | None = None,
+    rank: int = 0,
+    pairing: Pairing | None = None,
+) -> Linked:
     """Link the traces of one rank.
 
     Parameters
@@ -114,6 +120,8 @@ def link(host: HostTrace | None, device: DeviceTrace, options: LinkOptions | Non
         clipped in place.
     rank
         Global rank, for peers of point-to-point communication.
+    pairing
+        Matched operators, when they are known already (linked files).
 
     Raises
     ------
@@ -123,7 +131,8 @@ def link(host: HostTrace | None, device: DeviceTrace, options: LinkOptions | Non
     options = options or LinkOptions()
     if not len(device.ops.name):
         device.ops = _calls_as_ops(device)
-    pairing = pair(host, device) if host is not None else None
+    if pairing is None and host is not None:
+        pairing = pair(host, device)
     parent = nest_ops(device)
     attachment = attach(device, parent)
     steps = profiler_steps(device)
@@ -159,7 +168,9 @@ def _active(
     if options.step is not None:
         if options.step not in steps:
             known = ", ".join(map(str, steps)) or "none"
-            raise ConversionError(f"{device.source}: no ProfilerStep#{options.step}; steps in the trace: {known}")
+            raise ConversionError(
+                f"{device.source}: no ProfilerStep#{options.step}; steps in the trace: {known}"
+            )
         begin, end = steps[options.step]
         active &= (ops.start >= begin) & (ops.end <= end)
     if options.window_ns is not None:
@@ -237,7 +248,9 @@ def _build(
     waits = find_waits(device, attachment.call, region.kept, is_comm)
     bursts = _bursts(host, device, pairing, region, attachment)
     pieces = _cut(device, options, region, waits, bursts, attachment)
-    draft = _draft(host, device, options, pairing, attachment, region, waits, bursts, pieces, records, rank, groups)
+    draft = _draft(
+        host, device, options, pairing, attachment, region, waits, bursts, pieces, records, rank, groups
+    )
     graph = finish(draft)
     measured = _span(device, region)
     linked = Linked(
@@ -301,7 +314,11 @@ def _thread_numbers(host: HostTrace | None, device: DeviceTrace, pairing: Pairin
 
 
 def _bursts(
-    host: HostTrace | None, device: DeviceTrace, pairing: Pairing | None, region: _Region, attachment: Attachment
+    host: HostTrace | None,
+    device: DeviceTrace,
+    pairing: Pairing | None,
+    region: _Region,
+    attachment: Attachment,
 ) -> Bursts:
     cause = np.full(len(region.rows), -1, np.int64)
     if host is not None and pairing is not None:
@@ -318,7 +335,11 @@ def _bursts(
         inherit = cause[up] < 0
         cause[up[inherit]] = cause[rows[inherit]]
     names = device.names.texts
-    codes = [c for c in np.unique(device.calls.name).tolist() if classify(names[c]) in ("device", "stream", "event")]
+    codes = [
+        c
+        for c in np.unique(device.calls.name).tolist()
+        if classify(names[c]) in ("device", "stream", "event")
+    ]
     rows = np.flatnonzero(np.isin(device.calls.name, codes))
     return find_bursts(
         region.thread,
@@ -367,7 +388,9 @@ def _cut(
     return cut_time(region.thread, region.start, region.end, region.annotation, cuts, skip, options.gaps)
 
 
-def _launch_cuts(device: DeviceTrace, region: _Region, attachment: Attachment, blocking: I64) -> tuple[I64, I64]:
+def _launch_cuts(
+    device: DeviceTrace, region: _Region, attachment: Attachment, blocking: I64
+) -> tuple[I64, I64]:
     """Where to cut behind launches whose device operation ran on while the same piece of host time went on.
 
     Without the cut the operation would wait for all of the piece in a replay. Only the first operation of a call
@@ -412,7 +435,9 @@ def _draft(
     op_row = np.where(pieces.op >= 0, region.rows[pieces.op], -1)
     is_op = pieces.node_of_op
     host_name = np.where(op_row >= 0, ops.name[op_row], gap_name)
-    host_name = np.where(pieces.kind == NODE_SYNC, calls.name[pieces.ref] if len(calls.name) else 0, host_name)
+    host_name = np.where(
+        pieces.kind == NODE_SYNC, calls.name[pieces.ref] if len(calls.name) else 0, host_name
+    )
     host_name = np.where(pieces.kind == NODE_JOIN, wait_name, host_name)
     host_name = np.where((pieces.kind == 3), gap_name, host_name)
     late = (pieces.kind == NODE_SYNC) | (pieces.kind == NODE_JOIN)

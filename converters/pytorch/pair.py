@@ -53,11 +53,17 @@ def pair(host: HostTrace, device: DeviceTrace) -> Pairing:
     best: Pairing | None = None
     for method, keys in (("record function id", device.ops.rf_id), ("External id", device.ops.external)):
         found = _by_key(host, device, real, keys, method, notes)
-        if found is not None and found.agreeing >= SAME_RUN and found.matched >= 0.5 * min(
-            len(real), len(device.ops.name)
+        if (
+            found is not None
+            and found.agreeing >= SAME_RUN
+            and found.matched >= 0.5 * min(len(real), len(device.ops.name))
         ):
             return found
-        if found is not None and found.agreeing >= SAME_RUN and (best is None or found.matched > best.matched):
+        if (
+            found is not None
+            and found.agreeing >= SAME_RUN
+            and (best is None or found.matched > best.matched)
+        ):
             best = found
     structural = _by_structure(host, device, real, notes)
     if best is not None and best.matched >= structural.matched:
@@ -83,7 +89,9 @@ def _by_key(
     """Match by a number that both sides carry; 0 means absent, repeated numbers are left out."""
     rf_id = host.nodes.rf_id[real]
     if not (rf_id != 0).any() or not (keys != 0).any():
-        notes.append(f"{method}: absent or zero on {'host nodes' if not (rf_id != 0).any() else 'all operators'}")
+        notes.append(
+            f"{method}: absent or zero on {'host nodes' if not (rf_id != 0).any() else 'all operators'}"
+        )
         return None
     values, first, counts = np.unique(keys, return_index=True, return_counts=True)
     usable = (values != 0) & (counts == 1)
@@ -104,7 +112,9 @@ def _by_key(
     share = float(same.mean())
     if share < SAME_RUN:
         notes.append(f"{method}: only {share:.1%} of names agree, so the files are from different runs")
-        return Pairing(np.full(len(host.nodes.id), -1), np.full(len(device.ops.name), -1), method, len(real), share, [])
+        return Pairing(
+            np.full(len(host.nodes.id), -1), np.full(len(device.ops.name), -1), method, len(real), share, []
+        )
     op = np.full(len(host.nodes.id), -1, np.int64)
     op[rows[same]] = ops[same]
     return Pairing(op, _inverse(op, len(device.ops.name)), method, len(real), share, notes)
@@ -174,7 +184,13 @@ def _best_window(
             chosen = ops[at : at + len(rows)]
             theirs = device.ops.sequence[chosen]
             both = has & (theirs >= 0)
-            equal = float((own[both] == theirs[both]).mean()) if both.any() else 1.0 if len(ops) == len(rows) else 0.0
+            equal = (
+                float((own[both] == theirs[both]).mean())
+                if both.any()
+                else 1.0
+                if len(ops) == len(rows)
+                else 0.0
+            )
             if best is None or equal > best[2]:
                 best = (thread, chosen, equal)
     return best

@@ -312,7 +312,9 @@ def _by_name(state: _Waits, kind: str, call: int) -> None:
         return
     record = _unused_record(state, thread, begin)
     if record >= 0:
-        state.add_host(call, state.last_by_thread(thread, int(calls.start[record])), "event syncs (nearest record)")
+        state.add_host(
+            call, state.last_by_thread(thread, int(calls.start[record])), "event syncs (nearest record)"
+        )
 
 
 def _unused_record(state: _Waits, thread: int, before: int) -> int:

@@ -97,9 +97,7 @@ def find_bursts(
     tops = np.flatnonzero(parent < 0)
     threads = np.unique(thread)
     boundaries = {
-        int(t): np.sort(
-            np.concatenate([start[thread == t], end[thread == t], blocking[1][blocking[0] == t]])
-        )
+        int(t): np.sort(np.concatenate([start[thread == t], end[thread == t], blocking[1][blocking[0] == t]]))
         for t in threads
     }
     starts_of = {int(t): start[thread == t] for t in threads}
@@ -209,7 +207,21 @@ def cut_time(
     folded &= _node_follows(~moved & ~folded & ~dropped, where)
     is_node = ~moved & ~folded & ~dropped
     return _nodes(
-        n, cuts, owner, begin, finish, head, cut, cut_kind, where, length, moved, folded, dropped, is_node, is_gap
+        n,
+        cuts,
+        owner,
+        begin,
+        finish,
+        head,
+        cut,
+        cut_kind,
+        where,
+        length,
+        moved,
+        folded,
+        dropped,
+        is_node,
+        is_gap,
     )
 
 

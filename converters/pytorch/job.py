@@ -1,0 +1,205 @@
+"""One rank from files to files: read, link, write, check."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chakra.converters.pytorch.check import ReplayCheck, replay_span
+from chakra.converters.pytorch.columns import Names
+from chakra.converters.pytorch.device import DeviceTrace, read_device_trace
+from chakra.converters.pytorch.emit import EmitOptions, emit
+from chakra.converters.pytorch.groups import GroupTable, write_groups
+from chakra.converters.pytorch.host import HostTrace, read_host_trace
+from chakra.converters.pytorch.kinds import FileKind, expect
+from chakra.converters.pytorch.link import Linked, LinkOptions, link
+from chakra.converters.pytorch.linked_json import read_linked, write_linked
+from chakra.converters.pytorch.summary import self_check, summarize
+from chakra.errors import ConversionError, ThresholdError, UsageError
+from chakra.et import read_trace
+from chakra.files import atomic_bytes
+
+_RANK = re.compile(r"rank[_\-.]?(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Files of one rank: host and device trace, the device trace alone, or a linked file."""
+
+    host: Path | None = None
+    device: Path | None = None
+    linked: Path | None = None
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a job reads, links and writes.
+
+    Attributes
+    ----------
+    repair
+        Cut broken files at the last whole element.
+    min_matched, min_attached
+        Shares of host operators and of device operations below which `ThresholdError` is raised (after writing).
+    """
+
+    link: LinkOptions = field(default_factory=LinkOptions)
+    emit: EmitOptions = field(default_factory=EmitOptions)
+    repair: bool = False
+    min_matched: float = 0.9
+    min_attached: float = 0.5
+    strict: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one rank."""
+
+    rank: int
+    output: str
+    summary: dict[str, Any]
+    check: ReplayCheck | None = None
+
+
+def read_and_link(inputs: Inputs, settings: Settings) -> tuple[Linked, int]:
+    """Read the files of one rank and link them; returns the linked trace and the rank.
+
+    Raises
+    ------
+    ConversionError
+        A file is missing, of the wrong kind or broken, or the traces do not fit together.
+    """
+    pairing = None
+    host: HostTrace | None = None
+    device: DeviceTrace
+    if inputs.linked is not None:
+        host, device, pairing = read_linked(inputs.linked, repair=settings.repair)
+    elif inputs.device is None:
+        raise UsageError("a device trace is needed: --device KINETO, or --input LINKED.json")
+    else:
+        names = Names()
+        expect(inputs.device, FileKind.DEVICE)
+        if inputs.host is not None:
+            host = read_host_trace(inputs.host, names, repair=settings.repair)
+            if expect(inputs.host, FileKind.HOST, FileKind.LINKED) is FileKind.LINKED:
+                raise ConversionError(f"{inputs.host}: this is a linked trace already; give it as --input")
+        device = read_device_trace(inputs.device, names, repair=settings.repair, keep_io=host is None)
+    rank = rank_of(inputs, device)
+    return link(host, device, settings.link, rank, pairing), rank
+
+
+def rank_of(inputs: Inputs, device: DeviceTrace | None) -> int:
+    """Rank: as given, as recorded in the device trace, as in a file name (number after ``rank``), else 0."""
+    if inputs.rank is not None:
+        return inputs.rank
+    if device is not None and device.rank is not None:
+        return device.rank
+    for path in (inputs.device, inputs.host, inputs.linked):
+        match = _RANK.search(path.name) if path is not None else None
+        if match:
+            return int(match.group(1))
+    return 0
+
+
+def run(
+    inputs: Inputs,
+    output: Path,
+    settings: Settings,
+    *,
+    check: bool = False,
+    report: Callable[[dict[str, Any]], None] | None = None,
+) -> Outcome:
+    """Link one rank and write it: linked JSON or, for names that end in ``.et`` (or ``.et.gz``), an execution trace.
+
+    Beside an execution trace with process groups of its own, ``NAME.comm_groups.json`` is written. ``report`` is
+    called with the summary before it is judged.
+
+    Raises
+    ------
+    ThresholdError
+        Less was matched or attached than ``settings`` ask for, or ``strict`` and something differs.
+    """
+    if output.exists() and any(p is not None and p.exists() and p.samefile(output) for p in (
+        inputs.host, inputs.device, inputs.linked
+    )):  # fmt: skip
+        raise UsageError(f"{output}: the output would overwrite an input")
+    linked, rank = read_and_link(inputs, settings)
+    summary = summarize(linked, rank)
+    if output.name.endswith((".et", ".et.gz")):
+        table = GroupTable([(linked.device.source, linked.groups)], _used_groups(linked))
+        outcome = write(linked, rank, table, output, settings, summary, check=check)
+        content = table.file_content(_used_groups(linked))
+        if content:
+            groups_path = groups_file(output)
+            write_groups(groups_path, content)
+            summary["comm_groups_file"] = str(groups_path)
+    else:
+        write_linked(linked, output)
+        outcome = Outcome(rank, str(output), summary)
+        if check:
+            outcome.check = ReplayCheck(linked.measured_ns, linked.graph.replay_ns)
+    if report is not None:
+        report(summary)
+    enforce(summary, settings)
+    return outcome
+
+
+def groups_file(output: Path) -> Path:
+    """Name of the group file beside an execution trace: ``job.0.et`` -> ``job.comm_groups.json``."""
+    stem = re.sub(r"(\.\d+)?\.et(\.gz)?$", "", output.name)
+    return output.with_name(f"{stem}.comm_groups.json")
+
+
+def _used_groups(linked: Linked) -> list[str]:
+    return [comm.group for comm in linked.graph.comm.values()]
+
+
+def write(
+    linked: Linked,
+    rank: int,
+    groups: GroupTable,
+    output: Path,
+    settings: Settings,
+    summary: dict[str, Any],
+    *,
+    check: bool = False,
+    exact_time: bool = True,
+) -> Outcome:
+    """Write one execution trace, read it back and compare (device time only if it is the recorded one)."""
+    encoded = emit(linked, rank, groups, settings.emit).encode()
+    with atomic_bytes(output) as file:
+        file.write(encoded)
+    del encoded
+    trace = read_trace(output)
+    problems = self_check(linked, trace, exact_time=exact_time)
+    summary["self_check"] = problems
+    outcome = Outcome(rank, str(output), summary)
+    if check:
+        outcome.check = ReplayCheck(linked.measured_ns, replay_span(trace, linked.graph.engine))
+        summary["replayed_span_ns"] = outcome.check.replayed_ns
+        summary["replay_error_percent"] = round(100 * outcome.check.error, 4)
+    return outcome
+
+
+def enforce(summary: dict[str, Any], settings: Settings) -> None:
+    """Raise when a summary is below what the settings ask for."""
+    name = summary["device_trace"]["file"]
+    matching, attaching = summary["matching"], summary["attaching"]
+    if matching["share"] < settings.min_matched:
+        raise ThresholdError(
+            f"{name}: {matching['matched']} of {matching['candidates']} host operators matched "
+            f"({matching['share']:.1%}), below --min-matched {settings.min_matched:g}"
+        )
+    if attaching["share"] < settings.min_attached:
+        raise ThresholdError(
+            f"{name}: {attaching['attached']} of {attaching['kept']} device operations attached "
+            f"({attaching['share']:.1%}), below --min-attached {settings.min_attached:g}"
+        )
+    if settings.strict:
+        problems = list(summary.get("self_check", []))
+        if summary["dropped_against_time"]:
+            problems.append(f"edges against time dropped: {summary['dropped_against_time']}")
+        if problems:
+            raise ThresholdError(f"{name}: --strict: {'; '.join(problems)}")
