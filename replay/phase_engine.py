@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import F64, I32, I64
+from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.replay.classes import Partition, Usage, peers_of, ring_labels
 from chakra.replay.collectives.algorithms import Family
@@ -20,6 +20,7 @@ from chakra.replay.collectives.select import endpoint_delay, make_plan
 from chakra.replay.communicators import Membership
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System, Topology
 from chakra.replay.kernels import phases as kernel
+from chakra.replay.layout import Layout
 from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
 from chakra.replay.workload import Op, Workload
@@ -35,10 +36,15 @@ TOPOLOGIES = {
     Topology.SWITCH: kernel.TOPO_SWITCH,
     Topology.FULLY_CONNECTED: kernel.TOPO_FULL,
 }
+#: per phase, in the order of the rows built by `_set_plans`
+PHASE_COLUMNS = (
+    *("ring_view", "dim", "rule", "alg", "do", "size", "window", "cycle", "endpoint"),
+    *("tau", "last", "tree_start", "kind", "sent"),
+)
 KINDS = {kind: i for i, kind in enumerate(CollectiveKind)}
 
 
-class Unfoldable(Exception):
+class UnfoldableError(Exception):
     """The classes do not describe the point-to-point messages one to one; every NPU must be simulated."""
 
 
@@ -91,8 +97,16 @@ class PhaseEngine:
         self.options = options
         self.plans: list[Plan] = []
         self._plan_of: dict[tuple[Any, ...], int] = {}
+        self._plan_comm: list[int] = []  # communicator whose distances decide a plan's durations
+        self.layout = Layout()
+        self.table = np.zeros(kernel.TABLE_SIZE, np.int64)
         self._net = self._network()
         self._build()
+
+    def _set(self, prefix: str, **tables: int) -> None:
+        """Tell the kernel where tables start (or the value of a plain number)."""
+        for name, cell in tables.items():
+            self.table[getattr(kernel, f"{prefix}_{name.upper()}")] = cell
 
     # -- tables ------------------------------------------------------------------------------------------------
 
@@ -117,18 +131,20 @@ class PhaseEngine:
         self.program_of = workload.program_of[self.npu_of]
         nodes = [p.n_nodes for p in programs]
         slots = [len(p.slot_cap) for p in programs]
-        self.program = kernel.Program(
-            start=starts(nodes),
-            op=concat([p.op for p in programs]),
-            slot=concat([p.slot for p in programs]),
-            dur=concat([p.duration_ns for p in programs]),
-            child_start=self._child_starts(),
-            child=concat([p.child for p in programs], np.int32),
-            comm=concat([p.comm for p in programs]),
-            call=concat([p.call for p in programs]),
-            slot_start=starts(slots),
-            slot_cap=concat([p.slot_cap for p in programs]),
-            heap_start=concat([starts([int(x) for x in p.slot_nodes])[:-1] for p in programs]),
+        put = self.layout.put
+        self._set(
+            "PR",
+            start=put(starts(nodes)),
+            op=put(concat([p.op for p in programs])),
+            slot=put(concat([p.slot for p in programs])),
+            dur=put(concat([p.duration_ns for p in programs])),
+            child_start=put(self._child_starts()),
+            child=put(concat([p.child for p in programs], np.int32)),
+            comm=put(concat([p.comm for p in programs])),
+            call=put(concat([p.call for p in programs])),
+            slot_start=put(starts(slots)),
+            slot_cap=put(concat([p.slot_cap for p in programs])),
+            heap_start=put(concat([starts([int(x) for x in p.slot_nodes])[:-1] for p in programs])),
         )
         per_actor = [programs[p] for p in self.program_of]
         self.node_start = starts([p.n_nodes for p in per_actor])
@@ -138,25 +154,30 @@ class PhaseEngine:
         self.comms = comms
         call_plan, call_group, call_start = self._calls(comms, group_comm, group_start)
         channel, p2p_start, channels = self._channels()
-        self.actors = kernel.Actors(
-            program=np.asarray(self.program_of, np.int64),
-            node=self.node_start[:-1].copy(),
-            slot=starts([len(p.slot_cap) for p in per_actor])[:-1],
-            comm=self.comm_start[:-1].copy(),
-            call=call_start,
-            p2p=p2p_start,
-            group=group_start,
-            call_plan=call_plan,
-            call_group=call_group,
-            group_comm=group_comm,
-            group_member=group_member,
-            channel=channel,
-            server=self._servers(n),
+        self._group_comm = group_comm
+        self._group_start = group_start
+        self._server = self._servers(n)
+        self._set(
+            "AC",
+            program=put(np.asarray(self.program_of, np.int64)),
+            node=put(self.node_start[:-1]),
+            slot=put(starts([len(p.slot_cap) for p in per_actor])[:-1]),
+            comm=put(self.comm_start[:-1]),
+            call=put(call_start),
+            p2p=put(p2p_start),
+            group=put(group_start),
+            call_plan=put(call_plan),
+            call_group=put(call_group),
+            group_comm=put(group_comm),
+            group_member=put(group_member),
+            channel=put(channel),
+            server=put(self._server),
         )
-        self.comm_tables = self._comm_tables(comms, channels)
-        self.plan_tables, trees = self._plan_tables()
-        self.rules = self._rules(trees)
-        self.state = self._state()
+        self._set_comms(comms, channels)
+        trees = self._set_plans()
+        self._set_rules(trees)
+        self._set_state()
+        self.block = self.layout.build()
 
     def _child_starts(self) -> I64:
         parts, base = [], 0
@@ -180,13 +201,14 @@ class PhaseEngine:
             members = self.membership.comms[c].members
             where = np.argmax(self.membership.comm[members] == c, axis=1)
             slot_of[c] = dict(zip(members.tolist(), where.tolist(), strict=True))
-        families = self._group_families()
+        usage = usage_of(self.workload, self.membership, self.system, self.network, self.options)
         for npu in self.npu_of:
             for c in self.membership.comm[npu]:
                 if c < 0:
                     continue
                 comm = self.membership.comms[c]
                 classes = class_of[comm.members]
+                families = usage.flat if comm.whole else usage.groups
                 if comm.whole:
                     key: tuple[Any, ...] = ("whole", comm.name)
                 else:
@@ -222,9 +244,6 @@ class PhaseEngine:
             key += hops_between(self.network, np.broadcast_to(members[:1], xor.shape), xor).tobytes()
         return key
 
-    def _group_families(self) -> frozenset[Family]:
-        return usage_of(self.workload, self.membership, self.system, self.network, self.options).groups
-
     def _actor_comm(
         self, name: str, whole: bool, members: I64, classes: I64, families: frozenset[Family]
     ) -> ActorComm:
@@ -246,9 +265,7 @@ class PhaseEngine:
         views.append(((members, local),))
         return ActorComm(name, whole, len(members), actors, tuple(views), (0, bool(alike[0])))
 
-    def _calls(
-        self, comms: list[ActorComm], group_comm: I64, group_start: I64
-    ) -> tuple[I64, I64, I64]:
+    def _calls(self, comms: list[ActorComm], group_comm: I64, group_start: I64) -> tuple[I64, I64, I64]:
         """Plan and group of every call of every actor."""
         call_plan: list[int] = []
         call_group: list[int] = []
@@ -279,13 +296,6 @@ class PhaseEngine:
             np.asarray(call_group or [0], np.int64),
             np.asarray(call_start, np.int64),
         )
-
-    @property
-    def _plan_comm(self) -> list[int]:
-        """Communicator for which each plan was made (its distances decide the durations)."""
-        if not hasattr(self, "_plan_comm_list"):
-            self._plan_comm_list: list[int] = []
-        return self._plan_comm_list
 
     def _channels(self) -> tuple[I64, I64, dict[str, I64]]:
         """Channels of point-to-point messages: equal source, destination, tag and size (section 5.1)."""
@@ -336,14 +346,23 @@ class PhaseEngine:
         sends = np.bincount(inverse[table[:, 7] == 1], minlength=len(distinct))
         receives = np.bincount(inverse[table[:, 7] == 0], minlength=len(distinct))
         if len(self.npu_of) < n and not np.array_equal(sends, receives):
-            raise Unfoldable
+            raise UnfoldableError
         src_npu, dst_npu = table[first, 5], table[first, 6]
         size = distinct[:, 4]
-        forth = np.array([kernel.delay(self._net, int(s), int(d), int(b)) for s, d, b in zip(src_npu, dst_npu, size, strict=True)], np.int64)
+        forth = np.array(
+            [
+                kernel.delay(self._net, int(s), int(d), int(b))
+                for s, d, b in zip(src_npu, dst_npu, size, strict=True)
+            ],
+            np.int64,
+        )
         back = np.full(len(distinct), -1, np.int64)
         if self.options.rendezvous:
             back = np.array(
-                [kernel.delay(self._net, int(d), int(s), kernel.CONTROL_BYTES) for s, d in zip(src_npu, dst_npu, strict=True)],
+                [
+                    kernel.delay(self._net, int(d), int(s), kernel.CONTROL_BYTES)
+                    for s, d in zip(src_npu, dst_npu, strict=True)
+                ],
                 np.int64,
             )
         count = np.maximum(sends, receives)
@@ -365,7 +384,7 @@ class PhaseEngine:
             return np.asarray(self.npu_of // max(self.memory.npus_per_node, 1), np.int64)
         return np.zeros(n, np.int64)
 
-    def _comm_tables(self, comms: list[ActorComm], channels: dict[str, I64]) -> kernel.Comms:
+    def _set_comms(self, comms: list[ActorComm], channels: dict[str, I64]) -> None:
         view, view_ring, ring_of = [], [], []
         ring_start, ring_size, ring_actors, ring_index = [], [], [], []
         ring_actor: list[I64] = []
@@ -401,31 +420,38 @@ class PhaseEngine:
         self.instance_comm = np.repeat(np.arange(len(comms)), instances)
         integer = lambda values: np.asarray(values if len(values) else [0], np.int64)  # noqa: E731
         members = [np.asarray(comm.actors, np.int64) for comm in comms]
-        return kernel.Comms(
-            actors=integer([len(comm.actors) for comm in comms]),
-            instance=starts([int(i) for i in instances]),
-            view=integer(view),
-            view_ring=integer(view_ring),
-            ring_of=integer(ring_of),
-            ring_start=integer(ring_start),
-            ring_size=integer(ring_size),
-            ring_actors=integer(ring_actors),
-            ring_index=integer(ring_index),
-            ring_actor=concat(ring_actor),
-            ring_npu=concat(ring_npu),
-            member=starts([len(m) for m in members]),
-            member_actor=concat(members),
-            chan_src=channels["src"],
-            chan_dst=channels["dst"],
-            chan_delay=channels["delay"],
-            chan_back=channels["back"],
-            chan_start=channels["start"],
+        self._instances = int(instances.sum())
+        self._comm_actors = [len(comm.actors) for comm in comms]
+        self._channels_n = len(channels["src"])
+        self._channel_cells = int(channels["start"][-1]) + 1
+        put = self.layout.put
+        self._set(
+            "CO",
+            actors=put(integer([len(comm.actors) for comm in comms])),
+            instance=put(starts([int(i) for i in instances])),
+            view_start=put(integer(view)),
+            view_ring=put(integer(view_ring)),
+            ring_of=put(integer(ring_of)),
+            ring_start=put(integer(ring_start)),
+            ring_size=put(integer(ring_size)),
+            ring_actors=put(integer(ring_actors)),
+            ring_index=put(integer(ring_index)),
+            ring_actor=put(concat(ring_actor)),
+            ring_npu=put(concat(ring_npu)),
+            member=put(starts([len(m) for m in members])),
+            member_actor=put(concat(members)),
+            chan_src=put(channels["src"]),
+            chan_dst=put(channels["dst"]),
+            chan_delay=put(channels["delay"]),
+            chan_back=put(channels["back"]),
+            chan_start=put(channels["start"]),
         )
 
     def _group_comm_at(self, a: int, g: int) -> int:
-        return int(self.actors.group_comm[self.actors.group[a] + g])
+        return int(self._group_comm[self._group_start[a] + g])
 
-    def _plan_tables(self) -> tuple[kernel.Plans, I64]:
+    def _set_plans(self) -> I64:
+        """Tables of plans and phases; returns the tables of trees."""
         chunk_start, variant_of, variant_phase, variant_phases = [0], [], [], []
         rows: list[tuple[int, ...]] = []
         trees: list[I64] = []
@@ -442,7 +468,14 @@ class PhaseEngine:
                     if phase.algorithm.family is Family.TREE and size not in tree_at:
                         tree_at[size] = sum(len(t) for t in trees)
                         trees.append(tree_tables(size))
-                    key = (phase.view, phase.algorithm, phase.do, size, phase.bytes, c if phase.view == FLAT else -1)
+                    key = (
+                        phase.view,
+                        phase.algorithm,
+                        phase.do,
+                        size,
+                        phase.bytes,
+                        c if phase.view == FLAT else -1,
+                    )
                     if key not in phases_of:
                         phases_of[key] = self._durations(phase, comm)
                     tau, last, sent = phases_of[key]
@@ -467,21 +500,20 @@ class PhaseEngine:
                     )
             variant_of += [first + v for v in plan.chunks]
             chunk_start.append(len(variant_of))
-        table = np.asarray(rows or [(0,) * 14], np.int64)
-        column = [np.ascontiguousarray(table[:, k]) for k in range(table.shape[1])]
+        table = np.asarray(rows or [(0,) * len(PHASE_COLUMNS)], np.int64)
+        put = self.layout.put
         integer = lambda values: np.asarray(values if len(values) else [0], np.int64)  # noqa: E731
-        return (
-            kernel.Plans(
-                integer([len(p.chunks) for p in self.plans]),
-                integer([max(len(v) for v in p.variants) for p in self.plans]),
-                np.asarray(chunk_start, np.int64),
-                integer(variant_of),
-                integer(variant_phase),
-                integer(variant_phases),
-                *column,
-            ),
-            concat(trees),
+        self._set(
+            "PL",
+            chunks=put(integer([len(p.chunks) for p in self.plans])),
+            phases=put(integer([max(len(v) for v in p.variants) for p in self.plans])),
+            chunk_start=put(np.asarray(chunk_start, np.int64)),
+            variant=put(integer(variant_of)),
+            variant_phase=put(integer(variant_phase)),
+            variant_phases=put(integer(variant_phases)),
+            **{name: put(np.ascontiguousarray(table[:, k])) for k, name in enumerate(PHASE_COLUMNS)},
         )
+        return concat(trees) if trees else np.zeros(1, np.int64)
 
     def _durations(self, phase: Phase, comm: ActorComm) -> tuple[int, int, int]:
         """Duration of a phase with equal starts (-1 if members differ), its final timer, bytes each member sends."""
@@ -524,107 +556,112 @@ class PhaseEngine:
         )
         return int(tau), int(out[0]), sent
 
-    def _rules(self, trees: I64) -> kernel.Rules:
+    def _set_rules(self, trees: I64) -> None:
         contexts = 1
         for program in self.workload.programs:
             used = np.unique(program.slot[program.op == Op.COLLECTIVE])
             room = int(program.slot_cap[used].sum()) if len(used) else 0
             contexts = max(contexts, min(room, int((program.op == Op.COLLECTIVE).sum())))
         orders = {"FIFO": 0, "RG": 0, "smallestFirst": 1, "lessRemainingPhaseFirst": 2}
-        return kernel.Rules(
-            dims=len(self.network.dims),
+        scratch, scratch_heap = self._scratch()
+        self.dims = len(self.network.dims)
+        self.contexts = contexts
+        self.max_chunks = max((len(p.chunks) for p in self.plans), default=1)
+        self.max_phases = max((len(v) for p in self.plans for v in p.variants), default=1)
+        self._scratch_cells = scratch, scratch_heap
+        self._set(
+            "RU",
+            actors=len(self.npu_of),
+            scratch=scratch,
+            scratch_heap=scratch_heap,
+            dims=self.dims,
             queues=self.options.queues_per_dim,
             running=-(-self.system.active_chunks // self.options.queues_per_dim),
             contexts=contexts,
-            max_chunks=max((len(p.chunks) for p in self.plans), default=1),
-            max_phases=max((len(v) for p in self.plans for v in p.variants), default=1),
+            max_chunks=self.max_chunks,
+            max_phases=self.max_phases,
             kinds=len(KINDS),
             repeat_pass=not self.options.astra,
             order=0 if self.options.astra else orders[self.system.intra_dimension_scheduling],
-            trees=trees,
+            trees=self.layout.put(trees),
         )
 
-    def _state(self) -> kernel.State:
+    def _set_state(self) -> None:
         n = len(self.npu_of)
-        rules, comms = self.rules, self.comm_tables
         nodes = int(self.node_start[-1])
-        slots = int(self.actors.slot[-1]) + len(self._actor_programs[-1].slot_cap)
+        slots = sum(len(p.slot_cap) for p in self._actor_programs)
         receives = sum(int((~p.p2p_is_send).sum()) for p in self._actor_programs)
-        streams = n * rules.contexts * rules.max_chunks
+        streams = n * self.contexts * self.max_chunks
         timers = sum(int(np.minimum(p.slot_cap, p.slot_nodes).sum()) for p in self._actor_programs)
         events = timers + streams + receives + 16
-        channel_cells = int(comms.chan_start[-1]) + 1
-        groups = len(self.actors.group_comm)
-        queues = n * rules.dims * rules.queues
-        zeros = lambda size: np.zeros(max(int(size), 1), np.int64)  # noqa: E731
-        minus = lambda size: np.full(max(int(size), 1), -1, np.int64)  # noqa: E731
-        self.reserve = (
-            max(
-                (
-                    2 * int(self.plan_tables.chunks[i] * self.plan_tables.phases[i]) * int(comms.actors[c])
-                    for i, c in enumerate(self._plan_comm)
-                ),
-                default=0,
-            )
-            * rules.contexts
+        queues = n * self.dims * self.options.queues_per_dim
+        self.reserve = self.contexts * max(
+            (
+                2 * len(plan.chunks) * max(len(v) for v in plan.variants) * self._comm_actors[c]
+                for plan, c in zip(self.plans, self._plan_comm, strict=True)
+            ),
+            default=0,
         )
-        scratch, scratch_heap = self._scratch()
-        return kernel.State(
-            scalars=zeros(kernel.SC_SIZE),
-            left=concat([p.parents for p in self._actor_programs], np.int32),
+        room = lambda cells: self.layout.room(max(int(cells), 1))  # noqa: E731
+        minus = lambda cells: self.layout.room(max(int(cells), 1), -1)  # noqa: E731
+        self._set(
+            "ST",
+            scalars=room(kernel.SC_SIZE),
+            left=self.layout.put(concat([p.parents for p in self._actor_programs])),
             issue=minus(nodes),
             finish=minus(nodes),
-            heap_time=zeros(events),
-            heap_reg=zeros(events),
-            heap_seq=zeros(events),
-            heap_what=zeros(events),
-            ready=np.zeros(max(nodes, 1), np.int32),
-            ready_n=zeros(slots),
-            busy=zeros(slots),
-            running=zeros(n),
+            heap=room(4 * events),
+            ready=room(nodes),
+            ready_n=room(slots),
+            busy=room(slots),
+            running=room(n),
             done=minus(n),
-            deferred=np.zeros(max((p.n_nodes for p in self._actor_programs), default=1), np.int32),
-            order=np.zeros(max(nodes, 1), np.int32),
-            order_n=zeros(n),
-            group_count=zeros(groups),
+            deferred=room(max((p.n_nodes for p in self._actor_programs), default=1)),
+            order=room(nodes),
+            order_n=room(n),
+            group_count=room(len(self._group_comm)),
             comm_ready=minus(self.comm_start[-1]),
             comm_instance=minus(self.comm_start[-1]),
-            inst_plan=minus(comms.instance[-1]),
-            inst_block=minus(comms.instance[-1]),
-            inst_issued=zeros(comms.instance[-1]),
-            inst_ended=zeros(comms.instance[-1]),
-            inst_ready=minus(comms.instance[-1]),
-            pool=zeros(4 * self.reserve + 1),
+            inst_plan=minus(self._instances),
+            inst_block=minus(self._instances),
+            inst_issued=room(self._instances),
+            inst_ended=room(self._instances),
+            inst_ready=minus(self._instances),
             free=minus(len(self.plans)),
-            ctx_inst=minus(n * rules.contexts + 1),
-            ctx_node=zeros(n * rules.contexts),
-            ctx_group=zeros(n * rules.contexts),
-            ctx_left=zeros(n * rules.contexts),
-            st_phase=zeros(streams),
+            ctx_inst=minus(n * self.contexts + 1),
+            ctx_node=room(n * self.contexts),
+            ctx_group=room(n * self.contexts),
+            ctx_left=room(n * self.contexts),
+            st_phase=room(streams),
             st_next=minus(streams),
-            st_queue=zeros(streams * rules.max_phases),
+            st_queue=room(streams * self.max_phases),
             q_head=minus(queues),
             q_tail=minus(queues),
-            q_busy=zeros(queues),
-            cursor=zeros(n * rules.dims * 3),
-            tree_count=zeros(n * rules.kinds * rules.dims),
-            sent=minus(channel_cells),
-            sent_node=minus(channel_cells),
-            arrived=minus(channel_cells),
-            posted=minus(channel_cells),
-            posted_node=minus(channel_cells),
-            sent_n=zeros(len(comms.chan_src)),
-            posted_n=zeros(len(comms.chan_src)),
-            server_free=zeros(int(self.actors.server.max()) + 1 if n else 1),
-            dim_bytes=zeros(n * rules.dims),
-            scratch=scratch,
-            scratch_heap=scratch_heap,
+            q_busy=room(queues),
+            cursor=room(n * self.dims * 3),
+            tree_count=room(n * len(KINDS) * self.dims),
+            sent=minus(self._channel_cells),
+            sent_node=minus(self._channel_cells),
+            arrived=minus(self._channel_cells),
+            posted=minus(self._channel_cells),
+            posted_node=minus(self._channel_cells),
+            sent_n=room(self._channels_n),
+            posted_n=room(self._channels_n),
+            server_free=room(int(self._server.max()) + 1 if n else 1),
+            dim_bytes=room(n * self.dims),
+            scratch=room(self._scratch_cells[0]),
+            scratch_heap=room(self._scratch_cells[1]),
+            pool=room(4 * self.reserve + 1),
         )
 
-    def _scratch(self) -> tuple[I64, I64]:
+    def _cells(self, table: str, cells: int) -> I64:
+        """The first cells of a table of the block."""
+        start = int(self.table[getattr(kernel, table)])
+        return self.block[start : start + cells]
+
+    def _scratch(self) -> tuple[int, int]:
         """Room for phases that are evaluated member by member; only as much as the workload's phases can need."""
         cells, heap = 8, 2
-        tables = self.plan_tables
         for plan, c in zip(self.plans, self._plan_comm, strict=True):
             comm = self.comms[c]
             for variant in plan.variants:
@@ -642,8 +679,7 @@ class PhaseEngine:
                         cells = max(cells, n + 5 * n + n * packets)
                         window = phase.algorithm.window_in(n)
                         heap = max(heap, 2 * n * (2 * window + 2 * packets + 2))
-        del tables
-        return np.zeros(cells, np.int64), np.zeros(heap, np.int64)
+        return cells, heap
 
     # -- the run -----------------------------------------------------------------------------------------------
 
@@ -652,7 +688,10 @@ class PhaseEngine:
         total = int(self.node_start[-1])
         for program in self._actor_programs:
             total += 6 * int((program.op == Op.COLLECTIVE).sum())
-        rings = max((len(npus) for c in self.comms for v in c.views for npus, s in v if len(np.unique(s)) > 1), default=0)
+        rings = max(
+            (len(npus) for c in self.comms for v in c.views for npus, s in v if len(np.unique(s)) > 1),
+            default=0,
+        )
         return total * (1 + rings)
 
     def run(self, progress: Callable[[int, int], bool] | None = None) -> RawRun:
@@ -668,71 +707,70 @@ class PhaseEngine:
             from chakra.kernels import compiled
 
             module = compiled("chakra.replay.kernels.phases")
-        state = self.state
         partial = False
         while True:
             status = module.run(
-                self.program,
-                self.actors,
-                self.comm_tables,
-                self.plan_tables,
+                self.block,
+                self.table,
                 self._net,
-                self.rules,
-                state,
                 self.reserve,
                 BUDGET,
             )
             if status == kernel.GROW_POOL:
-                state = state._replace(pool=np.concatenate([state.pool, np.zeros_like(state.pool)]))
+                pool = len(self.block) - int(self.table[kernel.ST_POOL])
+                self.block = np.concatenate([self.block, np.zeros(pool, np.int64)])
                 continue
+            scalars = self._cells("ST_SCALARS", kernel.SC_SIZE)
             if status == kernel.MISMATCH:
-                self._raise_mismatch(state)
+                self._raise_mismatch(scalars)
             if status == kernel.PAUSED:
-                sc = state.scalars
-                if progress is not None and not progress(int(sc[kernel.SC_NODES_DONE]), int(sc[kernel.SC_NOW])):
+                done, now = int(scalars[kernel.SC_NODES_DONE]), int(scalars[kernel.SC_NOW])
+                if progress is not None and not progress(done, now):
                     partial = True
                     break
                 continue
             break
-        self.state = state
-        return self._raw(state, partial)
+        return self._raw(partial)
 
-    def _raise_mismatch(self, state: kernel.State) -> None:
-        actor = int(state.scalars[kernel.SC_ERR_ACTOR])
-        node = int(state.scalars[kernel.SC_ERR_NODE])
-        instance = int(state.scalars[kernel.SC_ERR_INSTANCE])
+    def _raise_mismatch(self, scalars: I64) -> None:
+        actor = int(scalars[kernel.SC_ERR_ACTOR])
+        node = int(scalars[kernel.SC_ERR_NODE])
+        instance = int(scalars[kernel.SC_ERR_INSTANCE])
         comm = self.comms[int(self.instance_comm[instance])]
         program = self._actor_programs[actor]
         call = program.calls[int(program.call[node])]
-        ordinal = instance - int(self.comm_tables.instance[int(self.instance_comm[instance])])
+        ordinal = int((self.instance_comm[:instance] == self.instance_comm[instance]).sum())
         raise WorkloadError(
             f"{program.trace.source}: node {int(program.ids()[node])} on NPU {int(self.npu_of[actor])} is collective "
             f"number {ordinal} of group {comm.name or 'all NPUs'!r}: {call.kind.value} of {call.bytes} bytes, "
             "but another member issued a collective of another kind, size or dimensions there"
         )
 
-    def _raw(self, state: kernel.State, partial: bool) -> RawRun:
+    def _raw(self, partial: bool) -> RawRun:
+        cells = self._cells
+        n, nodes, comm = len(self.npu_of), int(self.node_start[-1]), int(self.comm_start[-1])
+        instances = self._instances
         return RawRun(
             partition=self.partition,
             program_of=np.asarray(self.program_of),
-            done_ns=state.done,
+            done_ns=cells("ST_DONE", n),
             node_start=self.node_start,
-            issue_ns=state.issue,
-            finish_ns=state.finish,
-            order=state.order,
-            order_n=state.order_n,
+            issue_ns=cells("ST_ISSUE", nodes),
+            finish_ns=cells("ST_FINISH", nodes),
+            order=cells("ST_ORDER", nodes),
+            order_n=cells("ST_ORDER_N", n),
             comm_start=self.comm_start,
-            comm_ready_ns=state.comm_ready,
-            comm_instance=state.comm_instance,
-            instance_ready_ns=state.inst_ready,
-            instance_plan=state.inst_plan,
+            comm_ready_ns=cells("ST_COMM_READY", comm),
+            comm_instance=cells("ST_COMM_INSTANCE", comm),
+            instance_ready_ns=cells("ST_INST_READY", instances),
+            instance_plan=cells("ST_INST_PLAN", instances),
             instance_comm=self.instance_comm,
-            instance_issued=state.inst_issued,
+            instance_issued=cells("ST_INST_ISSUED", instances),
             plans=tuple(self.plans),
             comms=tuple((c.name, c.size, c.actors) for c in self.comms),
-            dim_bytes=state.dim_bytes.reshape(len(self.npu_of), -1),
+            dim_bytes=cells("ST_DIM_BYTES", n * self.dims).reshape(n, -1),
             partial=partial,
-            events=int(state.scalars[kernel.SC_EVENTS]),
+            events=int(cells("ST_SCALARS", kernel.SC_SIZE)[kernel.SC_EVENTS]),
             engine="phases",
         )
 
@@ -791,6 +829,3 @@ def usage_of(
                         dims[phase.view].add(phase.algorithm.family)
         del bindings
     return Usage(tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups))
-
-
-__all__ = ["PhaseEngine", "Unfoldable", "tree_tables", "usage_of", "F64", "I32"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I32, I64
+from chakra.arrays import I64
 from chakra.replay.classes import Partition
 from chakra.replay.collectives.plan import Plan
 
@@ -19,7 +19,7 @@ class RawRun:
     node_start: I64  # (actors + 1,) first node cell of each actor
     issue_ns: I64
     finish_ns: I64
-    order: I32  # nodes in issue order, per actor from node_start
+    order: I64  # nodes in issue order, per actor from node_start
     order_n: I64  # how many were issued
     comm_start: I64
     #: per communication node: when its data could move (the sender had issued); -1 for collectives

@@ -18,7 +18,7 @@ from chakra.replay.config.model import Memory, Network, System
 from chakra.replay.config.network import load_network
 from chakra.replay.config.system import load_system
 from chakra.replay.options import RunOptions
-from chakra.replay.phase_engine import PhaseEngine, Unfoldable, usage_of
+from chakra.replay.phase_engine import PhaseEngine, UnfoldableError, usage_of
 from chakra.replay.raw import RawRun
 from chakra.replay.result import ReplayResult
 from chakra.replay.workload import Op, Workload, compile_workload
@@ -103,11 +103,21 @@ def simulate(
     mem = load_memory(memory, compat=compat) if memory is not None else Memory()
     traces, trace_of, groups, relative = load_workload(workload, net.npus)
     if comm_groups is not None:
-        groups = {name: [ranks] for name, ranks in load_groups(comm_groups, compat=compat, npus=net.npus).items()}
+        groups = {
+            name: [ranks] for name, ranks in load_groups(comm_groups, compat=compat, npus=net.npus).items()
+        }
     compiled = compile_workload(traces, trace_of, sys, mem, options, relative=relative)
     membership = resolve_groups(compiled, groups)
     raw = run_engine(compiled, membership, sys, net, mem, options, progress)
-    return ReplayResult(raw=raw, workload=compiled, membership=membership, system=sys, network=net, memory_config=mem, options=options)
+    return ReplayResult(
+        raw=raw,
+        workload=compiled,
+        membership=membership,
+        system=sys,
+        network=net,
+        memory_config=mem,
+        options=options,
+    )
 
 
 def _scales(npu_scale: Any, npus: int) -> Any:
@@ -200,6 +210,6 @@ def run_engine(
     classes = choose_partition(workload, membership, system, network, options)
     try:
         return PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)
-    except Unfoldable:
+    except UnfoldableError:
         classes = discrete(workload.npus)
         return PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)

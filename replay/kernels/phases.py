@@ -16,7 +16,9 @@ ticks first-come-first-served would run them (replay semantics, section 5.5).
 
 from typing import NamedTuple
 
-from chakra.arrays import F64, I32, I64
+from chakra.arrays import F64, I64
+
+ENTRY_POINTS = ("run", "equal_start_time")
 
 # What a node does when it is issued.
 OP_TIMER = 0  # ends after its duration
@@ -78,87 +80,142 @@ TOPO_FULL = 2
 
 CONTROL_BYTES = 8192  # of a rendezvous request
 
+# Cells of the table of offsets `t`: where each table starts in the block `m`, and plain numbers (RU_*).
 
-class Program(NamedTuple):
-    """Distinct traces, one after the other; nodes in ascending id. `start[p]` is program p's first node."""
+# Distinct traces, one after the other; nodes in ascending id. `start[p]` is program p's first node.
+PR_START = 0
+PR_OP = 1
+PR_SLOT = 2  # slot of the node within its program; -1 never
+PR_DUR = 3
+PR_CHILD_START = 4  # (nodes + 1,) into child
+PR_CHILD = 5  # index within the program
+PR_COMM = 6  # index of a communication node among those of its program, -1 for others
+PR_CALL = 7  # collectives: index of the call description within the program; p2p: index within the program
+PR_SLOT_START = 8  # (programs + 1,) first slot of each program
+PR_SLOT_CAP = 9  # nodes that a slot runs at once
+PR_HEAP_START = 10  # per slot: first cell of its ready heap, relative to the actor's nodes
 
-    start: I64
-    op: I64
-    slot: I64  # slot of the node within its program; -1 never
-    dur: I64
-    child_start: I64  # (nodes + 1,) into child
-    child: I32  # index within the program
-    comm: I64  # index of a communication node among those of its program, -1 for others
-    call: I64  # collectives: index of the call description within the program; p2p: index within the program
-    slot_start: I64  # (programs + 1,) first slot of each program
-    slot_cap: I64  # nodes that a slot runs at once
-    heap_start: I64  # per slot: first cell of its ready heap, relative to the actor's nodes
+# One entry per actor, and tables that start there.
+AC_PROGRAM = 11
+AC_NODE = 12  # first cell in State.left, State.issue, ...
+AC_SLOT = 13  # first cell in State.busy, State.ready
+AC_COMM = 14  # first cell in State.comm_ready, State.comm_instance
+AC_CALL = 15  # first cell in call_plan, call_group (one per call of the program)
+AC_P2P = 16  # first cell in channel (one per p2p node of the program)
+AC_GROUP = 17  # first cell in member tables (one per group name used by the program)
+AC_CALL_PLAN = 18
+AC_CALL_GROUP = 19  # which of the actor's groups the call uses
+AC_GROUP_COMM = 20  # communicator of the actor's group
+AC_GROUP_MEMBER = 21  # the actor's index among the communicator's actors
+AC_CHANNEL = 22
+AC_SERVER = 23  # FIFO server of the actor's memory accesses
 
+# Communicators, their views (logical rings) and the channels of point-to-point messages.
+CO_ACTORS = 24  # distinct actors of each communicator
+CO_INSTANCE = 25  # first collective instance of each communicator
+CO_VIEW_START = 26  # first view of each communicator
+CO_VIEW_RING = 27  # per view: first cell in ring_of (one per actor of the communicator)
+CO_RING_OF = 28  # ring of an actor in a view (global ring number)
+CO_RING_START = 29  # per ring: first cell in ring_actor / ring_npu
+CO_RING_SIZE = 30  # positions
+CO_RING_ACTORS = 31  # distinct actors
+CO_RING_INDEX = 32  # index of the ring within its view, counted in the communicator's counters
+CO_RING_ACTOR = 33  # per position: index among the communicator's actors
+CO_RING_NPU = 34  # per position: NPU number
+CO_MEMBER = 35  # per communicator: first cell in member_actor
+CO_MEMBER_ACTOR = 36  # actor number
+CO_CHAN_SRC = 37
+CO_CHAN_DST = 38
+CO_CHAN_DELAY = 39
+CO_CHAN_BACK = 40  # delay of a rendezvous request, -1: eager
+CO_CHAN_START = 41  # first cell in State.sent, State.posted
 
-class Actors(NamedTuple):
-    """One entry per actor, and tables that start there."""
+# How collectives are cut: plan -> chunks -> variant -> phases.
+PL_CHUNKS = 42
+PL_PHASES = 43  # phases of every variant of the plan (the largest)
+PL_CHUNK_START = 44  # first cell in variant
+PL_VARIANT = 45  # variant of each chunk
+PL_VARIANT_PHASE = 46  # per variant: first phase
+PL_VARIANT_PHASES = 47
+PL_RING_VIEW = 48  # per phase: view of the communicator
+PL_DIM = 49  # whose queues are used
+PL_RULE = 50
+PL_ALG = 51
+PL_DO = 52
+PL_SIZE = 53  # d, bytes entering the phase
+PL_WINDOW = 54
+PL_CYCLE = 55  # Z
+PL_ENDPOINT = 56  # e
+PL_TAU = 57  # duration when all members start together and the ring looks alike from each; -1: not so
+PL_LAST = 58  # length of the final timer in that case
+PL_TREE_START = 59  # trees: first cell of the parent table for tree X; tree Y follows after ring size
+PL_KIND = 60  # collective kind, for the alternation of trees
+PL_SENT = 61  # bytes that each member sends
 
-    program: I64
-    node: I64  # first cell in State.left, State.issue, ...
-    slot: I64  # first cell in State.busy, State.ready
-    comm: I64  # first cell in State.comm_ready, State.comm_instance
-    call: I64  # first cell in call_plan, call_group (one per call of the program)
-    p2p: I64  # first cell in channel (one per p2p node of the program)
-    group: I64  # first cell in member tables (one per group name used by the program)
-    call_plan: I64
-    call_group: I64  # which of the actor's groups the call uses
-    group_comm: I64  # communicator of the actor's group
-    group_member: I64  # the actor's index among the communicator's actors
-    channel: I64
-    server: I64  # FIFO server of the actor's memory accesses
+# Switches of the workload and system layers.
+RU_DIMS = 62
+RU_QUEUES = 63  # per dimension
+RU_RUNNING = 64  # streams that a queue runs at once
+RU_CONTEXTS = 65  # collectives in flight per actor
+RU_MAX_CHUNKS = 66
+RU_MAX_PHASES = 67
+RU_KINDS = 68
+RU_REPEAT_PASS = 69  # children of zero-time nodes are issued at once
+RU_ORDER = 70
+RU_ACTORS = 71
+RU_SCRATCH = 72  # cells for phases that are evaluated member by member
+RU_SCRATCH_HEAP = 73
+RU_TREES = 74  # parent tables (see Plans.tree_start)
 
+# Everything that changes; with it `run` can be left and entered again.
+ST_SCALARS = 75
+ST_LEFT = 76  # unfinished parents per actor and node
+ST_ISSUE = 77
+ST_FINISH = 78
+ST_HEAP = 79  # events: tick, registration tick, sequence, description
+ST_READY = 80  # ready heaps
+ST_READY_N = 81
+ST_BUSY = 82
+ST_RUNNING = 83  # nodes in flight per actor
+ST_DONE = 84  # finish time per actor, -1
+ST_DEFERRED = 85
+ST_ORDER = 86  # nodes in issue order
+ST_ORDER_N = 87
+ST_GROUP_COUNT = 88  # collectives issued per actor and group
+ST_COMM_READY = 89  # when the last member, or the sender, had issued
+ST_COMM_INSTANCE = 90
+ST_INST_PLAN = 91
+ST_INST_BLOCK = 92
+ST_INST_ISSUED = 93
+ST_INST_ENDED = 94
+ST_INST_READY = 95
+ST_POOL = 96
+ST_FREE = 97  # per plan: head of the list of free blocks
+ST_CTX_INST = 98
+ST_CTX_NODE = 99
+ST_CTX_GROUP = 100
+ST_CTX_LEFT = 101  # streams not yet ended
+ST_ST_PHASE = 102  # per actor, context, chunk: current phase
+ST_ST_NEXT = 103  # next stream waiting in the same queue
+ST_ST_QUEUE = 104  # per stream and phase: queue * 4 + anticlockwise * 2 + second tree
+ST_Q_HEAD = 105
+ST_Q_TAIL = 106
+ST_Q_BUSY = 107
+ST_CURSOR = 108  # per actor, dimension, rule
+ST_TREE_COUNT = 109  # per actor, kind, dimension
+ST_SENT = 110  # per channel and ordinal: -1, or the tick of the send
+ST_SENT_NODE = 111
+ST_ARRIVED = 112
+ST_POSTED = 113
+ST_POSTED_NODE = 114
+ST_SENT_N = 115
+ST_POSTED_N = 116
+ST_SERVER_FREE = 117
+ST_DIM_BYTES = 118  # per actor and dimension
+ST_SCRATCH = 119  # for phases that are evaluated member by member
+ST_SCRATCH_HEAP = 120
 
-class Comms(NamedTuple):
-    """Communicators, their views (logical rings) and the channels of point-to-point messages."""
-
-    actors: I64  # distinct actors of each communicator
-    instance: I64  # first collective instance of each communicator
-    view: I64  # first view of each communicator
-    view_ring: I64  # per view: first cell in ring_of (one per actor of the communicator)
-    ring_of: I64  # ring of an actor in a view (global ring number)
-    ring_start: I64  # per ring: first cell in ring_actor / ring_npu
-    ring_size: I64  # positions
-    ring_actors: I64  # distinct actors
-    ring_index: I64  # index of the ring within its view, counted in the communicator's counters
-    ring_actor: I64  # per position: index among the communicator's actors
-    ring_npu: I64  # per position: NPU number
-    member: I64  # per communicator: first cell in member_actor
-    member_actor: I64  # actor number
-    chan_src: I64
-    chan_dst: I64
-    chan_delay: I64
-    chan_back: I64  # delay of a rendezvous request, -1: eager
-    chan_start: I64  # first cell in State.sent, State.posted
-
-
-class Plans(NamedTuple):
-    """How collectives are cut: plan -> chunks -> variant -> phases."""
-
-    chunks: I64
-    phases: I64  # phases of every variant of the plan (the largest)
-    chunk_start: I64  # first cell in variant
-    variant: I64  # variant of each chunk
-    variant_phase: I64  # per variant: first phase
-    variant_phases: I64
-    view: I64  # per phase: view of the communicator
-    dim: I64  # whose queues are used
-    rule: I64
-    alg: I64
-    do: I64
-    size: I64  # d, bytes entering the phase
-    window: I64
-    cycle: I64  # Z
-    endpoint: I64  # e
-    tau: I64  # duration when all members start together and the ring looks alike from each; -1: not so
-    last: I64  # length of the final timer in that case
-    tree_start: I64  # trees: first cell of the parent table for tree X; tree Y follows after ring size
-    kind: I64  # collective kind, for the alternation of trees
-    sent: I64  # bytes that each member sends
+TABLE_SIZE = 121
 
 
 class Net(NamedTuple):
@@ -174,144 +231,77 @@ class Net(NamedTuple):
     rendezvous: bool
 
 
-class Rules(NamedTuple):
-    """Switches of the workload and system layers."""
-
-    dims: int
-    queues: int  # per dimension
-    running: int  # streams that a queue runs at once
-    contexts: int  # collectives in flight per actor
-    max_chunks: int
-    max_phases: int
-    kinds: int
-    repeat_pass: bool  # children of zero-time nodes are issued at once
-    order: int
-    trees: I64  # parent tables (see Plans.tree_start)
-
-
-class State(NamedTuple):
-    """Everything that changes; with it `run` can be left and entered again."""
-
-    scalars: I64
-    left: I32  # unfinished parents per actor and node
-    issue: I64
-    finish: I64
-    heap_time: I64
-    heap_reg: I64
-    heap_seq: I64
-    heap_what: I64  # type, actor, argument
-    ready: I32  # ready heaps
-    ready_n: I64
-    busy: I64
-    running: I64  # nodes in flight per actor
-    done: I64  # finish time per actor, -1
-    deferred: I32
-    order: I32  # nodes in issue order
-    order_n: I64
-    group_count: I64  # collectives issued per actor and group
-    comm_ready: I64  # when the last member, or the sender, had issued
-    comm_instance: I64
-    inst_plan: I64
-    inst_block: I64
-    inst_issued: I64
-    inst_ended: I64
-    inst_ready: I64
-    pool: I64
-    free: I64  # per plan: head of the list of free blocks
-    ctx_inst: I64
-    ctx_node: I64
-    ctx_group: I64
-    ctx_left: I64  # streams not yet ended
-    st_phase: I64  # per actor, context, chunk: current phase
-    st_next: I64  # next stream waiting in the same queue
-    st_queue: I64  # per stream and phase: queue * 4 + anticlockwise * 2 + second tree
-    q_head: I64
-    q_tail: I64
-    q_busy: I64
-    cursor: I64  # per actor, dimension, rule
-    tree_count: I64  # per actor, kind, dimension
-    sent: I64  # per channel and ordinal: -1, or the tick of the send
-    sent_node: I64
-    arrived: I64
-    posted: I64
-    posted_node: I64
-    sent_n: I64
-    posted_n: I64
-    server_free: I64
-    dim_bytes: I64  # per actor and dimension
-    scratch: I64  # for phases that are evaluated member by member
-    scratch_heap: I64
-
-
 # --------------------------------------------------------------------------------------------------------------
 # Heaps
 
 
-def push_event(st: State, tick: int, reg: int, what: int) -> None:
+def push_event(m: I64, t: I64, tick: int, reg: int, what: int) -> None:
     """Insert an event at `tick`, registered at `reg`."""
-    n = st.scalars[SC_HEAP]
-    st.scalars[SC_HEAP] = n + 1
-    seq = st.scalars[SC_SEQ]
-    st.scalars[SC_SEQ] = seq + 1
-    time, regs, seqs, whats = st.heap_time, st.heap_reg, st.heap_seq, st.heap_what
-    i = n
+    scalars = t[ST_SCALARS]
+    heap = t[ST_HEAP]
+    i = m[scalars + SC_HEAP]
+    m[scalars + SC_HEAP] = i + 1
+    seq = m[scalars + SC_SEQ]
+    m[scalars + SC_SEQ] = seq + 1
     while i > 0:
-        up = (i - 1) >> 1
-        t = time[up]
-        if t < tick or (t == tick and regs[up] <= reg):
+        up = heap + 4 * ((i - 1) >> 1)
+        if m[up] < tick or (m[up] == tick and m[up + 1] <= reg):
             break
-        time[i] = t
-        regs[i] = regs[up]
-        seqs[i] = seqs[up]
-        whats[i] = whats[up]
-        i = up
-    time[i] = tick
-    regs[i] = reg
-    seqs[i] = seq
-    whats[i] = what
+        at = heap + 4 * i
+        m[at] = m[up]
+        m[at + 1] = m[up + 1]
+        m[at + 2] = m[up + 2]
+        m[at + 3] = m[up + 3]
+        i = (i - 1) >> 1
+    at = heap + 4 * i
+    m[at] = tick
+    m[at + 1] = reg
+    m[at + 2] = seq
+    m[at + 3] = what
 
 
-def pop_event(st: State) -> int:
+def event_before(m: I64, a: int, b: int) -> bool:
+    """Whether the event at cell a comes before the one at cell b."""
+    if m[a] != m[b]:
+        return bool(m[a] < m[b])
+    if m[a + 1] != m[b + 1]:
+        return bool(m[a + 1] < m[b + 1])
+    return bool(m[a + 2] < m[b + 2])
+
+
+def pop_event(m: I64, t: I64) -> int:
     """Remove the first event; its tick goes to SC_NOW, its description is returned."""
-    time, regs, seqs, whats = st.heap_time, st.heap_reg, st.heap_seq, st.heap_what
-    n = st.scalars[SC_HEAP] - 1
-    st.scalars[SC_HEAP] = n
-    st.scalars[SC_NOW] = time[0]
-    what = whats[0]
-    t, r, s, w = time[n], regs[n], seqs[n], whats[n]
+    scalars = t[ST_SCALARS]
+    heap = t[ST_HEAP]
+    n = m[scalars + SC_HEAP] - 1
+    m[scalars + SC_HEAP] = n
+    m[scalars + SC_NOW] = m[heap]
+    what = m[heap + 3]
+    last = heap + 4 * n
     i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= n:
+    while 2 * i + 1 < n:
+        child = heap + 4 * (2 * i + 1)
+        step = 1
+        if 2 * i + 2 < n and event_before(m, child + 4, child):
+            child += 4
+            step = 2
+        if event_before(m, last, child):
             break
-        right = child + 1
-        if right < n and (
-            time[right] < time[child]
-            or (
-                time[right] == time[child]
-                and (
-                    regs[right] < regs[child] or (regs[right] == regs[child] and seqs[right] < seqs[child])
-                )
-            )
-        ):
-            child = right
-        if t < time[child] or (
-            t == time[child] and (r < regs[child] or (r == regs[child] and s < seqs[child]))
-        ):
-            break
-        time[i] = time[child]
-        regs[i] = regs[child]
-        seqs[i] = seqs[child]
-        whats[i] = whats[child]
-        i = child
-    time[i] = t
-    regs[i] = r
-    seqs[i] = s
-    whats[i] = w
-    return what
+        at = heap + 4 * i
+        m[at] = m[child]
+        m[at + 1] = m[child + 1]
+        m[at + 2] = m[child + 2]
+        m[at + 3] = m[child + 3]
+        i = 2 * i + step
+    at = heap + 4 * i
+    m[at] = m[last]
+    m[at + 1] = m[last + 1]
+    m[at + 2] = m[last + 2]
+    m[at + 3] = m[last + 3]
+    return int(what)
 
 
-def push_ready(ready: I32, base: int, n: int, node: int) -> None:
+def push_ready(ready: I64, base: int, n: int, node: int) -> None:
     """Insert `node` into the ready heap of `n` entries at `base` (least id first)."""
     i = n
     while i > 0:
@@ -323,7 +313,7 @@ def push_ready(ready: I32, base: int, n: int, node: int) -> None:
     ready[base + i] = node
 
 
-def pop_ready(ready: I32, base: int, n: int) -> int:
+def pop_ready(ready: I64, base: int, n: int) -> int:
     """Remove the least node of the ready heap of `n` entries at `base`."""
     node = ready[base]
     last = ready[base + n - 1]
@@ -452,7 +442,18 @@ def reduction(net: Net, size: int) -> int:
 
 
 def eval_chain(
-    net: Net, alg: int, do: int, n: int, d: int, e: int, cycle: int, step: int, npu: I64, npu0: int, x: I64, y: I64
+    net: Net,
+    alg: int,
+    do: int,
+    n: int,
+    d: int,
+    e: int,
+    cycle: int,
+    step: int,
+    npu: I64,
+    npu0: int,
+    x: I64,
+    y: I64,
 ) -> int:
     """Ring and halving-doubling: one packet at a time, so a recurrence over packets.
 
@@ -481,9 +482,7 @@ def eval_chain(
     return last
 
 
-def eval_direct_open(
-    net: Net, do: int, n: int, d: int, e: int, npu: I64, npu0: int, x: I64, y: I64
-) -> int:
+def eval_direct_open(net: Net, do: int, n: int, d: int, e: int, npu: I64, npu0: int, x: I64, y: I64) -> int:
     """Direct with an unlimited window, anything but all-reduce: everybody sends at once, ends with the last arrival."""
     size = packet_bytes(ALG_DIRECT, do, n, d, 0, net.min_bytes)
     r = reduction(net, size) if do == DO_REDUCE_SCATTER else 0
@@ -626,7 +625,9 @@ def eval_credits(
             if span > 1:
                 other = work[instant + source * packets + p]
                 if other >= 0:  # the sender has sent: the message source -> i is complete
-                    credit_push(heap, n_heap, receipt(net, npu[npu0 + source], npu[npu0 + i], size, other, now), i)
+                    credit_push(
+                        heap, n_heap, receipt(net, npu[npu0 + source], npu[npu0 + i], size, other, now), i
+                    )
                     n_heap += 1
         if work[total + i] == packets + window:
             x[i] = now
@@ -731,149 +732,151 @@ def equal_start_time(
 # Workload layer
 
 
-def make_ready(pr: Program, ac: Actors, st: State, a: int, node: int) -> None:
+def make_ready(m: I64, t: I64, a: int, node: int) -> None:
     """All parents of a node have ended: put it where its slot looks for work."""
-    p = ac.program[a]
-    s = pr.slot[pr.start[p] + node]
-    cell = ac.slot[a] + s
-    base = ac.node[a] + pr.heap_start[pr.slot_start[p] + s]
-    push_ready(st.ready, base, st.ready_n[cell], node)
-    st.ready_n[cell] += 1
+    p = m[t[AC_PROGRAM] + a]
+    s = m[t[PR_SLOT] + m[t[PR_START] + p] + node]
+    cell = m[t[AC_SLOT] + a] + s
+    base = m[t[AC_NODE] + a] + m[t[PR_HEAP_START] + m[t[PR_SLOT_START] + p] + s]
+    push_ready(m, t[ST_READY] + base, m[t[ST_READY_N] + cell], node)
+    m[t[ST_READY_N] + cell] += 1
 
 
-def end_node(pr: Program, ac: Actors, st: State, a: int, node: int, deferred: int) -> int:
+def end_node(m: I64, t: I64, a: int, node: int, deferred: int) -> int:
     """A node ends now. Its children become ready, or are kept in `deferred` (count given and returned; -1: not kept)."""
-    now = st.scalars[SC_NOW]
-    p = ac.program[a]
-    g = pr.start[p] + node
-    st.finish[ac.node[a] + node] = now
-    st.busy[ac.slot[a] + pr.slot[g]] -= 1
-    st.running[a] -= 1
-    st.scalars[SC_NODES_DONE] += 1
-    left0 = ac.node[a]
-    for k in range(pr.child_start[g], pr.child_start[g + 1]):
-        c = pr.child[k]
-        rest = st.left[left0 + c] - 1
-        st.left[left0 + c] = rest
+    now = m[t[ST_SCALARS] + SC_NOW]
+    p = m[t[AC_PROGRAM] + a]
+    g = m[t[PR_START] + p] + node
+    m[t[ST_FINISH] + m[t[AC_NODE] + a] + node] = now
+    m[t[ST_BUSY] + m[t[AC_SLOT] + a] + m[t[PR_SLOT] + g]] -= 1
+    m[t[ST_RUNNING] + a] -= 1
+    m[t[ST_SCALARS] + SC_NODES_DONE] += 1
+    left0 = m[t[AC_NODE] + a]
+    for k in range(m[t[PR_CHILD_START] + g], m[t[PR_CHILD_START] + g + 1]):
+        c = m[t[PR_CHILD] + k]
+        rest = m[t[ST_LEFT] + left0 + c] - 1
+        m[t[ST_LEFT] + left0 + c] = rest
         if rest == 0:
             if deferred >= 0:
-                st.deferred[deferred] = c
+                m[t[ST_DEFERRED] + deferred] = c
                 deferred += 1
             else:
-                make_ready(pr, ac, st, a, c)
+                make_ready(m, t, a, c)
     return deferred
 
 
-def issue_pass(
-    pr: Program, ac: Actors, co: Comms, pl: Plans, net: Net, ru: Rules, st: State, a: int
-) -> int:
+def issue_pass(m: I64, t: I64, net: Net, a: int) -> int:
     """Issue ready nodes in ascending id while their slots are free (section 2.1). Returns a status."""
-    p = ac.program[a]
-    first_slot = pr.slot_start[p]
-    slots = pr.slot_start[p + 1] - first_slot
-    now = st.scalars[SC_NOW]
+    p = m[t[AC_PROGRAM] + a]
+    first_slot = m[t[PR_SLOT_START] + p]
+    slots = m[t[PR_SLOT_START] + p + 1] - first_slot
+    now = m[t[ST_SCALARS] + SC_NOW]
     while True:
         deferred = 0
         while True:
             best = -1
             best_slot = -1
             for s in range(slots):
-                cell = ac.slot[a] + s
-                if st.ready_n[cell] > 0 and st.busy[cell] < pr.slot_cap[first_slot + s]:
-                    top = st.ready[ac.node[a] + pr.heap_start[first_slot + s]]
+                cell = m[t[AC_SLOT] + a] + s
+                if m[t[ST_READY_N] + cell] > 0 and m[t[ST_BUSY] + cell] < m[t[PR_SLOT_CAP] + first_slot + s]:
+                    top = m[t[ST_READY] + m[t[AC_NODE] + a] + m[t[PR_HEAP_START] + first_slot + s]]
                     if best < 0 or top < best:
                         best = top
                         best_slot = s
             if best < 0:
                 break
-            cell = ac.slot[a] + best_slot
-            node = pop_ready(st.ready, ac.node[a] + pr.heap_start[first_slot + best_slot], st.ready_n[cell])
-            st.ready_n[cell] -= 1
-            st.busy[cell] += 1
-            st.running[a] += 1
-            st.issue[ac.node[a] + node] = now
-            st.order[ac.node[a] + st.order_n[a]] = node
-            st.order_n[a] += 1
-            g = pr.start[p] + node
-            op = pr.op[g]
+            cell = m[t[AC_SLOT] + a] + best_slot
+            node = pop_ready(
+                m,
+                t[ST_READY] + m[t[AC_NODE] + a] + m[t[PR_HEAP_START] + first_slot + best_slot],
+                m[t[ST_READY_N] + cell],
+            )
+            m[t[ST_READY_N] + cell] -= 1
+            m[t[ST_BUSY] + cell] += 1
+            m[t[ST_RUNNING] + a] += 1
+            m[t[ST_ISSUE] + m[t[AC_NODE] + a] + node] = now
+            m[t[ST_ORDER] + m[t[AC_NODE] + a] + m[t[ST_ORDER_N] + a]] = node
+            m[t[ST_ORDER_N] + a] += 1
+            g = m[t[PR_START] + p] + node
+            op = m[t[PR_OP] + g]
             if op == OP_TIMER:
-                push_event(st, now + pr.dur[g], now, EV_NODE | a << 2 | node << 32)
+                push_event(m, t, now + m[t[PR_DUR] + g], now, EV_NODE | a << 2 | node << 32)
             elif op == OP_ZERO:
-                deferred = end_node(pr, ac, st, a, node, deferred)
+                deferred = end_node(m, t, a, node, deferred)
             elif op == OP_COLLECTIVE:
-                status = issue_collective(pr, ac, co, pl, net, ru, st, a, node)
+                status = issue_collective(m, t, net, a, node)
                 if status != DONE:
                     return status
             elif op == OP_SEND:
-                issue_send(pr, ac, co, st, a, node)
+                issue_send(m, t, a, node)
             elif op == OP_RECV:
-                issue_recv(pr, ac, co, st, a, node)
+                issue_recv(m, t, a, node)
             else:
-                server = ac.server[a]
-                begin = max(now, st.server_free[server])
-                st.server_free[server] = begin + pr.dur[g]
-                push_event(st, begin + pr.dur[g], now, EV_NODE | a << 2 | node << 32)
+                server = m[t[AC_SERVER] + a]
+                begin = max(now, m[t[ST_SERVER_FREE] + server])
+                m[t[ST_SERVER_FREE] + server] = begin + m[t[PR_DUR] + g]
+                push_event(m, t, begin + m[t[PR_DUR] + g], now, EV_NODE | a << 2 | node << 32)
         for k in range(deferred):
-            make_ready(pr, ac, st, a, st.deferred[k])
-        if deferred == 0 or not ru.repeat_pass:
+            make_ready(m, t, a, m[t[ST_DEFERRED] + k])
+        if deferred == 0 or not t[RU_REPEAT_PASS]:
             break
-    if st.running[a] == 0 and st.done[a] < 0:
+    if m[t[ST_RUNNING] + a] == 0 and m[t[ST_DONE] + a] < 0:
         idle = True
         for s in range(slots):
-            if st.ready_n[ac.slot[a] + s] > 0:
+            if m[t[ST_READY_N] + m[t[AC_SLOT] + a] + s] > 0:
                 idle = False
         if idle:
-            st.done[a] = now
+            m[t[ST_DONE] + a] = now
     return DONE
 
 
-def issue_send(pr: Program, ac: Actors, co: Comms, st: State, a: int, node: int) -> None:
+def issue_send(m: I64, t: I64, a: int, node: int) -> None:
     """A send leaves at once (eager) or when the receiver has asked for it (rendezvous)."""
-    now = st.scalars[SC_NOW]
-    g = pr.start[ac.program[a]] + node
-    ch = ac.channel[ac.p2p[a] + pr.call[g]]
-    j = st.sent_n[ch]
-    st.sent_n[ch] = j + 1
-    cell = co.chan_start[ch] + j
-    st.sent[cell] = now
-    st.sent_node[cell] = node
-    st.comm_ready[ac.comm[a] + pr.comm[g]] = now
-    if co.chan_back[ch] < 0:
-        push_event(st, now + co.chan_delay[ch], now, EV_ARRIVAL | ch << 2 | j << 32)
-    elif st.posted[cell] >= 0:
-        leave = max(now, st.posted[cell] + co.chan_back[ch])
-        push_event(st, leave + co.chan_delay[ch], leave, EV_ARRIVAL | ch << 2 | j << 32)
+    now = m[t[ST_SCALARS] + SC_NOW]
+    g = m[t[PR_START] + m[t[AC_PROGRAM] + a]] + node
+    ch = m[t[AC_CHANNEL] + m[t[AC_P2P] + a] + m[t[PR_CALL] + g]]
+    j = m[t[ST_SENT_N] + ch]
+    m[t[ST_SENT_N] + ch] = j + 1
+    cell = m[t[CO_CHAN_START] + ch] + j
+    m[t[ST_SENT] + cell] = now
+    m[t[ST_SENT_NODE] + cell] = node
+    m[t[ST_COMM_READY] + m[t[AC_COMM] + a] + m[t[PR_COMM] + g]] = now
+    if m[t[CO_CHAN_BACK] + ch] < 0:
+        push_event(m, t, now + m[t[CO_CHAN_DELAY] + ch], now, EV_ARRIVAL | ch << 2 | j << 32)
+    elif m[t[ST_POSTED] + cell] >= 0:
+        leave = max(now, m[t[ST_POSTED] + cell] + m[t[CO_CHAN_BACK] + ch])
+        push_event(m, t, leave + m[t[CO_CHAN_DELAY] + ch], leave, EV_ARRIVAL | ch << 2 | j << 32)
 
 
-def issue_recv(pr: Program, ac: Actors, co: Comms, st: State, a: int, node: int) -> None:
+def issue_recv(m: I64, t: I64, a: int, node: int) -> None:
     """A receive is posted; it ends with the arrival, or now if the message is already here."""
-    now = st.scalars[SC_NOW]
-    g = pr.start[ac.program[a]] + node
-    ch = ac.channel[ac.p2p[a] + pr.call[g]]
-    j = st.posted_n[ch]
-    st.posted_n[ch] = j + 1
-    cell = co.chan_start[ch] + j
-    st.posted[cell] = now
-    st.posted_node[cell] = node
-    if st.arrived[cell] >= 0:
-        st.comm_ready[ac.comm[a] + pr.comm[g]] = st.sent[cell]
-        push_event(st, now, now, EV_NODE | a << 2 | node << 32)
-    elif co.chan_back[ch] >= 0 and st.sent[cell] >= 0:
-        leave = max(st.sent[cell], now + co.chan_back[ch])
-        push_event(st, leave + co.chan_delay[ch], leave, EV_ARRIVAL | ch << 2 | j << 32)
+    now = m[t[ST_SCALARS] + SC_NOW]
+    g = m[t[PR_START] + m[t[AC_PROGRAM] + a]] + node
+    ch = m[t[AC_CHANNEL] + m[t[AC_P2P] + a] + m[t[PR_CALL] + g]]
+    j = m[t[ST_POSTED_N] + ch]
+    m[t[ST_POSTED_N] + ch] = j + 1
+    cell = m[t[CO_CHAN_START] + ch] + j
+    m[t[ST_POSTED] + cell] = now
+    m[t[ST_POSTED_NODE] + cell] = node
+    if m[t[ST_ARRIVED] + cell] >= 0:
+        m[t[ST_COMM_READY] + m[t[AC_COMM] + a] + m[t[PR_COMM] + g]] = m[t[ST_SENT] + cell]
+        push_event(m, t, now, now, EV_NODE | a << 2 | node << 32)
+    elif m[t[CO_CHAN_BACK] + ch] >= 0 and m[t[ST_SENT] + cell] >= 0:
+        leave = max(m[t[ST_SENT] + cell], now + m[t[CO_CHAN_BACK] + ch])
+        push_event(m, t, leave + m[t[CO_CHAN_DELAY] + ch], leave, EV_ARRIVAL | ch << 2 | j << 32)
 
 
 # --------------------------------------------------------------------------------------------------------------
 # System layer: streams and queues
 
 
-def choose_queue(ru: Rules, st: State, a: int, dim: int, rule: int) -> int:
+def choose_queue(m: I64, t: I64, a: int, dim: int, rule: int) -> int:
     """Next queue of a dimension by the rule's round robin; times two, plus one if anticlockwise (section 3.4)."""
-    nq = ru.queues
+    nq = t[RU_QUEUES]
     half = nq // 2
-    cell = (a * ru.dims + dim) * 3 + rule
-    turn = st.cursor[cell]
-    st.cursor[cell] = turn + 1
+    cell = (a * t[RU_DIMS] + dim) * 3 + rule
+    turn = m[t[ST_CURSOR] + cell]
+    m[t[ST_CURSOR] + cell] = turn + 1
     if nq == 1:
         return (dim * nq) * 2 + (1 if rule == QUEUE_LAST else 0)
     if rule == QUEUE_ANY:
@@ -884,234 +887,280 @@ def choose_queue(ru: Rules, st: State, a: int, dim: int, rule: int) -> int:
     return (dim * nq + half + turn % (nq - half)) * 2 + 1
 
 
-def issue_collective(
-    pr: Program, ac: Actors, co: Comms, pl: Plans, net: Net, ru: Rules, st: State, a: int, node: int
-) -> int:
+def issue_collective(m: I64, t: I64, net: Net, a: int, node: int) -> int:
     """Find or open the instance, create one stream per chunk, and put the streams into their first queues."""
-    now = st.scalars[SC_NOW]
-    g = pr.start[ac.program[a]] + node
-    call = ac.call[a] + pr.call[g]
-    plan = ac.call_plan[call]
-    group = ac.group[a] + ac.call_group[call]
-    comm = ac.group_comm[group]
-    inst = co.instance[comm] + st.group_count[group]
-    st.group_count[group] += 1
-    st.comm_instance[ac.comm[a] + pr.comm[g]] = inst
-    members = co.actors[comm]
-    if st.inst_plan[inst] < 0:
-        st.inst_plan[inst] = plan
-        cells = pl.chunks[plan] * pl.phases[plan] * members
-        block = st.free[plan]
+    now = m[t[ST_SCALARS] + SC_NOW]
+    g = m[t[PR_START] + m[t[AC_PROGRAM] + a]] + node
+    call = m[t[AC_CALL] + a] + m[t[PR_CALL] + g]
+    plan = m[t[AC_CALL_PLAN] + call]
+    group = m[t[AC_GROUP] + a] + m[t[AC_CALL_GROUP] + call]
+    comm = m[t[AC_GROUP_COMM] + group]
+    inst = m[t[CO_INSTANCE] + comm] + m[t[ST_GROUP_COUNT] + group]
+    m[t[ST_GROUP_COUNT] + group] += 1
+    m[t[ST_COMM_INSTANCE] + m[t[AC_COMM] + a] + m[t[PR_COMM] + g]] = inst
+    members = m[t[CO_ACTORS] + comm]
+    if m[t[ST_INST_PLAN] + inst] < 0:
+        m[t[ST_INST_PLAN] + inst] = plan
+        cells = m[t[PL_CHUNKS] + plan] * m[t[PL_PHASES] + plan] * members
+        block = m[t[ST_FREE] + plan]
         if block >= 0:
-            st.free[plan] = st.pool[block]
+            m[t[ST_FREE] + plan] = m[t[ST_POOL] + block]
         else:
-            block = st.scalars[SC_BUMP]
-            st.scalars[SC_BUMP] = block + 2 * cells
-        st.inst_block[inst] = block
+            block = m[t[ST_SCALARS] + SC_BUMP]
+            m[t[ST_SCALARS] + SC_BUMP] = block + 2 * cells
+        m[t[ST_INST_BLOCK] + inst] = block
         for k in range(block + cells, block + 2 * cells):
-            st.pool[k] = 0
-    elif st.inst_plan[inst] != plan:
-        st.scalars[SC_ERR_ACTOR] = a
-        st.scalars[SC_ERR_NODE] = node
-        st.scalars[SC_ERR_INSTANCE] = inst
+            m[t[ST_POOL] + k] = 0
+    elif m[t[ST_INST_PLAN] + inst] != plan:
+        m[t[ST_SCALARS] + SC_ERR_ACTOR] = a
+        m[t[ST_SCALARS] + SC_ERR_NODE] = node
+        m[t[ST_SCALARS] + SC_ERR_INSTANCE] = inst
         return MISMATCH
-    st.inst_issued[inst] += 1
-    if st.inst_issued[inst] == members:
-        st.inst_ready[inst] = now
-    ctx = a * ru.contexts
-    while st.ctx_inst[ctx] >= 0:
+    m[t[ST_INST_ISSUED] + inst] += 1
+    if m[t[ST_INST_ISSUED] + inst] == members:
+        m[t[ST_INST_READY] + inst] = now
+    ctx = a * t[RU_CONTEXTS]
+    while m[t[ST_CTX_INST] + ctx] >= 0:
         ctx += 1
-    st.ctx_inst[ctx] = inst
-    st.ctx_node[ctx] = node
-    st.ctx_group[ctx] = group
-    st.ctx_left[ctx] = pl.chunks[plan]
-    for chunk in range(pl.chunks[plan]):
-        variant = pl.variant[pl.chunk_start[plan] + chunk]
-        stream = ctx * ru.max_chunks + chunk
-        st.st_phase[stream] = 0
-        for k in range(pl.variant_phases[variant]):
-            f = pl.variant_phase[variant] + k
-            q = choose_queue(ru, st, a, pl.dim[f], pl.rule[f]) * 2
-            if pl.alg[f] == ALG_TREE:
-                cell = (a * ru.kinds + pl.kind[f]) * ru.dims + pl.dim[f]
-                q += st.tree_count[cell] & 1
-                st.tree_count[cell] += 1
-            st.st_queue[stream * ru.max_phases + k] = q
-        enter_queue(pl, ru, st, a, stream)
-        start_waiting(ac, co, pl, net, ru, st, a, st.st_queue[stream * ru.max_phases] >> 2)
+    m[t[ST_CTX_INST] + ctx] = inst
+    m[t[ST_CTX_NODE] + ctx] = node
+    m[t[ST_CTX_GROUP] + ctx] = group
+    m[t[ST_CTX_LEFT] + ctx] = m[t[PL_CHUNKS] + plan]
+    for chunk in range(m[t[PL_CHUNKS] + plan]):
+        variant = m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + chunk]
+        stream = ctx * t[RU_MAX_CHUNKS] + chunk
+        m[t[ST_ST_PHASE] + stream] = 0
+        for k in range(m[t[PL_VARIANT_PHASES] + variant]):
+            f = m[t[PL_VARIANT_PHASE] + variant] + k
+            q = choose_queue(m, t, a, m[t[PL_DIM] + f], m[t[PL_RULE] + f]) * 2
+            if m[t[PL_ALG] + f] == ALG_TREE:
+                cell = (a * t[RU_KINDS] + m[t[PL_KIND] + f]) * t[RU_DIMS] + m[t[PL_DIM] + f]
+                q += m[t[ST_TREE_COUNT] + cell] & 1
+                m[t[ST_TREE_COUNT] + cell] += 1
+            m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + k] = q
+        enter_queue(m, t, a, stream)
+        start_waiting(m, t, net, a, m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES]] >> 2)
     return DONE
 
 
-def phase_of(pl: Plans, ru: Rules, st: State, stream: int) -> int:
+def phase_of(m: I64, t: I64, stream: int) -> int:
     """Phase number of a stream's current phase."""
-    plan = st.inst_plan[st.ctx_inst[stream // ru.max_chunks]]
-    variant = pl.variant[pl.chunk_start[plan] + stream % ru.max_chunks]
-    return pl.variant_phase[variant] + st.st_phase[stream]
+    plan = m[t[ST_INST_PLAN] + m[t[ST_CTX_INST] + stream // t[RU_MAX_CHUNKS]]]
+    variant = m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + stream % t[RU_MAX_CHUNKS]]
+    return m[t[PL_VARIANT_PHASE] + variant] + m[t[ST_ST_PHASE] + stream]
 
 
-def goes_before(pl: Plans, ru: Rules, st: State, stream: int, other: int) -> bool:
+def goes_before(m: I64, t: I64, stream: int, other: int) -> bool:
     """Whether a stream is served before another one that already waits (section 7.3)."""
-    f = phase_of(pl, ru, st, stream)
-    h = phase_of(pl, ru, st, other)
-    if ru.order == ORDER_SMALLEST_FIRST:
-        return pl.size[h] >= pl.size[f]
-    plan = st.inst_plan[st.ctx_inst[stream // ru.max_chunks]]
-    plan2 = st.inst_plan[st.ctx_inst[other // ru.max_chunks]]
-    mine = pl.variant_phases[pl.variant[pl.chunk_start[plan] + stream % ru.max_chunks]] - st.st_phase[stream]
-    theirs = pl.variant_phases[pl.variant[pl.chunk_start[plan2] + other % ru.max_chunks]] - st.st_phase[other]
+    f = phase_of(m, t, stream)
+    h = phase_of(m, t, other)
+    if t[RU_ORDER] == ORDER_SMALLEST_FIRST:
+        return m[t[PL_SIZE] + h] >= m[t[PL_SIZE] + f]
+    plan = m[t[ST_INST_PLAN] + m[t[ST_CTX_INST] + stream // t[RU_MAX_CHUNKS]]]
+    plan2 = m[t[ST_INST_PLAN] + m[t[ST_CTX_INST] + other // t[RU_MAX_CHUNKS]]]
+    mine = (
+        m[t[PL_VARIANT_PHASES] + m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + stream % t[RU_MAX_CHUNKS]]]
+        - m[t[ST_ST_PHASE] + stream]
+    )
+    theirs = (
+        m[t[PL_VARIANT_PHASES] + m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan2] + other % t[RU_MAX_CHUNKS]]]
+        - m[t[ST_ST_PHASE] + other]
+    )
     return theirs >= mine
 
 
-def enter_queue(pl: Plans, ru: Rules, st: State, a: int, stream: int) -> None:
+def enter_queue(m: I64, t: I64, a: int, stream: int) -> None:
     """Append a stream to the queue of its current phase, or insert it where the scheduling policy says."""
-    q = a * ru.dims * ru.queues + (st.st_queue[stream * ru.max_phases + st.st_phase[stream]] >> 2)
-    f = phase_of(pl, ru, st, stream)
-    fifo = ru.order == ORDER_FIFO or pl.do[f] == DO_ALL_REDUCE or pl.do[f] == DO_ALL_TO_ALL
+    q = a * t[RU_DIMS] * t[RU_QUEUES] + (
+        m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + m[t[ST_ST_PHASE] + stream]] >> 2
+    )
+    f = phase_of(m, t, stream)
+    fifo = t[RU_ORDER] == ORDER_FIFO or m[t[PL_DO] + f] == DO_ALL_REDUCE or m[t[PL_DO] + f] == DO_ALL_TO_ALL
     before = -1
-    at = st.q_head[q]
+    at = m[t[ST_Q_HEAD] + q]
     if fifo:
-        before = st.q_tail[q]
+        before = m[t[ST_Q_TAIL] + q]
         at = -1
     else:
-        while at >= 0 and not goes_before(pl, ru, st, stream, at):
+        while at >= 0 and not goes_before(m, t, stream, at):
             before = at
-            at = st.st_next[at]
-    st.st_next[stream] = at
+            at = m[t[ST_ST_NEXT] + at]
+    m[t[ST_ST_NEXT] + stream] = at
     if before < 0:
-        st.q_head[q] = stream
+        m[t[ST_Q_HEAD] + q] = stream
     else:
-        st.st_next[before] = stream
+        m[t[ST_ST_NEXT] + before] = stream
     if at < 0:
-        st.q_tail[q] = stream
+        m[t[ST_Q_TAIL] + q] = stream
 
 
-def start_waiting(
-    ac: Actors, co: Comms, pl: Plans, net: Net, ru: Rules, st: State, a: int, queue: int
-) -> None:
+def start_waiting(m: I64, t: I64, net: Net, a: int, queue: int) -> None:
     """Start waiting streams of a queue while it runs fewer than it may."""
-    q = a * ru.dims * ru.queues + queue
-    while st.q_busy[q] < ru.running and st.q_head[q] >= 0:
-        stream = st.q_head[q]
-        st.q_head[q] = st.st_next[stream]
-        if st.q_head[q] < 0:
-            st.q_tail[q] = -1
-        st.q_busy[q] += 1
-        start_phase(ac, co, pl, net, ru, st, a, stream)
+    q = a * t[RU_DIMS] * t[RU_QUEUES] + queue
+    while m[t[ST_Q_BUSY] + q] < t[RU_RUNNING] and m[t[ST_Q_HEAD] + q] >= 0:
+        stream = m[t[ST_Q_HEAD] + q]
+        m[t[ST_Q_HEAD] + q] = m[t[ST_ST_NEXT] + stream]
+        if m[t[ST_Q_HEAD] + q] < 0:
+            m[t[ST_Q_TAIL] + q] = -1
+        m[t[ST_Q_BUSY] + q] += 1
+        start_phase(m, t, net, a, stream)
 
 
-def start_phase(
-    ac: Actors, co: Comms, pl: Plans, net: Net, ru: Rules, st: State, a: int, stream: int
-) -> None:
+def start_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> None:
     """A stream starts its current phase; the last member to start computes when everybody ends."""
-    now = st.scalars[SC_NOW]
-    ctx = stream // ru.max_chunks
-    chunk = stream % ru.max_chunks
-    inst = st.ctx_inst[ctx]
-    plan = st.inst_plan[inst]
-    k = st.st_phase[stream]
-    f = pl.variant_phase[pl.variant[pl.chunk_start[plan] + chunk]] + k
-    group = st.ctx_group[ctx]
-    comm = ac.group_comm[group]
-    member = ac.group_member[group]
-    members = co.actors[comm]
-    st.dim_bytes[a * ru.dims + pl.dim[f]] += pl.sent[f]
-    ring = co.ring_of[co.view_ring[co.view[comm] + pl.view[f]] + member]
-    row = st.inst_block[inst] + (chunk * pl.phases[plan] + k) * members
-    st.pool[row + member] = now
-    count = row + pl.chunks[plan] * pl.phases[plan] * members + co.ring_index[ring]
-    st.pool[count] += 1
-    if st.pool[count] < co.ring_actors[ring]:
+    now = m[t[ST_SCALARS] + SC_NOW]
+    ctx = stream // t[RU_MAX_CHUNKS]
+    chunk = stream % t[RU_MAX_CHUNKS]
+    inst = m[t[ST_CTX_INST] + ctx]
+    plan = m[t[ST_INST_PLAN] + inst]
+    k = m[t[ST_ST_PHASE] + stream]
+    f = m[t[PL_VARIANT_PHASE] + m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + chunk]] + k
+    group = m[t[ST_CTX_GROUP] + ctx]
+    comm = m[t[AC_GROUP_COMM] + group]
+    member = m[t[AC_GROUP_MEMBER] + group]
+    members = m[t[CO_ACTORS] + comm]
+    m[t[ST_DIM_BYTES] + a * t[RU_DIMS] + m[t[PL_DIM] + f]] += m[t[PL_SENT] + f]
+    ring = m[
+        t[CO_RING_OF] + m[t[CO_VIEW_RING] + m[t[CO_VIEW_START] + comm] + m[t[PL_RING_VIEW] + f]] + member
+    ]
+    row = m[t[ST_INST_BLOCK] + inst] + (chunk * m[t[PL_PHASES] + plan] + k) * members
+    m[t[ST_POOL] + row + member] = now
+    count = row + m[t[PL_CHUNKS] + plan] * m[t[PL_PHASES] + plan] * members + m[t[CO_RING_INDEX] + ring]
+    m[t[ST_POOL] + count] += 1
+    if m[t[ST_POOL] + count] < m[t[CO_RING_ACTORS] + ring]:
         return
-    anticlockwise = (st.st_queue[stream * ru.max_phases + k] >> 1) & 1
-    second_tree = st.st_queue[stream * ru.max_phases + k] & 1
-    if co.ring_actors[ring] == 1 and pl.tau[f] >= 0:
-        end = now + pl.tau[f]
-        push_event(st, end, end - pl.last[f], EV_PHASE | a << 2 | stream << 32)
+    anticlockwise = (m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + k] >> 1) & 1
+    second_tree = m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + k] & 1
+    if m[t[CO_RING_ACTORS] + ring] == 1 and m[t[PL_TAU] + f] >= 0:
+        end = now + m[t[PL_TAU] + f]
+        push_event(m, t, end, end - m[t[PL_LAST] + f], EV_PHASE | a << 2 | stream << 32)
         return
-    n = co.ring_size[ring]
-    pos0 = co.ring_start[ring]
-    x = st.scratch
-    equal = pl.tau[f] >= 0
+    n = m[t[CO_RING_SIZE] + ring]
+    pos0 = m[t[CO_RING_START] + ring]
+    x = m[t[ST_SCRATCH] : t[ST_SCRATCH] + t[RU_SCRATCH]]
+    equal = m[t[PL_TAU] + f] >= 0
     for i in range(n):
-        x[i] = st.pool[row + co.ring_actor[pos0 + i]]
+        x[i] = m[t[ST_POOL] + row + m[t[CO_RING_ACTOR] + pos0 + i]]
         if x[i] != now:
             equal = False
-    last = pl.last[f]
-    if equal or pl.alg[f] == ALG_NONE:
+    last = m[t[PL_LAST] + f]
+    if equal or m[t[PL_ALG] + f] == ALG_NONE:
         for i in range(n):
-            x[i] = now + pl.tau[f]
+            x[i] = now + m[t[PL_TAU] + f]
     else:
-        last = eval_phase(co, pl, net, ru, st, f, n, pos0, -1 if anticlockwise == 1 else 1, second_tree)
+        last = eval_phase(m, t, net, f, n, pos0, -1 if anticlockwise == 1 else 1, second_tree)
     # every actor of the ring has its own stream for this chunk; a position's actor may stand at several positions
     for i in range(n):
-        other = co.ring_actor[pos0 + i]
-        if st.pool[row + other] < 0:
+        other = m[t[CO_RING_ACTOR] + pos0 + i]
+        if m[t[ST_POOL] + row + other] < 0:
             continue
-        st.pool[row + other] = -1
-        b = co.member_actor[co.member[comm] + other]
-        stream_b = stream_of(ru, st, b, inst, chunk)
-        push_event(st, x[i], max(x[i] - last, now), EV_PHASE | b << 2 | stream_b << 32)
+        m[t[ST_POOL] + row + other] = -1
+        b = m[t[CO_MEMBER_ACTOR] + m[t[CO_MEMBER] + comm] + other]
+        stream_b = stream_of(m, t, b, inst, chunk)
+        push_event(m, t, x[i], max(x[i] - last, now), EV_PHASE | b << 2 | stream_b << 32)
 
 
 def eval_phase(
-    co: Comms, pl: Plans, net: Net, ru: Rules, st: State, f: int, n: int, pos0: int, step: int, second_tree: int
+    m: I64,
+    t: I64,
+    net: Net,
+    f: int,
+    n: int,
+    pos0: int,
+    step: int,
+    second_tree: int,
 ) -> int:
     """Ends of a phase whose members did not start together, from and to the first n cells of State.scratch."""
-    x = st.scratch
-    work = st.scratch[n:]
-    alg = pl.alg[f]
+    x = m[t[ST_SCRATCH] : t[ST_SCRATCH] + t[RU_SCRATCH]]
+    work = x[n:]
+    alg = m[t[PL_ALG] + f]
     if alg == ALG_TREE:
-        tree = pl.tree_start[f] + second_tree * 2 * n
-        return eval_tree(net, n, pl.size[f], pl.endpoint[f], ru.trees, tree, co.ring_npu, pos0, x, work)
-    if alg == ALG_DIRECT and (pl.do[f] == DO_ALL_REDUCE or pl.window[f] < n - 1):
+        tree = m[t[PL_TREE_START] + f] + second_tree * 2 * n
+        return eval_tree(
+            net,
+            n,
+            m[t[PL_SIZE] + f],
+            m[t[PL_ENDPOINT] + f],
+            m,
+            t[RU_TREES] + tree,
+            m,
+            t[CO_RING_NPU] + pos0,
+            x,
+            work,
+        )
+    if alg == ALG_DIRECT and (m[t[PL_DO] + f] == DO_ALL_REDUCE or m[t[PL_WINDOW] + f] < n - 1):
         return eval_credits(
-            net, alg, pl.do[f], n, pl.size[f], pl.endpoint[f], pl.window[f], pl.cycle[f], step, co.ring_npu, pos0, n, x, work, st.scratch_heap
+            net, alg, m[t[PL_DO] + f], n, m[t[PL_SIZE] + f], m[t[PL_ENDPOINT] + f], m[t[PL_WINDOW] + f], m[t[PL_CYCLE] + f], step, m, t[CO_RING_NPU] + pos0, n, x, work, m[t[ST_SCRATCH_HEAP] : t[ST_SCRATCH_HEAP] + t[RU_SCRATCH_HEAP]]
         )  # fmt: skip
     if alg == ALG_DIRECT:
-        return eval_direct_open(net, pl.do[f], n, pl.size[f], pl.endpoint[f], co.ring_npu, pos0, x, work)
+        return eval_direct_open(
+            net,
+            m[t[PL_DO] + f],
+            n,
+            m[t[PL_SIZE] + f],
+            m[t[PL_ENDPOINT] + f],
+            m,
+            t[CO_RING_NPU] + pos0,
+            x,
+            work,
+        )
     return eval_chain(
-        net, alg, pl.do[f], n, pl.size[f], pl.endpoint[f], pl.cycle[f], step, co.ring_npu, pos0, x, work
+        net,
+        alg,
+        m[t[PL_DO] + f],
+        n,
+        m[t[PL_SIZE] + f],
+        m[t[PL_ENDPOINT] + f],
+        m[t[PL_CYCLE] + f],
+        step,
+        m,
+        t[CO_RING_NPU] + pos0,
+        x,
+        work,
     )
 
 
-def stream_of(ru: Rules, st: State, a: int, inst: int, chunk: int) -> int:
+def stream_of(m: I64, t: I64, a: int, inst: int, chunk: int) -> int:
     """The stream in which actor a runs a chunk of a collective instance."""
-    ctx = a * ru.contexts
-    while st.ctx_inst[ctx] != inst:
+    ctx = a * t[RU_CONTEXTS]
+    while m[t[ST_CTX_INST] + ctx] != inst:
         ctx += 1
-    return ctx * ru.max_chunks + chunk
+    return ctx * t[RU_MAX_CHUNKS] + chunk
 
 
-def end_phase(
-    pr: Program, ac: Actors, co: Comms, pl: Plans, net: Net, ru: Rules, st: State, a: int, stream: int
-) -> int:
+def end_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> int:
     """A stream's phase ends on an actor; the order of actions is section 3.4's. Returns a status."""
-    ctx = stream // ru.max_chunks
-    inst = st.ctx_inst[ctx]
-    plan = st.inst_plan[inst]
-    k = st.st_phase[stream]
-    queue = st.st_queue[stream * ru.max_phases + k] >> 2
-    last = k + 1 == pl.variant_phases[pl.variant[pl.chunk_start[plan] + stream % ru.max_chunks]]
+    ctx = stream // t[RU_MAX_CHUNKS]
+    inst = m[t[ST_CTX_INST] + ctx]
+    plan = m[t[ST_INST_PLAN] + inst]
+    k = m[t[ST_ST_PHASE] + stream]
+    queue = m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + k] >> 2
+    last = (
+        k + 1
+        == m[
+            t[PL_VARIANT_PHASES] + m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + stream % t[RU_MAX_CHUNKS]]
+        ]
+    )
     if last:
-        st.ctx_left[ctx] -= 1
-        if st.ctx_left[ctx] == 0:
-            node = st.ctx_node[ctx]
-            st.ctx_inst[ctx] = -1
-            st.inst_ended[inst] += 1
-            if st.inst_ended[inst] == co.actors[ac.group_comm[st.ctx_group[ctx]]]:
-                st.pool[st.inst_block[inst]] = st.free[plan]
-                st.free[plan] = st.inst_block[inst]
-            end_node(pr, ac, st, a, node, -1)
-            status = issue_pass(pr, ac, co, pl, net, ru, st, a)
+        m[t[ST_CTX_LEFT] + ctx] -= 1
+        if m[t[ST_CTX_LEFT] + ctx] == 0:
+            node = m[t[ST_CTX_NODE] + ctx]
+            m[t[ST_CTX_INST] + ctx] = -1
+            m[t[ST_INST_ENDED] + inst] += 1
+            if m[t[ST_INST_ENDED] + inst] == m[t[CO_ACTORS] + m[t[AC_GROUP_COMM] + m[t[ST_CTX_GROUP] + ctx]]]:
+                m[t[ST_POOL] + m[t[ST_INST_BLOCK] + inst]] = m[t[ST_FREE] + plan]
+                m[t[ST_FREE] + plan] = m[t[ST_INST_BLOCK] + inst]
+            end_node(m, t, a, node, -1)
+            status = issue_pass(m, t, net, a)
             if status != DONE:
                 return status
-    st.q_busy[a * ru.dims * ru.queues + queue] -= 1
+    m[t[ST_Q_BUSY] + a * t[RU_DIMS] * t[RU_QUEUES] + queue] -= 1
     if not last:
-        st.st_phase[stream] = k + 1
-        enter_queue(pl, ru, st, a, stream)
-    start_waiting(ac, co, pl, net, ru, st, a, queue)
+        m[t[ST_ST_PHASE] + stream] = k + 1
+        enter_queue(m, t, a, stream)
+    start_waiting(m, t, net, a, queue)
     if not last:
-        start_waiting(ac, co, pl, net, ru, st, a, st.st_queue[stream * ru.max_phases + k + 1] >> 2)
+        start_waiting(m, t, net, a, m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + k + 1] >> 2)
     return DONE
 
 
@@ -1120,55 +1169,66 @@ def end_phase(
 
 
 def run(
-    pr: Program, ac: Actors, co: Comms, pl: Plans, net: Net, ru: Rules, st: State, reserve: int, budget: int
+    m: I64,
+    t: I64,
+    net: Net,
+    reserve: int,
+    budget: int,
 ) -> int:
     """Run at most `budget` events; `reserve` is the room in the pool that one event may need. Returns a status."""
-    sc = st.scalars
-    while sc[SC_STARTED] < len(ac.program):
-        if len(st.pool) - sc[SC_BUMP] < reserve:
+    sc = m[t[ST_SCALARS] : t[ST_SCALARS] + SC_SIZE]
+    while sc[SC_STARTED] < t[RU_ACTORS]:
+        if len(m) - t[ST_POOL] - sc[SC_BUMP] < reserve:
             return GROW_POOL
         a = sc[SC_STARTED]
         sc[SC_STARTED] = a + 1
-        p = ac.program[a]
-        for node in range(pr.start[p + 1] - pr.start[p]):
-            if st.left[ac.node[a] + node] == 0:
-                make_ready(pr, ac, st, a, node)
-        status = issue_pass(pr, ac, co, pl, net, ru, st, a)
+        p = m[t[AC_PROGRAM] + a]
+        for node in range(m[t[PR_START] + p + 1] - m[t[PR_START] + p]):
+            if m[t[ST_LEFT] + m[t[AC_NODE] + a] + node] == 0:
+                make_ready(m, t, a, node)
+        status = issue_pass(m, t, net, a)
         if status != DONE:
             return status
     while sc[SC_HEAP] > 0:
         if budget <= 0:
             return PAUSED
-        if len(st.pool) - sc[SC_BUMP] < reserve:
+        if len(m) - t[ST_POOL] - sc[SC_BUMP] < reserve:
             return GROW_POOL
         budget -= 1
         sc[SC_EVENTS] += 1
-        what = pop_event(st)
+        what = pop_event(
+            m,
+            t,
+        )
         kind = what & 3
         a = (what >> 2) & 0x3FFFFFFF
         arg = what >> 32
         if kind == EV_PHASE:
-            status = end_phase(pr, ac, co, pl, net, ru, st, a, arg)
+            status = end_phase(m, t, net, a, arg)
             if status != DONE:
                 return status
             continue
         if kind == EV_NODE:
-            end_node(pr, ac, st, a, arg, -1)
+            end_node(m, t, a, arg, -1)
         else:
-            cell = co.chan_start[a] + arg
-            st.arrived[cell] = sc[SC_NOW]
+            cell = m[t[CO_CHAN_START] + a] + arg
+            m[t[ST_ARRIVED] + cell] = sc[SC_NOW]
             channel = a
-            a = co.chan_src[channel]
-            end_node(pr, ac, st, a, st.sent_node[cell], -1)
-            if st.posted[cell] >= 0:
-                status = issue_pass(pr, ac, co, pl, net, ru, st, a)
+            a = m[t[CO_CHAN_SRC] + channel]
+            end_node(m, t, a, m[t[ST_SENT_NODE] + cell], -1)
+            if m[t[ST_POSTED] + cell] >= 0:
+                status = issue_pass(m, t, net, a)
                 if status != DONE:
                     return status
-                a = co.chan_dst[channel]
-                node = st.posted_node[cell]
-                st.comm_ready[ac.comm[a] + pr.comm[pr.start[ac.program[a]] + node]] = st.sent[cell]
-                end_node(pr, ac, st, a, node, -1)
-        status = issue_pass(pr, ac, co, pl, net, ru, st, a)
+                a = m[t[CO_CHAN_DST] + channel]
+                node = m[t[ST_POSTED_NODE] + cell]
+                m[
+                    t[ST_COMM_READY]
+                    + m[t[AC_COMM] + a]
+                    + m[t[PR_COMM] + m[t[PR_START] + m[t[AC_PROGRAM] + a]] + node]
+                ] = m[t[ST_SENT] + cell]
+                end_node(m, t, a, node, -1)
+        status = issue_pass(m, t, net, a)
         if status != DONE:
             return status
     return DONE
