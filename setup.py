@@ -15,11 +15,11 @@ packages = [
     for package in [name, *(f"{name}.{sub}" for sub in find_packages(folder))]
 ]
 
+#: kinds of files beside modules that the packages read
+DATA = ("j2", "md", "csv", "typed", "proto", "pyi", "yml", "yaml", "json", "html", "css", "js", "svg", "txt")
+
 setup(
     package_dir=FOLDERS,
     packages=packages,
-    package_data={
-        "chakra": ["py.typed", "presets/*.yml", "viz/templates/*", "viz/templates/**/*"],
-        "chakra.schemas": ["*.proto", "*.pyi"],
-    },
+    package_data={name: [f"**/*.{suffix}" for suffix in DATA] for name in FOLDERS},
 )

@@ -35,7 +35,7 @@ def warn_of_conflicts() -> None:
     """Say how to mend an environment that holds such a distribution."""
     for name, version in conflicting_distributions():
         warnings.warn(
-            f"{name} {version} is installed beside chakra-replay and installs an import package `chakra` too, "
+            f"{name} {version} is installed beside chakra-replay and has an import package `chakra` too, "
             "so that modules of the two get mixed. Give each its own environment: "
             f"`pip uninstall {name} chakra-replay`, then `pip install chakra-replay`",
             ConflictWarning,

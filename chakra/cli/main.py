@@ -6,6 +6,7 @@ or usage, 3 for a stall, 4 for a threshold, 130 after Ctrl-C, 141 when the reade
 """
 
 import contextlib
+import errno
 import importlib
 import os
 import re
@@ -13,13 +14,15 @@ import sys
 from typing import Any, NoReturn
 
 import rich_click as click
-from click.exceptions import Abort, ClickException, NoArgsIsHelpError
+from click.exceptions import Abort, ClickException, Exit, NoArgsIsHelpError
 
 from chakra import __version__
 from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, ChakraError
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 #: command name -> (module, one-line help). The function is called `command` in every module.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -109,18 +112,29 @@ def entry(args: list[str] | None = None) -> NoReturn:
         code = EXIT_BROKEN_PIPE
     except OSError as error:
         _silence_stdout()
-        code = _say(f"error: cannot write to standard output: {error.strerror or error}", EXIT_BAD_INPUT)
+        if error.filename is not None or error.errno not in _DISK_FULL:
+            code = _internal(error)
+        else:
+            code = _say(f"error: cannot write the output: {error.strerror}", EXIT_BAD_INPUT)
     sys.exit(code)
 
 
 def run(args: list[str] | None = None) -> int:
-    """Run one command line and return its exit code; a closed output pipe is left to the caller."""
+    """Run one command line and return its exit code; failures to write are left to the caller.
+
+    Stands in for click's `main`, which has its own idea of streams and exit codes.
+    """
+    if "_CHAKRA_COMPLETE" in os.environ:  # a shell asks for completions
+        cli.main(prog_name="chakra")
     try:
-        code = cli.main(args=args, prog_name="chakra", standalone_mode=False)
+        with cli.make_context("chakra", list(sys.argv[1:] if args is None else args)) as context:
+            code = cli.invoke(context)
+    except Exit as leave:
+        return leave.exit_code
     except ChakraError as error:
         return _say(f"error: {error}", error.exit_code)
     except NoArgsIsHelpError as error:
-        error.show()
+        print(error.format_message(), file=sys.stderr)  # noqa: T201
         return EXIT_BAD_INPUT
     except ClickException as error:
         where = getattr(getattr(error, "ctx", None), "command_path", None)
@@ -128,18 +142,23 @@ def run(args: list[str] | None = None) -> int:
         return _say(f"error: {text}", EXIT_BAD_INPUT, prog=where)
     except (Abort, KeyboardInterrupt):
         return _say("interrupted", EXIT_INTERRUPTED)
-    except BrokenPipeError:
+    except OSError:
         raise
     except Exception as error:
-        if os.environ.get("CHAKRA_DEBUG"):
-            raise
-        detail = " ".join(str(error).split())
-        return _say(
-            f"internal error: {type(error).__name__}: {detail} (a fault of chakra, please report it; "
-            "CHAKRA_DEBUG=1 shows where)",
-            EXIT_INTERNAL,
-        )
+        return _internal(error)
     return code if isinstance(code, int) else EXIT_DONE
+
+
+def _internal(error: Exception) -> int:
+    """A fault of ours."""
+    if os.environ.get("CHAKRA_DEBUG"):
+        raise error
+    detail = " ".join(str(error).split())
+    return _say(
+        f"internal error: {type(error).__name__}: {detail} (a fault of chakra, please report it; "
+        "CHAKRA_DEBUG=1 shows where)",
+        EXIT_INTERNAL,
+    )
 
 
 def _say(text: str, code: int, *, prog: str | None = None) -> int:

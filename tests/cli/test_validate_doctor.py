@@ -1,0 +1,108 @@
+"""`chakra validate` and `chakra doctor`."""
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chakra.cli import doctor
+from chakra.cli.validate import trace_files
+from chakra.errors import WorkloadError
+
+Chakra = Callable[..., Any]
+
+
+def test_trace_files_are_found_by_rank(tmp_path: Path) -> None:
+    for name in ("w.0.et", "w.1.et.gz", "w.2.et", "w.02.et", "w.x.et", "ww.3.et", "w.4.json"):
+        (tmp_path / name).touch()
+    prefix = str(tmp_path / "w")
+    assert [Path(path).name for path in trace_files(prefix, None)] == ["w.0.et", "w.1.et.gz", "w.2.et"]
+    assert trace_files(str(tmp_path / "w.0.et"), None) == [str(tmp_path / "w.0.et")]
+    with pytest.raises(WorkloadError, match=r"no file for 2 ranks: 3, 4"):
+        trace_files(prefix, 5)
+    with pytest.raises(WorkloadError, match="rank 2, but there are only 2 NPUs"):
+        trace_files(prefix, 2)
+    with pytest.raises(WorkloadError, match="no such file for any rank"):
+        trace_files(str(tmp_path / "none"), None)
+
+
+def test_a_sound_workload(chakra: Chakra, ring8: Path) -> None:
+    outcome = chakra("validate", "w", "-n", "network.yml")
+    assert (outcome.code, outcome.err) == (0, "")
+    document = json.loads(chakra("validate", "w", "--format", "json").out)
+    assert document["schema"] == "chakra.validate/1"
+    assert [finding for finding in document["findings"] if finding["severity"] == "error"] == []
+
+
+def test_every_bad_file_is_named(chakra: Chakra, ring8: Path) -> None:
+    for rank in (2, 6):
+        (ring8 / f"w.{rank}.et").write_bytes(b"\x05junk")
+    outcome = chakra("validate", "w")
+    assert outcome.code == 2
+    assert [line.startswith("error: ") for line in outcome.out.splitlines()] == [True, True]
+    assert "w.2.et" in outcome.out
+    assert "w.6.et" in outcome.out
+    assert outcome.err == "chakra: error: w: 2 errors in 8 traces\n"
+
+
+def test_a_rank_that_stays_away(chakra: Chakra, ring8: Path, et: SimpleNamespace) -> None:
+    et.write(ring8 / "w.5.et", et.compute(0, 1))
+    outcome = chakra("validate", "w")
+    assert outcome.code == 2
+    assert "error: " in outcome.out
+
+
+def test_npus_of_network_and_option_must_agree(chakra: Chakra, ring8: Path) -> None:
+    outcome = chakra("validate", "w", "-n", "network.yml", "--npus", "4")
+    assert (outcome.code, outcome.err) == (2, "chakra: error: --npus 4: network.yml has 8 NPUs\n")
+
+
+def test_doctor_finds_this_installation_sound(chakra: Chakra) -> None:
+    document = json.loads(chakra("doctor", "--format=json").out)
+    assert [finding for finding in document["findings"] if finding["status"] == "fail"] == []
+    assert document["ok"] is True
+    names = {finding["name"] for finding in document["findings"]}
+    assert {"Python", "schema", "numba", "replay"} <= names
+
+
+def test_doctor_reports_what_is_broken(chakra: Chakra, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> list[doctor.Finding]:
+        raise ImportError("no numba")
+
+    monkeypatch.setattr(doctor, "CHECKS", (doctor.interpreter, broken))
+    outcome = chakra("doctor")
+    assert outcome.code == 1
+    assert "fail  broken" in outcome.out
+    assert "1 problem found" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "good"),
+    [
+        ("5.29.6", ">=5.29,<8", True),
+        ("8.0", ">=5.29,<8", False),
+        ("5.28.3", ">=5.29,<8", False),
+        ("7.36.2", "<8,>=5.29", True),
+        ("2.0", ">=2.0", True),
+        ("2", ">=2.0.1", False),
+        ("1.2+local", "", True),
+    ],
+)
+def test_version_ranges(version: str, wanted: str, good: bool) -> None:
+    assert doctor._satisfies(version, wanted) is good
+
+
+def test_a_rival_distribution_is_found_and_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mlc-chakra installs modules into a package of our name."""
+    conflicts = importlib.import_module("chakra.conflicts")
+    (tmp_path / "mlc_chakra-1.0.0.dist-info").mkdir()
+    assert conflicts.conflicting_distributions() == []
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert conflicts.conflicting_distributions() == [("mlc-chakra", "1.0.0")]
+    with pytest.warns(conflicts.ConflictWarning, match="pip uninstall mlc-chakra chakra-replay"):
+        conflicts.warn_of_conflicts()
+    assert doctor.conflicts()[0].status == "fail"

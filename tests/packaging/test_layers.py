@@ -1,0 +1,188 @@
+"""Which module may import which, and what must not be imported before it is needed (docs/architecture.md)."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = {
+    "chakra": "chakra",
+    "chakra.replay": "replay",
+    "chakra.converters": "converters",
+    "chakra.schemas": "schemas",
+}
+
+#: package prefix -> package prefixes whose modules it may import, anywhere in a file; the longest one counts.
+#: `chakra` alone is the package's own file (version, conflicts).
+BASE = ("chakra", "chakra.errors", "chakra.arrays", "chakra.files", "chakra.kernels", "chakra.conflicts")
+TRACE = (*BASE, "chakra.et", "chakra.schemas")
+ALLOWED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(BASE, BASE),
+    "chakra.schemas": (*BASE, "chakra.schemas"),
+    "chakra.et": TRACE,
+    "chakra.converters": (*TRACE, "chakra.converters", "chakra.builder", "chakra.replay.config"),
+    "chakra.replay": (*TRACE, "chakra.replay", "chakra.builder"),
+}
+#: modules that only the command line and its entry point use
+TOP = ("chakra.cli", "chakra.__main__")
+
+#: too slow to import, or not installed everywhere: only inside functions
+HEAVY = {
+    "numba",
+    "networkx",
+    "matplotlib",
+    "rich",
+    "torch",
+    "ruamel",
+    "pygraphviz",
+    "graphviz",
+    "jinja2",
+    "pyarrow",
+    "distributed",
+    "optuna",
+    "perfetto",
+}
+#: modules whose whole purpose is a heavy package, themselves imported inside functions only
+WHOLE_PURPOSE = {"chakra.viz.html": "jinja2"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement of one module."""
+
+    module: str
+    target: str
+    line: int
+    at_module_level: bool
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Import name and file of every module."""
+    for package, folder in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            name = ".".join((package, *parts))
+            yield name.removesuffix(".__init__"), path
+
+
+NAMES = {name for name, _ in modules()}
+
+
+def imports(name: str, path: Path) -> Iterator[Import]:
+    """Every import of a module; imports for type checkers only are left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nested: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            nested.update(id(child) for child in ast.walk(node))
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body = []
+    for node in ast.walk(tree):
+        targets: list[str] = []
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            base = node.module or ""
+            targets = [
+                f"{base}.{alias.name}" if f"{base}.{alias.name}" in NAMES else base for alias in node.names
+            ]
+        for target in targets:
+            yield Import(name, target, node.lineno, id(node) not in nested)
+
+
+ALL = [found for name, path in modules() for found in imports(name, path)]
+
+
+def prefix_of(module: str, prefixes: tuple[str, ...]) -> str | None:
+    """The longest of the prefixes that a module is, or lies below (`chakra` is only itself)."""
+    fitting = [p for p in prefixes if module == p or (p != "chakra" and module.startswith(p + "."))]
+    return max(fitting, key=len, default=None)
+
+
+def test_the_tree_is_seen() -> None:
+    assert {"chakra.et", "chakra.replay.config", "chakra.schemas.et_def_pb2", "chakra.cli.main"} <= NAMES
+    assert len(ALL) > 200
+
+
+def test_imports_point_downwards() -> None:
+    """Base <- traces <- converters, replay, generate, viz ... <- command line."""
+    wrong = []
+    for found in ALL:
+        if found.target.split(".")[0] != "chakra":
+            continue
+        layer = prefix_of(found.module, tuple(ALLOWED))
+        if layer is not None and prefix_of(found.target, ALLOWED[layer]) is None:
+            wrong.append(f"{found.module}:{found.line} imports {found.target}")
+    assert wrong == []
+
+
+def test_nothing_below_imports_the_command_line() -> None:
+    wrong = [
+        f"{found.module}:{found.line} imports {found.target}"
+        for found in ALL
+        if prefix_of(found.target, TOP) and not prefix_of(found.module, TOP)
+    ]
+    assert wrong == []
+
+
+def test_heavy_packages_are_imported_where_they_are_used() -> None:
+    wrong = [
+        f"{found.module}:{found.line} imports {found.target}"
+        for found in ALL
+        if found.at_module_level
+        and found.target.split(".")[0] in HEAVY
+        and WHOLE_PURPOSE.get(found.module) != found.target.split(".")[0]
+    ]
+    assert wrong == []
+
+
+def kernel_modules() -> set[str]:
+    """Modules that are compiled: the words that `compiled("...")` is called with, anywhere in the tree."""
+    found = set()
+    for _, path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func).rsplit(".")[-1] == "compiled"
+                and node.args
+                and isinstance(node.args[0], ast.Constant)
+                and isinstance(node.args[0].value, str)
+            ):
+                found.add(node.args[0].value)
+    return found
+
+
+def test_kernels_import_arrays_only() -> None:
+    """A compiled module stands alone: NumPy, the standard library's small parts, names of array types."""
+    kernels = kernel_modules()
+    assert kernels <= NAMES
+    allowed = {"numpy", "numba", "math", "typing", "chakra.arrays"}
+    wrong = [
+        f"{found.module}:{found.line} imports {found.target}"
+        for found in ALL
+        if found.module in kernels and found.target not in allowed
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import chakra.cli.main, chakra.cli.replay, chakra.cli.check_config, chakra.replay.config",
+        "import chakra.replay, chakra.schemas.et_def_pb2, chakra.et",
+        "from chakra.cli.main import run; assert run(['--help']) == 0",
+        "from chakra.replay.config import load_system; load_system({'preferred-dataset-splits': 4})",
+    ],
+)
+def test_light_work_imports_nothing_heavy(code: str) -> None:
+    """`chakra --help` and messages about configurations do not wait for a compiler or a graph library."""
+    names = sorted(HEAVY - {"rich"})  # the help pages are written by rich
+    check = f"{code}; import sys; bad = [m for m in {names} if m in sys.modules]; assert not bad, bad"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
