@@ -390,7 +390,7 @@ class Workload:
     """
 
     def __init__(self, n_npus: int) -> None:
-        if isinstance(n_npus, bool) or not isinstance(n_npus, int) or n_npus < 1:
+        if n_npus < 1:
             raise WorkloadError(f"a workload needs at least one NPU, not {n_npus!r}")
         self.n_npus = n_npus
         self.groups: dict[str, tuple[int, ...]] = {}

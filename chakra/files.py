@@ -260,10 +260,18 @@ def kind_of(head: bytes) -> str:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether no byte is a control character other than white space (record lengths and tags are)."""
-    return (not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", head[:4096]) and head[:1] != b"\n") or _is_json(
-        head
-    )
+    """Whether it is UTF-8 without control characters (record lengths and tags are such), or opens like
+    JSON.
+    """
+    if _is_json(head):
+        return True
+    piece = head[:4096]
+    try:
+        piece.decode()
+    except UnicodeDecodeError as error:
+        if error.start < len(piece) - 3:  # not just a character that the end of the piece cuts
+            return False
+    return head[:1] != b"\n" and not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", piece)
 
 
 def _is_json(head: bytes) -> bool:

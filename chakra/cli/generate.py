@@ -46,7 +46,7 @@ def command() -> None:
     "kind",
     default="all_reduce",
     show_default=True,
-    help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter, barrier ...",
+    help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, barrier ...",
 )
 @click.option(
     "--size", required=True, metavar="BYTES", help="Bytes that each rank brings in, such as 1048576 or 1MiB."

@@ -268,6 +268,7 @@ def decode_nodes(
         name_end = position
         group_start = np.int64(0)
         group_end = np.int64(-1)
+        involved = np.int64(-1)
         while position < end:
             tag, position = _varint(buf, position, end)
             field = tag >> 3
@@ -423,20 +424,22 @@ def decode_nodes(
                         if bits < 0:
                             bad = i
                             break
-                        code = 0
-                        while code < n_dims and dims[code] != bits:
-                            code += 1
-                        if code == n_dims:
-                            if n_dims == len(dims):
-                                dims = _grown(dims)
-                            dims[n_dims] = bits
-                            n_dims += 1
-                        dim_codes[i] = code
+                        involved = bits
             if bad >= 0:
                 break
             position = stop
         if bad >= 0:
             break
+        if involved >= 0:
+            code = 0
+            while code < n_dims and dims[code] != involved:
+                code += 1
+            if code == n_dims:
+                if n_dims == len(dims):
+                    dims = _grown(dims)
+                dims[n_dims] = involved
+                n_dims += 1
+            dim_codes[i] = code
         for which in range(2):
             if which == 1:
                 if group_end < 0:

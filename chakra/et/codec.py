@@ -136,8 +136,7 @@ def decode_compiled(kernels: Any, records: Records, source: str) -> Columns:
             _ = pool.strings
         except UnicodeDecodeError:
             return decode_protobuf.decode(records, source)
-    name_codes, name_pool = _used(names, pool)
-    pg_codes, pg_pool = _used(groups, pool)
+    name_codes, name_pool, pg_codes, pg_pool = _split_pool(names, groups, pool)
     pg_codes, pg_pool = _with_comm_group(pg_codes, pg_pool, ints[rows])
     return Columns(
         ids=ids.view(np.uint64),
@@ -159,14 +158,31 @@ def decode_compiled(kernels: Any, records: Records, source: str) -> Columns:
     )
 
 
-def _used(codes: I32, pool: StringPool) -> tuple[I32, StringPool]:
-    """The strings of a shared pool that one column uses, in order of first use."""
-    present = np.zeros(len(pool), np.bool_)
-    present[codes[codes >= 0] if len(codes) and codes.min() < 0 else codes] = True
-    if present.all():
-        return codes, pool
-    renumbered = np.append(np.cumsum(present, dtype=np.int32) - np.int32(1), np.int32(-1)).astype(np.int32)
-    return renumbered[codes], StringPool(pool.data, pool.starts[present], pool.ends[present])
+def _renumbered(codes: I32, size: int) -> tuple[I32, I64]:
+    """Codes numbered by first use (-1 stays), and the old code of each new one."""
+    first = np.full(size, len(codes), np.int64)
+    # Of repeated indices the last assignment stays: going backward, that is the first use.
+    chosen = np.flatnonzero(codes >= 0)[::-1]
+    first[codes[chosen]] = chosen
+    used = np.flatnonzero(first < len(codes))
+    old = used[np.argsort(first[used])]
+    new = np.full(size + 1, -1, np.int32)
+    new[old] = np.arange(len(old), dtype=np.int32)
+    return new[codes], old
+
+
+def _split_pool(names: I32, groups: I32, pool: StringPool) -> tuple[I32, StringPool, I32, StringPool]:
+    """Names and group names as two columns with tables of their own; the kernel puts both into one."""
+    if not len(groups) or groups.max() < 0:
+        return names, pool, groups, StringPool.of(())
+    names, old_names = _renumbered(names, len(pool))
+    groups, old_groups = _renumbered(groups, len(pool))
+    return (
+        names,
+        StringPool(pool.data, pool.starts[old_names], pool.ends[old_names]),
+        groups,
+        StringPool(pool.data, pool.starts[old_groups], pool.ends[old_groups]),
+    )
 
 
 def _with_comm_group(codes: I32, pool: StringPool, comm_group: I64) -> tuple[I32, StringPool]:
@@ -174,14 +190,15 @@ def _with_comm_group(codes: I32, pool: StringPool, comm_group: I64) -> tuple[I32
     where = np.flatnonzero((comm_group != ABSENT) & (codes < 0))
     if not len(where):
         return codes, pool
-    table = {text: code for code, text in enumerate(pool.strings)}
-    values, first, inverse = np.unique(comm_group[where], return_index=True, return_inverse=True)
-    translation = np.zeros(len(values), np.int32)
-    for k in np.argsort(first):
-        translation[k] = table.setdefault(str(values[k]), len(table))
+    texts = list(pool.strings)
+    table = {text: code for code, text in enumerate(texts)}
+    values, inverse = np.unique(comm_group[where], return_inverse=True)
+    translation = [table.setdefault(str(value), len(table)) for value in values.tolist()]
     codes = codes.copy()
-    codes[where] = translation[inverse]
-    return codes, StringPool.of(tuple(table))
+    codes[where] = np.array(translation, np.int32)[inverse]
+    codes, old = _renumbered(codes, len(table))
+    names = list(table)
+    return codes, StringPool.of(tuple(names[code] for code in old))
 
 
 def _bools(bits: int) -> tuple[bool, ...]:

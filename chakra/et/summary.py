@@ -170,12 +170,13 @@ def critical_path(trace: Trace, weights: I64) -> CriticalPath:
         node = max(range(n), key=finish.__getitem__)
         length = finish[node]
     else:
-        finish, best = np.zeros(n, np.int64), np.full(n, -1, np.int64)
-        kernels.longest_paths(offsets, index, order, weights, finish, best)
-        node = int(np.argmax(finish))
-        length = int(finish[node])
+        ends, best_parent = np.zeros(n, np.int64), np.full(n, -1, np.int64)
+        kernels.longest_paths(offsets, index, order, weights, ends, best_parent)
+        node = int(np.argmax(ends))
+        length = int(ends[node])
+        best = best_parent.tolist()
     path: list[int] = []
     while node >= 0:
         path.append(node)
-        node = int(best[node])
+        node = best[node]
     return CriticalPath(length, tuple(reversed(path)))
