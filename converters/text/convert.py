@@ -230,7 +230,7 @@ def _leftovers(staged: StagedFiles, npus: int, *, groups: bool) -> tuple[str, ..
     return tuple(
         f"{path} is from an earlier conversion and was left alone"
         for path in map(staged.target, found)
-        if path.exists()
+        if os.path.lexists(path)
     )
 
 

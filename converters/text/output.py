@@ -29,7 +29,7 @@ class StagedFiles:
 
     def __init__(self, prefix: str | os.PathLike[str], *, link: bool = True) -> None:
         self.prefix = Path(prefix)
-        if not self.prefix.name or os.fspath(prefix).endswith(("/", os.sep)) or self.prefix.is_dir():
+        if not self.prefix.name or os.fspath(prefix).endswith(("/", os.sep)) or os.path.isdir(prefix):
             raise UsageError(
                 f"{os.fspath(prefix)}: is a folder; give a prefix such as {Path(prefix) / 'workload'}"
             )
@@ -61,7 +61,7 @@ class StagedFiles:
         """Stage one content under one or more suffixes."""
         first: Path | None = None
         for suffix in suffixes:
-            if self.target(suffix).is_dir():
+            if os.path.isdir(self.target(suffix)):
                 raise UsageError(f"{self.target(suffix)}: cannot be written: it is a folder")
             path = self._folder / str(len(self._suffixes))
             if first is None or not self._linked(first, path):
