@@ -11,7 +11,6 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 from pathlib import Path
 
 from chakra.errors import ConfigError, UsageError
@@ -347,24 +346,15 @@ def in_flight(row: Sequence[Action]) -> int:
     return most
 
 
-def bubble(kind: ScheduleKind, stages: int, micro_batches: int, times: ActionTimes, chunks: int = 1) -> int:
-    """Closed form of the idle time of a stage: ``stages`` equal stages, free communication.
+def bubble(kind: ScheduleKind, stages: int, times: ActionTimes) -> int:
+    """Closed form of the idle time of the first stage: ``stages`` equal stages, free communication.
 
     GPipe, 1F1B and interleaved: (P-1)(tf+tI+tW), times per chunk; ZB-H1: (P-1)(tf+tI-tW); ZB-H2: (P-1)(tf+tI-2tW).
-    The zero-bubble forms hold for tW <= tf, tW <= tI and M >= 2P - 1. Sources: see the module.
+    The zero-bubble forms hold for tW <= tf, tW <= tI, tf+tI >= 2tW and M >= 2P - 1. Sources: see the module.
     """
-    del micro_batches, chunks
     full = times.forward + times.input
     if kind is ScheduleKind.ZB_H1:
         return (stages - 1) * (full - times.weight)
     if kind is ScheduleKind.ZB_H2:
         return (stages - 1) * (full - 2 * times.weight)
     return (stages - 1) * (full + times.weight)
-
-
-def is_ordered(row: Sequence[Action]) -> bool:
-    """Whether micro-batches enter this stage in ascending order in every chunk and phase."""
-    seen: dict[tuple[Phase, int], list[int]] = {}
-    for action in row:
-        seen.setdefault((action.phase, action.chunk), []).append(action.micro_batch)
-    return all(a < b for column in seen.values() for a, b in pairwise(column))
