@@ -43,7 +43,7 @@ def replay_span(trace: Trace, engine: I64 | None = None) -> int:
     hold = np.full(n, -1, np.int64)
     kernels(n).replay(
         np.asarray(offsets, np.int64),
-        np.asarray(sources, np.int64),
+        np.asarray(sources, np.int32),
         duration,
         engine,
         int(engine.max()) + 1,
@@ -60,4 +60,4 @@ def engines(trace: Trace) -> I64:
     first = np.where(host, -2, 0)
     first[~host] = device
     second = np.where(host, trace.tid, trace.stream)
-    return np.unique(np.stack([first, second]), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return np.unique(np.stack([first, second]), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)

@@ -40,6 +40,8 @@ CATEGORIES: dict[str, int] = {
     "cuda_event": RECORD,
 }  # fmt: skip
 KERNEL, MEMCPY, MEMSET = range(3)
+#: How annotations of communication libraries begin.
+COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "hccl:", "ccl:", "c10d::")
 
 
 class CommArgs(msgspec.Struct, gc=False, omit_defaults=True):
@@ -252,9 +254,10 @@ class _Builder:
         self.comm.append(CommArgs(*(getattr(args, name) for name in names)))
         return len(self.comm) - 1
 
-    def io_row(self, args: Args) -> int:
+    def io_row(self, name: str, args: Args) -> int:
+        """Row of an operator's input shapes, kept only for those that communicate."""
         dims = bytes(args.input_dims)
-        if not self.keep_io or not dims:
+        if not dims or not (name == "record_param_comms" or name.startswith(COMMUNICATION)):
             return NONE
         self.io.append((dims, bytes(args.input_type)))
         return len(self.io) - 1
@@ -318,7 +321,9 @@ class _Builder:
             sequence=integers([a.sequence for a in args], NONE),
             annotation=np.array(["annotation" in e.cat.lower() for e in rows], np.int64),
             comm=np.array([self.comm_row(a) for a in args], np.int64),
-            dims=np.array([self.io_row(a) for a in args], np.int64),
+            dims=np.array([self.io_row(str(e.name), a) for e, a in zip(rows, args, strict=True)], np.int64)
+            if self.keep_io
+            else np.full(len(rows), NONE, np.int64),
         )
 
     def _add_calls(self, rows: list[Any], args: list[Args], name: I64, start: I64, end: I64) -> None:

@@ -1,15 +1,16 @@
 """From the linked graph to an execution trace."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from chakra import __version__
-from chakra.arrays import I64
+from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.device import KERNEL, MEMCPY, MEMSET
-from chakra.converters.pytorch.graph import RECV, SEND, micros
+from chakra.converters.pytorch.graph import RECV, SEND, Comm, micros
 from chakra.converters.pytorch.groups import GroupTable
 from chakra.converters.pytorch.host import HostTrace
 from chakra.converters.pytorch.link import Linked
@@ -37,7 +38,7 @@ class EmitOptions:
 
 
 def emit(linked: Linked, rank: int, groups: GroupTable, options: EmitOptions | None = None) -> TraceColumns:
-    """Columns of the trace of one rank.
+    """Columns of the trace of one rank (all nodes at once; see `encode_blocks` for files).
 
     Parameters
     ----------
@@ -46,55 +47,142 @@ def emit(linked: Linked, rank: int, groups: GroupTable, options: EmitOptions | N
     groups
         Numbers of the process groups, shared by all ranks of a job.
     """
-    options = options or EmitOptions()
-    graph, device = linked.graph, linked.device
-    n = len(graph)
-    columns = TraceColumns(n)
-    columns.ids = np.arange(1, n + 1, dtype=np.uint64)
-    columns.types = graph.type.astype(np.uint8)
-    origin = int(graph.start.min()) if n else 0
-    columns.start_micros = (graph.start - origin) // 1000
-    columns.duration_micros = micros(graph.duration, graph.engine)
-    columns.set_names(*_names(linked))
-    columns.set_data_deps(graph.offsets, (graph.sources + 1).astype(np.uint64))
-    has = graph.parent >= 0
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(has, out=offsets[1:])
-    columns.set_ctrl_deps(offsets, (graph.parent[has] + 1).astype(np.uint64))
-    on_device = graph.device_row >= 0
-    cpu_comm = np.zeros(n, np.bool_)
-    cpu_comm[[i for i in graph.comm if not on_device[i]]] = True
-    host = ~on_device & ~cpu_comm
-    columns.set_bool("is_cpu_op", host)
-    columns.set_int("duration_ns", graph.duration)
-    tid = np.where(graph.thread >= 0, linked.thread_numbers[graph.thread], ABSENT)
-    columns.set_int("tid", np.where(host, tid, ABSENT))
-    rows = np.maximum(graph.device_row, 0)
-    gpu = device.device
-    stream = np.where(on_device, gpu.stream[rows] if len(gpu.stream) else 0, np.where(cpu_comm, tid, ABSENT))
-    number = np.where(
-        on_device, gpu.device[rows] if len(gpu.device) else 0, np.where(cpu_comm, CPU_DEVICE, ABSENT)
-    )
-    columns.set_int("stream", stream)
-    columns.set_int("device", number)
-    _set_device_details(columns, linked, on_device, rows)
-    if linked.host is not None:
-        _set_host_details(columns, linked.host, graph.host_row, options)
-    _set_communication(columns, linked, rank, groups)
-    _set_metadata(columns, linked, rank, groups)
-    return columns
+    return _Emitter(linked, rank, groups, options or EmitOptions()).columns(0, len(linked.graph))
 
 
-def _names(linked: Linked) -> tuple[I64, list[str]]:
-    """Names in use only: codes and table."""
-    used, codes = np.unique(linked.graph.name, return_inverse=True)
-    texts = linked.device.names.texts
-    return codes.reshape(-1), [texts[c] for c in used.tolist()]
+def encode_blocks(
+    linked: Linked, rank: int, groups: GroupTable, options: EmitOptions | None = None, size: int = 100_000
+) -> Iterator[bytes]:
+    """Encoded file, block by block of ``size`` nodes, so that memory holds one block."""
+    emitter = _Emitter(linked, rank, groups, options or EmitOptions())
+    n = len(linked.graph)
+    for begin in range(0, max(n, 1), size):
+        columns = emitter.columns(begin, min(begin + size, n))
+        encoded = columns.encode()
+        if begin:
+            # Every block begins with the metadata record, which only the first one keeps.
+            empty = TraceColumns(0)
+            empty.metadata = columns.metadata
+            yield encoded[len(empty.encode()) :]
+        else:
+            yield encoded
 
 
-def _set_device_details(columns: TraceColumns, linked: Linked, on_device: np.ndarray, rows: I64) -> None:
+class _Emitter:
+    """Makes columns of any stretch of nodes."""
+
+    def __init__(self, linked: Linked, rank: int, groups: GroupTable, options: EmitOptions) -> None:
+        self.linked, self.rank, self.groups, self.options = linked, rank, groups, options
+        graph = linked.graph
+        self.origin = int(graph.start.min()) if len(graph) else 0
+        self.micros = micros(graph.duration, graph.engine)
+        self.comm_rows = np.array(sorted(graph.comm), np.int64)
+        self.tags = _tags(linked, rank, groups)
+
+    def columns(self, begin: int, end: int) -> TraceColumns:
+        """Columns of the nodes ``begin`` to ``end``."""
+        linked, graph = self.linked, self.linked.graph
+        part = slice(begin, end)
+        n = end - begin
+        columns = TraceColumns(n)
+        columns.ids = np.arange(begin + 1, end + 1, dtype=np.uint64)
+        columns.types = graph.type[part].astype(np.uint8)
+        columns.start_micros = (graph.start[part] - self.origin) // 1000
+        columns.duration_micros = self.micros[part]
+        columns.set_names(*_table(graph.name[part], linked.device.names.texts))
+        first, last = graph.offsets[begin], graph.offsets[end]
+        columns.set_data_deps(
+            graph.offsets[begin : end + 1] - first, graph.sources[first:last].astype(np.uint64) + np.uint64(1)
+        )
+        parent = graph.parent[part]
+        has = parent >= 0
+        offsets = np.zeros(n + 1, np.int64)
+        np.cumsum(has, out=offsets[1:])
+        columns.set_ctrl_deps(offsets, parent[has].astype(np.uint64) + np.uint64(1))
+        device_row = graph.device_row[part]
+        on_device = device_row >= 0
+        comm = self.comm_rows[(self.comm_rows >= begin) & (self.comm_rows < end)] - begin
+        cpu_comm = np.zeros(n, np.bool_)
+        cpu_comm[comm[~on_device[comm]]] = True
+        host = ~on_device & ~cpu_comm
+        columns.set_bool("is_cpu_op", host)
+        columns.set_int("duration_ns", graph.duration[part])
+        thread = graph.thread[part]
+        tid = np.where(thread >= 0, linked.thread_numbers[thread], ABSENT)
+        columns.set_int("tid", np.where(host, tid, ABSENT))
+        rows = np.maximum(device_row, 0)
+        gpu = linked.device.device
+        stream = np.where(on_device, gpu.stream[rows] if len(gpu.stream) else 0, ABSENT)
+        number = np.where(on_device, gpu.device[rows] if len(gpu.device) else 0, ABSENT)
+        columns.set_int("stream", np.where(cpu_comm, tid, stream))
+        columns.set_int("device", np.where(cpu_comm, CPU_DEVICE, number))
+        _set_device_details(columns, linked, on_device, rows)
+        if linked.host is not None:
+            _set_host_details(columns, linked.host, graph.host_row[part], self.options)
+        self._set_communication(columns, comm, begin)
+        _set_metadata(columns, linked, self.rank, self.groups)
+        return columns
+
+    def _set_communication(self, columns: TraceColumns, rows: I64, begin: int) -> None:
+        comm, n = self.linked.graph.comm, columns.n
+        if not len(self.comm_rows):
+            return
+        kind, size, source, target, tag, sequence = (np.full(n, ABSENT, np.int64) for _ in range(6))
+        group, label = np.full(n, -1, np.int64), np.full(n, -1, np.int64)
+        names: dict[str, int] = {}
+        labels: dict[str, int] = {}
+        for i in rows.tolist():
+            info = comm[begin + i]
+            size[i] = info.size
+            number = self.groups.id_of(info.group)
+            group[i] = names.setdefault(number, len(names))
+            label[i] = labels.setdefault(info.label, len(labels))
+            if info.seq >= 0:
+                sequence[i] = info.seq
+            if info.kind in (SEND, RECV):
+                source[i], target[i] = _ends(info, self.rank)
+                tag[i] = self.tags[begin + i]
+            else:
+                kind[i] = info.comm_type
+        columns.set_int("comm_type", kind)
+        columns.set_int("comm_size", size)
+        columns.set_int("comm_src", source)
+        columns.set_int("comm_dst", target)
+        columns.set_int("comm_tag", tag)
+        columns.set_int("comm_seq", sequence)
+        columns.set_text("pg_name", group, list(names))
+        columns.set_text("collective_name", label, list(labels))
+
+
+def _ends(info: Comm, rank: int) -> tuple[int, int]:
+    """Global ranks (source, target) of a transfer."""
+    peer = max(info.peer, 0)
+    return (rank, peer) if info.kind == SEND else (peer, rank)
+
+
+def _tags(linked: Linked, rank: int, groups: GroupTable) -> dict[int, int]:
+    """Tag of every transfer: its number among those of its (group, source, target), so that both ends agree."""
+    count: Counter[tuple[str, int, int]] = Counter()
+    out: dict[int, int] = {}
+    for i in sorted(linked.graph.comm):
+        info = linked.graph.comm[i]
+        if info.kind in (SEND, RECV):
+            key = (groups.id_of(info.group), *_ends(info, rank))
+            out[i] = count[key]
+            count[key] += 1
+    return out
+
+
+def _table(codes: I64, texts: list[str]) -> tuple[I64, list[str]]:
+    """Codes renumbered over the texts in use, -1 kept; and those texts."""
+    used, inverse = np.unique(codes, return_inverse=True)
+    shift = 1 if len(used) and used[0] < 0 else 0
+    return inverse.reshape(-1) - shift, [texts[c] for c in used[shift:].tolist()]
+
+
+def _set_device_details(columns: TraceColumns, linked: Linked, on_device: Bool, rows: I64) -> None:
     gpu = linked.device.device
-    if not on_device.any():
+    if not len(gpu.kind):
         return
     kinds = np.where(on_device, gpu.kind[rows], -1)
     table = {KERNEL: "kernel", MEMCPY: "gpu_memcpy", MEMSET: "gpu_memset"}
@@ -113,10 +201,7 @@ def _set_host_details(columns: TraceColumns, host: HostTrace, host_row: I64, opt
     for name in ("rf_id", "fw_parent", "seq_id", "scope", "fw_tid"):
         values: I64 = getattr(nodes, name)
         columns.set_int(name, np.where(has, values[rows], ABSENT))
-    used, codes = np.unique(np.where(has, nodes.schema[rows], -1), return_inverse=True)
-    texts = host.names.texts
-    shift = 1 if len(used) and used[0] < 0 else 0
-    columns.set_text("op_schema", codes.reshape(-1) - shift, [texts[c] for c in used[shift:].tolist()])
+    columns.set_text("op_schema", *_table(np.where(has, nodes.schema[rows], -1), host.names.texts))
     if options.io:
         columns.set_inputs(*_io(host, np.where(has, nodes.inputs[rows], -1)))
         columns.set_outputs(*_io(host, np.where(has, nodes.outputs[rows], -1)))
@@ -134,47 +219,6 @@ def _io(host: HostTrace, codes: I64) -> tuple[I64, list[IOInfo]]:
         index[i] = len(table)
         table.append(IOInfo(values=values, shapes=shapes, types=types))
     return index[inverse.reshape(-1)], table
-
-
-def _set_communication(columns: TraceColumns, linked: Linked, rank: int, groups: GroupTable) -> None:
-    comm = linked.graph.comm
-    n = columns.n
-    if not comm:
-        return
-    rows = sorted(comm)
-    kind, size, source, target, tag, sequence = (np.full(n, ABSENT, np.int64) for _ in range(6))
-    group = np.full(n, -1, np.int64)
-    names: dict[str, int] = {}
-    tags: Counter[tuple[str, int, int]] = Counter()
-    for i in rows:
-        info = comm[i]
-        size[i] = info.size
-        number = groups.id_of(info.group)
-        group[i] = names.setdefault(number, len(names))
-        if info.seq >= 0:
-            sequence[i] = info.seq
-        if info.kind in (SEND, RECV):
-            peer = max(info.peer, 0)
-            ends = (rank, peer) if info.kind == SEND else (peer, rank)
-            source[i], target[i] = ends
-            # Both ends count the transfers of a (group, source, target) in the same order.
-            tag[i] = tags[(number, *ends)]
-            tags[(number, *ends)] += 1
-        else:
-            kind[i] = info.comm_type
-    columns.set_int("comm_type", kind)
-    columns.set_int("comm_size", size)
-    if (source != ABSENT).any():
-        columns.set_int("comm_src", source)
-        columns.set_int("comm_dst", target)
-        columns.set_int("comm_tag", tag)
-    columns.set_int("comm_seq", sequence)
-    columns.set_text("pg_name", group, list(names))
-    labels: dict[str, int] = {}
-    codes = np.full(n, -1, np.int64)
-    for i in rows:
-        codes[i] = labels.setdefault(comm[i].label, len(labels))
-    columns.set_text("collective_name", codes, list(labels))
 
 
 def _set_metadata(columns: TraceColumns, linked: Linked, rank: int, groups: GroupTable) -> None:

@@ -91,7 +91,9 @@ class Linked:
     """``tid`` of every thread of the device trace."""
     waits: SyncEdges
     bursts: Bursts
-    pieces: Pieces
+    moved_ns: int
+    """Self time of operators that was moved in front of their children."""
+    gaps_dropped_ns: int
     groups: communication.Groups
     first_ns: int
     """Start of the matched region, ns since the first event."""
@@ -248,10 +250,13 @@ def _build(
     waits = find_waits(device, attachment.call, region.kept, is_comm)
     bursts = _bursts(host, device, pairing, region, attachment)
     pieces = _cut(device, options, region, waits, bursts, attachment)
+    moved_ns, dropped_ns = pieces.moved_ns, pieces.dropped_ns
     draft = _draft(
         host, device, options, pairing, attachment, region, waits, bursts, pieces, records, rank, groups
     )
+    del pieces
     graph = finish(draft)
+    del draft
     measured = _span(device, region)
     linked = Linked(
         graph=graph,
@@ -264,7 +269,8 @@ def _build(
         thread_numbers=_thread_numbers(host, device, pairing),
         waits=waits,
         bursts=bursts,
-        pieces=pieces,
+        moved_ns=moved_ns,
+        gaps_dropped_ns=dropped_ns,
         groups=groups,
         first_ns=region.first,
         measured_ns=measured,
