@@ -5,11 +5,15 @@ inputs (starting numba costs about half a second) and the twin that tests compar
 `compiled(module)` returns the same module compiled: a namespace whose functions are numba dispatchers.
 
 numba stamps a cache entry with the file of the kernel only, not with the files of the functions it calls (numba
-issues 1833 and 9304), so an edited callee in another file leaves stale callers behind. Therefore a kernel calls only
-functions of its own module, and the cache folder's name carries a hash of that module's source.
+issues 1833 and 9304), so an edited callee in another file leaves stale callers behind. Therefore the cache folder's name
+carries a hash of the module's source and of every module of its package that it imports from; a kernel calls only
+functions of its own module or of those.
 """
 
+import ast
 import hashlib
+import importlib
+import importlib.util
 import os
 import sys
 import tempfile
@@ -34,6 +38,32 @@ def cache_folder(source: bytes) -> str:
     return str(path)
 
 
+def module_source(module_name: str) -> bytes:
+    """Source text of a kernel module."""
+    spec = importlib.util.find_spec(module_name)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(module_name)
+    return Path(spec.origin).read_bytes()
+
+
+def is_cached(module_name: str) -> bool:
+    """Whether compiled code of a module lies in the cache, so that using it costs no compilation."""
+    return any(Path(cache_folder(module_source(module_name))).rglob("*.nbi"))
+
+
+def worth_compiling(module_name: str, loaded_from: int, cached_from: int, compiled_from: int, work: int) -> bool:
+    """Whether `work` (in units of the caller) pays for compiled code.
+
+    The three bounds are for code that this process has loaded, code that lies in the cache, and code that must be
+    compiled first.
+    """
+    if work < loaded_from:
+        return False
+    if work >= compiled_from or f"{module_name}__compiled" in sys.modules:
+        return True
+    return work >= cached_from and is_cached(module_name)
+
+
 @cache
 def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     """Compile every public and private function of a kernel module; returns a namespace with the dispatchers.
@@ -45,20 +75,19 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     ``ENTRY_POINTS``, only those are kept in the cache: what they call is part of them, and leaving it out halves the
     time to compile.
     """
-    import importlib.util
-
     import numba  # type: ignore[import-untyped,unused-ignore]
 
-    spec = importlib.util.find_spec(module_name)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(module_name)
-    source = Path(spec.origin).read_bytes()
+    sources, origin = kernel_sources(module_name)
     twin = types.ModuleType(f"{module_name}__compiled")
-    twin.__file__ = spec.origin
+    twin.__file__ = origin
     sys.modules[twin.__name__] = twin
-    exec(compile(source, spec.origin, "exec"), twin.__dict__)
+    exec(compile(Path(origin).read_bytes(), origin, "exec"), twin.__dict__)
+    for name, value in list(vars(twin).items()):
+        if isinstance(value, types.FunctionType) and value.__module__ != twin.__name__:
+            callee = compiled(value.__module__, boundscheck=boundscheck)
+            vars(twin)[name] = getattr(callee, value.__name__)
     saved = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = cache_folder(source + b"boundscheck" * boundscheck)
+    numba.config.CACHE_DIR = cache_folder(sources + b"boundscheck" * boundscheck)
     try:
         entries = vars(twin).get("ENTRY_POINTS")
         for name, value in list(vars(twin).items()):
@@ -72,3 +101,24 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     finally:
         numba.config.CACHE_DIR = saved
     return twin
+
+
+def kernel_sources(module_name: str) -> tuple[bytes, str]:
+    """Text of a kernel module and of the modules of its package that it imports from, and the module's file."""
+    package = module_name.rpartition(".")[0]
+    sources: dict[str, bytes] = {}
+    files: dict[str, str] = {}
+    waiting = [module_name]
+    while waiting:
+        name = waiting.pop()
+        if name in sources:
+            continue
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(name)
+        files[name] = spec.origin
+        sources[name] = Path(spec.origin).read_bytes()
+        for node in ast.walk(ast.parse(sources[name])):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[0] == package:
+                waiting.append(str(node.module))
+    return b"".join(sources[name] for name in sorted(sources)), files[module_name]

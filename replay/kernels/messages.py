@@ -110,6 +110,8 @@ from chakra.replay.kernels.messages_streams import (
 )
 from chakra.replay.kernels.messages_workload import close_instance, complete, issue_pass, leave_server
 
+ENTRY_POINTS = ("run",)
+
 
 def end_phase(s: State, x: int) -> None:
     """A stream ends a phase (order of actions: 3.4).

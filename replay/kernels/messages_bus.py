@@ -45,6 +45,9 @@ from chakra.replay.kernels.messages_layout import (
     TM_BUS_SENT,
 )
 
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+
 #: sends in a row after which an end lets the other go first
 PATIENCE = 8
 

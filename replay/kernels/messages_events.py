@@ -36,6 +36,9 @@ from chakra.replay.kernels.messages_layout import (
     T_WHAT,
 )
 
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+
 
 def take_row(s: State) -> int:
     """A free row of the pool; the caller of the step made sure that there are enough."""

@@ -48,6 +48,9 @@ from chakra.replay.kernels.messages_layout import (
     TOPO_SWITCH,
 )
 
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+
 
 def free_delay(s: State, src: int, dst: int, size: int) -> int:
     """Delay of a message without contention, ns (5.3, correction C5)."""

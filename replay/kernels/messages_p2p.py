@@ -45,6 +45,9 @@ from chakra.replay.kernels.messages_layout import (
 )
 from chakra.replay.kernels.messages_network import launch
 
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+
 #: bytes of a control message
 CONTROL_SIZE = 8192
 

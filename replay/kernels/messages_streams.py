@@ -120,6 +120,9 @@ from chakra.replay.kernels.messages_layout import (
 from chakra.replay.kernels.messages_network import launch
 from chakra.replay.kernels.messages_p2p import CONTROL_SIZE, new_request, post
 
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+
 #: messages carry packet * PHASES_MAX + phase
 PHASES_MAX = 64
 #: packets of an inbox word

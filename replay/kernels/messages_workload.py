@@ -103,6 +103,9 @@ from chakra.replay.kernels.messages_layout import (
 from chakra.replay.kernels.messages_p2p import new_request, post
 from chakra.replay.kernels.messages_streams import enter_phase, join_queue, start_waiting
 
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+
 #: cursors of a dimension: any, first, last, then one tree counter per kind of collective
 CURSORS = 13
 
