@@ -366,7 +366,7 @@ def _fold_operators(limit: int) -> _Stage:
         ctrl = graph.edge_kinds == EdgeKind.CTRL
         parent = np.full(n, -1, np.int64)
         fan_in = np.bincount(graph.dst[ctrl], minlength=n)
-        single = ctrl & (fan_in[graph.dst] == 1) & (graph.src < graph.dst)
+        single = ctrl & (fan_in[graph.dst] == 1) & (graph.src < graph.dst) & (graph.kinds[graph.src] != Kind.MISSING)
         parent[graph.dst[single]] = graph.src[single]
         depth = np.zeros(n, np.int64)
         for node in np.flatnonzero(parent >= 0).tolist():

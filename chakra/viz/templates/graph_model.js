@@ -123,6 +123,27 @@ function levelsOf(V) {
   return level;
 }
 
+// Marks edges that a longer path already implies (one bit a box; only for pictures small enough to be read).
+function impliedEdges(V, level) {
+  const n = V.elements.length, implied = new Uint8Array(V.src.length);
+  if (n > 2000) return implied;
+  const words = (n + 31) >> 5, reach = new Uint32Array(n * words), into = grouped(V.dst, n);
+  const order = [...Array(n).keys()].sort((a, b) => level[a] - level[b]);
+  for (const v of order) {
+    const edges = [...into.edges.subarray(into.offsets[v], into.offsets[v + 1])].filter((k) => level[V.src[k]] < level[v]);
+    edges.sort((a, b) => level[V.src[b]] - level[V.src[a]] || V.src[a] - V.src[b]);
+    let last = -1, lastImplied = 0;
+    for (const k of edges) {
+      const p = V.src[k];
+      implied[k] = p === last ? lastImplied : (reach[v * words + (p >> 5)] >>> (p & 31)) & 1;
+      last = p; lastImplied = implied[k];
+      for (let w = 0; w < words; w++) reach[v * words + w] |= reach[p * words + w];
+      reach[v * words + (p >> 5)] |= 1 << (p & 31);
+    }
+  }
+  return implied;
+}
+
 function layoutOf(V) {
   const n = V.elements.length, level = levelsOf(V), lanes = G.laneNames.length;
   const lane = Int32Array.from(V.elements, (e) => laneOf[e]);
@@ -178,5 +199,6 @@ function layoutOf(V) {
     const at = band[v] * lanes + lane[v], inCell = Math.min(cells.get(level[v] * lanes + lane[v]).length, STACK);
     y[v] = tops[at] + ((slot[v] % STACK) + (used[at] - inCell) / 2 + 0.5) * CELL_H;
   }
+  V.implied = impliedEdges(V, level);
   return { x, y, band, bandTops, tops, used, lanes, width: MARGIN + perBand * CELL_W, height: down };
 }

@@ -86,9 +86,10 @@ function paint() {
   L.bandTops.forEach((top, i) => { if (i) { pen.moveTo(0, top - 22); pen.lineTo(L.width, top - 22); } });
   pen.stroke();
   if (document.getElementById("all-edges").checked) {
-    const near = [];
+    const near = [], implied = document.getElementById("implied-edges").checked;
     for (let k = 0; k < V.src.length; k++) {
       const a = V.src[k], b = V.dst[k];
+      if (V.implied[k] && !implied) continue;
       if (Math.max(L.x[a], L.x[b]) + BOX_W > x0 && Math.min(L.x[a], L.x[b]) - BOX_W < x1 &&
           Math.max(L.y[a], L.y[b]) + 60 > y0 && Math.min(L.y[a], L.y[b]) - 60 < y1) near.push(k);
     }
@@ -295,7 +296,7 @@ document.getElementById("close-all").addEventListener("click", closeAll);
 document.getElementById("fit").addEventListener("click", fit);
 document.getElementById("zoom-in").addEventListener("click", () => zoomBy(1.25));
 document.getElementById("zoom-out").addEventListener("click", () => zoomBy(0.8));
-document.getElementById("all-edges").addEventListener("change", redraw);
+for (const box of ["all-edges", "implied-edges"]) document.getElementById(box).addEventListener("change", redraw);
 window.addEventListener("resize", redraw);
 
 function legend() {
