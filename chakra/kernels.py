@@ -38,17 +38,9 @@ def cache_folder(source: bytes) -> str:
     return str(path)
 
 
-def module_source(module_name: str) -> bytes:
-    """Source text of a kernel module."""
-    spec = importlib.util.find_spec(module_name)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(module_name)
-    return Path(spec.origin).read_bytes()
-
-
 def is_cached(module_name: str) -> bool:
     """Whether compiled code of a module lies in the cache, so that using it costs no compilation."""
-    return any(Path(cache_folder(module_source(module_name))).rglob("*.nbi"))
+    return any(Path(cache_folder(kernel_sources(module_name)[0])).rglob("*.nbi"))
 
 
 def worth_compiling(module_name: str, loaded_from: int, cached_from: int, compiled_from: int, work: int) -> bool:
@@ -78,12 +70,13 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     import numba  # type: ignore[import-untyped,unused-ignore]
 
     sources, origin = kernel_sources(module_name)
+    package = module_name.rpartition(".")[0]
     twin = types.ModuleType(f"{module_name}__compiled")
     twin.__file__ = origin
     sys.modules[twin.__name__] = twin
     exec(compile(Path(origin).read_bytes(), origin, "exec"), twin.__dict__)
     for name, value in list(vars(twin).items()):
-        if isinstance(value, types.FunctionType) and value.__module__ != twin.__name__:
+        if isinstance(value, types.FunctionType) and value.__module__.rpartition(".")[0] == package:
             callee = compiled(value.__module__, boundscheck=boundscheck)
             vars(twin)[name] = getattr(callee, value.__name__)
     saved = numba.config.CACHE_DIR
