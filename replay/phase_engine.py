@@ -13,6 +13,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
+from chakra.kernels import compiled, worth_compiling
 from chakra.replay.classes import Partition, Usage, peers_of, ring_labels
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import FLAT, Phase, Plan
@@ -25,11 +26,13 @@ from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
 from chakra.replay.workload import Op, Workload
 
-#: nodes and stream phases from which compiled code pays for its start (about half a second)
-COMPILE_FROM = 30_000
+#: events from which compiled code pays when it is loaded, when it must be loaded (half a second), and when it must be
+#: compiled first (15 s); plain Python takes about 40 us per event
+COMPILE_FROM = (200, 15_000, 400_000)
 #: events per entry into the kernel, so that progress can be shown and an interrupt be heard
 BUDGET = 2_000_000
 TAGS = 500_000_000
+KERNEL = "chakra.replay.kernels.phases"
 
 TOPOLOGIES = {
     Topology.RING: kernel.TOPO_RING,
@@ -153,6 +156,7 @@ class PhaseEngine:
         comms, group_comm, group_member, group_start = self._communicators()
         self.comms = comms
         call_plan, call_group, call_start = self._calls(comms, group_comm, group_start)
+        self._call_plan = call_plan
         channel, p2p_start, channels = self._channels()
         self._group_comm = group_comm
         self._group_start = group_start
@@ -684,15 +688,21 @@ class PhaseEngine:
     # -- the run -----------------------------------------------------------------------------------------------
 
     def work_estimate(self) -> int:
-        """Events that the run will take, about."""
+        """Events that the run will take, about; a phase that is evaluated member by member counts for its ring."""
+        streams = [len(plan.chunks) * max(len(v) for v in plan.variants) for plan in self.plans]
+        members = [
+            max((len(npus) if len(np.unique(stand)) > 1 else 1) for rings in self.comms[c].views for npus, stand in rings)
+            for c in self._plan_comm
+        ]
+        weight = np.array([s * (1 + m // 4) for s, m in zip(streams, members, strict=True)] or [0], np.int64)
         total = int(self.node_start[-1])
+        at = 0
         for program in self._actor_programs:
-            total += 6 * int((program.op == Op.COLLECTIVE).sum())
-        rings = max(
-            (len(npus) for c in self.comms for v in c.views for npus, s in v if len(np.unique(s)) > 1),
-            default=0,
-        )
-        return total * (1 + rings)
+            calls = program.call[program.op == Op.COLLECTIVE]
+            if len(calls):
+                total += int(weight[self._call_plan[at + calls]].sum())
+            at += len(program.calls)
+        return total
 
     def run(self, progress: Callable[[int, int], bool] | None = None) -> RawRun:
         """Run to the end, or until `progress(nodes_done, now_ns)` returns False.
@@ -703,10 +713,8 @@ class PhaseEngine:
             When NPUs meet in a collective with different kinds, sizes or dimensions.
         """
         module: Any = kernel
-        if self.work_estimate() >= COMPILE_FROM:
-            from chakra.kernels import compiled
-
-            module = compiled("chakra.replay.kernels.phases")
+        if worth_compiling(KERNEL, *COMPILE_FROM, self.work_estimate()):
+            module = compiled(KERNEL)
         partial = False
         while True:
             status = module.run(

@@ -148,7 +148,7 @@ def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTabl
     if paths and isinstance(paths[0], Trace):
         every = list(paths)
     else:
-        every = read_traces([os.path.realpath(p) for p in paths])
+        every = read_files([os.fspath(p) for p in paths])
     distinct: dict[int, int] = {}
     traces: list[Trace] = []
     trace_of = np.empty(npus, np.int64)
@@ -158,6 +158,22 @@ def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTabl
             traces.append(trace)
         trace_of[i] = distinct[id(trace)]
     return traces, trace_of, {}, False
+
+
+def read_files(paths: Sequence[str]) -> list[Trace]:
+    """Traces of all paths; a file that several ranks share, by name or by link, is read once."""
+    first: dict[Any, str] = {}
+    names: dict[str, str] = {}
+    for path in paths:
+        if path not in names:
+            try:
+                status = os.stat(path)
+                names[path] = first.setdefault((status.st_dev, status.st_ino), path)
+            except OSError:
+                names[path] = path  # the reader says what is wrong with it
+    distinct = list(dict.fromkeys(names.values()))
+    traces = dict(zip(distinct, read_traces(distinct), strict=True))
+    return [traces[names[path]] for path in paths]
 
 
 def rank_files(prefix: str, npus: int) -> list[str]:

@@ -163,20 +163,18 @@ def group_name(name: str, *, astra: bool) -> str:
     return name
 
 
-def structure_key(trace: Trace, order: I64, group: I64, peer: I64) -> bytes:
-    """What two traces must share to be one program: everything but ids of groups and peers."""
+def structure_key(trace: Trace, order: I64, group: I64, peer: I64, *, ids: bool) -> bytes:
+    """What two traces must share to be one program: everything but the numbers of nodes, groups and peers.
+
+    `ids` asks for equal node ids, too (where a file names collectives by node id).
+    """
     import hashlib
 
     digest = hashlib.blake2b(digest_size=16)
     for column in (
-        trace.ids,
         trace.types,
         trace.duration_micros,
         trace.duration_ns,
-        trace.ctrl_offsets,
-        trace.ctrl_ids,
-        trace.data_offsets,
-        trace.data_ids,
         trace.is_cpu_op,
         trace.comm_type,
         trace.comm_size,
@@ -186,9 +184,10 @@ def structure_key(trace: Trace, order: I64, group: I64, peer: I64) -> bytes:
         trace.stream,
         trace.tid,
         trace.dim_codes,
-        group,
-        peer,
     ):
+        digest.update(np.ascontiguousarray(column[order]).tobytes())
+    start, child, _ = _children(trace, order)
+    for column in (group, peer, start, child, *((trace.ids,) if ids else ())):
         digest.update(np.ascontiguousarray(column).tobytes())
     digest.update(repr(trace.dim_table).encode())
     return digest.digest()
@@ -258,7 +257,9 @@ def compile_program(
         bad = np.flatnonzero(comm_node & cpu & (op != Op.TIMER))
         if len(bad):
             raise _node_error(
-                trace, order[bad[0]], "a communication node with is_cpu_op true cannot be replayed; set it to false"
+                trace,
+                order[bad[0]],
+                "a communication node with is_cpu_op true cannot be replayed; set it to false",
             )
     calls, call = _calls(trace, order, op, types, sizes, group, per_node_custom)
     p2p = np.flatnonzero((op == Op.SEND) | (op == Op.RECV))
@@ -313,7 +314,9 @@ def scaled(duration: I64, factor: float, where: AnyArray, trace: Trace) -> I64:
         return duration
     stretched = np.where(where, np.rint(duration * factor), duration)
     if (stretched > LIMIT).any():
-        raise WorkloadError(f"{trace.source}: a duration times {factor:g} does not fit 64 bits of nanoseconds")
+        raise WorkloadError(
+            f"{trace.source}: a duration times {factor:g} does not fit 64 bits of nanoseconds"
+        )
     return stretched.astype(np.int64)
 
 
@@ -340,7 +343,9 @@ def _roofline(
     for name, values in (("num_ops", ops), ("tensor_size", size)):
         missing = np.flatnonzero(values == ABSENT)
         if len(missing):
-            raise _node_error(trace, order[nodes[missing[0]]], f"the roofline model needs the attribute {name}")
+            raise _node_error(
+                trace, order[nodes[missing[0]]], f"the roofline model needs the attribute {name}"
+            )
     bandwidth = system.local_mem_bw_gbps * 1e9
     peak = (system.peak_perf_tflops or 0.0) * 1e12
     work = ops.astype(np.float64)
@@ -376,7 +381,9 @@ def _memory(trace: Trace, order: I64, where: AnyArray, op: I64, duration: I64, m
     size = trace.tensor_size[order][nodes]
     missing = np.flatnonzero((size == ABSENT) | (size < 0))
     if len(missing):
-        raise _node_error(trace, order[nodes[missing[0]]], "a memory node needs tensor_size, the bytes it moves")
+        raise _node_error(
+            trace, order[nodes[missing[0]]], "a memory node needs tensor_size, the bytes it moves"
+        )
     if memory.kind is MemoryKind.NONE:
         raise _node_error(
             trace,
@@ -399,7 +406,9 @@ def _collectives(
     missing = np.flatnonzero((kinds == ABSENT) | (kinds < 0) | (kinds > CommType.BARRIER))
     if len(missing):
         raise _node_error(
-            trace, order[nodes[missing[0]]], "a collective needs comm_type, a value of CollectiveCommType (0 to 9)"
+            trace,
+            order[nodes[missing[0]]],
+            "a collective needs comm_type, a value of CollectiveCommType (0 to 9)",
         )
     op[nodes] = Op.COLLECTIVE
     if options.astra:
@@ -413,13 +422,19 @@ def _collectives(
         raise _node_error(trace, order[nodes[bad[0]]], "a collective needs comm_size, bytes of at least 0")
 
 
-def _require_p2p(trace: Trace, order: I64, where: AnyArray, sizes: I64, kind: Op, options: RunOptions) -> None:
+def _require_p2p(
+    trace: Trace, order: I64, where: AnyArray, sizes: I64, kind: Op, options: RunOptions
+) -> None:
     """Attributes without which a message cannot be matched."""
     nodes = np.flatnonzero(where)
     if not len(nodes):
         return
     name, column = ("comm_dst", trace.comm_dst) if kind is Op.SEND else ("comm_src", trace.comm_src)
-    for attribute, values in ((name, column[order]), ("comm_size", sizes), ("comm_tag", trace.comm_tag[order])):
+    for attribute, values in (
+        (name, column[order]),
+        ("comm_size", sizes),
+        ("comm_tag", trace.comm_tag[order]),
+    ):
         missing = np.flatnonzero(values[nodes] == ABSENT)
         if len(missing):
             word = "send" if kind is Op.SEND else "receive"
@@ -448,7 +463,9 @@ def _calls(
     if per_node_custom:
         own = np.array([int(i) if int(i) in per_node_custom else -1 for i in ids], np.int64)
     size = np.where(sizes[nodes] == ABSENT, 0, sizes[nodes])
-    rows = np.stack([trace.comm_type[order][nodes], size, group[nodes], trace.dim_codes[order][nodes], own], axis=1)
+    rows = np.stack(
+        [trace.comm_type[order][nodes], size, group[nodes], trace.dim_codes[order][nodes], own], axis=1
+    )
     distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
     call[nodes] = inverse.reshape(-1)
     calls = tuple(
@@ -556,7 +573,7 @@ def compile_workload(
         [b""]
         if len(traces) == 1
         else [
-            structure_key(trace, trace.order_by_id(), group, peer)
+            structure_key(trace, trace.order_by_id(), group, peer, ids=bool(per_node_custom))
             for trace, (_, group, peer) in zip(traces, prepared, strict=True)
         ]
     )
