@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chakra.arrays import U8
 from chakra.converters.text.encode import encode_common, rank_files
-from chakra.converters.text.grammar import Phase, TextWorkload
+from chakra.converters.text.grammar import TextWorkload
 from chakra.converters.text.output import StagedFiles
 from chakra.converters.text.passes import Graph, Rules, build_graph
 from chakra.converters.text.policies import POLICIES, Span
@@ -29,7 +29,8 @@ from chakra.errors import UsageError
 
 #: Bounds that keep a mistyped number from filling the memory.
 MAX_NPUS = 1 << 20
-MAX_NODES = 1 << 28
+MAX_NODES = 1 << 27
+MAX_NODES_PER_PASS = 1 << 23
 
 Progress = Callable[[int, int], None]
 
@@ -281,10 +282,12 @@ def _check_compat(
 
 
 def _check_size(workload: TextWorkload, passes: int) -> None:
-    most = len(workload.layers) * len(Phase) * 4 * passes
-    if most > MAX_NODES:
+    recomputed = sum(layer - start for layer, start in workload.recomputations().items())
+    # Each of the three phases has at most a compute, two collectives and an update.
+    per_pass = (3 * len(workload.layers) + recomputed) * 4
+    if per_pass > MAX_NODES_PER_PASS or per_pass * passes > MAX_NODES:
         raise UsageError(
-            f"{workload.source}: {len(workload.layers)} layers x {passes} passes may give {most} nodes a "
-            f"rank, more than "
-            f"{MAX_NODES}"
+            f"{workload.source}: {len(workload.layers)} layers x {passes} passes may give "
+            f"{per_pass * passes} nodes a rank; at most {MAX_NODES_PER_PASS} a pass and {MAX_NODES} in all "
+            f"are converted"
         )

@@ -4,6 +4,7 @@ The format is that of ASTRA-sim 1.0: a policy, a layer count and one record a la
 whose unit the file does not say; sizes are bytes per NPU.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -85,3 +86,8 @@ class TextWorkload:
     initiators: frozenset[int] = frozenset()
     #: the file's text, kept for provenance
     text: str = ""
+
+    def recomputations(self) -> dict[int, int]:
+        """For every initiating layer the checkpoint at or below it from which its recomputation starts."""
+        kept = sorted(self.checkpoints)
+        return {layer: kept[bisect_right(kept, layer) - 1] for layer in self.initiators}

@@ -91,7 +91,7 @@ def build_graph(
     nobody
         Spans that join a single NPU: their collectives are left out.
     """
-    builder = _Builder(workload, policy, rules, nobody)
+    builder = _Builder(workload, policy, rules, nobody, workload.recomputations())
     ends = builder.add_pass(None)
     first = len(builder.kind)
     if passes > 1:
@@ -157,6 +157,8 @@ class _Builder:
     policy: Policy
     rules: Rules
     nobody: frozenset[Span]
+    #: checkpoint from which a layer's recomputation starts, by initiating layer
+    recomputations: dict[int, int]
     kind: list[int] = field(default_factory=list)
     layer: list[int] = field(default_factory=list)
     phase: list[int] = field(default_factory=list)
@@ -252,10 +254,7 @@ class _Builder:
     def _recomputed(self, initiator: int, waits: list[int]) -> list[int]:
         """Recompute the forward pass from the nearest checkpoint up to ``initiator``; returns what
         I(initiator) waits for."""
-        if initiator not in self.workload.initiators:
-            return waits
-        start = max(kept for kept in self.workload.checkpoints if kept <= initiator)
-        for index in range(start, initiator):
+        for index in range(self.recomputations.get(initiator, initiator), initiator):
             compute = self._compute(index, Phase.RECOMPUTE, waits)
             waits = [self._issued(self.policy.issue_forward, index, Phase.RECOMPUTE, compute)]
         return waits

@@ -156,7 +156,7 @@ def _check(workload: TextWorkload) -> None:
                     f"{workload.source}: {what} names layer {layer}, but the layers are 0 to {n - 1}"
                 )
     for layer in sorted(workload.initiators):
-        if not any(kept <= layer for kept in workload.checkpoints):
+        if layer < min(workload.checkpoints, default=n):
             raise ConversionError(
                 f"{workload.source}: checkpoint_initiates names layer {layer}, but no checkpoint lies at "
                 f"or below it"

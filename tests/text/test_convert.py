@@ -143,7 +143,7 @@ def test_many_passes_equal_passes_built_one_by_one(load: Load, text_of: TextOf) 
         ({"npus": 0}, "must lie between 1 and"),
         ({"npus": 1 << 40}, "must lie between 1 and"),
         ({"passes": 0}, "passes must be at least 1"),
-        ({"passes": 1 << 40}, "nodes a rank, more than"),
+        ({"passes": 1 << 40}, "nodes a rank; at most"),
         ({"time_unit": "ms"}, "time unit must be us or ns"),
         ({"span": "x"}, "span must be auto, dims or groups"),
         ({"compat": "x"}, "compat must be 'chakra'"),
