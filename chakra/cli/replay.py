@@ -94,7 +94,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     "--num-queues-per-dim",
     "--queues-per-dim",
     "queues_per_dim",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 1_000_000),
     default=1,
     show_default=True,
     metavar="N",
@@ -138,7 +138,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--comm-streams",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 1_000_000),
     default=1,
     show_default=True,
     metavar="N",
@@ -217,6 +217,8 @@ def run_replay(
     """
     if nodes and output_format == "text":
         raise UsageError("--nodes needs --format json or --format csv")
+    if not workload:
+        raise UsageError("--workload: the prefix is empty")
     _check_output(output)
     mode = None if compat == "none" else compat
     if logging_configuration != "empty" and not Path(logging_configuration).is_file():

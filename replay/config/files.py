@@ -36,7 +36,11 @@ def read_text(path: str | os.PathLike[str]) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{name}: not a text file (byte {error.start} is not UTF-8)") from None
+        from chakra.files import UNKNOWN, kind_of
+
+        kind = kind_of(data[: 1 << 16])
+        hint = "" if kind == UNKNOWN else f"; its content is that of this kind: {kind}"
+        raise ConfigError(f"{name}: not a text file (byte {error.start} is not UTF-8){hint}") from None
 
 
 def read_json(path: str | os.PathLike[str], *, last_wins: bool = False) -> dict[str, Entry]:

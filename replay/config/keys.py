@@ -163,3 +163,9 @@ MEMORY_KEYS = (
         "consecutive NPUs that share a server",
     ),
 )
+
+#: kind of file -> names of its keys
+ALL_KEYS = {
+    kind: frozenset(key.name for key in keys)
+    for kind, keys in (("network", NETWORK_KEYS), ("system", SYSTEM_KEYS), ("memory", MEMORY_KEYS))
+}

@@ -10,6 +10,7 @@ from typing import Any
 
 from chakra.errors import ConfigError
 from chakra.replay.config.files import Entry, Source, describe, nearest, read_json, read_yaml
+from chakra.replay.config.keys import ALL_KEYS
 
 #: ASTRA-sim keeps integers of the system file in 32 bits
 MAX_INT = 2**31 - 1
@@ -66,9 +67,14 @@ class Section:
         names = sorted(known)
         for key in self.entries:
             if key not in names:
-                raise self.error(
-                    key, f"is unknown{nearest(str(key), names) or '; known keys: ' + ', '.join(names)}"
-                )
+                raise self.error(key, f"is unknown{self._hint(key, names)}")
+
+    def _hint(self, key: object, names: list[str]) -> str:
+        """What an unknown key may have been meant for."""
+        owners = [kind for kind, keys in ALL_KEYS.items() if key in keys]
+        if owners:
+            return f" here: it belongs to a {owners[0]} file"
+        return nearest(str(key), names) or f"; known keys: {', '.join(names)}"
 
     def given(self, key: str) -> bool:
         """Whether the key is in the file."""

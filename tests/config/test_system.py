@@ -130,6 +130,7 @@ def test_bus_numbers_have_single_precision(value: float) -> None:
     ("values", "message"),
     [
         ({"schedulling-policy": "LIFO"}, "'schedulling-policy' is unknown; did you mean 'scheduling-policy'"),
+        ({"npus_count": 1}, "'npus_count' is unknown here: it belongs to a network file"),
         ({"zzzz": 1}, "'zzzz' is unknown; known keys: G, L, active-chunks"),
         (
             {"scheduling-policy": "lifo"},
