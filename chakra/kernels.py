@@ -76,8 +76,9 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     sys.modules[twin.__name__] = twin
     exec(compile(Path(origin).read_bytes(), origin, "exec"), twin.__dict__)
     for name, value in list(vars(twin).items()):
-        if isinstance(value, types.FunctionType) and value.__module__.rpartition(".")[0] == package:
-            callee = compiled(value.__module__, boundscheck=boundscheck)
+        where = value.__module__ if isinstance(value, types.FunctionType) else twin.__name__
+        if where != twin.__name__ and where.rpartition(".")[0] == package:
+            callee = compiled(where, boundscheck=boundscheck)
             vars(twin)[name] = getattr(callee, value.__name__)
     saved = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = cache_folder(sources + b"boundscheck" * boundscheck)
