@@ -188,6 +188,7 @@ class TraceColumns:
             raise TraceError(
                 f"{source}: {trace.dropped_ctrl_deps} control dependencies on nodes that do not exist"
             )
+        trace.check()
         return trace
 
     # -------------------------------------------------------------------------------------------- checks

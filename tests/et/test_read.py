@@ -219,18 +219,13 @@ def test_bad_json_encoded_nodes(tmp_path: Path, entry: Any, wanted: str) -> None
 def test_a_cut_file_names_the_byte_offset(tmp_path: Path) -> None:
     path = write(tmp_path / "a.et", comp(1), comp(2, 1))
     whole = path.read_bytes()
-    complete = {len(whole)}
+    metadata, first = 1 + whole[0], 1 + whole[1 + whole[0]]
     for size in range(1, len(whole)):
         path.write_bytes(whole[:size])
-        try:
-            trace = read_trace(path)
-        except TraceError as error:
-            assert f"{path}: byte " in str(error)
-            assert "\n" not in str(error)
+        if size in (metadata, metadata + first):  # cut exactly behind a record: nobody can tell
+            assert read_trace(path).n_nodes < 2
         else:
-            complete.add(size)
-            assert trace.n_nodes < 2
-    assert len(complete) == 3  # whole, and cut exactly behind the metadata or the first node
+            assert refusal(path).startswith("byte ")
 
 
 @pytest.mark.parametrize(
@@ -280,7 +275,7 @@ def old_node(*extra: bytes) -> bytes:
     ],
 )
 def test_old_wire_formats_are_explained(tmp_path: Path, payload: bytes, wanted: str) -> None:
-    """Fields that only the formats before 0.0.4 have; those of the last row are 'inputs' as text in field 5."""
+    """Fields that only the formats before 0.0.4 have; the last row has 'inputs' as text in field 5."""
     if payload == old_node(b"\x2a\x06Tensor"):
         payload = old_node(b"\x2a\x06Tensor", b"\x5a\x02\x0a\x00")
     metadata = GlobalMetadata(version="0.0.2").SerializeToString()
