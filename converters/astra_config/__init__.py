@@ -20,6 +20,7 @@ from chakra.converters.astra_config.network import (
 )
 from chakra.converters.astra_config.system import system_file
 from chakra.errors import ConfigError
+from chakra.files import TEXT_WORKLOAD, kind_of
 
 __all__ = [
     "ConvertedConfig",
@@ -43,6 +44,8 @@ def convert_config(path: str | os.PathLike[str]) -> ConvertedConfig:
     text = read_text(path)
     if text.lstrip().startswith(("{", "[")):
         return network_file(old_network(json_object(text, source), source))
+    if kind_of(text[:4096].encode()) == TEXT_WORKLOAD:
+        raise ConfigError(f"{source}: is a text workload; `chakra convert text` converts it")
     lines = key_lines(text, source)
     keys = [key for _, key, _ in lines]
     if "topology" in keys and ("npus_count" in keys or "npus-count" in keys):

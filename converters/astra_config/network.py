@@ -236,13 +236,10 @@ def json_object(text: str, source: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError(f"{source}: a network file is a JSON object")
     if not any(key in value for key in _NETWORK_MARKS):
-        told = (
-            "is a system file of ASTRA-sim 2.0 already"
-            if "preferred-dataset-splits" in value
-            else "has none of its keys"
-        )
+        if "preferred-dataset-splits" in value:
+            raise ConfigError(f"{source}: is a system file of ASTRA-sim 2.0 already")
         raise ConfigError(
-            f"{source}: not a network file of ASTRA-sim 1.0: {told} ({', '.join(_NETWORK_LISTS)})"
+            f"{source}: not a network file of ASTRA-sim 1.0: has none of its keys ({', '.join(_NETWORK_LISTS)})"
         )
     return value
 

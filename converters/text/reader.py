@@ -222,7 +222,7 @@ class _Words:
         options = [str(option) for option in allowed]
         if word in options:
             return word
-        close = difflib.get_close_matches(word.upper(), options, 1, 0.75)
+        close = difflib.get_close_matches(word.upper(), options, 1, 0.75) if len(word) <= 60 else []
         hint = f"; did you mean {close[0]}?" if close else ""
         raise self.error(
             f"{word[:60]!r} is not {what} (allowed: {', '.join(options)}){hint}", back=1

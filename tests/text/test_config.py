@@ -168,6 +168,7 @@ def test_system(tmp_path: Path) -> None:
         ('{"a": }', r"line 1 column 7: not valid JSON"),
         ('{"preferred-dataset-splits": 4}', "is a system file of ASTRA-sim 2.0 already"),
         ("", "is empty"),
+        ("DATA\n1\n", "is a text workload; `chakra convert text` converts it"),
         (SYSTEM + "what is this\n", r"line 13: 'what is this' is not of the form 'key: value'"),
         (
             SYSTEM + "endpoint-dely: 4\n",
