@@ -390,7 +390,7 @@ def _cut(
         ]
     )  # fmt: skip
     skip = np.zeros(len(region.rows), np.int64)
-    skip[bursts.first] = 1
+    skip[bursts.first[bursts.first >= 0]] = 1
     return cut_time(region.thread, region.start, region.end, region.annotation, cuts, skip, options.gaps)
 
 
@@ -583,11 +583,12 @@ def _sync_edges(waits: SyncEdges, pieces: Pieces, last_index: I64) -> tuple[I64,
 
 
 def _burst_edges(bursts: Bursts, pieces: Pieces, region: _Region) -> list[tuple[I64, I64, int]]:
-    source = node_before(pieces, bursts.source_thread, bursts.start, inclusive=False)
-    edges = [(source, pieces.node_of_op[bursts.first], E_FORK)]
+    starts = bursts.first >= 0
+    source = node_before(pieces, bursts.source_thread[starts], bursts.start[starts], inclusive=False)
+    edges = [(source, pieces.node_of_op[bursts.first[starts]], E_FORK)]
     joins = np.flatnonzero(pieces.kind == NODE_JOIN)
     row = pieces.ref[joins]
-    last = node_before(pieces, region.thread[bursts.first[row]], bursts.waited_until[row], inclusive=False)
+    last = node_before(pieces, bursts.thread[row], bursts.waited_until[row], inclusive=False)
     edges.append((last, joins, E_JOIN))
     return edges
 

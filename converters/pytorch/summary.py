@@ -43,7 +43,7 @@ def summarize(linked: Linked, rank: int) -> dict[str, Any]:
         "matching": _matching(linked),
         "attaching": _attaching(linked),
         "waits": dict(sorted((k, v) for k, v in linked.waits.counts.items() if v)),
-        "bursts": {"started_by_another_thread": len(linked.bursts.first), "waited_for": linked.bursts.back},
+        "bursts": {"started_by_another_thread": linked.bursts.started, "waited_for": linked.bursts.waited},
         "nodes": {name: kinds[kind] for kind, name in _KIND_NAMES.items() if kinds[kind]},
         "edges": {k: v for k, v in graph.edges.items() if v},
         "dropped_against_time": graph.against_time,

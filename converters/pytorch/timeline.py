@@ -39,17 +39,22 @@ class Cuts:
 
 @dataclass(slots=True)
 class Bursts:
-    """Bursts of activity of a thread that another thread started, in order of time."""
+    """What one thread started on another and waited for, in order of time; one row per start or wait."""
 
     first: I64
-    """First operator (row)."""
+    """First operator (row) of the burst; -1 on a row that only waits on."""
     last: I64
-    """Last operator that the starting thread waits for; -1 when it does not wait."""
+    """Operator whose end the source waits for; -1 when it does not wait."""
+    thread: I64
+    """Thread of the burst."""
     source_thread: I64
     start: I64
+    """When the burst begins, or when the source goes on waiting."""
     waited_until: I64
-    back: int
-    """How many have a back edge."""
+    started: int
+    """How many bursts another thread started."""
+    waited: int
+    """How many of them it waited for."""
 
 
 @dataclass(slots=True)
@@ -77,11 +82,6 @@ class Pieces:
     first_of_thread: dict[int, int] = field(default_factory=dict)
 
 
-def top_level(thread: I64, start: I64, end: I64, parent: I64) -> I64:
-    """Rows of operators that no other encloses."""
-    return np.flatnonzero(parent < 0)
-
-
 def find_bursts(
     thread: I64, start: I64, end: I64, parent: I64, cause_thread: I64, blocking: tuple[I64, I64]
 ) -> Bursts:
@@ -94,72 +94,153 @@ def find_bursts(
     blocking
         Threads and start times of host calls that wait for the device: they are signs of life.
     """
-    tops = np.flatnonzero(parent < 0)
-    threads = np.unique(thread)
-    boundaries = {
-        int(t): np.sort(np.concatenate([start[thread == t], end[thread == t], blocking[1][blocking[0] == t]]))
-        for t in threads
-    }
-    starts_of = {int(t): start[thread == t] for t in threads}
-    tops_of = {int(t): tops[thread[tops] == t] for t in threads}
-    earliest = int(start[tops].min()) if len(tops) else 0
-    rows: list[tuple[int, int, int, int, int]] = []
-    back = 0
-    for t, own in tops_of.items():
-        own_end = np.maximum.accumulate(end[own])
-        idle = np.empty(len(own), np.int64)
-        idle[0] = 1 << 62
-        idle[1:] = start[own][1:] - own_end[:-1]
-        caused = cause_thread[own]
-        new = (idle > IDLE_NS) | ((caused >= 0) & (caused != t) & (idle > 0) & _changes(caused))
-        for i in np.flatnonzero(new):
-            begin = int(start[own[i]])
+    search = _BurstSearch(thread, start, end, parent, cause_thread, blocking)
+    rows = search.run()
+    table = np.array(rows, np.int64).reshape(-1, 6)
+    started = int((table[:, 1] >= 0).sum())
+    waited = int(((table[:, 1] >= 0) & (table[:, 2] >= 0)).sum())
+    return Bursts(table[:, 1], table[:, 2], table[:, 3], table[:, 4], table[:, 0], table[:, 5], started, waited)
+
+
+class _BurstSearch:
+    """Goes through the outermost operators of all threads in order of time."""
+
+    def __init__(
+        self, thread: I64, start: I64, end: I64, parent: I64, cause: I64, blocking: tuple[I64, I64]
+    ) -> None:
+        self.start, self.end, self.parent, self.cause = start, end, parent, cause
+        self.threads = np.unique(thread).tolist()
+        self.rows = {t: np.flatnonzero(thread == t) for t in self.threads}
+        self.starts = {t: start[rows] for t, rows in self.rows.items()}
+        self.boundaries = {
+            t: np.sort(np.concatenate([start[rows], end[rows], blocking[1][blocking[0] == t]]))
+            for t, rows in self.rows.items()
+        }
+        self.tops = {t: rows[parent[rows] < 0] for t, rows in self.rows.items()}
+        self.top_start = {t: start[own] for t, own in self.tops.items()}
+        self.top_end = {t: np.maximum.accumulate(end[own]) for t, own in self.tops.items()}
+        self.awake = dict.fromkeys(self.threads, -1)
+
+    def run(self) -> list[tuple[int, int, int, int, int, int]]:
+        """Rows of `Bursts`: (start, first, last, thread, source thread, waited until)."""
+        out: list[tuple[int, int, int, int, int, int]] = []
+        candidates = self._candidates()
+        earliest = min((int(s[0]) for s in self.top_start.values()), default=0)
+        for begin, t, i in candidates:
             if begin == earliest and i == 0:
                 continue
-            source = int(caused[i]) if caused[i] >= 0 and caused[i] != t else -1
-            if source < 0 or not _started_before(starts_of, source, begin):
-                source = _latest_started(starts_of, t, begin)
-            if source < 0:
-                continue
-            nxt = _next_boundary(boundaries[source], begin)
-            j = int(np.searchsorted(start[own], nxt, "left")) - 1
-            # The source waits when nothing happens on it until the burst is over.
-            waits = j >= i and int(own_end[j]) <= nxt < (1 << 62)
-            last = int(own[j]) if waits else -1
-            until = int(own_end[j]) if waits else begin
-            back += waits
-            rows.append((begin, int(own[i]), last, source, until))
-    rows.sort()
-    table = np.array(rows, np.int64).reshape(-1, 5)
-    return Bursts(table[:, 1], table[:, 2], table[:, 3], table[:, 0], table[:, 4], back)
+            out += self._burst(begin, t, i)
+        out.sort()
+        return out
+
+    def _candidates(self) -> list[tuple[int, int, int]]:
+        """Outermost operators that begin after idleness which is long, or in which another thread did something."""
+        everything = np.sort(np.concatenate(list(self.boundaries.values())))
+        out: list[tuple[int, int, int]] = []
+        for t in self.threads:
+            starts, ends = self.top_start[t], self.top_end[t]
+            before = np.append(np.int64(-1), ends[:-1])
+            idle = starts - before
+            spoke = _count_between(everything, before, starts) - _count_between(self.boundaries[t], before, starts)
+            caused = self.cause[self.tops[t]]
+            named = (caused >= 0) & (caused != t) & _changes(caused)
+            wanted = (idle > IDLE_NS) | ((idle > 0) & ((spoke > 0) | named))
+            wanted[0] = True
+            out += [(int(starts[i]), t, i) for i in np.flatnonzero(wanted).tolist()]
+        out.sort()
+        return out
+
+    def _burst(self, begin: int, t: int, i: int) -> list[tuple[int, int, int, int, int, int]]:
+        own, ends = self.tops[t], self.top_end[t]
+        since = max(int(ends[i - 1]) if i else -(1 << 62), self.awake[t])
+        idle = begin - since
+        caused = int(self.cause[own[i]])
+        source = caused if caused >= 0 and caused != t else -1
+        if source < 0 or int(self.starts[source][0]) > begin:
+            source = self._latest_started(t, begin)
+        if source < 0 or idle <= 0:
+            return []
+        waits = self._waits(begin, t, i, source)
+        # After a short idleness only a call and return counts: the other thread spoke meanwhile, then waited.
+        spoke = int(_count_between(self.boundaries[source], np.int64(since), np.int64(begin))) > 0
+        if idle <= IDLE_NS and i and not (waits and spoke):
+            return []
+        if not waits:
+            return [(begin, int(own[i]), -1, t, source, begin)]
+        self.awake[source] = max(self.awake[source], waits[-1][1])
+        out = []
+        for k, (cut, until, last) in enumerate(waits):
+            out.append((cut, int(own[i]) if k == 0 else -1, last, t, source, until))
+        return out
+
+    def _latest_started(self, thread: int, time: int) -> int:
+        """Other thread whose last operator before ``time`` started last."""
+        best, latest = -1, -1
+        for other, starts in self.starts.items():
+            at = int(np.searchsorted(starts, time, "right")) - 1
+            if other != thread and at >= 0 and int(starts[at]) > latest:
+                best, latest = other, int(starts[at])
+        return best
+
+    def _waits(self, begin: int, t: int, i: int, source: int) -> list[tuple[int, int, int]]:
+        """When the source stops and goes on while the burst runs: (stop, resume, operator waited for).
+
+        It waits if nothing happens on it until the burst, or what is there of it, is over; also if what happens
+        meanwhile is little (the autograd engine gives its caller's thread a node or two).
+        """
+        own, ends, starts = self.tops[t], self.top_end[t], self.top_start[t]
+        bounds = self.boundaries[source]
+        at = int(np.searchsorted(bounds, begin, "right"))
+        nxt = int(bounds[at]) if at < len(bounds) else 1 << 62
+        j = int(np.searchsorted(starts, nxt, "left")) - 1
+        if j >= i and int(ends[j]) <= nxt < 1 << 62:
+            more = j + 1 < len(own) and int(starts[j + 1]) - int(ends[j]) <= IDLE_NS
+            if not more or nxt - int(ends[j]) < IDLE_NS:
+                first = [(begin, int(ends[j]), int(own[j]))]
+                return first + (self._later_waits(t, i, j, source, nxt) if more else [])
+        return self._later_waits(t, i, i - 1, source, begin)
+
+    def _later_waits(self, t: int, i: int, j: int, source: int, time: int) -> list[tuple[int, int, int]]:
+        """Waits from ``time`` on, between the few operators that the source runs while the burst goes on."""
+        own, ends, starts = self.tops[t], self.top_end[t], self.top_start[t]
+        gaps = starts[i + 1 :] - ends[i:-1]
+        long = np.flatnonzero(gaps > IDLE_NS)
+        last = i + int(long[0]) if len(long) else len(own) - 1
+        finish = int(ends[last])
+        rows, row_starts = self.rows[source], self.starts[source]
+        low = int(np.searchsorted(row_starts, time, "right" if j < i else "left"))
+        high = int(np.searchsorted(row_starts, finish, "left"))
+        inner = rows[low:high]
+        inner = inner[(self.parent[inner] < 0) | (self.start[np.maximum(self.parent[inner], 0)] < time)]
+        busy = int((self.end[inner] - self.start[inner]).sum()) if len(inner) else 0
+        if not len(inner) or len(inner) > 16 or busy > 0.1 * (finish - time):
+            return []
+        if int(self.end[inner].max()) > finish:
+            return []
+        out: list[tuple[int, int, int]] = []
+        clock = time
+        for row in inner.tolist():
+            k = int(np.searchsorted(ends, int(self.start[row]), "right")) - 1
+            if k > j and int(ends[k]) > clock:
+                out.append((clock, int(ends[k]), int(own[k])))
+            clock = int(self.end[row])
+        bounds = self.boundaries[source]
+        at = int(np.searchsorted(bounds, clock, "right"))
+        if at < len(bounds) and int(bounds[at]) >= finish > clock:
+            out.append((clock, finish, int(own[last])))
+        return out
+
+
+def _count_between(times: I64, after: I64, before: I64) -> I64:
+    """How many of the sorted ``times`` lie strictly between two times, for each pair of them."""
+    out: I64 = np.searchsorted(times, before, "left") - np.searchsorted(times, after, "right")
+    return np.maximum(out, 0)
 
 
 def _changes(values: I64) -> Bool:
     out = np.ones(len(values), np.bool_)
     out[1:] = values[1:] != values[:-1]
     return out
-
-
-def _started_before(starts_of: dict[int, I64], thread: int, time: int) -> bool:
-    starts = starts_of.get(thread)
-    return starts is not None and len(starts) > 0 and int(starts[0]) <= time
-
-
-def _latest_started(starts_of: dict[int, I64], thread: int, time: int) -> int:
-    """Other thread whose last operator before ``time`` started last."""
-    best, latest = -1, -1
-    for other, starts in starts_of.items():
-        if other == thread:
-            continue
-        at = int(np.searchsorted(starts, time, "right")) - 1
-        if at >= 0 and int(starts[at]) > latest:
-            best, latest = other, int(starts[at])
-    return best
-
-
-def _next_boundary(boundaries: I64, time: int) -> int:
-    at = int(np.searchsorted(boundaries, time, "right"))
-    return int(boundaries[at]) if at < len(boundaries) else 1 << 62
 
 
 def sort_cuts(parts: list[tuple[I64, I64, I64, int, I64]]) -> Cuts:
