@@ -239,7 +239,7 @@ def json_object(text: str, source: str) -> dict[str, Any]:
         if "preferred-dataset-splits" in value:
             raise ConfigError(f"{source}: is a system file of ASTRA-sim 2.0 already")
         raise ConfigError(
-            f"{source}: not a network file of ASTRA-sim 1.0: has none of its keys ({', '.join(_NETWORK_LISTS)})"
+            f"{source}: not a network file of ASTRA-sim 1.0: has none of {', '.join(_NETWORK_LISTS)}"
         )
     return value
 
