@@ -8,7 +8,15 @@ import rich_click as click
 
 from chakra import files
 from chakra.errors import UsageError
-from chakra.timeline import Timeline, estimated_bytes, filtered, from_document, read_kineto, read_log, write_timeline
+from chakra.timeline import (
+    Timeline,
+    estimated_bytes,
+    filtered,
+    from_document,
+    read_kineto,
+    read_log,
+    write_timeline,
+)
 from chakra.timeline.astrasim_log import parse_frequency
 from chakra.timeline.filters import parse_ranks
 from chakra.timeline.write import format_of
@@ -18,18 +26,65 @@ from chakra.viz.text import bytes_text
 
 @click.command(name="timeline", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, metavar="IN... OUT", type=click.Path(path_type=Path))
-@click.option("--input_filename", "--input-filename", "input_name", type=click.Path(path_type=Path), help="The input (for IN).")
-@click.option("--output_filename", "--output-filename", "output_name", type=click.Path(path_type=Path), help="The file to write (for OUT).")
-@click.option("--num_npus", "--num-npus", "npus", type=click.IntRange(1), help="NPUs of an ASTRA-sim log, to be checked.")
-@click.option("--npu_frequency", "--npu-frequency", "frequency", default="1000", show_default=True, metavar="MHZ", help="Clock of a log's ticks, such as 1000 or 1.5GHz.")
-@click.option("-w", "--workload", metavar="PREFIX", help="The traces that ran (PREFIX.<rank>.et): draws arrows from sends to receives.")
-@click.option("--format", "file_format", type=click.Choice(["json", "perfetto"]), help="Chrome JSON or Perfetto protobuf [default: by the suffix: .json, .pftrace].")
-@click.option("--window", metavar="BEGIN:END", help="Only what runs then, such as 10us:2ms (plain numbers are us).")
+@click.option(
+    "--input_filename",
+    "--input-filename",
+    "input_name",
+    type=click.Path(path_type=Path),
+    help="The input (for IN).",
+)
+@click.option(
+    "--output_filename",
+    "--output-filename",
+    "output_name",
+    type=click.Path(path_type=Path),
+    help="The file to write (for OUT).",
+)
+@click.option(
+    "--num_npus",
+    "--num-npus",
+    "npus",
+    type=click.IntRange(1),
+    help="NPUs of an ASTRA-sim log, to be checked.",
+)
+@click.option(
+    "--npu_frequency",
+    "--npu-frequency",
+    "frequency",
+    default="1000",
+    show_default=True,
+    metavar="MHZ",
+    help="Clock of a log's ticks, such as 1000 or 1.5GHz.",
+)
+@click.option(
+    "-w",
+    "--workload",
+    metavar="PREFIX",
+    help="The traces that ran (PREFIX.<rank>.et): draws arrows from sends to receives.",
+)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["json", "perfetto"]),
+    help="Chrome JSON or Perfetto protobuf [default: by the suffix: .json, .pftrace].",
+)
+@click.option(
+    "--window", metavar="BEGIN:END", help="Only what runs then, such as 10us:2ms (plain numbers are us)."
+)
 @click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,3,8-15.")
 @click.option("--min-duration", metavar="TIME", help="Leave out shorter slices, such as 500ns.")
-@click.option("--max-size", type=click.IntRange(1), default=1000, show_default=True, metavar="MB", help="Refuse to write more (viewers fail between 300 MB and 4 GB).")
+@click.option(
+    "--max-size",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    metavar="MB",
+    help="Refuse to write more (viewers fail between 300 MB and 4 GB).",
+)
 @click.option("--estimate", is_flag=True, help="Only print how large the file would be.")
-def command(paths: tuple[Path, ...], input_name: Path | None, output_name: Path | None, **options: Any) -> None:
+def command(
+    paths: tuple[Path, ...], input_name: Path | None, output_name: Path | None, **options: Any
+) -> None:
     """Write a timeline of a replay's result (with --nodes), an ASTRA-sim log, or Kineto traces (one or more ranks)."""
     inputs = [*([input_name] if input_name else []), *paths]
     target = output_name or (inputs.pop() if len(inputs) > 1 else None)
@@ -70,7 +125,9 @@ def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[s
     if kind == files.KINETO:
         return read_kineto([*inputs]), []
     if len(inputs) > 1:
-        raise UsageError(f"{inputs[1]}: more than one input is for Kineto traces only; {inputs[0]} is a {kind}")
+        raise UsageError(
+            f"{inputs[1]}: more than one input is for Kineto traces only; {inputs[0]} is a {kind}"
+        )
     source = inputs[0]
     traces = _traces(options["workload"]) if options["workload"] else None
     if kind == files.RESULT:
@@ -80,7 +137,9 @@ def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[s
             raise UsageError(f"{source}: this JSON is neither a replay's result nor a Kineto trace")
         log = read_log(source, npus=options["npus"], mhz=parse_frequency(options["frequency"]), traces=traces)
         return log.timeline, log.remarks
-    raise UsageError(f"{source}: this is: {kind}; a timeline is made from a replay's result, an ASTRA-sim log or a Kineto trace")
+    raise UsageError(
+        f"{source}: this is: {kind}; a timeline is made from a replay's result, an ASTRA-sim log or a Kineto trace"
+    )
 
 
 def _traces(prefix: str) -> dict[int, Any]:

@@ -39,7 +39,11 @@ class _Rank:
 
 
 def read_log(
-    path: PathLike, *, npus: int | None = None, mhz: Fraction = Fraction(1000), traces: dict[int, Trace] | None = None
+    path: PathLike,
+    *,
+    npus: int | None = None,
+    mhz: Fraction = Fraction(1000),
+    traces: dict[int, Trace] | None = None,
 ) -> LogRead:
     """Read issue and callback lines; other lines of the log are passed over.
 
@@ -82,20 +86,31 @@ def read_log(
         raise UsageError(f"{path}: cannot be read: {cause}") from cause
     if not ranks:
         raise UsageError(
-            f"{path}: no issue or callback line; ASTRA-sim writes them to log.log when system.json has \"trace-enabled\": 1"
+            f'{path}: no issue or callback line; ASTRA-sim writes them to log.log when system.json has "trace-enabled": 1'
         )
     open_nodes = sum(len(rank.running) for rank in ranks.values())
     for rank in ranks.values():
-        rank.finish = [max(end, start) if end >= 0 else last for start, end in zip(rank.issue, rank.finish, strict=True)]
+        rank.finish = [
+            max(end, start) if end >= 0 else last for start, end in zip(rank.issue, rank.finish, strict=True)
+        ]
     document = {
         "nodes": [
-            {"npu": npu, "ids": r.ids, "names": r.names, "kinds": r.kinds, "issue_ns": r.issue, "finish_ns": r.finish}
+            {
+                "npu": npu,
+                "ids": r.ids,
+                "names": r.names,
+                "kinds": r.kinds,
+                "issue_ns": r.issue,
+                "finish_ns": r.finish,
+            }
             for npu, r in sorted(ranks.items())
         ]
     }
     result = LogRead(from_document(document, traces=traces, source=str(path)))
     if stray:
-        result.remarks.append(f"{stray} callback lines have no issue line (ASTRA-sim's log rotation loses lines); left out")
+        result.remarks.append(
+            f"{stray} callback lines have no issue line (ASTRA-sim's log rotation loses lines); left out"
+        )
     if open_nodes:
         result.remarks.append(f"{open_nodes} nodes have no callback line; drawn to the end of the log")
     return result
@@ -142,5 +157,3 @@ def parse_frequency(text: str) -> Fraction:
         if value > 0:
             return value
     raise UsageError(f"--npu_frequency {text}: expected a number of MHz, such as 1000, or 1.5GHz")
-
-

@@ -36,7 +36,9 @@ class TimelineBuilder:
             self._nests.append(nests)
         return self._rows[key]
 
-    def slice(self, row: int, name: str, category: str, start_ns: int, duration_ns: int, node: int = -1) -> int:
+    def slice(
+        self, row: int, name: str, category: str, start_ns: int, duration_ns: int, node: int = -1
+    ) -> int:
         """Add a slice; its number, for flows."""
         code = self._names.setdefault(name, len(self._names))
         self._slices.append((row, start_ns, duration_ns, code, CATEGORIES.index(category), node))

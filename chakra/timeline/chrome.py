@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from chakra.timeline.model import CATEGORIES, Timeline
 
 
-
 def chrome_pieces(timeline: Timeline) -> Iterator[str]:
     """The JSON text piece by piece.
 
@@ -89,7 +88,9 @@ def _number(value: float) -> str:
 
 def thread_numbers(timeline: Timeline) -> list[int]:
     """A thread id for every row: 1, 2, ... within its rank, by place and name."""
-    order = sorted(range(len(timeline.rows)), key=lambda i: (timeline.rows[i].rank, timeline.rows[i].place, i))
+    order = sorted(
+        range(len(timeline.rows)), key=lambda i: (timeline.rows[i].rank, timeline.rows[i].place, i)
+    )
     tids, count, rank = [0] * len(order), 0, None
     for i in order:
         if timeline.rows[i].rank != rank:

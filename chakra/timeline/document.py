@@ -51,7 +51,9 @@ def from_document(
     matcher = Matcher()
     collectives: dict[int, list[tuple[int, str, str, int]]] = {}
     for place, entry in enumerate(entries):
-        _add_rank(builder, matcher, collectives, _checked(entry, place, source), (traces or {}).get(_rank(entry)))
+        _add_rank(
+            builder, matcher, collectives, _checked(entry, place, source), (traces or {}).get(_rank(entry))
+        )
     grouped = any(group is not None for parts in collectives.values() for _, _, group, _ in parts)
     by_turn = collective_keys([[name for _, name, _, _ in parts] for parts in collectives.values()])
     for rank, parts in collectives.items():
@@ -105,7 +107,9 @@ def _add_rank(
         row_name, place = row_of(kinds[i], category)
         row = builder.row(rank, row_name, place, nests=False)
         end = max(ends[i], starts[i])
-        number = builder.slice(row, str(names[i]), category, starts[i], end - starts[i], ids[i] if ids[i] < 2**63 else -1)
+        number = builder.slice(
+            row, str(names[i]), category, starts[i], end - starts[i], ids[i] if ids[i] < 2**63 else -1
+        )
         if kinds[i] == NodeType.COMM_COLL:
             mine.append((number, str(names[i]), groups[i], starts[i]))
         elif peers[i] is not None and kinds[i] == NodeType.COMM_SEND:
@@ -114,7 +118,9 @@ def _add_rank(
             matcher.receive(number, peers[i], rank, tags[i])
 
 
-def _facts(entry: dict[str, Any], trace: Trace | None, kinds: list[NodeType]) -> tuple[list[Any], list[Any], list[Any]]:
+def _facts(
+    entry: dict[str, Any], trace: Trace | None, kinds: list[NodeType]
+) -> tuple[list[Any], list[Any], list[Any]]:
     """Peers, tags and groups of the entry's nodes; None where unknown."""
     count = len(kinds)
     if trace is None:
@@ -143,4 +149,6 @@ def _add_memory(builder: TimelineBuilder, document: Mapping[str, Any]) -> None:
         time = np.array(memory["time_ns"], np.int64)
         value = np.array(memory["bytes"], np.float64)
         if len(time) == len(value):
-            builder.counters.append(Counter(int(memory.get("npu") or 0), "memory in use", "bytes", time, value))
+            builder.counters.append(
+                Counter(int(memory.get("npu") or 0), "memory in use", "bytes", time, value)
+            )

@@ -33,8 +33,12 @@ def filtered(
     if ranks is not None:
         absent = sorted(ranks - set(timeline.ranks()))
         if absent:
-            raise UsageError(f"--ranks: no rank {absent[0]} in the timeline; it has {_span(timeline.ranks())}")
-        keep &= np.isin([row.rank for row in timeline.rows], list(ranks))[timeline.row] if timeline.rows else keep
+            raise UsageError(
+                f"--ranks: no rank {absent[0]} in the timeline; it has {_span(timeline.ranks())}"
+            )
+        keep &= (
+            np.isin([row.rank for row in timeline.rows], list(ranks))[timeline.row] if timeline.rows else keep
+        )
         counters = [counter for counter in counters if counter.rank in ranks]
     if window_ns is not None:
         begin, end = window_ns
@@ -72,7 +76,10 @@ def parse_ranks(text: str) -> set[int]:
     ranks: set[int] = set()
     for part in text.split(","):
         bounds = part.strip().split("-")
-        if not all(bound.isascii() and bound.isdigit() and len(bound) < 10 for bound in bounds) or len(bounds) > 2:
+        if (
+            not all(bound.isascii() and bound.isdigit() and len(bound) < 10 for bound in bounds)
+            or len(bounds) > 2
+        ):
             raise UsageError(f"--ranks {text}: expected ranks such as 0,3,8-15")
         first, last = int(bounds[0]), int(bounds[-1])
         if last < first or last - first > 10_000_000:

@@ -13,7 +13,9 @@ from chakra.timeline.model import Timeline
 
 _DEVICE: Final = frozenset(("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", "async_gpu"))
 _HOST: Final = frozenset(("cpu_op", "python_function", "user_annotation", "Operator", "Trace"))
-_LAUNCH: Final = frozenset(("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "mtia_runtime", "xpu_runtime"))
+_LAUNCH: Final = frozenset(
+    ("cuda_runtime", "cuda_driver", "Runtime", "hip_runtime", "mtia_runtime", "xpu_runtime")
+)
 _COLLECTIVE: Final = ("nccl", "rccl", "hccl", "gloo:")
 
 
@@ -79,7 +81,9 @@ def _ranks(files: list[_File], paths: list[PathLike]) -> list[int]:
         ranks.append(rank if isinstance(rank, int) and 0 <= rank < 2**31 else place)
     if len(set(ranks)) < len(ranks):
         again = next(rank for i, rank in enumerate(ranks) if rank in ranks[:i])
-        one, other = (paths[i] for i, rank in enumerate(ranks) if rank == again and ranks[: i + 1].count(rank) <= 2)
+        one, other = (
+            paths[i] for i, rank in enumerate(ranks) if rank == again and ranks[: i + 1].count(rank) <= 2
+        )
         raise UsageError(f"{other}: is of rank {again}, as {one} is")
     return ranks
 
@@ -90,7 +94,11 @@ def _ns(value: Decimal) -> int:
 
 
 def _begin(file: _File, path: PathLike) -> int:
-    times = [event.ts for event in file.traceEvents if event.ph == "X" and event.ts is not None and event.ts.is_finite()]
+    times = [
+        event.ts
+        for event in file.traceEvents
+        if event.ph == "X" and event.ts is not None and event.ts.is_finite()
+    ]
     if not times:
         raise UsageError(f"{path}: a Kineto trace without any event that has a duration")
     return _ns(min(times)) + file.baseTimeNanoseconds
@@ -103,7 +111,9 @@ def _add(builder: TimelineBuilder, file: _File, rank: int, first: int) -> None:
     for event in file.traceEvents:
         if event.ph != "X" or event.ts is None or not event.ts.is_finite() or event.cat == "Trace":
             continue
-        duration = event.dur if event.dur is not None and event.dur.is_finite() and event.dur > 0 else Decimal(0)
+        duration = (
+            event.dur if event.dur is not None and event.dur.is_finite() and event.dur > 0 else Decimal(0)
+        )
         if abs(event.ts) > 2**53 or duration > 2**53:
             continue
         start = _ns(event.ts) + shift

@@ -32,7 +32,9 @@ def assign_lanes(track: I32, start_ns: I64, duration_ns: I64, nests: Bool) -> I3
             kernel = importlib.import_module("chakra.timeline._lanes_kernel")
         else:
             kernel = compiled("chakra.timeline._lanes_kernel")
-        columns = [np.ascontiguousarray(column[order].astype(np.int64)) for column in (track, start_ns, end, nests)]
+        columns = [
+            np.ascontiguousarray(column[order].astype(np.int64)) for column in (track, start_ns, end, nests)
+        ]
         sorted_lane = np.zeros(len(track), np.int32)
         kernel.assign(*columns, sorted_lane)
         lane[order] = sorted_lane

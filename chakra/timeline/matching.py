@@ -14,7 +14,9 @@ class Matcher:
 
     _sends: dict[tuple[int, int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     _receives: dict[tuple[int, int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
-    _collectives: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    _collectives: dict[tuple[str, int], list[tuple[int, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     _seen: dict[tuple[int, str], int] = field(default_factory=lambda: defaultdict(int))
 
     def send(self, number: int, source: int, target: int, tag: int) -> None:

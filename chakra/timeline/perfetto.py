@@ -29,18 +29,28 @@ def perfetto_pieces(timeline: Timeline) -> Iterator[bytes]:
     process = {rank: len(timeline.rows) + 1 + place for place, rank in enumerate(ranks)}
     for rank in ranks:
         # Process ids of zero mean "unknown" to viewers, hence rank + 1.
-        body = _bytes(3, _field(1, rank + 1) + _bytes(6, timeline.process_name(rank).encode("utf-8", "replace")))
+        body = _bytes(
+            3, _field(1, rank + 1) + _bytes(6, timeline.process_name(rank).encode("utf-8", "replace"))
+        )
         yield _packet(_bytes(60, _field(1, process[rank]) + body + _field(11, 3)) + _field(10, 1))
     for place, (row, tid) in enumerate(zip(timeline.rows, thread_numbers(timeline), strict=True)):
         # A thread id must be unique in the file for viewers that ignore processes.
-        thread = _field(1, row.rank + 1) + _field(2, (row.rank + 1) * 1000 + tid) + _bytes(5, row.name.encode("utf-8", "replace"))
+        thread = (
+            _field(1, row.rank + 1)
+            + _field(2, (row.rank + 1) * 1000 + tid)
+            + _bytes(5, row.name.encode("utf-8", "replace"))
+        )
         track = _field(1, place + 1) + _field(5, process[row.rank]) + _bytes(4, thread) + _field(12, tid)
         yield _packet(_bytes(60, track) + _field(10, 1))
     yield from _slices(timeline)
     base = len(timeline.rows) + len(ranks) + 1
     for place, counter in enumerate(timeline.counters):
         unit = _bytes(8, _bytes(6, counter.unit.encode("utf-8", "replace")))
-        track = _field(1, base + place) + _field(5, process[counter.rank]) + _bytes(2, counter.name.encode("utf-8", "replace"))
+        track = (
+            _field(1, base + place)
+            + _field(5, process[counter.rank])
+            + _bytes(2, counter.name.encode("utf-8", "replace"))
+        )
         yield _packet(_bytes(60, track + unit) + _field(10, 1))
         for time, value in zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True):
             number = _field(30, int(value)) if value == int(value) and value >= 0 else _double(44, value)
@@ -56,7 +66,14 @@ def _slices(timeline: Timeline) -> Iterator[bytes]:
     out_offsets, out_flows = _flows_of(place[timeline.flow_from], n)
     in_offsets, in_flows = _flows_of(place[timeline.flow_to], n)
     row = timeline.row[order]
-    columns = [row, timeline.start_ns[order], timeline.duration_ns[order], timeline.name[order], timeline.category[order], timeline.node[order]]
+    columns = [
+        row,
+        timeline.start_ns[order],
+        timeline.duration_ns[order],
+        timeline.name[order],
+        timeline.category[order],
+        timeline.node[order],
+    ]
     kernel: Any
     if n < _PLAIN:
         kernel = importlib.import_module("chakra.timeline._perfetto_kernel")

@@ -27,7 +27,9 @@ def format_of(path: PathLike, wanted: str | None = None) -> str:
     name = os.fspath(path).lower().removesuffix(".gz")
     suffix = Path(name).suffix
     if suffix not in SUFFIXES:
-        raise UsageError(f"{path}: unknown suffix; the name must end in one of {', '.join(SUFFIXES)} (or give --format)")
+        raise UsageError(
+            f"{path}: unknown suffix; the name must end in one of {', '.join(SUFFIXES)} (or give --format)"
+        )
     return SUFFIXES[suffix]
 
 

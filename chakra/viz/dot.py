@@ -22,11 +22,15 @@ def dot_pieces(graph: Graph, *, legend: bool = True) -> Iterator[str]:
     """The DOT text piece by piece."""
     yield "digraph trace {\n"
     yield f"  graph [label={quoted(label_escaped(printable(graph.title)))}, labelloc=t, fontname=Helvetica, rankdir=TB];\n"
-    yield "  node [style=filled, fontname=Helvetica, fontsize=10, margin=\"0.12,0.05\"];\n  edge [arrowsize=0.7];\n"
+    yield '  node [style=filled, fontname=Helvetica, fontsize=10, margin="0.12,0.05"];\n  edge [arrowsize=0.7];\n'
     for node in range(graph.n_nodes):
         yield _node(graph, node)
     edges = zip(
-        graph.src.tolist(), graph.dst.tolist(), graph.edge_kinds.tolist(), graph.edge_counts.tolist(), strict=True
+        graph.src.tolist(),
+        graph.dst.tolist(),
+        graph.edge_kinds.tolist(),
+        graph.edge_counts.tolist(),
+        strict=True,
     )
     for src, dst, kind, count in edges:
         line = EDGE_STYLES[EdgeKind(kind)]

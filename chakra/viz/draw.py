@@ -39,9 +39,7 @@ _DOT_NODES, _DOT_EDGES = 150, 400
 _DOT_WARN, _DOT_REFUSE = 2_000, 5_000
 #: Folded pictures with more boxes than this keep all edges.
 _REDUCE_UP_TO: Final = 4_000
-_SUGGESTIONS: Final = (
-    "--fold, --around ID --hops K, --critical-path, --only comm, --window BEGIN:END, or an .html file, which folds by itself"
-)
+_SUGGESTIONS: Final = "--fold, --around ID --hops K, --critical-path, --only comm, --window BEGIN:END, or an .html file, which folds by itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,9 @@ def _draw_html(graph: Graph, path: PathLike, options: DrawOptions) -> Drawing:
     tree = fold(graph, options.fold or Folding.AUTO, options.boxes)
     with atomic_text(path) as file:
         file.write(html_text(graph, tree))
-    return Drawing(os.fspath(path), graph.n_nodes, graph.n_edges, [f"{tree.n_groups} groups can be expanded in the page"])
+    return Drawing(
+        os.fspath(path), graph.n_nodes, graph.n_edges, [f"{tree.n_groups} groups can be expanded in the page"]
+    )
 
 
 def _folded(graph: Graph, options: DrawOptions, remarks: list[str]) -> Graph:
@@ -150,7 +150,10 @@ def _folded(graph: Graph, options: DrawOptions, remarks: list[str]) -> Graph:
 
 
 def _refuse_large(graph: Graph, limit: int, path: PathLike) -> None:
-    for count, bound, what in ((graph.n_nodes, limit, "nodes"), (graph.n_edges, limit * _EDGES_PER_NODE, "edges")):
+    for count, bound, what in (
+        (graph.n_nodes, limit, "nodes"),
+        (graph.n_edges, limit * _EDGES_PER_NODE, "edges"),
+    ):
         if count > bound:
             raise UsageError(
                 f"{path}: {graph.title} has {count} {what}, more than the {bound} that are drawn plainly (--limit); "
@@ -161,7 +164,9 @@ def _refuse_large(graph: Graph, limit: int, path: PathLike) -> None:
 def _by_own_layout(graph: Graph, picture: str, remarks: list[str]) -> bytes:
     scene = scene_of(graph, layered(graph))
     if picture == "png" and scale_of(scene) < 0.75:
-        remarks.append("the picture is too large for readable labels; they are left out (svg, pdf and html keep them)")
+        remarks.append(
+            "the picture is too large for readable labels; they are left out (svg, pdf and html keep them)"
+        )
     writers: dict[str, Callable[[], bytes]] = {
         "svg": lambda: svg_text(scene).encode(),
         "pdf": lambda: pdf_bytes(scene),
@@ -187,14 +192,22 @@ def _by_graphviz(graph: Graph, picture: str, options: DrawOptions, remarks: list
         command = [sys.executable, "-m", "chakra.viz.graphviz_worker", picture, str(out)]
         try:
             done = subprocess.run(
-                command, input=dot_text(graph).encode(), capture_output=True, timeout=options.budget_s, check=False
+                command,
+                input=dot_text(graph).encode(),
+                capture_output=True,
+                timeout=options.budget_s,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             problem = f"dot did not finish within {options.budget_s:g} s (--budget)"
         else:
             if done.returncode == 0 and out.exists() and out.stat().st_size:
                 return out.read_bytes()
-            problem = "no Graphviz here (pip install pygraphviz)" if done.returncode == NO_GRAPHVIZ else "dot failed"
+            problem = (
+                "no Graphviz here (pip install pygraphviz)"
+                if done.returncode == NO_GRAPHVIZ
+                else "dot failed"
+            )
     if asked:
         raise UsageError(f"--layout dot: {problem}; --layout own needs no Graphviz")
     remarks.append(f"{problem}; drawn with the own layout")

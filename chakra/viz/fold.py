@@ -65,7 +65,9 @@ class FoldTree:
         shown = np.arange(len(self.parent), dtype=np.int32)
         for element in range(len(self.parent) - 1, -1, -1):
             above = int(self.parent[element])
-            if above >= 0 and not (shown[above] == above and opened is not None and opened[above - self.n_nodes]):
+            if above >= 0 and not (
+                shown[above] == above and opened is not None and opened[above - self.n_nodes]
+            ):
                 shown[element] = shown[above]
         return shown
 
@@ -154,7 +156,10 @@ def merged(graph: Graph, target: AnyArray, size: int, labels: list[str | None]) 
         title=graph.title,
         ids=graph.ids[first],
         kinds=kinds.astype(np.uint8),
-        names=[graph.names[i] if label is None else label for i, label in zip(first.tolist(), labels, strict=True)],
+        names=[
+            graph.names[i] if label is None else label
+            for i, label in zip(first.tolist(), labels, strict=True)
+        ],
         notes=[graph.notes[i] if alone else "" for i, alone in zip(first.tolist(), whole, strict=True)],
         duration_ns=total,
         size_bytes=np.where(has_size, volume, NONE),
@@ -191,7 +196,14 @@ def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTre
     order = _order(graph)
     stages: tuple[_Stage, ...]
     if how == Folding.AUTO:
-        stages = (_fold_repeats, _fold_operators(limit), _fold_repeats, _fold_chains, _fold_streams, _fold_segments(limit))
+        stages = (
+            _fold_repeats,
+            _fold_operators(limit),
+            _fold_repeats,
+            _fold_chains,
+            _fold_streams,
+            _fold_segments(limit),
+        )
     else:
         stages = {
             Folding.REPEAT: (_fold_repeats,),
@@ -353,7 +365,11 @@ def _tokens(graph: Graph) -> I64:
     """Equal numbers for nodes that look alike: kind, name without numbers, bytes, members."""
     seen: dict[tuple[object, ...], int] = {}
     rows = zip(
-        graph.kinds.tolist(), (family(name) for name in graph.names), graph.size_bytes.tolist(), graph.members.tolist(), strict=True
+        graph.kinds.tolist(),
+        (family(name) for name in graph.names),
+        graph.size_bytes.tolist(),
+        graph.members.tolist(),
+        strict=True,
     )
     return np.fromiter((seen.setdefault(row, len(seen)) for row in rows), np.int64, graph.n_nodes)
 
@@ -366,7 +382,12 @@ def _fold_operators(limit: int) -> _Stage:
         ctrl = graph.edge_kinds == EdgeKind.CTRL
         parent = np.full(n, -1, np.int64)
         fan_in = np.bincount(graph.dst[ctrl], minlength=n)
-        single = ctrl & (fan_in[graph.dst] == 1) & (graph.src < graph.dst) & (graph.kinds[graph.src] != Kind.MISSING)
+        single = (
+            ctrl
+            & (fan_in[graph.dst] == 1)
+            & (graph.src < graph.dst)
+            & (graph.kinds[graph.src] != Kind.MISSING)
+        )
         parent[graph.dst[single]] = graph.src[single]
         depth = np.zeros(n, np.int64)
         for node in np.flatnonzero(parent >= 0).tolist():

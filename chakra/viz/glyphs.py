@@ -15,9 +15,7 @@ from chakra.arrays import F64
 
 GLYPH_HEIGHT: Final = 20
 GLYPH_WIDTH: Final = 16
-_CHARS: Final = (
-    "".join(map(chr, range(32, 127))) + "".join(map(chr, range(161, 256))) + "…→"
-)
+_CHARS: Final = "".join(map(chr, range(32, 127))) + "".join(map(chr, range(161, 256))) + "…→"
 _ADVANCES: Final = bytes.fromhex(
     "0506070d0a0e0c040606080d050505050a0a0a0a0a0a0a0a0a0a05050d0d0d080f0a0a0a0c09090c0b04040a080d0b0c090c"
     "0a0a090b0a0f0a090a0605060d0808090a080a09050a0a040409040f0a090a0a0608060a090c0909080a050a0d060a0a0a0a"

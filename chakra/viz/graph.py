@@ -79,7 +79,10 @@ class Graph:
     def tooltip(self, node: int) -> str:
         """Everything known about a node, one fact a line."""
         kind = KIND_STYLES[Kind(int(self.kinds[node]))].legend
-        lines = [self.names[node] or "(no name)", f"id {self.ids[node]}, {kind}, {self.lane_names[self.lanes[node]]}"]
+        lines = [
+            self.names[node] or "(no name)",
+            f"id {self.ids[node]}, {kind}, {self.lane_names[self.lanes[node]]}",
+        ]
         detail = self.detail(node)
         return "\n".join([*lines, detail] if detail else lines)
 

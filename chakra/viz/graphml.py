@@ -48,10 +48,16 @@ def graphml_pieces(graph: Graph) -> Iterator[str]:
             str(graph.members[node]),
             look.fill,
         )
-        data = "".join(f'<data key="{key}">{value}</data>' for (key, _), value in zip(_NODE_KEYS, values, strict=True))
+        data = "".join(
+            f'<data key="{key}">{value}</data>' for (key, _), value in zip(_NODE_KEYS, values, strict=True)
+        )
         yield f'<node id="n{node}">{data}</node>\n'
     edges = zip(
-        graph.src.tolist(), graph.dst.tolist(), graph.edge_kinds.tolist(), graph.edge_counts.tolist(), strict=True
+        graph.src.tolist(),
+        graph.dst.tolist(),
+        graph.edge_kinds.tolist(),
+        graph.edge_counts.tolist(),
+        strict=True,
     )
     for number, (src, dst, kind, count) in enumerate(edges):
         yield (

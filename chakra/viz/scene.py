@@ -176,4 +176,6 @@ def _links(scene: Scene, graph: Graph, layout: Layout, top: float) -> None:
         lift = NODE_HEIGHT * 1.15 if abs(y0 - y3) < 2 and c - a > NODE_WIDTH else 0.0
         side = lift if kind == EdgeKind.CTRL else -lift
         width = 0.8 if count == 1 else min(0.8 + 0.5 * len(str(count)), 3.0)
-        scene.links.append(Link((a, b, a + reach, b + side, c - reach, d + side, c, d), EdgeKind(kind), width, far))
+        scene.links.append(
+            Link((a, b, a + reach, b + side, c - reach, d + side, c, d), EdgeKind(kind), width, far)
+        )

@@ -199,7 +199,9 @@ def parse_window(text: str) -> tuple[int, int]:
         end = _time_ns(parts[1]) if parts[1].strip() else 2**62
         if begin is not None and end is not None and begin < end:
             return begin, end
-    raise UsageError(f"--window {text}: expected BEGIN:END with BEGIN before END, such as 10us:2ms (units ns, us, ms, s)")
+    raise UsageError(
+        f"--window {text}: expected BEGIN:END with BEGIN before END, such as 10us:2ms (units ns, us, ms, s)"
+    )
 
 
 def parse_time(text: str, option: str) -> int:

@@ -2,8 +2,8 @@
 
 import os
 
-from chakra.et import read_trace
 from chakra.errors import TraceError
+from chakra.et import read_trace
 from chakra.files import PathLike, open_stream
 from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 from chakra.schemas.protolib import decode_message
@@ -26,7 +26,9 @@ def read_graph(path: PathLike) -> Graph:
         trace = read_trace(path, repair=True)
     nodes = _messages(path)
     if len(nodes) != trace.n_nodes:
-        return from_trace(trace, f"{title} ({trace.dropped_data_deps} data dependencies on absent nodes not drawn)")
+        return from_trace(
+            trace, f"{title} ({trace.dropped_data_deps} data dependencies on absent nodes not drawn)"
+        )
     return from_trace(trace, title, written=dependencies_of(nodes))
 
 

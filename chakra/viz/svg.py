@@ -72,7 +72,9 @@ def _link(link: Link) -> str:
 
 def _outline(mark: Mark, dx: float = 0.0, dy: float = 0.0) -> str:
     shape = KIND_STYLES[mark.kind].outline
-    return " ".join(f"{mark.x + dx + px * mark.width:.1f},{mark.y + dy + py * mark.height:.1f}" for px, py in shape)
+    return " ".join(
+        f"{mark.x + dx + px * mark.width:.1f},{mark.y + dy + py * mark.height:.1f}" for px, py in shape
+    )
 
 
 def _mark(mark: Mark) -> str:
@@ -85,5 +87,3 @@ def _mark(mark: Mark) -> str:
     for number, line in enumerate(mark.lines):
         parts.append(f'<text x="{x:.1f}" y="{base + 11 * number:.1f}">{escape(line)}</text>')
     return "".join(parts) + "</g>\n"
-
-

@@ -56,7 +56,11 @@ def printable(text: str) -> str:
 def _is_plain(char: str) -> bool:
     code = ord(char)
     return not (
-        code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000 or 0xFDD0 <= code < 0xFDF0 or code & 0xFFFE == 0xFFFE
+        code < 0x20
+        or 0x7F <= code < 0xA0
+        or 0xD800 <= code < 0xE000
+        or 0xFDD0 <= code < 0xFDF0
+        or code & 0xFFFE == 0xFFFE
     )
 
 

@@ -28,7 +28,12 @@ class Page:
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
         command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
-        command += [f"--user-data-dir={folder}", f"--window-size={width},{height}", "--no-first-run", "about:blank"]
+        command += [
+            f"--user-data-dir={folder}",
+            f"--window-size={width},{height}",
+            "--no-first-run",
+            "about:blank",
+        ]
 
         def wire() -> None:
             # Through high numbers first: 3 and 4 may be taken by the very pipes that are to become 3 and 4.
@@ -51,14 +56,22 @@ class Page:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
 
     def __enter__(self) -> "Page":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._process.terminate()
         self._process.wait(20)
         os.close(self._read)

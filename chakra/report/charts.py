@@ -1,0 +1,132 @@
+"""Charts as inline SVG. Areas differ in pattern as well as in colour, so that a black-and-white print can be read."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from chakra.arrays import F64
+from chakra.report.groups import NpuGroup
+from chakra.viz.text import duration_text, printable, shortened
+
+#: Fill, line colour and pattern of each part of the account; the pattern is drawn on top of the fill.
+LOOKS: Final[dict[str, tuple[str, str, str]]] = {
+    "compute_ns": ("#0072b2", "#ffffff", ""),
+    "cpu_ns": ("#56b4e9", "#003a5c", "M0,6L6,0"),
+    "transfer_ns": ("#e69f00", "#5c3f00", "M0,0L6,6M6,0L0,6"),
+    "waiting_ns": ("#ffffff", "#b3261e", "M0,3H6"),
+    "memory_ns": ("#cc79a7", "#4f1f3a", "M3,0V6"),
+    "idle_ns": ("#eeeeee", "#888888", "M3,3h0.8"),
+}
+_FONT: Final = 'font-family="Helvetica,Arial,sans-serif" font-size="11"'
+
+
+def _open(width: float, height: float, title: str) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" role="img" {_FONT}><title>{escape(printable(title))}</title>'
+    )
+
+
+def patterns() -> Markup:
+    """The pattern definitions that all charts of a page share."""
+    parts = ['<svg width="0" height="0" aria-hidden="true" style="position:absolute"><defs>']
+    for key, (fill, ink, path) in LOOKS.items():
+        line = (
+            f'<path d="{path}" stroke="{ink}" stroke-width="1.1" fill="none" stroke-linecap="round"/>'
+            if path
+            else ""
+        )
+        parts.append(
+            f'<pattern id="p-{key}" width="6" height="6" patternUnits="userSpaceOnUse">'
+            f'<rect width="6" height="6" fill="{fill}"/>{line}</pattern>'
+        )
+    return Markup("".join(parts) + "</defs></svg>")
+
+
+def swatch(key: str) -> Markup:
+    """A legend's sample of a part."""
+    return Markup(
+        f'<svg width="22" height="12" aria-hidden="true"><rect x="0.5" y="0.5" width="21" height="11" '
+        f'fill="url(#p-{key})" stroke="#222"/></svg>'
+    )
+
+
+def account_chart(groups: Sequence[NpuGroup], end_ns: int, words: dict[str, str]) -> Markup:
+    """A stacked bar of the time account for every group of NPUs, with a scale in time units."""
+    left, width, step = 170.0, 700.0, 24.0
+    scale = width / max(end_ns, 1)
+    height = len(groups) * step + 34
+    out = [_open(left + width + 80, height, "Where each NPU's time went")]
+    out.append(_axis(left, width, len(groups) * step, end_ns))
+    for row, group in enumerate(groups):
+        y = row * step + 3
+        label = shortened(group.label + (f" ({group.count})" if group.count > 1 else ""), 28)
+        out.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(label)}</text>')
+        x = left
+        for key, value in group.parts.items():
+            if value <= 0:
+                continue
+            text = f"{group.label}: {words.get(key, key)} {duration_text(value)} ({100 * value / max(group.finish_ns, 1):.1f} %)"
+            out.append(
+                f'<rect x="{x:.2f}" y="{y}" width="{value * scale:.2f}" height="17" fill="url(#p-{key})" stroke="#222" '
+                f'stroke-width="0.6"><title>{escape(text)}</title></rect>'
+            )
+            x += value * scale
+        out.append(
+            f'<text x="{left + group.finish_ns * scale + 5:.1f}" y="{y + 13}">{duration_text(group.finish_ns)}</text>'
+        )
+    return Markup("".join(out) + "</svg>")
+
+
+def _axis(left: float, width: float, height: float, end_ns: int) -> str:
+    out = []
+    for part in range(6):
+        x = left + width * part / 5
+        out.append(f'<path d="M{x:.1f},0V{height + 4:.1f}" stroke="#ccc"/>')
+        out.append(
+            f'<text x="{x:.1f}" y="{height + 18:.1f}" text-anchor="middle">{duration_text(round(end_ns * part / 5))}</text>'
+        )
+    return "".join(out)
+
+
+def share_bar(share: float, words: str) -> Markup:
+    """A small bar for a share between 0 and 1, with its value in words for those who do not see it."""
+    part = min(max(share, 0.0), 1.0)
+    return Markup(
+        f'<svg width="122" height="12" role="img"><title>{escape(words)}</title><rect x="0.5" y="0.5" width="121" height="11" '
+        f'fill="#fff" stroke="#444"/><rect x="1" y="1" width="{120 * part:.1f}" height="10" fill="#0072b2"/></svg>'
+    )
+
+
+def line_chart(x: F64, y: F64, *, title: str, x_end_ns: int, y_label: str) -> Markup:
+    """A step line of a quantity over time; at most 2000 points are drawn, peaks kept."""
+    left, width, height = 90.0, 780.0, 170.0
+    x, y = _thinned(x, y, 1000)
+    top = float(y.max(initial=0.0)) or 1.0
+    px = left + x / max(x_end_ns, 1) * width
+    py = 10 + (1 - y / top) * height
+    path = [f"M{px[0]:.1f},{py[0]:.1f}"] if len(px) else []
+    path += [f"H{a:.1f}V{b:.1f}" for a, b in zip(px[1:].tolist(), py[1:].tolist(), strict=True)]
+    out = [
+        _open(left + width + 40, height + 44, title),
+        f'<g transform="translate(0,10)">{_axis(left, width, height, x_end_ns)}</g>',
+    ]
+    out.append(
+        f'<path d="{"".join(path)}H{left + width:.1f}" fill="none" stroke="#0072b2" stroke-width="1.6"/>'
+    )
+    out.append(f'<text x="{left - 6}" y="16" text-anchor="end">{escape(y_label)}</text>')
+    out.append(f'<text x="{left - 6}" y="{height + 12:.0f}" text-anchor="end">0</text>')
+    return Markup("".join(out) + "</svg>")
+
+
+def _thinned(x: F64, y: F64, buckets: int) -> tuple[F64, F64]:
+    if len(x) <= 2 * buckets:
+        return x, y
+    edges = np.linspace(0, len(x), buckets + 1).astype(int)
+    keep: set[int] = {0, len(x) - 1}
+    for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        keep.update((a + int(np.argmin(y[a:b])), a + int(np.argmax(y[a:b]))))
+    order = np.array(sorted(keep))
+    return x[order], y[order]

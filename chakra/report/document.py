@@ -1,0 +1,126 @@
+"""The result document of a replay, read defensively: what is absent is left out of the report, what is wrong is named."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from chakra import files
+from chakra.arrays import F64, I64
+from chakra.errors import UsageError
+from chakra.files import PathLike
+
+SCHEMA: Final = "chakra.replay.result/1"
+
+#: Parts of the time account in drawing order: key, legend.
+ACCOUNT_PARTS: Final = (
+    ("compute_ns", "compute"),
+    ("cpu_ns", "CPU"),
+    ("transfer_ns", "transfer"),
+    ("waiting_ns", "waiting for peers"),
+    ("memory_ns", "memory"),
+    ("idle_ns", "idle"),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One run to report on.
+
+    Attributes
+    ----------
+    name
+        What the run is called in headings and tables.
+    document
+        The result document.
+    finish_ns, exposed_ns
+        (npus,) int64.
+    account
+        Part -> (npus,) int64, the parts of ``ACCOUNT_PARTS`` that the document has.
+    """
+
+    name: str
+    document: Mapping[str, Any]
+    finish_ns: I64
+    exposed_ns: I64
+    account: dict[str, I64] = field(default_factory=dict)
+
+    @property
+    def npus(self) -> int:
+        """Number of NPUs."""
+        return len(self.finish_ns)
+
+    @property
+    def end_ns(self) -> int:
+        """Finish of the last NPU."""
+        return int(self.finish_ns.max(initial=0))
+
+    def table(self, key: str) -> list[Mapping[str, Any]]:
+        """A list of objects of the document; empty if it has none."""
+        value = self.document.get(key)
+        return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def read_run(path: PathLike, name: str | None = None) -> Run:
+    """Read a result document.
+
+    Raises
+    ------
+    UsageError
+        If the file is none, or its lists do not fit together.
+    """
+    document = files.read_json(path, error=UsageError)
+    return run_of(document, name or str(path))
+
+
+def run_of(document: Any, name: str) -> Run:
+    """Check a result document.
+
+    Raises
+    ------
+    UsageError
+        If it is none, or its lists do not fit together.
+    """
+    if not isinstance(document, Mapping) or "finish_ns" not in document:
+        raise UsageError(f"{name}: no result of a replay; `chakra replay --format json` prints one")
+    schema = document.get("schema", SCHEMA)
+    if schema != SCHEMA:
+        raise UsageError(f"{name}: schema {schema!r} is not one this version reads ({SCHEMA})")
+    finish = _integers(document["finish_ns"], name, "finish_ns", None)
+    if not len(finish):
+        raise UsageError(f"{name}: finish_ns is empty")
+    n = len(finish)
+    exposed = _integers(document.get("exposed_comm_ns", [0] * n), name, "exposed_comm_ns", n)
+    given = document.get("account")
+    account = {}
+    if isinstance(given, Mapping):
+        for key, _ in ACCOUNT_PARTS:
+            if key in given:
+                account[key] = _integers(given[key], name, f"account.{key}", n)
+    return Run(name, document, finish, exposed, account)
+
+
+def _integers(value: Any, name: str, key: str, length: int | None) -> I64:
+    if not isinstance(value, list) or not all(type(item) is int or item is None for item in value):
+        raise UsageError(f"{name}: {key} is no list of integers")
+    if length is not None and len(value) != length:
+        raise UsageError(f"{name}: {key} has {len(value)} entries, finish_ns has {length}")
+    if any(item is not None and abs(item) >= 2**63 for item in value):
+        raise UsageError(f"{name}: {key} holds a number of more than 64 bits")
+    # NPUs that never finished have null (or -1): shown as no time at all.
+    return np.array([max(item, 0) if item is not None else 0 for item in value], np.int64)
+
+
+def number(value: Any, default: float = 0.0) -> float:
+    """A finite number of the document, else ``default``."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return default
+    return float(value) if np.isfinite(value) else default
+
+
+def numbers(value: Any) -> F64:
+    """A list of numbers of the document as float64; empty if it is none."""
+    if not isinstance(value, list):
+        return np.zeros(0)
+    return np.array([number(item) for item in value], np.float64)

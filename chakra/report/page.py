@@ -1,0 +1,177 @@
+"""The report pages: one run, or several side by side. One HTML file, nothing loaded."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import jinja2
+
+from chakra import __version__
+from chakra.errors import UsageError
+from chakra.report import charts, tables
+from chakra.report.document import ACCOUNT_PARTS, Run, number, numbers
+from chakra.report.excerpt import MOST_RANKS, excerpt
+from chakra.report.groups import NpuGroup, npu_groups
+from chakra.timeline.document import from_document
+from chakra.viz.text import bytes_text, count_text, duration_text, printable
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("chakra.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def report_html(runs: Sequence[Run]) -> str:
+    """The page of one run, or the comparison page of several.
+
+    Raises
+    ------
+    UsageError
+        If there is no run.
+    """
+    if not runs:
+        raise UsageError("a report needs at least one run")
+    if len(runs) == 1:
+        context = {"run": _run_context(runs[0]), "title": f"Replay report: {printable(runs[0].name)}"}
+        template = "run.html.j2"
+    else:
+        context = {"title": f"Comparison of {len(runs)} runs", **_comparison(runs)}
+        template = "compare.html.j2"
+    shared = {"version": __version__, "patterns": charts.patterns(), "swatch": charts.swatch}
+    return _environment().get_template(template).render(**shared, **context)
+
+
+def _run_context(run: Run) -> dict[str, Any]:
+    groups, left_out = npu_groups(run)
+    memory = run.document.get("memory")
+    chart = None
+    if isinstance(memory, dict):
+        time, held = numbers(memory.get("time_ns")), numbers(memory.get("bytes"))
+        if len(time) and len(time) == len(held):
+            label = bytes_text(int(held.max(initial=0)))
+            chart = charts.line_chart(time, held, title="Memory in use", x_end_ns=run.end_ns, y_label=label)
+    return {
+        "name": printable(run.name),
+        "partial": bool(run.document.get("partial")),
+        "headline": tables.headline(run),
+        "verdict": tables.waiting_verdict(run),
+        "warnings": [tables.text_of(w) for w in run.document.get("warnings") or []],
+        "account": charts.account_chart(groups, run.end_ns, tables.WORDS) if run.account else None,
+        "parts": [
+            (key, word) for key, word in ACCOUNT_PARTS if key in run.account and run.account[key].any()
+        ],
+        "groups": _group_table(groups),
+        "left_out": left_out,
+        "collectives": tables.collectives(run),
+        "dimensions": _with_bars(run),
+        "links": tables.links(run),
+        "critical_path": tables.critical_path(run),
+        "memory": chart,
+        "memory_npu": memory.get("npu") if isinstance(memory, dict) else None,
+        "timeline": excerpt(from_document(run.document, source=run.name), run.end_ns)
+        if run.document.get("nodes")
+        else None,
+        "timeline_ranks": MOST_RANKS,
+        "inputs": tables.inputs(run),
+        "corrections": tables.corrections(run),
+    }
+
+
+def _group_table(groups: Sequence[NpuGroup]) -> tables.Table:
+    keys = [key for key, _ in ACCOUNT_PARTS if groups and key in groups[0].parts]
+    rows = [
+        (
+            group.label,
+            count_text(group.count),
+            duration_text(group.finish_ns),
+            duration_text(group.exposed_ns),
+            *(
+                f"{duration_text(group.parts[key])} ({tables.percent(group.parts[key], group.finish_ns)})"
+                for key in keys
+            ),
+        )
+        for group in groups
+    ]
+    return tables.Table(
+        ("NPUs", "count", "finish", "exposed communication", *(tables.WORDS[key] for key in keys)), rows
+    )
+
+
+def _with_bars(run: Run) -> dict[str, Any]:
+    table = tables.dimensions(run)
+    shares = [number(d.get("utilisation")) for d in run.table("dimensions")]
+    return {"table": table, "bars": [charts.share_bar(share, f"{100 * share:.1f} %") for share in shares]}
+
+
+def _comparison(runs: Sequence[Run]) -> dict[str, Any]:
+    """Runs side by side: the first is the base that others are measured against."""
+    base = runs[0].end_ns
+    longest = max(run.end_ns for run in runs)
+    keys = [
+        key for key, _ in ACCOUNT_PARTS if any(key in run.account and run.account[key].any() for run in runs)
+    ]
+    rows, bars = [], []
+    for run in runs:
+        mean = {key: int(run.account[key].mean()) for key in keys if key in run.account}
+        rows.append(
+            (
+                printable(run.name),
+                count_text(run.npus),
+                duration_text(run.end_ns),
+                f"{base / run.end_ns:.3f}×" if run.end_ns else "",
+                duration_text(int(run.exposed_ns.max(initial=0))),
+                *(duration_text(mean[key]) if key in mean else "" for key in keys),
+                tables.text_of(run.document.get("backend"))
+                + (" (partial)" if run.document.get("partial") else ""),
+            )
+        )
+        bars.append(_mean_group(run, mean))
+    columns = ("run", "NPUs", "simulated time", "speedup", "exposed communication (max)")
+    table = tables.Table((*columns, *(f"{tables.WORDS[key]} (mean)" for key in keys), "backend"), rows)
+    return {
+        "table": table,
+        "account": charts.account_chart(bars, longest, tables.WORDS) if keys else None,
+        "parts": [(key, tables.WORDS[key]) for key in keys],
+        "differences": _differences(runs),
+        "collectives": _collective_comparison(runs),
+        "names": [printable(run.name) for run in runs],
+    }
+
+
+def _mean_group(run: Run, mean: dict[str, int]) -> NpuGroup:
+    return NpuGroup(printable(run.name), 1, run.end_ns, int(run.exposed_ns.max(initial=0)), mean)
+
+
+def _differences(runs: Sequence[Run]) -> tables.Table:
+    """Inputs that are not the same in all runs."""
+    flat = [dict(tables.inputs(run)) for run in runs]
+    keys = list(dict.fromkeys(key for inputs in flat for key in inputs))
+    rows = [
+        (key, *(inputs.get(key, "") for inputs in flat))
+        for key in keys
+        if len({inputs.get(key, "") for inputs in flat}) > 1
+    ]
+    return tables.Table(("input", *(printable(run.name) for run in runs)), rows, 0, 99)
+
+
+def _collective_comparison(runs: Sequence[Run]) -> tables.Table:
+    """Total time of every kind of collective in every run."""
+    totals: list[dict[str, float]] = []
+    for run in runs:
+        sums: dict[str, float] = {}
+        for row in run.table("collectives"):
+            span = number(row.get("end_ns")) - number(row.get("start_ns"))
+            kind = tables.text_of(row.get("kind"))
+            sums[kind] = sums.get(kind, 0.0) + max(span, 0.0) * max(number(row.get("count"), 1), 1)
+        totals.append(sums)
+    kinds = sorted({kind for sums in totals for kind in sums})
+    rows = [
+        (kind, *(duration_text(int(sums[kind])) if kind in sums else "" for sums in totals)) for kind in kinds
+    ]
+    return tables.Table(("collective, total time", *(printable(run.name) for run in runs)), rows)

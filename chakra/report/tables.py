@@ -1,0 +1,214 @@
+"""The rows of a report's tables, as text ready to be shown on a page or a terminal."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from chakra.report.document import ACCOUNT_PARTS, Run, number
+from chakra.viz.text import bytes_text, count_text, duration_text, printable
+
+WORDS: Final = dict(ACCOUNT_PARTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: column names, rows of text, how many rows were left out, and which columns are numbers (right-aligned)."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    omitted: int = 0
+    first_number: int = 1
+
+
+def headline(run: Run) -> list[tuple[str, str]]:
+    """The figures that a reader wants first, with units."""
+    end = run.end_ns
+    worst = int(run.exposed_ns.max(initial=0))
+    facts = [
+        ("Simulated time", f"{duration_text(end)} ({count_text(end)} ns)"),
+        ("NPUs", count_text(run.npus)),
+        ("First NPU finished", duration_text(int(run.finish_ns.min(initial=end)))),
+        ("Exposed communication", f"{duration_text(worst)} at most ({percent(worst, end)})"),
+    ]
+    total = int(run.finish_ns.sum())
+    facts += [
+        (WORDS[key].capitalize(), f"{percent(int(run.account[key].sum()), total)} of all NPUs' time")
+        for key, _ in ACCOUNT_PARTS
+        if key in run.account and int(run.account[key].sum()) > 0
+    ]
+    memory = run.document.get("memory")
+    if isinstance(memory, Mapping) and isinstance(memory.get("peak_bytes"), list) and memory["peak_bytes"]:
+        facts.append(("Peak memory", bytes_text(int(max(number(v) for v in memory["peak_bytes"])))))
+    return facts
+
+
+def percent(part: float, whole: float) -> str:
+    """A share as text.
+
+    >>> percent(1, 3)
+    '33.3 %'
+    """
+    return f"{100 * part / whole:.1f} %" if whole else "0.0 %"
+
+
+def text_of(value: Any) -> str:
+    """Any scalar of the document as printable text."""
+    return printable(str(value)) if value is not None else ""
+
+
+def waiting_verdict(run: Run) -> str:
+    """One sentence: what the machine was waiting for."""
+    total = int(run.finish_ns.sum())
+    if not run.account or not total:
+        return ""
+    sums = {key: int(values.sum()) for key, values in run.account.items()}
+    key = max(sums, key=lambda k: sums[k])
+    share = percent(sums[key], total)
+    meaning = {
+        "compute_ns": "most of the time the NPUs compute",
+        "cpu_ns": "most of the time the NPUs wait for their CPUs",
+        "transfer_ns": "most of the time goes into moving data that no compute hides",
+        "waiting_ns": "most of the time NPUs wait for peers that are late",
+        "memory_ns": "most of the time goes into memory accesses that nothing hides",
+        "idle_ns": "most of the time the NPUs have nothing that is ready to run",
+    }[key]
+    return f"{meaning[0].upper()}{meaning[1:]} ({share})."
+
+
+def collectives(run: Run, most: int = 200) -> Table:
+    """Collectives by time: algorithm, bytes, duration, bandwidths against the bound."""
+    rows = sorted(run.table("collectives"), key=lambda c: -(_span(c) * max(number(c.get("count"), 1), 1)))
+    table = [
+        (
+            text_of(c.get("kind")),
+            text_of(c.get("algorithm")),
+            text_of(c.get("group")) or "all",
+            _members(c.get("members")),
+            bytes_text(int(number(c.get("bytes")))),
+            count_text(int(number(c.get("count"), 1))),
+            duration_text(int(number(c.get("start_ns")))),
+            duration_text(_span(c)),
+            duration_text(_waited(c)),
+            f"{number(c.get('algbw_gbps')):.2f}",
+            f"{number(c.get('busbw_gbps')):.2f}",
+            percent(number(c.get("bound_ns")), _span(c)) if number(c.get("bound_ns")) else "",
+        )
+        for c in rows[:most]
+    ]
+    columns = (
+        *("kind", "algorithm", "group", "members", "size", "count", "start", "duration", "of it waiting"),
+        *("algbw GB/s", "busbw GB/s", "of the bound"),
+    )
+    return Table(columns, table, max(len(rows) - most, 0), 3)
+
+
+def _members(value: Any) -> str:
+    return count_text(len(value) if isinstance(value, list) else int(number(value)))
+
+
+def _span(row: Mapping[str, Any]) -> int:
+    return max(int(number(row.get("end_ns")) - number(row.get("start_ns"))), 0)
+
+
+def _waited(row: Mapping[str, Any]) -> int:
+    ready = number(row.get("ready_ns"), number(row.get("start_ns")))
+    return min(max(int(ready - number(row.get("start_ns"))), 0), _span(row))
+
+
+def dimensions(run: Run) -> Table:
+    """Network dimensions: what they are and how busy."""
+    rows = [
+        (
+            text_of(d.get("dim")),
+            text_of(d.get("topology")),
+            text_of(d.get("npus")),
+            f"{number(d.get('bandwidth_gibps')):g}",
+            f"{number(d.get('latency_ns')):g}",
+            bytes_text(int(number(d.get("bytes_per_npu")))),
+            f"{100 * number(d.get('utilisation')):.1f} %",
+        )
+        for d in run.table("dimensions")
+    ]
+    return Table(
+        ("dim", "topology", "NPUs", "bandwidth GiB/s", "latency ns", "bytes per NPU", "utilisation"),
+        rows,
+        0,
+        2,
+    )
+
+
+def links(run: Run, most: int = 50) -> Table:
+    """The busiest links of a congested network."""
+    rows = sorted(run.table("links"), key=lambda link: -number(link.get("busy_ns")))
+    table = [
+        (
+            f"{text_of(link.get('from'))} → {text_of(link.get('to'))}",
+            text_of(link.get("dim")),
+            bytes_text(int(number(link.get("bytes")))),
+            duration_text(int(number(link.get("busy_ns")))),
+            percent(number(link.get("busy_ns")), run.end_ns),
+            duration_text(int(number(link.get("queued_ns")))),
+        )
+        for link in rows[:most]
+    ]
+    return Table(
+        ("link", "dim", "bytes", "busy", "utilisation", "queueing"), table, max(len(rows) - most, 0), 2
+    )
+
+
+def critical_path(run: Run, most: int = 200) -> Table:
+    """Nodes of the critical path in order, with the time between one's end and the next one's start."""
+    rows = run.table("critical_path")
+    table, before = [], 0
+    for row in rows[:most]:
+        start, end = int(number(row.get("issue_ns"))), int(number(row.get("finish_ns")))
+        table.append(
+            (
+                text_of(row.get("name")) or f"node {text_of(row.get('node'))}",
+                text_of(row.get("kind")),
+                text_of(row.get("npu")),
+                text_of(row.get("node")),
+                duration_text(start),
+                duration_text(max(end - start, 0)),
+                duration_text(max(start - before, 0)),
+            )
+        )
+        before = end
+    return Table(
+        ("name", "kind", "NPU", "node", "start", "duration", "gap before"), table, max(len(rows) - most, 0), 2
+    )
+
+
+def corrections(run: Run) -> Table:
+    """Corrections of ASTRA-sim's model that applied."""
+    given = run.document.get("corrections")
+    rows = (
+        [(text_of(name), count_text(int(number(count)))) for name, count in given.items()]
+        if isinstance(given, Mapping)
+        else []
+    )
+    return Table(("correction", "times"), rows)
+
+
+def inputs(run: Run) -> list[tuple[str, str]]:
+    """The inputs of a run, flattened to dotted keys."""
+    given = run.document.get("inputs")
+    flat: list[tuple[str, str]] = []
+    for key in ("version", "backend", "compat"):
+        if run.document.get(key) is not None:
+            flat.append((key, text_of(run.document[key])))
+    if isinstance(given, Mapping):
+        _flatten("", given, flat, 0)
+    return flat[:500]
+
+
+def _flatten(prefix: str, value: Any, into: list[tuple[str, str]], depth: int) -> None:
+    if isinstance(value, Mapping) and depth < 6:
+        for key, inner in value.items():
+            _flatten(f"{prefix}.{key}" if prefix else str(key), inner, into, depth + 1)
+    elif isinstance(value, list) and depth < 6 and any(isinstance(item, Mapping) for item in value):
+        for place, inner in enumerate(value[:100]):
+            _flatten(f"{prefix}[{place}]", inner, into, depth + 1)
+    else:
+        text = text_of(value)
+        into.append((printable(prefix), text if len(text) < 300 else text[:299] + "…"))

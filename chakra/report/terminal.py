@@ -1,0 +1,80 @@
+"""The essence of a report for a terminal: plain text, no colour needed."""
+
+from chakra.report import tables
+from chakra.report.document import ACCOUNT_PARTS, Run
+from chakra.report.groups import npu_groups
+from chakra.viz.text import duration_text
+
+_BAR = 40
+_SIGNS = {
+    "compute_ns": "#",
+    "cpu_ns": "o",
+    "transfer_ns": "=",
+    "waiting_ns": ".",
+    "memory_ns": "m",
+    "idle_ns": "-",
+}
+
+
+def essence(run: Run, bars: int = 8) -> str:
+    """A few lines: headline figures, what the machine waited for, a bar a group of NPUs, the costliest collectives.
+
+    Every time has its unit; the text holds no control characters, whatever the document holds.
+    """
+    lines = [f"{word + ':':<24}{value}" for word, value in tables.headline(run)]
+    if run.document.get("partial"):
+        lines.insert(0, "PARTIAL RESULT: the run was ended before all NPUs had finished")
+    verdict = tables.waiting_verdict(run)
+    if verdict:
+        lines.append(verdict)
+    if run.account:
+        lines += ["", *_bars(run, bars)]
+    table = tables.collectives(run, 5)
+    if table.rows:
+        lines += ["", *plain_table(table)]
+    fixes = tables.corrections(run)
+    if fixes.rows:
+        lines += [
+            "",
+            "corrections that applied: " + ", ".join(f"{name} ({count})" for name, count in fixes.rows),
+        ]
+    return "\n".join(lines)
+
+
+def _bars(run: Run, most: int) -> list[str]:
+    groups, left_out = npu_groups(run, most)
+    longest = max(run.end_ns, 1)
+    width = max(len(group.label) for group in groups)
+    lines = []
+    for group in groups:
+        bar, filled, total = "", 0, 0
+        for key, value in group.parts.items():
+            total += value
+            cells = round(_BAR * total / longest) - filled
+            bar += _SIGNS[key] * cells
+            filled += cells
+        lines.append(f"{group.label:<{width}}  |{bar:<{_BAR}}| {duration_text(group.finish_ns)}")
+    if left_out:
+        lines.append(f"({left_out} NPUs between these not shown)")
+    present = [
+        (key, word)
+        for key, word in ACCOUNT_PARTS
+        if run.account.get(key) is not None and run.account[key].any()
+    ]
+    return [*lines, "  ".join(f"{_SIGNS[key]} {word}" for key, word in present)]
+
+
+def plain_table(table: tables.Table) -> list[str]:
+    """A table as aligned text."""
+    rows = [table.columns, *table.rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    lines = []
+    for row in rows:
+        cells = (
+            f"{cell:>{width}}" if i >= table.first_number else f"{cell:<{width}}"
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(cells).rstrip())
+    if table.omitted:
+        lines.append(f"({table.omitted} more)")
+    return lines
