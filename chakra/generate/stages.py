@@ -194,6 +194,9 @@ class StageBuilder:
             self._flush(builder, buckets)
         if number:
             size = self._boundary_bytes(number - 1)
+            if not split:
+                # a framework's backward returns, and its gradient is sent, when the weights' gradients are done too
+                gradient = [*gradient, builder.last_compute]
             builder.send("send.backward", "pp", -1, size, self._tag(number - 1, 1), gradient)
 
     def _weights(self, builder: TemplateBuilder, chunk: int, *, sync: bool) -> None:
