@@ -193,6 +193,19 @@ def gunzip(packed: bytes, source: str, *, error: type[ChakraError] = TraceError)
     return b"".join(pieces)
 
 
+def rank_files(prefix: PathLike) -> list[str]:
+    """Files ``PREFIX.<rank>.et`` or ``.et.gz`` that exist, by rank."""
+    base = Path(prefix)
+    found: dict[int, str] = {}
+    if base.parent.is_dir():
+        pattern = re.compile(re.escape(base.name) + r"\.(\d+)\.et(\.gz)?")
+        for name in sorted(os.listdir(base.parent)):
+            match = pattern.fullmatch(name)
+            if match:
+                found.setdefault(int(match[1]), os.path.join(os.path.dirname(os.fspath(prefix)), name))
+    return [found[rank] for rank in sorted(found)]
+
+
 # ------------------------------------------------------------------------------------------- kinds of file
 
 KINETO = "Kineto trace"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from typing import Any
 
 import rich_click as click
@@ -20,14 +21,23 @@ def command(paths: tuple[str, ...], form: str, with_path: bool, repair: bool) ->
     """Say what execution traces hold: nodes by kind, bytes by collective and group, compute time, critical
     path.
 
-    Files of equal content are described once.
+    A TRACE is a file, or the prefix of one file a rank (PREFIX.<rank>.et). Files of equal content are
+    described once.
     """
+    from chakra.errors import UsageError
     from chakra.et import read_traces
     from chakra.et.summary import Summary, summarize
+    from chakra.files import rank_files
 
-    traces = read_traces(paths, repair=repair)
+    names: list[str] = []
+    for path in paths:
+        of_prefix = [] if os.path.exists(path) else rank_files(path)
+        if not of_prefix and not os.path.exists(path):
+            raise UsageError(f"{path}: there is no such file, and no {path}.<rank>.et")
+        names += of_prefix or [path]
+    traces = read_traces(names, repair=repair)
     files: dict[int, list[str]] = {}
-    for path, trace in zip(paths, traces, strict=True):
+    for path, trace in zip(names, traces, strict=True):
         files.setdefault(id(trace), []).append(path)
     distinct = {id(trace): trace for trace in traces}
     documents: list[dict[str, Any]] = []

@@ -6,6 +6,7 @@ use it.
 """
 
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,7 @@ def readable(data: U8) -> U8:
     return view
 
 
+@cache
 def known_table() -> tuple[U8, I64, I64, I32]:
     """Names of the attributes with columns for the kernel: bytes, bounds, and a hash table to find them."""
     encoded = [name.encode() for name in (*INT_COLUMNS, *_OTHER_KNOWN)]

@@ -60,6 +60,18 @@ def test_info_as_json(trace_file: Path, capsys: pytest.CaptureFixture[str], tmp_
     assert [(row["group"], row["bytes"]) for row in trace["collectives"]] == [("", 64), ("3", 32)]
 
 
+def test_info_of_a_prefix(trace_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prefix = trace_file.with_name("w")
+    for name in ("w.0.et", "w.10.et", "w.2.et.gz"):
+        write_trace(read_trace(trace_file), prefix.with_name(name))
+    chakra("info", prefix, "--format", "json")
+    traces = json.loads(capsys.readouterr().out)["traces"]
+    files = [Path(path).name for trace in traces for path in trace["files"]]
+    assert sorted(files) == ["w.0.et", "w.10.et", "w.2.et.gz"]
+    chakra("info", prefix.with_name("x"), code=2)
+    assert "x.<rank>.et" in capsys.readouterr().err
+
+
 def test_info_refuses_other_files_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "k.json").write_text('{"traceEvents": []}')
     chakra("info", tmp_path / "k.json", code=2)
