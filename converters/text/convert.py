@@ -25,7 +25,7 @@ from chakra.converters.text.spans import (
 )
 from chakra.converters.text.summary import Summary, notes_on, summarize
 from chakra.converters.text.upstream import upstream_graph, upstream_rank_files
-from chakra.errors import UsageError
+from chakra.errors import ConversionError, UsageError
 
 #: Bounds that keep a mistyped number from filling the memory.
 MAX_NPUS = 1 << 20
@@ -97,6 +97,10 @@ def load_text(
     members = resolve_spans(workload, policy, machine, Style[span.upper()])
     nobody = frozenset(item for item, joined in members.items() if isinstance(joined, Nobody))
     graph = build_graph(workload, policy, passes, rules=Rules(update_time=update_time), nobody=nobody)
+    if graph.n_nodes == 0:
+        raise ConversionError(
+            f"{workload.source}: {workload.policy} on {npus} NPU has neither compute nor communication"
+        )
     unknown = sizes_unknown(workload, policy, machine)
     return Converted(workload, graph, npus, passes, members, time_unit, update_time, None, unknown)
 

@@ -217,3 +217,8 @@ def test_one_npu_has_nobody_to_talk_to(load: Load, text_of: TextOf, tmp_path: Pa
     summary = write_converted(load(text_of("MODEL", ALL), npus=1), tmp_path / "out")
     assert summary.collectives == ()
     assert any("there is one NPU" in note for note in summary.notes)
+
+
+def test_a_trace_without_a_node_is_refused(load: Load, text_of: TextOf) -> None:
+    with pytest.raises(ConversionError, match="MICRO on 1 NPU has neither compute nor communication"):
+        load(text_of("MICRO", ALL), npus=1)
