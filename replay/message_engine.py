@@ -5,6 +5,7 @@ for both network backends. What it is asked to simulate is given as *programs* (
 running a program), *groups* and *collectives* (chunks and phases); nothing here reads a trace or a configuration.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -15,7 +16,10 @@ import numpy as np
 from chakra.arrays import F64, I64
 from chakra.replay.config.model import Topology
 from chakra.replay.kernels import messages_layout as lay
+from chakra.replay.kernels.messages_events import hash_tick
 
+#: cursors of a dimension, see the kernel
+CURSORS = 13
 #: events after which control comes back for progress and interrupts
 STEP = 4_000_000
 #: estimated events from which starting the compiler pays
@@ -327,17 +331,59 @@ class _Channels:
             self.count += n
         return first
 
-    def rows(self) -> tuple[I64, int, Any]:
-        """Rows of `p2p`, number of channels, and the key of each channel (tag, src, dst, size)."""
+    def table(self) -> tuple[I64, I64, int]:
+        """Per node: data channel, control channel, peer; its (tag, source, destination, size); number of channels."""
         if not self.count:
-            return np.zeros(0, np.int64), 0, np.zeros((0, 4), np.int64)
+            return np.zeros((0, lay.P2P_ROW), np.int64), np.zeros((0, 4), np.int64), 0
         keys = np.stack([np.concatenate(v) for v in (self.tag, self.src, self.dst, self.size)], axis=1)
         _, data = np.unique(keys, axis=0, return_inverse=True)
         _, control = np.unique(keys[:, :3], axis=0, return_inverse=True)
         data, control = data.reshape(-1), control.reshape(-1)
         n_data = int(data.max()) + 1
-        table = np.stack([data, control + n_data, np.concatenate(self.peer)], axis=1).astype(np.int64)
-        return table.reshape(-1), n_data + int(control.max()) + 1, keys
+        rows = np.stack([data, control + n_data, np.concatenate(self.peer)], axis=1).astype(np.int64)
+        return rows, keys, n_data + int(control.max()) + 1
+
+
+class _Words:
+    """Tables laid one behind the other in what becomes the kernel's array."""
+
+    def __init__(self) -> None:
+        self._parts: list[I64] = []
+        self._starts: list[int] = []
+        self.count = 0
+
+    def add(self, table: I64) -> int:
+        """Append a table; returns where it begins."""
+        first = self.count
+        self._parts.append(np.ascontiguousarray(table, np.int64).reshape(-1))
+        self._starts.append(first)
+        self.count += table.size
+        return first
+
+    def zeros(self, count: int) -> int:
+        """Append `count` zeros; returns where they begin."""
+        return self.add(np.zeros(count, np.int64))
+
+    def _part(self, at: int) -> tuple[I64, int]:
+        k = bisect_right(self._starts, at) - 1
+        while not self._parts[k].size:
+            k -= 1
+        return self._parts[k], at - self._starts[k]
+
+    def put(self, at: int, table: I64) -> None:
+        """Overwrite words of one table."""
+        if table.size:
+            part, offset = self._part(at)
+            part[offset : offset + table.size] = table.reshape(-1)
+
+    def get(self, at: int) -> int:
+        """One word."""
+        part, offset = self._part(at)
+        return int(part[offset])
+
+    def join(self) -> I64:
+        """All tables."""
+        return np.concatenate(self._parts)
 
 
 def _is_send(program: Program) -> Any:
@@ -383,119 +429,109 @@ class MessageEngine:
         self._groups = groups
         self._collectives = collectives
         self._jit = jit
-        self._arrays = self._build()
+        self._words = _Words()
+        self._floats = np.zeros(lay.F_SPEED + 2)
+        self._build()
 
-    # --- building --------------------------------------------------------------------------------------------------
+    # --- building ------------------------------------------------------------------------------------------------
 
-    def _build(self) -> dict[str, Any]:
-        a: dict[str, Any] = {}
-        model = self._model
+    def _build(self) -> None:
+        """Fill the array: scalars and NPU rows, tables, then the first part of the pool."""
+        model, words = self._model, self._words
         n = len(self._actors)
-        c = np.zeros(lay.C_SCALARS, np.int64)
-        a["c"] = c
-        self._build_network(a)
-        self._build_programs(a)
-        self._build_collectives(a)
-        self._build_actors(a)
-        c[lay.C_LAST_TICK] = -1
-        c[lay.C_NPUS] = n
-        c[lay.C_UNFINISHED] = n
+        words.add(np.zeros(lay.NPU_BASE + n * lay.NPU_ROW, np.int64))
+        c = self._scalars = {lay.C_LAST_TICK: -1}
+        c[lay.C_NPUS] = c[lay.C_UNFINISHED] = n
         c[lay.C_RENDEZVOUS] = model.rendezvous
         c[lay.C_REPEAT] = model.repeat_pass
         c[lay.C_SUM_DIMS] = model.sum_dims
         c[lay.C_QUEUES] = model.queues_per_dim
         c[lay.C_STREAMS] = model.streams_per_queue
-        n_dims = len(model.dims)
-        a["queues"] = np.zeros(n * n_dims * model.queues_per_dim * lay.QUEUE_ROW, np.int64)
-        a["cursors"] = np.zeros(n * n_dims * 13, np.int64)
-        a["servers"] = np.zeros(3 * max(model.n_servers, 1), np.int64)
-        real = np.zeros(4)
-        real[lay.F_REDUCE_BW] = model.reduce_bytes_per_s
+        c[lay.C_QUEUE_ROWS] = words.zeros(n * len(model.dims) * model.queues_per_dim * lay.QUEUE_ROW)
+        self._build_network()
+        self._floats[lay.F_REDUCE_BW] = model.reduce_bytes_per_s
         if model.bus is not None:
             c[lay.C_BUS] = 1
             c[lay.C_BUS_L] = model.bus.latency_ns
             c[lay.C_BUS_O] = model.bus.overhead_ns
             c[lay.C_BUS_G] = model.bus.gap_ns
             c[lay.C_BUS_REDUCE] = model.bus.reduction_ns
-            real[lay.F_BUS_G] = model.bus.gap_per_byte_ns
-            real[lay.F_INNER_G] = 0.0038
-        a["real"] = real
-        a["bus"] = np.zeros(4 * n * lay.BUS_ROW if model.bus is not None else 0, np.int64)
-        self._set_margins(a)
-        return a
+            c[lay.C_BUS_ENDS] = words.zeros(4 * n * lay.BUS_ROW)
+            self._floats[lay.F_BUS_G] = model.bus.gap_per_byte_ns
+            self._floats[lay.F_INNER_G] = 0.0038
+        self._build_programs()
+        self._build_groups()
+        self._build_collectives()
+        self._build_actors()
+        c[lay.C_LAST_RECORD] = c[lay.C_FIRST_RECORD] = words.zeros(lay.REC_ROW)
+        margin = c[lay.C_MARGIN] = self._margin()
+        c[lay.C_HEAP_N] = 0
+        c[lay.C_TOP] = words.count
+        m = words.join()
+        for index, value in c.items():
+            m[index] = value
+        self._m = _with_room(m, 2 * margin + 64 * n * lay.ROW)
 
-    def _build_network(self, a: dict[str, Any]) -> None:
-        model, c = self._model, a["c"]
+    def _build_network(self) -> None:
+        model, c, words = self._model, self._scalars, self._words
         n = len(self._actors)
         n_dims = len(model.dims)
         c[lay.C_DIMS] = n_dims
-        dims = np.zeros(n_dims * lay.DIM_ROW, np.int64)
+        dims = np.zeros((n_dims, lay.DIM_ROW), np.int64)
         coords = np.zeros((n, n_dims), np.int64)
         kinds = {
             Topology.RING: lay.TOPO_RING,
             Topology.SWITCH: lay.TOPO_SWITCH,
             Topology.FULLY_CONNECTED: lay.TOPO_FULL,
         }
-        stride = 1
-        link = lay.LINK_ROW  # the first row stays unused: handle 0 is no row
-        onward, classes = [], []
-        speed = []
+        c[lay.C_DIM_ROWS] = words.zeros(n_dims * lay.DIM_ROW)
+        c[lay.C_COORDS] = words.zeros(n * n_dims)
+        self._first_link = words.count
         self._link_ranges: list[tuple[int, int]] = []
+        stride = 1
+        count = 0
         for k, dim in enumerate(model.dims):
-            row = dims[k * lay.DIM_ROW : (k + 1) * lay.DIM_ROW]
+            row = dims[k]
             row[lay.D_TOPOLOGY] = kinds[dim.topology]
             row[lay.D_N] = dim.npus
             row[lay.D_STRIDE] = stride
-            row[lay.D_LINKS] = link
+            row[lay.D_LINKS] = words.count
             coords[:, k] = np.arange(n) // stride % dim.npus
             if model.aware and model.graph is None:
-                count = n * dim.npus if dim.topology is Topology.FULLY_CONNECTED else 2 * n
-                ahead = np.zeros(count, np.int64)
+                own = n * dim.npus if dim.topology is Topology.FULLY_CONNECTED else 2 * n
+                onward = np.zeros(own, np.int64)
                 if dim.topology is Topology.RING:
                     npu, at = np.arange(n), coords[:, k]
                     up = npu + np.where(at == dim.npus - 1, 1 - dim.npus, 1) * stride
                     down = npu + np.where(at == 0, dim.npus - 1, -1) * stride
-                    ahead[0::2] = link + 2 * up * lay.LINK_ROW
-                    ahead[1::2] = link + (2 * down + 1) * lay.LINK_ROW
-                onward.append(ahead)
-                classes.append(np.full(count, k, np.int64))
-                self._link_ranges.append((len(np.concatenate(classes)) - count, count))
-                link += count * lay.LINK_ROW
-            speed += [dim.latency_ns, dim.bytes_per_ns]
+                    onward[0::2] = words.count + 2 * up * lay.LINK_ROW
+                    onward[1::2] = words.count + (2 * down + 1) * lay.LINK_ROW
+                words.add(_link_rows(np.full(own, k, np.int64), onward))
+                self._link_ranges.append((count, own))
+                count += own
             stride *= dim.npus
         if stride != n:
             raise ValueError(f"{n} actors for a network of {stride} NPUs")
+        speed = [(dim.latency_ns, dim.bytes_per_ns) for dim in model.dims]
         graph = model.graph
         c[lay.C_NET] = lay.NET_AWARE if model.aware else lay.NET_UNAWARE
         if graph is not None:
             c[lay.C_NET] = lay.NET_GRAPH if model.aware else lay.NET_GRAPH_UNAWARE
             count = len(graph.latency_ns)
-            classes = [np.arange(count, dtype=np.int64)]
-            onward = [np.zeros(count, np.int64)]
-            speed = np.stack([graph.latency_ns, graph.bytes_per_ns], axis=1).reshape(-1).tolist()
-            link += count * lay.LINK_ROW
-        n_links = (link - lay.LINK_ROW) // lay.LINK_ROW
-        links = np.zeros((n_links, lay.LINK_ROW), np.int64)
-        if n_links:
-            links[:, lay.KIND] = lay.EV_LINK
-            links[:, lay.L_CLASS] = np.concatenate(classes)
-            links[:, lay.L_ONWARD] = np.concatenate(onward)
-            links[:, lay.L_SIZE] = -1
-        self._links = n_links
-        c[lay.C_TOP] = link
-        a["ent"] = np.concatenate([np.zeros(lay.LINK_ROW, np.int64), links.reshape(-1)])
-        a["dims"], a["coords"] = dims, coords.reshape(-1).copy()
-        a["speed"] = np.array(speed, np.float64)
-        a["route_start"] = np.zeros(0, np.int64) if graph is None else graph.route_start.astype(np.int64)
-        routes = np.zeros(0, np.int64) if graph is None else graph.routes.astype(np.int64)
-        a["routes"] = (routes + 1) * lay.LINK_ROW
+            words.add(_link_rows(np.arange(count), np.zeros(count, np.int64)))
+            speed = list(zip(graph.latency_ns.tolist(), graph.bytes_per_ns.tolist(), strict=True))
+            routes = words.add(self._first_link + graph.routes.astype(np.int64) * lay.LINK_ROW)
+            c[lay.C_ROUTE_START] = words.add(graph.route_start.astype(np.int64) + routes)
+        self._links = count
+        words.put(c[lay.C_DIM_ROWS], dims)
+        words.put(c[lay.C_COORDS], coords)
+        self._floats = np.concatenate([np.zeros(lay.F_SPEED), np.array(speed, np.float64).reshape(-1)])
 
-    def _build_programs(self, a: dict[str, Any]) -> None:
-        nodes, children = [], []
+    def _build_programs(self) -> None:
         self._program_row: list[int] = []
-        row, child = 0, 0
         for program in self._programs:
             n = len(program.op)
+            child = self._words.add(program.child.astype(np.int64))
             table = np.zeros((n, lay.NODE_ROW), np.int64)
             table[:, lay.O_OP] = program.op
             table[:, lay.O_SLOT] = program.slot
@@ -505,176 +541,161 @@ class MessageEngine:
             table[:, lay.O_INDEX] = program.index
             p2p = np.flatnonzero((program.op == lay.OP_SEND) | (program.op == lay.OP_RECV))
             table[p2p, lay.O_SIZE] = program.p2p_bytes[program.index[p2p]]
-            nodes.append(table.reshape(-1))
-            children.append(program.child.astype(np.int64))
-            self._program_row.append(row)
-            row += n * lay.NODE_ROW
-            child += len(program.child)
-        a["nodes"] = np.concatenate([*nodes, np.zeros(0, np.int64)])
-        a["children"] = np.concatenate([*children, np.zeros(0, np.int64)])
+            self._program_row.append(self._words.add(table))
 
-    def _build_collectives(self, a: dict[str, Any]) -> None:
-        plans: list[int] = []
-        chunks: list[I64] = []
-        n_chunks = 0
+    def _build_groups(self) -> None:
+        """Groups, their members, and per member its place and the number of collectives it has issued."""
+        self._group_row: list[int] = []
+        self._membership: dict[tuple[int, int], int] = {}
+        for number, group in enumerate(self._groups):
+            members = self._words.add(np.array(group, np.int64))
+            row = self._words.add(np.array([len(group), members, 0, 0], np.int64))
+            self._group_row.append(row)
+            table = np.zeros((len(group), lay.MEMBERSHIP_ROW), np.int64)
+            table[:, 0] = row
+            table[:, 1] = np.arange(len(group))
+            first = self._words.add(table)
+            for k, npu in enumerate(group):
+                self._membership[number, npu] = first + k * lay.MEMBERSHIP_ROW
+
+    def _build_collectives(self) -> None:
+        words = self._words
         self._plan_row: list[int] = []
-        self._widths: dict[int, int] = {}
-        members_of = [1] * len(self._collectives)
-        for actor in self._actors:
-            for plan, group in np.unique(actor.calls, axis=0).tolist() if len(actor.calls) else ():
-                members_of[plan] = max(members_of[plan], len(self._groups[group]))
-        sizes = {}
+        largest = [1] * len(self._collectives)
+        self._owner = [-1] * len(self._collectives)
+        pairs = [actor.calls for actor in self._actors if len(actor.calls)]
+        for plan, group in np.unique(np.concatenate(pairs), axis=0).tolist() if pairs else ():
+            largest[plan] = max(largest[plan], len(self._groups[group]))
+            self._owner[plan] = group
+        classes: dict[int, int] = {}
         for number, plan in enumerate(self._collectives):
             bits = 0
             for phase in plan.phases:
-                ring = self._ring_size(phase, members_of[number])
+                ring = self._ring_size(phase, largest[number])
                 if phase.algorithm is Algorithm.DIRECT:
                     bits = max(bits, -(-2 * (ring - 1) // 62))
                 elif phase.algorithm is Algorithm.HALVING_DOUBLING:
-                    bits = max(bits, 1 if ring < 1 << 31 else 2)
-            extra = 1 + max((len(self._programs[p].op) for p in plan.custom_programs), default=0)
-            width = lay.S_LIST + (extra if plan.mode is Mode.CUSTOM else max(len(plan.phases), 1) + 2 * bits)
-            width = -(-width // 8) * 8
-            n_chunk = max(len(plan.chunk_bytes), 1)
-            block = members_of[number] * n_chunk * width
-            size_class = sizes.setdefault(block, len(sizes))
-            row = len(plans)
-            self._plan_row.append(row)
-            phase_row = row + lay.PLAN_ROW
-            plans += [
-                n_chunk,
-                n_chunks,
+                    bits = max(bits, 1)
+            custom = 1 + max((len(self._programs[p].op) for p in plan.custom_programs), default=0)
+            tail = custom if plan.mode is Mode.CUSTOM else len(plan.phases) + 2 * bits
+            width = -(-(lay.S_LIST + tail) // 8) * 8
+            chunks = plan.chunk_bytes if len(plan.chunk_bytes) else np.zeros(1, np.int64)
+            block = largest[number] * len(chunks) * width
+            if block not in classes:
+                classes[block] = words.zeros(1)
+            phases = [
+                (ph.dim, ph.algorithm, ph.do, ph.rule, ph.ring, ph.window, ph.sub_cluster)
+                for ph in plan.phases
+            ]
+            row = [
+                len(chunks),
+                words.add(chunks.astype(np.int64)),
                 len(plan.phases),
-                phase_row,
+                words.add(np.array(phases, np.int64)),
                 plan.endpoint_delay_ns,
-                int(plan.bus),
+                plan.bus,
                 plan.least_bytes,
-                size_class,
-                int(plan.mode),
+                classes[block],
+                plan.mode,
                 width,
                 bits,
                 plan.tree_counter,
-                0,
+                words.zeros(3 * len(plan.custom_programs)),
                 block,
             ]
-            for phase in plan.phases:
-                plans += [
-                    phase.dim,
-                    int(phase.algorithm),
-                    int(phase.do),
-                    int(phase.rule),
-                    int(phase.ring),
-                    phase.window,
-                    int(phase.sub_cluster),
-                ]
-            chunks.append(plan.chunk_bytes if len(plan.chunk_bytes) else np.zeros(1, np.int64))
-            n_chunks += n_chunk
-        a["plans"] = np.array(plans, np.int64)
-        a["chunks"] = np.concatenate([*chunks, np.zeros(0, np.int64)]).astype(np.int64)
-        a["blocks"] = np.zeros(len(sizes) + 1, np.int64)
-        self._max_block = max(sizes, default=0)
+            self._plan_row.append(words.add(np.array(row, np.int64)))
+        self._max_block = max(classes, default=0)
 
     def _ring_size(self, phase: Phase, members: int) -> int:
         if phase.ring is Ring.DIM:
             return self._model.dims[phase.dim].npus
         return members
 
-    def _build_actors(self, a: dict[str, Any]) -> None:
-        n = len(self._actors)
-        programs, c = self._programs, a["c"]
+    def _build_actors(self) -> None:
+        n, words, programs = len(self._actors), self._words, self._programs
         n_slots = max((len(programs[actor.program].slot_cap) for actor in self._actors), default=1)
-        c[lay.C_SLOTS] = n_slots
-        counts = np.array([len(programs[actor.program].op) for actor in self._actors], np.int64)
-        self._node_start = np.concatenate([[0], np.cumsum(counts)])
+        self._scalars[lay.C_SLOTS] = n_slots
+        counts = [len(programs[actor.program].op) for actor in self._actors]
+        self._node_start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         total = int(self._node_start[-1])
-        npu = np.zeros((n, lay.NPU_ROW), np.int64)
+        states = np.full((total, lay.NODE_STATE), -1, np.int64)
+        ready = np.zeros(total, np.int64)
+        self._states = words.zeros(total * lay.NODE_STATE)
+        ready_base = words.zeros(total)
+        slots_base = words.zeros(n * n_slots * lay.SLOT_ROW)
+        cursors = words.zeros(n * len(self._model.dims) * CURSORS)
+        servers = words.zeros(3 * max(self._model.n_servers, 1))
         slots = np.zeros((n, n_slots, lay.SLOT_ROW), np.int64)
-        ready = np.zeros(max(total, 1), np.int64)
-        pending = np.zeros(max(total, 1), np.int64)
-        group_rows, members, membership, member_row = self._build_groups()
+        npu = np.zeros((n, lay.NPU_ROW), np.int64)
         channels = _Channels()
-        calls: list[int] = []
-        shared: dict[int, Any] = {}
+        starts = {
+            which: _program_start(programs[which], n_slots) for which in {a.program for a in self._actors}
+        }
+        per_npu = len(self._model.dims) * self._model.queues_per_dim * lay.QUEUE_ROW
         for i, actor in enumerate(self._actors):
-            program = programs[actor.program]
-            if actor.program not in shared:
-                shared[actor.program] = _program_start(program, n_slots)
-            indegree, order, per_slot, ready_slot, sends = shared[actor.program]
+            program, begin = programs[actor.program], starts[actor.program]
             first = int(self._node_start[i])
-            pending[first : first + len(indegree)] = indegree
-            base = first
-            at = 0
+            states[first : first + len(program.op), lay.NS_PENDING] = begin.indegree
+            at = first
+            done = 0
             for k in range(n_slots):
+                n_ready = int(begin.slot_roots[k])
                 slots[i, k, lay.SL_FREE] = program.slot_cap[k] if k < len(program.slot_cap) else 0
-                slots[i, k, lay.SL_BASE] = base
-                slots[i, k, lay.SL_N] = ready_slot[k]
-                ready[base : base + ready_slot[k]] = order[at : at + ready_slot[k]]
-                at += ready_slot[k]
-                base += per_slot[k]
-            npu[i, lay.N_READY] = at
-            npu[i, lay.N_PROGRAM] = self._program_row[actor.program]
-            npu[i, lay.N_NODES] = first
-            npu[i, lay.N_CALLS] = len(calls)
-            npu[i, lay.N_P2P] = lay.P2P_ROW * channels.add(program, i, actor.peers, sends)
-            npu[i, lay.N_FINISH] = -1
-            npu[i, lay.N_SERVER] = 3 * actor.server
+                slots[i, k, lay.SL_BASE] = ready_base + at
+                slots[i, k, lay.SL_N] = n_ready
+                ready[at : at + n_ready] = begin.roots[done : done + n_ready]
+                done += n_ready
+                at += int(begin.slot_nodes[k])
+            calls = []
             for plan, group in actor.calls.tolist():
-                if (group, i) not in member_row:
+                if (group, i) not in self._membership:
                     raise ValueError(f"NPU {i} calls a collective of group {group} but is not a member")
-                calls += [self._plan_row[plan], member_row[group, i]]
-        for number, plan in enumerate(self._collectives):
-            if plan.mode is Mode.CUSTOM:
-                a["plans"][self._plan_row[number] + lay.P_CUSTOM] = len(calls)
-                for which, peers in zip(plan.custom_programs, plan.custom_peers, strict=True):
-                    program = programs[which]
-                    calls += [self._program_row[which], len(program.op), -1]
-        self._finish_custom(a, calls, channels)
-        table, n_channels, keys = channels.rows()
-        self._keys = keys
-        a["npu"], a["slots"] = npu.reshape(-1), slots.reshape(-1)
-        a["ready"], a["pending"] = ready, pending
-        for name in ("issue", "finish", "partner"):
-            a[name] = np.full(max(total, 1), -1, np.int64)
-        a["calls"] = np.array(calls, np.int64)
-        a["memberships"], a["groups"], a["members"] = membership, group_rows, members
-        a["p2p"] = table
-        a["channels"] = np.zeros(n_channels * lay.CHANNEL_ROW, np.int64)
+                calls += [self._plan_row[plan], self._membership[group, i]]
+            row = npu[i]
+            row[lay.N_READY] = done
+            row[lay.N_PROGRAM] = self._program_row[actor.program]
+            row[lay.N_NODES] = self._states + first * lay.NODE_STATE
+            row[lay.N_CALLS] = words.add(np.array(calls, np.int64))
+            row[lay.N_P2P] = channels.add(program, i, actor.peers, begin.sends)
+            row[lay.N_FINISH] = -1
+            row[lay.N_SERVER] = servers + 3 * actor.server
+            row[lay.N_SLOTS] = slots_base + i * n_slots * lay.SLOT_ROW
+            row[lay.N_QUEUES] = self._scalars[lay.C_QUEUE_ROWS] + i * per_npu
+            row[lay.N_CURSORS] = cursors + i * len(self._model.dims) * CURSORS
+        customs = self._add_custom(channels)
+        self._p2p, self._keys, n_channels = channels.table()
+        self._channels = words.zeros(n_channels * lay.CHANNEL_ROW)
+        self._n_channels = n_channels
+        table = self._p2p.copy()
+        table[:, :2] = self._channels + table[:, :2] * lay.CHANNEL_ROW
+        p2p = words.add(table)
+        npu[:, lay.N_P2P] = p2p + npu[:, lay.N_P2P] * lay.P2P_ROW
+        for at, values in customs:
+            values[:, 2] = p2p + values[:, 2] * lay.P2P_ROW
+            words.put(at, values)
+        words.put(lay.NPU_BASE, npu)
+        words.put(self._states, states)
+        words.put(ready_base, ready)
+        words.put(slots_base, slots)
 
-    def _finish_custom(self, a: dict[str, Any], calls: list[int], channels: _Channels) -> None:
-        """Number the channels of custom algorithms, which share them with the workload."""
-        owners: dict[int, Sequence[int]] = {}
-        for actor in self._actors:
-            for plan, group in actor.calls.tolist():
-                owners.setdefault(plan, self._groups[group])
+    def _add_custom(self, channels: "_Channels") -> list[tuple[int, I64]]:
+        """Members of custom collectives: program, nodes, first point-to-point row; they share the workload's channels."""
+        out = []
         for number, plan in enumerate(self._collectives):
-            if plan.mode is not Mode.CUSTOM or number not in owners:
+            if plan.mode is not Mode.CUSTOM or self._owner[number] < 0:
                 continue
-            row = int(a["plans"][self._plan_row[number] + lay.P_CUSTOM])
-            for k, npu in enumerate(owners[number]):
+            rows = np.zeros((len(plan.custom_programs), 3), np.int64)
+            for k, npu in enumerate(self._groups[self._owner[number]]):
                 program = self._programs[plan.custom_programs[k]]
-                first = channels.add(program, npu, plan.custom_peers[k], _is_send(program))
-                calls[row + 3 * k + 2] = lay.P2P_ROW * first
+                rows[k, 0] = self._program_row[plan.custom_programs[k]]
+                rows[k, 1] = len(program.op)
+                rows[k, 2] = channels.add(program, npu, plan.custom_peers[k], _is_send(program))
+            out.append((self._words.get(self._plan_row[number] + lay.P_CUSTOM), rows))
+        return out
 
-    def _build_groups(self) -> tuple[I64, I64, I64, dict[tuple[int, int], int]]:
-        rows, members, membership = [], [], []
-        where: dict[tuple[int, int], int] = {}
-        for number, group in enumerate(self._groups):
-            rows += [len(group), len(members), int(len(group) == len(self._actors)), 0, 0]
-            members += list(group)
-            for k, npu in enumerate(group):
-                where[number, npu] = len(membership)
-                membership += [number * lay.GROUP_ROW, k, 0]
-        to_array = np.array
-        return (
-            to_array(rows, dtype=np.int64),
-            to_array(members, dtype=np.int64),
-            to_array(membership, dtype=np.int64),
-            where,
-        )
-
-    def _set_margins(self, a: dict[str, Any]) -> None:
-        """Rows that one step of the kernel may take at most, and the arrays' first sizes."""
-        model, c = self._model, a["c"]
+    def _margin(self) -> int:
+        """Words that one step of the kernel may take from the pool at most."""
+        model = self._model
         n, n_dims = len(self._actors), len(model.dims)
         concurrent = 0
         p2p = 0
@@ -700,40 +721,10 @@ class MessageEngine:
         if any(plan.mode is Mode.TOGETHER for plan in self._collectives):
             rows += 2 * n
         relieve = model.relieve and (deep or concurrent > 1)
-        c[lay.C_RELIEVE] = relieve
+        self._scalars[lay.C_RELIEVE] = relieve
         if relieve:
             rows += 4 * n * n_dims * model.queues_per_dim * window
-        c[lay.C_ENT_MARGIN] = rows * lay.ROW
-        c[lay.C_ST_MARGIN] = (concurrent + 1) * self._max_block + 64
-        c[lay.C_REC_MARGIN] = (concurrent + 1) * (lay.REC_ROW + 2 * phases)
-        c[lay.C_ST_TOP] = 64
-        grow = 2 * rows * lay.ROW + 64 * n * lay.ROW
-        a["ent"] = np.concatenate([a["ent"], np.zeros(grow, np.int64)])
-        a["st"] = np.zeros(2 * int(c[lay.C_ST_MARGIN]), np.int64)
-        a["records"] = np.zeros(4 * int(c[lay.C_REC_MARGIN]), np.int64)
-        self._size_queue(a)
-
-    def _size_queue(self, a: dict[str, Any]) -> None:
-        """Make the heap and the hash table of ticks as large as the pool needs, and fill the table."""
-        c, ent = a["c"], a["ent"]
-        rows = len(ent) // lay.ROW + 1
-        used = 2 * int(c[lay.C_HEAP_N])
-        heap = np.zeros(2 * rows, np.int64)
-        if used:
-            heap[:used] = a["heap"][:used]
-        a["heap"] = heap
-        size = 1 << max(rows // 4, 256).bit_length()
-        hashed = np.zeros(size, np.int64)
-        c[lay.C_HASH_MASK] = size - 1
-        buckets = heap[1:used:2].tolist()
-        if c[lay.C_BUCKET]:
-            buckets.append(int(c[lay.C_BUCKET]))
-        for bucket in buckets:
-            tick = int(ent[bucket + lay.B_TICK])
-            place = (tick ^ (tick >> 9) ^ (tick >> 18)) & (size - 1)
-            ent[bucket + lay.NEXT] = hashed[place]
-            hashed[place] = bucket
-        a["hashed"] = hashed
+        return rows * lay.ROW + (concurrent + 1) * (self._max_block + lay.REC_ROW + 2 * phases)
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -782,101 +773,94 @@ class MessageEngine:
         jit = self._jit
         if jit is None:
             jit = self.estimated_events() >= COMPILE_FROM
-        a = self._arrays
         kernel: Any
         if jit:
             from chakra.kernels import compiled
 
             kernel = compiled("chakra.replay.kernels.messages")
-            state = lay.State(**a)
+            state = lay.State(self._m, self._floats)
         else:
             from chakra.replay.kernels import messages as kernel
 
-            state = lay.State(**{name: array.tolist() for name, array in a.items()})
+            state = lay.State(self._m.tolist(), self._floats.tolist())
         while True:
-            state.c[lay.C_BUDGET] = STEP if jit else STEP // 50
-            status = kernel.run(state)
+            state.m[lay.C_BUDGET] = STEP if jit else STEP // 50
+            status = int(kernel.run(state))
             if status == lay.BUDGET:
                 if progress is not None:
-                    progress(int(state.c[lay.C_NOW]), len(self._actors) - int(state.c[lay.C_UNFINISHED]))
-            elif status in (lay.GROW_ENT, lay.GROW_ST, lay.GROW_REC):
-                state = self._grow(state, int(status), jit)
+                    progress(int(state.m[lay.C_NOW]), len(self._actors) - int(state.m[lay.C_UNFINISHED]))
+            elif status == lay.GROW:
+                m = np.asarray(state.m, np.int64)
+                m = _with_room(m, len(m))
+                state = lay.State(m if jit else m.tolist(), state.f)
             else:
                 break
-        arrays = _as_arrays(state)
-        return self._result(arrays, int(status), jit)
-
-    def _grow(self, state: lay.State, status: int, jit: bool) -> lay.State:
-        """A state with more room of one kind."""
-        name = {lay.GROW_ENT: "ent", lay.GROW_ST: "st", lay.GROW_REC: "records"}[status]
-        a = _as_arrays(state)
-        a[name] = np.concatenate([a[name], np.zeros(len(a[name]), np.int64)])
-        if name == "ent":
-            self._size_queue(a)
-        return lay.State(**a) if jit else lay.State(**{key: value.tolist() for key, value in a.items()})
+        return self._result(np.asarray(state.m, np.int64), status, jit)
 
     # --- results ---------------------------------------------------------------------------------------------------
 
-    def _result(self, a: dict[str, Any], status: int, jit: bool) -> EngineResult:
-        c = a["c"]
-        npu = a["npu"].reshape(-1, lay.NPU_ROW)
-        dims = a["dims"].reshape(-1, lay.DIM_ROW)
-        waiting = self._waiting_messages(a)
-        stall = None
+    def _result(self, m: I64, status: int, jit: bool) -> EngineResult:
+        npu = m[lay.NPU_BASE : lay.NPU_BASE + len(self._actors) * lay.NPU_ROW].reshape(-1, lay.NPU_ROW)
+        first = int(m[lay.C_DIM_ROWS])
+        dims = m[first : first + len(self._model.dims) * lay.DIM_ROW].reshape(-1, lay.DIM_ROW)
+        total = int(self._node_start[-1])
+        states = m[self._states : self._states + total * lay.NODE_STATE].reshape(-1, lay.NODE_STATE)
+        waiting = self._waiting_messages(m)
+        stall = mismatch = None
         if status == lay.STALLED:
             stall = Stall(
-                tick_ns=int(c[lay.C_NOW]),
+                tick_ns=int(m[lay.C_NOW]),
                 unfinished=np.flatnonzero(npu[:, lay.N_FINISH] < 0),
-                collectives=self._waiting_collectives(a),
-                messages=tuple(m for m in waiting if not m.is_send) + tuple(m for m in waiting if m.is_send),
+                collectives=self._waiting_collectives(m),
+                messages=waiting,
             )
+        elif status == lay.MISMATCH:
+            mismatch = Mismatch(int(m[lay.C_ERROR_NPU]), int(m[lay.C_ERROR_NODE]))
         return EngineResult(
             finish_ns=npu[:, lay.N_FINISH].copy(),
             node_start=self._node_start,
-            issue_ns=a["issue"],
-            node_finish_ns=a["finish"],
-            partner_ns=a["partner"],
-            collectives=self._records(a),
-            links=self._link_stats(a) if self._model.aware else None,
+            issue_ns=states[:, lay.NS_ISSUE].copy(),
+            node_finish_ns=states[:, lay.NS_FINISH].copy(),
+            partner_ns=states[:, lay.NS_PARTNER].copy(),
+            collectives=self._records(m),
+            links=self._link_stats(m) if self._model.aware else None,
             dim_bytes=dims[:, lay.D_BYTES].copy(),
             dim_byte_hops=dims[:, lay.D_BYTE_HOPS].copy(),
-            events=int(c[lay.C_EVENTS]),
-            hops=int(c[lay.C_MESSAGES]),
-            relieved=int(c[lay.C_RELIEVED]),
+            events=int(m[lay.C_EVENTS]),
+            hops=int(m[lay.C_MESSAGES]),
+            relieved=int(m[lay.C_RELIEVED]),
             compiled=jit,
             stall=stall,
-            mismatch=Mismatch(int(c[lay.C_ERROR_NPU]), int(c[lay.C_ERROR_NODE]))
-            if status == lay.MISMATCH
-            else None,
-            unreceived=tuple(m for m in waiting if m.is_send),
+            mismatch=mismatch,
+            unreceived=tuple(w for w in waiting if w.is_send),
         )
 
-    def _records(self, a: dict[str, Any]) -> tuple[CollectiveRecord, ...]:
+    def _records(self, m: I64) -> tuple[CollectiveRecord, ...]:
         out = []
         number = {row: k for k, row in enumerate(self._plan_row)}
-        at, top = 0, int(a["c"][lay.C_REC_TOP])
-        records = a["records"][:top].tolist()
-        while at < top:
-            plan = number[records[at + lay.RC_PLAN]]
-            phases = len(self._collectives[plan].phases)
-            ticks = records[at + lay.REC_ROW : at + lay.REC_ROW + 2 * phases]
+        group = {row: k for k, row in enumerate(self._group_row)}
+        at = int(m[m[lay.C_FIRST_RECORD] + lay.RC_NEXT])
+        while at != lay.NIL:
+            plan = number[int(m[at + lay.RC_PLAN])]
+            row = m[at : at + lay.REC_ROW + 2 * len(self._collectives[plan].phases)].tolist()
             out.append(
                 CollectiveRecord(
-                    plan,
-                    records[at + lay.RC_GROUP] // lay.GROUP_ROW,
-                    records[at + lay.RC_ORDINAL],
-                    records[at + lay.RC_START],
-                    records[at + lay.RC_READY],
-                    records[at + lay.RC_END],
-                    tuple(ticks[0::2]),
-                    tuple(ticks[1::2]),
+                    collective=plan,
+                    group=group[row[lay.RC_GROUP]],
+                    ordinal=row[lay.RC_ORDINAL],
+                    start_ns=row[lay.RC_START],
+                    ready_ns=row[lay.RC_READY],
+                    end_ns=row[lay.RC_END],
+                    phase_start_ns=tuple(row[lay.REC_ROW :: 2]),
+                    phase_end_ns=tuple(row[lay.REC_ROW + 1 :: 2]),
                 )
             )
-            at += lay.REC_ROW + 2 * phases
+            at = row[lay.RC_NEXT]
         return tuple(out)
 
-    def _link_stats(self, a: dict[str, Any]) -> LinkStats:
-        rows = a["ent"][lay.LINK_ROW : (1 + self._links) * lay.LINK_ROW].reshape(-1, lay.LINK_ROW)
+    def _link_stats(self, m: I64) -> LinkStats:
+        end = self._first_link + self._links * lay.LINK_ROW
+        rows = m[self._first_link : end].reshape(-1, lay.LINK_ROW)
         n = len(self._actors)
         dim, src, dst = (np.full(self._links, -1, np.int64) for _ in range(3))
         if self._model.graph is not None:
@@ -910,84 +894,106 @@ class MessageEngine:
             rows[used, lay.L_QUEUED_NS],
         )
 
-    def _waiting_collectives(self, a: dict[str, Any]) -> tuple[WaitingCollective, ...]:
+    def _waiting_collectives(self, m: I64) -> tuple[WaitingCollective, ...]:
         out = []
-        ent, st, groups = a["ent"], a["st"], a["groups"]
         number = {row: k for k, row in enumerate(self._plan_row)}
         for k, group in enumerate(self._groups):
-            at = int(groups[k * lay.GROUP_ROW + lay.G_FIRST])
+            at = int(m[self._group_row[k] + lay.G_FIRST])
             while at != lay.NIL:
-                plan = int(ent[at + lay.I_PLAN])
-                base = int(ent[at + lay.I_BASE])
-                step = int(a["plans"][plan + lay.P_CHUNKS] * a["plans"][plan + lay.P_WIDTH])
-                issued = []
-                missing = []
-                for index, npu in enumerate(group):
-                    here = a["memberships"][self._member_row(k, index) + 2]
-                    (issued if here > ent[at + lay.I_ORDINAL] else missing).append(int(npu))
-                assert base + step * len(group) <= len(st)
+                ordinal = int(m[at + lay.I_ORDINAL])
+                has = [int(m[self._membership[k, npu] + 2]) > ordinal for npu in group]
                 out.append(
                     WaitingCollective(
-                        number[plan], k, int(ent[at + lay.I_ORDINAL]), tuple(issued), tuple(missing)
+                        collective=number[int(m[at + lay.I_PLAN])],
+                        group=k,
+                        ordinal=ordinal,
+                        issued=tuple(npu for npu, issued in zip(group, has, strict=True) if issued),
+                        missing=tuple(npu for npu, issued in zip(group, has, strict=True) if not issued),
                     )
                 )
-                at = int(ent[at + lay.NEXT])
+                at = int(m[at + lay.NEXT])
         return tuple(out)
 
-    def _member_row(self, group: int, index: int) -> int:
-        before = sum(len(g) for g in self._groups[:group])
-        return (before + index) * lay.MEMBERSHIP_ROW
-
-    def _waiting_messages(self, a: dict[str, Any]) -> tuple[WaitingMessage, ...]:
-        """Posted sends and receives that found no partner."""
-        ent, channels = a["ent"], a["channels"]
-        out = []
-        p2p = a["p2p"].reshape(-1, lay.P2P_ROW)
-        rows = channels.reshape(-1, lay.CHANNEL_ROW)
+    def _waiting_messages(self, m: I64) -> tuple[WaitingMessage, ...]:
+        """Posted sends and receives that found no partner, receives first."""
+        out: list[WaitingMessage] = []
+        end = self._channels + self._n_channels * lay.CHANNEL_ROW
+        rows = m[self._channels : end].reshape(-1, lay.CHANNEL_ROW)
         for channel in np.flatnonzero(rows[:, lay.CH_SEND] | rows[:, lay.CH_RECV]).tolist():
-            key = self._keys[np.flatnonzero(p2p[:, lay.P2P_CHANNEL] == channel)[:1]].tolist()
-            control = not key
-            if control:
-                key = self._keys[np.flatnonzero(p2p[:, lay.P2P_CONTROL] == channel)[:1]].tolist()
-            tag, src, dst, size = key[0]
+            control = not (self._p2p[:, lay.P2P_CHANNEL] == channel).any()
+            column = lay.P2P_CONTROL if control else lay.P2P_CHANNEL
+            key = self._keys[np.flatnonzero(self._p2p[:, column] == channel)[0]].tolist()
+            tag, src, dst, size = key
             at = int(rows[channel, lay.CH_RECV])
             while at != lay.NIL:
-                sends = bool(ent[at + lay.R_WHAT] == lay.RQ_SEND)
-                node = -1 if ent[at + lay.R_STREAM] else int(ent[at + lay.R_NODE])
-                out.append(
-                    WaitingMessage(src if sends else dst, node, sends, dst if sends else src, tag, size)
-                )
-                at = int(ent[at + lay.R_NEXT])
+                node = -1 if m[at + lay.R_STREAM] else int(m[at + lay.R_NODE])
+                send = bool(m[at + lay.R_WHAT] == lay.RQ_SEND)
+                ends = (src, dst) if send else (dst, src)
+                out.append(WaitingMessage(ends[0], node, send, ends[1], tag, int(m[at + lay.R_SIZE])))
+                at = int(m[at + lay.R_NEXT])
             at = int(rows[channel, lay.CH_SEND])
             while at != lay.NIL:
-                out.append(
-                    WaitingMessage(
-                        dst if control else src, -1, not control, src if control else dst, tag, size
-                    )
-                )
-                at = int(ent[at + lay.M_P])
-        return tuple(out)
+                ends = (dst, src) if control else (src, dst)
+                out.append(WaitingMessage(ends[0], -1, not control, ends[1], tag, size))
+                at = int(m[at + lay.M_P])
+        return tuple(sorted(out, key=lambda w: w.is_send))
 
 
-def _as_arrays(state: lay.State) -> dict[str, Any]:
-    """The state's arrays; lists of the plain kernel are converted."""
-    floats = ("speed", "real")
-    return {
-        name: np.asarray(value, np.float64 if name in floats else np.int64)
-        for name, value in state._asdict().items()
-    }
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What a program has before anything is issued."""
+
+    indegree: I64
+    #: nodes without parents, by slot and id
+    roots: I64
+    slot_nodes: I64
+    slot_roots: I64
+    #: per point-to-point node: whether it is a send
+    sends: Any
 
 
-def _program_start(program: Program, n_slots: int) -> tuple[I64, I64, I64, I64, Any]:
-    """Indegrees, roots by slot, nodes per slot, roots per slot, and which point-to-point nodes are sends."""
-    n = len(program.op)
-    indegree = np.bincount(program.child, minlength=n).astype(np.int64)
+def _program_start(program: Program, n_slots: int) -> _Start:
+    indegree = np.bincount(program.child, minlength=len(program.op)).astype(np.int64)
     roots = np.flatnonzero(indegree == 0)
-    order = roots[np.argsort(program.slot[roots], kind="stable")]
-    return (
+    roots = roots[np.argsort(program.slot[roots], kind="stable")]
+    return _Start(
         indegree,
-        order,
+        roots,
         np.bincount(program.slot, minlength=n_slots).astype(np.int64),
         np.bincount(program.slot[roots], minlength=n_slots).astype(np.int64),
         _is_send(program),
     )
+
+
+def _link_rows(classes: I64, onward: I64) -> I64:
+    rows = np.zeros((len(classes), lay.LINK_ROW), np.int64)
+    rows[:, lay.KIND] = lay.EV_LINK
+    rows[:, lay.L_CLASS] = classes
+    rows[:, lay.L_ONWARD] = onward
+    rows[:, lay.L_SIZE] = -1
+    return rows
+
+
+def _with_room(m: I64, room: int) -> I64:
+    """The array with `room` free words in its pool, and a heap and hash table of ticks that are large enough for them.
+
+    There are no more ticks than rows, since each has a row of its own.
+    """
+    top, used = int(m[lay.C_TOP]), 2 * int(m[lay.C_HEAP_N])
+    rows = (top + room) // lay.ROW
+    size = 1 << max(rows // 4, 128).bit_length()
+    out = np.zeros(top + 2 * rows + size + room, np.int64)
+    out[:top] = m[:top]
+    heap, hashed = top, top + 2 * rows
+    old = int(m[lay.C_HEAP])
+    out[heap : heap + used] = m[old : old + used]
+    buckets = out[heap + 1 : heap + used : 2].tolist()
+    if m[lay.C_BUCKET]:
+        buckets.append(int(m[lay.C_BUCKET]))
+    for bucket in buckets:
+        place = hashed + hash_tick(int(out[bucket + lay.B_TICK]), size - 1)
+        out[bucket + lay.NEXT] = out[place]
+        out[place] = bucket
+    out[lay.C_HEAP], out[lay.C_HASH], out[lay.C_HASH_MASK] = heap, hashed, size - 1
+    out[lay.C_TOP] = hashed + size
+    return out

@@ -7,30 +7,27 @@ the kernel ran out of room, and calls it again. Source: replay semantics, sectio
 from chakra.replay.kernels.messages_bus import after_received, bus_received, bus_sent, leave_unit
 from chakra.replay.kernels.messages_events import close_bucket, end_bundle, free_row, next_bucket
 from chakra.replay.kernels.messages_layout import (
+    B_HEAD,
+    B_TAIL,
     BQ_LATER,
     BQ_P,
     BQ_STREAM,
     BQ_TREE,
     BUDGET,
-    B_HEAD,
-    B_TAIL,
     C_BUCKET,
     C_BUDGET,
     C_BUNDLE,
     C_DIMS,
-    C_ENT_MARGIN,
     C_EVENTS,
     C_HEAP_N,
+    C_MARGIN,
     C_NPUS,
+    C_QUEUE_ROWS,
     C_QUEUES,
-    C_REC_MARGIN,
-    C_REC_TOP,
     C_RELIEVE,
     C_RELIEVED,
     C_STARTED,
     C_STATUS,
-    C_ST_MARGIN,
-    C_ST_TOP,
     C_TOP,
     C_UNFINISHED,
     DONE,
@@ -38,33 +35,30 @@ from chakra.replay.kernels.messages_layout import (
     EV_REQUEST,
     EV_STREAM_GO,
     EV_TIMERS,
-    GROW_ENT,
-    GROW_REC,
-    GROW_ST,
+    GROW,
     I_ENDED,
     I_MEMBERS,
     I_PLAN,
     KIND,
+    M_OWNER,
+    M_X,
     MISMATCH,
     MSG_CONTROL,
     MSG_DATA,
     MSG_FIRST,
     MSG_P2P,
-    M_OWNER,
-    M_X,
     NEXT,
     NIL,
     P_PHASES,
     P_WIDTH,
-    QUEUE_ROW,
     Q_HEAD,
     Q_RUNNING,
-    RQ_RECV,
+    QUEUE_ROW,
     R_NODE,
     R_NPU,
     R_STREAM,
     R_WHAT,
-    STALLED,
+    RQ_RECV,
     S_CHUNK,
     S_INSTANCE,
     S_LEFT,
@@ -72,7 +66,13 @@ from chakra.replay.kernels.messages_layout import (
     S_NPU,
     S_PHASE,
     S_QUEUE,
-    State,
+    STALLED,
+    T_A,
+    T_B,
+    T_HEAD,
+    T_NPU,
+    T_TAIL,
+    T_WHAT,
     TM_BUS_REDUCED,
     TM_BUS_SENT,
     TM_CREDIT,
@@ -82,12 +82,7 @@ from chakra.replay.kernels.messages_layout import (
     TM_SERVER,
     TM_TREE,
     TM_TREE_REDUCE,
-    T_A,
-    T_B,
-    T_HEAD,
-    T_NPU,
-    T_TAIL,
-    T_WHAT,
+    State,
 )
 from chakra.replay.kernels.messages_network import hop, release_link
 from chakra.replay.kernels.messages_p2p import arrive_control as arrive_request
@@ -119,37 +114,36 @@ def end_phase(s: State, x: int) -> None:
     After its last phase the collective's end is signalled first, which may issue further nodes while this stream
     still counts as running; then the stream leaves its queue and joins the next one.
     """
-    st, ent = s.st, s.ent
+    m = s.m
     leave_phase(s, x)
-    queue = st[x + S_QUEUE]
-    instance = st[x + S_INSTANCE]
-    plan = ent[instance + I_PLAN]
-    phase = st[x + S_PHASE] + 1
-    last = phase == s.plans[plan + P_PHASES]
+    queue = m[x + S_QUEUE]
+    instance = m[x + S_INSTANCE]
+    plan = m[instance + I_PLAN]
+    phase = m[x + S_PHASE] + 1
+    last = phase == m[plan + P_PHASES]
     if last:
-        st[x + S_PHASE] = phase
-        head = x - st[x + S_CHUNK] * s.plans[plan + P_WIDTH]
-        st[head + S_LEFT] -= 1
-        if st[head + S_LEFT] == 0:
-            npu, node = st[head + S_NPU], st[head + S_NODE]
-            ent[instance + I_ENDED] += 1
-            if ent[instance + I_ENDED] == ent[instance + I_MEMBERS]:
+        m[x + S_PHASE] = phase
+        head = x - m[x + S_CHUNK] * m[plan + P_WIDTH]
+        m[head + S_LEFT] -= 1
+        if m[head + S_LEFT] == 0:
+            npu, node = m[head + S_NPU], m[head + S_NODE]
+            m[instance + I_ENDED] += 1
+            if m[instance + I_ENDED] == m[instance + I_MEMBERS]:
                 close_instance(s, instance)
             complete(s, npu, node)
     else:
         enter_phase(s, x, phase)
         join_queue(s, x)
-    q = queue * QUEUE_ROW
-    s.queues[q + Q_RUNNING] -= 1
+    m[queue + Q_RUNNING] -= 1
     start_waiting(s, queue)
     if not last:
-        start_waiting(s, st[x + S_QUEUE])
+        start_waiting(s, m[x + S_QUEUE])
 
 
 def end_request(s: State, request: int) -> None:
     """A send or receive ends."""
-    ent = s.ent
-    npu, node, stream = ent[request + R_NPU], ent[request + R_NODE], ent[request + R_STREAM]
+    m = s.m
+    npu, node, stream = m[request + R_NPU], m[request + R_NODE], m[request + R_STREAM]
     free_row(s, request)
     if stream == NIL:
         complete(s, npu, node)
@@ -159,15 +153,15 @@ def end_request(s: State, request: int) -> None:
 
 def arrive(s: State, message: int, kind: int) -> None:
     """A message has reached its destination. The sender's end of it comes before the receiver's (5.5)."""
-    ent = s.ent
+    m = s.m
     if kind == MSG_DATA:
-        x = ent[message + M_OWNER]
+        x = m[message + M_OWNER]
         if arrive_data(s, message):
             received(s, x)
     elif kind == MSG_CONTROL:
         arrive_control(s, message)
     elif kind == MSG_P2P:
-        send, receive = ent[message + M_OWNER], ent[message + M_X]
+        send, receive = m[message + M_OWNER], m[message + M_X]
         if receive == NIL:
             arrive_unpaired(s, message, issued_at(s, send))
             end_request(s, send)
@@ -212,8 +206,8 @@ def run_timer(s: State, npu: int, what: int, a: int, b: int) -> None:
 
 def leave_bus(s: State, row: int) -> None:
     """A packet's way over the shared bus is over."""
-    ent = s.ent
-    x, p, tree, later = ent[row + BQ_STREAM], ent[row + BQ_P], ent[row + BQ_TREE], ent[row + BQ_LATER]
+    m = s.m
+    x, p, tree, later = m[row + BQ_STREAM], m[row + BQ_P], m[row + BQ_TREE], m[row + BQ_LATER]
     free_row(s, row)
     if later:
         if tree:
@@ -226,9 +220,11 @@ def leave_bus(s: State, row: int) -> None:
 
 def relieve(s: State) -> bool:
     """Everything waits: start the first waiting stream of each queue, one more than the queue runs (C13)."""
+    m = s.m
     any_started = False
-    for queue in range(s.c[C_NPUS] * s.c[C_DIMS] * s.c[C_QUEUES]):
-        if s.queues[queue * QUEUE_ROW + Q_HEAD] != NIL:
+    first = m[C_QUEUE_ROWS]
+    for queue in range(first, first + m[C_NPUS] * m[C_DIMS] * m[C_QUEUES] * QUEUE_ROW, QUEUE_ROW):
+        if m[queue + Q_HEAD] != NIL:
             start_first(s, queue)
             any_started = True
     return any_started
@@ -236,97 +232,90 @@ def relieve(s: State) -> bool:
 
 def run_event(s: State, event: int) -> None:
     """One event, except a bundle of timers."""
-    kind = s.ent[event + KIND]
+    m = s.m
+    kind = m[event + KIND]
     if kind >= MSG_FIRST:
         if hop(s, event):
             arrive(s, event, kind)
     elif kind == EV_LINK:
         release_link(s, event)
     elif kind == EV_REQUEST:
-        if s.ent[event + R_WHAT] == RQ_RECV:
+        if m[event + R_WHAT] == RQ_RECV:
             end_request(s, event)
         else:
             send_eager(s, event)
     elif kind == EV_STREAM_GO:
         go_data(s, event)
     else:
-        x = s.ent[event + M_OWNER]
+        x = m[event + M_OWNER]
         free_row(s, event)
         received(s, x)
 
 
 def run(s: State) -> int:
     """Simulate until the end, the end of the budget or of the room; returns a status."""
-    c, ent = s.c, s.ent
-    room = len(ent) - c[C_ENT_MARGIN]
-    st_room = len(s.st) - c[C_ST_MARGIN]
-    rec_room = len(s.records) - c[C_REC_MARGIN]
-    budget = c[C_BUDGET]
-    c[C_STATUS] = DONE
+    m = s.m
+    room = len(m) - m[C_MARGIN]
+    budget = m[C_BUDGET]
+    m[C_STATUS] = DONE
     events = 0
     status = DONE
     while True:
-        if c[C_TOP] > room:
-            status = GROW_ENT
+        if m[C_TOP] > room:
+            status = GROW
             break
-        if c[C_ST_TOP] > st_room:
-            status = GROW_ST
-            break
-        if c[C_REC_TOP] > rec_room:
-            status = GROW_REC
-            break
-        if c[C_STATUS] == MISMATCH:
+        if m[C_STATUS] == MISMATCH:
             status = MISMATCH
             break
         if events >= budget:
             status = BUDGET
             break
         events += 1
-        bundle = c[C_BUNDLE]
+        bundle = m[C_BUNDLE]
         if bundle != NIL:
-            timer = ent[bundle + T_HEAD]
+            timer = m[bundle + T_HEAD]
             if timer == NIL:
                 end_bundle(s, bundle)
-                c[C_BUNDLE] = NIL
+                m[C_BUNDLE] = NIL
                 continue
-            after = ent[timer + NEXT]
-            ent[bundle + T_HEAD] = after
+            after = m[timer + NEXT]
+            m[bundle + T_HEAD] = after
             if after == NIL:
-                ent[bundle + T_TAIL] = NIL
-            what, a, b = ent[timer + T_WHAT], ent[timer + T_A], ent[timer + T_B]
+                m[bundle + T_TAIL] = NIL
+            what, a, b = m[timer + T_WHAT], m[timer + T_A], m[timer + T_B]
             free_row(s, timer)
-            run_timer(s, ent[bundle + T_NPU], what, a, b)
+            run_timer(s, m[bundle + T_NPU], what, a, b)
             continue
-        if c[C_STARTED] < c[C_NPUS]:
-            npu = c[C_STARTED]
-            c[C_STARTED] = npu + 1
+        if m[C_STARTED] < m[C_NPUS]:
+            npu = m[C_STARTED]
+            m[C_STARTED] = npu + 1
             issue_pass(s, npu)
             continue
-        bucket = c[C_BUCKET]
+        bucket = m[C_BUCKET]
         event = NIL
         if bucket != NIL:
-            event = ent[bucket + B_HEAD]
+            event = m[bucket + B_HEAD]
         if event == NIL:
             if bucket != NIL:
                 close_bucket(s)
-            if c[C_HEAP_N] > 0:
+            if m[C_HEAP_N] > 0:
                 next_bucket(s)
                 continue
-            if c[C_UNFINISHED] == 0:
+            if m[C_UNFINISHED] == 0:
                 break
-            if c[C_RELIEVE] and relieve(s):
-                c[C_RELIEVED] += 1
+            if m[C_RELIEVE] and relieve(s):
+                m[C_RELIEVED] += 1
                 continue
             status = STALLED
             break
-        after = ent[event + NEXT]
-        ent[bucket + B_HEAD] = after
+        after = m[event + NEXT]
+        m[bucket + B_HEAD] = after
         if after == NIL:
-            ent[bucket + B_TAIL] = NIL
-        if ent[event + KIND] == EV_TIMERS:
-            c[C_BUNDLE] = event
-            run_timer(s, ent[event + T_NPU], ent[event + T_WHAT], ent[event + T_A], ent[event + T_B])
+            m[bucket + B_TAIL] = NIL
+        if m[event + KIND] == EV_TIMERS:
+            m[C_BUNDLE] = event
+            run_timer(s, m[event + T_NPU], m[event + T_WHAT], m[event + T_A], m[event + T_B])
         else:
             run_event(s, event)
-    c[C_EVENTS] += events
+    m[C_EVENTS] += events
     return status

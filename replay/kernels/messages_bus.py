@@ -27,6 +27,7 @@ from chakra.replay.kernels.messages_layout import (
     BUS_RECEIVING,
     BUS_ROW,
     BUS_SENDING,
+    C_BUS_ENDS,
     C_BUS_G,
     C_BUS_L,
     C_BUS_O,
@@ -39,10 +40,10 @@ from chakra.replay.kernels.messages_layout import (
     STAGE_REDUCE,
     STAGE_RETIRE,
     STAGE_SEND,
-    State,
     TM_BUS_RECEIVED,
     TM_BUS_REDUCED,
     TM_BUS_SENT,
+    State,
 )
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
@@ -54,38 +55,40 @@ PATIENCE = 8
 
 def append(s: State, end: int, head: int, row: int) -> None:
     """Add a request to one of an end's lists; `head` is BE_..._HEAD, its tail lies behind it."""
-    at = end * BUS_ROW + head
-    s.ent[row + NEXT] = NIL
-    tail = s.bus[at + 1]
+    m = s.m
+    at = m[C_BUS_ENDS] + end * BUS_ROW + head
+    m[row + NEXT] = NIL
+    tail = m[at + 1]
     if tail == NIL:
-        s.bus[at] = row
+        m[at] = row
     else:
-        s.ent[tail + NEXT] = row
-    s.bus[at + 1] = row
+        m[tail + NEXT] = row
+    m[at + 1] = row
 
 
 def pop(s: State, end: int, head: int) -> int:
     """Take the first request of one of an end's lists."""
-    at = end * BUS_ROW + head
-    row = s.bus[at]
-    after = s.ent[row + NEXT]
-    s.bus[at] = after
+    m = s.m
+    at = m[C_BUS_ENDS] + end * BUS_ROW + head
+    row = m[at]
+    after = m[row + NEXT]
+    m[at] = after
     if after == NIL:
-        s.bus[at + 1] = NIL
+        m[at + 1] = NIL
     return row
 
 
 def try_start(s: State, end: int) -> None:
     """Start an end's next transfer if the end is free; give way to the other end after many sends in a row."""
-    bus = s.bus
-    me = end * BUS_ROW
-    if bus[me + BE_STATE] != BUS_FREE or bus[me + BE_OUT_HEAD] == NIL:
+    m = s.m
+    me = m[C_BUS_ENDS] + end * BUS_ROW
+    if m[me + BE_STATE] != BUS_FREE or m[me + BE_OUT_HEAD] == NIL:
         return
     other = end ^ 1
-    if bus[me + BE_SENDS] > PATIENCE:
-        you = other * BUS_ROW
-        if bus[you + BE_OUT_HEAD] != NIL and bus[you + BE_SENDS] <= PATIENCE:
-            if bus[you + BE_STATE] == BUS_FREE:
+    if m[me + BE_SENDS] > PATIENCE:
+        you = m[C_BUS_ENDS] + other * BUS_ROW
+        if m[you + BE_OUT_HEAD] != NIL and m[you + BE_SENDS] <= PATIENCE:
+            if m[you + BE_STATE] == BUS_FREE:
                 start(s, other)
             return
     start(s, end)
@@ -93,24 +96,24 @@ def try_start(s: State, end: int) -> None:
 
 def start(s: State, end: int) -> None:
     """Start the transfer of an end's first request."""
-    c, bus = s.c, s.bus
-    me = end * BUS_ROW
-    you = (end ^ 1) * BUS_ROW
-    now = c[C_NOW]
+    m = s.m
+    me = m[C_BUS_ENDS] + end * BUS_ROW
+    you = m[C_BUS_ENDS] + (end ^ 1) * BUS_ROW
+    now = m[C_NOW]
     row = pop(s, end, BE_OUT_HEAD)
-    delta = c[C_BUS_O]
-    if bus[me + BE_PREVIOUS] == BUS_SENDING and bus[me + BE_LAST] + c[C_BUS_G] >= now + delta:
-        delta = c[C_BUS_G] - (now - bus[me + BE_LAST])
-    gap = s.real[F_BUS_G] if end & 3 < 2 else s.real[F_INNER_G]
-    busy = delta + gap * (s.ent[row + BQ_SIZE] - 1)
+    delta = m[C_BUS_O]
+    if m[me + BE_PREVIOUS] == BUS_SENDING and m[me + BE_LAST] + m[C_BUS_G] >= now + delta:
+        delta = m[C_BUS_G] - (now - m[me + BE_LAST])
+    gap = s.f[F_BUS_G] if end & 3 < 2 else s.f[F_INNER_G]
+    busy = delta + gap * (m[row + BQ_SIZE] - 1)
     append(s, end ^ 1, BE_IN_HEAD, row)
-    bus[you + BE_IN_N] += 1
-    bus[you + BE_PREVIOUS] = bus[you + BE_STATE]
-    bus[you + BE_STATE] = BUS_RECEIVING
-    bus[you + BE_SENDS] = 0
-    bus[me + BE_STATE] = BUS_SENDING
+    m[you + BE_IN_N] += 1
+    m[you + BE_PREVIOUS] = m[you + BE_STATE]
+    m[you + BE_STATE] = BUS_RECEIVING
+    m[you + BE_SENDS] = 0
+    m[me + BE_STATE] = BUS_SENDING
     npu = end >> 2
-    set_timer(s, npu, now + int(busy + c[C_BUS_L] + c[C_BUS_O]), TM_BUS_RECEIVED, end ^ 1, 0)
+    set_timer(s, npu, now + int(busy + m[C_BUS_L] + m[C_BUS_O]), TM_BUS_RECEIVED, end ^ 1, 0)
     set_timer(s, npu, now + int(busy), TM_BUS_SENT, end, 0)
 
 
@@ -124,17 +127,17 @@ def bus_request(
     s: State, npu: int, stream: int, p: int, size: int, plain: bool, reduce: bool, back: bool, tree: bool
 ) -> None:
     """Move a packet: a plain one from the NPU to memory, another from memory to the NPU and perhaps back."""
+    m = s.m
     row = take_row(s)
-    ent = s.ent
-    ent[row + BQ_SIZE] = ((size + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
-    ent[row + BQ_REDUCE] = 1 if reduce else 0
-    ent[row + BQ_LATER] = 1 if reduce else 0
-    ent[row + BQ_BACK] = 1 if back else 0
-    ent[row + BQ_STREAM] = stream
-    ent[row + BQ_P] = p
-    ent[row + BQ_TREE] = 1 if tree else 0
-    ent[row + BQ_STAGE] = STAGE_SEND
-    ent[row + BQ_INNER_BACK] = 0
+    m[row + BQ_SIZE] = ((size + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+    m[row + BQ_REDUCE] = 1 if reduce else 0
+    m[row + BQ_LATER] = 1 if reduce else 0
+    m[row + BQ_BACK] = 1 if back else 0
+    m[row + BQ_STREAM] = stream
+    m[row + BQ_P] = p
+    m[row + BQ_TREE] = 1 if tree else 0
+    m[row + BQ_STAGE] = STAGE_SEND
+    m[row + BQ_INNER_BACK] = 0
     if plain:
         request_send(s, 4 * npu + 3, row)
     else:
@@ -143,37 +146,41 @@ def bus_request(
 
 def bus_sent(s: State, end: int) -> None:
     """An end has finished a transfer."""
-    me = end * BUS_ROW
-    s.bus[me + BE_LAST] = s.c[C_NOW]
-    s.bus[me + BE_PREVIOUS] = s.bus[me + BE_STATE]
-    s.bus[me + BE_STATE] = BUS_FREE
-    s.bus[me + BE_SENDS] += 1
+    m = s.m
+    me = m[C_BUS_ENDS] + end * BUS_ROW
+    m[me + BE_LAST] = m[C_NOW]
+    m[me + BE_PREVIOUS] = m[me + BE_STATE]
+    m[me + BE_STATE] = BUS_FREE
+    m[me + BE_SENDS] += 1
     try_start(s, end)
 
 
 def start_unit(s: State, end: int) -> None:
     """Start the reduction unit of an NPU end on its next packet."""
-    me = end * BUS_ROW
-    if s.bus[me + BE_UNIT_BUSY] == 0 and s.bus[me + BE_UNIT_HEAD] != NIL:
-        size = s.ent[s.bus[me + BE_UNIT_HEAD] + BQ_SIZE]
-        s.bus[me + BE_UNIT_BUSY] = 1
-        set_timer(s, end >> 2, s.c[C_NOW] + size // 100 * s.c[C_BUS_REDUCE] + 50, TM_BUS_REDUCED, end, 0)
+    m = s.m
+    me = m[C_BUS_ENDS] + end * BUS_ROW
+    if m[me + BE_UNIT_BUSY] == 0 and m[me + BE_UNIT_HEAD] != NIL:
+        size = m[m[me + BE_UNIT_HEAD] + BQ_SIZE]
+        m[me + BE_UNIT_BUSY] = 1
+        set_timer(s, end >> 2, m[C_NOW] + size // 100 * m[C_BUS_REDUCE] + 50, TM_BUS_REDUCED, end, 0)
 
 
 def cross_inner(s: State, end: int, row: int, stage: int, back: int) -> None:
     """Send a packet of the outer NPU end over the inner bus to memory, and back if `back`; then do `stage`."""
-    s.ent[row + BQ_STAGE] = stage
-    s.ent[row + BQ_INNER_BACK] = back
+    m = s.m
+    m[row + BQ_STAGE] = stage
+    m[row + BQ_INNER_BACK] = back
     request_send(s, end + 2, row)
 
 
 def leave_unit(s: State, end: int) -> None:
     """The reduction unit of an NPU end has finished a packet."""
-    me = end * BUS_ROW
-    s.bus[me + BE_UNIT_BUSY] = 0
+    m = s.m
+    me = m[C_BUS_ENDS] + end * BUS_ROW
+    m[me + BE_UNIT_BUSY] = 0
     row = pop(s, end, BE_UNIT_HEAD)
-    if s.ent[row + BQ_BACK]:
-        s.ent[row + BQ_BACK] = 0
+    if m[row + BQ_BACK]:
+        m[row + BQ_BACK] = 0
         cross_inner(s, end, row, STAGE_SEND, 1)
     else:
         cross_inner(s, end, row, STAGE_RETIRE, 0)
@@ -186,33 +193,33 @@ def bus_received(s: State, end: int) -> int:
 
     In the first case the caller tells the stream and then calls `after_received`; in the other that is done here.
     """
-    ent, bus = s.ent, s.bus
-    me = end * BUS_ROW
-    bus[me + BE_LAST] = s.c[C_NOW]
-    bus[me + BE_PREVIOUS] = bus[me + BE_STATE]
-    if bus[me + BE_IN_N] < 2:
-        bus[me + BE_STATE] = BUS_FREE
-    bus[me + BE_IN_N] -= 1
+    m = s.m
+    me = m[C_BUS_ENDS] + end * BUS_ROW
+    m[me + BE_LAST] = m[C_NOW]
+    m[me + BE_PREVIOUS] = m[me + BE_STATE]
+    if m[me + BE_IN_N] < 2:
+        m[me + BE_STATE] = BUS_FREE
+    m[me + BE_IN_N] -= 1
     row = pop(s, end, BE_IN_HEAD)
     which = end & 3
     if which == 1:
         return row
     if which == 0:
-        if ent[row + BQ_REDUCE]:
-            ent[row + BQ_REDUCE] = 0
+        if m[row + BQ_REDUCE]:
+            m[row + BQ_REDUCE] = 0
             cross_inner(s, end, row, STAGE_REDUCE, 1)
             start_unit(s, end)
-        elif ent[row + BQ_BACK]:
-            ent[row + BQ_BACK] = 0
+        elif m[row + BQ_BACK]:
+            m[row + BQ_BACK] = 0
             cross_inner(s, end, row, STAGE_SEND, 1)
         else:
             cross_inner(s, end, row, STAGE_RETIRE, 0)
-    elif ent[row + BQ_INNER_BACK]:
-        ent[row + BQ_INNER_BACK] = 0
+    elif m[row + BQ_INNER_BACK]:
+        m[row + BQ_INNER_BACK] = 0
         append(s, end, BE_OUT_HEAD, row)
     else:
         outer = end & ~3
-        stage = ent[row + BQ_STAGE]
+        stage = m[row + BQ_STAGE]
         if stage == STAGE_RETIRE:
             return row
         if stage == STAGE_SEND:

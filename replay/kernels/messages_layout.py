@@ -1,78 +1,24 @@
-"""State of the message-level engine: flat arrays, and where each field lies in a row.
+"""State of the message-level engine: one array of integers, and where each field lies in a row.
 
-Every array is one-dimensional; a *handle* is the index of a row's first word, so a field is `array[handle + FIELD]`.
-`NIL` is no row. Rows that can be events (links, messages, timer bundles, completions) share the pool `ent` and keep
-in word 0 the next event of the same tick, so scheduling moves no data.
+A *handle* is the index of a row's first word, so a field is `m[handle + FIELD]`; `NIL` is no row. Behind scalars and
+tables of fixed size lies the pool, which only grows: rows of `ROW` words with a free list, blocks of streams with a
+free list per size, and records. Rows that can be events (links, messages, timer bundles, completions) keep in word 0
+the next event of the same tick, so scheduling moves no data.
 
-The arrays may be NumPy arrays (compiled kernels) or Python lists (the same kernels as plain Python, where a list is
-several times faster to index).
+One array, because every array that a compiled function takes costs it seven arguments and much time to compile. It may
+be a Python list: the same kernels run as plain Python, and a list is several times faster to index than NumPy.
 """
 
 from typing import Any, NamedTuple
 
 
 class State(NamedTuple):
-    """Arrays of one run; int64 unless said otherwise."""
+    """Everything that a run reads and writes."""
 
-    #: scalars, see the C_ constants
-    c: Any
-    #: pool of links, then rows of `ROW` words
-    ent: Any
-    #: binary heap of distinct ticks: (tick, bucket) pairs
-    heap: Any
-    #: hash table of ticks: handle of the first bucket of each chain
-    hashed: Any
-    #: pool of stream rows
-    st: Any
-    #: free stream blocks of each size class
-    blocks: Any
-    #: one row of `NPU_ROW` words per NPU
-    npu: Any
-    #: per NPU and slot: free places, ready nodes, start in `ready`
-    slots: Any
-    #: binary heaps of ready nodes (local index), one per NPU and slot
-    ready: Any
-    #: per NPU and node: parents that have not finished
-    pending: Any
-    #: per NPU and node: ticks of issue and finish, and when the last partner had issued (-1: not yet)
-    issue: Any
-    finish: Any
-    partner: Any
-    #: per NPU and queue: running streams, first and last waiting stream
-    queues: Any
-    #: per NPU and dimension: cursors any, first, last, then a tree counter per kind of collective
-    cursors: Any
-    #: program nodes, `NODE_ROW` words each, and their children
-    nodes: Any
-    children: Any
-    #: collectives: plans and phases, then chunk sizes
-    plans: Any
-    chunks: Any
-    #: per NPU and call: plan, membership
-    calls: Any
-    #: memberships: group, index of the NPU in it, collectives issued so far
-    memberships: Any
-    groups: Any
-    members: Any
-    #: per point-to-point node of an NPU or of a custom collective's member: data channel, control channel, peer
-    p2p: Any
-    channels: Any
-    #: memory servers: busy, first and last waiting request
-    servers: Any
-    #: dimensions of the network; coordinates of every NPU
-    dims: Any
-    coords: Any
-    #: routes of a general graph: start of each ordered pair's links, then links
-    route_start: Any
-    routes: Any
-    #: float64: latency and bytes per ns of each link class
-    speed: Any
+    #: int64: scalars (C_...), NPU rows, tables, then the pool
+    m: Any
     #: float64: see the F_ constants
-    real: Any
-    #: ends of the shared buses
-    bus: Any
-    #: records of finished collectives
-    records: Any
+    f: Any
 
 
 NIL = 0
@@ -91,11 +37,11 @@ C_STATUS = 9
 C_NPUS = 10
 C_STARTED = 11  # NPUs that had their first issue pass
 C_UNFINISHED = 12
-C_ST_TOP = 13
-C_REC_TOP = 14
-C_ENT_MARGIN = 15  # words that one step may take
-C_ST_MARGIN = 16
-C_REC_MARGIN = 17
+C_HEAP = 13  # binary heap of distinct ticks: (tick, bucket) pairs
+C_HASH = 14  # hash table of ticks: first bucket of each chain
+C_MARGIN = 15  # words that one step may take from the pool
+C_LAST_RECORD = 16
+C_FIRST_RECORD = 17
 C_DIMS = 18
 C_NET = 19  # NET_ constants
 C_SUM_DIMS = 20  # charge a message in every dimension that it crosses (unaware)
@@ -116,7 +62,12 @@ C_HASH_MASK = 34
 C_MESSAGES = 35  # hops so far
 C_ERROR_NPU = 36
 C_ERROR_NODE = 37
-C_SCALARS = 40
+C_DIM_ROWS = 38
+C_COORDS = 39
+C_ROUTE_START = 40
+C_BUS_ENDS = 41
+C_QUEUE_ROWS = 42
+NPU_BASE = 64
 
 NET_UNAWARE = 0
 NET_AWARE = 1
@@ -125,15 +76,14 @@ NET_GRAPH_UNAWARE = 3
 
 DONE = 0
 BUDGET = 1
-GROW_ENT = 2
-GROW_ST = 3
-GROW_REC = 4
-STALLED = 5
-MISMATCH = 6  # members of a group issued different collectives
+GROW = 2
+STALLED = 3
+MISMATCH = 4  # members of a group issued different collectives
 
 F_REDUCE_BW = 0  # bytes per s of the local memory; 0: reductions take no time
 F_BUS_G = 1
 F_INNER_G = 2
+F_SPEED = 4  # latency and bytes per ns of each link class
 
 # --- rows of the pool ----------------------------------------------------------------------------------------------
 ROW = 12
@@ -203,7 +153,7 @@ M_OWNER = 5  # stream that gets it; p2p: send request
 M_P = 6  # packet * 64 + phase; p2p: next in the channel
 M_LINK = 7
 M_HOPS = 8  # hops left in this dimension
-M_VIA = 9  # switch: link down; graph: position in `routes`
+M_VIA = 9  # switch: link down; graph: where in the route
 M_X = 10  # control: stream that waits for the data; p2p: receive request
 M_Y = 11  # control: bytes of the data; p2p: 1 once arrived
 
@@ -263,8 +213,8 @@ BUS_RECEIVING = 2
 
 # --- NPU, nodes ----------------------------------------------------------------------------------------------------
 NPU_ROW = 16
-N_PROGRAM = 0  # first row of its program in `nodes`
-N_NODES = 1  # its first entry in pending, issue, finish, partner
+N_PROGRAM = 0  # first node row of its program
+N_NODES = 1  # first of its nodes' states
 N_READY = 2
 N_RUNNING = 3
 N_FIRST_BUNDLE = 4
@@ -273,6 +223,17 @@ N_CALLS = 6
 N_P2P = 7
 N_FINISH = 8
 N_SERVER = 9
+N_SLOTS = 10
+N_QUEUES = 11
+N_CURSORS = 12
+
+# state of a node on an NPU: parents that have not finished; ticks of issue and finish, and when the last partner had
+# issued (-1: not yet)
+NODE_STATE = 4
+NS_PENDING = 0
+NS_ISSUE = 1
+NS_FINISH = 2
+NS_PARTNER = 3
 
 SLOT_ROW = 3
 SL_FREE = 0
@@ -314,7 +275,7 @@ P_MODE = 8
 P_WIDTH = 9  # words of a stream row
 P_BITS = 10  # words of an inbox
 P_COUNTER = 11  # tree counter of this kind of collective
-P_CUSTOM = 12  # first (program, nodes, first p2p row) triple in `calls`, one per member
+P_CUSTOM = 12  # first (program, nodes, first p2p row) triple, one per member
 P_BLOCK = 13  # words of a stream block
 
 MODE_NATIVE = 0
@@ -352,12 +313,11 @@ RING_FLAT = 1
 RING_GROUP = 2
 
 MEMBERSHIP_ROW = 3
-GROUP_ROW = 5
+GROUP_ROW = 4
 G_N = 0
 G_MEMBERS = 1
-G_WHOLE = 2
-G_FIRST = 3
-G_LAST = 4
+G_FIRST = 2  # its collectives in progress
+G_LAST = 3
 
 P2P_ROW = 3
 P2P_CHANNEL = 0
@@ -400,7 +360,7 @@ S_REDUCE = 14  # its reduction, ns
 S_RING_N = 15
 S_INDEX = 16
 S_RING_BASE = 17
-S_RING_STRIDE = 18  # 0: the ring is a list in `members`
+S_RING_STRIDE = 18  # 0: the ring is a list of members
 S_DIRECTION = 19
 S_ARRIVED = 20  # ring: messages arrived; tree: inbox mask
 S_CONTROLS = 21  # the same for control messages
@@ -423,3 +383,4 @@ RC_ORDINAL = 2
 RC_START = 3
 RC_READY = 4
 RC_END = 5
+RC_NEXT = 6

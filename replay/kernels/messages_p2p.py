@@ -7,31 +7,32 @@ use the same channels.
 
 from chakra.replay.kernels.messages_events import free_row, schedule, take_row
 from chakra.replay.kernels.messages_layout import (
-    CHANNEL_ROW,
+    C_NOW,
+    C_RENDEZVOUS,
     CH_RECV,
     CH_RECV_LAST,
     CH_SEND,
     CH_SEND_LAST,
-    C_NOW,
-    C_RENDEZVOUS,
     EV_REQUEST,
     KIND,
-    MSG_P2P,
-    MSG_P2P_CONTROL,
     M_DST,
     M_OWNER,
     M_P,
     M_SIZE,
     M_X,
     M_Y,
-    NIL,
-    NPU_ROW,
+    MSG_P2P,
+    MSG_P2P_CONTROL,
     N_NODES,
+    NIL,
+    NODE_STATE,
+    NPU_BASE,
+    NPU_ROW,
+    NS_ISSUE,
+    NS_PARTNER,
     P2P_CHANNEL,
     P2P_CONTROL,
     P2P_PEER,
-    RQ_RECV,
-    RQ_SEND,
     R_CHANNEL,
     R_CONTROL,
     R_NEXT,
@@ -41,6 +42,8 @@ from chakra.replay.kernels.messages_layout import (
     R_SIZE,
     R_STREAM,
     R_WHAT,
+    RQ_RECV,
+    RQ_SEND,
     State,
 )
 from chakra.replay.kernels.messages_network import launch
@@ -54,129 +57,136 @@ CONTROL_SIZE = 8192
 
 def issued_at(s: State, request: int) -> int:
     """When the workload node of a request was issued; -1 for a custom collective's."""
-    ent = s.ent
-    if ent[request + R_STREAM] != NIL:
+    m = s.m
+    if m[request + R_STREAM] != NIL:
         return -1
-    return s.issue[s.npu[ent[request + R_NPU] * NPU_ROW + N_NODES] + ent[request + R_NODE]]
+    return m[
+        m[NPU_BASE + m[request + R_NPU] * NPU_ROW + N_NODES] + NODE_STATE * m[request + R_NODE] + NS_ISSUE
+    ]
 
 
 def note_partner(s: State, request: int, tick: int) -> None:
     """Note when the send of a workload node's receive was issued."""
-    ent = s.ent
-    if ent[request + R_STREAM] == NIL and ent[request + R_WHAT] == RQ_RECV:
-        s.partner[s.npu[ent[request + R_NPU] * NPU_ROW + N_NODES] + ent[request + R_NODE]] = tick
+    m = s.m
+    if m[request + R_STREAM] == NIL and m[request + R_WHAT] == RQ_RECV:
+        m[
+            m[NPU_BASE + m[request + R_NPU] * NPU_ROW + N_NODES]
+            + NODE_STATE * m[request + R_NODE]
+            + NS_PARTNER
+        ] = tick
 
 
 def offer(s: State, channel: int, message: int) -> None:
     """A message sets out on a channel: pair it with the oldest waiting receive, or let it wait for one."""
-    ent, channels = s.ent, s.channels
-    at = channel * CHANNEL_ROW
-    request = channels[at + CH_RECV]
-    ent[message + M_X] = request
-    ent[message + M_Y] = 0
+    m = s.m
+    request = m[channel + CH_RECV]
+    m[message + M_X] = request
+    m[message + M_Y] = 0
     if request != NIL:
-        channels[at + CH_RECV] = ent[request + R_NEXT]
-        if ent[request + R_NEXT] == NIL:
-            channels[at + CH_RECV_LAST] = NIL
-        note_partner(s, request, issued_at(s, ent[message + M_OWNER]))
+        m[channel + CH_RECV] = m[request + R_NEXT]
+        if m[request + R_NEXT] == NIL:
+            m[channel + CH_RECV_LAST] = NIL
+        note_partner(s, request, issued_at(s, m[message + M_OWNER]))
         return
-    ent[message + M_P] = NIL
-    last = channels[at + CH_SEND_LAST]
+    m[message + M_P] = NIL
+    last = m[channel + CH_SEND_LAST]
     if last == NIL:
-        channels[at + CH_SEND] = message
+        m[channel + CH_SEND] = message
     else:
-        ent[last + M_P] = message
-    channels[at + CH_SEND_LAST] = message
+        m[last + M_P] = message
+    m[channel + CH_SEND_LAST] = message
 
 
 def accept(s: State, channel: int, request: int) -> None:
     """Post a request for the next message of a channel; if that has arrived, the request ends at the end of this tick."""
-    ent, channels = s.ent, s.channels
-    at = channel * CHANNEL_ROW
-    message = channels[at + CH_SEND]
+    m = s.m
+    message = m[channel + CH_SEND]
     if message == NIL:
-        ent[request + R_NEXT] = NIL
-        last = channels[at + CH_RECV_LAST]
+        m[request + R_NEXT] = NIL
+        last = m[channel + CH_RECV_LAST]
         if last == NIL:
-            channels[at + CH_RECV] = request
+            m[channel + CH_RECV] = request
         else:
-            ent[last + R_NEXT] = request
-        channels[at + CH_RECV_LAST] = request
+            m[last + R_NEXT] = request
+        m[channel + CH_RECV_LAST] = request
         return
-    channels[at + CH_SEND] = ent[message + M_P]
-    if ent[message + M_P] == NIL:
-        channels[at + CH_SEND_LAST] = NIL
-    if ent[message + M_Y]:
-        note_partner(s, request, ent[message + M_SIZE])
+    m[channel + CH_SEND] = m[message + M_P]
+    if m[message + M_P] == NIL:
+        m[channel + CH_SEND_LAST] = NIL
+    if m[message + M_Y]:
+        note_partner(s, request, m[message + M_SIZE])
         free_row(s, message)
-        ent[request + KIND] = EV_REQUEST
-        schedule(s, s.c[C_NOW], request)
+        m[request + KIND] = EV_REQUEST
+        schedule(s, m[C_NOW], request)
     else:
-        note_partner(s, request, issued_at(s, ent[message + M_OWNER]))
-        ent[message + M_X] = request
+        note_partner(s, request, issued_at(s, m[message + M_OWNER]))
+        m[message + M_X] = request
 
 
 def arrive_unpaired(s: State, message: int, tick: int) -> None:
     """A message arrived before its receive was posted; keep the tick at which its send was issued."""
-    s.ent[message + M_Y] = 1
-    s.ent[message + M_SIZE] = tick
+    m = s.m
+    m[message + M_Y] = 1
+    m[message + M_SIZE] = tick
 
 
 def new_request(s: State, npu: int, node: int, stream: int, what: int, size: int, channel: int) -> int:
     """A posted send or receive; `channel` is its row of `p2p`."""
+    m = s.m
     row = take_row(s)
-    ent = s.ent
-    ent[row + R_NPU] = npu
-    ent[row + R_NODE] = node
-    ent[row + R_STREAM] = stream
-    ent[row + R_SIZE] = size
-    ent[row + R_WHAT] = what
-    ent[row + R_CHANNEL] = s.p2p[channel + P2P_CHANNEL]
-    ent[row + R_CONTROL] = s.p2p[channel + P2P_CONTROL]
-    ent[row + R_PEER] = s.p2p[channel + P2P_PEER]
+    m[row + R_NPU] = npu
+    m[row + R_NODE] = node
+    m[row + R_STREAM] = stream
+    m[row + R_SIZE] = size
+    m[row + R_WHAT] = what
+    m[row + R_CHANNEL] = m[channel + P2P_CHANNEL]
+    m[row + R_CONTROL] = m[channel + P2P_CONTROL]
+    m[row + R_PEER] = m[channel + P2P_PEER]
     return row
 
 
 def new_message(s: State, request: int, kind: int, size: int) -> int:
     """A message of a request to its peer."""
+    m = s.m
     row = take_row(s)
-    s.ent[row + KIND] = kind
-    s.ent[row + M_DST] = s.ent[request + R_PEER]
-    s.ent[row + M_SIZE] = size
-    s.ent[row + M_OWNER] = request
+    m[row + KIND] = kind
+    m[row + M_DST] = m[request + R_PEER]
+    m[row + M_SIZE] = size
+    m[row + M_OWNER] = request
     return row
 
 
 def send_eager(s: State, request: int) -> None:
     """Let the data of a send request leave."""
-    message = new_message(s, request, MSG_P2P, s.ent[request + R_SIZE])
-    offer(s, s.ent[request + R_CHANNEL], message)
-    launch(s, message, s.ent[request + R_NPU])
+    m = s.m
+    message = new_message(s, request, MSG_P2P, m[request + R_SIZE])
+    offer(s, m[request + R_CHANNEL], message)
+    launch(s, message, m[request + R_NPU])
 
 
 def post(s: State, request: int) -> None:
     """Issue a send or a receive; under rendezvous a receive first asks for the data (5.2)."""
-    ent = s.ent
-    what = ent[request + R_WHAT]
-    if not s.c[C_RENDEZVOUS]:
+    m = s.m
+    what = m[request + R_WHAT]
+    if not m[C_RENDEZVOUS]:
         if what == RQ_SEND:
             send_eager(s, request)
         else:
-            accept(s, ent[request + R_CHANNEL], request)
+            accept(s, m[request + R_CHANNEL], request)
     elif what == RQ_SEND:
-        accept(s, ent[request + R_CONTROL], request)
+        accept(s, m[request + R_CONTROL], request)
     else:
         message = new_message(s, request, MSG_P2P_CONTROL, CONTROL_SIZE)
-        offer(s, ent[request + R_CONTROL], message)
-        launch(s, message, ent[request + R_NPU])
+        offer(s, m[request + R_CONTROL], message)
+        launch(s, message, m[request + R_NPU])
 
 
 def arrive_control(s: State, message: int) -> None:
     """A control message arrived: the receive is posted, then the data leave if their send was issued."""
-    ent = s.ent
-    receive = ent[message + M_OWNER]
-    accept(s, ent[receive + R_CHANNEL], receive)
-    send = ent[message + M_X]
+    m = s.m
+    receive = m[message + M_OWNER]
+    accept(s, m[receive + R_CHANNEL], receive)
+    send = m[message + M_X]
     if send == NIL:
         arrive_unpaired(s, message, -1)
     else:

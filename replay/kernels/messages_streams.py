@@ -10,16 +10,18 @@ from chakra.replay.kernels.messages_events import free_row, schedule, set_timer,
 from chakra.replay.kernels.messages_layout import (
     ALL_GATHER,
     ALL_REDUCE,
-    CUSTOM,
     C_BUS,
+    C_COORDS,
+    C_DIM_ROWS,
     C_DIMS,
     C_NOW,
     C_RENDEZVOUS,
     C_STREAMS,
-    DIM_ROW,
-    DIRECT,
+    CUSTOM,
     D_N,
     D_STRIDE,
+    DIM_ROW,
+    DIRECT,
     EV_STREAM_GO,
     EV_STREAM_RECEIVED,
     F_REDUCE_BW,
@@ -31,33 +33,26 @@ from chakra.replay.kernels.messages_layout import (
     I_PLAN,
     I_RECORD,
     KIND,
-    MSG_CONTROL,
-    MSG_DATA,
     M_DST,
     M_OWNER,
     M_P,
     M_SIZE,
     M_X,
     M_Y,
+    MSG_CONTROL,
+    MSG_DATA,
     NEXT,
     NIL,
     NODE_ROW,
-    OP_SEND,
-    OP_TIMER,
     O_CHILD,
     O_CHILD_END,
     O_INDEX,
     O_NS,
     O_OP,
     O_SIZE,
+    OP_SEND,
+    OP_TIMER,
     P2P_ROW,
-    PHASE_ROW,
-    PH_ALGORITHM,
-    PH_DIM,
-    PH_DO,
-    PH_RING,
-    PH_SUB,
-    PH_WINDOW,
     P_BITS,
     P_BUS,
     P_CHUNKS,
@@ -67,7 +62,13 @@ from chakra.replay.kernels.messages_layout import (
     P_PHASE,
     P_PHASES,
     P_WIDTH,
-    QUEUE_ROW,
+    PH_ALGORITHM,
+    PH_DIM,
+    PH_DO,
+    PH_RING,
+    PH_SUB,
+    PH_WINDOW,
+    PHASE_ROW,
     Q_HEAD,
     Q_RUNNING,
     Q_TAIL,
@@ -109,13 +110,13 @@ from chakra.replay.kernels.messages_layout import (
     S_TOTAL,
     S_TREE,
     S_WINDOW,
-    State,
     TM_CREDIT,
     TM_CUSTOM,
     TM_REDUCE,
     TM_TREE,
     TM_TREE_REDUCE,
     TREE,
+    State,
 )
 from chakra.replay.kernels.messages_network import launch
 from chakra.replay.kernels.messages_p2p import CONTROL_SIZE, new_request, post
@@ -131,7 +132,7 @@ WORD = 62
 
 def reduction(s: State, size: int) -> int:
     """Time of reducing a message: two reads and a write of the local memory, ns (4.1)."""
-    bandwidth = s.real[F_REDUCE_BW]
+    bandwidth = s.f[F_REDUCE_BW]
     if bandwidth == 0.0:
         return 0
     return 3 * int(size / bandwidth * 1e9)
@@ -142,22 +143,20 @@ def reduction(s: State, size: int) -> int:
 
 def ring_npu(s: State, x: int, index: int) -> int:
     """NPU at a position of a stream's logical ring."""
-    stride = s.st[x + S_RING_STRIDE]
+    m = s.m
+    stride = m[x + S_RING_STRIDE]
     if stride == 0:
-        return s.members[s.st[x + S_RING_BASE] + index]
-    return s.st[x + S_RING_BASE] + index * stride
+        return m[m[x + S_RING_BASE] + index]
+    return m[x + S_RING_BASE] + index * stride
 
 
 def twin(s: State, x: int, index: int, npu: int) -> int:
     """The stream of the same chunk on the member at a position of the ring."""
-    st = s.st
-    instance = st[x + S_INSTANCE]
-    plan = s.ent[instance + I_PLAN]
-    member = index if st[x + S_RING_STRIDE] == 0 else npu
-    return (
-        s.ent[instance + I_BASE]
-        + (member * s.plans[plan + P_CHUNKS] + st[x + S_CHUNK]) * s.plans[plan + P_WIDTH]
-    )
+    m = s.m
+    instance = m[x + S_INSTANCE]
+    plan = m[instance + I_PLAN]
+    member = index if m[x + S_RING_STRIDE] == 0 else npu
+    return m[instance + I_BASE] + (member * m[plan + P_CHUNKS] + m[x + S_CHUNK]) * m[plan + P_WIDTH]
 
 
 # --- inboxes: messages that arrive before their receive is posted ------------------------------------------------------
@@ -165,29 +164,30 @@ def twin(s: State, x: int, index: int, npu: int) -> int:
 
 def inbox_word(s: State, x: int, p: int, control: int) -> int:
     """Where packet p's bit lies; `control` is 1 for control messages."""
-    plan = s.ent[s.st[x + S_INSTANCE] + I_PLAN]
-    return x + S_LIST + s.plans[plan + P_PHASES] + control * s.plans[plan + P_BITS] + p // WORD
+    m = s.m
+    plan = m[m[x + S_INSTANCE] + I_PLAN]
+    return x + S_LIST + m[plan + P_PHASES] + control * m[plan + P_BITS] + p // WORD
 
 
 def arrived_early(s: State, x: int, p: int, control: int) -> bool:
     """Whether packet p is in the inbox. A ring has one source, whose messages stay in order: a count is enough."""
-    st = s.st
-    if st[x + S_ALGORITHM] == RING:
-        return st[x + S_ARRIVED + control] > p
-    if st[x + S_ALGORITHM] == TREE:
-        return (st[x + S_ARRIVED + control] >> p) & 1 != 0
-    return (st[inbox_word(s, x, p, control)] >> (p % WORD)) & 1 != 0
+    m = s.m
+    if m[x + S_ALGORITHM] == RING:
+        return m[x + S_ARRIVED + control] > p
+    if m[x + S_ALGORITHM] == TREE:
+        return (m[x + S_ARRIVED + control] >> p) & 1 != 0
+    return (m[inbox_word(s, x, p, control)] >> (p % WORD)) & 1 != 0
 
 
 def put_in_inbox(s: State, x: int, p: int, control: int) -> None:
     """Remember that packet p arrived."""
-    st = s.st
-    if st[x + S_ALGORITHM] == RING:
-        st[x + S_ARRIVED + control] += 1
-    elif st[x + S_ALGORITHM] == TREE:
-        st[x + S_ARRIVED + control] |= 1 << p
+    m = s.m
+    if m[x + S_ALGORITHM] == RING:
+        m[x + S_ARRIVED + control] += 1
+    elif m[x + S_ALGORITHM] == TREE:
+        m[x + S_ARRIVED + control] |= 1 << p
     else:
-        st[inbox_word(s, x, p, control)] |= 1 << (p % WORD)
+        m[inbox_word(s, x, p, control)] |= 1 << (p % WORD)
 
 
 # --- messages ------------------------------------------------------------------------------------------------------
@@ -195,116 +195,117 @@ def put_in_inbox(s: State, x: int, p: int, control: int) -> None:
 
 def send_data(s: State, x: int, index: int, p: int, p_there: int, size: int) -> None:
     """Issue the send of a packet to a position of the ring, where it is packet `p_there`."""
-    ent, st = s.ent, s.st
-    if s.c[C_RENDEZVOUS] and not arrived_early(s, x, p, 1):
+    m = s.m
+    if m[C_RENDEZVOUS] and not arrived_early(s, x, p, 1):
         return  # the control message will become the data
     npu = ring_npu(s, x, index)
     row = take_row(s)
-    ent[row + M_DST] = npu
-    ent[row + M_SIZE] = size
-    ent[row + M_OWNER] = twin(s, x, index, npu)
-    ent[row + M_P] = p_there * PHASES_MAX + st[x + S_PHASE]
-    if s.c[C_RENDEZVOUS]:
-        ent[row + KIND] = EV_STREAM_GO
-        ent[row + M_X] = st[x + S_NPU]
-        schedule(s, s.c[C_NOW], row)
+    m[row + M_DST] = npu
+    m[row + M_SIZE] = size
+    m[row + M_OWNER] = twin(s, x, index, npu)
+    m[row + M_P] = p_there * PHASES_MAX + m[x + S_PHASE]
+    if m[C_RENDEZVOUS]:
+        m[row + KIND] = EV_STREAM_GO
+        m[row + M_X] = m[x + S_NPU]
+        schedule(s, m[C_NOW], row)
     else:
-        ent[row + KIND] = MSG_DATA
-        launch(s, row, st[x + S_NPU])
+        m[row + KIND] = MSG_DATA
+        launch(s, row, m[x + S_NPU])
 
 
 def go_data(s: State, row: int) -> None:
     """The data of a send whose control message had arrived leave."""
-    s.ent[row + KIND] = MSG_DATA
-    launch(s, row, s.ent[row + M_X])
+    m = s.m
+    m[row + KIND] = MSG_DATA
+    launch(s, row, m[row + M_X])
 
 
 def post_receive(s: State, x: int, index: int, p: int, p_there: int, size: int) -> None:
     """Post the receive of packet p, which its sender at a position of the ring calls `p_there`."""
-    ent, st = s.ent, s.st
-    if s.c[C_RENDEZVOUS]:
+    m = s.m
+    if m[C_RENDEZVOUS]:
         npu = ring_npu(s, x, index)
         row = take_row(s)
-        ent[row + KIND] = MSG_CONTROL
-        ent[row + M_DST] = npu
-        ent[row + M_SIZE] = CONTROL_SIZE
-        ent[row + M_OWNER] = twin(s, x, index, npu)
-        ent[row + M_P] = (p_there * PHASES_MAX + st[x + S_PHASE]) << 24 | p
-        ent[row + M_X] = x
-        ent[row + M_Y] = size
-        launch(s, row, st[x + S_NPU])
+        m[row + KIND] = MSG_CONTROL
+        m[row + M_DST] = npu
+        m[row + M_SIZE] = CONTROL_SIZE
+        m[row + M_OWNER] = twin(s, x, index, npu)
+        m[row + M_P] = (p_there * PHASES_MAX + m[x + S_PHASE]) << 24 | p
+        m[row + M_X] = x
+        m[row + M_Y] = size
+        launch(s, row, m[x + S_NPU])
     elif arrived_early(s, x, p, 0):
         row = take_row(s)
-        ent[row + KIND] = EV_STREAM_RECEIVED
-        ent[row + M_OWNER] = x
-        schedule(s, s.c[C_NOW], row)
+        m[row + KIND] = EV_STREAM_RECEIVED
+        m[row + M_OWNER] = x
+        schedule(s, m[C_NOW], row)
 
 
 def arrive_control(s: State, row: int) -> None:
     """A control message arrived at the data's sender: the data leave if their send was issued."""
-    ent, st = s.ent, s.st
-    x = ent[row + M_OWNER]
-    code = ent[row + M_P] >> 24
+    m = s.m
+    x = m[row + M_OWNER]
+    code = m[row + M_P] >> 24
     p, phase = code // PHASES_MAX, code % PHASES_MAX
-    now_in = st[x + S_PHASE]
+    now_in = m[x + S_PHASE]
     if now_in < phase:
-        ent[row + NEXT] = st[x + S_EARLY]
-        st[x + S_EARLY] = row
+        m[row + NEXT] = m[x + S_EARLY]
+        m[x + S_EARLY] = row
         return
     issued = now_in > phase
     if not issued:
-        if st[x + S_ALGORITHM] == TREE:
-            issued = (st[x + S_SENT] >> p) & 1 != 0
+        if m[x + S_ALGORITHM] == TREE:
+            issued = (m[x + S_SENT] >> p) & 1 != 0
         else:
-            issued = p < st[x + S_SENT]
+            issued = p < m[x + S_SENT]
         put_in_inbox(s, x, p, 1)
     if not issued:
         free_row(s, row)
         return
-    y = ent[row + M_X]
-    src = ent[row + M_DST]
-    ent[row + KIND] = MSG_DATA
-    ent[row + M_P] = (ent[row + M_P] & 0xFFFFFF) * PHASES_MAX + phase
-    ent[row + M_DST] = st[y + S_NPU]
-    ent[row + M_SIZE] = ent[row + M_Y]
-    ent[row + M_OWNER] = y
+    y = m[row + M_X]
+    src = m[row + M_DST]
+    m[row + KIND] = MSG_DATA
+    m[row + M_P] = (m[row + M_P] & 0xFFFFFF) * PHASES_MAX + phase
+    m[row + M_DST] = m[y + S_NPU]
+    m[row + M_SIZE] = m[row + M_Y]
+    m[row + M_OWNER] = y
     launch(s, row, src)
 
 
 def arrive_data(s: State, row: int) -> bool:
     """Data arrived at a stream; True if a posted receive takes them now."""
-    ent, st = s.ent, s.st
-    x = ent[row + M_OWNER]
-    p, phase = ent[row + M_P] // PHASES_MAX, ent[row + M_P] % PHASES_MAX
-    if st[x + S_PHASE] != phase:
-        ent[row + NEXT] = st[x + S_EARLY]
-        st[x + S_EARLY] = row
+    m = s.m
+    x = m[row + M_OWNER]
+    p, phase = m[row + M_P] // PHASES_MAX, m[row + M_P] % PHASES_MAX
+    if m[x + S_PHASE] != phase:
+        m[row + NEXT] = m[x + S_EARLY]
+        m[x + S_EARLY] = row
         return False
     free_row(s, row)
-    if st[x + S_ALGORITHM] == TREE:
-        posted = (st[x + S_POSTED] >> p) & 1 != 0
+    if m[x + S_ALGORITHM] == TREE:
+        posted = (m[x + S_POSTED] >> p) & 1 != 0
     else:
-        posted = p < st[x + S_SENT]
-    if not posted or st[x + S_ALGORITHM] == RING:
+        posted = p < m[x + S_SENT]
+    if not posted or m[x + S_ALGORITHM] == RING:
         put_in_inbox(s, x, p, 0)
     return posted
 
 
 def sort_early(s: State, x: int) -> None:
     """Move the messages of the phase that a stream just joined to its inboxes."""
-    ent, st = s.ent, s.st
-    row = st[x + S_EARLY]
-    st[x + S_EARLY] = NIL
+    m = s.m
+    row = m[x + S_EARLY]
+    m[x + S_EARLY] = NIL
     while row != NIL:
-        after = ent[row + NEXT]
-        control = 1 if ent[row + KIND] == MSG_CONTROL else 0
-        code = ent[row + M_P] >> 24 if control else ent[row + M_P]
-        if code % PHASES_MAX == st[x + S_PHASE]:
+        after = m[row + NEXT]
+        control = 1 if m[row + KIND] == MSG_CONTROL else 0
+        code = m[row + M_P] >> 24 if control else m[row + M_P]
+        if code % PHASES_MAX == m[x + S_PHASE]:
             put_in_inbox(s, x, code // PHASES_MAX, control)
             free_row(s, row)
         else:
-            ent[row + NEXT] = st[x + S_EARLY]
-            st[x + S_EARLY] = row
+            m[row + NEXT] = m[x + S_EARLY]
+            m[x + S_EARLY] = row
         row = after
 
 
@@ -313,65 +314,66 @@ def sort_early(s: State, x: int) -> None:
 
 def packet_size(s: State, x: int, p: int) -> int:
     """Bytes of packet p."""
-    st = s.st
-    if st[x + S_ALGORITHM] != HALVING_DOUBLING:
-        return st[x + S_SIZE]
-    entering = st[x + S_BYTES]
-    if st[x + S_DO] == ALL_GATHER:
+    m = s.m
+    if m[x + S_ALGORITHM] != HALVING_DOUBLING:
+        return m[x + S_SIZE]
+    entering = m[x + S_BYTES]
+    if m[x + S_DO] == ALL_GATHER:
         size = entering << p
     else:
-        levels = st[x + S_TOTAL] >> 1
-        if st[x + S_DO] == REDUCE_SCATTER or p < levels:
+        levels = m[x + S_TOTAL] >> 1
+        if m[x + S_DO] == REDUCE_SCATTER or p < levels:
             size = entering >> (p + 1)
         else:
             size = 2 * (entering >> (levels + 1)) << (p - levels)
-    return max(size, s.plans[s.ent[st[x + S_INSTANCE] + I_PLAN] + P_LEAST])
+    return max(size, m[m[m[x + S_INSTANCE] + I_PLAN] + P_LEAST])
 
 
 def arm(s: State, x: int) -> None:
     """Start the local delay of the next packet."""
-    st = s.st
-    p = st[x + S_ARMED]
-    st[x + S_ARMED] = p + 1
-    window, cycle = st[x + S_WINDOW], st[x + S_CYCLE]
+    m = s.m
+    p = m[x + S_ARMED]
+    m[x + S_ARMED] = p + 1
+    window, cycle = m[x + S_WINDOW], m[x + S_CYCLE]
     place = p % cycle
     plain = place < window
     reduce = False
     if not plain:
-        do = st[x + S_DO]
+        do = m[x + S_DO]
         reduce = do == REDUCE_SCATTER or (do == ALL_REDUCE and (p // cycle) & 1 == 0)
-    npu = st[x + S_NPU]
-    if st[x + S_DELAY] < 0:
+    npu = m[x + S_NPU]
+    if m[x + S_DELAY] < 0:
         bus_request(
             s, npu, x, p, packet_size(s, x, p), plain, reduce, not plain and place < cycle - window, False
         )
     elif reduce:
-        set_timer(s, npu, s.c[C_NOW] + st[x + S_DELAY], TM_REDUCE, x, p)
+        set_timer(s, npu, m[C_NOW] + m[x + S_DELAY], TM_REDUCE, x, p)
     else:
-        set_timer(s, npu, s.c[C_NOW] + st[x + S_DELAY], TM_CREDIT, x, p)
+        set_timer(s, npu, m[C_NOW] + m[x + S_DELAY], TM_CREDIT, x, p)
 
 
 def reduce_packet(s: State, x: int, p: int) -> None:
     """The reduction of a packet starts; its end is a credit."""
-    time = s.st[x + S_REDUCE]
-    if s.st[x + S_ALGORITHM] == HALVING_DOUBLING:
+    m = s.m
+    time = m[x + S_REDUCE]
+    if m[x + S_ALGORITHM] == HALVING_DOUBLING:
         time = reduction(s, packet_size(s, x, p))
-    set_timer(s, s.st[x + S_NPU], s.c[C_NOW] + time, TM_CREDIT, x, p)
+    set_timer(s, m[x + S_NPU], m[C_NOW] + time, TM_CREDIT, x, p)
 
 
 def send_next(s: State, x: int) -> bool:
     """Send the oldest armed packet and post its receive; False if there is none, or no credit."""
-    st = s.st
-    p = st[x + S_SENT]
-    if p >= st[x + S_TOTAL] or p >= st[x + S_ARMED] or st[x + S_CREDITS] == 0:
+    m = s.m
+    p = m[x + S_SENT]
+    if p >= m[x + S_TOTAL] or p >= m[x + S_ARMED] or m[x + S_CREDITS] == 0:
         return False
-    st[x + S_SENT] = p + 1
-    st[x + S_CREDITS] -= 1
-    n, index = st[x + S_RING_N], st[x + S_INDEX]
-    algorithm = st[x + S_ALGORITHM]
+    m[x + S_SENT] = p + 1
+    m[x + S_CREDITS] -= 1
+    n, index = m[x + S_RING_N], m[x + S_INDEX]
+    algorithm = m[x + S_ALGORITHM]
     if algorithm == HALVING_DOUBLING:
-        levels = st[x + S_TOTAL]
-        do = st[x + S_DO]
+        levels = m[x + S_TOTAL]
+        do = m[x + S_DO]
         if do == ALL_REDUCE:
             levels >>= 1
         up = do == REDUCE_SCATTER or (do == ALL_REDUCE and p < levels)
@@ -380,7 +382,7 @@ def send_next(s: State, x: int) -> bool:
         source = to
     else:
         distance = 1 if algorithm == RING else 1 + p % (n - 1)
-        distance *= st[x + S_DIRECTION]
+        distance *= m[x + S_DIRECTION]
         to = index + distance
         source = index - distance
         if to >= n:
@@ -399,24 +401,25 @@ def send_next(s: State, x: int) -> bool:
 
 def credit(s: State, x: int) -> bool:
     """A local delay ended; True if the phase ends with it."""
-    st = s.st
-    st[x + S_CREDITS] += 1
-    half = st[x + S_RING_N] - 1
-    if st[x + S_ALGORITHM] == DIRECT and st[x + S_DO] == ALL_REDUCE and st[x + S_SENT] >= half:
-        if st[x + S_RECEIVED] < half:
+    m = s.m
+    m[x + S_CREDITS] += 1
+    half = m[x + S_RING_N] - 1
+    if m[x + S_ALGORITHM] == DIRECT and m[x + S_DO] == ALL_REDUCE and m[x + S_SENT] >= half:
+        if m[x + S_RECEIVED] < half:
             return False
-        for _ in range(st[x + S_WINDOW]):
+        for _ in range(m[x + S_WINDOW]):
             if not send_next(s, x):
                 break
     else:
         send_next(s, x)
-    return st[x + S_SENT] == st[x + S_TOTAL] and st[x + S_CREDITS] == st[x + S_WINDOW]
+    return m[x + S_SENT] == m[x + S_TOTAL] and m[x + S_CREDITS] == m[x + S_WINDOW]
 
 
 def received(s: State, x: int) -> None:
     """A message was received: it arms the next packet, or moves the tree on."""
-    s.st[x + S_RECEIVED] += 1
-    if s.st[x + S_ALGORITHM] == TREE:
+    m = s.m
+    m[x + S_RECEIVED] += 1
+    if m[x + S_ALGORITHM] == TREE:
         tree_delay(s, x, False)
     else:
         arm(s, x)
@@ -438,29 +441,33 @@ def tree_parent(place: int, n: int) -> int:
 
 def tree_place(s: State, x: int) -> int:
     """In-order number of a stream's NPU in its tree; 0 is the root."""
-    n, index = s.st[x + S_RING_N], s.st[x + S_INDEX]
-    if s.st[x + S_TREE] == 0:
+    m = s.m
+    n, index = m[x + S_RING_N], m[x + S_INDEX]
+    if m[x + S_TREE] == 0:
         return 0 if index == n - 1 else index + 1
     return index
 
 
 def tree_index(s: State, x: int, place: int) -> int:
     """Ring position of an in-order number."""
-    if s.st[x + S_TREE] == 0:
-        return s.st[x + S_RING_N] - 1 if place == 0 else place - 1
+    m = s.m
+    if m[x + S_TREE] == 0:
+        return m[x + S_RING_N] - 1 if place == 0 else place - 1
     return place
 
 
 def tree_send(s: State, x: int, place: int, p: int, p_there: int) -> None:
     """Send the whole chunk along an edge."""
-    s.st[x + S_SENT] |= 1 << p
-    send_data(s, x, tree_index(s, x, place), p, p_there, s.st[x + S_SIZE])
+    m = s.m
+    m[x + S_SENT] |= 1 << p
+    send_data(s, x, tree_index(s, x, place), p, p_there, m[x + S_SIZE])
 
 
 def tree_post(s: State, x: int, place: int, p: int, p_there: int) -> None:
     """Post the receive of an edge's message."""
-    s.st[x + S_POSTED] |= 1 << p
-    post_receive(s, x, tree_index(s, x, place), p, p_there, s.st[x + S_SIZE])
+    m = s.m
+    m[x + S_POSTED] |= 1 << p
+    post_receive(s, x, tree_index(s, x, place), p, p_there, m[x + S_SIZE])
 
 
 def tree_child(place: int, n: int, right: int) -> int:
@@ -473,7 +480,8 @@ def tree_child(place: int, n: int, right: int) -> int:
 
 def tree_start(s: State, x: int) -> None:
     """Leaves start their delay, the others wait for their children."""
-    n = s.st[x + S_RING_N]
+    m = s.m
+    n = m[x + S_RING_N]
     place = tree_place(s, x)
     if place & 1:
         tree_delay(s, x, True)
@@ -485,27 +493,28 @@ def tree_start(s: State, x: int) -> None:
 
 def tree_delay(s: State, x: int, start: bool) -> None:
     """The local delay after a start or a reception; inner nodes and the root reduce, even on the way down."""
-    st = s.st
+    m = s.m
     leaf = tree_place(s, x) & 1 != 0
-    npu = st[x + S_NPU]
-    if st[x + S_DELAY] < 0:
-        back = not leaf and (tree_place(s, x) == 0 or st[x + S_RECEIVED] != 1)
-        bus_request(s, npu, x, 0, st[x + S_SIZE], start, not leaf, back, True)
+    npu = m[x + S_NPU]
+    if m[x + S_DELAY] < 0:
+        back = not leaf and (tree_place(s, x) == 0 or m[x + S_RECEIVED] != 1)
+        bus_request(s, npu, x, 0, m[x + S_SIZE], start, not leaf, back, True)
     else:
-        set_timer(s, npu, s.c[C_NOW] + st[x + S_DELAY], TM_TREE if leaf else TM_TREE_REDUCE, x, 0)
+        set_timer(s, npu, m[C_NOW] + m[x + S_DELAY], TM_TREE if leaf else TM_TREE_REDUCE, x, 0)
 
 
 def tree_reduce(s: State, x: int) -> None:
     """The reduction of a tree node starts."""
-    set_timer(s, s.st[x + S_NPU], s.c[C_NOW] + s.st[x + S_REDUCE], TM_TREE, x, 0)
+    m = s.m
+    set_timer(s, m[x + S_NPU], m[C_NOW] + m[x + S_REDUCE], TM_TREE, x, 0)
 
 
 def tree_step(s: State, x: int) -> bool:
     """A local delay ended; True if the phase ends with it."""
-    st = s.st
-    st[x + S_CREDITS] += 1
-    step = st[x + S_CREDITS]
-    n = st[x + S_RING_N]
+    m = s.m
+    m[x + S_CREDITS] += 1
+    step = m[x + S_CREDITS]
+    n = m[x + S_RING_N]
     place = tree_place(s, x)
     if place & 1:
         if step == 2:
@@ -537,52 +546,54 @@ def tree_to_parent(s: State, x: int, place: int, n: int) -> None:
 
 def custom_call(s: State, x: int) -> int:
     """Where the program of a custom collective's member is described: first node, nodes, first channel."""
-    plan = s.ent[s.st[x + S_INSTANCE] + I_PLAN]
-    return s.plans[plan + P_CUSTOM] + 3 * s.st[x + S_MEMBER]
+    m = s.m
+    plan = m[m[x + S_INSTANCE] + I_PLAN]
+    return m[plan + P_CUSTOM] + 3 * m[x + S_MEMBER]
 
 
 def custom_issue(s: State, x: int, node: int) -> None:
     """Issue one node of a custom algorithm; there are no slots."""
+    m = s.m
     call = custom_call(s, x)
-    row = s.calls[call] + node * NODE_ROW
-    npu = s.st[x + S_NPU]
-    op = s.nodes[row + O_OP]
+    row = m[call] + node * NODE_ROW
+    npu = m[x + S_NPU]
+    op = m[row + O_OP]
     if op == OP_TIMER:
-        set_timer(s, npu, s.c[C_NOW] + s.nodes[row + O_NS], TM_CUSTOM, x, node)
+        set_timer(s, npu, m[C_NOW] + m[row + O_NS], TM_CUSTOM, x, node)
         return
     what = RQ_SEND if op == OP_SEND else RQ_RECV
-    channel = s.calls[call + 2] + P2P_ROW * s.nodes[row + O_INDEX]
-    post(s, new_request(s, npu, node, x, what, s.nodes[row + O_SIZE], channel))
+    channel = m[call + 2] + P2P_ROW * m[row + O_INDEX]
+    post(s, new_request(s, npu, node, x, what, m[row + O_SIZE], channel))
 
 
 def custom_start(s: State, x: int) -> None:
     """Issue the nodes without parents, in ascending order."""
+    m = s.m
     call = custom_call(s, x)
-    first, n = s.calls[call], s.calls[call + 1]
-    st = s.st
+    first, n = m[call], m[call + 1]
     for node in range(n):
-        st[x + S_LIST + 1 + node] = 0
+        m[x + S_LIST + 1 + node] = 0
     for node in range(n):
         row = first + node * NODE_ROW
-        for at in range(s.nodes[row + O_CHILD], s.nodes[row + O_CHILD_END]):
-            st[x + S_LIST + 1 + s.children[at]] += 1
-    st[x + S_TOTAL] = n
+        for at in range(m[row + O_CHILD], m[row + O_CHILD_END]):
+            m[x + S_LIST + 1 + m[at]] += 1
+    m[x + S_TOTAL] = n
     for node in range(n):
-        if st[x + S_LIST + 1 + node] == 0:
+        if m[x + S_LIST + 1 + node] == 0:
             custom_issue(s, x, node)
 
 
 def custom_done(s: State, x: int, node: int) -> bool:
     """A node ended and frees its children; True if it was the last."""
-    st = s.st
-    row = s.calls[custom_call(s, x)] + node * NODE_ROW
-    st[x + S_TOTAL] -= 1
-    for at in range(s.nodes[row + O_CHILD], s.nodes[row + O_CHILD_END]):
-        child = s.children[at]
-        st[x + S_LIST + 1 + child] -= 1
-        if st[x + S_LIST + 1 + child] == 0:
+    m = s.m
+    row = m[custom_call(s, x)] + node * NODE_ROW
+    m[x + S_TOTAL] -= 1
+    for at in range(m[row + O_CHILD], m[row + O_CHILD_END]):
+        child = m[at]
+        m[x + S_LIST + 1 + child] -= 1
+        if m[x + S_LIST + 1 + child] == 0:
             custom_issue(s, x, child)
-    return st[x + S_TOTAL] == 0
+    return m[x + S_TOTAL] == 0
 
 
 # --- phases and queues ---------------------------------------------------------------------------------------------
@@ -590,155 +601,158 @@ def custom_done(s: State, x: int, node: int) -> bool:
 
 def phase_row(s: State, x: int) -> int:
     """Description of the phase that a stream is in."""
-    plan = s.ent[s.st[x + S_INSTANCE] + I_PLAN]
-    return s.plans[plan + P_PHASE] + s.st[x + S_PHASE] * PHASE_ROW
+    m = s.m
+    plan = m[m[x + S_INSTANCE] + I_PLAN]
+    return m[plan + P_PHASE] + m[x + S_PHASE] * PHASE_ROW
 
 
 def set_ring(s: State, x: int, phase: int) -> None:
     """Set a stream's logical ring for a phase."""
-    st = s.st
-    npu = st[x + S_NPU]
-    ring = s.plans[phase + PH_RING]
+    m = s.m
+    npu = m[x + S_NPU]
+    ring = m[phase + PH_RING]
     if ring == RING_GROUP:
-        group = s.ent[st[x + S_INSTANCE] + I_GROUP]
-        st[x + S_RING_N] = s.groups[group + G_N]
-        st[x + S_RING_BASE] = s.groups[group + G_MEMBERS]
-        st[x + S_RING_STRIDE] = 0
-        st[x + S_INDEX] = st[x + S_MEMBER]
+        group = m[m[x + S_INSTANCE] + I_GROUP]
+        m[x + S_RING_N] = m[group + G_N]
+        m[x + S_RING_BASE] = m[group + G_MEMBERS]
+        m[x + S_RING_STRIDE] = 0
+        m[x + S_INDEX] = m[x + S_MEMBER]
     elif ring == RING_FLAT:
-        group = s.ent[st[x + S_INSTANCE] + I_GROUP]
-        st[x + S_RING_N] = s.groups[group + G_N]
-        st[x + S_RING_BASE] = 0
-        st[x + S_RING_STRIDE] = 1
-        st[x + S_INDEX] = npu
+        group = m[m[x + S_INSTANCE] + I_GROUP]
+        m[x + S_RING_N] = m[group + G_N]
+        m[x + S_RING_BASE] = 0
+        m[x + S_RING_STRIDE] = 1
+        m[x + S_INDEX] = npu
     else:
-        dim = s.plans[phase + PH_DIM]
-        stride = s.dims[dim * DIM_ROW + D_STRIDE]
-        index = s.coords[npu * s.c[C_DIMS] + dim]
-        st[x + S_RING_N] = s.dims[dim * DIM_ROW + D_N]
-        st[x + S_RING_BASE] = npu - index * stride
-        st[x + S_RING_STRIDE] = stride
-        st[x + S_INDEX] = index
+        dim = m[phase + PH_DIM]
+        row = m[C_DIM_ROWS] + dim * DIM_ROW
+        stride = m[row + D_STRIDE]
+        index = m[m[C_COORDS] + npu * m[C_DIMS] + dim]
+        m[x + S_RING_N] = m[row + D_N]
+        m[x + S_RING_BASE] = npu - index * stride
+        m[x + S_RING_STRIDE] = stride
+        m[x + S_INDEX] = index
 
 
 def enter_phase(s: State, x: int, phase_index: int) -> None:
     """Set a stream up for a phase, before it joins the phase's queue."""
-    st = s.st
-    st[x + S_PHASE] = phase_index
+    m = s.m
+    m[x + S_PHASE] = phase_index
     phase = phase_row(s, x)
-    plan = s.ent[st[x + S_INSTANCE] + I_PLAN]
-    algorithm = s.plans[phase + PH_ALGORITHM]
-    do = s.plans[phase + PH_DO]
+    plan = m[m[x + S_INSTANCE] + I_PLAN]
+    algorithm = m[phase + PH_ALGORITHM]
+    do = m[phase + PH_DO]
     set_ring(s, x, phase)
-    n = st[x + S_RING_N]
-    entering = st[x + S_BYTES]
-    st[x + S_ALGORITHM] = algorithm
-    st[x + S_DO] = do
-    st[x + S_ARMED] = 0
-    st[x + S_SENT] = 0
-    st[x + S_RECEIVED] = 0
-    st[x + S_CREDITS] = 0
-    st[x + S_ARRIVED] = 0
-    st[x + S_CONTROLS] = 0
-    st[x + S_POSTED] = 0
-    st[x + S_WINDOW] = 1
-    st[x + S_DELAY] = -1 if s.c[C_BUS] and s.plans[plan + P_BUS] else s.plans[plan + P_DELAY]
-    code = st[x + S_LIST + phase_index]
-    st[x + S_TREE] = code & 1
-    st[x + S_DIRECTION] = -1 if code & 2 else 1
-    st[x + S_QUEUE] = code >> 2
-    least = s.plans[plan + P_LEAST]
+    n = m[x + S_RING_N]
+    entering = m[x + S_BYTES]
+    m[x + S_ALGORITHM] = algorithm
+    m[x + S_DO] = do
+    m[x + S_ARMED] = 0
+    m[x + S_SENT] = 0
+    m[x + S_RECEIVED] = 0
+    m[x + S_CREDITS] = 0
+    m[x + S_ARRIVED] = 0
+    m[x + S_CONTROLS] = 0
+    m[x + S_POSTED] = 0
+    m[x + S_WINDOW] = 1
+    m[x + S_DELAY] = -1 if m[C_BUS] and m[plan + P_BUS] else m[plan + P_DELAY]
+    code = m[x + S_LIST + phase_index]
+    m[x + S_TREE] = code & 1
+    m[x + S_DIRECTION] = -1 if code & 2 else 1
+    m[x + S_QUEUE] = code >> 2
+    least = m[plan + P_LEAST]
     if algorithm == CUSTOM:
         return
     if algorithm == TREE:
-        st[x + S_SIZE] = max(entering, least)
+        m[x + S_SIZE] = max(entering, least)
     else:
         size = entering if do == ALL_GATHER else entering // n
-        st[x + S_SIZE] = max(size, least)
+        m[x + S_SIZE] = max(size, least)
         if algorithm == HALVING_DOUBLING:
             levels = 0
             while 2 << levels <= n:
                 levels += 1
-            st[x + S_TOTAL] = 2 * levels if do == ALL_REDUCE else levels
-            st[x + S_CYCLE] = levels
+            m[x + S_TOTAL] = 2 * levels if do == ALL_REDUCE else levels
+            m[x + S_CYCLE] = levels
         elif algorithm == RING:
-            st[x + S_TOTAL] = n - 1
+            m[x + S_TOTAL] = n - 1
             if do == ALL_REDUCE:
-                st[x + S_TOTAL] = 2 * (n - 1)
+                m[x + S_TOTAL] = 2 * (n - 1)
             elif do != ALL_GATHER and do != REDUCE_SCATTER:
-                st[x + S_TOTAL] = n * (n - 1) // 2
-            st[x + S_CYCLE] = n
+                m[x + S_TOTAL] = n * (n - 1) // 2
+            m[x + S_CYCLE] = n
         else:
-            st[x + S_TOTAL] = 2 * (n - 1) if do == ALL_REDUCE else n - 1
-            window = s.plans[phase + PH_WINDOW]
+            m[x + S_TOTAL] = 2 * (n - 1) if do == ALL_REDUCE else n - 1
+            window = m[phase + PH_WINDOW]
             if window == 0 or window > n - 1:
                 window = n - 1
-            st[x + S_WINDOW] = window
-            st[x + S_CYCLE] = window + ((n - 1) * window if s.plans[phase + PH_SUB] else window)
-    st[x + S_REDUCE] = reduction(s, st[x + S_SIZE])
+            m[x + S_WINDOW] = window
+            m[x + S_CYCLE] = window + ((n - 1) * window if m[phase + PH_SUB] else window)
+    m[x + S_REDUCE] = reduction(s, m[x + S_SIZE])
     if algorithm != RING and algorithm != TREE:
-        first = x + S_LIST + s.plans[plan + P_PHASES]
-        for at in range(first, first + 2 * s.plans[plan + P_BITS]):
-            st[at] = 0
-    if st[x + S_EARLY] != NIL:
+        first = x + S_LIST + m[plan + P_PHASES]
+        for at in range(first, first + 2 * m[plan + P_BITS]):
+            m[at] = 0
+    if m[x + S_EARLY] != NIL:
         sort_early(s, x)
 
 
 def leave_phase(s: State, x: int) -> None:
     """Bytes that leave a phase; note its end."""
-    st = s.st
-    n = st[x + S_RING_N]
-    if st[x + S_ALGORITHM] != TREE and st[x + S_ALGORITHM] != CUSTOM:
-        plan = s.ent[st[x + S_INSTANCE] + I_PLAN]
-        if st[x + S_DO] == REDUCE_SCATTER:
-            st[x + S_BYTES] = max(st[x + S_BYTES] // n, s.plans[plan + P_LEAST])
-        elif st[x + S_DO] == ALL_GATHER:
-            st[x + S_BYTES] *= n
-    at = s.ent[st[x + S_INSTANCE] + I_RECORD] + REC_ROW + 2 * st[x + S_PHASE]
-    s.records[at + 1] = max(s.records[at + 1], s.c[C_NOW])
+    m = s.m
+    n = m[x + S_RING_N]
+    if m[x + S_ALGORITHM] != TREE and m[x + S_ALGORITHM] != CUSTOM:
+        plan = m[m[x + S_INSTANCE] + I_PLAN]
+        if m[x + S_DO] == REDUCE_SCATTER:
+            m[x + S_BYTES] = max(m[x + S_BYTES] // n, m[plan + P_LEAST])
+        elif m[x + S_DO] == ALL_GATHER:
+            m[x + S_BYTES] *= n
+    at = m[m[x + S_INSTANCE] + I_RECORD] + REC_ROW + 2 * m[x + S_PHASE]
+    m[at + 1] = max(m[at + 1], m[C_NOW])
 
 
 def start_stream(s: State, x: int) -> None:
     """A stream gets a place in its queue: its phase begins."""
-    st = s.st
-    at = s.ent[st[x + S_INSTANCE] + I_RECORD] + REC_ROW + 2 * st[x + S_PHASE]
-    if s.records[at] < 0:
-        s.records[at] = s.c[C_NOW]
-    algorithm = st[x + S_ALGORITHM]
+    m = s.m
+    at = m[m[x + S_INSTANCE] + I_RECORD] + REC_ROW + 2 * m[x + S_PHASE]
+    if m[at] < 0:
+        m[at] = m[C_NOW]
+    algorithm = m[x + S_ALGORITHM]
     if algorithm == TREE:
         tree_start(s, x)
     elif algorithm == CUSTOM:
         custom_start(s, x)
     else:
-        for _ in range(st[x + S_WINDOW]):
+        for _ in range(m[x + S_WINDOW]):
             arm(s, x)
 
 
 def start_first(s: State, queue: int) -> None:
     """Start the first waiting stream of a queue."""
-    q = queue * QUEUE_ROW
-    x = s.queues[q + Q_HEAD]
-    s.queues[q + Q_HEAD] = s.st[x + S_NEXT]
-    if s.st[x + S_NEXT] == NIL:
-        s.queues[q + Q_TAIL] = NIL
-    s.queues[q + Q_RUNNING] += 1
+    m = s.m
+    x = m[queue + Q_HEAD]
+    m[queue + Q_HEAD] = m[x + S_NEXT]
+    if m[x + S_NEXT] == NIL:
+        m[queue + Q_TAIL] = NIL
+    m[queue + Q_RUNNING] += 1
     start_stream(s, x)
 
 
 def start_waiting(s: State, queue: int) -> None:
     """Start waiting streams while the queue has places."""
-    q = queue * QUEUE_ROW
-    while s.queues[q + Q_HEAD] != NIL and s.queues[q + Q_RUNNING] < s.c[C_STREAMS]:
+    m = s.m
+    while m[queue + Q_HEAD] != NIL and m[queue + Q_RUNNING] < m[C_STREAMS]:
         start_first(s, queue)
 
 
 def join_queue(s: State, x: int) -> None:
     """A stream joins the back of its phase's queue."""
-    q = s.st[x + S_QUEUE] * QUEUE_ROW
-    s.st[x + S_NEXT] = NIL
-    tail = s.queues[q + Q_TAIL]
+    m = s.m
+    queue = m[x + S_QUEUE]
+    m[x + S_NEXT] = NIL
+    tail = m[queue + Q_TAIL]
     if tail == NIL:
-        s.queues[q + Q_HEAD] = x
+        m[queue + Q_HEAD] = x
     else:
-        s.st[tail + S_NEXT] = x
-    s.queues[q + Q_TAIL] = x
+        m[tail + S_NEXT] = x
+    m[queue + Q_TAIL] = x
