@@ -101,6 +101,7 @@ class PhaseEngine:
         self.plans: list[Plan] = []
         self._plan_of: dict[tuple[Any, ...], int] = {}
         self._plan_comm: list[int] = []  # communicator whose distances decide a plan's durations
+        self._plan_bytes: list[int] = []
         self.layout = Layout()
         self.table = np.zeros(kernel.TABLE_SIZE, np.int64)
         self._net = self._network()
@@ -293,6 +294,7 @@ class PhaseEngine:
                         make_plan(call, comm.size, comm.whole, self.system, self.network, self.options)
                     )
                     self._plan_comm.append(c)
+                    self._plan_bytes.append(call.bytes)
                 call_plan.append(self._plan_of[key])
                 call_group.append(call.group)
         return (
@@ -691,7 +693,11 @@ class PhaseEngine:
         """Events that the run will take, about; a phase that is evaluated member by member counts for its ring."""
         streams = [len(plan.chunks) * max(len(v) for v in plan.variants) for plan in self.plans]
         members = [
-            max((len(npus) if len(np.unique(stand)) > 1 else 1) for rings in self.comms[c].views for npus, stand in rings)
+            max(
+                (len(npus) if len(np.unique(stand)) > 1 else 1)
+                for rings in self.comms[c].views
+                for npus, stand in rings
+            )
             for c in self._plan_comm
         ]
         weight = np.array([s * (1 + m // 4) for s, m in zip(streams, members, strict=True)] or [0], np.int64)
@@ -775,6 +781,7 @@ class PhaseEngine:
             instance_comm=self.instance_comm,
             instance_issued=cells("ST_INST_ISSUED", instances),
             plans=tuple(self.plans),
+            plan_bytes=np.asarray(self._plan_bytes or [0], np.int64),
             comms=tuple((c.name, c.size, c.actors) for c in self.comms),
             dim_bytes=cells("ST_DIM_BYTES", n * self.dims).reshape(n, -1),
             partial=partial,

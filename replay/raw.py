@@ -1,6 +1,7 @@
 """What an engine hands back: times per actor (class of NPUs), before they are turned into a result."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -32,9 +33,15 @@ class RawRun:
     plans: tuple[Plan, ...]
     comms: tuple[tuple[str, int, tuple[int, ...]], ...]  # name, members, actors
     dim_bytes: I64  # (actors, dims) bytes sent by collectives
+    #: comm_size of each plan
+    plan_bytes: I64
     partial: bool
     events: int
     engine: str
+    #: per link of a congested network (rows of the result document)
+    links: tuple[dict[str, Any], ...] = ()
+    #: how parts of the run were computed
+    notes: tuple[str, ...] = ()
 
     def nodes(self, actor: int) -> slice:
         """Cells of an actor's nodes."""
