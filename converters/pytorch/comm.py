@@ -168,9 +168,8 @@ def _host_record(attrs: dict[str, Any]) -> _Record:
         record.rank = to_integer(values[position - 1], -1)
         group = values[position - 2] if position >= 2 else None
         sequence = values[position - 3] if position >= 3 else None
-        record.group = (
-            str(group[0]) if isinstance(group, list) and group else str(group) if group is not None else ""
-        )
+        # Before the pair (name, description) there was the address of the group's object: no name.
+        record.group = str(group[0]) if isinstance(group, list) and group else ""
         record.seq = to_integer(sequence[0] if isinstance(sequence, list) and sequence else sequence, -1)
         if len(values) >= position + 6:
             record.group_size = to_integer(values[position + 5], 0)
@@ -450,18 +449,20 @@ class _Batches:
 
 def cpu_communication(
     host: HostTrace, device: DeviceTrace, et_row: I64, op_row: I64, groups: Groups, rank: int
-) -> dict[int, Comm]:
+) -> tuple[dict[int, Comm], dict[int, int]]:
     """Communication of CPU back ends: annotations ``gloo:<op>`` among the host nodes.
 
-    The group is an opaque object in these traces, so the default group (all ranks) is taken.
+    The group is an opaque object in these traces, so the default group (all ranks) is taken. The second result says
+    for each node which host row issued it (``c10d::...``).
     """
     texts = device.names.texts
     codes = {c for c, text in enumerate(texts) if text.startswith(("gloo:", "mpi:", "ucc:"))}
     if not codes:
-        return {}
+        return {}, {}
     nodes = host.nodes
     c10d = np.array(sorted(r for r in host.comm if texts[int(nodes.name[r])].startswith("c10d::")), np.int64)
     out: dict[int, Comm] = {}
+    issued: dict[int, int] = {}
     for i in np.flatnonzero(op_row >= 0).tolist():
         row = int(et_row[i])
         if row < 0 or int(device.ops.name[op_row[i]]) not in codes:
@@ -470,6 +471,8 @@ def cpu_communication(
         kind = normalise(name)
         at = int(np.searchsorted(c10d, row)) - 1
         call = host.comm[int(c10d[at])] if at >= 0 else {}
+        if at >= 0:
+            issued[i] = int(c10d[at])
         size = tensor_bytes(host.comm.get(row, {}).get("inputs")) if kind != "barrier" else 0
         if not size and kind == "scatter":
             size = tensor_bytes(call.get("inputs"))
@@ -482,7 +485,7 @@ def cpu_communication(
             out[i] = Comm(kind=SEND if kind == "send" else RECV, comm_type=-1, peer=peer, **common)  # type: ignore[arg-type]
         elif kind in COLLECTIVES:
             out[i] = Comm(kind=COLL, comm_type=COLLECTIVES[kind], **common)  # type: ignore[arg-type]
-    return out
+    return out, issued
 
 
 def _peer_argument(call: dict[str, Any]) -> int:

@@ -13,7 +13,7 @@ from chakra.converters.pytorch.device import KERNEL, MEMCPY, MEMSET
 from chakra.converters.pytorch.graph import RECV, SEND, Comm, micros
 from chakra.converters.pytorch.groups import GroupTable
 from chakra.converters.pytorch.host import HostTrace
-from chakra.converters.pytorch.link import Linked
+from chakra.converters.pytorch.link import NODE_DEVICE, Linked
 from chakra.et import ABSENT, TraceColumns
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo
 
@@ -116,7 +116,7 @@ class _Emitter:
         number = np.where(on_device, gpu.device[rows] if len(gpu.device) else 0, ABSENT)
         columns.set_int("stream", np.where(cpu_comm, tid, stream))
         columns.set_int("device", np.where(cpu_comm, CPU_DEVICE, number))
-        _set_device_details(columns, linked, on_device, rows)
+        _set_device_details(columns, linked, graph.kind[part] == NODE_DEVICE, rows)
         if linked.host is not None:
             _set_host_details(columns, linked.host, graph.host_row[part], self.options)
         self._set_communication(columns, comm, begin)

@@ -41,7 +41,9 @@ from chakra.converters.pytorch.timeline import (
 )
 from chakra.errors import ConversionError
 
-NODE_DEVICE, NODE_UNMATCHED = 4, 5
+NODE_DEVICE, NODE_UNMATCHED, NODE_DEVICE_GAP = 4, 5, 6
+#: Idleness of a stream that nothing explains and no host wait holds, from which on it becomes a node.
+DEVICE_GAP_NS = 100_000
 #: A launch is cut out of its piece when the device began this long before the piece ends.
 LAUNCH_CUT_NS = 5_000
 
@@ -227,7 +229,7 @@ class _Region:
         self.kept = (self.device_op >= 0) | on_thread | elsewhere | orphan
         self.early = int(early.sum())
         self.orphans = int(orphan.sum())
-        self.outside_op = int((on_thread & (self.device_op < 0)).sum())
+        self.outside_op = int(((on_thread & (self.device_op < 0)) | elsewhere).sum())
         self.launch_thread = np.where(on_thread | (self.device_op >= 0), thread, -1)
         self.launch = launch
 
@@ -483,10 +485,12 @@ def _draft(
     single = n_threads + int(keys.max(initial=0)) + 1 + np.arange(n_device)
     host_types = np.full(n_host, COMP, np.int64)
     if options.cpu_comm == "comm" and host is not None:
-        found = communication.cpu_communication(host, device, et_row, op_row, groups, rank)
+        found, issued = communication.cpu_communication(host, device, et_row, op_row, groups, rank)
         for i, info in found.items():
             host_types[i] = info.kind
             comm[i] = info
+        if pairing is not None:
+            edges = _issue_order(edges, issued, device, pairing, region, pieces)
     join = np.concatenate
     minus = np.full(n_device, -1, np.int64)
     draft = Draft(
@@ -507,6 +511,9 @@ def _draft(
         edges=edges,
         comm=comm,
     )
+    if options.gaps != "drop":
+        felt = np.isin(waits.host_call, pieces.ref[pieces.kind == NODE_SYNC])
+        _add_device_gaps(draft, device, waits.host_source[felt], region.first, n_host, n_device)
     if options.gpu_only:
         return _only_device(draft, n_host)
     if host is not None and pairing is not None:
@@ -526,7 +533,10 @@ def _tree_parents(
     known = nodes.id[at] == parent_id
     op = np.where(known, pairing.op[at], -1)
     index = np.where(op >= 0, region.index[op], -1)
-    out[rows] = np.where(index >= 0, pieces.node_of_op[index], -1)
+    # A parent on another thread (gloo's workers) may still run when its child starts: no control edge then; the
+    # start of the burst says what the child depends on.
+    near = (index >= 0) & (region.thread[index] == pieces.thread[rows])
+    out[rows] = np.where(near, pieces.node_of_op[index], np.where(index >= 0, -1, fallback[rows]))
     return out
 
 
@@ -591,6 +601,87 @@ def _burst_edges(bursts: Bursts, pieces: Pieces, region: _Region) -> list[tuple[
     last = node_before(pieces, bursts.thread[row], bursts.waited_until[row], inclusive=False)
     edges.append((last, joins, E_JOIN))
     return edges
+
+
+def _add_device_gaps(
+    draft: Draft, device: DeviceTrace, held: I64, first_ns: int, n_host: int, n_device: int
+) -> None:
+    """Nodes for unexplained idleness of streams behind the last operation that the host waits for.
+
+    Up to there a host's wait holds what the device lost (launch latency, other users of the device); behind it
+    nothing would, and the replay would end early. ``held`` are the device operations that the host waits for.
+    """
+    rows = np.arange(n_host, n_host + n_device)
+    ready = np.full(n_host + n_device, -1, np.int64)
+    ends = draft.start + draft.duration
+    for source, target, kind in draft.edges:
+        if kind in (E_LAUNCH, E_STREAM, E_WAIT):
+            ok = (source >= 0) & (target >= 0)
+            np.maximum.at(ready, target[ok], ends[source[ok]])
+    key = draft.stream_key[rows]
+    awaited = np.full(int(key.max(initial=0)) + 1, -1, np.int64)
+    if len(held):
+        np.maximum.at(awaited, stream_keys(device)[held], device.device.start[held])
+    start = draft.start[rows]
+    found = rows[(ready[rows] >= 0) & (start - ready[rows] > DEVICE_GAP_NS) & (start > awaited[key])]
+    k = len(found)
+    if not k:
+        return
+    new = n_host + n_device + np.arange(k)
+    instead = np.arange(n_host + n_device)
+    instead[found] = new
+    # What the operation depends on, the gap depends on; the operation follows the gap.
+    draft.edges = [
+        (source, np.where(target >= 0, instead[target], target), kind) for source, target, kind in draft.edges
+    ]
+    draft.edges.append((new, found, E_STREAM))
+    join = np.concatenate
+    minus = np.full(k, -1, np.int64)
+    draft.hold = join([draft.hold, draft.start[found] - first_ns])
+    draft.start = join([draft.start, ready[found]])
+    draft.kind = join([draft.kind, np.full(k, NODE_DEVICE_GAP)])
+    draft.type = join([draft.type, np.full(k, COMP)])
+    draft.name = join([draft.name, np.full(k, device.names.code("device gap"))])
+    draft.op, draft.host_row = join([draft.op, minus]), join([draft.host_row, minus])
+    draft.device_row = join([draft.device_row, draft.device_row[found]])
+    draft.thread = join([draft.thread, minus])
+    draft.stream_key = join([draft.stream_key, draft.stream_key[found]])
+    draft.duration = join([draft.duration, np.zeros(k, np.int64)])
+    draft.rank = join([draft.rank, np.ones(k, np.int64)])
+    draft.parent = join([draft.parent, minus])
+    draft.chain_group = join([draft.chain_group, draft.chain_group[found]])
+
+
+def _issue_order(
+    edges: list[tuple[I64, I64, int]],
+    issued: dict[int, int],
+    device: DeviceTrace,
+    pairing: Pairing,
+    region: _Region,
+    pieces: Pieces,
+) -> list[tuple[I64, I64, int]]:
+    """Let communication that worker threads do (gloo) start from the call that issued it.
+
+    The workers take up several collectives at once, in an order that differs between ranks; all ranks issue them in
+    the same order.
+    """
+    nodes, threads, times = [], [], []
+    for node, row in issued.items():
+        op = int(pairing.op[row])
+        if op >= 0 and region.index[op] >= 0 and device.ops.thread[op] != pieces.thread[node]:
+            nodes.append(node)
+            threads.append(int(device.ops.thread[op]))
+            times.append(min(int(device.ops.end[op]), int(pieces.start[node])))
+    if not nodes:
+        return edges
+    target = np.array(nodes, np.int64)
+    source = node_before(pieces, np.array(threads, np.int64), np.array(times, np.int64), inclusive=False)
+    target, source = target[source >= 0], source[source >= 0]
+    kept = [
+        (s[~np.isin(t, target)], t[~np.isin(t, target)], kind) if kind == E_FORK else (s, t, kind)
+        for s, t, kind in edges
+    ]
+    return [*kept, (source, target, E_FORK)]
 
 
 def _only_device(draft: Draft, n_host: int) -> Draft:

@@ -29,7 +29,7 @@ from chakra.converters.pytorch.device import (
 from chakra.converters.pytorch.host import HostTrace, NodeWithIO
 from chakra.converters.pytorch.jsonarray import ArrayReader
 from chakra.converters.pytorch.kinds import FileKind, expect
-from chakra.converters.pytorch.link import Linked
+from chakra.converters.pytorch.link import NODE_DEVICE, Linked
 from chakra.converters.pytorch.pair import Pairing
 from chakra.converters.pytorch.sync import classify
 from chakra.converters.pytorch.timeline import NODE_JOIN, NODE_SYNC
@@ -90,7 +90,7 @@ class _Writer:
         roots = {int(self.host.nodes.tid[r]): r for r in np.flatnonzero(self.host.nodes.root).tolist()}
         fallback = min(roots.values(), default=0)
         seen: set[int] = set()
-        for i in np.flatnonzero(graph.device_row >= 0).tolist():
+        for i in np.flatnonzero(graph.kind == NODE_DEVICE).tolist():
             d = int(graph.device_row[i])
             if d in seen:
                 continue
