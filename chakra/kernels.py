@@ -43,7 +43,9 @@ def is_cached(module_name: str) -> bool:
     return any(Path(cache_folder(kernel_sources(module_name)[0])).rglob("*.nbi"))
 
 
-def worth_compiling(module_name: str, loaded_from: int, cached_from: int, compiled_from: int, work: int) -> bool:
+def worth_compiling(
+    module_name: str, loaded_from: int, cached_from: int, compiled_from: int, work: int
+) -> bool:
     """Whether `work` (in units of the caller) pays for compiled code.
 
     The three bounds are for code that this process has loaded, code that lies in the cache, and code that must be
@@ -80,8 +82,9 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
         if where != twin.__name__ and where.rpartition(".")[0] == package:
             callee = compiled(where, boundscheck=boundscheck)
             vars(twin)[name] = getattr(callee, value.__name__)
-    saved = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = cache_folder(sources + b"boundscheck" * boundscheck)
+    config: Any = numba.config
+    saved = config.CACHE_DIR
+    config.CACHE_DIR = cache_folder(sources + b"boundscheck" * boundscheck)
     try:
         entries = vars(twin).get("ENTRY_POINTS")
         for name, value in list(vars(twin).items()):
@@ -93,7 +96,7 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
                     boundscheck=boundscheck,
                 )(value)
     finally:
-        numba.config.CACHE_DIR = saved
+        config.CACHE_DIR = saved
     return twin
 
 
@@ -112,7 +115,9 @@ def kernel_sources(module_name: str) -> tuple[bytes, str]:
             raise ModuleNotFoundError(name)
         files[name] = spec.origin
         sources[name] = Path(spec.origin).read_bytes()
-        for node in ast.walk(ast.parse(sources[name])):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[0] == package:
-                waiting.append(str(node.module))
+        waiting += [
+            str(node.module)
+            for node in ast.walk(ast.parse(sources[name]))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[0] == package
+        ]
     return b"".join(sources[name] for name in sorted(sources)), files[module_name]

@@ -134,16 +134,16 @@ class _Rings:
     label: I64
 
 
-def _rings(workload: Workload, membership: Membership, network: Network, usage: Usage) -> tuple[list[_Rings], int]:
+def _rings(
+    workload: Workload, membership: Membership, network: Network, usage: Usage
+) -> tuple[list[_Rings], int]:
     """All rings that collectives use, in batches of equal size, and the number of signature columns."""
     n = workload.npus
     width = membership.comm.shape[1]
     batches: list[_Rings] = []
     columns = width
     by_size: dict[int, list[int]] = {}
-    slot_in: list[I64] = []
-    for comm in membership.comms:
-        slot_in.append(np.full(comm.size, -1, np.int64))
+    slot_in: list[I64] = [np.full(comm.size, -1, np.int64) for comm in membership.comms]
     for s in range(width):
         column = membership.comm[:, s]
         for c in np.unique(column[column >= 0]):
@@ -153,7 +153,7 @@ def _rings(workload: Workload, membership: Membership, network: Network, usage: 
     for c, comm in enumerate(membership.comms):
         if not comm.whole:
             by_size.setdefault(comm.size, []).append(c)
-    for size, numbers in by_size.items():
+    for numbers in by_size.values():
         members = np.stack([membership.comms[c].members for c in numbers])
         slots = np.stack([slot_in[c] for c in numbers])
         alike, label = ring_labels(network, members, usage.groups)
@@ -171,7 +171,13 @@ def _rings(workload: Workload, membership: Membership, network: Network, usage: 
             members = np.moveaxis(grid, axis, -1).reshape(-1, network.dims[k].npus)
             alike = np.full(len(members), Family.TREE not in families)
             batches.append(
-                _Rings(members, of_npu[members], np.full_like(members, columns), alike, np.zeros(len(members), np.int64))
+                _Rings(
+                    members,
+                    of_npu[members],
+                    np.full_like(members, columns),
+                    alike,
+                    np.zeros(len(members), np.int64),
+                )
             )
             columns += 1
         if usage.flat:
@@ -197,7 +203,9 @@ def peers_of(workload: Workload) -> I64:
     return out
 
 
-def partition(workload: Workload, membership: Membership, network: Network, usage: Usage, peers: I64) -> Partition:
+def partition(
+    workload: Workload, membership: Membership, network: Network, usage: Usage, peers: I64
+) -> Partition:
     """The coarsest classes such that one NPU of each can stand for all."""
     n = workload.npus
     batches, columns = _rings(workload, membership, network, usage)
@@ -217,7 +225,8 @@ def partition(workload: Workload, membership: Membership, network: Network, usag
         base = 0
         for rings in batches:
             code, uniform = ring_codes(colour[rings.members] * width + rings.slot, rings.alike, rings.label)
-            ring, position = np.indices(rings.members.shape)
+            ring = np.broadcast_to(np.arange(rings.members.shape[0])[:, None], rings.members.shape)
+            position = np.broadcast_to(np.arange(rings.members.shape[1]), rings.members.shape)
             known = rings.slot >= 0
             npus, column = rings.members[known], rings.column[known]
             signature[npus, 2 * column] = base + code[ring[known]]

@@ -71,6 +71,11 @@ def concat(parts: list[Any], dtype: Any = np.int64) -> Any:
     return np.ascontiguousarray(np.concatenate(parts), dtype=dtype) if parts else np.zeros(1, dtype)
 
 
+def ints(values: Any) -> I64:
+    """Values as an array of at least one cell."""
+    return np.asarray(values if len(values) else [0], np.int64)
+
+
 def starts(lengths: list[int]) -> I64:
     """Running starts of consecutive stretches, with the end of the last."""
     out = np.zeros(len(lengths) + 1, np.int64)
@@ -190,7 +195,7 @@ class PhaseEngine:
             parts.append(program.child_start[:-1] + base)
             base += len(program.child)
         parts.append(np.array([base], np.int64))
-        return concat(parts)
+        return np.concatenate(parts)
 
     def _communicators(self) -> tuple[list[ActorComm], I64, I64, I64]:
         """Communicators between actors, and per actor and group which one and where in it."""
@@ -217,7 +222,7 @@ class PhaseEngine:
                 if comm.whole:
                     key: tuple[Any, ...] = ("whole", comm.name)
                 else:
-                    alike, label = ring_labels(network, comm.members[None, :], families)
+                    alike, _ = ring_labels(network, comm.members[None, :], families)
                     distance = self._distance_key(comm.members, families, bool(alike[0]))
                     slots = np.array([slot_of[c][int(m)] for m in comm.members])
                     if bool(alike[0]) and (classes == classes[0]).all():
@@ -231,8 +236,7 @@ class PhaseEngine:
                 group_comm.append(number)
                 group_member.append(comms[number].actors.index(int(class_of[npu])))
             group_start.append(len(group_comm))
-        as_array = lambda values: np.asarray(values or [0], np.int64)  # noqa: E731
-        return comms, as_array(group_comm), as_array(group_member), np.asarray(group_start[:-1], np.int64)
+        return comms, ints(group_comm), ints(group_member), np.asarray(group_start[:-1], np.int64)
 
     def _distance_key(self, members: I64, families: frozenset[Family], alike: bool) -> bytes:
         """Equal for groups whose members lie at equal distances."""
@@ -345,7 +349,7 @@ class PhaseEngine:
         starts_of = starts(lengths)[:-1]
         if not rows:
             empty = np.zeros(1, np.int64)
-            return empty, starts_of, {k: empty for k in ("src", "dst", "delay", "back", "start", "count")}
+            return empty, starts_of, dict.fromkeys(("src", "dst", "delay", "back", "start"), empty)
         table = np.concatenate(rows)
         distinct, first, inverse = np.unique(table[:, :5], axis=0, return_index=True, return_inverse=True)
         inverse = inverse.reshape(-1)
@@ -371,7 +375,7 @@ class PhaseEngine:
                 ],
                 np.int64,
             )
-        count = np.maximum(sends, receives)
+        most = np.maximum(sends, receives)
         return (
             inverse.astype(np.int64),
             starts_of,
@@ -380,8 +384,7 @@ class PhaseEngine:
                 "dst": np.ascontiguousarray(distinct[:, 1]),
                 "delay": forth,
                 "back": back,
-                "start": starts([int(c) for c in count]),
-                "count": count,
+                "start": starts(most.tolist()),
             },
         )
 
@@ -391,8 +394,13 @@ class PhaseEngine:
         return np.zeros(n, np.int64)
 
     def _set_comms(self, comms: list[ActorComm], channels: dict[str, I64]) -> None:
-        view, view_ring, ring_of = [], [], []
-        ring_start, ring_size, ring_actors, ring_index = [], [], [], []
+        view: list[int] = []
+        view_ring: list[int] = []
+        ring_of: list[int] = []
+        ring_start: list[int] = []
+        ring_size: list[int] = []
+        ring_actors: list[int] = []
+        ring_index: list[int] = []
         ring_actor: list[I64] = []
         ring_npu: list[I64] = []
         at = 0
@@ -424,7 +432,6 @@ class PhaseEngine:
             c = int(self._group_comm_at(a, g))
             instances[c] = max(instances[c], count)
         self.instance_comm = np.repeat(np.arange(len(comms)), instances)
-        integer = lambda values: np.asarray(values if len(values) else [0], np.int64)  # noqa: E731
         members = [np.asarray(comm.actors, np.int64) for comm in comms]
         self._instances = int(instances.sum())
         self._comm_actors = [len(comm.actors) for comm in comms]
@@ -433,15 +440,15 @@ class PhaseEngine:
         put = self.layout.put
         self._set(
             "CO",
-            actors=put(integer([len(comm.actors) for comm in comms])),
+            actors=put(ints([len(comm.actors) for comm in comms])),
             instance=put(starts([int(i) for i in instances])),
-            view_start=put(integer(view)),
-            view_ring=put(integer(view_ring)),
-            ring_of=put(integer(ring_of)),
-            ring_start=put(integer(ring_start)),
-            ring_size=put(integer(ring_size)),
-            ring_actors=put(integer(ring_actors)),
-            ring_index=put(integer(ring_index)),
+            view_start=put(ints(view)),
+            view_ring=put(ints(view_ring)),
+            ring_of=put(ints(ring_of)),
+            ring_start=put(ints(ring_start)),
+            ring_size=put(ints(ring_size)),
+            ring_actors=put(ints(ring_actors)),
+            ring_index=put(ints(ring_index)),
             ring_actor=put(concat(ring_actor)),
             ring_npu=put(concat(ring_npu)),
             member=put(starts([len(m) for m in members])),
@@ -458,7 +465,9 @@ class PhaseEngine:
 
     def _set_plans(self) -> I64:
         """Tables of plans and phases; returns the tables of trees."""
-        chunk_start, variant_of, variant_phase, variant_phases = [0], [], [], []
+        chunk_start, variant_of = [0], list[int]()
+        variant_phase: list[int] = []
+        variant_phases: list[int] = []
         rows: list[tuple[int, ...]] = []
         trees: list[I64] = []
         tree_at: dict[int, int] = {}
@@ -508,15 +517,14 @@ class PhaseEngine:
             chunk_start.append(len(variant_of))
         table = np.asarray(rows or [(0,) * len(PHASE_COLUMNS)], np.int64)
         put = self.layout.put
-        integer = lambda values: np.asarray(values if len(values) else [0], np.int64)  # noqa: E731
         self._set(
             "PL",
-            chunks=put(integer([len(p.chunks) for p in self.plans])),
-            phases=put(integer([max(len(v) for v in p.variants) for p in self.plans])),
+            chunks=put(ints([len(p.chunks) for p in self.plans])),
+            phases=put(ints([max(len(v) for v in p.variants) for p in self.plans])),
             chunk_start=put(np.asarray(chunk_start, np.int64)),
-            variant=put(integer(variant_of)),
-            variant_phase=put(integer(variant_phase)),
-            variant_phases=put(integer(variant_phases)),
+            variant=put(ints(variant_of)),
+            variant_phase=put(ints(variant_phase)),
+            variant_phases=put(ints(variant_phases)),
             **{name: put(np.ascontiguousarray(table[:, k])) for k, name in enumerate(PHASE_COLUMNS)},
         )
         return concat(trees) if trees else np.zeros(1, np.int64)
@@ -608,8 +616,7 @@ class PhaseEngine:
             ),
             default=0,
         )
-        room = lambda cells: self.layout.room(max(int(cells), 1))  # noqa: E731
-        minus = lambda cells: self.layout.room(max(int(cells), 1), -1)  # noqa: E731
+        room, minus = self._room, self._minus
         self._set(
             "ST",
             scalars=room(kernel.SC_SIZE),
@@ -659,6 +666,14 @@ class PhaseEngine:
             scratch_heap=room(self._scratch_cells[1]),
             pool=room(4 * self.reserve + 1),
         )
+
+    def _room(self, cells: int) -> int:
+        """A table of zeros, of at least one cell."""
+        return self.layout.room(max(int(cells), 1))
+
+    def _minus(self, cells: int) -> int:
+        """A table of -1, of at least one cell."""
+        return self.layout.room(max(int(cells), 1), -1)
 
     def _cells(self, table: str, cells: int) -> I64:
         """The first cells of a table of the block."""
