@@ -103,7 +103,7 @@ def _nodes(result: "ReplayResult", npu: int) -> list[str]:
     ids = result.node_ticks(npu)[0]
     trace = result.workload.traces[int(result.workload.trace_of[npu])]
     where = {int(node): i for i, node in enumerate(trace.ids)}
-    names = trace.name_table
+    names = [" ".join(name.split()) for name in trace.name_table]  # one line each, whatever a name holds
     return [
         f"node->id={node}, node->name={names[int(trace.name_codes[i])]}, node->type={int(trace.types[i])}"
         for node in ids.tolist()

@@ -53,7 +53,7 @@ def load_npu_scale(src: str | os.PathLike[str] | Mapping[Any, Any] | Sequence[fl
         elif text.lstrip().startswith("["):
             pairs = _from_sequence(_json_list(name, text), npus, name)
         else:
-            pairs = _from_lines(text, name)
+            pairs = _from_lines(text, npus, name)
     elif isinstance(src, Mapping):
         pairs = [(key, value, name) for key, value in src.items()]
     else:
@@ -75,7 +75,7 @@ def _from_sequence(values: list[Any], npus: int, name: str) -> list[tuple[object
     return [(i, value, name) for i, value in enumerate(values)]
 
 
-def _from_lines(text: str, name: str) -> list[tuple[object, object, str]]:
+def _from_lines(text: str, npus: int, name: str) -> list[tuple[object, object, str]]:
     pairs: list[tuple[object, object, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
         body = line.split("#", 1)[0].strip()
@@ -87,8 +87,10 @@ def _from_lines(text: str, name: str) -> list[tuple[object, object, str]]:
                 f"{name}:{number}: expected `NPU factor` or `FIRST-LAST factor`, found {describe(body)}"
             )
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first > 10_000_000:
-            raise ConfigError(f"{name}:{number}: {match[1]}-{match[2]} is not a range of NPUs")
+        if last < first:
+            raise ConfigError(f"{name}:{number}: {first}-{last} is not a range of NPUs")
+        if last >= npus:
+            raise ConfigError(f"{name}:{number}: NPU {last}: the network has {npus} NPUs (0 to {npus - 1})")
         try:
             factor: object = float(match[3])
         except ValueError:
