@@ -81,7 +81,8 @@ def command(
 ) -> None:
     """Turn PyTorch profiles into execution traces.
 
-    Give --input LINKED.json, or --host ET --device KINETO, or --device KINETO alone, or --dir FOLDER for a whole job.
+    Give --input LINKED.json, or --host ET --device KINETO, or --device KINETO alone, or --dir FOLDER for a
+    whole job.
     """
     settings = settings_of(options)
     ways = [linked is not None, host is not None or device is not None, folder is not None]

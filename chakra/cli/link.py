@@ -153,8 +153,8 @@ def command(
 ) -> None:
     """Join a PyTorch host trace with its Kineto device trace.
 
-    Without a host trace the graph is built from the device trace alone. The summary says what was matched, how, and
-    what was not.
+    Without a host trace the graph is built from the device trace alone. The summary says what was matched,
+    how, and what was not.
     """
     from chakra.converters.pytorch.job import Inputs, run
 

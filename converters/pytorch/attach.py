@@ -1,7 +1,8 @@
-"""From device operations to the host calls and operators that launched them (rule R-ATTACH of the conversion).
+"""From device operations to the host calls and operators that launched them (rule R-ATTACH of the
+conversion).
 
-The host call is found by correlation number, whatever its name: launches, copies, graph launches, driver and vendor
-calls. The operator is the innermost one on the call's thread that holds the call's start.
+The host call is found by correlation number, whatever its name: launches, copies, graph launches, driver and
+vendor calls. The operator is the innermost one on the call's thread that holds the call's start.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from chakra.kernels import compiled
 COMPILE_ABOVE = 60_000
 
 
-def kernels(rows: int):  # type: ignore[no-untyped-def]  # noqa: ANN201 - a module or its compiled twin
+def kernels(rows: int):  # type: ignore[no-untyped-def]
     """Kernel namespace for a table of ``rows`` rows: plain Python for small ones."""
     if rows > COMPILE_ABOVE:
         return compiled("chakra.converters.pytorch.kernels")
@@ -29,9 +30,10 @@ def kernels(rows: int):  # type: ignore[no-untyped-def]  # noqa: ANN201 - a modu
 class Attachment:
     """Where device operations come from.
 
-    ``call`` is the row in ``DeviceTrace.calls`` of each device operation (-1: none in the trace); ``op`` the row in
-    ``DeviceTrace.ops`` of the innermost operator around that call (-1: none). ``parent`` is the enclosing operator
-    of every operator and ``call_op`` the innermost operator around every call.
+    ``call`` is the row in ``DeviceTrace.calls`` of each device operation (-1: none in the trace); ``op`` the
+    row in
+    ``DeviceTrace.ops`` of the innermost operator around that call (-1: none). ``parent`` is the enclosing
+    operator of every operator and ``call_op`` the innermost operator around every call.
     """
 
     call: I64
@@ -41,7 +43,9 @@ class Attachment:
     by_correlation: int
     by_external: int
     external_agrees: float | None
-    """Share of device operations whose External id names the operator found (None: the trace has no such ids)."""
+    """Share of device operations whose External id names the operator found (None: the trace has no such
+    ids).
+    """
 
 
 def nest_ops(device: DeviceTrace) -> I64:
@@ -95,14 +99,18 @@ def _by_correlation(device: DeviceTrace) -> I64:
 
 
 def _external_is_op(device: DeviceTrace) -> bool:
-    """Whether External ids of device operations name operators (not so in old traces: there it is the correlation)."""
+    """Whether External ids of device operations name operators (not so in old traces: there it is the
+    correlation).
+    """
     gpu = device.device
     has = gpu.external != 0
     return bool(has.any() and (gpu.external[has] == gpu.correlation[has]).mean() < 0.5)
 
 
 def _by_external(device: DeviceTrace, missing: I64, call_op: I64) -> tuple[I64, I64]:
-    """Operator with the same External id, and the last call inside it that starts before the device operation."""
+    """Operator with the same External id, and the last call inside it that starts before the device
+    operation.
+    """
     ops, gpu, calls = device.ops, device.device, device.calls
     values, first, counts = np.unique(ops.external, return_index=True, return_counts=True)
     usable = (counts == 1) & (values != 0)

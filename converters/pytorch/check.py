@@ -25,9 +25,10 @@ class ReplayCheck:
 def replay_span(trace: Trace, engine: I64 | None = None) -> int:
     """End of a replay (ns) in which every node takes its recorded duration.
 
-    One engine per ``tid`` for host nodes and per (device, stream) for device nodes; a node starts when all control
-    and data dependencies are done and its engine is free; among ready nodes the lowest id goes first. As the
-    converter writes nodes in an order in which every engine runs them, one pass in file order is that replay.
+    One engine per ``tid`` for host nodes and per (device, stream) for device nodes; a node starts when all
+    control and data dependencies are done and its engine is free; among ready nodes the lowest id goes
+    first. As the converter writes nodes in an order in which every engine runs them, one pass in file order
+    is that replay.
     ``engine`` numbers each node's engine when the caller knows it already.
     """
     n = trace.n_nodes

@@ -9,7 +9,9 @@ from chakra.arrays import I64
 
 
 class Names:
-    """Texts and their codes; one table is shared by host and device trace so that names compare as numbers."""
+    """Texts and their codes; one table is shared by host and device trace so that names compare as
+    numbers.
+    """
 
     __slots__ = ("codes", "texts")
 
@@ -69,7 +71,9 @@ def integers(values: Sequence[Any], default: int) -> I64:
 
 
 def to_integer(value: Any, default: int) -> int:
-    """``value`` as an int64 (unsigned 64-bit numbers keep their bits); ``default`` when it is not a number."""
+    """``value`` as an int64 (unsigned 64-bit numbers keep their bits); ``default`` when it is not a
+    number.
+    """
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,8 +1,8 @@
 """What communication operations are: kind, bytes, group, peer (rule R-COMM of the conversion).
 
-In order of trust: the host trace's ``record_param_comms`` (attributes, then positions, then tensors), the same
-operator in the device trace, the device event's own metadata, the annotation around the launch (``nccl:all_reduce``),
-and last the kernel's name.
+In order of trust: the host trace's ``record_param_comms`` (attributes, then positions, then tensors), the
+same operator in the device trace, the device event's own metadata, the annotation around the launch
+(``nccl:all_reduce``), and last the kernel's name.
 """
 
 import re
@@ -70,7 +70,9 @@ def dtype_bytes(name: str) -> int:
 
 @dataclass(slots=True)
 class Groups:
-    """Process groups by the name that the traces use. ``ranks`` is empty where a group's members are unknown."""
+    """Process groups by the name that the traces use. ``ranks`` is empty where a group's members are
+    unknown.
+    """
 
     ranks: dict[str, tuple[int, ...]] = field(default_factory=dict)
     world: int = 0
@@ -187,7 +189,9 @@ def _host_record(attrs: dict[str, Any]) -> _Record:
 
 
 def _relevant(kind: str, incoming: int, outgoing: int) -> int:
-    """Bytes that count: what the rank brings in; what it gets for recv, and for scatter where it brings nothing."""
+    """Bytes that count: what the rank brings in; what it gets for recv, and for scatter where it brings
+    nothing.
+    """
     if kind == "barrier":
         return 0
     if kind == "recv":
@@ -452,8 +456,8 @@ def cpu_communication(
 ) -> tuple[dict[int, Comm], dict[int, int]]:
     """Communication of CPU back ends: annotations ``gloo:<op>`` among the host nodes.
 
-    The group is an opaque object in these traces, so the default group (all ranks) is taken. The second result says
-    for each node which host row issued it (``c10d::...``).
+    The group is an opaque object in these traces, so the default group (all ranks) is taken. The second
+    result says for each node which host row issued it (``c10d::...``).
     """
     texts = device.names.texts
     codes = {c for c, text in enumerate(texts) if text.startswith(("gloo:", "mpi:", "ucc:"))}

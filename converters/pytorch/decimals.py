@@ -1,6 +1,7 @@
 """Exact integers of nanoseconds out of decimal microseconds.
 
-A double holds 1.7e15 microseconds only to a quarter of a microsecond, so time stamps are parsed from their digits.
+A double holds 1.7e15 microseconds only to a quarter of a microsecond, so time stamps are parsed from their
+digits.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ def nanoseconds(texts: Sequence[bytes]) -> I64:
     scale = np.array([1000, 100, 10, 1], np.int64)[np.minimum(decimals, 3)]
     out = total * scale
     out[negative] *= -1
-    for i in np.flatnonzero(odd):
+    for i in np.flatnonzero(odd).tolist():
         out[i] = _slow(texts[i])
     return out
 

@@ -1,7 +1,7 @@
 """The device (Kineto) trace as columns: operators, host calls, device operations, synchronisation records.
 
-Only the fields that are used are kept; Python frames, memory events, flows and counters (55-85 % of a trace with
-stacks) are dropped while reading.
+Only the fields that are used are kept; Python frames, memory events, flows and counters (55-85 % of a trace
+with stacks) are dropped while reading.
 """
 
 import re
@@ -168,7 +168,9 @@ class Syncs:
 
 @dataclass(slots=True)
 class DeviceTrace:
-    """A Kineto trace. Times are integer nanoseconds since ``first_ns`` (absolute when the file has a base)."""
+    """A Kineto trace. Times are integer nanoseconds since ``first_ns`` (absolute when the file has a
+    base).
+    """
 
     source: str
     names: Names

@@ -161,7 +161,9 @@ def _ends(info: Comm, rank: int) -> tuple[int, int]:
 
 
 def _tags(linked: Linked, rank: int, groups: GroupTable) -> dict[int, int]:
-    """Tag of every transfer: its number among those of its (group, source, target), so that both ends agree."""
+    """Tag of every transfer: its number among those of its (group, source, target), so that both ends
+    agree.
+    """
     count: Counter[tuple[str, int, int]] = Counter()
     out: dict[int, int] = {}
     for i in sorted(linked.graph.comm):
@@ -210,7 +212,8 @@ def _set_host_details(columns: TraceColumns, host: HostTrace, host_row: I64, opt
 def _io(host: HostTrace, codes: I64) -> tuple[I64, list[IOInfo]]:
     """Codes and messages of inputs or outputs, as JSON text; nodes without any have none."""
     used, inverse = np.unique(codes, return_inverse=True)
-    table, index = [], np.full(len(used), -1, np.int64)
+    table: list[IOInfo] = []
+    index = np.full(len(used), -1, np.int64)
     texts = host.io.texts
     for i, code in enumerate(used.tolist()):
         if code < 0 or texts[code] == "[]\x00[]\x00[]":

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I32, I64, AnyArray, Bool
 from chakra.converters.pytorch.attach import kernels
 
 COMP, SEND, RECV, COLL = 4, 5, 6, 7
@@ -35,9 +35,9 @@ class Comm:
 class Graph:
     """Nodes in file order (= time order) with their edges as indices.
 
-    ``device_row`` and ``op`` are rows of the device trace, ``host_row`` one of the host trace (-1: none). ``parent``
-    is the control parent's index. ``sources[offsets[i]:offsets[i + 1]]`` are data dependencies. ``engine`` numbers
-    threads, then streams. Times in ns since the first event.
+    ``device_row`` and ``op`` are rows of the device trace, ``host_row`` one of the host trace (-1: none).
+    ``parent`` is the control parent's index. ``sources[offsets[i]:offsets[i + 1]]`` are data dependencies.
+    ``engine`` numbers threads, then streams. Times in ns since the first event.
     """
 
     kind: I64
@@ -140,9 +140,9 @@ def compact(draft: Draft) -> None:
     draft.edges = [(s.astype(np.int32), t.astype(np.int32), kind) for s, t, kind in draft.edges]
 
 
-def _collect(draft: Draft, position: I64) -> tuple[I64, I64, I64, Counter[str]]:
+def _collect(draft: Draft, position: I32) -> tuple[I64, I64, I64, Counter[str]]:
     against: Counter[str] = Counter()
-    parts: list[tuple[I64, I64, I64]] = []
+    parts: list[tuple[AnyArray, AnyArray, AnyArray]] = []
     for source, target, kind in draft.edges:
         ok = (source >= 0) & (target >= 0)
         s, t = position[source[ok]], position[target[ok]]
@@ -162,7 +162,9 @@ def _collect(draft: Draft, position: I64) -> tuple[I64, I64, I64, Counter[str]]:
 
 
 def _thin(sources: I64, targets: I64, kinds: I64, group: I64, n: int) -> tuple[I64, I64, I64]:
-    """Keep per node and chain only the latest source; deduplicate; sort. Returns (offsets, sources, kinds)."""
+    """Keep per node and chain only the latest source; deduplicate; sort. Returns (offsets, sources,
+    kinds).
+    """
     groups = group[sources]
     order = np.lexsort((kinds, sources, groups, targets))
     sources, targets, kinds, groups = sources[order], targets[order], kinds[order], groups[order]
@@ -178,7 +180,9 @@ def _thin(sources: I64, targets: I64, kinds: I64, group: I64, n: int) -> tuple[I
 
 
 def _settle(graph: Graph, hold: I64) -> None:
-    """Durations of waits: what is left between the end of what is awaited, as replayed, and the recorded return."""
+    """Durations of waits: what is left between the end of what is awaited, as replayed, and the recorded
+    return.
+    """
     ends = np.zeros(len(graph), np.int64)
     kernels(len(graph)).replay(
         graph.offsets, graph.sources, graph.duration, graph.engine, graph.n_engines, hold, ends
@@ -187,7 +191,9 @@ def _settle(graph: Graph, hold: I64) -> None:
 
 
 def micros(duration_ns: I64, engine: I64) -> I64:
-    """Whole microseconds whose running sum per engine stays within half a microsecond of the true sum (R-DUR)."""
+    """Whole microseconds whose running sum per engine stays within half a microsecond of the true sum
+    (R-DUR).
+    """
     out = np.zeros(len(duration_ns), np.int64)
     order = np.argsort(engine, kind="stable")
     grouped = engine[order]

@@ -15,8 +15,9 @@ WORLD = "0"
 class GroupTable:
     """Decimal group ids for the groups of all ranks of a job.
 
-    A decimal name is kept. The default group (all ranks, named ``0``) keeps ``0``. Other names (hashes, ``mesh_tp``)
-    get the next free numbers, ordered by member list, then name, so that every rank numbers them alike.
+    A decimal name is kept. The default group (all ranks, named ``0``) keeps ``0``. Other names (hashes,
+    ``mesh_tp``) get the next free numbers, ordered by member list, then name, so that every rank numbers
+    them alike.
 
     Raises
     ------

@@ -340,7 +340,9 @@ def _check_ids(source: str, ids: I64) -> None:
 
 
 def tensor_bytes(value: Any) -> int:
-    """Bytes of a tensor value (six fields: id, storage, offset, elements, bytes each, device) or nested lists of them."""
+    """Bytes of a tensor value (six fields: id, storage, offset, elements, bytes each, device) or nested
+    lists of them.
+    """
     if not isinstance(value, list):
         return 0
     if len(value) == 6 and isinstance(value[5], str):

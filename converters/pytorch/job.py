@@ -45,7 +45,8 @@ class Settings:
     repair
         Cut broken files at the last whole element.
     min_matched, min_attached
-        Shares of host operators and of device operations below which `ThresholdError` is raised (after writing).
+        Shares of host operators and of device operations below which `ThresholdError` is raised (after
+        writing).
     """
 
     link: LinkOptions = field(default_factory=LinkOptions)
@@ -114,10 +115,11 @@ def run(
     check: bool = False,
     report: Callable[[dict[str, Any]], None] | None = None,
 ) -> Outcome:
-    """Link one rank and write it: linked JSON or, for names that end in ``.et`` (or ``.et.gz``), an execution trace.
+    """Link one rank and write it: linked JSON or, for names that end in ``.et`` (or ``.et.gz``), an
+    execution trace.
 
-    Beside an execution trace with process groups of its own, ``NAME.comm_groups.json`` is written. ``report`` is
-    called with the summary before it is judged.
+    Beside an execution trace with process groups of its own, ``NAME.comm_groups.json`` is written.
+    ``report`` is called with the summary before it is judged.
 
     Raises
     ------

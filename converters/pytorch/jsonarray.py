@@ -1,9 +1,10 @@
 """Reading a JSON document that is one huge array and a few small keys, a piece at a time.
 
-Profiler traces (``traceEvents``) and execution traces (``nodes``) reach gigabytes. The array is cut at element
-boundaries into pieces of a few megabytes and each piece is decoded into typed structs, so memory holds one piece.
-A boundary is found by the bytes that separate the first two elements and *verified* by decoding: a cut inside a
-string or at another depth leaves unbalanced JSON, which does not decode; then the boundary before it is tried.
+Profiler traces (``traceEvents``) and execution traces (``nodes``) reach gigabytes. The array is cut at
+element boundaries into pieces of a few megabytes and each piece is decoded into typed structs, so memory
+holds one piece. A boundary is found by the bytes that separate the first two elements and *verified* by
+decoding: a cut inside a string or at another depth leaves unbalanced JSON, which does not decode; then the
+boundary before it is tried.
 """
 
 import gzip
@@ -64,7 +65,8 @@ class Source:
 def repair_bytes(piece: bytes) -> tuple[bytes, int]:
     """Replace what breaks JSON although its meaning is clear, byte count kept where possible.
 
-    Invalid UTF-8 becomes ``?``, control characters a blank, unknown escapes a double backslash, NaN and infinities
+    Invalid UTF-8 becomes ``?``, control characters a blank, unknown escapes a double backslash, NaN and
+    infinities
     ``null``. Returns the new bytes and how many places were changed.
     """
     count = 0
@@ -97,7 +99,9 @@ def repair_bytes(piece: bytes) -> tuple[bytes, int]:
 
 
 def _first_element_end(buffer: bytes) -> int:
-    """Offset just behind the first JSON object in ``buffer`` (which starts at it), or -1 if it is not whole."""
+    """Offset just behind the first JSON object in ``buffer`` (which starts at it), or -1 if it is not
+    whole.
+    """
     depth = 0
     for match in re.finditer(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', buffer, re.DOTALL):
         token = match.group()
@@ -113,8 +117,8 @@ def _first_element_end(buffer: bytes) -> int:
 class ArrayReader(Generic[T]):
     """Iterates over pieces (lists of ``element``) of the array ``key`` of a JSON file.
 
-    After the iteration ``header`` holds all other top-level keys, ``repaired`` the number of places with odd bytes
-    and ``lost_bytes`` what was cut off at the end (only with ``repair``).
+    After the iteration ``header`` holds all other top-level keys, ``repaired`` the number of places with odd
+    bytes and ``lost_bytes`` what was cut off at the end (only with ``repair``).
 
     Raises
     ------
@@ -153,7 +157,8 @@ class ArrayReader(Generic[T]):
         finally:
             self._source.close()
 
-    # -- pieces --------------------------------------------------------------------------------------------------
+    # -- pieces
+    # --------------------------------------------------------------------------------------------------
 
     def _fill(self, size: int) -> None:
         parts = [self._buffer]
@@ -203,7 +208,9 @@ class ArrayReader(Generic[T]):
         self._offset += n
 
     def _learn_separator(self) -> bytes | None:
-        """The bytes from the line break before the first element's closing brace to the next one's first key."""
+        """The bytes from the line break before the first element's closing brace to the next one's first
+        key.
+        """
         start = len(self._buffer) - len(self._buffer.lstrip())
         end = _first_element_end(self._buffer[start : start + (1 << 20)])
         if end < 0:
@@ -265,7 +272,8 @@ class ArrayReader(Generic[T]):
         self.repaired += count
         return elements
 
-    # -- the end -------------------------------------------------------------------------------------------------
+    # -- the end
+    # -------------------------------------------------------------------------------------------------
 
     def _split_tail(self, buffer: bytes) -> tuple[bytes, bytes] | None:
         """Elements and what follows the closing bracket; None if there is no closing bracket."""
@@ -388,7 +396,8 @@ class ArrayReader(Generic[T]):
         self.lost_bytes += len(self._buffer) - cut if best is not None else len(self._buffer)
         return best or []
 
-    # -- messages ------------------------------------------------------------------------------------------------
+    # -- messages
+    # ------------------------------------------------------------------------------------------------
 
     def _cause(self, error: Exception, shift: int) -> str:
         text = str(error)

@@ -1,4 +1,9 @@
-"""Sweeps over sorted columns: nesting, alignment, replay. Plain Python that numba compiles (see `chakra.kernels`)."""
+"""Sweeps over sorted columns: nesting, alignment, replay. Plain Python that numba compiles (see
+`chakra.kernels`).
+"""
+
+# mypy: ignore-errors
+# ruff: noqa: SIM102 - nested conditions keep kernels readable beside their loops
 
 import numpy as np
 
@@ -6,8 +11,8 @@ import numpy as np
 def nest(thread, start, end, parent):
     """Innermost enclosing interval of every interval; -1 at the top.
 
-    Rows are ordered by (thread, start, longest first). A child that ends after its parent by overlap (the resolution
-    of the file) is clipped: ``end`` is changed in place. One stack per thread, linear time.
+    Rows are ordered by (thread, start, longest first). A child that ends after its parent by overlap (the
+    resolution of the file) is clipped: ``end`` is changed in place. One stack per thread, linear time.
     """
     n = len(thread)
     stack = np.empty(n + 1, np.int64)
@@ -56,7 +61,8 @@ def innermost(op_thread, op_start, op_end, parent, call_thread, call_start, out)
 def align(a, b, limit, out):
     """Longest common subsequence by the greedy O((n + m) d) edit script of Myers (1986), d at most ``limit``.
 
-    ``out[i]`` becomes the position in ``b`` matched to ``a[i]``, or -1. Returns d, or -1 when more edits are needed.
+    ``out[i]`` becomes the position in ``b`` matched to ``a[i]``, or -1. Returns d, or -1 when more edits are
+    needed.
     """
     n = len(a)
     m = len(b)
@@ -118,7 +124,8 @@ def align(a, b, limit, out):
 def replay(offsets, sources, duration, engine, n_engines, hold, finish):
     """Finish times of a graph in file order: a node starts when its sources are done and its engine is free.
 
-    Every source stands before its node, so one pass is enough. Where ``hold[i]`` is not negative, node i ends at
+    Every source stands before its node, so one pass is enough. Where ``hold[i]`` is not negative, node i
+    ends at
     ``hold[i]`` or when it can first end, whichever is later, and ``duration[i]`` is set to what that leaves.
     """
     free = np.zeros(n_engines, np.int64)
@@ -136,7 +143,8 @@ def replay(offsets, sources, duration, engine, n_engines, hold, finish):
 
 
 def reduce_edges(offsets, sources, group, position, keep):
-    """Mark edges that a later source of the same group (thread or stream) already implies: only the latest is kept.
+    """Mark edges that a later source of the same group (thread or stream) already implies: only the latest
+    is kept.
 
     ``position`` is the place of a node in its group; nodes of a group form a chain.
     """
@@ -153,11 +161,13 @@ def reduce_edges(offsets, sources, group, position, keep):
 def pieces(thread, start, end, skip_gap, cut_thread, cut_time, cut_resume, owner, begin, finish, head, cut):
     """Cut every thread's time into pieces: whose turn it is, from when to when.
 
-    Operators are ordered by (thread, start, longest first) and nest; cuts by (thread, time). A piece ends where an
-    operator starts or ends and at a cut; behind a cut the clock goes on at ``cut_resume``. Uncovered time before an
-    operator with ``skip_gap`` belongs to nobody. Returns the number of pieces written.
+    Operators are ordered by (thread, start, longest first) and nest; cuts by (thread, time). A piece ends
+    where an operator starts or ends and at a cut; behind a cut the clock goes on at ``cut_resume``.
+    Uncovered time before an operator with ``skip_gap`` belongs to nobody. Returns the number of pieces
+    written.
 
-    ``owner``: operator or -1; ``head``: 1 on the first piece of each operator; ``cut``: the cut it begins at, or -1.
+    ``owner``: operator or -1; ``head``: 1 on the first piece of each operator; ``cut``: the cut it begins
+    at, or -1.
     """
     far = np.int64(1) << np.int64(62)
     n = len(thread)

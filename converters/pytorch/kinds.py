@@ -7,7 +7,8 @@ from pathlib import Path
 from chakra.converters.pytorch.jsonarray import Source
 from chakra.errors import ConversionError
 
-#: The distinguishing keys of profiler files stand in front of the big array; some writers put much metadata there.
+#: The distinguishing keys of profiler files stand in front of the big array; some writers put much metadata
+# there.
 HEAD_BYTES = 1 << 20
 
 

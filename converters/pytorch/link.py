@@ -18,6 +18,7 @@ from chakra.converters.pytorch.graph import (
     E_STREAM,
     E_SYNC,
     E_WAIT,
+    Comm,
     Draft,
     Graph,
     finish,
@@ -100,7 +101,9 @@ class Linked:
     first_ns: int
     """Start of the matched region, ns since the first event."""
     measured_ns: int
-    """Span of the matched region: first start to last end of matched operators and attached device operations."""
+    """Span of the matched region: first start to last end of matched operators and attached device
+    operations.
+    """
     steps: dict[int, tuple[int, int]]
     counts: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -120,8 +123,8 @@ def link(
     host
         Host trace; None builds the graph from the device trace alone (nesting gives the call tree).
     device
-        Device trace that shares the host trace's name table. Operators that overlap by the file's resolution are
-        clipped in place.
+        Device trace that shares the host trace's name table. Operators that overlap by the file's resolution
+        are clipped in place.
     rank
         Global rank, for peers of point-to-point communication.
     pairing
@@ -194,7 +197,9 @@ def _nearest_active(rows: I64, active: Bool, parent: I64) -> I64:
 
 
 class _Region:
-    """The active operators as a table of their own (rows renumbered), and the device operations kept with them."""
+    """The active operators as a table of their own (rows renumbered), and the device operations kept with
+    them.
+    """
 
     def __init__(self, device: DeviceTrace, attachment: Attachment, active: Bool) -> None:
         ops = device.ops
@@ -300,7 +305,9 @@ def _span(device: DeviceTrace, region: _Region) -> int:
 
 
 def _thread_numbers(host: HostTrace | None, device: DeviceTrace, pairing: Pairing | None) -> I64:
-    """``tid`` of each thread: the host trace's number where one thread has most of its operators, else a new one."""
+    """``tid`` of each thread: the host trace's number where one thread has most of its operators, else a new
+    one.
+    """
     n = len(device.threads)
     out = np.zeros(n, np.int64)
     taken: set[int] = set()
@@ -337,7 +344,8 @@ def _bursts(
         at = np.minimum(np.searchsorted(ids, forward[rows]), len(ids) - 1)
         source = np.where(ids[at] == forward[rows], pairing.op[at], -1)
         cause[rows] = np.where(source >= 0, device.ops.thread[source], -1)
-        # The engine's wrapper around a backward operator has no forward parent itself: take the first child's.
+        # The engine's wrapper around a backward operator has no forward parent itself: take the first
+        # child's.
         up = region.parent[rows]
         rows, up = rows[up >= 0], up[up >= 0]
         inherit = cause[up] < 0
@@ -401,8 +409,8 @@ def _launch_cuts(
 ) -> tuple[I64, I64]:
     """Where to cut behind launches whose device operation ran on while the same piece of host time went on.
 
-    Without the cut the operation would wait for all of the piece in a replay. Only the first operation of a call
-    matters, and only if the piece lasts clearly longer.
+    Without the cut the operation would wait for all of the piece in a replay. Only the first operation of a
+    call matters, and only if the piece lasts clearly longer.
     """
     gpu, calls = device.device, device.calls
     rows = np.flatnonzero(region.kept & (region.launch_thread >= 0))
@@ -463,12 +471,12 @@ def _draft(
     last_index = np.full(len(gpu.name), -1, np.int64)
     last_index[device_rows] = n_host + np.arange(n_device)
     types = np.full(n_device, COMP, np.int64)
-    comm: dict[int, communication.Comm] = {}
+    comm: dict[int, Comm] = {}
     durations = gpu.end[device_rows] - gpu.start[device_rows]
-    for i in np.flatnonzero(np.isin(device_rows, list(records.members))):
-        info = records.members[int(device_rows[i])][member[i]]
+    for i in np.flatnonzero(np.isin(device_rows, list(records.members))).tolist():
+        info = records.members[int(device_rows[i])][int(member[i])]
         types[i] = info.kind
-        comm[n_host + int(i)] = info
+        comm[n_host + i] = info
         if member[i]:
             durations[i] = 0
     device_parent = np.where(region.device_op[device_rows] >= 0, is_op[region.device_op[device_rows]], -1)
@@ -533,8 +541,8 @@ def _tree_parents(
     known = nodes.id[at] == parent_id
     op = np.where(known, pairing.op[at], -1)
     index = np.where(op >= 0, region.index[op], -1)
-    # A parent on another thread (gloo's workers) may still run when its child starts: no control edge then; the
-    # start of the burst says what the child depends on.
+    # A parent on another thread (gloo's workers) may still run when its child starts: no control edge then;
+    # the start of the burst says what the child depends on.
     near = (index >= 0) & (region.thread[index] == pieces.thread[rows])
     out[rows] = np.where(near, pieces.node_of_op[index], np.where(index >= 0, -1, fallback[rows]))
     return out
@@ -560,7 +568,9 @@ def _launch_edges(
 
 
 def _stream_edges(keys: I64, device_rows: I64, member: I64, n_host: int) -> list[tuple[I64, I64, int]]:
-    """Order on each stream. Members of one batch (one kernel for several transfers) stand beside each other."""
+    """Order on each stream. Members of one batch (one kernel for several transfers) stand beside each
+    other.
+    """
     order = np.argsort(keys[device_rows], kind="stable")
     first = order[member[order] == 0]
     key = keys[device_rows[first]]
@@ -608,8 +618,9 @@ def _add_device_gaps(
 ) -> None:
     """Nodes for unexplained idleness of streams behind the last operation that the host waits for.
 
-    Up to there a host's wait holds what the device lost (launch latency, other users of the device); behind it
-    nothing would, and the replay would end early. ``held`` are the device operations that the host waits for.
+    Up to there a host's wait holds what the device lost (launch latency, other users of the device); behind
+    it nothing would, and the replay would end early. ``held`` are the device operations that the host waits
+    for.
     """
     rows = np.arange(n_host, n_host + n_device)
     ready = np.full(n_host + n_device, -1, np.int64)
@@ -662,8 +673,8 @@ def _issue_order(
 ) -> list[tuple[I64, I64, int]]:
     """Let communication that worker threads do (gloo) start from the call that issued it.
 
-    The workers take up several collectives at once, in an order that differs between ranks; all ranks issue them in
-    the same order.
+    The workers take up several collectives at once, in an order that differs between ranks; all ranks issue
+    them in the same order.
     """
     nodes, threads, times = [], [], []
     for node, row in issued.items():
@@ -705,7 +716,9 @@ def _only_device(draft: Draft, n_host: int) -> Draft:
 def _with_unmatched(
     draft: Draft, host: HostTrace, pairing: Pairing, device: DeviceTrace, region: _Region, pieces: Pieces
 ) -> Draft:
-    """Add host nodes without a match as zero-time nodes, where the next matched node of their thread starts."""
+    """Add host nodes without a match as zero-time nodes, where the next matched node of their thread
+    starts.
+    """
     nodes = host.nodes
     rows = np.flatnonzero((pairing.op < 0) & (nodes.root == 0))
     matched = np.flatnonzero((pairing.op >= 0) & (region.index[pairing.op] >= 0))
@@ -721,7 +734,7 @@ def _with_unmatched(
     rows, at = rows[ok], at[ok]
     follower = region.index[pairing.op[matched[at]]]
     start = region.start[follower]
-    n, k = len(draft.type), len(rows)
+    k = len(rows)
     minus = np.full(k, -1, np.int64)
     parent_id = nodes.parent[rows]
     where = np.minimum(np.searchsorted(nodes.id, parent_id), len(nodes.id) - 1)

@@ -1,9 +1,9 @@
 """The linked JSON form: upstream's file between its linker and its converter, written and read.
 
-Host nodes in order of their old ids, each followed by its device operations, with upstream's keys (trace formats,
-section 6), so that its converter reads the file. What that form cannot say (threads, streams' devices, waiting calls,
-event records) is kept under one more top-level key, ``chakra_link``; a file without it, such as upstream's own, is
-read with the launch placed at the start of the operator.
+Host nodes in order of their old ids, each followed by its device operations, with upstream's keys (trace
+formats, section 6), so that its converter reads the file. What that form cannot say (threads, streams'
+devices, waiting calls, event records) is kept under one more top-level key, ``chakra_link``; a file without
+it, such as upstream's own, is read with the launch placed at the start of the operator.
 """
 
 from pathlib import Path
@@ -42,7 +42,8 @@ _KIND_OF = {text: kind for kind, text in _KINDS.items()}
 _WRITTEN_SCHEMA = {"1.0.1": "1.0.2-chakra.0.0.4"}
 
 
-# -- writing -----------------------------------------------------------------------------------------------------
+# -- writing
+# -----------------------------------------------------------------------------------------------------
 
 
 def write_linked(linked: Linked, path: str | Path) -> None:
@@ -84,7 +85,9 @@ class _Writer:
         self.texts = device.names.texts
 
     def _device_children(self) -> dict[int, list[int]]:
-        """Host row -> device rows: by the innermost matched operator around the launch, else by the thread's root."""
+        """Host row -> device rows: by the innermost matched operator around the launch, else by the thread's
+        root.
+        """
         linked, graph = self.linked, self.linked.graph
         out: dict[int, list[int]] = {}
         roots = {int(self.host.nodes.tid[r]): r for r in np.flatnonzero(self.host.nodes.root).tolist()}
@@ -111,7 +114,8 @@ class _Writer:
         out = own.copy()
         inner = np.flatnonzero(parent >= 0)
         np.subtract.at(out, parent[inner], own[inner])
-        return np.maximum(out, 0)
+        own_time: I64 = np.maximum(out, 0)
+        return own_time
 
     def _dependencies(self) -> tuple[dict[int, list[int]], dict[int, int]]:
         """Host row -> device ids it waits for; host row -> host id of another thread it starts after."""
@@ -193,7 +197,7 @@ class _Writer:
                 "attrs": self._attrs(row),
             }
             op = int(self.op[row])
-            own = {
+            own: dict[str, Any] = {
                 "inclusive_dur": int(ops.end[op] - ops.start[op]) / 1000 if op >= 0 else 0,
                 "exclusive_dur": int(self.exclusive[op]) / 1000 if op >= 0 else 0,
                 "ts": int(ops.start[op]) / 1000 if op >= 0 else 0,
@@ -277,7 +281,8 @@ def _sync_table(table: Syncs, texts: list[str]) -> list[Any]:
     return [names, *(getattr(table, c).tolist() for c in _SYNC_COLUMNS)]
 
 
-# -- reading -----------------------------------------------------------------------------------------------------
+# -- reading
+# -----------------------------------------------------------------------------------------------------
 
 
 class LinkedNode(NodeWithIO, gc=False):
@@ -404,7 +409,9 @@ def _tids(tid: I64) -> list[tuple[str, str]]:
 
 
 def _ns(values: list[Any]) -> I64:
-    """Nanoseconds of microseconds given as JSON numbers; exact to the third decimal below 2^43 microseconds."""
+    """Nanoseconds of microseconds given as JSON numbers; exact to the third decimal below 2^43
+    microseconds.
+    """
     numbers = np.array([v if isinstance(v, (int, float)) else 0 for v in values], np.float64)
     whole = np.floor(numbers)
     return (whole.astype(np.int64) * 1000) + np.rint((numbers - whole) * 1000).astype(np.int64)

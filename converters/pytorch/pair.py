@@ -1,7 +1,7 @@
 """Matching host-trace nodes to Kineto operators (rule R-PAIR of the conversion).
 
-In this order: record-function ids; External ids; the sequence of names per thread (equal windows chosen by autograd
-sequence numbers, else an edit-script alignment).
+In this order: record-function ids; External ids; the sequence of names per thread (equal windows chosen by
+autograd sequence numbers, else an edit-script alignment).
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,9 @@ MAX_WORK = 400_000_000
 
 @dataclass(slots=True)
 class Pairing:
-    """Which Kineto operator each host node is. ``op`` and ``node`` are inverse maps with -1 where unmatched."""
+    """Which Kineto operator each host node is. ``op`` and ``node`` are inverse maps with -1 where
+    unmatched.
+    """
 
     op: I64
     node: I64
@@ -153,9 +155,10 @@ def _by_structure(host: HostTrace, device: DeviceTrace, real: I64, notes: list[s
                     "autograd sequence numbers equal: another iteration of the same program"
                 )
             continue
-        thread = _most_alike(names, device, rows_of, taken)
-        if thread is None:
+        alike = _most_alike(names, device, rows_of, taken)
+        if alike is None:
             continue
+        thread = alike
         matched, d = _align(names, device.ops.name[rows_of[thread]])
         if d < 0:
             notes.append(f"structure: thread {int(host.nodes.tid[rows[0]])} differs too much to be aligned")
@@ -212,7 +215,9 @@ def _most_alike(names: I64, device: DeviceTrace, rows_of: dict[int, I64], taken:
 
 
 def _align(a: I64, b: I64) -> tuple[I64, int]:
-    """Matched position in ``b`` of every entry of ``a`` (-1 where none) and the number of edits (-1: too many)."""
+    """Matched position in ``b`` of every entry of ``a`` (-1 where none) and the number of edits (-1: too
+    many).
+    """
     out = np.full(len(a), -1, np.int64)
     limit = abs(len(a) - len(b)) + 64
     ceiling = min(len(a) + len(b), MAX_EDITS)

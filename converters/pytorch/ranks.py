@@ -1,4 +1,6 @@
-"""A whole job: the files of all ranks in a folder, linked in parallel, with groups and collectives matched."""
+"""A whole job: the files of all ranks in a folder, linked in parallel, with groups and collectives
+matched.
+"""
 
 import os
 import pickle
@@ -16,8 +18,8 @@ from typing import Any
 from chakra.converters.pytorch.comm import Groups
 from chakra.converters.pytorch.graph import COLL, SEND
 from chakra.converters.pytorch.groups import GroupTable, write_groups
-from chakra.converters.pytorch.jsonarray import Source
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, write
+from chakra.converters.pytorch.jsonarray import Source
 from chakra.converters.pytorch.kinds import HEAD_BYTES, FileKind, describe_bytes
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.summary import summarize
@@ -67,14 +69,15 @@ class JobResult:
     mismatches: list[str] = field(default_factory=list)
 
 
-# -- finding the files -------------------------------------------------------------------------------------------
+# -- finding the files
+# -------------------------------------------------------------------------------------------
 
 
 def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
     """Pair the traces of a folder by content, job and rank.
 
-    The rank is the recorded one (``distributedInfo``), else the number after ``rank`` in the name, else that of the
-    trace of the same process (``pid``).
+    The rank is the recorded one (``distributedInfo``), else the number after ``rank`` in the name, else that
+    of the trace of the same process (``pid``).
 
     Raises
     ------
@@ -176,7 +179,8 @@ def _single(folder: Path, found: list[Found], make: Callable[[Found, int], Input
     return [make(by_rank[r], r) for r in sorted(by_rank)]
 
 
-# -- converting --------------------------------------------------------------------------------------------------
+# -- converting
+# --------------------------------------------------------------------------------------------------
 
 
 def convert_job(
@@ -195,8 +199,8 @@ def convert_job(
     Parameters
     ----------
     shortest
-        Give every collective the shortest duration that any member recorded: the longer ones hold waiting for late
-        ranks.
+        Give every collective the shortest duration that any member recorded: the longer ones hold waiting
+        for late ranks.
     jobs
         Worker processes; 0 means as many as there are CPUs or ranks.
     progress
@@ -306,11 +310,14 @@ def _write_rank(
     return write(linked, rank, table, output, settings, summary, check=check, exact_time=durations is None)
 
 
-# -- across ranks ------------------------------------------------------------------------------------------------
+# -- across ranks
+# ------------------------------------------------------------------------------------------------
 
 
 def cross_check(parts: list[RankPart], table: GroupTable) -> list[str]:
-    """Same number, kind, size and order of collectives of each group on all its members; every send received."""
+    """Same number, kind, size and order of collectives of each group on all its members; every send
+    received.
+    """
     ranks = {part.rank for part in parts}
     out: list[str] = []
     sequences: dict[str, dict[int, list[tuple[int, int]]]] = defaultdict(dict)
@@ -337,7 +344,9 @@ def cross_check(parts: list[RankPart], table: GroupTable) -> list[str]:
 
 
 def _compare(group: str, members: list[int], by_rank: dict[int, list[tuple[int, int]]]) -> list[str]:
-    """First difference of each member from the first one; root-dependent sizes (scatter, gather) may differ."""
+    """First difference of each member from the first one; root-dependent sizes (scatter, gather) may
+    differ.
+    """
     out: list[str] = []
     if not members:
         return out

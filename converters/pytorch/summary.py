@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from chakra.converters.pytorch.comm import COLLECTIVES
-from chakra.converters.pytorch.graph import COLL, RECV, SEND
+from chakra.converters.pytorch.device import KERNEL
+from chakra.converters.pytorch.graph import RECV, SEND
 from chakra.converters.pytorch.link import NODE_DEVICE, NODE_DEVICE_GAP, NODE_UNMATCHED, Linked
 from chakra.converters.pytorch.timeline import NODE_GAP, NODE_JOIN, NODE_OP, NODE_SYNC
 from chakra.et import ABSENT, Trace
@@ -24,7 +25,9 @@ _COLLECTIVE_NAMES = {number: name for name, number in reversed(COLLECTIVES.items
 
 
 def summarize(linked: Linked, rank: int) -> dict[str, Any]:
-    """Everything a user or a program may want to know about one linked rank (plain values, units in the names)."""
+    """Everything a user or a program may want to know about one linked rank (plain values, units in the
+    names).
+    """
     graph, device, host = linked.graph, linked.device, linked.host
     kinds = Counter(graph.kind.tolist())
     on_device = graph.kind == NODE_DEVICE
@@ -121,7 +124,9 @@ def collectives(linked: Linked) -> list[dict[str, Any]]:
 
 
 def self_check(linked: Linked, trace: Trace, *, exact_time: bool = True) -> list[str]:
-    """Compare a written trace with the graph it was written from (rule R-SELFCHECK); one line per difference."""
+    """Compare a written trace with the graph it was written from (rule R-SELFCHECK); one line per
+    difference.
+    """
     problems: list[str] = []
     graph = linked.graph
     if trace.n_nodes != len(graph):
@@ -173,13 +178,14 @@ def _device_time(linked: Linked, trace: Trace) -> list[str]:
 
 
 def _lost_collectives(linked: Linked) -> str | None:
-    """Device events that the profiler itself calls collective, and that did not become communication nodes."""
+    """Device events that the profiler itself calls collective, and that did not become communication
+    nodes.
+    """
     gpu, comm = linked.device.device, linked.device.comm
     graph = linked.graph
     communicating = {int(graph.device_row[i]) for i in graph.comm if graph.device_row[i] >= 0}
-    named = {
-        int(r) for r in np.flatnonzero(linked.kept & (gpu.comm >= 0) & (gpu.kind == 0)) if comm[int(gpu.comm[r])].collective
-    }  # fmt: skip
+    rows = np.flatnonzero(linked.kept & (gpu.comm >= 0) & (gpu.kind == KERNEL)).tolist()
+    named = {row for row in rows if comm[int(gpu.comm[row])].collective}
     lost = named - communicating
     return f"{len(lost)} collectives of the device trace are not communication nodes" if lost else None
 
@@ -197,12 +203,11 @@ def lines(summary: dict[str, Any]) -> list[str]:
         f"  device trace  {gpu['file']}: {gpu['events']} events, {gpu['operators']} operators, "
         f"{gpu['device_operations']} device operations, {len(gpu['steps'])} profiler steps"
     )
-    for source in (host, gpu):
-        if source and (source["repaired_places"] or source["lost_bytes"]):
-            out.append(
-                f"  repaired      {source['file']}: {source['repaired_places']} places, "
-                f"{source['lost_bytes']} bytes cut off"
-            )
+    out += [
+        f"  repaired      {s['file']}: {s['repaired_places']} places, {s['lost_bytes']} bytes cut off"
+        for s in (host, gpu)
+        if s and (s["repaired_places"] or s["lost_bytes"])
+    ]
     if host:
         out.append(
             f"  matched       {matching['matched']} of {matching['candidates']} operators "

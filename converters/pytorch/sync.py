@@ -1,20 +1,23 @@
 """Who waits for the device: host calls and streams (rule R-SYNC of the conversion).
 
-Where the profiler recorded ``cuda_sync`` events with their event records, those are used. Newer CUPTI writes -1 in
-place of the record, and most traces have no such events at all; then the calls' names, the order of calls on each
-thread and the times decide. No edge is written unless the awaited operation really ended before the wait did.
+Where the profiler recorded ``cuda_sync`` events with their event records, those are used. Newer CUPTI writes
+-1 in place of the record, and most traces have no such events at all; then the calls' names, the order of
+calls on each thread and the times decide. No edge is written unless the awaited operation really ended
+before the wait did.
 """
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.device import MEMCPY, DeviceTrace
 
-#: How much later than the host's return (or the waiting operation's start) an awaited operation may seem to end.
+#: How much later than the host's return (or the waiting operation's start) an awaited operation may seem to
+# end.
 TOLERANCE_NS = 1000
 
 
@@ -35,8 +38,10 @@ class SyncEdges:
 
 
 def classify(name: str) -> str | None:
-    """What a host call waits for by its name: ``device``, ``stream``, ``event``, ``copy``; ``wait`` for stream waits,
-    ``record`` for event records, None for all other calls. Works for CUDA, HIP, driver and other vendors' names.
+    """What a host call waits for by its name: ``device``, ``stream``, ``event``, ``copy``; ``wait`` for
+    stream waits,
+    ``record`` for event records, None for all other calls. Works for CUDA, HIP, driver and other vendors'
+    names.
     """
     text = name.lower()
     if "query" in text or "elapsed" in text:
@@ -68,7 +73,8 @@ class _Waits:
         self.launcher = np.where(call >= 0, calls.thread[call] if len(calls.thread) else -1, -1)
         self.key = stream_keys(device)
         rows = np.flatnonzero(kept)
-        # Per stream and per launching thread: rows in launch order, and their launch times, as lists for bisect.
+        # Per stream and per launching thread: rows in launch order, and their launch times, as lists for
+        # bisect.
         self.streams: dict[int, tuple[list[int], list[int]]] = _grouped(rows, self.key, self.launch)
         self.threads: dict[int, tuple[list[int], list[int]]] = _grouped(rows, self.launcher, self.launch)
         self.by_end = rows[np.argsort(gpu.end[rows], kind="stable")].tolist()
@@ -100,7 +106,9 @@ class _Waits:
         return rows[at] if at < len(rows) else -1
 
     def last_by_thread(self, thread: int, before: int, not_stream: int = -1) -> int:
-        """Last operation launched by a thread before a time, on another stream than ``not_stream``; looks back 64."""
+        """Last operation launched by a thread before a time, on another stream than ``not_stream``; looks
+        back 64.
+        """
         rows, times = self.threads.get(thread, ([], []))
         at = bisect_left(times, before)
         for i in range(at - 1, max(at - 65, -1), -1):
@@ -193,7 +201,8 @@ def find_waits(device: DeviceTrace, call: I64, kept: Bool, is_comm: Bool) -> Syn
     return SyncEdges(host[:, 0], host[:, 1], stream[:, 0], stream[:, 1], dict(state.counts))
 
 
-# -- recorded synchronisation ------------------------------------------------------------------------------------
+# -- recorded synchronisation
+# ------------------------------------------------------------------------------------
 
 
 def _recorded(state: _Waits) -> set[int]:
@@ -276,7 +285,8 @@ def _recorded_stream_wait(state: _Waits, i: int, call: int, key_by_id: dict[tupl
     return state.add_stream(state.last_on_stream(source, time), waiting, "stream waits (recorded)")
 
 
-# -- by names, order and times -----------------------------------------------------------------------------------
+# -- by names, order and times
+# -----------------------------------------------------------------------------------
 
 
 def _copies(state: _Waits, rows: list[int]) -> None:
@@ -332,12 +342,12 @@ def _unused_record(state: _Waits, thread: int, before: int) -> int:
 def _stream_waits(state: _Waits, rows: list[int]) -> None:
     """Stream waits without a usable record.
 
-    Communication libraries make their stream wait for the caller's stream right before the launch, and the caller's
-    stream wait for theirs later. So a communication operation behind a wait depends on the last operation that the
-    thread launched on another stream. Any other operation behind a wait depends on the operation of another stream
-    that ended last before it started, if it ended after this one could have started (the wait was felt); else on
-    what the nearest unused event record of the thread stands behind; else on the oldest communication that nobody
-    has waited for yet.
+    Communication libraries make their stream wait for the caller's stream right before the launch, and the
+    caller's stream wait for theirs later. So a communication operation behind a wait depends on the last
+    operation that the thread launched on another stream. Any other operation behind a wait depends on the
+    operation of another stream that ended last before it started, if it ended after this one could have
+    started (the wait was felt); else on what the nearest unused event record of the thread stands behind;
+    else on the oldest communication that nobody has waited for yet.
     """
     calls, gpu = state.device.calls, state.device.device
     comm_rows = [r for r in np.argsort(state.launch, kind="stable").tolist() if state.is_comm[r]]
@@ -388,13 +398,15 @@ def _stream_waits(state: _Waits, rows: list[int]) -> None:
 def _previous_on_stream(state: _Waits) -> list[int]:
     out = [-1] * len(state.end)
     for rows, _ in state.streams.values():
-        for before, after in zip(rows, rows[1:], strict=False):
+        for before, after in pairwise(rows):
             out[after] = before
     return out
 
 
 def _felt_wait(state: _Waits, target: int, ready: int) -> int:
-    """Operation of another stream, launched earlier, that ended last between ``ready`` and the target's start."""
+    """Operation of another stream, launched earlier, that ended last between ``ready`` and the target's
+    start.
+    """
     at = bisect_right(state.ends, state.start[target])
     key, launched = state.key_list[target], state.launch_list[target]
     for i in range(at - 1, max(at - 257, -1), -1):

@@ -1,10 +1,11 @@
 """The host's time, cut into nodes: operators, waits and the gaps between them.
 
-Rules R-EXCL, R-BLOCK, R-GAP and R-THREAD of the conversion. Every instant of a thread between its first and last
-operator belongs to one piece. The first piece of an operator is its node. A piece that begins where the thread
-stopped waiting (for the device, or for another thread) is a node of its own, because what it waits for must not wait
-for it. Other pieces, behind a child, are either moved in front (small ones of operators: the operator's self time
-stays one number) or become gap nodes where they are, so that launches keep their place in time.
+Rules R-EXCL, R-BLOCK, R-GAP and R-THREAD of the conversion. Every instant of a thread between its first and
+last operator belongs to one piece. The first piece of an operator is its node. A piece that begins where the
+thread stopped waiting (for the device, or for another thread) is a node of its own, because what it waits
+for must not wait for it. Other pieces, behind a child, are either moved in front (small ones of operators:
+the operator's self time stays one number) or become gap nodes where they are, so that launches keep their
+place in time.
 """
 
 from dataclasses import dataclass, field
@@ -99,7 +100,9 @@ def find_bursts(
     table = np.array(rows, np.int64).reshape(-1, 6)
     started = int((table[:, 1] >= 0).sum())
     waited = int(((table[:, 1] >= 0) & (table[:, 2] >= 0)).sum())
-    return Bursts(table[:, 1], table[:, 2], table[:, 3], table[:, 4], table[:, 0], table[:, 5], started, waited)
+    return Bursts(
+        table[:, 1], table[:, 2], table[:, 3], table[:, 4], table[:, 0], table[:, 5], started, waited
+    )
 
 
 class _BurstSearch:
@@ -134,14 +137,18 @@ class _BurstSearch:
         return out
 
     def _candidates(self) -> list[tuple[int, int, int]]:
-        """Outermost operators that begin after idleness which is long, or in which another thread did something."""
+        """Outermost operators that begin after idleness which is long, or in which another thread did
+        something.
+        """
         everything = np.sort(np.concatenate(list(self.boundaries.values())))
         out: list[tuple[int, int, int]] = []
         for t in self.threads:
             starts, ends = self.top_start[t], self.top_end[t]
             before = np.append(np.int64(-1), ends[:-1])
             idle = starts - before
-            spoke = _count_between(everything, before, starts) - _count_between(self.boundaries[t], before, starts)
+            spoke = _count_between(everything, before, starts) - _count_between(
+                self.boundaries[t], before, starts
+            )
             caused = self.cause[self.tops[t]]
             named = (caused >= 0) & (caused != t) & _changes(caused)
             wanted = (idle > IDLE_NS) | ((idle > 0) & ((spoke > 0) | named))
@@ -162,7 +169,7 @@ class _BurstSearch:
             return []
         waits = self._waits(begin, t, i, source)
         # After a short idleness only a call and return counts: the other thread spoke meanwhile, then waited.
-        spoke = int(_count_between(self.boundaries[source], np.int64(since), np.int64(begin))) > 0
+        spoke = int(_count_between(self.boundaries[source], np.array([since]), np.array([begin]))[0]) > 0
         if idle <= IDLE_NS and i and not (waits and spoke):
             return []
         if not waits:
@@ -185,8 +192,8 @@ class _BurstSearch:
     def _waits(self, begin: int, t: int, i: int, source: int) -> list[tuple[int, int, int]]:
         """When the source stops and goes on while the burst runs: (stop, resume, operator waited for).
 
-        It waits if nothing happens on it until the burst, or what is there of it, is over; also if what happens
-        meanwhile is little (the autograd engine gives its caller's thread a node or two).
+        It waits if nothing happens on it until the burst, or what is there of it, is over; also if what
+        happens meanwhile is little (the autograd engine gives its caller's thread a node or two).
         """
         own, ends, starts = self.tops[t], self.top_end[t], self.top_start[t]
         bounds = self.boundaries[source]
@@ -263,7 +270,8 @@ def cut_time(
     Parameters
     ----------
     gaps
-        ``node``: uncovered time and annotations' own time become gap nodes; ``fold``: it is added to the next node;
+        ``node``: uncovered time and annotations' own time become gap nodes; ``fold``: it is added to the
+        next node;
         ``drop``: it is left out.
     """
     n, m = len(thread), len(cuts.thread)
@@ -328,7 +336,9 @@ def _node_follows(is_node: Bool, where: I64) -> Bool:
 
 
 def _moved(owner: I64, length: I64, tail: Bool, annotation: Bool) -> Bool:
-    """Pieces of self time behind children that move in front: small ones of operators, up to a sum per operator."""
+    """Pieces of self time behind children that move in front: small ones of operators, up to a sum per
+    operator.
+    """
     candidate = tail & (owner >= 0)
     candidate[candidate] = ~annotation[owner[candidate]]
     rows = np.flatnonzero(candidate)
@@ -411,8 +421,8 @@ def _nodes(
 def node_before(pieces: Pieces, thread: I64, time: I64, *, inclusive: bool) -> I64:
     """Node whose time holds an instant of a thread (-1: none).
 
-    With ``inclusive`` an instant where one node ends and the next begins belongs to the next, else to the one that
-    ends there. The latter is the node before a cut: what a waiting call itself launched.
+    With ``inclusive`` an instant where one node ends and the next begins belongs to the next, else to the
+    one that ends there. The latter is the node before a cut: what a waiting call itself launched.
     """
     span = int(max(pieces.piece_start.max(initial=0), time.max(initial=0))) + 2
     keys = pieces.piece_thread * span + pieces.piece_start
