@@ -7,7 +7,11 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chakra.replay.result import ReplayResult
 
 Document = Mapping[str, Any]
 
@@ -22,6 +26,31 @@ _ACCOUNT = (
 )
 #: rows of a table in the text summary; the JSON document has them all
 _MAX_ROWS = 20
+
+
+def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
+    """The part of a result's document that `format_text` and rows per NPU need, without the costly rest.
+
+    Parameters
+    ----------
+    summary
+        also what the text's summary shows
+    """
+    document: dict[str, Any] = {
+        "backend": result.options.backend,
+        "compat": result.options.compat,
+        "partial": result.partial,
+        "finish_ns": result.finish_ns.tolist(),
+        "exposed_comm_ns": result.exposed_comm_ns.tolist(),
+        "warnings": list(result.warnings),
+    }
+    if summary:
+        document["corrections"] = result.corrections
+        document["account"] = {name: values.tolist() for name, values in result.account.items()}
+        document["collectives"] = result.collectives
+        document["dimensions"] = result.dimensions
+        document["inputs"] = {"network": {"dims": [asdict(dim) for dim in result.network.dims]}}
+    return document
 
 
 def format_json(document: Document) -> str:

@@ -7,7 +7,7 @@ lose nothing to rotation. ``SOURCE_DATE_EPOCH`` fixes the time stamps.
 import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,8 +24,14 @@ _STATISTICS = (
     ("gpu_ns", "GPU time"),
     ("comm_ns", "Comm time"),
     ("remote_mem_ns", "Remote mem time"),
-    ("invalid_ns", "Invalid time"),
     ("overlap_ns", "Total compute-communication overlap"),
+)
+#: with the roofline on: key, words, unit
+_ROOFLINE = (
+    ("compute_bound_pct", "Compute bound percentage", "%"),
+    ("avg_compute_util_pct", "Average compute utilization", "%"),
+    ("avg_memory_util_pct", "Average memory utilization", "%"),
+    ("avg_op_intensity", "Average operation intensity", ""),
 )
 
 
@@ -53,14 +59,21 @@ def write_log(result: "ReplayResult", folder: str) -> None:
                     f"{stamp} [workload] [info] sys[{npu}] finished, {finish} cycles, "
                     f"exposed communication {exposed % (1 << 64)} cycles.\n"
                 )
-        statistics: dict[str, Any] = getattr(result, "statistics", None) or {}
-        for npu in range(result.npus):
-            for key, words in _STATISTICS:
-                value = statistics[key][npu] if key in statistics else 0
-                if value is not None and (value > 0 or (key == "wall_ns" and key in statistics)):
-                    file.write(f"{stamp} [statistics] [info] sys[{npu}], {words}: {int(value)}\n")
+        file.writelines(f"{stamp} [statistics] [info] {line}\n" for line in statistics_lines(result))
     with atomic_text(os.path.join(folder, "err.log")):
         pass
+
+
+def statistics_lines(result: "ReplayResult") -> Iterator[str]:
+    """ASTRA-sim's statistics of each NPU, ns; types that do not occur have no line."""
+    statistics = result.statistics
+    for npu in range(result.npus):
+        for key, words in _STATISTICS:
+            if key in statistics and (statistics[key][npu] > 0 or key == "wall_ns"):
+                yield f"sys[{npu}], {words}: {int(statistics[key][npu])}"
+        for key, words, unit in _ROOFLINE:
+            if key in statistics:
+                yield f"sys[{npu}], {words}: {statistics[key][npu]:.3f}{unit}"
 
 
 def _stamp() -> str:

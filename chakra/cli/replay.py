@@ -244,13 +244,13 @@ def run_replay(
             **model,
         )
     _write_log(result, logging_folder)
-    document = result.to_dict(nodes=nodes)
+    document = _document(result, output_format, nodes=nodes, summary=not quiet)
     warnings = list(document.get("warnings") or [])
     if not quiet:
         for warning in warnings:
             click.echo(f"chakra replay: warning: {warning}", err=True)
     if explain_engine:
-        for line in _engine_lines(result):
+        for line in result.explain():
             click.echo(f"chakra replay: {line}", err=True)
     _print(document, output_format, output, summary=not quiet)
     if strict and warnings:
@@ -266,6 +266,15 @@ def _check_output(output: str | None) -> None:
         raise UsageError(f"--output: {output} is a folder")
     if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise UsageError(f"--output: {output}: {folder} is not a folder that can be written to")
+
+
+def _document(result: "ReplayResult", output_format: str, *, nodes: bool, summary: bool) -> dict[str, Any]:
+    """The result as a document: whole for JSON and nodes, else only what is printed."""
+    from chakra.replay.formatting import essential
+
+    if output_format == "json" or nodes:
+        return result.to_dict(nodes=nodes)
+    return essential(result, summary=summary or output_format == "csv")
 
 
 def _print(document: dict[str, Any], output_format: str, output: str | None, *, summary: bool) -> None:
@@ -298,20 +307,6 @@ def _write_log(result: "ReplayResult", folder: str | None) -> None:
         if folder is not None:
             raise
         click.echo(f"chakra replay: warning: trace-enabled is on, but {error}", err=True)
-
-
-def _engine_lines(result: "ReplayResult") -> list[str]:
-    """Which engine ran, and on how much."""
-    explain = getattr(result, "explain", None)
-    if callable(explain):
-        return [str(line) for line in explain()]
-    raw = result.raw
-    classes = int(raw.partition.n_classes)
-    folded = f"{result.npus} NPUs simulated as {classes} class{'es' * (classes != 1)} of equal NPUs"
-    return [
-        f"engine: {result.options.engine}, backend {result.options.backend}",
-        f"{folded}, {len(raw.issue_ns)} nodes in them",
-    ]
 
 
 class _progress:  # noqa: N801 - a context manager used like a function

@@ -263,5 +263,5 @@ def test_logging_configuration_must_exist(chakra: Chakra, ring8: Path) -> None:
 
 def test_explain_engine(chakra: Chakra, ring8: Path) -> None:
     outcome = chakra("replay", *SHORT, "--explain-engine")
-    assert "8 NPUs" in outcome.err
+    assert "8 simulated as 1 class" in outcome.err
     assert outcome.code == 0

@@ -48,7 +48,7 @@ HEAVY = {
     "perfetto",
 }
 #: modules whose whole purpose is a heavy package, themselves imported inside functions only
-WHOLE_PURPOSE = {"chakra.viz.html": "jinja2"}
+WHOLE_PURPOSE = {"chakra.viz.html": "jinja2", "chakra.report.page": "jinja2"}
 
 
 @dataclass(frozen=True)
