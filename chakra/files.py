@@ -135,13 +135,18 @@ def open_stream(path: PathLike, *, error: type[ChakraError] = TraceError) -> IO[
     """
     try:
         file = open(path, "rb")  # noqa: SIM115 - handed to the caller
-        magic = file.read(2)
-        file.seek(0)
     except OSError as cause:
         raise error(f"{os.fspath(path)}: cannot be read: {cause.strerror}") from cause
-    if magic == GZIP_MAGIC:
-        return gzip.GzipFile(fileobj=file, mode="rb")  # type: ignore[return-value]
-    return file
+    try:
+        magic = file.peek(2)[:2]  # a pipe cannot go back
+    except OSError as cause:
+        file.close()
+        raise error(f"{os.fspath(path)}: cannot be read: {cause.strerror}") from cause
+    if magic != GZIP_MAGIC:
+        return file
+    packed = gzip.GzipFile(fileobj=file, mode="rb")
+    packed.myfileobj = file  # type: ignore[assignment] # so that closing it closes the file
+    return packed  # type: ignore[return-value]
 
 
 def read_bytes(path: PathLike, *, error: type[ChakraError] = TraceError) -> bytes:

@@ -25,22 +25,23 @@ def command(source: str | None, target: str | None, input_name: str | None, outp
     target = target or output_name
     if source is None:
         raise UsageError("name the trace (or the JSON document) to turn")
-    kind = files.sniff_kind(source)
+    data = files.read_bytes(source)
+    kind = files.kind_of(data[: 1 << 16])
     if kind in (files.JSONIZED_ET, files.JSON, files.JSON_ET):
         if target is None:
             raise UsageError(f"{source}: this is a {kind}; name an OUTPUT for the trace")
         if kind == files.JSON_ET:
-            from chakra.et import read_trace
+            from chakra.et.json_et import encode_json_et
 
-            content = read_trace(source).records.data.tobytes()
+            content = encode_json_et(data, source)
         else:
-            content = trace_bytes(source)
+            content = trace_bytes(data, source)
         with files.atomic_bytes(target) as file:
             file.write(content)
     elif target is None or target == "-":
-        write_json(source, sys.stdout)
+        write_json(data, source, sys.stdout)
     else:
         if os.path.exists(target) and os.path.samefile(source, target):
             raise UsageError(f"{target}: input and output are the same file")
         with files.atomic_text(target) as text:
-            write_json(source, text)
+            write_json(data, source, text)

@@ -44,8 +44,8 @@ def kernels_for(module: str, n_nodes: int) -> Any:
     return None
 
 
-#: Bytes above which a file surely holds enough nodes for the kernels.
-_BIG_FILE_BYTES = 1 << 23
+#: Bytes of a file above which its framing is worth a kernel that is loaded anyway.
+_BIG_FILE_BYTES = 1 << 20
 
 
 def frame(data: U8, source: str) -> tuple[I64, I64]:
@@ -56,9 +56,11 @@ def frame(data: U8, source: str) -> tuple[I64, I64]:
     TraceError
         With the byte offset where the framing breaks.
     """
-    if len(data) < _BIG_FILE_BYTES:
-        bounds = split_records(data.tobytes(), source)
-        return np.array(bounds[0], np.int64), np.array(bounds[1], np.int64)
+    if len(data) < _BIG_FILE_BYTES or "numba" not in sys.modules:
+        # A big file may hold few nodes; if it turns out to hold many, little was lost.
+        bounds = split_records(data.data, source, KERNEL_THRESHOLD)
+        if bounds is not None:
+            return np.array(bounds[0], np.int64), np.array(bounds[1], np.int64)
     from chakra.kernels import compiled
 
     starts, ends, broken = compiled(DECODE_KERNEL).frame_records(readable(data))

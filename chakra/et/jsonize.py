@@ -37,8 +37,10 @@ _MEMBERS = frozenset(field.name for field in AttributeProto.DESCRIPTOR.oneofs_by
 # ------------------------------------------------------------------------------------------------- to JSON
 
 
-def write_json(path: files.PathLike, out: IO[str]) -> int:
-    """Write the JSON document of the trace file ``path``; returns the number of nodes.
+def write_json(content: bytes, source: str, out: IO[str]) -> int:
+    """Write the JSON document of a trace file's (uncompressed) content; returns the number of nodes.
+
+    ``source`` names the file in messages.
 
     Only the framing and the messages are looked at, so that a trace with a broken graph can be shown as well.
 
@@ -47,8 +49,7 @@ def write_json(path: files.PathLike, out: IO[str]) -> int:
     TraceError
         If the file is not an execution trace.
     """
-    source = str(path)
-    data = np.frombuffer(files.read_bytes(path), np.uint8)
+    data = np.frombuffer(content, np.uint8)
     kind = files.kind_of(data[: 1 << 16].tobytes())
     if kind not in (files.EXECUTION_TRACE, files.UNKNOWN, files.TEXT, files.EMPTY):
         raise TraceError(f"{source}: this is a {kind}, not an execution trace")
@@ -151,8 +152,8 @@ def _plain(value: Any) -> Any:
 # ----------------------------------------------------------------------------------------------- from JSON
 
 
-def trace_bytes(path: files.PathLike) -> bytes:
-    """The bytes of the trace that a JSON document describes.
+def trace_bytes(content: bytes, source: str) -> bytes:
+    """The bytes of the trace that a JSON document describes; ``source`` names it in messages.
 
     Also reads the output of upstream's jsonizer: protobuf JSON objects one after the other.
 
@@ -161,10 +162,8 @@ def trace_bytes(path: files.PathLike) -> bytes:
     TraceError
         With the node's position and the key that is wrong.
     """
-    source = str(path)
-    data = files.read_bytes(path)
     try:
-        text = data.decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TraceError(f"{source}: byte {error.start}: not UTF-8 text") from error
     documents = _documents(text, source)

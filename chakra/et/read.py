@@ -16,7 +16,7 @@ from chakra.errors import TraceError
 from chakra.et.codec import decode_records, frame
 from chakra.et.trace import Trace, make_trace
 from chakra.et.wire import make_records, parse_metadata
-from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
+from chakra.schemas.et_def_pb2 import GlobalMetadata
 from chakra.schemas.protolib import encode_varint
 
 #: Files above this size are mapped instead of copied into memory.
@@ -186,7 +186,7 @@ def _rewritten(trace: Trace) -> Trace:
     pieces = [_record(trace.records.data[records.meta_start : records.meta_end].tobytes())]
     for i in range(trace.n_nodes):
         payload = records.message(i)
-        node = Node.FromString(payload)
+        node = trace.node_proto(i)
         view = trace.node(i)
         ctrl, data = view.ctrl_deps, view.data_deps
         if len(ctrl) != len(node.ctrl_deps) or len(data) != len(node.data_deps):

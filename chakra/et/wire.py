@@ -12,10 +12,13 @@ from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 from chakra.schemas.protolib import MAX_LENGTH_BYTES
 
 
-def split_records(data: bytes, source: str) -> tuple[list[int], list[int]]:
+def split_records(
+    data: bytes | memoryview, source: str, most: int | None = None
+) -> tuple[list[int], list[int]] | None:
     """Bounds (starts, ends) of all messages in a file, the metadata record first.
 
-    A length of zero is an empty message. The length is a varint of at most 5 bytes.
+    None if there are ``most`` or more. A length of zero is an empty message. The length is a varint of at
+    most 5 bytes.
 
     Raises
     ------
@@ -36,11 +39,13 @@ def split_records(data: bytes, source: str) -> tuple[list[int], list[int]]:
             length |= (byte & 0x7F) << shift
             shift += 7
         if byte >= 0x80 or position + length > size:
-            tail = data[begin : begin + MAX_LENGTH_BYTES]
+            tail = bytes(data[begin : begin + MAX_LENGTH_BYTES])
             raise explain_length(tail, size - begin, source, begin, len(starts))
         starts.append(position)
         position += length
         ends.append(position)
+        if len(starts) == most:
+            return None
     return starts, ends
 
 

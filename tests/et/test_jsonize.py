@@ -16,48 +16,44 @@ sys.path.insert(0, str(Path(__file__).parent))
 import wire_gen
 
 
-def to_json(content: bytes, folder: Path) -> str:
-    (folder / "a.et").write_bytes(content)
+def to_json(content: bytes) -> str:
     out = io.StringIO()
-    write_json(folder / "a.et", out)
+    write_json(content, "a.et", out)
     return out.getvalue()
 
 
-def back(text: str, folder: Path) -> bytes:
-    (folder / "a.json").write_text(text, encoding="utf-8")
-    return trace_bytes(folder / "a.json")
+def back(text: str) -> bytes:
+    return trace_bytes(text.encode(), "a.json")
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=wire_gen.files())
-def test_json_and_back(tmp_path: Path, data: bytes) -> None:
-    text = to_json(data, tmp_path)
+def test_json_and_back(data: bytes) -> None:
+    text = to_json(data)
     json.loads(text)
-    assert back(text, tmp_path) == data
+    assert back(text) == data
 
 
-def test_odd_record_lengths_come_back(tmp_path: Path) -> None:
+def test_odd_record_lengths_come_back() -> None:
     node = wire_gen.Node(id=3).SerializeToString()
     data = b"\0" + wire_gen.padded_varint(len(node), 4) + node + encode_varint(len(node)) + node
-    assert back(to_json(data, tmp_path), tmp_path) == data
+    assert back(to_json(data)) == data
 
 
-def test_values_can_be_edited(tmp_path: Path) -> None:
+def test_values_can_be_edited() -> None:
     node = wire_gen.Node(id=3, name="a", type=4)  # type: ignore[arg-type]
     node.attr.add(name="comm_size", int64_val=5)
-    document = json.loads(
-        to_json(b"\0" + encode_varint(node.ByteSize()) + node.SerializeToString(), tmp_path)
-    )
+    document = json.loads(to_json(b"\0" + encode_varint(node.ByteSize()) + node.SerializeToString()))
     assert document["nodes"][0]["type"] == "COMP_NODE"
     document["nodes"][0]["attr"][0]["int64_val"] = 7
     node.attr[0].int64_val = 7
-    assert node.SerializeToString() in back(json.dumps(document), tmp_path)
+    assert node.SerializeToString() in back(json.dumps(document))
 
 
-def test_upstreams_jsonizer_output_reads(tmp_path: Path) -> None:
+def test_upstreams_jsonizer_output_reads() -> None:
     """Protobuf JSON objects one after the other, 64-bit integers as text."""
     text = '{\n  "version": "0.0.4"\n}{\n "id": "3", "name": "x", "type": "COMP_NODE", "dataDeps": ["1"]}'
-    data = back(text, tmp_path)
+    data = back(text)
     node = wire_gen.Node(id=3, name="x", type=4, data_deps=[1]).SerializeToString()  # type: ignore[arg-type]
     assert data == b"\x07\n\x050.0.4" + encode_varint(len(node)) + node
 
@@ -77,8 +73,8 @@ def test_upstreams_jsonizer_output_reads(tmp_path: Path) -> None:
         ("[1]", "object 1"),
     ],
 )
-def test_bad_documents_are_refused_in_one_line(tmp_path: Path, text: str, wanted: str) -> None:
+def test_bad_documents_are_refused_in_one_line(text: str, wanted: str) -> None:
     with pytest.raises(TraceError) as caught:
-        back(text, tmp_path)
+        back(text)
     assert wanted in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -129,9 +129,8 @@ def test_every_trace_of_the_reference_data_reads_and_returns(shared: Path, tmp_p
         content = files.read_bytes(path)
         assert (tmp_path / "a.et").read_bytes() == content
         text = io.StringIO()
-        write_json(path, text)
-        (tmp_path / "a.json").write_text(text.getvalue())
-        assert trace_bytes(tmp_path / "a.json") == content
+        write_json(content, str(path), text)
+        assert trace_bytes(text.getvalue().encode(), "a.json") == content
 
 
 @pytest.mark.shared
