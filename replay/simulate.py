@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,23 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import Trace, read_traces
+from chakra.replay.checks import check_run
 from chakra.replay.classes import Partition, discrete, partition, peers_of
+from chakra.replay.collectives.custom import load_per_node
 from chakra.replay.communicators import GroupTable, Membership, resolve_groups
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Memory, Network, System
 from chakra.replay.config.network import load_network
 from chakra.replay.config.system import load_system
+from chakra.replay.engine_choice import why_messages
+from chakra.replay.explain import raise_if_stalled
+from chakra.replay.message_run import MessageRun
 from chakra.replay.options import RunOptions
 from chakra.replay.phase_engine import PhaseEngine, UnfoldableError, usage_of
+from chakra.replay.process_groups import with_metadata_groups
 from chakra.replay.raw import RawRun
+from chakra.replay.replicate import repeat_blocks, repeated_text, spread, traced_ranks
 from chakra.replay.result import ReplayResult
 from chakra.replay.workload import Op, Workload, compile_workload
 
@@ -46,6 +54,7 @@ def simulate(
     progress: Progress | None = None,
     engine: str = "auto",
     fold: bool = True,
+    replicate: bool = False,
 ) -> ReplayResult:
     """Replay a workload on a described machine.
 
@@ -72,6 +81,8 @@ def simulate(
     engine, fold
         ``"phases"``, ``"messages"`` or ``"auto"``; whether one NPU may stand for a class of equal ones. Results do
         not depend on them.
+    replicate
+        Whether fewer traces than NPUs are repeated block by block, with peers and groups shifted; the result warns.
 
     Returns
     -------
@@ -101,14 +112,27 @@ def simulate(
     )
     sys = load_system(system, compat=compat)
     mem = load_memory(memory, compat=compat) if memory is not None else Memory()
-    traces, trace_of, groups, relative = load_workload(workload, net.npus)
+    traced = traced_ranks(workload, net.npus) if replicate else net.npus
+    traces, trace_of, groups, relative = load_workload(workload, traced)
     if comm_groups is not None:
-        groups = {
-            name: [ranks] for name, ranks in load_groups(comm_groups, compat=compat, npus=net.npus).items()
-        }
-    compiled = compile_workload(traces, trace_of, sys, mem, options, relative=relative)
+        given = load_groups(comm_groups, compat=compat, npus=net.npus)
+        groups = {**groups, **{name: [ranks] for name, ranks in given.items()}}
+    if traced < net.npus:
+        traces, trace_of = spread(traces, trace_of, net.npus)
+    per_node = load_per_node(sys.per_node_custom, sys) if sys.per_node_custom is not None else {}
+    compiled = compile_workload(
+        traces, trace_of, sys, mem, options, per_node_custom=frozenset(per_node), relative=relative
+    )
+    groups = with_metadata_groups(compiled, groups, astra=options.astra)
+    warnings = []
+    if traced < net.npus:
+        compiled, groups = repeat_blocks(compiled, groups, traced)
+        warnings.append(repeated_text(traced, net.npus))
     membership = resolve_groups(compiled, groups)
-    raw = run_engine(compiled, membership, sys, net, mem, options, progress)
+    named = isinstance(workload, str | os.PathLike)
+    check_run(compiled, membership, options, named_by_rank=named, traced_ranks=traced)
+    raw = run_engine(compiled, membership, sys, net, mem, options, progress, per_node)
+    raise_if_stalled(raw, compiled, membership, options)
     return ReplayResult(
         raw=raw,
         workload=compiled,
@@ -117,6 +141,7 @@ def simulate(
         network=net,
         memory_config=mem,
         options=options,
+        warnings=warnings,
     )
 
 
@@ -221,11 +246,24 @@ def run_engine(
     memory: Memory,
     options: RunOptions,
     progress: Progress | None,
+    per_node: dict[int, str],
 ) -> RawRun:
     """Run the engine that fits."""
     classes = choose_partition(workload, membership, system, network, options)
+    reason = why_messages(workload, membership, classes, system, network, options)
+
+    def messages(why: str) -> RawRun:
+        run = MessageRun(workload, membership, system, network, memory, options, per_node).run(progress)
+        return replace(run, notes=(f"every message simulated: {why}", *run.notes))
+
+    if reason is not None:
+        return messages(reason)
     try:
-        return PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)
+        raw = PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)
     except UnfoldableError:
         classes = discrete(workload.npus)
-        return PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)
+        raw = PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)
+    if raw.stalled and not options.astra and options.engine == "auto" and (raw.instance_ready_ns >= 0).any():
+        # phases of one collective may wait for each other in full queues (C13); the other engine makes room
+        return messages("streams of a collective block each other in their queues")
+    return raw
