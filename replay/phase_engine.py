@@ -15,6 +15,7 @@ from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.kernels import compiled, worth_compiling
 from chakra.replay.classes import Partition, Usage, peers_of, ring_labels
+from chakra.replay.closed_forms import aware_duration
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import FLAT, Phase, Plan
 from chakra.replay.collectives.select import endpoint_delay, make_plan
@@ -547,6 +548,10 @@ class PhaseEngine:
             return -1, 0, sent
         npus = comm.views[-1 if flat else phase.view][0][0]
         window = phase.algorithm.window_in(size)
+        if self.options.backend == "aware":
+            dim = self.network.dims[0 if flat else phase.view]
+            delay = endpoint_delay(comm.whole, self.system, self.options)
+            return aware_duration(phase, dim, delay, self._net.reduce_rate), delay, sent
         out = np.zeros(2, np.int64)
         machine = family != kernel.ALG_RING or self.options.rendezvous
         work = np.zeros(5 + packets if machine else 1, np.int64)

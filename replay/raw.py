@@ -40,6 +40,8 @@ class RawRun:
     engine: str
     #: per link of a congested network (rows of the result document)
     links: tuple[dict[str, Any], ...] = ()
+    #: whether `dim_bytes` holds point-to-point messages, too
+    messages_counted: bool = False
     #: how parts of the run were computed
     notes: tuple[str, ...] = ()
 
@@ -50,6 +52,11 @@ class RawRun:
     def actor_of(self, npu: int) -> int:
         """The actor that stands for an NPU."""
         return int(self.partition.class_of[npu])
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the run came to a halt before all NPUs had finished."""
+        return not self.partial and bool((self.finish_ns < 0).any())
 
     def finish_per_npu(self) -> I64:
         """Finish of every NPU."""

@@ -158,7 +158,9 @@ class ReplayResult:
     def dimensions(self) -> list[dict[str, Any]]:
         """Per network dimension: bytes that an NPU sends on average, and the share of its links' time that takes."""
         weight = np.bincount(self.raw.partition.class_of, minlength=self.raw.partition.n_classes)
-        sent = (self.raw.dim_bytes * weight[:, None]).sum(axis=0) + self._message_bytes()
+        sent = (self.raw.dim_bytes * weight[:, None]).sum(axis=0)
+        if not self.raw.messages_counted:
+            sent = sent + self._message_bytes()
         span = int(self.finish_ns.max(initial=0))
         rows = []
         for k, dim in enumerate(self.network.dims):

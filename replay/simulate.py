@@ -20,7 +20,7 @@ from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Memory, Network, System
 from chakra.replay.config.network import load_network
 from chakra.replay.config.system import load_system
-from chakra.replay.engine_choice import why_messages
+from chakra.replay.engine_choice import why_every_npu, why_messages
 from chakra.replay.explain import raise_if_stalled
 from chakra.replay.message_run import MessageRun
 from chakra.replay.options import RunOptions
@@ -249,13 +249,15 @@ def run_engine(
     per_node: dict[int, str],
 ) -> RawRun:
     """Run the engine that fits."""
-    classes = choose_partition(workload, membership, system, network, options)
-    reason = why_messages(workload, membership, classes, system, network, options)
 
     def messages(why: str) -> RawRun:
         run = MessageRun(workload, membership, system, network, memory, options, per_node).run(progress)
         return replace(run, notes=(f"every message simulated: {why}", *run.notes))
 
+    reason = why_every_npu(workload, system, options)
+    if reason is None:
+        classes = choose_partition(workload, membership, system, network, options)
+        reason = why_messages(workload, membership, classes, system, network, options)
     if reason is not None:
         return messages(reason)
     try:

@@ -1,0 +1,141 @@
+"""Custom collective algorithms: traces of sends, receives and compute, one per member.
+
+Sources: replay semantics, section 4.6; D20 for the order of members.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.errors import ConfigError, WorkloadError
+from chakra.et import ABSENT, NodeType, Trace, read_traces
+from chakra.replay.config.model import CollectiveKind, System
+from chakra.replay.workload import Op
+
+
+@dataclass(frozen=True, slots=True)
+class CustomProgram:
+    """One member's part of a custom algorithm; arrays per node in ascending id."""
+
+    op: I64
+    duration_ns: I64
+    child_start: I64
+    child: I64
+    #: per point-to-point node: position of the partner, bytes, tag
+    partner: I64
+    p2p_bytes: I64
+    p2p_tag: I64
+
+
+def load_per_node(path: str, system: System) -> dict[int, str]:
+    """Map node id -> prefix of a per-node file (YAML).
+
+    Raises
+    ------
+    ConfigError
+        If the file is not a map from node ids to prefixes.
+    """
+    from chakra.replay.config.files import read_yaml
+
+    where = path if os.path.isabs(path) else os.path.join(os.path.dirname(system.source), path)
+    if not os.path.exists(where) and os.path.exists(path):
+        where = path
+    document = read_yaml(where)
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"{where}: expected a map from node id to the prefix of an algorithm's traces")
+    out: dict[int, str] = {}
+    for key, entry in document.items():
+        value = entry.value
+        if not str(key).isdigit() or not isinstance(value, str):
+            raise ConfigError(f"{where}: {key!r}: expected a node id and the prefix of an algorithm's traces")
+        out[int(str(key))] = value
+    return out
+
+
+def prefix_of(
+    kind: CollectiveKind, node_id: int | None, system: System, per_node: Mapping[int, str]
+) -> str | None:
+    """Prefix of the custom algorithm of a collective; a node's own beats the kind's."""
+    if node_id is not None and node_id in per_node:
+        return per_node[node_id]
+    return system.custom.get(kind)
+
+
+def resolve_prefix(prefix: str, system: System) -> str:
+    """Prefix as given if its first file is there, else relative to the system file."""
+    beside = os.path.join(os.path.dirname(system.source), prefix)
+    for candidate in (prefix, beside):
+        if os.path.exists(f"{candidate}.0.et") or os.path.exists(f"{candidate}.0.et.gz"):
+            return candidate
+    return prefix
+
+
+def load_algorithm(prefix: str, members: int, system: System, *, astra: bool) -> list[CustomProgram]:
+    """Programs of an algorithm for `members` NPUs, by position.
+
+    Raises
+    ------
+    ConfigError
+        For missing files; all of them are named.
+    WorkloadError
+        For nodes that a custom algorithm cannot have.
+    """
+    base = resolve_prefix(prefix, system)
+    paths, missing = [], []
+    for position in range(members):
+        for suffix in (".et", ".et.gz"):
+            if os.path.exists(f"{base}.{position}{suffix}"):
+                paths.append(f"{base}.{position}{suffix}")
+                break
+        else:
+            missing.append(position)
+    if missing:
+        raise ConfigError(
+            f"{system.source}: custom algorithm {prefix!r} has no file for position "
+            f"{', '.join(map(str, missing[:8]))}{', ...' if len(missing) > 8 else ''} of {members}"
+        )
+    return [custom_program(trace, members, astra=astra) for trace in read_traces(paths)]
+
+
+def custom_program(trace: Trace, members: int, *, astra: bool) -> CustomProgram:
+    """Prepare one member's trace."""
+    order = trace.order_by_id()
+    types = trace.types[order]
+    allowed = np.isin(types, (NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV))
+    if not allowed.all():
+        node = int(trace.ids[order[np.flatnonzero(~allowed)[0]]])
+        raise WorkloadError(
+            f"{trace.source}: node {node}: a custom algorithm has COMP, SEND and RECV nodes only"
+        )
+    op = np.full(len(order), Op.TIMER, np.int64)
+    send = types == NodeType.COMM_SEND
+    op[send] = Op.SEND
+    op[types == NodeType.COMM_RECV] = Op.RECV
+    duration = trace.duration_micros[order] * 1000
+    if astra:
+        duration = np.maximum(duration, 1)
+    else:
+        exact = trace.duration_ns[order]
+        duration = np.where(exact != ABSENT, exact, duration)
+    p2p = np.flatnonzero(op != Op.TIMER)
+    partner = np.where(send, trace.comm_dst[order], trace.comm_src[order])[p2p]
+    size, tag = trace.comm_size[order][p2p], trace.comm_tag[order][p2p]
+    bad = np.flatnonzero((partner < 0) | (partner >= members) | (size < 0) | (tag == ABSENT))
+    if len(bad):
+        node = int(trace.ids[order[p2p[bad[0]]]])
+        raise WorkloadError(
+            f"{trace.source}: node {node}: a message needs its partner's position (0 to {members - 1}), "
+            "comm_size and comm_tag"
+        )
+    offsets, index = trace.children()
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = np.arange(len(order))
+    counts = np.diff(offsets)[order]
+    start = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(counts, out=start[1:])
+    picks = np.repeat(np.asarray(offsets)[:-1][order] - start[:-1], counts) + np.arange(start[-1])
+    child = inverse[np.asarray(index)[picks]]
+    return CustomProgram(op, duration, start, child, partner, size, tag)

@@ -1,0 +1,356 @@
+"""Running a compiled workload on the message-level engine.
+
+Every NPU is simulated with every message of its collectives. This is the engine for what has no closed form: congested
+networks, the shared memory bus, custom collective algorithms.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.errors import WorkloadError
+from chakra.replay import message_engine as engine
+from chakra.replay.classes import discrete, peers_of
+from chakra.replay.collectives.algorithms import Algorithm, Family
+from chakra.replay.collectives.custom import CustomProgram, load_algorithm, prefix_of
+from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
+from chakra.replay.collectives.plan import Do as PlanDo
+from chakra.replay.collectives.select import endpoint_delay, make_plan
+from chakra.replay.communicators import Communicator, Membership
+from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System
+from chakra.replay.options import RunOptions
+from chakra.replay.raw import RawRun
+from chakra.replay.workload import Call, Op, Program, Workload
+
+TAGS = 500_000_000
+FAMILIES = {
+    Family.RING: engine.Algorithm.RING,
+    Family.DIRECT: engine.Algorithm.DIRECT,
+    Family.HALVING_DOUBLING: engine.Algorithm.HALVING_DOUBLING,
+    Family.TREE: engine.Algorithm.TREE,
+}
+RULES = {Rule.ANY: engine.Rule.ANY, Rule.FIRST: engine.Rule.FIRST, Rule.LAST: engine.Rule.LAST}
+DOES = {
+    PlanDo.ALL_REDUCE: engine.Do.ALL_REDUCE,
+    PlanDo.REDUCE_SCATTER: engine.Do.REDUCE_SCATTER,
+    PlanDo.ALL_GATHER: engine.Do.ALL_GATHER,
+    PlanDo.ALL_TO_ALL: engine.Do.ALL_TO_ALL,
+}
+KINDS = {kind: i for i, kind in enumerate(CollectiveKind)}
+
+
+class MessageRun:
+    """One run of the message-level engine."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        membership: Membership,
+        system: System,
+        network: Network,
+        memory: Memory,
+        options: RunOptions,
+        per_node: dict[int, str],
+    ) -> None:
+        self.workload = workload
+        self.membership = membership
+        self.system = system
+        self.network = network
+        self.memory = memory
+        self.options = options
+        self.per_node = per_node
+        self.plans: list[Plan] = []
+        self.plan_bytes: list[int] = []
+        self._collectives: list[engine.Collective] = []
+        self._collective_of: dict[tuple[Any, ...], int] = {}
+        self._customs: dict[tuple[str, int], list[int]] = {}
+        self._custom_programs: list[CustomProgram] = []
+        self._programs = [self._program(p) for p in workload.programs]
+        self.actors = self._actors()
+
+    def _program(self, program: Program) -> engine.Program:
+        tag = program.p2p_tag % TAGS if self.options.astra else program.p2p_tag
+        return engine.Program(
+            op=program.op,
+            slot=program.slot,
+            duration_ns=program.duration_ns,
+            child_start=program.child_start,
+            child=np.asarray(program.child, np.int64),
+            index=program.call,
+            p2p_bytes=program.p2p_bytes,
+            p2p_tag=tag,
+            slot_cap=program.slot_cap,
+        )
+
+    def _actors(self) -> list[engine.Actor]:
+        peers = peers_of(self.workload)
+        n = self.workload.npus
+        if len(peers) and (peers >= n).any():
+            npu = int(np.argwhere(peers >= n)[0][0])
+            raise WorkloadError(
+                f"NPU {npu} sends to or receives from rank {int(peers.max())}, but there are {n} NPUs"
+            )
+        per_node = max(self.memory.npus_per_node, 1) if self.memory.kind is MemoryKind.PER_NODE else 0
+        actors = []
+        for npu in range(n):
+            program = self.workload.programs[int(self.workload.program_of[npu])]
+            calls = [
+                (
+                    self._collective(call, int(self.membership.comm[npu, call.group])),
+                    int(self.membership.comm[npu, call.group]),
+                )
+                for call in program.calls
+            ]
+            actors.append(
+                engine.Actor(
+                    program=int(self.workload.program_of[npu]),
+                    calls=np.asarray(calls, np.int64).reshape(-1, 2),
+                    peers=peers[npu][program.p2p_peer] if len(program.p2p_peer) else np.zeros(0, np.int64),
+                    server=npu // per_node if per_node else 0,
+                )
+            )
+        return actors
+
+    def _collective(self, call: Call, number: int) -> int:
+        comm = self.membership.comms[number]
+        prefix = prefix_of(call.kind, call.node_id, self.system, self.per_node)
+        if comm.size == 1:
+            prefix = None
+        key = (
+            call.kind,
+            call.bytes if prefix is None else -1,
+            call.involved,
+            comm.whole,
+            comm.size,
+            prefix,
+            number if prefix is not None else -1,
+        )
+        if key not in self._collective_of:
+            self._collective_of[key] = len(self._collectives)
+            if prefix is not None:
+                self._add_custom(call, comm, prefix)
+            else:
+                self._add_native(call, comm)
+            self.plan_bytes.append(call.bytes)
+        return self._collective_of[key]
+
+    def _add_native(self, call: Call, comm: Communicator) -> None:
+        plan = make_plan(call, comm.size, comm.whole, self.system, self.network, self.options)
+        self.plans.append(plan)
+        first = plan.variants[0]
+        if first[0].algorithm.family is Family.NONE:
+            mode = engine.Mode.INSTANT if comm.size == 1 else engine.Mode.TOGETHER
+            self._collectives.append(engine.Collective(np.zeros(1, np.int64), (), mode=mode))
+            return
+        self._collectives.append(
+            engine.Collective(
+                chunk_bytes=np.array([plan.variants[v][0].bytes for v in plan.chunks], np.int64),
+                phases=tuple(self._phase(phase, comm) for phase in first),
+                endpoint_delay_ns=endpoint_delay(comm.whole, self.system, self.options),
+                bus=self.system.shared_bus is not None and (comm.whole or not self.options.astra),
+                tree_counter=KINDS[plan.kind],
+            )
+        )
+
+    def _phase(self, phase: Phase, comm: Communicator) -> engine.Phase:
+        ring = engine.Ring.DIM
+        if phase.view == FLAT:
+            ring = engine.Ring.FLAT if comm.whole else engine.Ring.GROUP
+        return engine.Phase(
+            dim=phase.dim,
+            algorithm=FAMILIES[phase.algorithm.family],
+            do=DOES[phase.do],
+            rule=RULES[phase.rule],
+            ring=ring,
+            window=phase.algorithm.window,
+            sub_cluster=not comm.whole,
+        )
+
+    def _add_custom(self, call: Call, comm: Communicator, prefix: str) -> None:
+        """A custom algorithm: positions are ranks of the member list, sorted in ASTRA-sim (D20)."""
+        key = (prefix, comm.size)
+        if key not in self._customs:
+            loaded = load_algorithm(prefix, comm.size, self.system, astra=self.options.astra)
+            self._customs[key] = [
+                len(self.workload.programs) + len(self._custom_programs) + i for i in range(comm.size)
+            ]
+            self._custom_programs += loaded
+        numbers = self._customs[key]
+        members = np.sort(comm.members) if comm.whole else comm.members
+        position = np.argsort(np.argsort(members)) if self.options.astra else np.arange(comm.size)
+        first = len(self.workload.programs)
+        programs = tuple(numbers[int(p)] for p in position)
+        peers = tuple(members[self._custom_programs[n - first].partner] for n in programs)
+        phase = Phase(
+            FLAT, 0, Rule.ANY, Algorithm(Family.NONE, True), PlanDo.ALL_REDUCE, comm.size, call.bytes
+        )
+        self.plans.append(Plan(call.kind, (0,), ((phase,),)))
+        self._collectives.append(
+            engine.Collective(
+                chunk_bytes=np.zeros(1, np.int64),
+                phases=(
+                    engine.Phase(
+                        dim=0,
+                        algorithm=engine.Algorithm.CUSTOM,
+                        do=engine.Do.ALL_REDUCE,
+                        rule=engine.Rule.FIXED,
+                        ring=engine.Ring.FLAT if comm.whole else engine.Ring.GROUP,
+                    ),
+                ),
+                mode=engine.Mode.CUSTOM,
+                custom_programs=programs,
+                custom_peers=peers,
+            )
+        )
+
+    def _custom_as_program(self, custom: CustomProgram) -> engine.Program:
+        index = np.full(len(custom.op), -1, np.int64)
+        p2p = np.flatnonzero(custom.op != Op.TIMER)
+        index[p2p] = np.arange(len(p2p))
+        return engine.Program(
+            op=custom.op,
+            slot=np.zeros(len(custom.op), np.int64),
+            duration_ns=custom.duration_ns,
+            child_start=custom.child_start,
+            child=custom.child,
+            index=index,
+            p2p_bytes=custom.p2p_bytes,
+            p2p_tag=custom.p2p_tag % TAGS if self.options.astra else custom.p2p_tag,
+            slot_cap=np.ones(1, np.int64),
+        )
+
+    def _model(self) -> engine.EngineModel:
+        bus = self.system.shared_bus
+        queues = self.options.queues_per_dim
+        return engine.EngineModel(
+            dims=tuple(
+                engine.NetworkDim(d.topology, d.npus, d.bytes_per_ns, d.latency_ns) for d in self.network.dims
+            ),
+            aware=self.options.backend == "aware",
+            queues_per_dim=queues,
+            streams_per_queue=-(-self.system.active_chunks // queues),
+            rendezvous=self.options.rendezvous,
+            reduce_bytes_per_s=self.system.local_mem_bw_gbps * 1e9,
+            bus=None
+            if bus is None
+            else engine.Bus(
+                bus.latency, bus.overhead, bus.gap, bus.gap_per_byte, self.system.local_reduction_delay
+            ),
+            n_servers=max(actor.server for actor in self.actors) + 1,
+            sum_dims=not self.options.astra,
+            repeat_pass=not self.options.astra,
+            relieve=not self.options.astra,
+        )
+
+    def run(self, progress: Callable[[int, int], bool] | None = None) -> RawRun:
+        """Run to the end.
+
+        Raises
+        ------
+        WorkloadError
+            When NPUs meet in a collective with different kinds, sizes or dimensions.
+        """
+        programs = [*self._programs, *(self._custom_as_program(c) for c in self._custom_programs)]
+        groups = [
+            np.sort(comm.members).tolist() if comm.whole else comm.members.tolist()
+            for comm in self.membership.comms
+        ]
+        machine = engine.MessageEngine(self._model(), programs, self.actors, groups, self._collectives)
+        result = machine.run(None if progress is None else lambda now, done: progress(done, now) and None)
+        if result.mismatch is not None:
+            self._raise_mismatch(result.mismatch)
+        return self._raw(result)
+
+    def _raise_mismatch(self, mismatch: engine.Mismatch) -> None:
+        program = self.workload.programs[int(self.workload.program_of[mismatch.npu])]
+        call = program.calls[int(program.call[mismatch.node])]
+        comm = self.membership.comms[int(self.membership.comm[mismatch.npu, call.group])]
+        raise WorkloadError(
+            f"{program.trace.source}: node {int(program.ids()[mismatch.node])} on NPU {mismatch.npu} of group "
+            f"{comm.name or 'all NPUs'!r}: {call.kind.value} of {call.bytes} bytes, but another member issued a "
+            "collective of another kind, size or dimensions there"
+        )
+
+    def _raw(self, result: engine.EngineResult) -> RawRun:
+        n = self.workload.npus
+        issue, finish = result.issue_ns, result.node_finish_ns
+        node_start = result.node_start
+        order = np.zeros(len(issue), np.int64)
+        order_n = np.zeros(n, np.int64)
+        comm_start = np.zeros(n + 1, np.int64)
+        comm_ready: list[I64] = []
+        comm_instance: list[I64] = []
+        number = {(r.group, r.ordinal): i for i, r in enumerate(result.collectives)}
+        for npu in range(n):
+            program = self.workload.programs[int(self.workload.program_of[npu])]
+            where = slice(int(node_start[npu]), int(node_start[npu + 1]))
+            mine = np.lexsort((np.arange(program.n_nodes), issue[where]))
+            mine = mine[issue[where][mine] >= 0]
+            order[where.start : where.start + len(mine)] = mine
+            order_n[npu] = len(mine)
+            nodes = np.flatnonzero(program.comm >= 0)
+            comm_start[npu + 1] = comm_start[npu] + len(nodes)
+            comm_ready.append(result.partner_ns[where][nodes])
+            comm_instance.append(self._instances(npu, program, mine, number))
+        instances = result.collectives
+        return RawRun(
+            partition=discrete(n),
+            program_of=self.workload.program_of,
+            done_ns=result.finish_ns,
+            node_start=node_start,
+            issue_ns=issue,
+            finish_ns=finish,
+            order=order,
+            order_n=order_n,
+            comm_start=comm_start,
+            comm_ready_ns=np.concatenate(comm_ready),
+            comm_instance=np.concatenate(comm_instance),
+            instance_ready_ns=np.array([r.ready_ns for r in instances], np.int64),
+            instance_plan=np.array([r.collective for r in instances], np.int64),
+            instance_comm=np.array([r.group for r in instances], np.int64),
+            instance_issued=self._issued(result, number),
+            plans=tuple(self.plans),
+            comms=tuple((c.name, c.size, tuple(c.members.tolist())) for c in self.membership.comms),
+            dim_bytes=np.broadcast_to(result.dim_bytes // max(n, 1), (n, len(self.network.dims))),
+            plan_bytes=np.asarray(self.plan_bytes or [0], np.int64),
+            partial=False,
+            events=result.events,
+            engine="messages",
+            links=self._links(result),
+            notes=(f"{result.hops:,} messages and hops simulated one by one",),
+            messages_counted=True,
+        )
+
+    def _instances(self, npu: int, program: Program, issued: I64, number: dict[tuple[int, int], int]) -> I64:
+        """Collective instance of each communication node of an NPU."""
+        out = np.full(program.n_comm, -1, np.int64)
+        ordinals: dict[int, int] = {}
+        coll = issued[program.op[issued] == Op.COLLECTIVE]
+        for node in coll.tolist():
+            call = program.calls[int(program.call[node])]
+            group = int(self.membership.comm[npu, call.group])
+            ordinal = ordinals.get(group, 0)
+            ordinals[group] = ordinal + 1
+            out[int(program.comm[node])] = number.get((group, ordinal), -1)
+        return out
+
+    def _issued(self, result: engine.EngineResult, number: dict[tuple[int, int], int]) -> I64:
+        """Members that have issued each collective."""
+        sizes = [self.membership.comms[r.group].size for r in result.collectives]
+        issued = np.array(sizes, np.int64)
+        if result.stall is not None:
+            for waiting in result.stall.collectives:
+                issued[number[waiting.group, waiting.ordinal]] = len(waiting.issued)
+        return issued
+
+    def _links(self, result: engine.EngineResult) -> tuple[dict[str, Any], ...]:
+        links = result.links
+        if links is None:
+            return ()
+        columns = (links.dim, links.src, links.dst, links.bytes, links.busy_ns, links.queued_ns)
+        return tuple(
+            {"dim": dim, "from": src, "to": dst, "bytes": size, "busy_ns": busy, "queued_ns": queued}
+            for dim, src, dst, size, busy, queued in zip(*(c.tolist() for c in columns), strict=True)
+        )
