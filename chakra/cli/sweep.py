@@ -1,0 +1,163 @@
+"""`chakra sweep`: run a study over workload and machine parameters."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from chakra.errors import UsageError
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("study_file", metavar="STUDY.yml", type=click.Path())
+@click.option("-o", "--output", metavar="DIR", help="Folder of results.  [default: STUDY.results]")
+@click.option("--workers", type=click.IntRange(min=1), help="Parallel runs.  [default: all cores]")
+@click.option("--threads", is_flag=True, help="Threads instead of processes.")
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786 (cluster extra).")
+@click.option("--shard", metavar="I/N", help="Run only every N-th point, from the I-th (for batch arrays).")
+@click.option("--retry-failed", is_flag=True, help="Run points again that failed before.")
+@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, help="Rows of the ranked table.")
+@click.option("--report/--no-report", default=True, help="Replay the best point again and write best.json and best.html.")
+@click.option("--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output.")
+def command(study_file: str, **options: Any) -> None:
+    """Run a study: what is in the results folder already is not run again."""
+    from chakra.sweep import Shard, Store, load_study, ranked, run_study, runner
+
+    study = load_study(study_file)
+    store = Store(options["output"] or Path(study_file).with_suffix(".results"))
+    shard = Shard.parse(options["shard"]) if options["shard"] else None
+    with (
+        runner(workers=options["workers"], threads=options["threads"], scheduler=options["scheduler"]) as run,
+        _Progress(study.name) as progress,
+    ):
+        outcomes = run_study(study, store, run, shard=shard, retry_failed=options["retry_failed"], progress=progress)
+    if not outcomes:
+        raise UsageError(f"{study_file}: no point meets the constraints")
+    best = ranked(study, outcomes)
+    written = [] if shard is not None and shard.count > 1 else _write(study, store, outcomes, best, options["report"])
+    if options["shape"] == "json":
+        click.echo(json.dumps(_document(study, outcomes, best), indent=1))
+    else:
+        click.echo(_text(study, outcomes, best, options["top"]))
+    for path in written:
+        click.echo(f"wrote {path}", err=True)
+    if not best:
+        raise UsageError(f"{study_file}: none of {len(outcomes)} points gave a result; the first: {outcomes[0].reason}")
+
+
+class _Progress:
+    """A bar on standard error when that is a terminal; silent otherwise."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Any:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )  # fmt: skip
+            self._bar.start()
+            self._task = self._bar.add_task(self.name, total=None)
+        return self
+
+    def __call__(self, done: int, total: int, outcome: Any) -> None:
+        if self._bar:
+            self._bar.update(self._task, completed=done, total=total)
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+
+def _write(study: Any, store: Any, outcomes: Any, best: Any, report: bool) -> list[Path]:
+    from chakra.sweep import plot, write_table
+
+    table = write_table(outcomes, store.folder)
+    if table.suffix == ".csv":
+        click.echo("note: pyarrow is not installed (parquet extra): results are CSV", err=True)
+    written = [table]
+    try:
+        if best:
+            written.append(plot(study, outcomes, store.folder / "pareto.svg"))
+    except UsageError as error:
+        click.echo(f"note: {error}", err=True)
+    if best and report:
+        written += _report(study, store, best[0])
+    return written
+
+
+def _report(study: Any, store: Any, best: Any) -> list[Path]:
+    from chakra.files import atomic_text
+    from chakra.sweep import run_point
+
+    result = run_point(study.merged(best.point), needs_memory=study.needs_memory, document=True)
+    path = store.folder / "best.json"
+    with atomic_text(path) as file:
+        json.dump(result["document"], file)
+    from chakra.report import read_run, report_html
+
+    page = store.folder / "best.html"
+    with atomic_text(page) as file:
+        file.write(report_html([read_run(path, study.name)]))
+    return [path, page]
+
+
+def _counts(outcomes: Any) -> dict[str, int]:
+    counts = {status: sum(o.status == status for o in outcomes) for status in ("ok", "infeasible", "failed")}
+    counts["cached"] = sum(o.cached for o in outcomes)
+    return counts
+
+
+def _text(study: Any, outcomes: Any, best: Any, top: int) -> str:
+    from chakra.generate.tables import aligned
+    from chakra.sweep import METRICS, front
+    from chakra.sweep.pareto import label
+
+    counts = _counts(outcomes)
+    lines = [
+        f"{study.name}: {len(outcomes)} points: {counts['ok']} ran, {counts['infeasible']} infeasible, "
+        f"{counts['failed']} failed ({counts['cached']} from earlier runs)"
+    ]
+    names = [parameter.name for parameter in study.parameters]
+    metrics = [name for name in METRICS if best and name in best[0].metrics]
+    on_front = {o.key for o in front(study, outcomes)}
+    rows = [
+        (
+            str(i), *(str(o.point[name]) for name in names), *(f"{o.metrics[name]:.6g}" for name in metrics),
+            "*" if o.key in on_front else "",
+        )
+        for i, o in enumerate(best[:top], start=1)
+    ]  # fmt: skip
+    if rows:
+        lines += ["", aligned(("rank", *names, *(label(name) for name in metrics), "Pareto"), rows)]
+    reasons: dict[str, int] = {}
+    for o in outcomes:
+        if o.status == "failed":
+            reasons[o.reason] = reasons.get(o.reason, 0) + 1
+    lines += [f"failed {count}x: {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:5]]
+    return "\n".join(lines)
+
+
+def _document(study: Any, outcomes: Any, best: Any) -> dict[str, Any]:
+    from chakra.sweep import front
+
+    def entry(o: Any) -> dict[str, Any]:
+        return {"point": o.point, "status": o.status, "metrics": o.metrics, "reason": o.reason, "key": o.key}
+
+    return {
+        "schema": "chakra.sweep/1",
+        "study": study.name,
+        "objective": study.objective,
+        "counts": _counts(outcomes),
+        "ranked": [entry(o) for o in best],
+        "pareto": [entry(o) for o in front(study, outcomes)],
+        "points": [entry(o) for o in outcomes],
+    }

@@ -1,0 +1,25 @@
+"""Design sweeps: any parameters of generator, platform, network, system and replay; crossed, sampled or optimised."""
+
+from chakra.sweep.executors import runner
+from chakra.sweep.pareto import front, plot
+from chakra.sweep.point import run_point
+from chakra.sweep.run import Shard, ranked, run_study
+from chakra.sweep.store import Outcome, Store, write_table
+from chakra.sweep.study import METRICS, Study, load_study, study_from
+
+__all__ = [
+    "METRICS",
+    "Outcome",
+    "Shard",
+    "Store",
+    "Study",
+    "front",
+    "load_study",
+    "plot",
+    "ranked",
+    "run_point",
+    "run_study",
+    "runner",
+    "study_from",
+    "write_table",
+]

@@ -1,0 +1,120 @@
+"""Where points run: here, in threads, in processes, or on a Dask cluster; one interface for all."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import Any, Protocol
+
+from chakra.errors import UsageError
+
+#: a task and its result, in the order in which results arrive
+Task = dict[str, Any]
+
+
+class Runner(Protocol):
+    """Runs a function on many tasks."""
+
+    def __call__(self, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        """Yield (index of the task, result) as they come."""
+        ...
+
+
+def _serial(function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+    for index, task in enumerate(tasks):
+        yield index, function(**task)
+
+
+def _pooled(executor: Executor, width: int) -> Runner:
+    def run(function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        waiting: dict[Future[Any], int] = {}
+        following = 0
+        try:
+            while waiting or following < len(tasks):
+                # a short queue: an interrupted study leaves little behind
+                while following < len(tasks) and len(waiting) < 2 * width:
+                    waiting[executor.submit(function, **tasks[following])] = following
+                    following += 1
+                done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in done:
+                    index = waiting.pop(future)
+                    try:
+                        yield index, future.result()
+                    except BrokenProcessPool:
+                        yield index, {"status": "failed", "reason": "the worker process died (out of memory?)"}
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    return run
+
+
+@contextmanager
+def runner(*, workers: int | None = None, threads: bool = False, scheduler: str | None = None) -> Iterator[Runner]:
+    """Open a place to run points.
+
+    Parameters
+    ----------
+    workers
+        Parallel runs; default: all cores. 1 runs everything in this process.
+    threads
+        Threads instead of processes.
+    scheduler
+        Address of a Dask scheduler (``tcp://host:8786``); needs the ``cluster`` extra. Workers that die are replaced by
+        others: their points run again.
+
+    Raises
+    ------
+    UsageError
+        No workers, no Dask, or no answer at the address.
+    """
+    if scheduler is not None:
+        with _dask(scheduler) as run:
+            yield run
+        return
+    count = workers if workers is not None else (os.cpu_count() or 1)
+    if count < 1:
+        raise UsageError(f"at least one worker is needed, not {count}")
+    if count == 1:
+        yield _serial
+        return
+    executor: Executor
+    if threads:
+        executor = ThreadPoolExecutor(count)
+    else:
+        # spawn: numba's and numpy's threads do not survive a fork
+        executor = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+    try:
+        yield _pooled(executor, count)
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _dask(address: str) -> Iterator[Runner]:
+    try:
+        from distributed import Client, as_completed
+    except ImportError:
+        raise UsageError("--scheduler needs Dask: pip install 'chakra-replay[cluster]'") from None
+    try:
+        client = Client(address, timeout="10s", set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise UsageError(f"no Dask scheduler answers at {address}: {error}") from None
+
+    def run(function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        # pure=False: every task has a name of its own; retries cover workers that die
+        futures = {client.submit(function, **task, pure=False, retries=3): i for i, task in enumerate(tasks)}
+        for future in as_completed(list(futures), raise_errors=False):
+            index = futures[future]
+            if future.status == "finished":
+                yield index, future.result()
+            else:
+                yield index, {"status": "failed", "reason": f"{type(future.exception()).__name__} on the cluster"}
+            future.release()
+
+    try:
+        yield run
+    finally:
+        client.close()

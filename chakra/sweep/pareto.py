@@ -1,0 +1,79 @@
+"""The Pareto front of two metrics, and its picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from chakra.errors import UsageError
+from chakra.files import atomic_bytes
+from chakra.sweep.store import Outcome
+from chakra.sweep.study import METRICS, Study
+
+
+def front(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Good points that no other beats in one of the study's two Pareto metrics without losing in the other.
+
+    Ordered by the first metric, best first; of points with equal metrics the first in the study is kept.
+    """
+    first, second = study.pareto
+    signs = [-1.0 if METRICS[name] else 1.0 for name in study.pareto]
+    good = [o for o in outcomes if o.ok and first in o.metrics and second in o.metrics]
+    order = sorted(good, key=lambda o: (signs[0] * o.metrics[first], signs[1] * o.metrics[second]))
+    kept: list[Outcome] = []
+    best = float("inf")
+    for outcome in order:
+        value = signs[1] * outcome.metrics[second]
+        if value < best:
+            kept.append(outcome)
+            best = value
+    return kept
+
+
+def plot(study: Study, outcomes: Sequence[Outcome], path: str | Path) -> Path:
+    """Draw all good points and the front as SVG, PDF or PNG (by the suffix).
+
+    Raises
+    ------
+    UsageError
+        matplotlib is not installed (the ``plot`` extra).
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise UsageError("a Pareto plot needs matplotlib: pip install 'chakra-replay[plot]'") from None
+    path = Path(path)
+    first, second = study.pareto
+    good = [o for o in outcomes if o.ok and first in o.metrics and second in o.metrics]
+    best = front(study, outcomes)
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.scatter(
+        [o.metrics[first] for o in good], [o.metrics[second] for o in good], s=18, facecolors="none", edgecolors="0.45",
+        label=f"{len(good)} points",
+    )  # fmt: skip
+    axes.plot(
+        [o.metrics[first] for o in best], [o.metrics[second] for o in best], "o-", color="black", markersize=5,
+        drawstyle="steps-post", label=f"front ({len(best)})",
+    )  # fmt: skip
+    axes.set_xlabel(label(first))
+    axes.set_ylabel(label(second))
+    axes.set_title(study.name)
+    axes.grid(visible=True, color="0.9")
+    axes.legend()
+    with atomic_bytes(path) as file:
+        figure.savefig(file, format=path.suffix.lstrip(".") or "svg", metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path
+
+
+def label(metric: str) -> str:
+    """Metric with its unit, for axes and headings."""
+    return {
+        "step_ms": "step [ms]",
+        "exposed_ms": "exposed communication [ms]",
+        "memory_gb": "peak memory [10^9 B]",
+        "samples_per_s": "samples/s",
+        "tokens_per_s": "tokens/s",
+        "flops_utilisation": "FLOPs utilisation [of peak]",
+        "npus": "NPUs",
+    }[metric]

@@ -1,0 +1,212 @@
+"""Running one point of a study: machine, workload, replay, metrics. Importable by workers anywhere."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from chakra.errors import ChakraError, ConfigError, UsageError
+from chakra.generate.request import REQUESTS, TransformerRequest
+
+#: entries of the network section that a platform's network takes: dim<k>.<key>
+_DIM_KEYS = {"topology": "topology", "npus": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
+_REPLAY_OPTIONS = {
+    "backend", "compat", "queues_per_dim", "injection_scale", "comm_scale", "compute_scale", "rendezvous", "comm_streams",
+}  # fmt: skip
+
+
+@cache
+def program_hash() -> str:
+    """Hash of the program's own sources: results of another version are never taken for this one's."""
+    import chakra
+    import chakra.replay
+
+    digest = hashlib.sha256()
+    roots = {Path(folder) for package in (chakra, chakra.replay) for folder in package.__path__}
+    for root in sorted(roots):
+        for path in sorted(root.rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def point_key(merged: Mapping[str, Any], *, needs_memory: bool) -> str:
+    """Name of a point's cache entry: hash of everything that its result depends on, contents of files included."""
+    document = {"inputs": merged, "memory": needs_memory, "program": program_hash(), "files": {}}
+    for path in _files(merged):
+        try:
+            document["files"][str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError:
+            document["files"][str(path)] = "missing"
+    text = json.dumps(document, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _files(merged: Mapping[str, Any]) -> list[Path]:
+    names = [merged[section].get("file") for section in ("network", "system")]
+    names.append(merged["workload"].get("schedule-file") or merged["workload"].get("schedule_file"))
+    platform = merged.get("platform")
+    if isinstance(platform, str) and platform.endswith((".yml", ".yaml")):
+        names.append(platform)
+    paths = [Path(name) for name in names if isinstance(name, str)]
+    files = merged["workload"].get("files")
+    if isinstance(files, str):
+        path = Path(files)
+        paths += [path] if path.is_file() else sorted(path.parent.glob(f"{path.name}.*.et*"))
+    return paths
+
+
+def run_point(merged: Mapping[str, Any], *, needs_memory: bool = False, document: bool = False) -> dict[str, Any]:
+    """Run one point.
+
+    Parameters
+    ----------
+    merged
+        The sections ``workload``, ``platform``, ``network``, ``system``, ``replay`` with all values in place.
+    needs_memory
+        Refuse a point whose peak memory exceeds the accelerator's.
+    document
+        Also return the replay's whole result document.
+
+    Returns
+    -------
+    dict
+        ``status`` "ok" with ``metrics``; "infeasible" (parameters that do not fit together, memory) or "failed", with a
+        one-line ``reason``. Never raises for a bad point: the others of a study go on.
+    """
+    try:
+        return _run(merged, needs_memory, document)
+    except UsageError as error:
+        return {"status": "infeasible", "reason": str(error)}
+    except ChakraError as error:
+        return {"status": "failed", "reason": str(error)}
+    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, MemoryError, OSError) as error:
+        return {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
+
+
+def _run(merged: Mapping[str, Any], needs_memory: bool, document: bool) -> dict[str, Any]:
+    from chakra.replay import simulate
+
+    platform = _platform(merged)
+    metrics: dict[str, Any] = {}
+    workload, plan_metrics = _workload(merged["workload"], platform)
+    metrics.update(plan_metrics)
+    capacity = platform.accelerator.memory_bytes if platform else None
+    peak = metrics.get("memory_gb")
+    if needs_memory:
+        if capacity is None or peak is None:
+            raise ConfigError("the memory constraint needs a platform and a generated workload")
+        if peak * 1e9 > capacity:
+            raise UsageError(f"needs {peak:.1f} GB of memory, the accelerator has {capacity / 1e9:.1f} GB")
+    npus = metrics["npus"] if "npus" in metrics else None
+    network, system = machine(merged, npus)
+    if callable(workload) and not any(str(key).startswith("roofline") for key in merged["system"]):
+        # generated nodes carry durations (with the efficiencies asked for); the replay's own roofline has none
+        system["roofline-enabled"] = 0
+    options = {key.replace("-", "_"): value for key, value in merged["replay"].items()}
+    unknown = sorted(set(options) - _REPLAY_OPTIONS)
+    if unknown:
+        raise ConfigError(f"unknown replay option {unknown[0]!r}; there are: {', '.join(sorted(_REPLAY_OPTIONS))}")
+    made = workload() if callable(workload) else workload
+    result = simulate(made, system, network, **options)
+    step_ns = int(result.finish_ns.max())
+    metrics["npus"] = int(result.npus)
+    metrics["step_ms"] = step_ns / 1e6
+    metrics["exposed_ms"] = float(result.exposed_comm_ns.max()) / 1e6
+    seconds = step_ns / 1e9
+    for name in ("samples", "tokens"):
+        if name in metrics:
+            count = metrics.pop(name)
+            metrics[f"{name}_per_s"] = count / seconds if seconds else 0.0
+    flops = metrics.pop("matmul_flops", None)
+    if flops is not None and platform is not None and seconds:
+        metrics["flops_utilisation"] = flops / seconds / (metrics["npus"] * platform.accelerator.peak_tflops * 1e12)
+    out: dict[str, Any] = {"status": "ok", "metrics": metrics}
+    if document:
+        out["document"] = result.to_dict()
+    return out
+
+
+def _platform(merged: Mapping[str, Any]) -> Any:
+    from chakra.platforms import cluster
+
+    words = merged.get("platform")
+    return None if words is None else cluster(words, sized=False)
+
+
+def machine(merged: Mapping[str, Any], npus: int | None) -> tuple[Any, Any]:
+    """Network and system of a point, as files' paths or plain dicts.
+
+    Raises
+    ------
+    ConfigError, UsageError
+        Parameters that the machine does not have.
+    """
+    from chakra.platforms import cluster
+
+    network_given, system_given = dict(merged["network"]), dict(merged["system"])
+    words = merged.get("platform")
+    network: Any
+    system: Any
+    if words is not None:
+        platform = cluster(words, npus)
+        network, system = platform.network(), platform.system()
+    else:
+        from chakra.replay.config.files import read_json, read_yaml
+
+        if "file" not in network_given or "file" not in system_given:
+            raise ConfigError("without a platform, network and system must be files")
+        network = {key: entry.value for key, entry in read_yaml(network_given.pop("file")).items()}
+        system = {key: entry.value for key, entry in read_json(system_given.pop("file")).items()}
+    for name, value in network_given.items():
+        dim, _, key = str(name).partition(".")
+        if not dim.startswith("dim") or not dim[3:].isdecimal() or key not in _DIM_KEYS:
+            raise ConfigError(f"network.{name}: must be dim<k>.<{'|'.join(_DIM_KEYS)}>, such as dim1.bandwidth")
+        k, column = int(dim[3:]), list(network[_DIM_KEYS[key]])
+        if k >= len(column):
+            raise ConfigError(f"network.{name}: the network has {len(column)} dimensions")
+        column[k] = value
+        network[_DIM_KEYS[key]] = column
+    system.update({str(key).replace("_", "-"): value for key, value in system_given.items()})
+    return network, system
+
+
+def _workload(section: Mapping[str, Any], platform: Any) -> tuple[Any, dict[str, Any]]:
+    """A workload (or a function that makes it, called only when the point is run) and what its plan tells."""
+    given = dict(section)
+    files = given.pop("files", None)
+    if files is not None:
+        if given:
+            raise ConfigError(f"workload: {sorted(given)[0]!r} goes with a generated workload, not with files")
+        if str(files).endswith(".json"):
+            from chakra.generate.manifest import read_manifest
+
+            manifest = read_manifest(files)
+            return manifest, {"npus": manifest.n_npus}
+        return files, {}
+    kind = given.pop("kind", "transformer")
+    if kind not in REQUESTS:
+        raise ConfigError(f"workload.kind: {kind!r} is not one of {', '.join(REQUESTS)}")
+    if platform is not None:
+        names = {str(key).replace("-", "_") for key in given}
+        if not names & {"peak_tflops", "mem_gbps"}:
+            given["peak-tflops"] = platform.accelerator.peak_tflops
+            given["mem-gbps"] = platform.accelerator.mem_gbps
+    request = REQUESTS[kind].from_mapping(given)
+    plan = request.plan()
+    from chakra.generate.summary import summarize
+    from chakra.generate.training import build_workload
+
+    stages = summarize(plan)
+    samples = request.micro_batch * plan.training.micro_batches * plan.parallel.dp
+    metrics: dict[str, Any] = {
+        "npus": plan.parallel.world,
+        "memory_gb": max(stage.memory.total for stage in stages) / 1e9,
+        "matmul_flops": sum(stage.matmul_flops * stage.ranks for stage in stages),
+        "samples": samples,
+    }
+    if isinstance(request, TransformerRequest) and plan.model.training:
+        metrics["tokens"] = samples * request.config().sequence
+    return (lambda: build_workload(plan, names=False)), metrics

@@ -1,0 +1,135 @@
+"""Running a study: what is cached is taken, the rest is run, everything is recorded."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chakra.errors import UsageError
+from chakra.sweep.executors import Runner
+from chakra.sweep.expressions import Expression
+from chakra.sweep.point import point_key, run_point
+from chakra.sweep.space import Point
+from chakra.sweep.store import Outcome, Store
+from chakra.sweep.study import METRICS, Study
+
+#: called with (points done, points in all, the last outcome)
+Progress = Callable[[int, int, Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part ``index`` (from 1) of ``count``: every count-th point."""
+
+    index: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """From ``i/n``.
+
+        Raises
+        ------
+        UsageError
+            Not two numbers with 1 <= i <= n.
+        """
+        first, slash, second = text.partition("/")
+        if not slash or not first.isdecimal() or not second.isdecimal() or not 1 <= int(first) <= int(second):
+            raise UsageError(f"a shard is i/n with 1 <= i <= n, such as 3/16, not {text!r}")
+        return cls(int(first), int(second))
+
+    def of(self, points: Sequence[Point]) -> list[Point]:
+        """The points of this shard."""
+        return list(points[self.index - 1 :: self.count])
+
+
+def run_study(
+    study: Study,
+    store: Store,
+    run: Runner,
+    *,
+    shard: Shard | None = None,
+    retry_failed: bool = False,
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Run a study to its end.
+
+    Parameters
+    ----------
+    study, store, run
+        What to run, where results are kept, and where points run.
+    shard
+        Run only these points of a grid or random study.
+    retry_failed
+        Run points again that failed before (infeasible ones stay).
+    progress
+        Told about every point.
+
+    Returns
+    -------
+    list of Outcome
+        In the order of the study's points, whatever order they were run in.
+
+    Raises
+    ------
+    UsageError
+        A shard of an optimised study, whose points depend on each other.
+    """
+    if study.method.kind == "optuna":
+        if shard is not None and shard.count > 1:
+            raise UsageError("an optimised study has no shards: each point depends on earlier ones")
+        from chakra.sweep.optimise import optimise
+
+        return optimise(study, store, run, retry_failed=retry_failed, progress=progress)
+    points = list(study.points())
+    if shard is not None:
+        points = shard.of(points)
+    outcomes: dict[int, Outcome] = {}
+    for index, outcome in run_points(study, store, run, points, retry_failed=retry_failed):
+        outcomes[index] = outcome
+        if progress:
+            progress(len(outcomes), len(points), outcome)
+    return [outcomes[index] for index in range(len(points))]
+
+
+def run_points(
+    study: Study, store: Store, run: Runner, points: Sequence[Point], *, retry_failed: bool = False
+) -> Iterator[tuple[int, Outcome]]:
+    """Outcomes of these points with their index, cached ones first; points with equal inputs are run once."""
+    waiting: dict[str, list[int]] = {}
+    tasks: list[dict[str, Any]] = []
+    keys: list[str] = []
+    for index, point in enumerate(points):
+        merged = study.merged(point)
+        key = point_key(merged, needs_memory=study.needs_memory)
+        found = store.find(key, point)
+        if found is not None and not (retry_failed and found.status == "failed"):
+            yield index, checked(study, found)
+            continue
+        if key not in waiting:
+            tasks.append({"merged": merged, "needs_memory": study.needs_memory})
+            keys.append(key)
+        waiting.setdefault(key, []).append(index)
+    for task, result in run(run_point, tasks):
+        for index in waiting[keys[task]]:
+            outcome = store.put(keys[task], points[index], tasks[task]["merged"], result)
+            yield index, checked(study, outcome)
+
+
+def checked(study: Study, outcome: Outcome) -> Outcome:
+    """The outcome, infeasible if a constraint on results is not met."""
+    if not outcome.ok:
+        return outcome
+    names: Mapping[str, Any] = {**study.names(outcome.point), **outcome.metrics}
+    for text in study.constraints:
+        expression = Expression(text, f"{study.source}: constraints")
+        if expression.names & METRICS.keys() and not expression.value(names):
+            return Outcome(
+                outcome.key, outcome.point, "infeasible", outcome.metrics, f"constraint not met: {text}", outcome.cached
+            )
+    return outcome
+
+
+def ranked(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Good points, best first by the objective; ties keep the order of the study."""
+    good = [outcome for outcome in outcomes if outcome.ok and study.objective in outcome.metrics]
+    return sorted(good, key=lambda o: o.metrics[study.objective], reverse=METRICS[study.objective])

@@ -1,0 +1,155 @@
+"""Parameters of a study and the points of its space: crossed, sampled, or asked for by an optimiser."""
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chakra.errors import ConfigError
+
+#: a grid with more points is surely a mistake
+MAX_POINTS = 10_000_000
+
+Point = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A named parameter with either listed values or a range.
+
+    ``low`` and ``high`` are inclusive. ``step`` counts from ``low``; ``count`` spreads that many values evenly (on a
+    logarithmic scale with ``log``). A range of whole numbers has step 1 unless said otherwise.
+    """
+
+    name: str
+    values: tuple[Any, ...] = ()
+    low: float = 0
+    high: float = 0
+    step: float | None = None
+    count: int | None = None
+    log: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether a range has whole numbers only."""
+        numbers = (self.low, self.high, *([] if self.step is None else [self.step]))
+        return all(isinstance(number, int) for number in numbers)
+
+    def listed(self) -> tuple[Any, ...]:
+        """All values, for crossing.
+
+        Raises
+        ------
+        ConfigError
+            A range of real numbers without step or count.
+        """
+        if self.values:
+            return self.values
+        if self.count is not None:
+            return tuple(dict.fromkeys(self._spread(self.count)))
+        step = self.step if self.step is not None else (1 if self.whole else None)
+        if step is None:
+            raise ConfigError(f"parameter {self.name}: crossing a range of real numbers needs a step or a count")
+        total = int((self.high - self.low) / step + 1e-9) + 1
+        if total > MAX_POINTS:
+            raise ConfigError(f"parameter {self.name}: {total} values")
+        return tuple(self.low + i * step for i in range(total))
+
+    def _spread(self, count: int) -> Iterator[Any]:
+        for i in range(count):
+            share = i / (count - 1) if count > 1 else 0.0
+            if self.log:
+                value = math.exp(math.log(self.low) + share * (math.log(self.high) - math.log(self.low)))
+            else:
+                value = self.low + share * (self.high - self.low)
+            yield round(value) if self.whole else value
+
+    def sample(self, rng: random.Random) -> Any:
+        """One value, every one equally likely (on a logarithmic scale with ``log``)."""
+        if self.values or self.step is not None or self.count is not None:
+            return rng.choice(self.listed())
+        if self.log:
+            value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+            return round(value) if self.whole else value
+        return rng.randint(int(self.low), int(self.high)) if self.whole else rng.uniform(self.low, self.high)
+
+
+def parameter_from(name: str, value: Any, source: str) -> Parameter:
+    """A parameter of a study file: a list, ``{values: [...]}``, or ``{range: [low, high], step, count, log}``.
+
+    Raises
+    ------
+    ConfigError
+        Anything else, with the parameter's name.
+    """
+    where = f"{source}: parameter {name}"
+    if isinstance(value, list):
+        value = {"values": value}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: must be a list, {{values: [...]}} or {{range: [low, high]}}, not {value!r}")
+    unknown = set(value) - {"values", "range", "step", "count", "log"}
+    if unknown or ("values" in value) == ("range" in value):
+        raise ConfigError(f"{where}: needs either 'values' or 'range' (with step, count, log), not {sorted(map(str, value))}")
+    if "values" in value:
+        values = value["values"]
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"{where}: values must be a non-empty list")
+        for item in values:
+            if not isinstance(item, bool | int | float | str | list) or (isinstance(item, float) and item != item):
+                raise ConfigError(f"{where}: {item!r} is not a plain value")
+        return Parameter(name, tuple(values))
+    return _range_from(name, value, where)
+
+
+def _range_from(name: str, value: Mapping[str, Any], where: str) -> Parameter:
+    bounds = value["range"]
+    if (
+        not isinstance(bounds, list)
+        or len(bounds) != 2
+        or not all(type(x) in (int, float) and math.isfinite(x) for x in bounds)
+        or bounds[0] > bounds[1]
+    ):
+        raise ConfigError(f"{where}: range must be [low, high] with low <= high, not {bounds!r}")
+    step, count, log = value.get("step"), value.get("count"), value.get("log", False)
+    if step is not None and (type(step) not in (int, float) or not 0 < step < math.inf):
+        raise ConfigError(f"{where}: step must be a number above 0, not {step!r}")
+    if count is not None and (type(count) is not int or not 1 <= count <= MAX_POINTS):
+        raise ConfigError(f"{where}: count must be a whole number of at least 1, not {count!r}")
+    if type(log) is not bool or (log and (bounds[0] <= 0 or step is not None)):
+        raise ConfigError(f"{where}: log must be true or false, and needs a range above 0 without step")
+    if step is not None and count is not None:
+        raise ConfigError(f"{where}: give step or count, not both")
+    return Parameter(name, (), bounds[0], bounds[1], step, count, log)
+
+
+def grid(parameters: tuple[Parameter, ...]) -> Iterator[Point]:
+    """Every combination; the last parameter varies fastest.
+
+    Raises
+    ------
+    ConfigError
+        More combinations than :data:`MAX_POINTS`.
+    """
+    lists = [parameter.listed() for parameter in parameters]
+    total = math.prod(len(values) for values in lists)
+    if total > MAX_POINTS:
+        raise ConfigError(f"{total} combinations: more than {MAX_POINTS}")
+    names = [parameter.name for parameter in parameters]
+    for values in itertools.product(*lists):
+        yield dict(zip(names, values, strict=True))
+
+
+def sampled(parameters: tuple[Parameter, ...], samples: int, seed: int) -> Iterator[Point]:
+    """``samples`` different random points (fewer if the space has no more)."""
+    rng = random.Random(seed)
+    seen: set[str] = set()
+    for _ in range(20 * samples):
+        if len(seen) == samples:
+            return
+        point = {parameter.name: parameter.sample(rng) for parameter in parameters}
+        key = repr(point)
+        if key not in seen:
+            seen.add(key)
+            yield point

@@ -1,0 +1,111 @@
+"""Results of a study on disk: one small file per point, written whole; tables when asked.
+
+``DIR/points/<key>.json`` holds a point's inputs and outcome. Points are named by the hash of their inputs, so a study that
+is started again, or whose shards run on many machines with a shared folder, finds what is already there.
+"""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chakra.files import atomic_bytes, atomic_text
+from chakra.sweep.space import Point
+from chakra.sweep.study import METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A point with what became of it; ``cached`` when it was found, not run."""
+
+    key: str
+    point: Point
+    status: str
+    metrics: Mapping[str, float]
+    reason: str = ""
+    cached: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether the point has metrics."""
+        return self.status == "ok"
+
+
+class Store:
+    """The folder of a study's results."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.points = self.folder / "points"
+
+    def find(self, key: str, point: Point) -> Outcome | None:
+        """The outcome stored under this key; None if there is none or the file is not whole."""
+        try:
+            document = json.loads((self.points / f"{key}.json").read_text(encoding="utf-8"))
+            outcome = document["outcome"]
+            return Outcome(
+                key, point, str(outcome["status"]), outcome.get("metrics", {}), outcome.get("reason", ""), cached=True
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def put(self, key: str, point: Point, merged: Mapping[str, Any], outcome: Mapping[str, Any]) -> Outcome:
+        """Store an outcome under its key."""
+        document = {
+            "format": "chakra.sweep.point/1",
+            "point": point,
+            "inputs": merged,
+            "outcome": {name: outcome[name] for name in ("status", "metrics", "reason") if name in outcome},
+        }
+        with atomic_text(self.points / f"{key}.json") as file:
+            json.dump(document, file, indent=1, default=str)
+        return Outcome(key, point, outcome["status"], outcome.get("metrics", {}), outcome.get("reason", ""))
+
+
+def write_table(outcomes: Sequence[Outcome], folder: str | Path) -> Path:
+    """Write ``results.parquet`` (with pyarrow) or ``results.csv``; one row a point, failures included.
+
+    Columns: every parameter, ``status``, every metric (empty where a point has none), ``reason``, ``key``.
+    """
+    folder = Path(folder)
+    names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.point))
+    metrics = [name for name in METRICS if any(name in outcome.metrics for outcome in outcomes)]
+    rows = [
+        {
+            **{name: outcome.point.get(name) for name in names},
+            "status": outcome.status,
+            **{name: outcome.metrics.get(name) for name in metrics},
+            "reason": outcome.reason,
+            "key": outcome.key,
+        }
+        for outcome in outcomes
+    ]
+    header = [*names, "status", *metrics, "reason", "key"]
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        return _write_csv(rows, header, folder / "results.csv")
+    table = pyarrow.table({name: _column([row[name] for row in rows]) for name in header})
+    path = folder / "results.parquet"
+    with atomic_bytes(path) as target:
+        pyarrow.parquet.write_table(table, target)
+    return path
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Values of one kind; a mixed column becomes text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int, float} or len(kinds) <= 1 and kinds != {list}:
+        return [float(value) if kinds == {int, float} and value is not None else value for value in values]
+    return [None if value is None else str(value) for value in values]
+
+
+def _write_csv(rows: list[dict[str, Any]], header: list[str], path: Path) -> Path:
+    with atomic_text(path) as file:
+        writer = csv.DictWriter(file, header)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
