@@ -1,8 +1,8 @@
 """Choosing how to decode and encode: the protobuf library for small traces, compiled kernels for big ones.
 
 Loading the kernels costs about half a second once in a process, a node about 7 microseconds through protobuf
-and 0.3 through a kernel. So a single small trace never waits for numba, while many small ones in a row soon
-use it.
+and 0.4 through a kernel. So a single small trace never waits for numba, while many small ones in a row soon
+use it. (The kernel module as plain Python is slower than protobuf: it serves the tests.)
 """
 
 import sys
@@ -21,27 +21,35 @@ from chakra.schemas.protolib import MAX_LENGTH_BYTES
 # The kernel checks every position against the end of its record by itself, so numba's own bounds check (which
 # nearly doubles the time) stays off; tests run damaged files through a checked twin.
 
-#: Nodes above which loading the kernels pays.
-KERNEL_THRESHOLD = 20_000
-#: The same when numba runs already in this process.
-WARM_THRESHOLD = 500
+#: Nodes above which a kernel pays: numba must be loaded first (half a second), only the kernel must (a tenth), or
+#: it is there already.
+KERNEL_THRESHOLD = 50_000
+NUMBA_THRESHOLD = 15_000
+LOADED_THRESHOLD = 300
 
 DECODE_KERNEL = "chakra.et._decode_kernel"
 ENCODE_KERNEL = "chakra.et._encode_kernel"
 _OTHER_KNOWN = ("comm_group", "is_cpu_op", "pg_name", "involved_dim")
 #: Nodes that came through the slow path so far; many small traces together are worth the kernels too.
 _slow_nodes = [0]
+#: Kernel modules in use.
+_loaded: set[str] = set()
 
 
 def kernels_for(module: str, n_nodes: int) -> Any:
     """A kernel module compiled, if coding ``n_nodes`` nodes is worth it, else None."""
-    total = n_nodes + _slow_nodes[0]
-    if total >= KERNEL_THRESHOLD or (n_nodes >= WARM_THRESHOLD and "numba" in sys.modules):
-        from chakra.kernels import compiled
+    if module in _loaded:
+        worth = n_nodes >= LOADED_THRESHOLD
+    else:
+        least = NUMBA_THRESHOLD if "numba" in sys.modules else KERNEL_THRESHOLD
+        worth = n_nodes + _slow_nodes[0] >= least
+    if not worth:
+        _slow_nodes[0] += n_nodes
+        return None
+    from chakra.kernels import compiled
 
-        return compiled(module)
-    _slow_nodes[0] = total
-    return None
+    _loaded.add(module)
+    return compiled(module)
 
 
 #: Bytes of a file above which its framing is worth a kernel that is loaded anyway.
@@ -56,7 +64,7 @@ def frame(data: U8, source: str) -> tuple[I64, I64]:
     TraceError
         With the byte offset where the framing breaks.
     """
-    if len(data) < _BIG_FILE_BYTES or "numba" not in sys.modules:
+    if len(data) < _BIG_FILE_BYTES or DECODE_KERNEL not in _loaded:
         # A big file may hold few nodes; if it turns out to hold many, little was lost.
         bounds = split_records(data.data, source, KERNEL_THRESHOLD)
         if bounds is not None:
