@@ -26,7 +26,8 @@ from chakra.viz.text import bytes_text
     help="Name of a run in the report, in the order of the files (may repeat).",
 )
 def command(runs: tuple[Path, ...], output: Path | None, names: tuple[str, ...]) -> None:
-    """Write a report of a replay's result (chakra replay --format json); of several, a comparison against the first."""
+    """Write a report of a replay's result (chakra replay --format json); of several, a comparison against the
+    first."""
     if len(names) > len(runs):
         raise UsageError(f"--name is given {len(names)} times for {len(runs)} runs")
     called = [*names, *_short_names(runs)[len(names) :]]

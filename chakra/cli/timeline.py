@@ -85,7 +85,8 @@ from chakra.viz.text import bytes_text
 def command(
     paths: tuple[Path, ...], input_name: Path | None, output_name: Path | None, **options: Any
 ) -> None:
-    """Write a timeline of a replay's result (with --nodes), an ASTRA-sim log, or Kineto traces (one or more ranks)."""
+    """Write a timeline of a replay's result (with --nodes), an ASTRA-sim log, or Kineto traces (one or more
+    ranks)."""
     inputs = [*([input_name] if input_name else []), *paths]
     target = output_name or (inputs.pop() if len(inputs) > 1 else None)
     if not inputs or target is None:
@@ -109,13 +110,15 @@ def command(
         return
     if expected > options["max_size"] * 1_000_000:
         raise UsageError(
-            f"{target}: would have about {bytes_text(expected)}, more than --max-size {options['max_size']} MB; make it "
+            f"{target}: would have about {bytes_text(expected)}, more than --max-size {options['max_size']} "
+            f"MB; make it "
             "smaller with --window, --ranks, --min-duration, or write a .pftrace"
         )
     size = write_timeline(timeline, target, file_format)
     seconds = time.perf_counter() - started
     click.echo(
-        f"wrote {target}: {timeline.n_slices} of {whole} slices, {timeline.n_flows} flows, {bytes_text(size)}, {seconds:.1f} s",
+        f"wrote {target}: {timeline.n_slices} of {whole} slices, {timeline.n_flows} flows, "
+        f"{bytes_text(size)}, {seconds:.1f} s",
         err=True,
     )
 
@@ -138,7 +141,8 @@ def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[s
         log = read_log(source, npus=options["npus"], mhz=parse_frequency(options["frequency"]), traces=traces)
         return log.timeline, log.remarks
     raise UsageError(
-        f"{source}: this is: {kind}; a timeline is made from a replay's result, an ASTRA-sim log or a Kineto trace"
+        f"{source}: this is: {kind}; a timeline is made from a replay's result, an ASTRA-sim log or a Kineto "
+        f"trace"
     )
 
 

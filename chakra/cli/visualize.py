@@ -32,7 +32,8 @@ from chakra.viz.source import read_graph
 )
 @click.option(
     "--fold", "fold_way", type=click.Choice([str(f) for f in Folding]), is_flag=False, flag_value="auto",
-    help="Fold repeated layers (repeat), call trees (operator), chains, streams or equal segments; auto does what is needed.",
+    help="Fold repeated layers (repeat), call trees (operator), chains, streams or equal segments; auto does "
+         "what is needed.",
 )  # fmt: skip
 @click.option(
     "--boxes",
@@ -82,7 +83,8 @@ from chakra.viz.source import read_graph
 def command(
     paths: tuple[Path, ...], input_name: Path | None, output_name: Path | None, **options: Any
 ) -> None:
-    """Draw the graph of an execution trace. The suffix of OUT says the format: pdf, svg, png, dot, graphml or html."""
+    """Draw the graph of an execution trace. The suffix of OUT says the format: pdf, svg, png, dot, graphml or
+    html."""
     source, target = _files(paths, input_name, output_name)
     format_of(target)
     if source.resolve() == target.resolve():

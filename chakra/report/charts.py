@@ -1,4 +1,5 @@
-"""Charts as inline SVG. Areas differ in pattern as well as in colour, so that a black-and-white print can be read."""
+"""Charts as inline SVG. Areas differ in pattern as well as in colour, so that a black-and-white print can be
+read."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -68,14 +69,17 @@ def account_chart(groups: Sequence[NpuGroup], end_ns: int, words: dict[str, str]
         for key, value in group.parts.items():
             if value <= 0:
                 continue
-            text = f"{group.label}: {words.get(key, key)} {duration_text(value)} ({100 * value / max(group.finish_ns, 1):.1f} %)"
+            share = f"{100 * value / max(group.finish_ns, 1):.1f} %"
+            text = f"{group.label}: {words.get(key, key)} {duration_text(value)} ({share})"
             out.append(
-                f'<rect x="{x:.2f}" y="{y}" width="{value * scale:.2f}" height="17" fill="url(#p-{key})" stroke="#222" '
+                f'<rect x="{x:.2f}" y="{y}" width="{value * scale:.2f}" height="17" fill="url(#p-{key})" '
+                f'stroke="#222" '
                 f'stroke-width="0.6"><title>{escape(text)}</title></rect>'
             )
             x += value * scale
         out.append(
-            f'<text x="{left + group.finish_ns * scale + 5:.1f}" y="{y + 13}">{duration_text(group.finish_ns)}</text>'
+            f'<text x="{left + group.finish_ns * scale + 5:.1f}" y="{y + 13}">'
+            f"{duration_text(group.finish_ns)}</text>"
         )
     return Markup("".join(out) + "</svg>")
 
@@ -86,7 +90,8 @@ def _axis(left: float, width: float, height: float, end_ns: int) -> str:
         x = left + width * part / 5
         out.append(f'<path d="M{x:.1f},0V{height + 4:.1f}" stroke="#ccc"/>')
         out.append(
-            f'<text x="{x:.1f}" y="{height + 18:.1f}" text-anchor="middle">{duration_text(round(end_ns * part / 5))}</text>'
+            f'<text x="{x:.1f}" y="{height + 18:.1f}" text-anchor="middle">'
+            f"{duration_text(round(end_ns * part / 5))}</text>"
         )
     return "".join(out)
 
@@ -95,8 +100,10 @@ def share_bar(share: float, words: str) -> Markup:
     """A small bar for a share between 0 and 1, with its value in words for those who do not see it."""
     part = min(max(share, 0.0), 1.0)
     return Markup(
-        f'<svg width="122" height="12" role="img"><title>{escape(words)}</title><rect x="0.5" y="0.5" width="121" height="11" '
-        f'fill="#fff" stroke="#444"/><rect x="1" y="1" width="{120 * part:.1f}" height="10" fill="#0072b2"/></svg>'
+        f'<svg width="122" height="12" role="img"><title>{escape(words)}</title><rect x="0.5" y="0.5" '
+        f'width="121" height="11" '
+        f'fill="#fff" stroke="#444"/><rect x="1" y="1" width="{120 * part:.1f}" height="10" fill="#0072b2"/>'
+        f"</svg>"
     )
 
 

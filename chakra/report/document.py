@@ -1,4 +1,5 @@
-"""The result document of a replay, read defensively: what is absent is left out of the report, what is wrong is named."""
+"""The result document of a replay, read defensively: what is absent is left out of the report, what is wrong
+is named."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -113,10 +114,10 @@ def _integers(value: Any, name: str, key: str, length: int | None) -> I64:
 
 
 def number(value: Any, default: float = 0.0) -> float:
-    """A finite number of the document, else ``default``."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """A number of the document below 2**63, else ``default`` (also for infinities and NaN)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**63:
         return default
-    return float(value) if np.isfinite(value) else default
+    return float(value)
 
 
 def numbers(value: Any) -> F64:

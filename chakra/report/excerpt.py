@@ -23,7 +23,8 @@ MOST_RANKS: Final = 8
 
 
 def excerpt(timeline: Timeline, end_ns: int) -> Markup:
-    """Rows of the first ranks from 0 to ``end_ns``; slices too short to be seen are left out (and counted below)."""
+    """Rows of the first ranks from 0 to ``end_ns``; slices too short to be seen are left out (and counted
+    below)."""
     ranks = timeline.ranks()[:MOST_RANKS]
     rows = [
         i
@@ -36,19 +37,23 @@ def excerpt(timeline: Timeline, end_ns: int) -> Markup:
     if len(shown) > _MOST:
         shown = shown[np.argsort(-timeline.duration_ns[shown], kind="stable")[:_MOST]]
     height = len(rows) * 20 + 26
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 950 {height}" width="950" height="{height}" role="img" '
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 950 {height}" width="950" height="{height}" '
+        f'role="img" '
         'font-family="Helvetica,Arial,sans-serif" font-size="10"><title>Timeline excerpt</title>'
-    ]
+    )
+    out = [head]
     for part in range(6):
         x = _LEFT + _WIDTH * part / 5
         out.append(f'<path d="M{x:.1f},0V{height - 20}" stroke="#ccc"/>')
         out.append(
-            f'<text x="{x:.1f}" y="{height - 6}" text-anchor="middle">{duration_text(round(end_ns * part / 5))}</text>'
+            f'<text x="{x:.1f}" y="{height - 6}" text-anchor="middle">'
+            f"{duration_text(round(end_ns * part / 5))}</text>"
         )
     for row in rows:
         name = shortened(
-            f"{printable(timeline.process_name(timeline.rows[row].rank))} {printable(timeline.rows[row].name)}",
+            f"{printable(timeline.process_name(timeline.rows[row].rank))} "
+            f"{printable(timeline.rows[row].name)}",
             30,
         )
         out.append(
@@ -59,7 +64,8 @@ def excerpt(timeline: Timeline, end_ns: int) -> Markup:
         x, width = _LEFT + timeline.start_ns[i] * scale, max(timeline.duration_ns[i] * scale, 0.3)
         y = place[int(timeline.row[i])] * 20 + 3
         name = printable(timeline.names[timeline.name[i]])
-        span = f"{name}: {duration_text(int(timeline.start_ns[i]))} + {duration_text(int(timeline.duration_ns[i]))}"
+        start, length = int(timeline.start_ns[i]), int(timeline.duration_ns[i])
+        span = f"{name}: {duration_text(start)} + {duration_text(length)}"
         out.append(
             f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="14" fill="url(#p-{key})" stroke="#222" '
             f'stroke-width="0.4"><title>{escape(span)}</title></rect>'
@@ -67,7 +73,8 @@ def excerpt(timeline: Timeline, end_ns: int) -> Markup:
         if width > 60:
             text = escape(shortened(name, int(width / 6.5)))
             out.append(
-                f'<text x="{x + width / 2:.1f}" y="{y + 11}" text-anchor="middle" stroke="#fff" stroke-width="3" '
+                f'<text x="{x + width / 2:.1f}" y="{y + 11}" text-anchor="middle" stroke="#fff" '
+                f'stroke-width="3" '
                 f'paint-order="stroke">{text}</text>'
             )
     return Markup("".join(out) + "</svg>")

@@ -118,7 +118,8 @@ def timeline_figure(timeline: Timeline) -> "Figure":
     """
     if timeline.n_slices > _MOST_SLICES:
         raise UsageError(
-            f"{timeline.n_slices} slices are too many for a figure ({_MOST_SLICES}); filter the timeline first"
+            f"{timeline.n_slices} slices are too many for a figure ({_MOST_SLICES}); filter the timeline "
+            f"first"
         )
     figure, axes = _new(10, 1 + 0.28 * len(timeline.rows))
     order = sorted(
@@ -140,7 +141,7 @@ def timeline_figure(timeline: Timeline) -> "Figure":
     axes.set_yticks(range(len(order)), labels)
     axes.invert_yaxis()
     axes.set_xlabel("time (µs)")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=5, frameon=False)
+    figure.legend(loc="outside lower center", ncols=5, frameon=False)
     return figure
 
 
@@ -179,5 +180,5 @@ def account_figure(runs: Run | Sequence[Run]) -> "Figure":
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.invert_yaxis()
     axes.set_xlabel("time (µs)")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=6, frameon=False)
+    figure.legend(loc="outside lower center", ncols=6, frameon=False)
     return figure

@@ -24,7 +24,8 @@ class NpuGroup:
 
 
 def npu_groups(run: Run, most: int = MOST_BARS) -> tuple[list[NpuGroup], int]:
-    """Groups of NPUs with equal finish, exposed time and account, by first member; and how many NPUs are left out.
+    """Groups of NPUs with equal finish, exposed time and account, by first member; and how many NPUs are left
+    out.
 
     If there are more than ``most`` groups, the slowest, the fastest and evenly spaced ones between them stay.
     """

@@ -61,7 +61,7 @@ def _run_context(run: Run) -> dict[str, Any]:
         "partial": bool(run.document.get("partial")),
         "headline": tables.headline(run),
         "verdict": tables.waiting_verdict(run),
-        "warnings": [tables.text_of(w) for w in run.document.get("warnings") or []],
+        "warnings": [tables.text_of(w) for w in _list(run.document.get("warnings"))],
         "account": charts.account_chart(groups, run.end_ns, tables.WORDS) if run.account else None,
         "parts": [
             (key, word) for key, word in ACCOUNT_PARTS if key in run.account and run.account[key].any()
@@ -81,6 +81,10 @@ def _run_context(run: Run) -> dict[str, Any]:
         "inputs": tables.inputs(run),
         "corrections": tables.corrections(run),
     }
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _group_table(groups: Sequence[NpuGroup]) -> tables.Table:

@@ -1,6 +1,6 @@
 """The rows of a report's tables, as text ready to be shown on a page or a terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,10 +12,11 @@ WORDS: Final = dict(ACCOUNT_PARTS)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: column names, rows of text, how many rows were left out, and which columns are numbers (right-aligned)."""
+    """A table: column names, rows of text, how many rows were left out, and which columns are numbers
+    (right-aligned)."""
 
     columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     omitted: int = 0
     first_number: int = 1
 
@@ -194,9 +195,8 @@ def inputs(run: Run) -> list[tuple[str, str]]:
     """The inputs of a run, flattened to dotted keys."""
     given = run.document.get("inputs")
     flat: list[tuple[str, str]] = []
-    for key in ("version", "backend", "compat"):
-        if run.document.get(key) is not None:
-            flat.append((key, text_of(run.document[key])))
+    facts = ("version", "backend", "compat")
+    flat.extend((key, text_of(run.document[key])) for key in facts if run.document.get(key) is not None)
     if isinstance(given, Mapping):
         _flatten("", given, flat, 0)
     return flat[:500]

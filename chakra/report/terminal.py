@@ -17,7 +17,8 @@ _SIGNS = {
 
 
 def essence(run: Run, bars: int = 8) -> str:
-    """A few lines: headline figures, what the machine waited for, a bar a group of NPUs, the costliest collectives.
+    """A few lines: headline figures, what the machine waited for, a bar a group of NPUs, the costliest
+    collectives.
 
     Every time has its unit; the text holds no control characters, whatever the document holds.
     """

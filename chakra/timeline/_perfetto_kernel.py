@@ -1,6 +1,7 @@
 """Kernel: encode slices as Perfetto track events, straight into bytes (run compiled or as plain Python).
 
-Field numbers are those of perfetto's trace_packet.proto and track_event.proto; a tag is number << 3 | wire type.
+Field numbers are those of perfetto's trace_packet.proto and track_event.proto; a tag is number << 3 | wire
+type.
 """
 
 from chakra.arrays import I32, I64, U8
@@ -81,8 +82,8 @@ def encode(
 ) -> int:
     """Write begin and end packets of all slices, row after row; the number of bytes.
 
-    Slices come sorted by row, start, end descending, and nest on their row. The end packet carries the flows that arrive,
-    so that an arrow never precedes its source.
+    Slices come sorted by row, start, end descending, and nest on their row. The end packet carries the flows
+    that arrive, so that an arrow never precedes its source.
     """
     n = len(row)
     at = 0

@@ -1,4 +1,5 @@
-"""ASTRA-sim's issue and callback lines (its debug log, with or without the bracketed prefix) as a timeline."""
+"""ASTRA-sim's issue and callback lines (its debug log, with or without the bracketed prefix) as a
+timeline."""
 
 import re
 import zlib
@@ -12,9 +13,11 @@ from chakra.timeline.document import from_document
 from chakra.timeline.kinds import type_of
 from chakra.timeline.model import Timeline
 
-# Names may hold commas and equal signs: everything between the fourth "=" and the closing node->type is the name.
+# Names may hold commas and equal signs: everything between the fourth "=" and the closing node->type is the
+# name.
 _LINE = re.compile(
-    r"(?:\[[^\]]*\]\s*)*(?P<word>issue|callback)\s*,[^=]*=\s*(?P<npu>\d+)\s*,[^=]*=\s*(?P<tick>\d+)\s*,[^=]*=\s*"
+    r"(?:\[[^\]]*\]\s*)*(?P<word>issue|callback)\s*,[^=]*=\s*(?P<npu>\d+)\s*,[^=]*=\s*(?P<tick>\d+)\s*,"
+    r"[^=]*=\s*"
     r"(?P<id>\d+)\s*(?:,[^=]*=\s?(?P<name>.*?))?(?:,\s*node->type=(?P<type>\d+)\s*)?$"
 )
 _FREQUENCY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(MHz|GHz)?\s*$", re.IGNORECASE)
@@ -86,7 +89,8 @@ def read_log(
         raise UsageError(f"{path}: cannot be read: {cause}") from cause
     if not ranks:
         raise UsageError(
-            f'{path}: no issue or callback line; ASTRA-sim writes them to log.log when system.json has "trace-enabled": 1'
+            f"{path}: no issue or callback line; ASTRA-sim writes them to log.log when system.json has "
+            f'"trace-enabled": 1'
         )
     open_nodes = sum(len(rank.running) for rank in ranks.values())
     for rank in ranks.values():
@@ -139,7 +143,8 @@ def _take(rank: _Rank, match: re.Match[str], tick: int) -> int:
 def _refuse_cut(line: str, path: PathLike, number: int) -> None:
     if re.match(r"(?:\[[^\]]*\]\s*)*(issue|callback)\s*,", line):
         raise UsageError(
-            f"{path}: line {number}: expected issue or callback, then sys->id=, tick=, node->id=, node->name=; found {line[:80]!r}"
+            f"{path}: line {number}: expected issue or callback, then sys->id=, tick=, node->id=, node->"
+            f"name=; found {line[:80]!r}"
         )
 
 

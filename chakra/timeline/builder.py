@@ -28,7 +28,8 @@ class TimelineBuilder:
         self._flows: list[tuple[int, int]] = []
 
     def row(self, rank: int, name: str, place: int, *, nests: bool) -> int:
-        """Number of a rank's row; ``place`` orders rows, ``nests`` says whether its slices are calls in calls."""
+        """Number of a rank's row; ``place`` orders rows, ``nests`` says whether its slices are calls in
+        calls."""
         key = (rank, name)
         if key not in self._rows:
             self._rows[key] = len(self._row_list)

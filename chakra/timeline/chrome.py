@@ -1,4 +1,5 @@
-"""Chrome trace JSON: opens in Perfetto, chrome://tracing and TensorBoard. Strict JSON, microseconds, one object an event."""
+"""Chrome trace JSON: opens in Perfetto, chrome://tracing and TensorBoard. Strict JSON, microseconds, one
+object an event."""
 
 import json
 from collections.abc import Iterator
@@ -9,8 +10,8 @@ from chakra.timeline.model import CATEGORIES, Timeline
 def chrome_pieces(timeline: Timeline) -> Iterator[str]:
     """The JSON text piece by piece.
 
-    Processes are ranks, threads are rows; a flow's id holds its place in the file, so that merged ranks cannot share one.
-    Nanoseconds survive as decimals of a microsecond.
+    Processes are ranks, threads are rows; a flow's id holds its place in the file, so that merged ranks
+    cannot share one. Nanoseconds survive as decimals of a microsecond.
     """
     yield '{"displayTimeUnit":"ns","otherData":' + _json({"source": timeline.source, "time_unit": "us"})
     yield ',"traceEvents":[\n'
@@ -22,7 +23,8 @@ def chrome_pieces(timeline: Timeline) -> Iterator[str]:
 
 
 def _json(value: object) -> str:
-    # Lone surrogates (names cut in the middle of a character) are written as escapes: the file stays UTF-8 and JSON.
+    # Lone surrogates (names cut in the middle of a character) are written as escapes: the file stays UTF-8
+    # and JSON.
     return json.dumps(value, ensure_ascii=True, allow_nan=False)
 
 
@@ -69,7 +71,8 @@ def _events(timeline: Timeline) -> Iterator[str]:
 
 
 def _flows(timeline: Timeline, heads: list[str]) -> Iterator[str]:
-    """Two events a flow, each inside its slice; the second never before the first, or viewers drop the arrow."""
+    """Two events a flow, each inside its slice; the second never before the first, or viewers drop the
+    arrow."""
     begin = timeline.start_ns[timeline.flow_from].tolist()
     first = timeline.start_ns[timeline.flow_to].tolist()
     last = (timeline.start_ns + timeline.duration_ns)[timeline.flow_to].tolist()
@@ -78,7 +81,8 @@ def _flows(timeline: Timeline, heads: list[str]) -> Iterator[str]:
     for number, (start, low, high) in enumerate(zip(begin, first, last, strict=True)):
         arrival = min(max(start, low), max(high - 1, low))
         common = f'"name":"dependency","cat":"flow","id":{number + 1}'
-        yield f'{{"ph":"s",{common},{heads[rows_from[number]]},"ts":{_micros(min(start, arrival))},"args":{{}}}}'
+        departure = _micros(min(start, arrival))
+        yield f'{{"ph":"s",{common},{heads[rows_from[number]]},"ts":{departure},"args":{{}}}}'
         yield f'{{"ph":"f","bp":"e",{common},{heads[rows_to[number]]},"ts":{_micros(arrival)},"args":{{}}}}'
 
 

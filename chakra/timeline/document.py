@@ -1,4 +1,5 @@
-"""A timeline from a replay's result: the document with ``nodes`` that ``chakra replay --format json --nodes`` prints."""
+"""A timeline from a replay's result: the document with ``nodes`` that ``chakra replay --format json --nodes``
+prints."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,9 @@ def from_document(
     Parameters
     ----------
     traces
-        The traces that ran, by rank: they tell peers, tags and groups, and so which slices arrows join. Without them the
-        document's own columns ``peers``, ``tags`` and ``groups`` do; without those, collectives are matched by their turn.
+        The traces that ran, by rank: they tell peers, tags and groups, and so which slices arrows join.
+        Without them the document's own columns ``peers``, ``tags`` and ``groups`` do; without those,
+        collectives are matched by their turn.
     source
         Name of the document in messages.
 
@@ -44,9 +46,12 @@ def from_document(
     entries = document.get("nodes")
     if not entries:
         raise UsageError(
-            f"{source}: the result holds no nodes; run `chakra replay --format json --nodes` (or simulate() with "
+            f"{source}: the result holds no nodes; run `chakra replay --format json --nodes` (or simulate() "
+            f"with "
             "to_dict(nodes=True)) for a timeline"
         )
+    if not isinstance(entries, list):
+        raise UsageError(f"{source}: 'nodes' is no list")
     builder = TimelineBuilder(source)
     matcher = Matcher()
     collectives: dict[int, list[tuple[int, str, str, int]]] = {}
@@ -73,14 +78,16 @@ def _rank(entry: Any) -> int:
 
 
 def _checked(entry: Any, place: int, source: str) -> dict[str, Any]:
-    if not isinstance(entry, dict) or not isinstance(entry.get("npu"), int):
+    if not isinstance(entry, dict) or type(entry.get("npu")) is not int:
         raise UsageError(f"{source}: nodes[{place}] is no object with an integer 'npu'")
     lengths = {key: len(value) for key, value in entry.items() if isinstance(value, list)}
     for key in _COLUMNS:
         if key not in lengths:
             raise UsageError(f"{source}: nodes[{place}] has no list {key!r}")
-        if not all(isinstance(value, int) for value in entry[key]):
-            raise UsageError(f"{source}: nodes[{place}].{key} holds something else than integers")
+        if not all(type(value) is int and -(2**62) < value < 2**64 for value in entry[key]):
+            raise UsageError(f"{source}: nodes[{place}].{key} holds something else than integers of 64 bits")
+        if key != "ids" and max(entry[key], default=0) >= 2**62:
+            raise UsageError(f"{source}: nodes[{place}].{key} holds a time out of range")
     if len(set(lengths.values())) > 1:
         raise UsageError(f"{source}: nodes[{place}] has lists of unequal length: {lengths}")
     return entry

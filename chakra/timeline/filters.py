@@ -1,4 +1,5 @@
-"""Making a timeline smaller: a window of time, some ranks, no short slices; and how large its file will be."""
+"""Making a timeline smaller: a window of time, some ranks, no short slices; and how large its file will
+be."""
 
 from dataclasses import replace
 from typing import Final
@@ -8,7 +9,8 @@ import numpy as np
 from chakra.errors import UsageError
 from chakra.timeline.model import Counter, Timeline
 
-#: Bytes a slice, a flow and a counter value take, about, in each format (measured on replays of transformer traces).
+#: Bytes a slice, a flow and a counter value take, about, in each format (measured on replays of transformer
+#: traces).
 _BYTES: Final = {"json": (102.0, 190.0, 90.0), "perfetto": (46.0, 20.0, 22.0)}
 
 

@@ -1,7 +1,7 @@
-"""Kineto traces (PyTorch profiler) as a timeline: threads and streams as rows, launches as arrows, times without loss."""
+"""Kineto traces (PyTorch profiler) as a timeline: threads and streams as rows, launches as arrows, times
+without loss."""
 
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, Final
 
 import msgspec
@@ -44,12 +44,14 @@ class _File(msgspec.Struct, gc=False):
 
 
 def read_kineto(paths: list[PathLike]) -> Timeline:
-    """One timeline of one or more Kineto files, one a rank, on a common clock that begins at their first event.
+    """One timeline of one or more Kineto files, one a rank, on a common clock that begins at their first
+    event.
 
     Raises
     ------
     UsageError
-        If a file is no Kineto trace, has no events with a duration, or two files say that they are the same rank.
+        If a file is no Kineto trace, has no events with a duration, or two files say that they are the same
+        rank.
     """
     files = [_load(path) for path in paths]
     ranks = _ranks(files, paths)
@@ -89,18 +91,22 @@ def _ranks(files: list[_File], paths: list[PathLike]) -> list[int]:
 
 
 def _ns(value: Decimal) -> int:
+    """Nanoseconds of a number of microseconds below 2**53."""
     # Decimal keeps the digits of 1782000000000000.125 that a float would lose.
-    return round(Fraction(value) * 1000)
+    return int((value * 1000).to_integral_value())
+
+
+def _usable(event: _Event) -> bool:
+    """Whether the event has a duration and a time that fits; a huge exponent must not become a huge integer."""
+    if event.ph != "X" or event.cat == "Trace" or event.ts is None or not event.ts.is_finite():
+        return False
+    return abs(event.ts) < 2**53 and (event.dur is None or not event.dur.is_finite() or event.dur < 2**53)
 
 
 def _begin(file: _File, path: PathLike) -> int:
-    times = [
-        event.ts
-        for event in file.traceEvents
-        if event.ph == "X" and event.ts is not None and event.ts.is_finite()
-    ]
+    times = [event.ts for event in file.traceEvents if event.ts is not None and _usable(event)]
     if not times:
-        raise UsageError(f"{path}: a Kineto trace without any event that has a duration")
+        raise UsageError(f"{path}: a Kineto trace without any event that has a time and a duration")
     return _ns(min(times)) + file.baseTimeNanoseconds
 
 
@@ -109,13 +115,11 @@ def _add(builder: TimelineBuilder, file: _File, rank: int, first: int) -> None:
     kernels: list[tuple[str, int]] = []
     shift = file.baseTimeNanoseconds - first
     for event in file.traceEvents:
-        if event.ph != "X" or event.ts is None or not event.ts.is_finite() or event.cat == "Trace":
+        if event.ts is None or not _usable(event):
             continue
         duration = (
             event.dur if event.dur is not None and event.dur.is_finite() and event.dur > 0 else Decimal(0)
         )
-        if abs(event.ts) > 2**53 or duration > 2**53:
-            continue
         start = _ns(event.ts) + shift
         length = _ns(event.ts + duration) + shift - start
         name = event.name if isinstance(event.name, str) else str(event.name)

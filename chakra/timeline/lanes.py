@@ -1,4 +1,5 @@
-"""Rows that nest: viewers shorten, swap or drop slices that overlap by halves, so such slices get rows of their own."""
+"""Rows that nest: viewers shorten, swap or drop slices that overlap by halves, so such slices get rows of
+their own."""
 
 import importlib
 from dataclasses import replace
@@ -21,7 +22,8 @@ def assign_lanes(track: I32, start_ns: I64, duration_ns: I64, nests: Bool) -> I3
     track
         (n,) slices of different tracks never share a row.
     nests
-        (n,) whether a slice may lie inside another (calls on a thread) or needs a free row (transfers, parallel slots).
+        (n,) whether a slice may lie inside another (calls on a thread) or needs a free row (transfers,
+        parallel slots).
     """
     end = start_ns + duration_ns
     order = np.lexsort((-end, start_ns, track))

@@ -1,4 +1,5 @@
-"""Arrows between ranks: a send to its receive, the last rank to reach a collective to those that waited for it."""
+"""Arrows between ranks: a send to its receive, the last rank to reach a collective to those that waited for
+it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,7 +10,8 @@ from dataclasses import dataclass, field
 class Matcher:
     """Collects communication slices in issue order, rank by rank, and pairs them.
 
-    Collectives are matched as a replay does: the k-th of a group on one rank belongs to the k-th of it on the others.
+    Collectives are matched as a replay does: the k-th of a group on one rank belongs to the k-th of it on the
+    others.
     """
 
     _sends: dict[tuple[int, int, int], list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -45,5 +47,6 @@ class Matcher:
 
 
 def collective_keys(names_by_rank: Sequence[Sequence[str]]) -> bool:
-    """Whether collectives can be matched by their turn although no group is known: all ranks list the same names."""
+    """Whether collectives can be matched by their turn although no group is known: all ranks list the same
+    names."""
     return len({tuple(names) for names in names_by_rank}) == 1

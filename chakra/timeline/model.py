@@ -1,4 +1,5 @@
-"""A timeline as columns: slices on rows, flows between slices, counters over time. All times are integer nanoseconds."""
+"""A timeline as columns: slices on rows, flows between slices, counters over time. All times are integer
+nanoseconds."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -13,7 +14,8 @@ CATEGORIES: Final = ("cpu", "compute", "communication", "memory", "other")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thread of a viewer: the rank (process) it belongs to, its name and its place among the rank's rows."""
+    """One thread of a viewer: the rank (process) it belongs to, its name and its place among the rank's
+    rows."""
 
     rank: int
     name: str
@@ -38,10 +40,11 @@ class Timeline:
     Attributes
     ----------
     rows
-        All rows; slices name them by index. On a row, slices nest or do not touch (see ``lanes.assign_lanes``).
+        All rows; slices name them by index. On a row, slices nest or do not touch (see
+        ``lanes.assign_lanes``).
     row, start_ns, duration_ns, name, category, node
-        (n,) columns of the slices: int32, int64, int64, int32 into ``names``, int32 into ``CATEGORIES``, int64 id of the
-        trace's node (-1: none).
+        (n,) columns of the slices: int32, int64, int64, int32 into ``names``, int32 into ``CATEGORIES``,
+        int64 id of the trace's node (-1: none).
     flow_from, flow_to
         (f,) int64 slice indices; an arrow each.
     process_names
@@ -83,7 +86,8 @@ class Timeline:
         return self.process_names.get(rank, f"rank {rank}")
 
     def kept(self, keep: Bool) -> "Timeline":
-        """The timeline with the marked slices only, and the flows and rows that those need; ``keep`` is (n,) bool."""
+        """The timeline with the marked slices only, and the flows and rows that those need; ``keep`` is (n,)
+        bool."""
         number = np.cumsum(keep) - 1
         flows = keep[self.flow_from] & keep[self.flow_to]
         used, row = np.unique(self.row[keep], return_inverse=True)

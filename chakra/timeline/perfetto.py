@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, AnyArray
 from chakra.kernels import compiled
 from chakra.timeline.chrome import thread_numbers
 from chakra.timeline.model import CATEGORIES, Timeline
@@ -66,7 +66,7 @@ def _slices(timeline: Timeline) -> Iterator[bytes]:
     out_offsets, out_flows = _flows_of(place[timeline.flow_from], n)
     in_offsets, in_flows = _flows_of(place[timeline.flow_to], n)
     row = timeline.row[order]
-    columns = [
+    columns: list[AnyArray] = [
         row,
         timeline.start_ns[order],
         timeline.duration_ns[order],

@@ -34,7 +34,8 @@ def format_of(path: PathLike, wanted: str | None = None) -> str:
 
 
 def write_timeline(timeline: Timeline, path: PathLike, file_format: str | None = None) -> int:
-    """Write Chrome JSON or a Perfetto trace, gzipped if the name ends in .gz; the file's uncompressed size in bytes.
+    """Write Chrome JSON or a Perfetto trace, gzipped if the name ends in .gz; the file's uncompressed size in
+    bytes.
 
     Raises
     ------

@@ -6,7 +6,7 @@
 >>> columns.ids[:] = 0, 1
 >>> columns.types[:] = 4
 >>> columns.set_data_deps([0, 0, 1], [0])
->>> "n0 -> n1 [kind=data" in dot_text(from_trace(columns.build()))
+>>> "n0 -> n1 [key=data" in dot_text(from_trace(columns.build()))
 True
 """
 

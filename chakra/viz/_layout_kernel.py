@@ -1,4 +1,5 @@
-"""Kernel: orders and levels of a graph that may have cycles, linear in nodes and edges (run compiled or as plain Python)."""
+"""Kernel: orders and levels of a graph that may have cycles, linear in nodes and edges (run compiled or as
+plain Python)."""
 
 import numpy as np
 
@@ -6,7 +7,8 @@ from chakra.arrays import I32, I64
 
 
 def order_and_levels(offsets: I64, children: I32, waiting: I64) -> tuple[I64, I32]:
-    """Order nodes after their parents where there is no cycle, and give each the length of the longest path to it.
+    """Order nodes after their parents where there is no cycle, and give each the length of the longest path
+    to it.
 
     Parameters
     ----------
@@ -18,7 +20,8 @@ def order_and_levels(offsets: I64, children: I32, waiting: I64) -> tuple[I64, I3
     Returns
     -------
     order, level
-        (n,) each. On a cycle, the waiting node of lowest index goes first; edges back to placed nodes count nothing.
+        (n,) each. On a cycle, the waiting node of lowest index goes first; edges back to placed nodes count
+        nothing.
     """
     n = len(waiting)
     order = np.empty(n, np.int64)

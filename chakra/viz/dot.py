@@ -13,7 +13,8 @@ _LABEL_CHARS = 60
 def dot_text(graph: Graph, *, legend: bool = True) -> str:
     """The graph as DOT.
 
-    Labels are shortened to 60 characters a line; the attributes ``name``, ``ident`` and ``kind`` hold the rest in full.
+    Labels are shortened to 60 characters a line; the attributes ``name``, ``ident`` and ``kind`` hold the
+    rest in full.
     """
     return "".join(dot_pieces(graph, legend=legend))
 
@@ -21,8 +22,10 @@ def dot_text(graph: Graph, *, legend: bool = True) -> str:
 def dot_pieces(graph: Graph, *, legend: bool = True) -> Iterator[str]:
     """The DOT text piece by piece."""
     yield "digraph trace {\n"
-    yield f"  graph [label={quoted(label_escaped(printable(graph.title)))}, labelloc=t, fontname=Helvetica, rankdir=TB];\n"
-    yield '  node [style=filled, fontname=Helvetica, fontsize=10, margin="0.12,0.05"];\n  edge [arrowsize=0.7];\n'
+    title = quoted(label_escaped(printable(graph.title)))
+    yield f"  graph [label={title}, labelloc=t, fontname=Helvetica, rankdir=TB];\n"
+    yield '  node [style=filled, fontname=Helvetica, fontsize=10, margin="0.12,0.05"];\n'
+    yield "  edge [arrowsize=0.7];\n"
     for node in range(graph.n_nodes):
         yield _node(graph, node)
     edges = zip(
@@ -34,10 +37,10 @@ def dot_pieces(graph: Graph, *, legend: bool = True) -> Iterator[str]:
     )
     for src, dst, kind, count in edges:
         line = EDGE_STYLES[EdgeKind(kind)]
-        # Control edges do not pull on ranks in dot where a data edge joins the same nodes anyway.
+        # The key tells readers such as PyGraphviz parallel edges apart.
         extra = f', label="{count}", fontsize=8' if count > 1 else ""
         yield (
-            f'  n{src} -> n{dst} [kind={line.word}, style={line.dot_style}, color="{line.stroke}", '
+            f'  n{src} -> n{dst} [key={line.word}, kind={line.word}, style={line.dot_style}, color="{line.stroke}", '
             f"count={count}{extra}];\n"
         )
     if legend:
@@ -59,7 +62,8 @@ def _node(graph: Graph, node: int) -> str:
     return (
         f"  n{node} [label={quoted(label)}, shape={look.dot_shape}, fillcolor={quoted(look.fill)}, "
         f'color="{look.stroke}"{dashed}{double}, kind={look.word}, ident="{graph.ids[node]}", '
-        f"name={quoted(escaped(name))}, duration_ns={graph.duration_ns[node]}, bytes={quoted(str(graph.size_bytes[node]))}, "
+        f"name={quoted(escaped(name))}, duration_ns={graph.duration_ns[node]}, "
+        f"bytes={quoted(str(graph.size_bytes[node]))}, "
         f"members={graph.members[node]}, tooltip={quoted(tooltip)}];\n"
     )
 
@@ -71,14 +75,17 @@ def _legend(graph: Graph) -> Iterator[str]:
         if kind in kinds:
             dashed = ', style="filled,dashed"' if look.dashed else ""
             yield (
-                f'    legend_{look.word} [label="{look.legend}", shape={look.dot_shape}, fillcolor="{look.fill}", '
+                f'    legend_{look.word} [label="{look.legend}", shape={look.dot_shape}, '
+                f'fillcolor="{look.fill}", '
                 f'color="{look.stroke}"{dashed}, fontsize=9];\n'
             )
     for edge in sorted({int(kind) for kind in set(graph.edge_kinds.tolist())}):
         line = EDGE_STYLES[EdgeKind(edge)]
-        yield f'    legend_{line.word}_a [label="", shape=point]; legend_{line.word}_b [label="", shape=point];\n'
+        for end in "ab":
+            yield f'    legend_{line.word}_{end} [label="", shape=point];\n'
         yield (
-            f'    legend_{line.word}_a -> legend_{line.word}_b [label="{line.legend}", style={line.dot_style}, '
+            f'    legend_{line.word}_a -> legend_{line.word}_b [label="{line.legend}", '
+            f"style={line.dot_style}, "
             f'color="{line.stroke}", fontsize=9, kind=legend];\n'
         )
     yield "  }\n"

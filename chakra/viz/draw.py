@@ -34,12 +34,16 @@ HTML_LIMIT: Final = 200_000
 _EDGES_PER_NODE: Final = 10
 #: Above this, a picture is made but a smaller one is suggested.
 _SUGGEST_ABOVE: Final = 2_000
-#: ``auto`` asks Graphviz up to this many nodes and edges (a second or so); ``dot`` is warned about and refused above.
+#: ``auto`` asks Graphviz up to this many nodes and edges (a second or so); ``dot`` is warned about and
+#: refused above.
 _DOT_NODES, _DOT_EDGES = 150, 400
 _DOT_WARN, _DOT_REFUSE = 2_000, 5_000
 #: Folded pictures with more boxes than this keep all edges.
 _REDUCE_UP_TO: Final = 4_000
-_SUGGESTIONS: Final = "--fold, --around ID --hops K, --critical-path, --only comm, --window BEGIN:END, or an .html file, which folds by itself"
+_SUGGESTIONS: Final = (
+    "--fold, --around ID --hops K, --critical-path, --only comm, --window BEGIN:END, "
+    "or an .html file, which folds by itself"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,8 @@ class DrawOptions:
     limit
         Nodes above which drawing is refused; None for the format's own limit.
     budget_s
-        Seconds that Graphviz may take before the own layout takes over (or, with ``dot``, before it is an error).
+        Seconds that Graphviz may take before the own layout takes over (or, with ``dot``, before it is an
+        error).
     all_edges
         Keep, in a folded picture, edges that a longer path already implies.
     """
@@ -86,8 +91,8 @@ def draw(graph: Graph, path: PathLike, options: DrawOptions | None = None) -> Dr
     Raises
     ------
     UsageError
-        If the suffix is unknown, the graph is too large to draw plainly, Graphviz was asked for and is absent, too slow
-        or refused, or the file cannot be written.
+        If the suffix is unknown, the graph is too large to draw plainly, Graphviz was asked for and is
+        absent, too slow or refused, or the file cannot be written.
     """
     options = options or DrawOptions()
     picture = format_of(path)
@@ -143,7 +148,8 @@ def _folded(graph: Graph, options: DrawOptions, remarks: list[str]) -> Graph:
         reduced = transitively_reduced(small)
         if reduced.n_edges < small.n_edges:
             remarks.append(
-                f"{small.n_edges - reduced.n_edges} edges that longer paths imply are left out (--all-edges keeps them)"
+                f"{small.n_edges - reduced.n_edges} edges that longer paths imply are left out (--all-edges "
+                f"keeps them)"
             )
         small = reduced
     return small
@@ -156,7 +162,8 @@ def _refuse_large(graph: Graph, limit: int, path: PathLike) -> None:
     ):
         if count > bound:
             raise UsageError(
-                f"{path}: {graph.title} has {count} {what}, more than the {bound} that are drawn plainly (--limit); "
+                f"{path}: {graph.title} has {count} {what}, more than the {bound} that are drawn plainly "
+                f"(--limit); "
                 f"try {_SUGGESTIONS}"
             )
 
@@ -182,7 +189,8 @@ def _by_graphviz(graph: Graph, picture: str, options: DrawOptions, remarks: list
         return None
     if graph.n_nodes > _DOT_REFUSE:
         raise UsageError(
-            f"--layout dot: {graph.n_nodes} nodes would take dot hours (at most {_DOT_REFUSE}); use --layout own, or "
+            f"--layout dot: {graph.n_nodes} nodes would take dot hours (at most {_DOT_REFUSE}); use --layout "
+            f"own, or "
             f"{_SUGGESTIONS}"
         )
     if graph.n_nodes > _DOT_WARN:

@@ -1,4 +1,5 @@
-"""Folding a graph: a tree of groups over its nodes, and the graph of what is visible when groups are closed."""
+"""Folding a graph: a tree of groups over its nodes, and the graph of what is visible when groups are
+closed."""
 
 import heapq
 import re
@@ -19,7 +20,8 @@ from chakra.viz.text import count_text
 
 
 class Folding(StrEnum):
-    """Ways to fold; ``AUTO`` applies repeats, operators, streams and segments until the drawing is small enough."""
+    """Ways to fold; ``AUTO`` applies repeats, operators, streams and segments until the drawing is small
+    enough."""
 
     AUTO = "auto"
     REPEAT = "repeat"
@@ -55,7 +57,8 @@ class FoldTree:
         return len(self.labels)
 
     def visible(self, opened: Bool | None = None) -> I32:
-        """(n+g,) the element that stands for each: itself if all around it are open, else its outermost closed group.
+        """(n+g,) the element that stands for each: itself if all around it are open, else its outermost
+        closed group.
 
         Parameters
         ----------
@@ -72,13 +75,15 @@ class FoldTree:
         return shown
 
 
-#: A stage of folding: the graph of what is visible -> for every element the number of its new group, or -1, with labels.
+#: A stage of folding: the graph of what is visible -> for every element the number of its new group, or -1,
+#: with labels.
 Groups = tuple[I64, list[str]]
 _Stage = Callable[[Graph, "_Builder"], bool]
 
 
 class _Builder:
-    """Grows a fold tree stage by stage; ``graph`` is always the graph of what is visible with all groups closed."""
+    """Grows a fold tree stage by stage; ``graph`` is always the graph of what is visible with all groups
+    closed."""
 
     def __init__(self, graph: Graph) -> None:
         self.original = graph
@@ -122,7 +127,8 @@ class _Builder:
 
 
 def merged(graph: Graph, target: AnyArray, size: int, labels: list[str | None]) -> Graph:
-    """The graph in which node i has become part of node ``target[i]`` of ``size``; edges inside one disappear.
+    """The graph in which node i has become part of node ``target[i]`` of ``size``; edges inside one
+    disappear.
 
     Parameters
     ----------
@@ -189,8 +195,8 @@ def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTre
     Parameters
     ----------
     limit
-        Boxes that the closed drawing should have at most; guaranteed by ``AUTO`` and ``SEGMENT`` (up to one box for each
-        lane and segment), an aim elsewhere.
+        Boxes that the closed drawing should have at most; guaranteed by ``AUTO`` and ``SEGMENT`` (up to one
+        box for each lane and segment), an aim elsewhere.
     """
     builder = _Builder(_in_topological_order(graph))
     order = _order(graph)
@@ -227,7 +233,12 @@ def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTre
 def folded(graph: Graph, tree: FoldTree, opened: Bool | None = None) -> Graph:
     """The graph of what is visible; closed groups by default."""
     shown = tree.visible(opened)[: tree.n_nodes]
-    elements, target = np.unique(shown, return_inverse=True)
+    elements, first, inverse = np.unique(shown, return_index=True, return_inverse=True)
+    # Boxes stand in the order of their first members, as the trace has them.
+    order = np.argsort(first, kind="stable")
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    elements, target = elements[order], number[inverse]
     labels = [tree.labels[e - tree.n_nodes] if e >= tree.n_nodes else None for e in elements.tolist()]
     return merged(graph, target, len(elements), labels)
 
@@ -247,7 +258,8 @@ def parse_folding(text: str) -> Folding:
 
 
 def _order(graph: Graph) -> I64:
-    """Order of folding: missing parents, then the trace's own order where it is topological, else the nearest to it.
+    """Order of folding: missing parents, then the trace's own order where it is topological, else the nearest
+    to it.
 
     Staying near the trace's order keeps a layer's nodes together, which an order by levels would not.
     """
@@ -375,7 +387,8 @@ def _tokens(graph: Graph) -> I64:
 
 
 def _fold_operators(limit: int) -> _Stage:
-    """Fold the subtrees of the operator call tree (control edges of PyTorch traces), as deep as the limit allows."""
+    """Fold the subtrees of the operator call tree (control edges of PyTorch traces), as deep as the limit
+    allows."""
 
     def stage(graph: Graph, builder: _Builder) -> bool:
         n = graph.n_nodes
@@ -443,7 +456,8 @@ def _fold_streams(graph: Graph, builder: _Builder) -> bool:
 
 
 def _fold_segments(limit: int) -> _Stage:
-    """Cut the topological order into equal segments and fold each lane of a segment: always reaches the limit."""
+    """Cut the topological order into equal segments and fold each lane of a segment: always reaches the
+    limit."""
 
     def stage(graph: Graph, builder: _Builder) -> bool:
         lanes = max(len(graph.lane_names), 1)
@@ -460,7 +474,8 @@ def _fold_segments(limit: int) -> _Stage:
 
 
 def _apply_runs(graph: Graph, builder: _Builder, head: I64) -> bool:
-    """Group nodes with the same head; a head alone stays as it is. Groups are named after head and last member."""
+    """Group nodes with the same head; a head alone stays as it is. Groups are named after head and last
+    member."""
     sizes = np.bincount(head, minlength=graph.n_nodes)
     heads = np.flatnonzero(sizes > 1)
     number = np.full(graph.n_nodes, -1, np.int64)

@@ -1,7 +1,8 @@
 """Glyphs for PNG pictures: grey bitmaps of ASCII and Latin-1, so that no font and no library is needed.
 
 The shapes were rasterised at 15 pixels from DejaVu Sans (Bitstream Vera and Arev licences, free to embed and
-redistribute); each pixel has four bits, glyphs are 20 rows of 16 pixels, packed, compressed and written in base 85.
+redistribute); each pixel has four bits, glyphs are 20 rows of 16 pixels, packed, compressed and written in
+base 85.
 """
 
 import base64
@@ -88,7 +89,7 @@ def _glyphs() -> tuple[dict[str, int], F64]:
 
 
 def text_mask(text: str) -> F64:
-    """Coverage (0 to 1) of a line of text, (GLYPH_HEIGHT, width); characters without a glyph become escapes."""
+    """Coverage (0 to 1) of a line of text, (GLYPH_HEIGHT, width); characters it lacks become escapes."""
     places, glyphs = _glyphs()
     shown = "".join(c if c in places else c.encode("unicode_escape").decode("ascii") for c in text)
     width = sum(_ADVANCES[places[c]] for c in shown) + GLYPH_WIDTH

@@ -94,7 +94,8 @@ Dependencies = tuple[U64, I64]
 def from_trace(
     trace: Trace, title: str | None = None, *, written: tuple[Dependencies, Dependencies] | None = None
 ) -> Graph:
-    """The whole graph of a trace, with one ghost for every id that dependencies name and the trace does not have.
+    """The whole graph of a trace, with one ghost for every id that dependencies name and the trace does not
+    have.
 
     Parameters
     ----------
@@ -186,11 +187,11 @@ def _lanes(trace: Trace, ghosts: int) -> tuple[I32, tuple[str, ...]]:
     names = [
         words[r] if value == ABSENT else f"{words[r]}, {joint[r]} {value}" for r, value in keys.T.tolist()
     ]
-    lanes = lanes.reshape(-1).astype(np.int32)
+    rows: I32 = lanes.reshape(-1).astype(np.int32)
     if ghosts:
-        lanes = np.concatenate([lanes, np.full(ghosts, len(names), np.int32)])
+        rows = np.concatenate([rows, np.full(ghosts, len(names), np.int32)])
         names.append("missing")
-    return lanes, tuple(names)
+    return rows, tuple(names)
 
 
 def _notes(trace: Trace) -> list[str]:

@@ -62,7 +62,8 @@ def graphml_pieces(graph: Graph) -> Iterator[str]:
     for number, (src, dst, kind, count) in enumerate(edges):
         yield (
             f'<edge id="e{number}" source="n{src}" target="n{dst}">'
-            f'<data key="edge_kind">{EDGE_STYLES[EdgeKind(kind)].word}</data><data key="count">{count}</data></edge>\n'
+            f'<data key="edge_kind">{EDGE_STYLES[EdgeKind(kind)].word}</data><data key="count">{count}</data>'
+            f"</edge>\n"
         )
     yield "</graph>\n</graphml>\n"
 

@@ -1,7 +1,7 @@
 """Runs Graphviz in a process of its own: DOT on standard input, a picture to a file.
 
-Graphviz is a C library that may take minutes or abort; in a child process it can be stopped and cannot take the caller
-with it. Usage: ``python -m chakra.viz.graphviz_worker FORMAT OUT``.
+Graphviz is a C library that may take minutes or abort; in a child process it can be stopped and cannot take
+the caller with it. Usage: ``python -m chakra.viz.graphviz_worker FORMAT OUT``.
 """
 
 import sys

@@ -14,7 +14,8 @@ from chakra.viz.text import printable
 
 
 def html_text(graph: Graph, tree: FoldTree) -> str:
-    """The whole page. It loads nothing (a content policy forbids it) and needs a browser with a canvas only."""
+    """The whole page. It loads nothing (a content policy forbids it) and needs a browser with a canvas
+    only."""
     template = environment().get_template("graph.html.j2")
     return template.render(title=printable(graph.title), data=embedded_json(_data(graph, tree)))
 

@@ -1,7 +1,7 @@
 """The layered layout: a column per topological level, a row per lane, in O(V log V + E).
 
-Columns are wrapped into bands, one below the other like lines of text, so that a long serial trace becomes a page and not a
-thread of a kilometre.
+Columns are wrapped into bands, one below the other like lines of text, so that a long serial trace becomes a
+page and not a thread of a kilometre.
 """
 
 import importlib
@@ -85,7 +85,8 @@ def order_and_levels(graph: Graph) -> tuple[I64, I32]:
 
 
 def layered(graph: Graph, *, wrap: bool = True) -> Layout:
-    """Lay a graph out: level to column, lane to row, neighbours near each other; long drawings are wrapped."""
+    """Lay a graph out: level to column, lane to row, neighbours near each other; long drawings are
+    wrapped."""
     n = graph.n_nodes
     _, level = order_and_levels(graph)
     lanes = len(graph.lane_names)
@@ -106,7 +107,7 @@ def layered(graph: Graph, *, wrap: bool = True) -> Layout:
     in_cell = np.bincount(cell, minlength=1)[cell] if n else np.zeros(0, np.int64)
     centred = (used[band, graph.lanes] - np.minimum(in_cell, STACK)) / 2
     return Layout(
-        x=MARGIN + (column % per_band + 0.5) * CELL_WIDTH,
+        x=(MARGIN + (column % per_band + 0.5) * CELL_WIDTH).astype(np.float64),
         y=lane_tops[band, graph.lanes] + (row + centred + 0.5) * CELL_HEIGHT,
         level=level,
         width=MARGIN + min(per_band, max(total, 1)) * CELL_WIDTH + 10.0,
@@ -118,7 +119,8 @@ def layered(graph: Graph, *, wrap: bool = True) -> Layout:
 
 
 def _heights(band: I64, lanes: I32, row: I64, n_lanes: int) -> tuple[list[float], F64, I64]:
-    """Tops of the bands (and the end), tops of their lanes, rows in each: a lane without nodes takes no room."""
+    """Tops of the bands (and the end), tops of their lanes, rows in each: a lane without nodes takes no
+    room."""
     n_bands = int(band.max()) + 1 if len(band) else 1
     used = np.zeros((n_bands, max(n_lanes, 1)), np.int64)
     np.maximum.at(used, (band, lanes), row + 1)

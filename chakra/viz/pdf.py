@@ -1,7 +1,7 @@
 """PDF from a scene: one vector page, standard Helvetica, no library.
 
-Characters outside Windows-1252 are shown as escapes (the standard fonts have no glyphs for them) and carry their true
-text for search and copy (``ActualText``).
+Characters outside Windows-1252 are shown as escapes (the standard fonts have no glyphs for them) and carry
+their true text for search and copy (``ActualText``).
 """
 
 import zlib
@@ -15,7 +15,8 @@ from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind, rgb
 _MAX_PAGE: Final = 14_400.0
 _ARROW: Final = 5.0
 
-#: Widths of Helvetica's characters 32-126 in thousandths of the font size (Adobe's metrics of the standard fonts).
+#: Widths of Helvetica's characters 32-126 in thousandths of the font size (Adobe's metrics of the standard
+#: fonts).
 _WIDTHS: Final = (
     *(
         278,
@@ -190,7 +191,8 @@ def _link(link: Link, dash: tuple[float, ...]) -> str:
     pattern = f"[{' '.join(f'{x:g}' for x in dash)}] 0 d"
     width = 0.5 if link.faint else link.width
     return (
-        f"{state} {pattern} {width:.1f} w {a:.1f} {b:.1f} m {c:.1f} {d:.1f} {e:.1f} {f:.1f} {g:.1f} {h:.1f} c S\n"
+        f"{state} {pattern} {width:.1f} w {a:.1f} {b:.1f} m {c:.1f} {d:.1f} {e:.1f} {f:.1f} {g:.1f} {h:.1f} "
+        f"c S\n"
         f"{g:.1f} {h:.1f} m {g - ux - uy * 0.4:.1f} {h - uy + ux * 0.4:.1f} l "
         f"{g - ux + uy * 0.4:.1f} {h - uy - ux * 0.4:.1f} l f\n"
     )

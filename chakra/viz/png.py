@@ -15,7 +15,8 @@ from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind, rgb
 
 Canvas = npt.NDArray[np.uint8]
 
-#: Pixels a picture may have; larger scenes are drawn smaller, and without labels once those would be unreadable.
+#: Pixels a picture may have; larger scenes are drawn smaller, and without labels once those would be
+#: unreadable.
 _MAX_PIXELS: Final = 50_000_000
 _INK: Final = (17, 17, 17)
 _LINKS_AT_ONCE: Final = 4096
@@ -101,7 +102,8 @@ def _splat(canvas: Canvas, xy: F64, ink: F64, strength: F64) -> None:
 
 @cache
 def _stencil(kind: Kind, width: int, height: int, stroke: float) -> tuple[F64, F64]:
-    """Coverage of a shape's inside and of its outline, (height + 4, width + 4) each, two pixels of margin around."""
+    """Coverage of a shape's inside and of its outline, (height + 4, width + 4) each, two pixels of margin
+    around."""
     fine = 3
     rows = (np.arange((height + 4) * fine) + 0.5) / fine - 2
     columns = (np.arange((width + 4) * fine) + 0.5) / fine - 2

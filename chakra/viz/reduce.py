@@ -9,9 +9,11 @@ from chakra.viz.layout import order_and_levels
 
 
 def transitively_reduced(graph: Graph) -> Graph:
-    """The graph without edges u -> v for which a longer path from u to v exists; edges that close a cycle stay.
+    """The graph without edges u -> v for which a longer path from u to v exists; edges that close a cycle
+    stay.
 
-    Exact, with one bit set a node: O(V * E / 64) time and V * V / 8 bytes, so meant for drawings that fit a page.
+    Exact, with one bit set a node: O(V * E / 64) time and V * V / 8 bytes, so meant for drawings that fit a
+    page.
     """
     n = graph.n_nodes
     order, _ = order_and_levels(graph)

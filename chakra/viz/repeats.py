@@ -24,8 +24,8 @@ class Repeat:
 def find_repeats(tokens: I64) -> list[Repeat]:
     """The repeats of the shortest period that is worth folding, without overlaps, in order.
 
-    Folding them and asking again finds repeats of repeats. A single element counts from four copies on, a longer stretch
-    from two copies on if they cover six elements.
+    Folding them and asking again finds repeats of repeats. A single element counts from four copies on, a
+    longer stretch from two copies on if they cover six elements.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def _periods(tokens: I64) -> list[int]:
         return []
     counts = np.bincount(distances)
     common = np.argsort(-counts, kind="stable")[:_CANDIDATES]
-    # Tokens that occur several times in a layer hide the layer's period: their distances are shorter. The period is then
-    # a distance over which a rare token repeats.
+    # Tokens that occur several times in a layer hide the layer's period: their distances are shorter. The
+    # period is then a distance over which a rare token repeats.
     total = np.bincount(np.unique(tokens, return_inverse=True)[1])[np.unique(tokens, return_inverse=True)[1]]
     rare = np.diff(order)[same & (total[order][1:] <= max(2, int(np.median(total))))]
     rare = rare[rare <= n // 2]

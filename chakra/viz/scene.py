@@ -20,7 +20,8 @@ _LABEL_CHARS: Final = int((NODE_WIDTH - 12) / (LABEL_SIZE * CHAR_WIDTH))
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A node: its box in points, kind, the lines of its label (already shortened) and the full text behind it."""
+    """A node: its box in points, kind, the lines of its label (already shortened) and the full text behind
+    it."""
 
     x: float
     y: float
@@ -35,7 +36,8 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """An edge: a cubic Bézier curve by four points (x0, y0, x1, y1, ...), with an arrow at its end; far ones are faint."""
+    """An edge: a cubic Bézier curve by four points (x0, y0, x1, y1, ...), with an arrow at its end; far ones
+    are faint."""
 
     curve: tuple[float, float, float, float, float, float, float, float]
     kind: EdgeKind
@@ -78,7 +80,8 @@ class Scene:
 
 
 def scene_of(graph: Graph, layout: Layout, subtitle: str = "") -> Scene:
-    """Arrange a laid-out graph on a page: header, legend of what occurs, bands with lane names, edges, nodes."""
+    """Arrange a laid-out graph on a page: header, legend of what occurs, bands with lane names, edges,
+    nodes."""
     top = _HEADER + _LEGEND_HEIGHT
     scene = Scene(max(layout.width, 560.0), layout.height + top, printable(graph.title))
     heading = shortened(printable(graph.title), int(scene.width / (TITLE_SIZE * 0.62)))

@@ -101,13 +101,15 @@ def window(graph: Graph, begin_ns: int, end_ns: int) -> Graph:
 
 
 def critical_path(graph: Graph) -> Graph:
-    """The longest path by durations, each node waiting for its parents only; edges are those along the path."""
+    """The longest path by durations, each node waiting for its parents only; edges are those along the
+    path."""
     path = critical_nodes(graph)
     keep = np.zeros(graph.n_nodes, np.bool_)
     keep[path] = True
     place = np.full(graph.n_nodes, -1, np.int64)
     place[path] = np.arange(len(path))
-    # Other edges between nodes of the path are not part of it (a shortcut past a member is no step of the path).
+    # Other edges between nodes of the path are not part of it (a shortcut past a member is no step of the
+    # path).
     steps = keep[graph.src] & keep[graph.dst] & (place[graph.dst] == place[graph.src] + 1)
     cut = replace(
         graph,

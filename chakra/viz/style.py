@@ -1,8 +1,8 @@
 """How kinds of nodes and edges look: one table for every output format.
 
-Colours are tints of the Okabe-Ito palette, which people with any colour vision tell apart; kinds also differ in shape
-and edges in dash pattern, so that a black-and-white print says the same. Text is near black on every fill (contrast
-above 7:1).
+Colours are tints of the Okabe-Ito palette, which people with any colour vision tell apart; kinds also differ
+in shape and edges in dash pattern, so that a black-and-white print says the same. Text is near black on every
+fill (contrast above 7:1).
 """
 
 import math

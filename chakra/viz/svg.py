@@ -16,13 +16,16 @@ def svg_pieces(scene: Scene) -> Iterator[str]:
     """The document piece by piece, for writing big drawings without holding them twice."""
     w, h = f"{scene.width:.0f}", f"{scene.height:.0f}"
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}" role="img">\n'
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}"'
+    yield ' role="img">\n'
     yield f"<title>{escape(scene.title)}</title>\n<defs>\n"
     yield _style()
     for edge, line in EDGE_STYLES.items():
         yield (
-            f'<marker id="a{int(edge)}" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" markerHeight="7" '
-            f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0.8L8,4L0,7.2z" fill="{line.stroke}"/></marker>\n'
+            f'<marker id="a{int(edge)}" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" '
+            f'markerHeight="7" '
+            f'markerUnits="userSpaceOnUse" orient="auto"><path d="M0,0.8L8,4L0,7.2z" fill="{line.stroke}"/>'
+            f"</marker>\n"
         )
     yield '</defs>\n<rect width="100%" height="100%" fill="#ffffff"/>\n<g class="rule">\n'
     for rule in scene.rules:
@@ -39,26 +42,26 @@ def svg_pieces(scene: Scene) -> Iterator[str]:
         yield _mark(mark)
     yield '<g class="caption">\n'
     for caption in scene.captions:
-        bold = ' font-weight="bold"' if caption.bold else ""
-        size = "" if caption.size == LABEL_SIZE else f' font-size="{caption.size:g}"'
-        yield f'<text x="{caption.x:.1f}" y="{caption.y:.1f}"{size}{bold}>{escape(caption.text)}</text>\n'
+        bold = "font-weight:bold;" if caption.bold else ""
+        size = "" if caption.size == LABEL_SIZE else f"font-size:{caption.size:g}px"
+        style = f' style="{bold}{size}"' if bold or size else ""
+        yield f'<text x="{caption.x:.1f}" y="{caption.y:.1f}"{style}>{escape(caption.text)}</text>\n'
     yield "</g>\n</svg>\n"
 
 
 def _style() -> str:
     rules = [
-        f"text{{font-family:Helvetica,Arial,'DejaVu Sans',sans-serif;font-size:{LABEL_SIZE:g}px;fill:#111111}}",
+        f"text{{font:{LABEL_SIZE:g}px Helvetica,Arial,'DejaVu Sans',sans-serif;fill:#111111}}",
         ".m text{text-anchor:middle}.rule path{stroke:#bbbbbb;stroke-width:0.7;fill:none}",
         ".m:hover polygon{stroke-width:2.4}",
     ]
-    for kind, look in KIND_STYLES.items():
-        dash = ";stroke-dasharray:3 2" if look.dashed else ""
-        rules.append(f".k{int(kind)} polygon{{fill:{look.fill};stroke:{look.stroke};stroke-width:1{dash}}}")
+    for kind, box in KIND_STYLES.items():
+        dash = ";stroke-dasharray:3 2" if box.dashed else ""
+        rules.append(f".k{int(kind)} polygon{{fill:{box.fill};stroke:{box.stroke};stroke-width:1{dash}}}")
     for edge, line in EDGE_STYLES.items():
         dash = f";stroke-dasharray:{' '.join(f'{d:g}' for d in line.dash)}" if line.dash else ""
-        rules.append(
-            f".e{int(edge)} path{{fill:none;stroke:{line.stroke};stroke-width:0.8;marker-end:url(#a{int(edge)}){dash}}}"
-        )
+        look = f"fill:none;stroke:{line.stroke};stroke-width:0.8;marker-end:url(#a{int(edge)}){dash}"
+        rules.append(f".e{int(edge)} path{{{look}}}")
     rules.append("path.far{stroke-width:0.5;opacity:0.55}")
     return "<style>" + "\n".join(rules) + "</style>\n"
 

@@ -43,7 +43,8 @@ def _short(value: float) -> str:
 
 
 def printable(text: str) -> str:
-    r"""The text with what no drawing or XML file can hold written as escapes: control characters, lone surrogates.
+    r"""The text with what no drawing or XML file can hold written as escapes: control characters, lone
+    surrogates.
 
     >>> printable('a\x00b\n')
     'a\\x00b\\n'
@@ -65,7 +66,8 @@ def _is_plain(char: str) -> bool:
 
 
 def shortened(text: str, limit: int) -> str:
-    """At most ``limit`` characters, the middle cut out, so that both a scope's start and an operator's end show.
+    """At most ``limit`` characters, the middle cut out, so that both a scope's start and an operator's end
+    show.
 
     >>> shortened("layers.11.attention.softmax", 15)
     'layers.…softmax'

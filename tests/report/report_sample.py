@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """A result document made by hand, as `chakra replay --format json --nodes` writes it."""
 
 from typing import Any

@@ -1,4 +1,5 @@
-"""A headless Chromium driven over its debugging pipe: JSON messages that end with a zero byte, no library needed."""
+"""A headless Chromium driven over its debugging pipe: JSON messages that end with a zero byte, no library
+needed."""
 
 import base64
 import json

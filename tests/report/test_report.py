@@ -1,0 +1,294 @@
+"""Reports: one page a run, a comparison, text for a terminal."""
+
+import copy
+import json
+import re
+import sys
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chakra.cli.report import command
+from chakra.errors import UsageError
+from chakra.report import essence, report_html, run_of
+from chakra.report.groups import npu_groups
+
+sys.path.insert(0, str(Path(__file__).parent))
+from report_sample import sample
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Balanced(HTMLParser):
+    """Collects text and attributes, and checks that every element is closed where it should be."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.stack: list[str] = []
+        self.text: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def parsed(page: str) -> Balanced:
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.stack == []
+    return parser
+
+
+def test_a_page_has_every_part_and_loads_nothing() -> None:
+    page = report_html([run_of(sample(), "run one")])
+    found = parsed(page)
+    headings = [attrs.get("id") for tag, attrs in found.tags if tag == "h2"]
+    assert headings == [
+        "account", "collectives", "network", "links", "critical-path", "memory", "timeline", "corrections", "inputs",
+    ]  # fmt: skip
+    text = " ".join(found.text)
+    for words in (
+        "900 µs (900,000 ns)",
+        "tp <0>",
+        "16.80",
+        "96.0 %",
+        "31.0 %",
+        "C3 all-to-all hops",
+        "looks like bits",
+        "LIFO",
+    ):
+        assert words in text
+    assert not any(tag in ("script", "link", "img", "iframe") for tag, _ in found.tags)
+    assert not re.search(r"(?:src|href)=|url\(\s*['\"]?http|@import", page)
+    assert len(page) < 100_000
+
+
+def test_the_account_bars_add_up_to_the_finish() -> None:
+    page = report_html([run_of(sample(slow=1), "x")])
+    chart = re.search(r"<svg[^>]*><title>Where each NPU&#39;s time went</title>.*?</svg>", page, re.DOTALL)
+    assert chart
+    rows: dict[str, float] = {}
+    for rect in ET.fromstring(chart[0].replace("&nbsp;", " ")).iter("{http://www.w3.org/2000/svg}rect"):
+        rows[rect.get("y", "")] = rows.get(rect.get("y", ""), 0) + float(rect.get("width", "0"))
+    assert len(rows) == 2  # NPU 1, and the three others alike
+    assert all(abs(width - 700) < 0.1 for width in rows.values())
+
+
+def test_black_and_white_every_part_of_the_account_has_its_own_pattern() -> None:
+    from chakra.report.charts import LOOKS, patterns
+
+    drawn = re.findall(r'<pattern id="p-(\w+)".*?</pattern>', str(patterns()))
+    assert drawn == list(LOOKS)
+    # Without its colours, each look is still unlike the others: another pattern, or plain dark or light.
+    grey = {
+        key: (path, int(fill[1:3], 16) * 3 + int(fill[3:5], 16) * 6 + int(fill[5:7], 16) > 1600)
+        for key, (fill, _, path) in LOOKS.items()
+    }
+    assert len(set(grey.values())) == len(grey)
+
+
+def test_a_hundred_thousand_npus_are_a_page() -> None:
+    n = 100_000
+    base = np.arange(n) % 7
+    document = {
+        "finish_ns": (1000 + base).tolist(),
+        "exposed_comm_ns": base.tolist(),
+        "account": {"compute_ns": [1000] * n, "waiting_ns": base.tolist()},
+    }
+    run = run_of(document, "big")
+    groups, left_out = npu_groups(run)
+    assert len(groups) == 7
+    assert left_out == 0
+    assert groups[0].label == "NPU 0, 7, 14, … (14286)"
+    assert len(report_html([run])) < 60_000
+    document["finish_ns"] = list(range(n))
+    groups, left_out = npu_groups(run_of(document, "big"))
+    assert len(groups) == 24
+    assert left_out == n - 24
+    assert {groups[0].finish_ns, groups[-1].finish_ns} == {0, n - 1}
+
+
+def test_a_comparison_shows_speedup_and_only_inputs_that_differ() -> None:
+    other = sample()
+    other["finish_ns"] = [450_000] * 4
+    other["inputs"]["system"]["active_chunks"] = 8
+    page = report_html([run_of(sample(), "slow & old"), run_of(other, "fast")])
+    text = " ".join(parsed(page).text)
+    assert "2.000×" in text
+    assert "slow & old" in text
+    assert "system.active_chunks" in text
+    assert "scheduling_policy" not in text
+
+
+def test_the_essence_states_units_and_bars_fit_the_terminal() -> None:
+    text = essence(run_of(sample(), "x"))
+    assert "900 µs (900,000 ns)" in text
+    assert "Most of the time goes into moving data" in text
+    assert re.search(r"NPU 3    \|#{20}={20}\| 900 µs", text)
+    assert max(map(len, text.splitlines())) < 140
+
+
+HOSTILE = ["<script>alert(1)</script>", "\x1b[31m", "\ud800", '" onload="x', "]]>", "{{ 7*7 }}", "a\x00b"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(HOSTILE), st.integers(0, 10))
+def test_no_text_of_the_document_becomes_markup_or_control_characters(text: str, place: int) -> None:
+    document = sample()
+    spots: list[tuple[Any, Any]] = [
+        (document["warnings"], 0),
+        (document["collectives"][0], "kind"),
+        (document["collectives"][0], "group"),
+        (document["critical_path"][0], "name"),
+        (document["nodes"][0]["names"], 0),
+        (document["inputs"], "workload"),
+        (document["dimensions"][0], "topology"),
+        (document["links"][0], "from"),
+        (document["nodes"][0]["engines"], 0),
+        (document, "backend"),
+        (document["inputs"]["system"], "scheduling_policy"),
+    ]
+    holder, key = spots[place]
+    holder[key] = text
+    document["inputs"][text] = text
+    document["corrections"][text] = 1
+    run = run_of(document, text)
+    for page in (report_html([run]), report_html([run, run_of(sample(), "other")])):
+        page.encode()
+        found = parsed(page)
+        assert not any(
+            tag == "script" or any(name.startswith("on") for name in attrs) for tag, attrs in found.tags
+        )
+        assert "\x1b" not in page
+        assert "\x00" not in page
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", essence(run))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d.pop("finish_ns"), "no result of a replay"),
+        (lambda d: d.update(finish_ns=[]), "finish_ns is empty"),
+        (lambda d: d.update(finish_ns="x"), "no list of integers"),
+        (lambda d: d.update(exposed_comm_ns=[1]), "has 1 entries"),
+        (lambda d: d.update(schema="chakra.replay.result/9"), "result/9"),
+        (lambda d: d["account"].update(compute_ns=[1.5] * 4), r"account\.compute_ns"),
+        (lambda d: d.update(finish_ns=[2**70] * 4), "64 bits"),
+    ],
+)
+def test_documents_that_are_none_are_named(change: Any, words: str) -> None:
+    document = copy.deepcopy(sample())
+    change(document)
+    with pytest.raises(UsageError, match=words):
+        run_of(document, "doc")
+
+
+ODD: list[Any] = [
+    5, True, "x", [5], [[1]], {"a": 5}, 10**400, None, float("nan"), float("inf"), [], {}, [None], {"dims": [{"a": {}}]},
+    [{"bytes": 10**400, "count": -1, "start_ns": "x", "members": {}, "from": {}}],
+    {"time_ns": [1], "bytes": [10**400], "peak_bytes": [10**400], "npu": "x"}, {"peak_bytes": 5}, {"compute_ns": {}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", sorted(sample()))
+def test_odd_parts_are_left_out_or_named_but_never_crash(key: str) -> None:
+    for value in ODD:
+        document = sample()
+        document[key] = value
+        try:
+            run = run_of(document, "odd")
+            parsed(report_html([run]))
+            parsed(report_html([run, run]))
+            essence(run)
+        except UsageError as error:
+            assert "odd" in str(error)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    one, two, out = tmp_path / "one.json", tmp_path / "two.json", tmp_path / "r.html"
+    for path in (one, two):
+        path.write_text(json.dumps(sample()))
+    runner = CliRunner()
+    done = runner.invoke(command, [str(one), "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "Replay report: one" in out.read_text()
+    assert runner.invoke(command, [str(one), str(two), "-o", str(out), "--name", "base"]).exit_code == 0
+    assert "base" in out.read_text()
+    assert "Simulated time" in runner.invoke(command, [str(one)]).stdout
+    before = out.read_text()
+    (tmp_path / "bad.json").write_text("{")
+    for args, words in (
+        ([str(tmp_path / "bad.json"), "-o", str(out)], "not JSON"),
+        ([str(one), "-o", str(tmp_path / "r.pdf")], "unknown suffix"),
+        ([str(tmp_path / "absent.json")], "cannot be read"),
+    ):
+        done = runner.invoke(command, args)
+        assert isinstance(done.exception, UsageError)
+        assert words in str(done.exception)
+    assert out.read_text() == before
+
+
+def test_figures_show_what_the_reports_show() -> None:
+    pytest.importorskip("matplotlib")
+    from chakra.report.figures import account_figure, timeline_figure
+    from chakra.timeline import from_document
+
+    figure = account_figure(run_of(sample(), "x"))
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["NPU 0-2", "NPU 3"]
+    assert max(patch.get_x() + patch.get_width() for patch in axes.patches) == pytest.approx(900)
+    figure = timeline_figure(from_document(sample()))
+    assert len(figure.axes[0].patches) == 20
+
+
+def test_a_graph_figure_has_a_shape_for_every_box() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.patches import Polygon
+
+    from chakra.et import TraceColumns
+    from chakra.report.figures import graph_figure
+    from chakra.viz import from_trace
+
+    columns = TraceColumns(2)
+    columns.ids[:] = 0, 1
+    columns.types[:] = 4
+    columns.set_names(["a$b", "c"])
+    columns.set_data_deps([0, 0, 1], [0])
+    figure = graph_figure(from_trace(columns.build()))
+    shapes = [patch for patch in figure.axes[0].patches if isinstance(patch, Polygon)]
+    assert len(shapes) == 2 + 1  # the boxes and the legend's sample
+
+
+@pytest.mark.browser
+def test_the_page_opens_in_chromium(tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "viz"))
+    from viz_browser import Page, find_chromium
+
+    if find_chromium() is None:
+        pytest.skip("no Chromium installed")
+    path = tmp_path / "r.html"
+    path.write_text(report_html([run_of(sample(), "x")]))
+    with Page(f"file://{path}", tmp_path / "profile") as page:
+        assert page.problems == []
+        assert len(page.requests) == 1
+        assert page.value("document.querySelectorAll('svg').length") > 8
+        assert page.value("document.documentElement.scrollWidth") <= 1400
+        assert len(page.screenshot(tmp_path / "r.png")) > 20_000
