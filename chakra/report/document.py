@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from chakra import files
-from chakra.arrays import F64, I64
+from chakra.arrays import I64
 from chakra.errors import UsageError
 from chakra.files import PathLike
 
@@ -111,17 +111,3 @@ def _integers(value: Any, name: str, key: str, length: int | None) -> I64:
         raise UsageError(f"{name}: {key} holds a number of more than 64 bits")
     # NPUs that never finished have null (or -1): shown as no time at all.
     return np.array([max(item, 0) if item is not None else 0 for item in value], np.int64)
-
-
-def number(value: Any, default: float = 0.0) -> float:
-    """A number of the document below 2**63, else ``default`` (also for infinities and NaN)."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**63:
-        return default
-    return float(value)
-
-
-def numbers(value: Any) -> F64:
-    """A list of numbers of the document as float64; empty if it is none."""
-    if not isinstance(value, list):
-        return np.zeros(0)
-    return np.array([number(item) for item in value], np.float64)

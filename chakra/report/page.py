@@ -9,10 +9,11 @@ import jinja2
 from chakra import __version__
 from chakra.errors import UsageError
 from chakra.report import charts, tables
-from chakra.report.document import ACCOUNT_PARTS, Run, number, numbers
+from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.excerpt import MOST_RANKS, excerpt
 from chakra.report.groups import NpuGroup, npu_groups
 from chakra.timeline.document import from_document
+from chakra.timeline.lenient import number, numbers
 from chakra.viz.text import bytes_text, count_text, duration_text, printable
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from chakra.report.document import ACCOUNT_PARTS, Run, number
+from chakra.report.document import ACCOUNT_PARTS, Run
+from chakra.timeline.lenient import number
 from chakra.viz.text import bytes_text, count_text, duration_text, printable
 
 WORDS: Final = dict(ACCOUNT_PARTS)

@@ -10,6 +10,7 @@ from chakra.errors import UsageError
 from chakra.et import ABSENT, NodeType, Trace
 from chakra.timeline.builder import TimelineBuilder
 from chakra.timeline.kinds import category_of, row_of, type_of
+from chakra.timeline.lenient import number, numbers
 from chakra.timeline.matching import Matcher, collective_keys
 from chakra.timeline.model import Counter, Timeline
 
@@ -152,10 +153,11 @@ def _facts(
 
 def _add_memory(builder: TimelineBuilder, document: Mapping[str, Any]) -> None:
     memory = document.get("memory")
-    if isinstance(memory, dict) and memory.get("time_ns") and memory.get("bytes"):
-        time = np.array(memory["time_ns"], np.int64)
-        value = np.array(memory["bytes"], np.float64)
-        if len(time) == len(value):
-            builder.counters.append(
-                Counter(int(memory.get("npu") or 0), "memory in use", "bytes", time, value)
-            )
+    if not isinstance(memory, dict):
+        return
+    time, value = numbers(memory.get("time_ns")), numbers(memory.get("bytes"))
+    if len(time) and len(time) == len(value):
+        rank = int(max(number(memory.get("npu")), 0))
+        builder.counters.append(
+            Counter(rank, "memory in use", "bytes", np.maximum(time, 0).astype(np.int64), value)
+        )

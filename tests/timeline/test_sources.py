@@ -157,11 +157,11 @@ def kineto(rank: int, ts: str = "1782000000000000.125") -> str:
     events = [
         f'{{"ph":"X","cat":"cpu_op","name":"aten::mm","pid":1,"tid":"7","ts":{ts},"dur":0.200}}',
         f'{{"ph":"X","cat":"cuda_runtime","name":"launch","pid":1,"tid":7,"ts":{ts},"dur":0.1,"args":{{"correlation":101}}}}',
-        '{"ph":"X","cat":"kernel","name":"ncclKernel","pid":0,"tid":9,"ts":1782000000000000.5,"dur":2.125,'
-        '"args":{"correlation":101,"stream":9,"device":0}}',
+        '{"ph":"X","cat":"kernel","name":"ncclKernel","pid":0,"tid":9,"ts":1782000000000000.5,"dur":2.125,"args":ARGS}',
         '{"ph":"i","name":"note","pid":1,"tid":7,"ts":1}',
         '{"ph":"M","name":"process_name","pid":1,"args":{"name":"python"}}',
     ]
+    events[2] = events[2].replace("ARGS", '{"correlation":101,"stream":9,"device":0}')
     return f'{{"schemaVersion":1,"distributedInfo":{{"rank":{rank}}},"traceEvents":[{",".join(events)}]}}'
 
 

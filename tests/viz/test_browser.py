@@ -15,6 +15,13 @@ pytestmark = [
 ]
 
 
+#: Where an element is on the page; braces doubled for str.format.
+_ON_PAGE = """(() => {{
+    const box = document.getElementById("view").getBoundingClientRect(), at = chakra.place({});
+    return at && [box.left + at[0], box.top + at[1]];
+}})()"""
+
+
 def layers(count: int) -> tuple[list[str], list[list[int]]]:
     names = ["embed </script><b>"]
     for i in range(count):
@@ -82,7 +89,7 @@ def test_search_reveals_a_node_inside_closed_groups(page: Page) -> None:
 def test_hover_shows_details_and_double_click_expands(page: Page) -> None:
     page.value("chakra.closeAll()")
     page.value("chakra.reveal(0)")
-    x, y = page.value("(() => { const c = document.getElementById('view').getBoundingClientRect(), p = "
+    x, y = page.value(_ON_PAGE.format(0))
                       "chakra.place(0); return [c.left + p[0], c.top + p[1]]; })()")  # fmt: skip
     page.mouse("mouseMoved", x, y)
     page.wait("!document.getElementById('tip').hidden")
@@ -90,7 +97,7 @@ def test_hover_shows_details_and_double_click_expands(page: Page) -> None:
     page.value("chakra.closeAll()")
     boxes = page.value("chakra.boxes()")
     group = page.value("chakra.nodes + chakra.groups - 1")
-    place = f"(() => {{ const c = document.getElementById('view').getBoundingClientRect(), p = chakra.place({group}); return p && [c.left + p[0], c.top + p[1]]; }})()"  # fmt: skip
+    place = _ON_PAGE.format(group)
     x, y = page.value(place)
     page.click(x, y, count=2)
     page.wait(f"chakra.boxes() > {boxes}")

@@ -1,5 +1,7 @@
 """Selections against NetworkX."""
 
+import itertools
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -37,7 +39,7 @@ def test_around_is_an_ego_graph(graph: Graph, hops: int, pick: int) -> None:
 def test_critical_path_is_as_long_as_the_longest_path_and_has_only_its_edges(graph: Graph) -> None:
     path = select.critical_nodes(graph).tolist()
     digraph = _digraph(graph)
-    assert all(digraph.has_edge(a, b) for a, b in zip(path[:-1], path[1:], strict=True))
+    assert all(digraph.has_edge(a, b) for a, b in itertools.pairwise(path))
     for a, b in digraph.edges:
         digraph.edges[a, b]["weight"] = int(graph.duration_ns[a])
     ends = {node: int(graph.duration_ns[node]) for node in digraph}
