@@ -1,0 +1,334 @@
+"""Running studies: the same results whoever runs the points, resumed, sharded, with failures recorded."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from chakra.cli.sweep import command
+from chakra.errors import UsageError
+from chakra.sweep import Outcome, Shard, Store, front, ranked, run_point, run_study, runner, study_from, write_table
+from chakra.sweep.store import Outcome as StoredOutcome
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides" / "sweeps.md"
+
+STUDY: dict[str, Any] = {
+    "study": "small",
+    "workload": {"kind": "mlp", "widths": [64, 128, 64], "micro-batch": 8},
+    "platform": "dgx-a100",
+    "parameters": {
+        "workload.dp": [2, 4, 8],
+        "workload.micro-batches": [1, 2],
+        "system.preferred-dataset-splits": [1, 4],
+    },
+}
+
+
+def small(**changes: Any) -> Any:
+    return study_from({**STUDY, **changes}, "small.yml")
+
+
+def plain(outcomes: Sequence[Outcome]) -> list[Any]:
+    return [(o.key, o.point, o.status, dict(o.metrics), o.reason) for o in outcomes]
+
+
+def run(study: Any, folder: Path, *, workers: int = 1, threads: bool = False, **options: Any) -> list[Outcome]:
+    with runner(workers=workers, threads=threads) as place:
+        return run_study(study, Store(folder), place, **options)
+
+
+def test_processes_threads_and_serial_agree(tmp_path: Path) -> None:
+    serial = run(small(), tmp_path / "a")
+    assert len(serial) == 12
+    assert all(outcome.ok for outcome in serial)
+    assert plain(run(small(), tmp_path / "b", workers=2)) == plain(serial)
+    assert plain(run(small(), tmp_path / "c", workers=2, threads=True)) == plain(serial)
+
+
+def test_a_second_run_takes_everything_from_the_first(tmp_path: Path) -> None:
+    first = run(small(), tmp_path)
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "points").iterdir()}
+    second = run(small(), tmp_path)
+    assert all(outcome.cached for outcome in second)
+    assert plain(first) == plain(second)
+    assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "points").iterdir()}
+
+
+def test_an_interrupted_study_goes_on_where_it_was(tmp_path: Path) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(done: int, total: int, outcome: Outcome) -> None:
+        if done == 5:
+            raise Stop
+
+    with pytest.raises(Stop):
+        run(small(), tmp_path, progress=stop)
+    resumed = run(small(), tmp_path)
+    assert sum(outcome.cached for outcome in resumed) == 5
+    assert len(resumed) == 12
+
+
+def test_a_damaged_cache_entry_is_run_again(tmp_path: Path) -> None:
+    first = run(small(), tmp_path)
+    (tmp_path / "points" / f"{first[3].key}.json").write_text("{")
+    second = run(small(), tmp_path)
+    assert [outcome.cached for outcome in second].count(False) == 1
+    assert plain(first) == plain(second)
+
+
+def test_a_changed_input_is_another_point(tmp_path: Path) -> None:
+    first = run(small(), tmp_path)
+    second = run(small(system={"endpoint-delay": 500}), tmp_path)
+    assert not {o.key for o in first} & {o.key for o in second}
+    assert not any(outcome.cached for outcome in second)
+
+
+def test_a_changed_file_is_another_point(tmp_path: Path) -> None:
+    network, system = tmp_path / "n.yml", tmp_path / "s.json"
+    system.write_text(json.dumps({"all-reduce-implementation": ["ring"]}))
+    keys = []
+    for bandwidth in (50, 60):
+        network.write_text(f"topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ {bandwidth} ]\nlatency: [ 500 ]\n")
+        study = study_from(
+            {
+                "workload": {"kind": "mlp", "dp": 4, "peak-tflops": 1.0, "mem-gbps": 100.0},
+                "network": str(network),
+                "system": str(system),
+            },
+            "s",
+        )
+        (outcome,) = run(study, tmp_path / "out")
+        assert outcome.ok, outcome.reason
+        keys.append(outcome.key)
+    assert keys[0] != keys[1]
+
+
+def test_shards_together_are_the_whole_study(tmp_path: Path) -> None:
+    for i in (1, 2, 3):
+        part = run(small(), tmp_path / "shared", shard=Shard(i, 3))
+        assert len(part) == 4
+    together = run(small(), tmp_path / "shared")
+    assert all(outcome.cached for outcome in together)
+    assert plain(together) == plain(run(small(), tmp_path / "alone"))
+
+
+def test_points_that_cannot_be_are_recorded_and_the_rest_kept(tmp_path: Path) -> None:
+    study = small(parameters={"workload.tp": [1, 3], "network.dim0.bandwidth": [100, -5], "workload.dp": [4]})
+    outcomes = run(study, tmp_path)
+    assert [outcome.status for outcome in outcomes] == ["ok", "failed", "infeasible", "infeasible"]
+    assert "must be a multiple of tp (3)" in outcomes[2].reason
+    assert "bandwidth" in outcomes[1].reason
+    again = run(study, tmp_path, retry_failed=True)
+    assert [outcome.cached for outcome in again] == [True, False, True, True]
+
+
+def test_memory_is_a_constraint(tmp_path: Path) -> None:
+    study = study_from(
+        {
+            "workload": {"kind": "transformer", "model": "gpt3-13b", "fuse": True, "dp": 2, "pp": 1},
+            "platform": "hgx-h100",
+            "parameters": {"workload.tp": [1, 4]},
+            "constraints": ["memory", "step_ms < 1000000000"],
+        },
+        "s",
+    )
+    outcomes = run(study, tmp_path)
+    assert [outcome.status for outcome in outcomes] == ["infeasible", "ok"]
+    assert re.search(r"needs \d+\.\d GB of memory, the accelerator has 80.0 GB", outcomes[0].reason)
+
+
+def test_constraints_on_results(tmp_path: Path) -> None:
+    outcomes = run(small(constraints=["npus <= 4"]), tmp_path)
+    assert {(o.metrics["npus"] <= 4, o.status) for o in outcomes} == {(True, "ok"), (False, "infeasible")}
+
+
+def test_ranking_and_front() -> None:
+    def outcome(name: str, step: float, memory: float, status: str = "ok") -> Outcome:
+        return StoredOutcome(name, {}, status, {"step_ms": step, "memory_gb": memory})
+
+    outcomes = [
+        outcome("slow-small", 9, 1), outcome("fast-big", 1, 9), outcome("beaten", 5, 9), outcome("middle", 4, 4),
+        outcome("failed", 0, 0, "failed"), outcome("equal", 4, 4),
+    ]  # fmt: skip
+    study = small()
+    assert [o.key for o in ranked(study, outcomes)] == ["fast-big", "middle", "equal", "beaten", "slow-small"]
+    assert [o.key for o in front(study, outcomes)] == ["fast-big", "middle", "slow-small"]
+
+
+def test_more_is_better_for_some_objectives(tmp_path: Path) -> None:
+    study = small(objective="samples_per_s")
+    rates = [o.metrics["samples_per_s"] for o in ranked(study, run(study, tmp_path))]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_durations_keep_the_efficiencies(tmp_path: Path) -> None:
+    """At 50 % efficiency no more than half of the peak is used, whatever the system file says by default."""
+    study = study_from(
+        {
+            "workload": {"kind": "transformer", "model": "gpt2-xl", "dp": 8, "micro-batch": 8, "matmul-efficiency": 0.5},
+            "platform": "dgx-a100",
+        },
+        "s",
+    )
+    (outcome,) = run(study, tmp_path)
+    assert 0.1 < outcome.metrics["flops_utilisation"] < 0.5
+
+
+def test_results_as_parquet(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the parquet extra is not installed")
+    study = small(parameters={"workload.tp": [1, 3], "workload.dp": [4], "platform": ["dgx-a100", "hgx-h100"]})
+    path = write_table(run(study, tmp_path), tmp_path)
+    assert path.name == "results.parquet"
+    rows = parquet.read_table(path).to_pylist()
+    assert [row["status"] for row in rows] == ["ok", "ok", "infeasible", "infeasible"]
+    assert rows[0]["workload.tp"] == 1
+    assert rows[0]["step_ms"] > 0
+    assert rows[2]["step_ms"] is None
+
+
+def test_results_as_csv_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    path = write_table(run(small(), tmp_path), tmp_path)
+    lines = path.read_text().splitlines()
+    assert path.name == "results.csv"
+    assert len(lines) == 13
+    assert lines[0].startswith("workload.dp,workload.micro-batches,system.preferred-dataset-splits,status,step_ms")
+
+
+def test_random_studies_run_and_resume(tmp_path: Path) -> None:
+    study = small(method={"random": 5, "seed": 3})
+    outcomes = run(study, tmp_path)
+    assert len(outcomes) == 5
+    assert all(outcome.cached for outcome in run(study, tmp_path))
+
+
+def test_an_optimised_study_finds_the_best_of_a_small_grid_and_resumes(tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="the optimize extra is not installed")
+    grid = ranked(small(), run(small(), tmp_path / "grid"))
+    study = small(method={"optuna": 40, "seed": 1, "batch": 4})
+    outcomes = run(study, tmp_path / "search")
+    assert len(outcomes) == 40
+    assert ranked(study, outcomes)[0].metrics["step_ms"] == grid[0].metrics["step_ms"]
+    again = run(study, tmp_path / "search", workers=2, threads=True)
+    assert all(outcome.cached for outcome in again)
+    assert plain(again) == plain(outcomes)
+    with pytest.raises(UsageError, match="has no shards"):
+        run(study, tmp_path / "search", shard=Shard(1, 2))
+
+
+def test_an_absent_scheduler_is_one_line() -> None:
+    pytest.importorskip("distributed", reason="the cluster extra is not installed")
+    with pytest.raises(UsageError, match="no Dask scheduler answers at nonsense"), runner(scheduler="nonsense://x"):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore:Port .* already in use")
+def test_two_hundred_points_on_a_cluster_that_loses_a_worker(tmp_path: Path) -> None:
+    """Every point is done once, and the results equal the serial run's."""
+    distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
+    study = small(
+        parameters={"workload.dp": [2, 4, 8], "workload.micro-batch": {"range": [1, 67]}, "workload.zero": [0]},
+    )
+    serial = run(study, tmp_path / "serial")
+    assert len(serial) == 201
+    killed = []
+
+    def kill_one(done: int, total: int, outcome: Outcome) -> None:
+        if done == total // 4 and not killed:
+            pids = {address: nanny.pid for address, nanny in cluster.workers.items()}
+            killed.append(next(iter(pids.values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(**options, silence_logs=50) as cluster:
+        recorded = []
+        store = Store(tmp_path / "cluster")
+
+        class Counting(Store):
+            def put(self, key: str, *rest: Any) -> Outcome:
+                recorded.append(key)
+                return store.put(key, *rest)
+
+        with runner(scheduler=cluster.scheduler_address) as place:
+            outcomes = run_study(study, Counting(tmp_path / "cluster"), place, progress=kill_one)
+    assert killed
+    assert sorted(recorded) == sorted(o.key for o in serial)
+    assert plain(outcomes) == plain(serial)
+
+
+# ------------------------------------------------------------------------------------------------- command line
+
+
+def write_study(folder: Path, **changes: Any) -> Path:
+    path = folder / "small.yml"
+    path.write_text(json.dumps({**STUDY, **changes}))
+    return path
+
+
+def invoke(*arguments: str) -> Any:
+    return CliRunner().invoke(command, list(arguments))
+
+
+def test_the_command_writes_table_plot_and_report(tmp_path: Path) -> None:
+    result = invoke(str(write_study(tmp_path)), "--workers", "1", "--top", "3")
+    assert result.exit_code == 0, result.output
+    assert "small: 12 points: 12 ran, 0 infeasible, 0 failed" in result.stdout
+    names = {path.name for path in (tmp_path / "small.results").iterdir()}
+    assert {"points", "best.json", "best.html", "pareto.svg"} <= names
+    assert json.loads((tmp_path / "small.results" / "best.json").read_text())["npus"] >= 2
+    again = invoke(str(tmp_path / "small.yml"), "--workers", "1", "--format", "json", "--no-report")
+    document = json.loads(again.stdout)
+    assert document["counts"] == {"ok": 12, "infeasible": 0, "failed": 0, "cached": 12}
+    steps = [entry["metrics"]["step_ms"] for entry in document["ranked"]]
+    assert steps == sorted(steps)
+
+
+def test_a_shard_writes_points_only(tmp_path: Path) -> None:
+    result = invoke(str(write_study(tmp_path)), "--workers", "1", "--shard", "2/4")
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in (tmp_path / "small.results").iterdir()] == ["points"]
+    assert len(list((tmp_path / "small.results" / "points").iterdir())) == 3
+
+
+def test_a_study_without_a_result_is_an_error(tmp_path: Path) -> None:
+    path = write_study(tmp_path, parameters={"workload.tp": [3]})
+    result = invoke(str(path), "--workers", "1")
+    assert isinstance(result.exception, UsageError)
+    assert "none of 1 points gave a result; the first: width 64" in str(result.exception)
+
+
+def test_failures_of_any_kind_are_outcomes() -> None:
+    merged: dict[str, Any] = {"workload": {"kind": "x"}, "network": {}, "system": {}, "replay": {}, "platform": "dgx-a100"}
+    assert run_point(merged)["status"] == "failed"
+    merged["workload"] = {"kind": "mlp", "dp": 2}
+    merged["replay"] = {"bakend": "x"}
+    assert "unknown replay option 'bakend'" in run_point(merged)["reason"]
+    merged["replay"] = {}
+    merged["network"] = {"dim9.latency": 1}
+    assert "the network has 1 dimensions" in run_point(merged)["reason"]
+    merged["network"] = {"speed": 1}
+    assert "must be dim<k>" in run_point(merged)["reason"]
+
+
+def blocks(language: str) -> Iterator[str]:
+    for match in re.finditer(rf"```{language}\n(.*?)```", DOCS.read_text(), re.DOTALL):
+        yield match.group(1)
+
+
+def test_the_studies_in_the_guide_are_valid() -> None:
+    from chakra.platforms.yaml import parse_yaml
+
+    found = [parse_yaml(text, "guide") for text in blocks("yaml")]
+    assert len(found) >= 2
+    for document in found:
+        study_from(document, "guide")
