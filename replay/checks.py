@@ -15,7 +15,7 @@ from chakra.errors import ChakraError, StallError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.replay.classes import peers_of
 from chakra.replay.communicators import Membership, resolve_groups
-from chakra.replay.config.model import Memory, MemoryKind, System
+from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, System
 from chakra.replay.matching import (
     Problem,
     call_text,
@@ -217,13 +217,31 @@ def _and_more(count: int) -> str:
 
 def traffic_warnings(workload: Workload) -> Iterator[str]:
     """A workload whose communication nodes move nothing."""
-    total = 0
-    nodes = 0
+    total = nodes = 0
     for program in workload.programs:
-        nodes += program.n_comm
+        nodes += len(program.p2p_bytes) + sum(c.kind is not CollectiveKind.BARRIER for c in program.calls)
         total += int(program.p2p_bytes.sum()) + sum(call.bytes for call in program.calls)
     if nodes and not total:
         yield "no communication node moves any bytes: compute alone decides the result"
+
+
+def run_warnings(workload: Workload, options: RunOptions) -> Iterator[str]:
+    """What the result of a run should warn of: collectives of 0 bytes (C1), and no traffic at all."""
+    if options.astra:
+        return
+    runs = np.bincount(workload.program_of, minlength=len(workload.programs))
+    empty = 0
+    for program, count in zip(workload.programs, runs.tolist(), strict=True):
+        zero = [call.bytes == 0 and call.kind is not CollectiveKind.BARRIER for call in program.calls]
+        if any(zero):
+            calls = program.call[program.op == Op.COLLECTIVE]
+            empty += count * int(np.asarray(zero)[calls].sum())
+    if empty:
+        yield (
+            f"{empty} collective node{'s' * (empty != 1)} of 0 bytes: they wait for all members and move nothing (C1; "
+            "ASTRA-sim charges time for them, or hangs)"
+        )
+    yield from traffic_warnings(workload)
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from chakra.replay.account import (
 from chakra.replay.classes import coordinates, peers_of
 from chakra.replay.communicators import Membership
 from chakra.replay.config.model import Memory, Network, System
+from chakra.replay.corrections import find_corrections
 from chakra.replay.figures import collective_rows, critical_path, egress_bytes_per_ns
 from chakra.replay.memory_use import MemoryUse, memory_use
 from chakra.replay.options import RunOptions
@@ -78,13 +79,17 @@ class ReplayResult:
         figure, finish minus GPU compute, which can be negative where ASTRA-sim wraps around.
         """
         if self.options.astra:
-            replay_only = self.system.replay_only
-            values = [
-                exposed_as_astra(program, self.raw, actor, replay_only=replay_only)
-                for actor, program in enumerate(self._programs)
-            ]
-            return self._per_npu(values)
+            return self._exposed_as_astra
         return np.asarray(self.account["transfer_ns"] + self.account["waiting_ns"])
+
+    @property
+    def _exposed_as_astra(self) -> I64:
+        replay_only = self.system.replay_only
+        values = [
+            exposed_as_astra(program, self.raw, actor, replay_only=replay_only)
+            for actor, program in enumerate(self._programs)
+        ]
+        return self._per_npu(values)
 
     def program(self, actor: int) -> Program:
         """Program of an actor."""
@@ -132,7 +137,11 @@ class ReplayResult:
     @cached_property
     def corrections(self) -> dict[str, int]:
         """Corrections of ASTRA-sim that changed something, and how often (nodes or collectives, over all NPUs)."""
-        total = Counter(self.found)
+        total = self.found + find_corrections(
+            self.workload, self.membership, self.system, self.network, self.memory_config, self.options
+        )
+        if not self.options.astra and not self.partial:
+            total["C9"] += int((self.exposed_comm_ns != self._exposed_as_astra).sum())
         runs = np.bincount(self.workload.program_of, minlength=len(self.workload.programs))
         for program, count in zip(self.workload.programs, runs.tolist(), strict=True):
             for name, n in program.corrections.items():

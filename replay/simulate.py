@@ -11,7 +11,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import Trace, read_traces
-from chakra.replay.checks import check_run
+from chakra.replay.checks import check_run, run_warnings
 from chakra.replay.classes import Partition, discrete, partition, peers_of
 from chakra.replay.collectives.custom import load_per_node
 from chakra.replay.communicators import GroupTable, Membership, resolve_groups
@@ -128,6 +128,7 @@ def simulate(
     if traced < net.npus:
         compiled, groups = repeat_blocks(compiled, groups, traced)
         warnings.append(repeated_text(traced, net.npus))
+    warnings += run_warnings(compiled, options)
     membership = resolve_groups(compiled, groups)
     named = isinstance(workload, str | os.PathLike)
     check_run(compiled, membership, options, named_by_rank=named, traced_ranks=traced)
