@@ -555,7 +555,7 @@ class PhaseEngine:
         out = np.zeros(2, np.int64)
         machine = family != kernel.ALG_RING or self.options.rendezvous
         work = np.zeros(5 + packets if machine else 1, np.int64)
-        heap = np.zeros(2 * (2 * window + 2 * packets + 2) if machine else 1, np.int64)
+        heap = np.zeros(3 * (2 * window + 2 * packets + 2) if machine else 1, np.int64)
         run = kernel.equal_start_time
         tau = run(
             self._net,
@@ -704,7 +704,7 @@ class PhaseEngine:
                         packets = kernel.packet_count(int(phase.algorithm.family), int(phase.do), n)
                         cells = max(cells, n + 5 * n + n * packets)
                         window = phase.algorithm.window_in(n)
-                        heap = max(heap, 2 * n * (2 * window + 2 * packets + 2))
+                        heap = max(heap, 3 * n * (2 * window + 2 * packets + 2))
         return cells, heap
 
     # -- the run -----------------------------------------------------------------------------------------------

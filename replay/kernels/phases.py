@@ -502,6 +502,13 @@ def eval_direct_open(net: Net, do: int, n: int, d: int, e: int, npu: I64, npu0: 
     return r if r > 0 else e
 
 
+def packet_reduction(net: Net, alg: int, do: int, n: int, d: int, p: int, window: int, cycle: int) -> int:
+    """Reduction that follows the endpoint delay of packet p; 0 if none does."""
+    if not packet_reduces(do, p, window, cycle):
+        return 0
+    return reduction(net, packet_bytes(alg, do, n, d, p, net.min_bytes))
+
+
 def receipt(net: Net, src: int, dst: int, size: int, sent: int, posted: int) -> int:
     """Instant at which a message that was sent and whose receive was posted is received (section 5.2)."""
     if net.rendezvous:
@@ -509,42 +516,47 @@ def receipt(net: Net, src: int, dst: int, size: int, sent: int, posted: int) -> 
     return max(sent + delay(net, src, dst, size), posted)
 
 
-def credit_push(heap: I64, n: int, key: int, what: int) -> None:
-    """Insert (key, what) into a heap of pairs with n entries."""
+def credit_before(heap: I64, a: int, b: int) -> bool:
+    """Whether entry a of a credit heap comes before entry b."""
+    if heap[3 * a] != heap[3 * b]:
+        return bool(heap[3 * a] < heap[3 * b])
+    if heap[3 * a + 1] != heap[3 * b + 1]:
+        return bool(heap[3 * a + 1] < heap[3 * b + 1])
+    return bool(heap[3 * a + 2] < heap[3 * b + 2])
+
+
+def credit_swap(heap: I64, a: int, b: int) -> None:
+    """Exchange two entries of a credit heap."""
+    for k in range(3):
+        kept = heap[3 * a + k]
+        heap[3 * a + k] = heap[3 * b + k]
+        heap[3 * b + k] = kept
+
+
+def credit_push(heap: I64, n: int, tick: int, reg: int, what: int) -> None:
+    """Insert (tick, registration tick, sequence and description) into a heap of n entries."""
+    heap[3 * n] = tick
+    heap[3 * n + 1] = reg
+    heap[3 * n + 2] = what
     i = n
-    while i > 0:
-        up = (i - 1) >> 1
-        if heap[2 * up] < key or (heap[2 * up] == key and heap[2 * up + 1] <= what):
-            break
-        heap[2 * i] = heap[2 * up]
-        heap[2 * i + 1] = heap[2 * up + 1]
-        i = up
-    heap[2 * i] = key
-    heap[2 * i + 1] = what
+    while i > 0 and credit_before(heap, i, (i - 1) >> 1):
+        credit_swap(heap, i, (i - 1) >> 1)
+        i = (i - 1) >> 1
 
 
 def credit_pop(heap: I64, n: int) -> None:
-    """Drop the first of n pairs; the caller has read it."""
+    """Drop the first of n entries; the caller has read it."""
     m = n - 1
-    key, what = heap[2 * m], heap[2 * m + 1]
+    credit_swap(heap, 0, m)
     i = 0
-    while True:
+    while 2 * i + 1 < m:
         child = 2 * i + 1
-        if child >= m:
+        if child + 1 < m and credit_before(heap, child + 1, child):
+            child += 1
+        if credit_before(heap, i, child):
             break
-        right = child + 1
-        if right < m and (
-            heap[2 * right] < heap[2 * child]
-            or (heap[2 * right] == heap[2 * child] and heap[2 * right + 1] < heap[2 * child + 1])
-        ):
-            child = right
-        if key < heap[2 * child] or (key == heap[2 * child] and what < heap[2 * child + 1]):
-            break
-        heap[2 * i] = heap[2 * child]
-        heap[2 * i + 1] = heap[2 * child + 1]
+        credit_swap(heap, i, child)
         i = child
-    heap[2 * i] = key
-    heap[2 * i + 1] = what
 
 
 def eval_credits(
@@ -566,7 +578,7 @@ def eval_credits(
 ) -> int:
     """The credit machine in time order (section 4.1), for any family: members are real (span n) or all alike (span 1).
 
-    `work` needs 5 * span + span * packets cells, `heap` twice span * (2 * window + 2 * packets + 2).
+    `work` needs 5 * span + span * packets cells, `heap` three times span * (2 * window + 2 * packets + 2).
     Ends replace the starts in `x`. Returns the length of the final timer.
     """
     packets = packet_count(alg, do, n)
@@ -577,18 +589,18 @@ def eval_credits(
     for i in range(instant + span * packets):
         work[i] = 0 if i < instant else -1
     n_heap = 0
+    seq = 0
     for i in range(span):
         for p in range(window):
-            wait = e
-            if packet_reduces(do, p, window, cycle):
-                wait += reduction(net, packet_bytes(alg, do, n, d, p, least))
-            credit_push(heap, n_heap, x[i] + wait, span + i)
+            r = packet_reduction(net, alg, do, n, d, p, window, cycle)
+            credit_push(heap, n_heap, x[i] + e + r, x[i] + (e if r > 0 else 0), seq * 2 * span + span + i)
             n_heap += 1
+            seq += 1
         work[armed + i] = window
         x[i] = -1
     while n_heap > 0:
         now = heap[0]
-        what = heap[1]
+        what = heap[2] % (2 * span)
         credit_pop(heap, n_heap)
         n_heap -= 1
         if what < span:  # a message is received: arm the next packet
@@ -596,11 +608,10 @@ def eval_credits(
             work[got + i] += 1
             p = work[armed + i]
             work[armed + i] = p + 1
-            wait = e
-            if packet_reduces(do, p, window, cycle):
-                wait += reduction(net, packet_bytes(alg, do, n, d, p, least))
-            credit_push(heap, n_heap, now + wait, span + i)
+            r = packet_reduction(net, alg, do, n, d, p, window, cycle)
+            credit_push(heap, n_heap, now + e + r, now + (e if r > 0 else 0), seq * 2 * span + span + i)
             n_heap += 1
+            seq += 1
             continue
         i = what - span
         work[spare + i] += 1
@@ -619,16 +630,19 @@ def eval_credits(
             a = to if span > 1 else 0
             other = work[instant + a * packets + p]
             if other >= 0:  # the receiver has posted: the message i -> to is complete
-                credit_push(heap, n_heap, receipt(net, npu[npu0 + i], npu[npu0 + to], size, now, other), a)
+                got_at = receipt(net, npu[npu0 + i], npu[npu0 + to], size, now, other)
+                credit_push(heap, n_heap, got_at, now, seq * 2 * span + a)
                 n_heap += 1
+                seq += 1
             source = packet_source(alg, do, n, p, i, step)
             if span > 1:
                 other = work[instant + source * packets + p]
                 if other >= 0:  # the sender has sent: the message source -> i is complete
-                    credit_push(
-                        heap, n_heap, receipt(net, npu[npu0 + source], npu[npu0 + i], size, other, now), i
-                    )
+                    got_at = receipt(net, npu[npu0 + source], npu[npu0 + i], size, other, now)
+                    # an arrival was registered when it was sent; a message that is here already ends its receive now
+                    credit_push(heap, n_heap, got_at, other if got_at > now else now, seq * 2 * span + i)
                     n_heap += 1
+                    seq += 1
         if work[total + i] == packets + window:
             x[i] = now
     if packet_reduces(do, packets + window - 1, window, cycle):
