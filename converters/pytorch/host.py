@@ -15,7 +15,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.converters.pytorch.columns import Growing, Names, integers, to_integer
 from chakra.converters.pytorch.jsonarray import ArrayReader
-from chakra.converters.pytorch.kinds import FileKind, expect
+from chakra.converters.pytorch.kinds import FileKind, expect, read_head
 from chakra.errors import ConversionError
 
 KNOWN_SCHEMAS = (
@@ -266,7 +266,7 @@ def _is_flat(path: str | Path) -> bool:
 
     source = Source(path)
     try:
-        head = source.read(1 << 18)
+        head = read_head(source, 1 << 18)
     finally:
         source.close()
     match = re.search(rb'"inputs"\s*:\s*([\[{])', head)

@@ -7,7 +7,6 @@ decoding: a cut inside a string or at another depth leaves unbalanced JSON, whic
 boundary before it is tried.
 """
 
-import gzip
 import re
 import zlib
 from collections.abc import Iterator
@@ -32,34 +31,57 @@ _BYTE_IN_MESSAGE = re.compile(r"\(byte (\d+)\)")
 
 
 class Source:
-    """Bytes of a plain or gzip file (told apart by the magic bytes), read forward."""
+    """Bytes of a plain or gzip file (told apart by the magic bytes), read forward.
+
+    A gzip stream that is cut off or damaged yields all bytes in front of the damage; `cut` then says so.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         self.cut: str | None = None
         try:
-            raw: IO[bytes] = open(path, "rb")  # noqa: SIM115
+            self._file: IO[bytes] = open(path, "rb")  # noqa: SIM115 - closed by `close`
+            self._packed = self._file.read(2) == b"\x1f\x8b"
+            self._file.seek(0)
         except OSError as error:
             raise ConversionError(f"{path}: cannot be read: {error.strerror}") from None
-        with_magic = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        self._file: IO[bytes] = gzip.GzipFile(fileobj=raw) if with_magic else raw  # type: ignore[assignment]
-        self._raw = raw
+        self._member = zlib.decompressobj(wbits=31)
+        self._input = b""
 
     def read(self, size: int) -> bytes:
-        """Next ``size`` bytes; fewer at the end. A cut or damaged gzip stream ends there, with `cut` set."""
+        """Next bytes, at most ``size``; empty at the end."""
         try:
-            return self._file.read(size)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            self.cut = f"the gzip stream is damaged or cut off ({error})"
-            return b""
+            return self._unpack(size) if self._packed else self._file.read(size)
         except OSError as error:
-            raise ConversionError(f"{self.path}: cannot be read: {error}") from None
+            raise ConversionError(f"{self.path}: cannot be read: {error.strerror}") from None
+
+    def _unpack(self, size: int) -> bytes:
+        while self.cut is None:
+            if not self._input:
+                self._input = self._file.read(1 << 18)
+            if self._member.eof:
+                # Another member may follow (concatenated gzip files are one stream).
+                self._input = (self._member.unused_data + self._input).lstrip(b"\0")
+                if not self._input:
+                    return b""
+                self._member = zlib.decompressobj(wbits=31)
+            elif not self._input:
+                self.cut = "the gzip stream is cut off"
+                break
+            try:
+                data = self._member.decompress(self._input, size)
+            except zlib.error as error:
+                self.cut = f"the gzip stream is damaged ({error})"
+                break
+            # At the end of a member both tails hold what follows it.
+            self._input = b"" if self._member.eof else self._member.unconsumed_tail
+            if data:
+                return data
+        return b""
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-        self._raw.close()
 
 
 def repair_bytes(piece: bytes) -> tuple[bytes, int]:

@@ -51,6 +51,15 @@ def describe_bytes(head: bytes) -> FileKind:
     return FileKind.TEXT
 
 
+def read_head(source: Source, size: int) -> bytes:
+    """First ``size`` bytes of a source (a single read may yield fewer)."""
+    parts: list[bytes] = []
+    while size > 0 and (data := source.read(size)):
+        parts.append(data)
+        size -= len(data)
+    return b"".join(parts)
+
+
 def kind_of(path: str | Path) -> FileKind:
     """Kind of the file at ``path`` (reads at most the first megabyte).
 
@@ -61,10 +70,10 @@ def kind_of(path: str | Path) -> FileKind:
     """
     source = Source(path)
     try:
-        head = source.read(HEAD_BYTES)
+        head = read_head(source, HEAD_BYTES)
         if describe_bytes(head) is FileKind.OTHER_JSON:
             # Much metadata before the array: look on.
-            head += source.read(16 * HEAD_BYTES)
+            head += read_head(source, 16 * HEAD_BYTES)
     finally:
         source.close()
     if source.cut and not head:

@@ -20,7 +20,7 @@ from chakra.converters.pytorch.graph import COLL, SEND
 from chakra.converters.pytorch.groups import GroupTable, write_groups
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, write
 from chakra.converters.pytorch.jsonarray import Source
-from chakra.converters.pytorch.kinds import HEAD_BYTES, FileKind, describe_bytes
+from chakra.converters.pytorch.kinds import HEAD_BYTES, FileKind, describe_bytes, read_head
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.summary import summarize
 from chakra.errors import ConversionError, ThresholdError, UsageError
@@ -123,7 +123,7 @@ def _look(path: Path) -> Found | None:
         return None
     source = Source(path)
     try:
-        head = source.read(HEAD_BYTES)
+        head = read_head(source, HEAD_BYTES)
     finally:
         source.close()
     kind = describe_bytes(head)

@@ -293,6 +293,8 @@ def cut_time(
     is_gap = tail & ~moved
     dropped = is_gap & (gaps == "drop")
     folded = is_gap & ~dropped & ((gaps == "fold") | (length < GAP_NS))
+    # What ends at a cut starts something (a launch, another thread): it must not wait for what follows.
+    folded[:-1] &= (cut[1:] < 0) | (where[1:] != where[:-1])
     folded &= _node_follows(~moved & ~folded & ~dropped, where)
     is_node = ~moved & ~folded & ~dropped
     return _nodes(
@@ -379,6 +381,9 @@ def _nodes(
     node_of_op[owner[heads]] = index[heads]
     # The piece before on the same thread hands its time on: folded pieces belong to the next node.
     node = np.where(is_node, index, np.where(folded, index + 1, index))
+    before = np.where(folded & (index >= 0), index, node)
+    strange = where[rows[np.maximum(before, 0)]] != where if count else before < 0
+    before = np.where(strange, node, before)
     duration = np.zeros(n_nodes, np.int64)
     add = is_node | folded
     np.add.at(duration, node[add], length[add])
@@ -411,7 +416,7 @@ def _nodes(
         target_end=finish[rows] + late[rows],
         piece_start=begin,
         piece_thread=where,
-        piece_node=np.minimum(node, n_nodes - 1),
+        piece_node=np.minimum(before, n_nodes - 1),
         node_of_op=node_of_op,
         moved_ns=int(length[moved].sum()),
         dropped_ns=int(length[dropped].sum()),
