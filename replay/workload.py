@@ -233,9 +233,10 @@ def compile_program(
     if options.astra:
         duration = np.where(timed, np.maximum(duration, 1), duration)
     else:
-        zero = int((timed & (duration == 0)).sum())
-        if zero:
-            corrections["C2"] += zero
+        modelled = comp & ~cpu & (system.roofline and not system.replay_only)
+        corrections["C2"] += int((timed & ~modelled & (duration == 0)).sum())
+        if options.compute_scale != 1.0:
+            corrections["C17"] += int((timed & ~comm_node).sum())
         duration = scaled(duration, options.compute_scale * scale, timed & ~comm_node, trace)
     if options.astra and scale != 1.0:
         duration = scaled(duration, scale, timed & ~comm_node, trace)
