@@ -270,7 +270,10 @@ def decode_nodes(
         group_end = np.int64(-1)
         involved = np.int64(-1)
         while position < end:
-            tag, position = _varint(buf, position, end)
+            tag = np.int64(buf[position])
+            position += 1
+            if tag >= 128:
+                tag, position = _varint(buf, position - 1, end)
             field = tag >> 3
             wire = tag & 7
             if position < 0 or field <= 0 or field == 11 or (field >= 13 and field <= 20) or tag > 0xFFFFFFFF:
@@ -310,7 +313,11 @@ def decode_nodes(
                     bad = i
                     break
                 continue
-            length, position = _varint(buf, position, end)
+            if position < end and buf[position] < 128:
+                length = np.int64(buf[position])
+                position += 1
+            else:
+                length, position = _varint(buf, position, end)
             if position < 0 or length < 0 or position + length > end:
                 bad = i
                 break
@@ -352,13 +359,20 @@ def decode_nodes(
                     attr_start = position + 2
                     attr_end = attr_start + np.int64(buf[position + 1])
                     if attr_end + 1 < stop:
-                        inner, position = _varint(buf, attr_end, stop)
+                        inner = np.int64(buf[attr_end])
+                        position = attr_end + 1
+                        if inner >= 128:
+                            inner, position = _varint(buf, attr_end, stop)
                         chosen = inner >> 3
                         value_start = position
                         if position < 0 or chosen < 3 or chosen > 32 or inner & 7 != _wire_of_value(chosen):
                             position = -1
                         elif inner & 7 == 0:
-                            number, position = _varint(buf, position, stop)
+                            if position < stop and buf[position] < 128:
+                                number = np.int64(buf[position])
+                                position += 1
+                            else:
+                                number, position = _varint(buf, position, stop)
                         else:
                             position = _skip(buf, position, stop, inner & 7)
                         value_end = position
