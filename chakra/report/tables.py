@@ -78,8 +78,20 @@ def waiting_verdict(run: Run) -> str:
 
 
 def collectives(run: Run, most: int = 200) -> Table:
-    """Collectives by time: algorithm, bytes, duration, bandwidths against the bound."""
-    rows = sorted(run.table("collectives"), key=lambda c: -(_span(c) * max(number(c.get("count"), 1), 1)))
+    """Collectives, those that cost most first; equal ones (kind, group, size, duration) share a row with their count."""
+    merged: dict[tuple[str, ...], tuple[Mapping[str, Any], int, int]] = {}
+    for c in run.table("collectives"):
+        key = (
+            *(text_of(c.get(part)) for part in ("kind", "algorithm", "group")),
+            _members(c.get("members")),
+            *(str(number(c.get(part))) for part in ("bytes", "algbw_gbps", "busbw_gbps", "bound_ns")),
+            str(_span(c)),
+            str(_waited(c)),
+        )
+        first, count, start = merged.get(key, (c, 0, int(number(c.get("start_ns")))))
+        times = max(int(number(c.get("count"), 1)), 1)
+        merged[key] = (first, count + times, min(start, int(number(c.get("start_ns")))))
+    rows = sorted(merged.values(), key=lambda row: (-_span(row[0]) * row[1], row[2]))
     table = [
         (
             text_of(c.get("kind")),
@@ -87,18 +99,28 @@ def collectives(run: Run, most: int = 200) -> Table:
             text_of(c.get("group")) or "all",
             _members(c.get("members")),
             bytes_text(int(number(c.get("bytes")))),
-            count_text(int(number(c.get("count"), 1))),
-            duration_text(int(number(c.get("start_ns")))),
+            count_text(count),
+            duration_text(start),
             duration_text(_span(c)),
             duration_text(_waited(c)),
             f"{number(c.get('algbw_gbps')):.2f}",
             f"{number(c.get('busbw_gbps')):.2f}",
             percent(number(c.get("bound_ns")), _span(c)) if number(c.get("bound_ns")) else "",
         )
-        for c in rows[:most]
+        for c, count, start in rows[:most]
     ]
     columns = (
-        *("kind", "algorithm", "group", "members", "size", "count", "start", "duration", "of it waiting"),
+        *(
+            "kind",
+            "algorithm",
+            "group",
+            "members",
+            "size",
+            "count",
+            "first start",
+            "duration",
+            "of it waiting",
+        ),
         *("algbw GB/s", "busbw GB/s", "of the bound"),
     )
     return Table(columns, table, max(len(rows) - most, 0), 3)

@@ -1,8 +1,10 @@
 """Collecting slices from a source into a `Timeline`."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from chakra.arrays import Bool
+from chakra.arrays import I64, Bool
 from chakra.timeline.lanes import with_lanes
 from chakra.timeline.model import CATEGORIES, Counter, Row, Timeline
 
@@ -25,6 +27,8 @@ class TimelineBuilder:
         self._nests: list[bool] = []
         self._names: dict[str, int] = {}
         self._slices: list[tuple[int, int, int, int, int, int]] = []
+        self._blocks: list[I64] = []
+        self._held = 0
         self._flows: list[tuple[int, int]] = []
 
     def row(self, rank: int, name: str, place: int, *, nests: bool) -> int:
@@ -43,7 +47,25 @@ class TimelineBuilder:
         """Add a slice; its number, for flows."""
         code = self._names.setdefault(name, len(self._names))
         self._slices.append((row, start_ns, duration_ns, code, CATEGORIES.index(category), node))
-        return len(self._slices) - 1
+        self._held += 1
+        return self._held - 1
+
+    def slices(
+        self, rows: I64, names: Sequence[str], categories: I64, times: tuple[I64, I64], nodes: I64
+    ) -> int:
+        """Add many slices; the number of the first. ``times`` are start and duration in ns, categories codes."""
+        self._flush()
+        first = self._held
+        table = self._names
+        codes = np.fromiter((table.setdefault(name, len(table)) for name in names), np.int64, len(names))
+        self._blocks.append(np.stack([rows, *times, codes, categories, nodes], axis=1))
+        self._held += len(rows)
+        return first
+
+    def _flush(self) -> None:
+        if self._slices:
+            self._blocks.append(np.array(self._slices, np.int64))
+            self._slices = []
 
     def flow(self, source: int, target: int) -> None:
         """Add an arrow from one slice to another."""
@@ -51,7 +73,8 @@ class TimelineBuilder:
 
     def build(self) -> Timeline:
         """The timeline, its rows split where slices overlap by halves."""
-        columns = np.array(self._slices, np.int64).reshape(-1, 6)
+        self._flush()
+        columns = np.concatenate([np.zeros((0, 6), np.int64), *self._blocks])
         flows = np.array(self._flows, np.int64).reshape(-1, 2)
         timeline = Timeline(
             rows=tuple(self._row_list),

@@ -2,27 +2,32 @@
 prints."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chakra.arrays import I64, U64, Bool
 from chakra.errors import UsageError
 from chakra.et import ABSENT, NodeType, Trace
 from chakra.timeline.builder import TimelineBuilder
 from chakra.timeline.kinds import category_of, row_of, type_of
 from chakra.timeline.lenient import number, numbers
 from chakra.timeline.matching import Matcher, collective_keys
-from chakra.timeline.model import Counter, Timeline
+from chakra.timeline.model import CATEGORIES, Counter, Timeline
 
 if TYPE_CHECKING:
     from chakra.replay import ReplayResult
 
 _COLUMNS = ("ids", "issue_ns", "finish_ns")
+_COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
 def from_result(result: "ReplayResult") -> Timeline:
     """The timeline of a replay that ran in this process."""
-    return from_document(result.to_dict(nodes=True), traces=None, source="replay")
+    workload = result.workload
+    traces = {npu: workload.traces[int(workload.trace_of[npu])] for npu in range(result.npus)}
+    return from_document(result.to_dict(nodes=True), traces=traces, source="replay")
 
 
 def from_document(
@@ -58,16 +63,19 @@ def from_document(
     collectives: dict[int, list[tuple[int, str, str, int]]] = {}
     for place, entry in enumerate(entries):
         _add_rank(
-            builder, matcher, collectives, _checked(entry, place, source), (traces or {}).get(_rank(entry))
+            builder,
+            matcher,
+            collectives,
+            _checked(entry, place, source),
+            (traces or {}).get(_rank(entry)),
+            source,
         )
     grouped = any(group is not None for parts in collectives.values() for _, _, group, _ in parts)
     by_turn = collective_keys([[name for _, name, _, _ in parts] for parts in collectives.values()])
     for rank, parts in collectives.items():
-        for number, name, group, start in parts:
-            if grouped or by_turn:
-                matcher.collective(number, rank, group or "", start)
-            else:
-                matcher.collective(number, rank, name, start)
+        for slice_at, name, group, start in parts:
+            turn_of = (group or "") if grouped or by_turn else name
+            matcher.collective(slice_at, rank, turn_of, start)
     for a, b in matcher.flows():
         builder.flow(a, b)
     _add_memory(builder, document)
@@ -85,13 +93,25 @@ def _checked(entry: Any, place: int, source: str) -> dict[str, Any]:
     for key in _COLUMNS:
         if key not in lengths:
             raise UsageError(f"{source}: nodes[{place}] has no list {key!r}")
-        if not all(type(value) is int and -(2**62) < value < 2**64 for value in entry[key]):
-            raise UsageError(f"{source}: nodes[{place}].{key} holds something else than integers of 64 bits")
-        if key != "ids" and max(entry[key], default=0) >= 2**62:
-            raise UsageError(f"{source}: nodes[{place}].{key} holds a time out of range")
     if len(set(lengths.values())) > 1:
         raise UsageError(f"{source}: nodes[{place}] has lists of unequal length: {lengths}")
     return entry
+
+
+def _times(entry: dict[str, Any], key: str, source: str) -> I64:
+    values = entry[key]
+    if not set(map(type, values)) <= {int}:
+        raise UsageError(f"{source}: {key} of NPU {entry['npu']} holds something else than integers")
+    if values and not (min(values) > -(2**62) and max(values) < 2**62):
+        raise UsageError(f"{source}: {key} of NPU {entry['npu']} holds a time out of range")
+    return np.array(values, np.int64)
+
+
+def _ids(entry: dict[str, Any], source: str) -> U64:
+    values = entry["ids"]
+    if not set(map(type, values)) <= {int} or (values and not (min(values) >= 0 and max(values) < 2**64)):
+        raise UsageError(f"{source}: ids of NPU {entry['npu']} holds something else than integers of 64 bits")
+    return np.array(values, np.uint64)
 
 
 def _add_rank(
@@ -100,54 +120,112 @@ def _add_rank(
     collectives: dict[int, list[tuple[int, str, str, int]]],
     entry: dict[str, Any],
     trace: Trace | None,
+    source: str,
 ) -> None:
     rank, count = entry["npu"], len(entry["ids"])
-    ids, starts, ends = entry["ids"], entry["issue_ns"], entry["finish_ns"]
-    names = entry.get("names") or [f"node {i}" for i in ids]
-    kinds = [type_of(str(kind)) for kind in entry.get("kinds") or [""] * count]
-    engines = entry.get("engines") or [""] * count
-    peers, tags, groups = _facts(entry, trace, kinds)
-    mine = collectives.setdefault(rank, [])
-    for i in range(count):
-        if starts[i] < 0:
-            continue
-        category = category_of(kinds[i], str(engines[i]))
-        row_name, place = row_of(kinds[i], category)
-        row = builder.row(rank, row_name, place, nests=False)
-        end = max(ends[i], starts[i])
-        number = builder.slice(
-            row, str(names[i]), category, starts[i], end - starts[i], ids[i] if ids[i] < 2**63 else -1
-        )
-        if kinds[i] == NodeType.COMM_COLL:
-            mine.append((number, str(names[i]), groups[i], starts[i]))
-        elif peers[i] is not None and kinds[i] == NodeType.COMM_SEND:
-            matcher.send(number, rank, peers[i], tags[i])
-        elif peers[i] is not None and kinds[i] == NodeType.COMM_RECV:
-            matcher.receive(number, peers[i], rank, tags[i])
+    ids, starts, ends = (
+        _ids(entry, source),
+        _times(entry, "issue_ns", source),
+        _times(entry, "finish_ns", source),
+    )
+    names = (
+        [str(name) for name in entry["names"]] if entry.get("names") else [f"node {i}" for i in entry["ids"]]
+    )
+    looks = list(zip(entry.get("kinds") or [""] * count, entry.get("engines") or [""] * count, strict=True))
+    known: dict[tuple[str, str], int] = {}
+    code = np.fromiter(
+        (known.setdefault((str(kind), str(engine)), len(known)) for kind, engine in looks), np.int64, count
+    )
+    types = [type_of(kind) for kind, _ in known]
+    categories = [category_of(kind, engine) for kind, (_, engine) in zip(types, known, strict=True)]
+    issued = starts >= 0
+    rows = np.zeros(max(len(known), 1), np.int64)
+    for at, (kind, category) in enumerate(zip(types, categories, strict=True)):
+        if np.any(issued & (code == at)):
+            row_name, place = row_of(kind, category)
+            rows[at] = builder.row(rank, row_name, place, nests=False)
+    chosen = np.flatnonzero(issued)
+    if not len(chosen):
+        return
+    codes = code[chosen]
+    node = np.where(ids < 2**63, ids, np.uint64(0)).astype(np.int64)
+    first = builder.slices(
+        rows[codes],
+        [names[i] for i in chosen.tolist()],
+        np.array([CATEGORIES.index(category) for category in categories], np.int64)[codes],
+        (starts[chosen], np.maximum(ends - starts, 0)[chosen]),
+        np.where(ids < 2**63, node, -1)[chosen],
+    )
+    slice_of = np.full(count, -1, np.int64)
+    slice_of[chosen] = first + np.arange(len(chosen))
+    communicates = np.isin(code, [at for at, kind in enumerate(types) if kind in _COMMUNICATION]) & issued
+    _match(
+        matcher,
+        collectives.setdefault(rank, []),
+        entry,
+        trace,
+        _Slices(slice_of, names, starts, types, code, communicates),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slices:
+    """What matching needs of a rank's slices."""
+
+    number: I64
+    names: list[str]
+    start: I64
+    types: list[NodeType]
+    code: I64
+    communicates: Bool
+
+
+def _match(
+    matcher: Matcher,
+    mine: list[tuple[int, str, str, int]],
+    entry: dict[str, Any],
+    trace: Trace | None,
+    slices: _Slices,
+) -> None:
+    rank = entry["npu"]
+    where = np.flatnonzero(slices.communicates).tolist()
+    kinds = [slices.types[slices.code[i]] for i in where]
+    peers, tags, groups = _facts(entry, trace, where, kinds)
+    for i, kind, peer, tag, group in zip(where, kinds, peers, tags, groups, strict=True):
+        slice_at = int(slices.number[i])
+        if kind == NodeType.COMM_COLL:
+            mine.append((slice_at, slices.names[i], group, int(slices.start[i])))
+        elif peer is not None and kind == NodeType.COMM_SEND:
+            matcher.send(slice_at, rank, peer, tag)
+        elif peer is not None:
+            matcher.receive(slice_at, peer, rank, tag)
 
 
 def _facts(
-    entry: dict[str, Any], trace: Trace | None, kinds: list[NodeType]
+    entry: dict[str, Any], trace: Trace | None, where: list[int], kinds: list[NodeType]
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Peers, tags and groups of the entry's nodes; None where unknown."""
-    count = len(kinds)
+    """Peers, tags and groups of the entry's communication nodes (at places ``where``); None where unknown."""
     if trace is None:
+        given = [entry.get(key) for key in ("peers", "tags", "groups")]
+        peers, tags, groups = ([column[i] if column else None for i in where] for column in given)
         return (
-            entry.get("peers") or [None] * count,
-            [tag or 0 for tag in entry.get("tags") or [0] * count],
-            entry.get("groups") or [None] * count,
+            [peer if type(peer) is int else None for peer in peers],
+            [tag if type(tag) is int else 0 for tag in tags],
+            [None if group is None else str(group) for group in groups],
         )
-    peers: list[Any] = [None] * count
-    tags, groups = [0] * count, [""] * count
-    for i, kind in enumerate(kinds):
-        if kind not in (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL):
-            continue
-        at = trace.index_of(entry["ids"][i])
+    order = trace.order_by_id()
+    wanted = np.array([entry["ids"][i] for i in where], np.uint64)
+    place = order[np.minimum(np.searchsorted(trace.ids, wanted, sorter=order), trace.n_nodes - 1)]
+    if not np.array_equal(trace.ids[place], wanted):
+        raise UsageError(
+            f"{trace.source}: is not the trace that NPU {entry['npu']} ran: their node ids differ"
+        )
+    peers, tags, groups = [], [], []
+    for at, kind in zip(place.tolist(), kinds, strict=True):
         peer = trace.comm_dst[at] if kind == NodeType.COMM_SEND else trace.comm_src[at]
-        peers[i] = int(peer) if peer != ABSENT else None
-        tags[i] = int(trace.comm_tag[at]) if trace.comm_tag[at] != ABSENT else 0
-        if trace.pg_codes[at] >= 0:
-            groups[i] = trace.pg_table[trace.pg_codes[at]]
+        peers.append(int(peer) if peer != ABSENT else None)
+        tags.append(int(trace.comm_tag[at]) if trace.comm_tag[at] != ABSENT else 0)
+        groups.append(trace.pg_table[trace.pg_codes[at]] if trace.pg_codes[at] >= 0 else "")
     return peers, tags, groups
 
 

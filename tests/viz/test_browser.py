@@ -90,7 +90,6 @@ def test_hover_shows_details_and_double_click_expands(page: Page) -> None:
     page.value("chakra.closeAll()")
     page.value("chakra.reveal(0)")
     x, y = page.value(_ON_PAGE.format(0))
-                      "chakra.place(0); return [c.left + p[0], c.top + p[1]]; })()")  # fmt: skip
     page.mouse("mouseMoved", x, y)
     page.wait("!document.getElementById('tip').hidden")
     assert "embed </script><b>" in page.value("document.getElementById('tip').textContent")
