@@ -2,6 +2,7 @@
 
 import json
 import os
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -128,12 +129,14 @@ def text_of(part: dict[str, Any]) -> list[str]:
     if part["kind"] == "groups":
         lines += [f"  {name}: {len(ranks)} ranks: {_short(ranks)}" for name, ranks in part["groups"].items()]
         return [*lines, "  ok", ""]
-    shown = [(row["key"], _value(row["value"]), row["unit"], row) for row in part["values"]]
-    widths = [max(len(row[i]) for row in shown) for i in range(3)]
-    for key, value, unit, row in shown:
-        start = f"  {key:{widths[0]}}  {value:{widths[1]}}  {unit:{widths[2]}}"
-        where = "default" if row["source"] == "default" else f"from {row['source']}, default {row['default']}"
-        lines.append(f"{start}  [{where}] {row['meaning']}")
+    width = max(len(row["key"]) for row in part["values"])
+    for row in part["values"]:
+        origin = f"default: {row['default']}"
+        if row["source"] != "default":
+            origin = f"{os.path.basename(row['source'])}; {origin}"
+        value = f"{_value(row['value'])} {row['unit']}".rstrip()
+        lines.append(f"  {row['key']:{width}}  {value}  [{origin}]")
+        lines += textwrap.wrap(row["meaning"], 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
     lines += [f"  note: {note}" for note in part["notes"]]
     return [*lines, "  ok", ""]
 

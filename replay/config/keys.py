@@ -18,6 +18,7 @@ _ALGORITHMS = (
     "list, one algorithm per network dimension: ring, direct, direct<w>, halvingDoubling, doubleBinaryTree, "
     "oneRing, oneDirect, oneDirect<w>, oneHalvingDoubling; a shorter list leaves the last dimensions out"
 )
+_ALIKE = "list, one algorithm per network dimension, as for the all-reduce"
 _SWITCH = "everything but the number 0 is true, so `false` is true"
 
 NETWORK_KEYS = (
@@ -54,32 +55,32 @@ SYSTEM_KEYS = (
     ),
     Key("preferred-dataset-splits", "chunks", "1", "pieces that a collective is split into"),
     Key("all-reduce-implementation", "", "none: needed when such a collective runs", _ALGORITHMS),
-    Key("all-gather-implementation", "", "none: needed when such a collective runs", _ALGORITHMS),
-    Key("reduce-scatter-implementation", "", "none: needed when such a collective runs", _ALGORITHMS),
-    Key("all-to-all-implementation", "", "none: needed when such a collective runs", _ALGORITHMS),
+    Key("all-gather-implementation", "", "none: needed when such a collective runs", _ALIKE),
+    Key("reduce-scatter-implementation", "", "none: needed when such a collective runs", _ALIKE),
+    Key("all-to-all-implementation", "", "none: needed when such a collective runs", _ALIKE),
     Key(
         "all-reduce-implementation-custom",
         "",
         "none",
-        "list of one path prefix of a custom algorithm's traces",
+        "list of one path prefix: traces of a custom algorithm, PREFIX.<position>.et",
     ),
     Key(
         "all-gather-implementation-custom",
         "",
         "none",
-        "list of one path prefix of a custom algorithm's traces",
+        "list of one path prefix: traces of a custom algorithm, PREFIX.<position>.et",
     ),
     Key(
         "reduce-scatter-implementation-custom",
         "",
         "none",
-        "list of one path prefix of a custom algorithm's traces",
+        "list of one path prefix: traces of a custom algorithm, PREFIX.<position>.et",
     ),
     Key(
         "all-to-all-implementation-custom",
         "",
         "none",
-        "list of one path prefix of a custom algorithm's traces",
+        "list of one path prefix: traces of a custom algorithm, PREFIX.<position>.et",
     ),
     Key(
         "per-node-custom-implementation",

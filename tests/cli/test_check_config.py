@@ -1,6 +1,7 @@
 """`chakra check-config`: every value with unit, default, source and meaning."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,11 +20,11 @@ def test_every_key_is_printed_once(chakra: Chakra, ring8: Path) -> None:
     (ring8 / "groups.json").write_text('{"tp": [0, 1], "dp": [1, 0]}')
     outcome = chakra("check-config", "groups.json", "network.yml", "memory.json", "system.json")
     assert (outcome.code, outcome.err) == (0, "")
-    words = [line.split()[0] for line in outcome.out.splitlines() if line.startswith("  ")]
+    words = [line.split()[0] for line in outcome.out.splitlines() if re.match(r"  \S", line)]
     for key in (*NETWORK_KEYS, *SYSTEM_KEYS, *MEMORY_KEYS):
         assert words.count(key.name) == 1, key.name
     assert "'remote-mem-latency' counts as 100" in outcome.out
-    assert "[from network.yml:3, default required]" in outcome.out
+    assert "bandwidth   [50] GB/s of 2^30 B/s  [network.yml:3; default: required]" in outcome.out
     assert "tp: 2 ranks: 0, 1" in outcome.out
 
 
