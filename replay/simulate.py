@@ -11,6 +11,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import Trace, read_traces
+from chakra.generate.manifest import SUFFIX, read_manifest
 from chakra.replay.checks import check_run, run_warnings
 from chakra.replay.classes import Partition, discrete, partition, peers_of
 from chakra.replay.collectives.custom import load_per_node
@@ -166,6 +167,9 @@ def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTabl
         relative = getattr(workload, "peer_mode", "absolute") == "relative"
         return list(workload.traces), trace_of, workload.groups, relative
     if isinstance(workload, str | os.PathLike):
+        manifest = manifest_path(os.fspath(workload))
+        if manifest is not None:
+            return load_workload(read_manifest(manifest), npus)
         paths: Sequence[Any] = rank_files(os.fspath(workload), npus)
     else:
         paths = list(workload)
@@ -184,6 +188,13 @@ def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTabl
             traces.append(trace)
         trace_of[i] = distinct[id(trace)]
     return traces, trace_of, {}, False
+
+
+def manifest_path(prefix: str) -> str | None:
+    """The workload manifest that a prefix names, if it names one: the file itself, or ``PREFIX.workload.json``."""
+    if prefix.endswith(SUFFIX):
+        return prefix
+    return prefix + SUFFIX if os.path.exists(prefix + SUFFIX) else None
 
 
 def read_files(paths: Sequence[str]) -> list[Trace]:
