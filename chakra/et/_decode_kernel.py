@@ -37,7 +37,7 @@ def _varint(buf: Any, position: int, end: int) -> tuple[Any, Any]:
     return value, -1
 
 
-def _skip(buf: Any, position: int, end: int, wire: int) -> Any:
+def _skip(buf: Any, position: Any, end: Any, wire: Any) -> Any:
     """Position behind a field's value, -1 if it is cut off or of a wire type that current files do not
     use.
     """

@@ -20,7 +20,7 @@ from chakra.kernels import compiled
 sys.path.insert(0, str(Path(__file__).parent))
 import wire_gen
 
-MANY = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module", params=["plain", "compiled", "checked"])

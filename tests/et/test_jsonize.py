@@ -26,7 +26,7 @@ def back(text: str) -> bytes:
     return trace_bytes(text.encode(), "a.json")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=wire_gen.files())
 def test_json_and_back(data: bytes) -> None:
     text = to_json(data)
