@@ -21,7 +21,7 @@ INVOLVED_DIM = 14
 _ABSENT = -(2**63)
 
 
-def _varint(buf: Any, position: int, end: int) -> tuple[Any, Any]:
+def _varint(buf: Any, position: Any, end: Any) -> tuple[Any, Any]:
     """Read a varint; returns (value, next position), a next position of -1 if it is cut off or too long."""
     value = np.int64(0)
     shift = np.int64(0)
@@ -185,7 +185,7 @@ def _is_integer_field(field: Any) -> Any:
     return field >= 7 and field <= 25 and field % 2 == 1
 
 
-def _wire_of_value(field: int) -> int:
+def _wire_of_value(field: Any) -> int:
     """Wire type of each member of AttributeProto's oneof."""
     if field % 2 == 0 or field > 27:
         return 2
