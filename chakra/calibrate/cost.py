@@ -44,7 +44,9 @@ class CostModel:
         if not 0 <= self.local_mem_bw_gbps < float("inf"):
             raise UsageError(f"local memory bandwidth must not be negative, not {self.local_mem_bw_gbps}")
         if self.algorithm != "ring" and self.topology is Topology.RING:
-            raise UsageError(f"{self.algorithm} on a ring has messages over many hops: calibrate with the ring algorithm")
+            raise UsageError(
+                f"{self.algorithm} on a ring has messages over many hops: calibrate with the ring algorithm"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ def _reductions(model: CostModel, kind: CollectiveKind, ranks: int, size_bytes: 
         return 0.0
     if model.algorithm == "halvingDoubling":
         steps = ranks.bit_length() - 1
-        return sum(3 * (size_bytes / 2 ** (step + 1)) / model.local_mem_bw_gbps for step in range(1, steps))
+        halves = [size_bytes / (1 << (step + 1)) for step in range(1, steps)]
+        return 3 * sum(halves) / model.local_mem_bw_gbps
     count = ranks - 1
     if model.algorithm == "direct1":
         # a window of one reduces every other packet, in an all-reduce every fourth

@@ -143,7 +143,13 @@ def calibrate(
         for m in measurements
     )  # fmt: skip
     return Calibration(
-        max(m.ranks for m in measurements), latency, bytes_per_ns * 1e9 / (1 << 30), delay, fit_delay, residuals, model
+        max(m.ranks for m in measurements),
+        latency,
+        bytes_per_ns * 1e9 / (1 << 30),
+        delay,
+        fit_delay,
+        residuals,
+        model,
     )
 
 

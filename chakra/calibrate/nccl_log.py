@@ -59,7 +59,9 @@ def read_log(
     text = read_bytes(path, error=ConversionError).decode("utf-8", "replace")
     found = list(_parse(text, name, kind, ranks, in_place))
     if not found:
-        raise ConversionError(f"{name}: no measurements: expected lines of nccl-tests, such as all_reduce_perf prints")
+        raise ConversionError(
+            f"{name}: no measurements: expected lines of nccl-tests, such as all_reduce_perf prints"
+        )
     return found
 
 

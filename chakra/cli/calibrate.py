@@ -11,26 +11,62 @@ from chakra.errors import ThresholdError
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("logs", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", metavar="FILE", help="Network file to write (YAML).")
-@click.option("--system", "system", metavar="FILE", help="System file to write (JSON), with the fitted endpoint delay.")
-@click.option("--collective", type=click.Choice(["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]), help="Collective, where the log does not say.")
+@click.option(
+    "--system", "system", metavar="FILE", help="System file to write (JSON), with the fitted endpoint delay."
+)
+@click.option(
+    "--collective",
+    type=click.Choice(["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]),
+    help="Collective, where the log does not say.",
+)
 @click.option("--ranks", type=click.IntRange(min=2), help="Number of ranks, where the log does not say.")
-@click.option("--topology", type=click.Choice(["Ring", "FullyConnected", "Switch"]), default="Switch", show_default=True, help="Building block to fit.")
-@click.option("--algorithm", type=click.Choice(["ring", "halvingDoubling", "direct1"]), default="ring", show_default=True, help="Algorithm that the replay will use.")
-@click.option("--splits", type=click.IntRange(min=1), default=1, show_default=True, help="Chunks per collective.")
-@click.option("--local-mem-bw", type=float, default=0.0, show_default=True, help="Bandwidth of reductions, GB/s of 10^9 B/s; 0: free.")
-@click.option("--endpoint-delay", type=click.IntRange(min=0), help="Keep the endpoint delay at this many ns instead of fitting it.")
+@click.option(
+    "--topology",
+    type=click.Choice(["Ring", "FullyConnected", "Switch"]),
+    default="Switch",
+    show_default=True,
+    help="Building block to fit.",
+)
+@click.option(
+    "--algorithm",
+    type=click.Choice(["ring", "halvingDoubling", "direct1"]),
+    default="ring",
+    show_default=True,
+    help="Algorithm that the replay will use.",
+)
+@click.option(
+    "--splits", type=click.IntRange(min=1), default=1, show_default=True, help="Chunks per collective."
+)
+@click.option(
+    "--local-mem-bw",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="Bandwidth of reductions, GB/s of 10^9 B/s; 0: free.",
+)
+@click.option(
+    "--endpoint-delay",
+    type=click.IntRange(min=0),
+    help="Keep the endpoint delay at this many ns instead of fitting it.",
+)
 @click.option("--min-bytes", type=click.IntRange(min=0), default=0, help="Leave out smaller sizes.")
 @click.option("--max-bytes", type=click.IntRange(min=0), help="Leave out larger sizes.")
 @click.option("--in-place", is_flag=True, help="Use the in-place columns.")
-@click.option("--max-error", type=float, metavar="PERCENT", help="Exit with code 4 when the mean error is larger.")
-@click.option("--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output.")
+@click.option(
+    "--max-error", type=float, metavar="PERCENT", help="Exit with code 4 when the mean error is larger."
+)
+@click.option(
+    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
+)
 def command(logs: tuple[str, ...], **options: Any) -> None:
     """Fit latency, bandwidth and endpoint delay to the output of nccl-tests or rccl-tests."""
     from chakra.calibrate import CostModel, calibrate, read_log
     from chakra.replay.config.model import CollectiveKind, Topology
 
     kind = CollectiveKind[options["collective"].upper()] if options["collective"] else None
-    model = CostModel(Topology(options["topology"]), options["algorithm"], options["splits"], options["local_mem_bw"])
+    model = CostModel(
+        Topology(options["topology"]), options["algorithm"], options["splits"], options["local_mem_bw"]
+    )
     top = options["max_bytes"] if options["max_bytes"] is not None else float("inf")
     measurements = [
         m
@@ -42,7 +78,9 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
     click.echo(json.dumps(_document(fitted), indent=1) if options["shape"] == "json" else _text(fitted))
     _write(fitted, logs, options)
     if options["max_error"] is not None and 100 * fitted.mean_error > options["max_error"]:
-        raise ThresholdError(f"mean error {100 * fitted.mean_error:.2f} % is above {options['max_error']:g} %")
+        raise ThresholdError(
+            f"mean error {100 * fitted.mean_error:.2f} % is above {options['max_error']:g} %"
+        )
 
 
 def _text(fitted: Any) -> str:
@@ -101,7 +139,8 @@ def _write(fitted: Any, logs: tuple[str, ...], options: dict[str, Any]) -> None:
     if options["output"]:
         lines = [
             f"# fitted by chakra calibrate to {sources}",
-            f"# algorithm {options['algorithm']}, mean error {100 * fitted.mean_error:.2f} % over {len(fitted.residuals)} measurements",
+            f"# algorithm {options['algorithm']}, {len(fitted.residuals)} measurements",
+            f"# mean error {100 * fitted.mean_error:.2f} %",
             "# bandwidth in GB/s of 2^30 bytes per link and direction, latency in ns per hop",
         ]
         lines += [f"{key}: [ {', '.join(map(str, values))} ]" for key, values in fitted.network().items()]
@@ -116,7 +155,9 @@ def _write(fitted: Any, logs: tuple[str, ...], options: dict[str, Any]) -> None:
             "active-chunks-per-dimension": 1,
             "preferred-dataset-splits": options["splits"],
             **{f"{kind}-implementation": [options["algorithm"]] for kind in kinds},
-            "all-to-all-implementation": ["direct1" if options["algorithm"] == "halvingDoubling" else options["algorithm"]],
+            "all-to-all-implementation": [
+                "direct1" if options["algorithm"] == "halvingDoubling" else options["algorithm"]
+            ],
             "local-mem-bw": options["local_mem_bw"],
         }
         with atomic_text(options["system"]) as file:

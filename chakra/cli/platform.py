@@ -15,7 +15,9 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output.")
+@click.option(
+    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
+)
 def list_command(shape: str) -> None:
     """Names and titles of all presets."""
     from chakra.generate.tables import aligned
@@ -41,7 +43,9 @@ def list_command(shape: str) -> None:
 @command.command("show")
 @click.argument("machine", nargs=-1, required=True)
 @click.option("--npus", type=int, help="NPUs in all.")
-@click.option("--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output.")
+@click.option(
+    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
+)
 def show_command(machine: tuple[str, ...], npus: int | None, shape: str) -> None:
     """Every number of a machine with its unit, status and source."""
     from chakra.generate.tables import aligned
@@ -59,7 +63,12 @@ def show_command(machine: tuple[str, ...], npus: int | None, shape: str) -> None
     click.echo()
     rows = [(name, f"{n.value:g}", n.status.value, f"  {n.source}") for name, n in platform.numbers()]
     width = max(len(row[3]) for row in rows)
-    click.echo(aligned(("number", "value", "status", "  source".ljust(width)), [(*r[:3], r[3].ljust(width)) for r in rows]))
+    click.echo(
+        aligned(
+            ("number", "value", "status", "  source".ljust(width)),
+            [(*r[:3], r[3].ljust(width)) for r in rows],
+        )
+    )
 
 
 def _document(platform: Any) -> dict[str, Any]:
@@ -68,7 +77,8 @@ def _document(platform: Any) -> dict[str, Any]:
         "name": platform.name,
         "title": platform.title,
         "numbers": {
-            name: {"value": n.value, "status": n.status.value, "source": n.source} for name, n in platform.numbers()
+            name: {"value": n.value, "status": n.status.value, "source": n.source}
+            for name, n in platform.numbers()
         },
         "network": platform.network(),
         "system": platform.system(),

@@ -15,12 +15,22 @@ from chakra.errors import UsageError
 @click.option("-o", "--output", metavar="DIR", help="Folder of results.  [default: STUDY.results]")
 @click.option("--workers", type=click.IntRange(min=1), help="Parallel runs.  [default: all cores]")
 @click.option("--threads", is_flag=True, help="Threads instead of processes.")
-@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786 (cluster extra).")
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786 (cluster extra)."
+)
 @click.option("--shard", metavar="I/N", help="Run only every N-th point, from the I-th (for batch arrays).")
 @click.option("--retry-failed", is_flag=True, help="Run points again that failed before.")
-@click.option("--top", type=click.IntRange(min=0), default=10, show_default=True, help="Rows of the ranked table.")
-@click.option("--report/--no-report", default=True, help="Replay the best point again and write best.json and best.html.")
-@click.option("--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output.")
+@click.option(
+    "--top", type=click.IntRange(min=0), default=10, show_default=True, help="Rows of the ranked table."
+)
+@click.option(
+    "--report/--no-report",
+    default=True,
+    help="Replay the best point again and write best.json and best.html.",
+)
+@click.option(
+    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
+)
 def command(study_file: str, **options: Any) -> None:
     """Run a study: what is in the results folder already is not run again."""
     from chakra.sweep import Shard, Store, load_study, ranked, run_study, runner
@@ -32,11 +42,17 @@ def command(study_file: str, **options: Any) -> None:
         runner(workers=options["workers"], threads=options["threads"], scheduler=options["scheduler"]) as run,
         _Progress(study.name) as progress,
     ):
-        outcomes = run_study(study, store, run, shard=shard, retry_failed=options["retry_failed"], progress=progress)
+        outcomes = run_study(
+            study, store, run, shard=shard, retry_failed=options["retry_failed"], progress=progress
+        )
     if not outcomes:
         raise UsageError(f"{study_file}: no point meets the constraints")
     best = ranked(study, outcomes)
-    written = [] if shard is not None and shard.count > 1 else _write(study, store, outcomes, best, options["report"])
+    written = (
+        []
+        if shard is not None and shard.count > 1
+        else _write(study, store, outcomes, best, options["report"])
+    )
     if options["shape"] == "json":
         click.echo(json.dumps(_document(study, outcomes, best), indent=1))
     else:
@@ -44,7 +60,9 @@ def command(study_file: str, **options: Any) -> None:
     for path in written:
         click.echo(f"wrote {path}", err=True)
     if not best:
-        raise UsageError(f"{study_file}: none of {len(outcomes)} points gave a result; the first: {outcomes[0].reason}")
+        raise UsageError(
+            f"{study_file}: none of {len(outcomes)} points gave a result; the first: {outcomes[0].reason}"
+        )
 
 
 class _Progress:
@@ -122,10 +140,8 @@ def _text(study: Any, outcomes: Any, best: Any, top: int) -> str:
     from chakra.sweep.pareto import label
 
     counts = _counts(outcomes)
-    lines = [
-        f"{study.name}: {len(outcomes)} points: {counts['ok']} ran, {counts['infeasible']} infeasible, "
-        f"{counts['failed']} failed ({counts['cached']} from earlier runs)"
-    ]
+    ran = f"{counts['ok']} ran, {counts['infeasible']} infeasible, {counts['failed']} failed"
+    lines = [f"{study.name}: {len(outcomes)} points: {ran} ({counts['cached']} from earlier runs)"]
     names = [parameter.name for parameter in study.parameters]
     metrics = [name for name in METRICS if best and name in best[0].metrics]
     on_front = {o.key for o in front(study, outcomes)}
@@ -142,7 +158,10 @@ def _text(study: Any, outcomes: Any, best: Any, top: int) -> str:
     for o in outcomes:
         if o.status == "failed":
             reasons[o.reason] = reasons.get(o.reason, 0) + 1
-    lines += [f"failed {count}x: {reason}" for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:5]]
+    lines += [
+        f"failed {count}x: {reason}"
+        for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:5]
+    ]
     return "\n".join(lines)
 
 

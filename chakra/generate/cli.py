@@ -82,7 +82,7 @@ HELP = {
 }
 
 
-class IntList(click.ParamType):
+class IntList(click.ParamType[tuple[int, ...]]):
     """Comma-separated whole numbers."""
 
     name = "n,n,..."
@@ -128,12 +128,26 @@ def _command(kind: str, help_text: str) -> Any:
     hints = get_type_hints(request_type)
     decorators = [
         click.option("-o", "--output", metavar="PREFIX", help="Write PREFIX.workload.json and its traces."),
-        click.option("--files", is_flag=True, help="Write one plain trace per rank and PREFIX.comm_groups.json instead."),
+        click.option(
+            "--files",
+            is_flag=True,
+            help="Write one plain trace per rank and PREFIX.comm_groups.json instead.",
+        ),
         click.option("--tensors", is_flag=True, help="Write activations for trackers of local memory."),
         click.option("--config", type=click.Path(), help="YAML file with parameters; options go before it."),
-        click.option("--platform", metavar="NAME", help="Machine preset whose accelerator gives nodes their durations."),
-        click.option("--check", is_flag=True, help="Compare with the closed forms; exit code 4 if one fails."),
-        click.option("--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the summary."),
+        click.option(
+            "--platform", metavar="NAME", help="Machine preset whose accelerator gives nodes their durations."
+        ),
+        click.option(
+            "--check", is_flag=True, help="Compare with the closed forms; exit code 4 if one fails."
+        ),
+        click.option(
+            "--format",
+            "shape",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            help="Form of the summary.",
+        ),
         click.option("--quiet", is_flag=True, help="No summary."),
     ]
     if kind in ("transformer", "moe", "dlrm"):
@@ -227,7 +241,13 @@ def _check(request: Request, plan: Any) -> int:
         raise UsageError("--check knows the closed forms of transformers only")
     checks = check_step(request, plan)
     rows = [
-        (check.name, f"{check.expected:,.0f}", f"{check.found:,.0f}", check.unit or "-", "ok" if check.passed else "WRONG")
+        (
+            check.name,
+            f"{check.expected:,.0f}",
+            f"{check.found:,.0f}",
+            check.unit or "-",
+            "ok" if check.passed else "WRONG",
+        )
         for check in checks
     ]
     click.echo(aligned(("closed form", "expected", "generated", "unit", ""), rows))
@@ -259,7 +279,15 @@ def _models(kind: str) -> str:
         return aligned(("model", "tables", "table parameters"), rows)
     models = [m for m in TRANSFORMERS.values() if kind != "moe" or m.experts]
     rows2 = [
-        (m.name, str(m.layers), str(m.hidden), str(m.heads), str(m.experts), f"{parameters(m) / 1e9:.2f}e9", m.source)
+        (
+            m.name,
+            str(m.layers),
+            str(m.hidden),
+            str(m.heads),
+            str(m.experts),
+            f"{parameters(m) / 1e9:.2f}e9",
+            m.source,
+        )
         for m in models
     ]
     return aligned(("model", "layers", "hidden", "heads", "experts", "parameters", "source"), rows2)

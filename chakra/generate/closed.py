@@ -47,14 +47,21 @@ def matmul_parameters(model: TransformerConfig) -> int:
     for layer in range(model.layers):
         total += h * qd + 2 * h * kd + qd * h
         if model.is_moe(layer):
-            total += h * model.experts + (model.experts_per_token + model.shared_experts) * g * h * model.moe_ffn
+            total += (
+                h * model.experts + (model.experts_per_token + model.shared_experts) * g * h * model.moe_ffn
+            )
         else:
             total += g * h * model.ffn
     return total + h * model.vocabulary
 
 
 def training_flops(
-    model: TransformerConfig, sequences: int, sequence: int, recompute: Recompute = Recompute.NONE, *, causal: bool = False
+    model: TransformerConfig,
+    sequences: int,
+    sequence: int,
+    recompute: Recompute = Recompute.NONE,
+    *,
+    causal: bool = False,
 ) -> int:
     """Matrix FLOPs of a step over ``sequences`` (B): 6*(L*N1 + h*V)*B*s + 12*L*B*s^2*a*d, plus recomputation.
 
@@ -75,7 +82,9 @@ def training_flops(
     return flops
 
 
-def megatron_flops(layers: int, hidden: int, vocabulary: int, sequences: int, sequence: int, *, full_recompute: bool) -> float:
+def megatron_flops(
+    layers: int, hidden: int, vocabulary: int, sequences: int, sequence: int, *, full_recompute: bool
+) -> float:
     """Megatron-LM's form for f = 4h: 72*B*s*L*h^2*(1 + s/(6h) + V/(12*L*h)), or 96 and V/(16*L*h) with recomputation."""
     factor, share = (96, 16) if full_recompute else (72, 12)
     inner = 1 + sequence / (6 * hidden) + vocabulary / (share * layers * hidden)
@@ -104,7 +113,15 @@ def kv_cache_bytes(model: TransformerConfig, context: int, itemsize: int = 2) ->
 
 
 def activation_bytes(
-    sequence: int, sequences: int, hidden: int, heads: int, tp: int, *, sp: bool, recompute: Recompute, flash: bool
+    sequence: int,
+    sequences: int,
+    hidden: int,
+    heads: int,
+    tp: int,
+    *,
+    sp: bool,
+    recompute: Recompute,
+    flash: bool,
 ) -> float:
     """Activations of one layer with 16-bit elements, f = 4h, dropout (Korthikanti et al., equations 1 to 6)."""
     sbh = sequence * sequences * hidden
@@ -127,7 +144,14 @@ class CallCount:
 
 
 def tensor_parallel_calls(
-    *, layers: int, micro_batches: int, message_bytes: int, tp: int, sp: bool, full_recompute: bool = False, regather: bool = True
+    *,
+    layers: int,
+    micro_batches: int,
+    message_bytes: int,
+    tp: int,
+    sp: bool,
+    full_recompute: bool = False,
+    regather: bool = True,
 ) -> list[CallCount]:
     """Calls inside the dense layers of one stage with ``layers`` layers; ``message_bytes`` is m = b*(s/C)*h*w."""
     times = layers * micro_batches
@@ -158,7 +182,9 @@ def sent_bytes(kind: CollectiveKind, size_bytes: int, ranks: int) -> float:
     return (ranks - 1) / ranks * size_bytes
 
 
-def model_state_bytes(elements: int, shards: int, zero: int, *, itemsize: int, grad_itemsize: int, state_bytes: int) -> float:
+def model_state_bytes(
+    elements: int, shards: int, zero: int, *, itemsize: int, grad_itemsize: int, state_bytes: int
+) -> float:
     """Weights, gradients and optimizer states of ``elements`` parameters held by one rank.
 
     ZeRO-0: w + w_g + states; 1: states/D; 2: also gradients/D; 3: everything/D.

@@ -11,6 +11,7 @@ from chakra.arrays import I32
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns, write_trace
 from chakra.files import atomic_bytes, atomic_text
 from chakra.generate.manifest import PEER_MODE, RELATIVE, SUFFIX, WorkloadManifest, manifest_to_dict
+from chakra.schemas.et_def_pb2 import AttributeProto
 
 #: called with the number of files written so far
 Progress = Callable[[int], None]
@@ -43,7 +44,9 @@ def _by_key(document: dict[str, Any]) -> str:
         if isinstance(value, list) and value:
             text = "[\n  " + ",\n  ".join(json.dumps(item) for item in value) + "\n ]"
         elif isinstance(value, dict) and value:
-            text = "{\n  " + ",\n  ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()) + "\n }"
+            text = (
+                "{\n  " + ",\n  ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()) + "\n }"
+            )
         else:
             text = json.dumps(value)
         lines.append(f" {json.dumps(key)}: {text}")
@@ -119,7 +122,7 @@ def _copy_tensors(trace: Trace, columns: TraceColumns, name: str) -> None:
     if not len(compute) or trace.attr(int(compute[0]), name) is None:
         return
     codes = np.full(trace.n_nodes, -1, dtype=np.int32)
-    table = []
+    table: list[AttributeProto] = []
     for node in compute.tolist():
         codes[node] = len(table)
         table.append(next(attr for attr in trace.node_proto(node).attr if attr.name == name))

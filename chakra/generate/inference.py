@@ -143,7 +143,9 @@ def plan_inference(
         transformer_stages(model, parallel, shape, layout, layers_per_chunk) for shape in options.shapes()
     ]
     kv_heads = max(1, model.kv_heads // parallel.tp)
-    cache = 2 * options.requests * options.micro_batches * longest * kv_heads * model.head_dim * layout.itemsize
+    cache = (
+        2 * options.requests * options.micro_batches * longest * kv_heads * model.head_dim * layout.itemsize
+    )
     models = [replace(stage, training=False, cache_layer_bytes=cache // parallel.cp) for stage in models]
     stages = []
     for stage in range(parallel.pp):

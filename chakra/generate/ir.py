@@ -162,7 +162,9 @@ class Layer:
         return sum(operator.saved_bytes for operator in self.operators)
 
 
-def gemm(m: int, n: int, k: int, *, itemsize: int, batch: int = 1, grad_itemsize: int | None = None) -> list[Work]:
+def gemm(
+    m: int, n: int, k: int, *, itemsize: int, batch: int = 1, grad_itemsize: int | None = None
+) -> list[Work]:
     """Work of an (m x k)(k x n) product, times ``batch``: forward, gradient of the input, gradient of the weight.
 
     2mnk FLOPs each; bytes are the three matrices once (m*k + k*n + m*n elements). The weight gradient is written in

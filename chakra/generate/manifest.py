@@ -1,10 +1,10 @@
 """Workloads of many ranks in few traces: the manifest ``PREFIX.workload.json``, format ``chakra.workload/1``.
 
 Ranks that do the same share one trace. For that the trace names groups *symbolically* (``pg_name`` is ``"tp"``, and
-every rank means its own tensor-parallel group) and, with ``"peer_mode": "relative"``, peers *relatively*: ``comm_dst`` of a
-send and ``comm_src`` of a receive are signed offsets that are added to the rank's own number. (Such traces also say so
-themselves: their global metadata has the attribute ``peer_mode`` = ``"relative"``.) The manifest says which rank runs
-which trace and who is in which group.
+each rank means its own tensor-parallel group) and, with ``"peer_mode": "relative"``, peers *relatively*: ``comm_dst``
+of a send and ``comm_src`` of a receive are signed offsets that are added to the rank's own number. (Such traces also
+say so themselves: their global metadata has the attribute ``peer_mode`` = ``"relative"``.) The manifest says which
+rank runs which trace and who is in which group.
 
 The file is JSON::
 
@@ -99,7 +99,8 @@ class WorkloadManifest:
         row = int(self.rows(name)[rank])
         if row < 0:
             raise WorkloadError(f"{self.source}: rank {rank} is in no group {name!r}")
-        return table[row]
+        found: I32 = table[row]
+        return found
 
     def _table(self, name: str) -> I32:
         if name not in self.groups:
@@ -187,8 +188,13 @@ def _count(digits: Any, where: str) -> int:
     if not isinstance(digits, list):
         raise WorkloadError(f"{where}: digits must be a list of [count, stride] pairs")
     for digit in digits:
-        if not (isinstance(digit, list) and len(digit) == 2 and all(type(x) is int for x in digit)) or digit[0] < 1:
-            raise WorkloadError(f"{where}: {digit!r} is not a [count, stride] pair of integers with count >= 1")
+        if (
+            not (isinstance(digit, list) and len(digit) == 2 and all(type(x) is int for x in digit))
+            or digit[0] < 1
+        ):
+            raise WorkloadError(
+                f"{where}: {digit!r} is not a [count, stride] pair of integers with count >= 1"
+            )
         total *= digit[0]
     if total > MAX_NPUS:
         raise WorkloadError(f"{where}: describes {total} ranks, more than the {MAX_NPUS} supported")
@@ -237,7 +243,9 @@ def _table_from_json(value: Any, npus: int, where: str) -> I32:
     return table.astype(np.int32)
 
 
-def manifest_from_dict(document: Any, traces: Sequence["Trace"], source: str = "<memory>") -> WorkloadManifest:
+def manifest_from_dict(
+    document: Any, traces: Sequence["Trace"], source: str = "<memory>"
+) -> WorkloadManifest:
     """Check a manifest document and join it with its traces, given in the document's order.
 
     Raises

@@ -46,14 +46,18 @@ def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
     training = plan.training
     states = 0.0
     for group in WeightGroup:
-        elements = sum(w.elements for chunk in chunks for layer in chunk for w in layer.weights() if w.group is group)
+        elements = sum(
+            w.elements for chunk in chunks for layer in chunk for w in layer.weights() if w.group is group
+        )
         states += model_state_bytes(
             elements, plan.parallel.size(group.replica_axes()), int(training.zero), itemsize=plan.model.itemsize,
             grad_itemsize=plan.model.grad_itemsize if plan.model.training else 0,
             state_bytes=training.optimizer_state_bytes if plan.model.training else 0,
         )  # fmt: skip
     if not plan.model.training:
-        working = max((op.output_bytes for chunk in chunks for layer in chunk for op in layer.operators), default=0)
+        working = max(
+            (op.output_bytes for chunk in chunks for layer in chunk for op in layer.operators), default=0
+        )
         return StageMemory(int(states), 0, 2 * working, plan.model.cache_bytes(stage.stage, plan.parallel.pp))
     kept = [sum(layer_activations(layer, training.recompute) for layer in chunk) for chunk in chunks]
     held = peak = 0

@@ -42,7 +42,9 @@ class ParallelConfig:
                 raise UsageError(f"{axis} must be at least 1, not {getattr(self, axis)}")
         names = self.order.split("-")
         if sorted(names) != sorted(AXES):
-            raise UsageError(f"rank order {self.order!r} must name each of {', '.join(AXES)} once, joined by '-'")
+            raise UsageError(
+                f"rank order {self.order!r} must name each of {', '.join(AXES)} once, joined by '-'"
+            )
         if (self.cp * self.dp) % self.ep:
             raise UsageError(f"expert parallel degree ep={self.ep} must divide cp*dp={self.cp * self.dp}")
         if self.vp > 1 and self.pp == 1:

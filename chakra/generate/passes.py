@@ -10,7 +10,7 @@ from chakra.generate.template import TemplateBuilder
 
 
 class Kept(Enum):
-    """What a forward pass keeps for the backward pass: everything, all but attention scores, the layer's input, nothing."""
+    """What a forward pass keeps for the backward pass: all, all but attention scores, the layer's input, nothing."""
 
     ALL = "all"
     NO_CORE = "no core"
@@ -68,7 +68,9 @@ def forward(
         if size and builder.last_compute >= 0:
             builder.template.saves.append((builder.last_compute, name, size))
     if kept is Kept.INPUT and layer.input_bytes:
-        builder.template.saves.append((max(0, builder.last_compute), f"{layer.name}.input", layer.input_bytes))
+        builder.template.saves.append(
+            (max(0, builder.last_compute), f"{layer.name}.input", layer.input_bytes)
+        )
     return outputs[-1]
 
 
@@ -107,7 +109,9 @@ def backward(
             data = [builder.compute(f"{name}.recompute", op.kind, op.forward, data)]
         after = data
         if op.ring:
-            after = [_ring(context, f"{name}.dgrad", number, op, op.backward_input, data, op.ring.backward_bytes)]
+            after = [
+                _ring(context, f"{name}.dgrad", number, op, op.backward_input, data, op.ring.backward_bytes)
+            ]
         elif op.backward_input:
             # an operator without weights needs what it gathers again for its only gradient
             needs = data if op.backward_weight else [*data, *again]
@@ -149,11 +153,17 @@ def _regather(context: PassContext, name: str, op: Operator, data: Sequence[int]
 
 
 def _ring(
-    context: PassContext, name: str, number: int, op: Operator, work: Work, data: Sequence[int], size_bytes: int
+    context: PassContext,
+    name: str,
+    number: int,
+    op: Operator,
+    work: Work,
+    data: Sequence[int],
+    size_bytes: int,
 ) -> int:
     """Attention over a ring: at every step compute on one block while the next block arrives; last compute node."""
     ring = op.ring
-    assert ring is not None  # noqa: S101 - callers check; narrows the type
+    assert ring is not None
     builder = context.builder
     parts = ring.steps + 1
     held = list(data)

@@ -73,7 +73,7 @@ _ORDER = (
 )
 
 
-def _transition(axis: str, have: Placement, need: Placement) -> CollectiveKind | None | str:
+def _transition(axis: str, have: Placement, need: Placement) -> CollectiveKind | str | None:
     """Collective of one axis, None for a local slice, ``""`` for nothing to do."""
     if have == need:
         return ""
@@ -117,7 +117,7 @@ def convert(
             continue
         kind = _transition(axis, held, wanted)
         if kind != "":
-            steps.setdefault((_ORDER.index(kind), held, wanted), []).append(axis)  # type: ignore[arg-type]
+            steps.setdefault((_ORDER.index(kind), held, wanted), []).append(axis)
     conversions = []
     size = size_bytes
     for (order, _, _), axes in sorted(steps.items(), key=lambda step: step[0][0]):

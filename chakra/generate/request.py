@@ -11,7 +11,14 @@ from chakra.errors import UsageError
 from chakra.generate.compute import ComputeModel
 from chakra.generate.inference import InferenceOptions, plan_inference
 from chakra.generate.models.build import transformer_stages
-from chakra.generate.models.classic import DLRM, DlrmConfig, MlpConfig, dlrm_stages, mlp_stages, resnet50_stages
+from chakra.generate.models.classic import (
+    DLRM,
+    DlrmConfig,
+    MlpConfig,
+    dlrm_stages,
+    mlp_stages,
+    resnet50_stages,
+)
 from chakra.generate.models.config import TransformerConfig, transformer
 from chakra.generate.models.transformer import ContextParallel, TokenShape, TransformerOptions
 from chakra.generate.options import Recompute, TrainingOptions, Zero
@@ -140,7 +147,13 @@ class Request:
                 raise UsageError(f"tp*cp*dp*pp = {dp * rest}, but npus is {self.npus}")
             dp = self.npus // rest
         return ParallelConfig(
-            tp=self.tp, cp=self.cp, ep=self.ep, dp=1 if dp is None else dp, pp=self.pp, vp=self.vp, order=self.order
+            tp=self.tp,
+            cp=self.cp,
+            ep=self.ep,
+            dp=1 if dp is None else dp,
+            pp=self.pp,
+            vp=self.vp,
+            order=self.order,
         )
 
     def batches(self, parallel: ParallelConfig) -> int:
@@ -157,7 +170,9 @@ class Request:
             return 1 if self.micro_batches is None else self.micro_batches
         share = self.micro_batch * parallel.dp
         if self.global_batch < 1 or self.global_batch % share:
-            raise UsageError(f"global batch ({self.global_batch}) must be a multiple of micro-batch*dp = {share}")
+            raise UsageError(
+                f"global batch ({self.global_batch}) must be a multiple of micro-batch*dp = {share}"
+            )
         if self.micro_batches is not None and self.micro_batches * share != self.global_batch:
             raise UsageError(
                 f"micro-batch*micro-batches*dp = {self.micro_batches * share}, but global batch is {self.global_batch}"
@@ -206,8 +221,13 @@ class Request:
 
     def about(self, kind: str) -> dict[str, Any]:
         """What the manifest records: the kind of workload and every parameter that is not None."""
-        values = {key: value.value if isinstance(value, Enum) else value for key, value in asdict(self).items()}
-        return {"workload": kind, "parameters": {key: value for key, value in values.items() if value is not None}}
+        values = {
+            key: value.value if isinstance(value, Enum) else value for key, value in asdict(self).items()
+        }
+        return {
+            "workload": kind,
+            "parameters": {key: value for key, value in values.items() if value is not None},
+        }
 
     def _step(self, stages: StageModel, parallel: ParallelConfig, kind: str) -> StepPlan:
         return plan_step(stages, parallel, self.training(parallel), self.emit(), self.about(kind))
@@ -314,7 +334,13 @@ class TransformerRequest(Request):
                 decode_steps=0 if self.mode is Mode.PREFILL else self.decode_steps,
             )  # fmt: skip
             return plan_inference(
-                model, parallel, options, self.layout(), self.emit(), self.stage_layers, self.about("transformer")
+                model,
+                parallel,
+                options,
+                self.layout(),
+                self.emit(),
+                self.stage_layers,
+                self.about("transformer"),
             )
         shape = TokenShape(self.micro_batch, model.sequence, model.sequence)
         stages = transformer_stages(model, parallel, shape, self.layout(), self.stage_layers)
@@ -361,7 +387,12 @@ class ResnetRequest(Request):
         """Plan a training step."""
         parallel, sizes = self.parallel(), self.itemsizes()
         stages = resnet50_stages(
-            parallel, self.micro_batch, image=self.image, classes=self.classes, itemsize=sizes[0], grad_itemsize=sizes[1]
+            parallel,
+            self.micro_batch,
+            image=self.image,
+            classes=self.classes,
+            itemsize=sizes[0],
+            grad_itemsize=sizes[1],
         )
         return self._step(stages, parallel, "resnet")
 
@@ -383,12 +414,16 @@ class DlrmRequest(Request):
         if self.model not in DLRM:
             raise UsageError(f"no DLRM preset {self.model!r}; there are: {', '.join(DLRM)}")
         keys = ("bottom", "top", "tables", "rows", "dim", "pooling")
-        return replace(DLRM[self.model], **{k: getattr(self, k) for k in keys if getattr(self, k) is not None})
+        return replace(
+            DLRM[self.model], **{k: getattr(self, k) for k in keys if getattr(self, k) is not None}
+        )
 
     def plan(self) -> StepPlan:
         """Plan a training step."""
         parallel, sizes = self.parallel(), self.itemsizes()
-        stages = dlrm_stages(self.config(), parallel, self.micro_batch, itemsize=sizes[0], grad_itemsize=sizes[1])
+        stages = dlrm_stages(
+            self.config(), parallel, self.micro_batch, itemsize=sizes[0], grad_itemsize=sizes[1]
+        )
         return self._step(stages, parallel, "dlrm")
 
 
@@ -431,6 +466,8 @@ def _coerce(name: str, value: Any, hint: Any) -> Any:
             raise UsageError(f"{shown} must be a finite number, not {value}")
         return float(value)
     if type(value) is not hint:
-        word = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}.get(hint, str(hint))
+        word = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}.get(
+            hint, str(hint)
+        )
         raise UsageError(f"{shown} must be {word}, not {value!r}")
     return value

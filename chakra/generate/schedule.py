@@ -190,7 +190,11 @@ def build_schedule(kind: ScheduleKind, stages: int, micro_batches: int, chunks: 
     UsageError
         Sizes below one, chunks with a schedule that has none, or M not a multiple of P when interleaved.
     """
-    for what, number in (("pipeline size", stages), ("micro-batches", micro_batches), ("virtual stages", chunks)):
+    for what, number in (
+        ("pipeline size", stages),
+        ("micro-batches", micro_batches),
+        ("virtual stages", chunks),
+    ):
         if number < 1:
             raise UsageError(f"{what} must be at least 1, not {number}")
     if chunks > 1 and kind is not ScheduleKind.INTERLEAVED:
@@ -230,7 +234,9 @@ def read_schedule(path: str | Path, stages: int, micro_batches: int, chunks: int
                     continue
                 name, _, chunk = cell[1:].partition(".")
                 if cell[0] not in "FBIW" or not name.isdecimal() or not (chunk.isdecimal() or chunk == ""):
-                    raise ConfigError(f"{path}: line {number}: {cell!r} is not an action such as F0, B3 or W2.1")
+                    raise ConfigError(
+                        f"{path}: line {number}: {cell!r} is not an action such as F0, B3 or W2.1"
+                    )
                 row.append(Action(Phase(cell[0]), int(name), int(chunk or 0)))
             if row:
                 rows.append(tuple(row))
@@ -248,7 +254,7 @@ def read_schedule(path: str | Path, stages: int, micro_batches: int, chunks: int
 def check_schedule(schedule: Schedule, micro_batches: int, chunks: int = 1) -> None:
     """Raise UsageError unless every stage does every micro-batch of every chunk exactly once, forward and backward."""
     for stage, row in enumerate(schedule):
-        done = {action: 0 for action in row}
+        done = dict.fromkeys(row, 0)
         for action in row:
             done[action] += 1
             if done[action] > 1:
@@ -264,7 +270,9 @@ def check_schedule(schedule: Schedule, micro_batches: int, chunks: int = 1) -> N
                 whole = Action(Phase.BACKWARD, m, c) in done
                 parts = [Action(phase, m, c) in done for phase in (Phase.INPUT, Phase.WEIGHT)]
                 if whole == all(parts) or any(parts) != all(parts):
-                    raise UsageError(f"stage {stage}: micro-batch {m}, chunk {c} needs either B or both I and W")
+                    raise UsageError(
+                        f"stage {stage}: micro-batch {m}, chunk {c} needs either B or both I and W"
+                    )
 
 
 def _needs(action: Action, stage: int, stages: int, chunks: int) -> list[tuple[int, Action]]:

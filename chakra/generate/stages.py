@@ -253,13 +253,17 @@ class StageBuilder:
                 self._reduce_bucket(builder, bucket, size)
 
     def _reduce_bucket(self, builder: TemplateBuilder, bucket: _Bucket, size_bytes: int) -> None:
-        self._reduce_bytes(builder, f"grads.bucket{bucket.reduced // self.training.bucket_bytes}", bucket.axes, size_bytes)
+        self._reduce_bytes(
+            builder, f"grads.bucket{bucket.reduced // self.training.bucket_bytes}", bucket.axes, size_bytes
+        )
         bucket.reduced += size_bytes
 
     def _reduce(self, builder: TemplateBuilder, name: str, axes: tuple[str, ...], elements: int) -> None:
         self._reduce_bytes(builder, name, axes, elements * self.model.grad_itemsize)
 
-    def _reduce_bytes(self, builder: TemplateBuilder, name: str, axes: tuple[str, ...], size_bytes: int) -> None:
+    def _reduce_bytes(
+        self, builder: TemplateBuilder, name: str, axes: tuple[str, ...], size_bytes: int
+    ) -> None:
         sharded = self.training.zero is not Zero.NONE
         kind = CollectiveKind.REDUCE_SCATTER if sharded else CollectiveKind.ALL_REDUCE
         if sharded:
@@ -338,7 +342,12 @@ class StageBuilder:
         for number, start in enumerate(range(0, total, bucket)):
             size = min(bucket, total - start) // ranks
             builder.collective(
-                f"params.bucket{number}.all_gather", CollectiveKind.ALL_GATHER, joined(axes), size, [update], Stream.DATA
+                f"params.bucket{number}.all_gather",
+                CollectiveKind.ALL_GATHER,
+                joined(axes),
+                size,
+                [update],
+                Stream.DATA,
             )
 
 

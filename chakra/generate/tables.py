@@ -12,7 +12,9 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in table) for i in range(len(header))]
     lines = []
     for row in table:
-        cells = [row[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        cells = [row[0].ljust(widths[0])] + [
+            cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)
+        ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 
@@ -21,10 +23,12 @@ def plan_text(plan: StepPlan) -> str:
     """Totals of a plan, a line per stage, and the traffic of one rank of each stage that differs."""
     p = plan.parallel
     stages = summarize(plan)
-    degrees = " x ".join(f"{axis} {p.axis_sizes[axis]}" for axis in ("tp", "cp", "dp", "pp") if p.axis_sizes[axis] > 1)
+    degrees = " x ".join(
+        f"{axis} {p.axis_sizes[axis]}" for axis in ("tp", "cp", "dp", "pp") if p.axis_sizes[axis] > 1
+    )
+    size = f"{p.world} NPUs ({degrees or 'one rank'}), {plan.training.micro_batches} micro-batches"
     lines = [
-        f"{p.world} NPUs ({degrees or 'one rank'}), {plan.training.micro_batches} micro-batches, "
-        f"{len(stages)} distinct traces",
+        f"{size}, {len(stages)} pipeline stages",
         f"parameters {total_parameters(plan):.4e}, matrix FLOPs of all ranks {total_matmul_flops(plan):.6e}",
         "",
         _stage_table(stages),

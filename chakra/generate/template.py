@@ -216,7 +216,14 @@ class TemplateBuilder:
         if not self.options.overlap:
             waits.append(self._compute)
         index = self._append(
-            name, NodeType.COMM_COLL, data, waits, kind=kind, comm_bytes=size_bytes, group=group, stream=stream
+            name,
+            NodeType.COMM_COLL,
+            data,
+            waits,
+            kind=kind,
+            comm_bytes=size_bytes,
+            group=group,
+            stream=stream,
         )
         self._chains[chain] = index
         self.template.last_chain[chain] = index
@@ -229,7 +236,9 @@ class TemplateBuilder:
             data = [self.collective(title, step.kind, joined(step.axes), step.size_bytes, data, Stream.LAYER)]
         return list(data)
 
-    def send(self, name: str, group: str, offset: int, size_bytes: int, tag_base: int, data: Sequence[int]) -> int:
+    def send(
+        self, name: str, group: str, offset: int, size_bytes: int, tag_base: int, data: Sequence[int]
+    ) -> int:
         """Append a send to the rank ``offset`` positions on in ``group``."""
         index = self._append(
             name, NodeType.COMM_SEND, data, [] if self.options.overlap else [self._compute],

@@ -126,7 +126,11 @@ def group_tables(layout: RankLayout, names: Iterable[str]) -> dict[str, I32]:
 
 
 def build_workload(
-    plan: StepPlan, *, tensors: bool = False, names: bool = True, metadata: Mapping[str, str | int] | None = None
+    plan: StepPlan,
+    *,
+    tensors: bool = False,
+    names: bool = True,
+    metadata: Mapping[str, str | int] | None = None,
 ) -> WorkloadManifest:
     """Traces, ranks and groups of a planned step.
 

@@ -45,7 +45,9 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
     copied = model.kv_heads < parallel.tp or (model.experts and parallel.tp > 1 and not request.sp)
     if request.mode is Mode.TRAIN and request.capacity == 1.0 and not copied:
         sequences = request.micro_batch * micro_batches * parallel.dp
-        flops = closed.training_flops(padded, sequences, model.sequence, request.recompute, causal=request.causal)
+        flops = closed.training_flops(
+            padded, sequences, model.sequence, request.recompute, causal=request.causal
+        )
         yield Check("matrix FLOPs of all ranks", flops, total_matmul_flops(plan), "FLOP")
     if request.mode is Mode.TRAIN:
         yield from _pipeline(plan, stages)
@@ -68,7 +70,9 @@ def _pipeline(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Chec
         stages=parallel.pp, chunks=parallel.vp, micro_batches=plan.training.micro_batches, chains=chains
     )
     for kind in ("SEND", "RECV"):
-        yield Check(f"pipeline {kind.lower()}s", expected, sum(_sum(s, "pp", kind)[0] for s in stages) * chains, "")
+        yield Check(
+            f"pipeline {kind.lower()}s", expected, sum(_sum(s, "pp", kind)[0] for s in stages) * chains, ""
+        )
 
 
 def _data_parallel(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:

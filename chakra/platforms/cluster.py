@@ -17,13 +17,25 @@ FABRIC_LATENCY_NS = 1000.0
 
 _CLUSTER = re.compile(r"^\s*(?:(\d+)\s*x\s+)?(\S+?)(?:\s+over\s+(.+?))?\s*$", re.IGNORECASE)
 _RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*g(?:b/s|bps|bit/s|be)?$", re.IGNORECASE)
-_WORDS = {"rail", "optimised", "optimized", "rail-optimised", "rail-optimized", "fat", "tree", "fat-tree", "switch"}
+_WORDS = {
+    "rail",
+    "optimised",
+    "optimized",
+    "rail-optimised",
+    "rail-optimized",
+    "fat",
+    "tree",
+    "fat-tree",
+    "switch",
+}
 
 
 def platform_names() -> tuple[str, ...]:
     """Names of all presets, sorted."""
     folder = resources.files("chakra") / "presets"
-    return tuple(sorted(entry.name.removesuffix(".yml") for entry in folder.iterdir() if entry.name.endswith(".yml")))
+    return tuple(
+        sorted(entry.name.removesuffix(".yml") for entry in folder.iterdir() if entry.name.endswith(".yml"))
+    )
 
 
 def load_platform(name: str) -> Platform:
@@ -76,7 +88,9 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
     """
     match = _CLUSTER.match(words)
     if not match:
-        raise UsageError(f"{words!r} is not '[COUNT x] PRESET [over RATE ...]', such as '8x hgx-h100 over 400G fat tree'")
+        raise UsageError(
+            f"{words!r} is not '[COUNT x] PRESET [over RATE ...]', such as '8x hgx-h100 over 400G fat tree'"
+        )
     count, name, fabric = match.groups()
     # "8x hgx-h100" and "8xhgx-h100"
     glued = re.match(r"^(\d+)x([a-z].*)$", name, re.IGNORECASE)
@@ -109,7 +123,9 @@ def with_fabric(platform: Platform, words: str) -> Platform:
             try:
                 oversubscription = float(tokens.pop(0).split(":")[0])
             except (IndexError, ValueError):
-                raise UsageError(f"{words!r}: 'oversubscribed' needs a number, such as 'oversubscribed 4'") from None
+                raise UsageError(
+                    f"{words!r}: 'oversubscribed' needs a number, such as 'oversubscribed 4'"
+                ) from None
             if not oversubscription >= 1:
                 raise UsageError(f"{words!r}: oversubscription must be at least 1, not {oversubscription:g}")
         elif token.lower() not in _WORDS:
@@ -122,8 +138,12 @@ def with_fabric(platform: Platform, words: str) -> Platform:
     fixed = tuple(dim for dim in platform.dims if dim.npus is not None)
     known = [dim for dim in platform.dims if dim.npus is None]
     latency = (
-        known[0].latency if known else Number(FABRIC_LATENCY_NS, Status.ASSUMED, "no public number for this fabric")
+        known[0].latency
+        if known
+        else Number(FABRIC_LATENCY_NS, Status.ASSUMED, "no public number for this fabric")
     )
     bandwidth = Number(rate / oversubscription, Status.ASSUMED, f"asked for: {words}")
     dims = (*fixed, PlatformDim(Topology.SWITCH, None, bandwidth, latency))
-    return replace(platform, dims=dims, title=f"{platform.title} over {words}", made_of=(platform.name, words))
+    return replace(
+        platform, dims=dims, title=f"{platform.title} over {words}", made_of=(platform.name, words)
+    )

@@ -132,7 +132,8 @@ class Platform:
 
     def _cut(self, fixed: list[PlatformDim], wanted: int) -> tuple[PlatformDim, ...]:
         """Innermost dimensions that together have ``wanted`` NPUs; the last may be used in part."""
-        left, kept = wanted, []
+        left = wanted
+        kept: list[PlatformDim] = []
         for dim in fixed:
             size = min(left, dim.npus or 1)
             if left % size:
@@ -168,9 +169,9 @@ class Platform:
     def system(self, **changes: Any) -> dict[str, Any]:
         """A system file for this machine: algorithms that fit the dimensions, roofline with the accelerator's numbers.
 
-        ``changes`` replace or add keys; underscores stand for dashes. Algorithms: direct on full meshes, halving-doubling
-        on switches with a power of two, else ring; all-to-all pairwise (``direct1``), because unlimited direct sends to all
-        peers at once without sharing the port on the contention-free backend.
+        ``changes`` replace or add keys; underscores stand for dashes. Algorithms: direct on full meshes,
+        halving-doubling on switches with a power of two, else ring; all-to-all pairwise (``direct1``), because unlimited
+        direct sends to all peers at once without sharing the port on the contention-free backend.
         """
         dims = self.dims if all(dim.npus for dim in self.dims) else self.sized().dims
         reduce = [_algorithm(dim) for dim in dims]
@@ -232,7 +233,9 @@ def number_from(value: Any, where: str) -> Number:
         parts.append(None if part is None else float(part))
     links, link_gbps = parts
     if links is not None and link_gbps is not None and abs(links * link_gbps - amount) > 1e-6 * amount:
-        raise ConfigError(f"{where}: {links:g} links of {link_gbps:g} make {links * link_gbps:g}, not {amount:g}")
+        raise ConfigError(
+            f"{where}: {links:g} links of {link_gbps:g} make {links * link_gbps:g}, not {amount:g}"
+        )
     return Number(float(amount), Status(value["status"]), source, links, link_gbps)
 
 
@@ -254,7 +257,10 @@ def platform_from(document: Any, source: str) -> Platform:
         raise ConfigError(f"{source}: accelerator must be a map with a 'name'")
     accelerator = Accelerator(
         acc["name"],
-        *(number_from(acc.get(key), f"{source}: accelerator.{key}") for key in ("peak_tflops", "mem_gbps", "memory_gb")),
+        *(
+            number_from(acc.get(key), f"{source}: accelerator.{key}")
+            for key in ("peak_tflops", "mem_gbps", "memory_gb")
+        ),
     )
     for key in ("peak", "bandwidth"):
         if getattr(accelerator, key).value <= 0:

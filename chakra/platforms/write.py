@@ -9,7 +9,10 @@ from chakra.platforms.model import Platform
 
 def network_text(platform: Platform) -> str:
     """Network file with the source and status of every number as comments."""
-    lines = [f"# {platform.title}", "# bandwidth in GB/s of 2^30 bytes per link and direction, latency in ns per hop"]
+    lines = [
+        f"# {platform.title}",
+        "# bandwidth in GB/s of 2^30 bytes per link and direction, latency in ns per hop",
+    ]
     if platform.note:
         lines.append(f"# note: {' '.join(platform.note.split())}")
     for name, number in platform.numbers():
@@ -29,7 +32,10 @@ def write_platform(platform: Platform, prefix: str | Path) -> tuple[Path, Path]:
         A path that cannot be written.
     """
     prefix = Path(prefix)
-    network, system = prefix.parent / f"{prefix.name}.network.yml", prefix.parent / f"{prefix.name}.system.json"
+    network, system = (
+        prefix.parent / f"{prefix.name}.network.yml",
+        prefix.parent / f"{prefix.name}.system.json",
+    )
     with atomic_text(network) as file:
         file.write(network_text(platform))
     with atomic_text(system) as file:

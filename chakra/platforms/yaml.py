@@ -39,4 +39,6 @@ def parse_yaml(text: str, source: str) -> Any:
         line = f" line {error.problem_mark.line + 1}:" if error.problem_mark else ""
         raise ConfigError(f"{source}:{line} {error.problem or 'not YAML'}") from None
     except (YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{source}: not YAML: {str(error).splitlines()[0] if str(error) else 'nested too deeply'}") from None
+        raise ConfigError(
+            f"{source}: not YAML: {str(error).splitlines()[0] if str(error) else 'nested too deeply'}"
+        ) from None

@@ -2,7 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -27,32 +34,73 @@ def _serial(function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tup
         yield index, function(**task)
 
 
-def _pooled(executor: Executor, width: int) -> Runner:
-    def run(function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+class _Pool:
+    """Threads or processes. A process that dies takes the whole pool with it: those under suspicion then run alone."""
+
+    def __init__(self, make: Callable[[], Executor], width: int) -> None:
+        self._make, self._width = make, width
+        self._executor = make()
+
+    def close(self) -> None:
+        """End all workers; what has not started is dropped."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def __call__(self, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        """Run the function on every task."""
         waiting: dict[Future[Any], int] = {}
         following = 0
         try:
             while waiting or following < len(tasks):
                 # a short queue: an interrupted study leaves little behind
-                while following < len(tasks) and len(waiting) < 2 * width:
-                    waiting[executor.submit(function, **tasks[following])] = following
+                while following < len(tasks) and len(waiting) < 2 * self._width:
+                    try:
+                        future = self._executor.submit(function, **tasks[following])
+                    except BrokenProcessPool:
+                        if not waiting:
+                            self._renew()
+                            continue
+                        break  # a worker has just died: its futures say so
+                    waiting[future] = following
                     following += 1
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                suspects = []
                 for future in done:
                     index = waiting.pop(future)
                     try:
-                        yield index, future.result()
+                        result = future.result()
                     except BrokenProcessPool:
-                        yield index, {"status": "failed", "reason": "the worker process died (out of memory?)"}
+                        suspects.append(index)
+                        continue
+                    yield index, result
+                if suspects:
+                    suspects += waiting.values()
+                    waiting.clear()
+                    yield from self._alone(function, tasks, sorted(suspects))
         finally:
             for future in waiting:
                 future.cancel()
 
-    return run
+    def _alone(
+        self, function: Callable[..., Any], tasks: Sequence[Task], indices: Sequence[int]
+    ) -> Iterator[tuple[int, Any]]:
+        self._renew()
+        for index in indices:
+            try:
+                result = self._executor.submit(function, **tasks[index]).result()
+            except BrokenProcessPool:
+                result = {"status": "failed", "reason": "the worker process died (out of memory?)"}
+                self._renew()
+            yield index, result
+
+    def _renew(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor = self._make()
 
 
 @contextmanager
-def runner(*, workers: int | None = None, threads: bool = False, scheduler: str | None = None) -> Iterator[Runner]:
+def runner(
+    *, workers: int | None = None, threads: bool = False, scheduler: str | None = None
+) -> Iterator[Runner]:
     """Open a place to run points.
 
     Parameters
@@ -80,16 +128,17 @@ def runner(*, workers: int | None = None, threads: bool = False, scheduler: str 
     if count == 1:
         yield _serial
         return
-    executor: Executor
-    if threads:
-        executor = ThreadPoolExecutor(count)
-    else:
-        # spawn: numba's and numpy's threads do not survive a fork
-        executor = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+    # spawn: numba's and numpy's threads do not survive a fork
+    pool = _Pool(
+        (lambda: ThreadPoolExecutor(count))
+        if threads
+        else (lambda: ProcessPoolExecutor(count, mp_context=get_context("spawn"))),
+        count,
+    )
     try:
-        yield _pooled(executor, count)
+        yield pool
     finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+        pool.close()
 
 
 @contextmanager
@@ -99,22 +148,26 @@ def _dask(address: str) -> Iterator[Runner]:
     except ImportError:
         raise UsageError("--scheduler needs Dask: pip install 'chakra-replay[cluster]'") from None
     try:
-        client = Client(address, timeout="10s", set_as_default=False)
+        client = Client(address, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call,unused-ignore]
     except (OSError, ValueError, TimeoutError) as error:
         raise UsageError(f"no Dask scheduler answers at {address}: {error}") from None
 
     def run(function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
         # pure=False: every task has a name of its own; retries cover workers that die
         futures = {client.submit(function, **task, pure=False, retries=3): i for i, task in enumerate(tasks)}
-        for future in as_completed(list(futures), raise_errors=False):
+        arriving: Any = as_completed
+        for future in arriving(list(futures), loop=client.loop, raise_errors=False):
             index = futures[future]
             if future.status == "finished":
                 yield index, future.result()
             else:
-                yield index, {"status": "failed", "reason": f"{type(future.exception()).__name__} on the cluster"}
+                yield (
+                    index,
+                    {"status": "failed", "reason": f"{type(future.exception()).__name__} on the cluster"},
+                )
             future.release()
 
     try:
         yield run
     finally:
-        client.close()
+        client.close()  # type: ignore[no-untyped-call,unused-ignore]

@@ -31,8 +31,8 @@ class Expression:
     """A parsed expression over named values.
 
     Names are words; dots and dashes of parameter names become underscores (``workload.micro-batch`` is
-    ``workload_micro_batch``). Allowed are numbers, texts in quotes, ``+ - * / // %``, comparisons (also chained), ``and``,
-    ``or``, ``not`` and parentheses.
+    ``workload_micro_batch``). Allowed are numbers, texts in quotes, ``+ - * / // %``, comparisons (also chained),
+    ``and``, ``or``, ``not`` and parentheses.
 
     Raises
     ------
@@ -55,7 +55,9 @@ class Expression:
     def _check(self, node: ast.AST) -> None:
         allowed = (ast.BinOp, ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Name, ast.Constant)
         if not isinstance(node, allowed):
-            raise ConfigError(f"{self._source}: {self.text!r}: {type(node).__name__} is not allowed in an expression")
+            raise ConfigError(
+                f"{self._source}: {self.text!r}: {type(node).__name__} is not allowed in an expression"
+            )
         if isinstance(node, ast.Name):
             self.names.add(node.id)
             return
@@ -64,7 +66,9 @@ class Expression:
                 raise ConfigError(f"{self._source}: {self.text!r}: only numbers and texts are allowed")
             return
         if isinstance(node, ast.BinOp) and type(node.op) not in _BINARY:
-            raise ConfigError(f"{self._source}: {self.text!r}: operator {type(node.op).__name__} is not allowed")
+            raise ConfigError(
+                f"{self._source}: {self.text!r}: operator {type(node.op).__name__} is not allowed"
+            )
         if isinstance(node, ast.Compare) and any(type(op) not in _COMPARE for op in node.ops):
             raise ConfigError(f"{self._source}: {self.text!r}: only < <= > >= == != compare")
         if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not | ast.USub):
@@ -92,7 +96,9 @@ class Expression:
         if isinstance(node, ast.Name):
             if node.id not in names:
                 known = ", ".join(sorted(names))
-                raise ConfigError(f"{self._source}: {self.text!r}: no value named {node.id!r}; there are: {known}")
+                raise ConfigError(
+                    f"{self._source}: {self.text!r}: no value named {node.id!r}; there are: {known}"
+                )
             return names[node.id]
         if isinstance(node, ast.BinOp):
             return _BINARY[type(node.op)](self._value(node.left, names), self._value(node.right, names))
@@ -102,7 +108,7 @@ class Expression:
         if isinstance(node, ast.BoolOp):
             values = (bool(self._value(item, names)) for item in node.values)
             return all(values) if isinstance(node.op, ast.And) else any(values)
-        assert isinstance(node, ast.Compare)  # noqa: S101 - _check admits nothing else
+        assert isinstance(node, ast.Compare)
         left = self._value(node.left, names)
         for op, item in zip(node.ops, node.comparators, strict=True):
             right = self._value(item, names)

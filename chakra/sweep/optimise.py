@@ -32,8 +32,11 @@ def optimise(
     from chakra.sweep.run import run_points
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    direction = "maximize" if METRICS[study.objective] else "minimize"
-    search = optuna.create_study(direction=direction, sampler=optuna.samplers.TPESampler(seed=study.method.seed))
+    directions = optuna.study.StudyDirection
+    direction = directions.MAXIMIZE if METRICS[study.objective] else directions.MINIMIZE
+    search = optuna.create_study(
+        direction=direction, sampler=optuna.samplers.TPESampler(seed=study.method.seed)
+    )
     outcomes: list[Outcome] = []
     while len(outcomes) < study.method.number:
         batch = min(study.method.batch, study.method.number - len(outcomes))
@@ -48,7 +51,9 @@ def optimise(
             if progress:
                 progress(len(outcomes) + len(found), study.method.number, outcome)
         for i, trial in enumerate(trials):
-            outcome = found.get(i) or Outcome("", points[i], "infeasible", {}, "a constraint on parameters is not met")
+            outcome = found.get(i) or Outcome(
+                "", points[i], "infeasible", {}, "a constraint on parameters is not met"
+            )
             outcomes.append(outcome)
             if outcome.ok and study.objective in outcome.metrics:
                 search.tell(trial, outcome.metrics[study.objective])
@@ -64,5 +69,9 @@ def _suggest(trial: Any, parameter: Parameter) -> Any:
         return values[trial.suggest_categorical(parameter.name, list(range(len(values))))]
     if parameter.whole:
         step = 1 if parameter.step is None else int(parameter.step)
-        return trial.suggest_int(parameter.name, int(parameter.low), int(parameter.high), step=step, log=parameter.log)
-    return trial.suggest_float(parameter.name, parameter.low, parameter.high, step=parameter.step, log=parameter.log)
+        return trial.suggest_int(
+            parameter.name, int(parameter.low), int(parameter.high), step=step, log=parameter.log
+        )
+    return trial.suggest_float(
+        parameter.name, parameter.low, parameter.high, step=parameter.step, log=parameter.log
+    )

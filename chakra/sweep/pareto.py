@@ -62,7 +62,11 @@ def plot(study: Study, outcomes: Sequence[Outcome], path: str | Path) -> Path:
     axes.grid(visible=True, color="0.9")
     axes.legend()
     with atomic_bytes(path) as file:
-        figure.savefig(file, format=path.suffix.lstrip(".") or "svg", metadata={"Date": None} if path.suffix == ".svg" else None)
+        figure.savefig(
+            file,
+            format=path.suffix.lstrip(".") or "svg",
+            metadata={"Date": None} if path.suffix == ".svg" else None,
+        )
     return path
 
 

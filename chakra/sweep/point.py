@@ -34,12 +34,13 @@ def program_hash() -> str:
 
 def point_key(merged: Mapping[str, Any], *, needs_memory: bool) -> str:
     """Name of a point's cache entry: hash of everything that its result depends on, contents of files included."""
-    document = {"inputs": merged, "memory": needs_memory, "program": program_hash(), "files": {}}
+    files: dict[str, str] = {}
     for path in _files(merged):
         try:
-            document["files"][str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+            files[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError:
-            document["files"][str(path)] = "missing"
+            files[str(path)] = "missing"
+    document = {"inputs": merged, "memory": needs_memory, "program": program_hash(), "files": files}
     text = json.dumps(document, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -58,7 +59,9 @@ def _files(merged: Mapping[str, Any]) -> list[Path]:
     return paths
 
 
-def run_point(merged: Mapping[str, Any], *, needs_memory: bool = False, document: bool = False) -> dict[str, Any]:
+def run_point(
+    merged: Mapping[str, Any], *, needs_memory: bool = False, document: bool = False
+) -> dict[str, Any]:
     """Run one point.
 
     Parameters
@@ -82,12 +85,20 @@ def run_point(merged: Mapping[str, Any], *, needs_memory: bool = False, document
         return {"status": "infeasible", "reason": str(error)}
     except ChakraError as error:
         return {"status": "failed", "reason": str(error)}
-    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError, MemoryError, OSError) as error:
+    except (
+        ArithmeticError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        MemoryError,
+        OSError,
+    ) as error:
         return {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
 
 
 def _run(merged: Mapping[str, Any], needs_memory: bool, document: bool) -> dict[str, Any]:
-    from chakra.replay import simulate
+    from chakra.replay.simulate import simulate
 
     platform = _platform(merged)
     metrics: dict[str, Any] = {}
@@ -100,15 +111,16 @@ def _run(merged: Mapping[str, Any], needs_memory: bool, document: bool) -> dict[
             raise ConfigError("the memory constraint needs a platform and a generated workload")
         if peak * 1e9 > capacity:
             raise UsageError(f"needs {peak:.1f} GB of memory, the accelerator has {capacity / 1e9:.1f} GB")
-    npus = metrics["npus"] if "npus" in metrics else None
-    network, system = machine(merged, npus)
+    network, system = machine(merged, metrics.get("npus"))
     if callable(workload) and not any(str(key).startswith("roofline") for key in merged["system"]):
         # generated nodes carry durations (with the efficiencies asked for); the replay's own roofline has none
         system["roofline-enabled"] = 0
     options = {key.replace("-", "_"): value for key, value in merged["replay"].items()}
     unknown = sorted(set(options) - _REPLAY_OPTIONS)
     if unknown:
-        raise ConfigError(f"unknown replay option {unknown[0]!r}; there are: {', '.join(sorted(_REPLAY_OPTIONS))}")
+        raise ConfigError(
+            f"unknown replay option {unknown[0]!r}; there are: {', '.join(sorted(_REPLAY_OPTIONS))}"
+        )
     made = workload() if callable(workload) else workload
     result = simulate(made, system, network, **options)
     step_ns = int(result.finish_ns.max())
@@ -122,7 +134,9 @@ def _run(merged: Mapping[str, Any], needs_memory: bool, document: bool) -> dict[
             metrics[f"{name}_per_s"] = count / seconds if seconds else 0.0
     flops = metrics.pop("matmul_flops", None)
     if flops is not None and platform is not None and seconds:
-        metrics["flops_utilisation"] = flops / seconds / (metrics["npus"] * platform.accelerator.peak_tflops * 1e12)
+        metrics["flops_utilisation"] = (
+            flops / seconds / (metrics["npus"] * platform.accelerator.peak_tflops * 1e12)
+        )
     out: dict[str, Any] = {"status": "ok", "metrics": metrics}
     if document:
         out["document"] = result.to_dict()
@@ -163,7 +177,9 @@ def machine(merged: Mapping[str, Any], npus: int | None) -> tuple[Any, Any]:
     for name, value in network_given.items():
         dim, _, key = str(name).partition(".")
         if not dim.startswith("dim") or not dim[3:].isdecimal() or key not in _DIM_KEYS:
-            raise ConfigError(f"network.{name}: must be dim<k>.<{'|'.join(_DIM_KEYS)}>, such as dim1.bandwidth")
+            raise ConfigError(
+                f"network.{name}: must be dim<k>.<{'|'.join(_DIM_KEYS)}>, such as dim1.bandwidth"
+            )
         k, column = int(dim[3:]), list(network[_DIM_KEYS[key]])
         if k >= len(column):
             raise ConfigError(f"network.{name}: the network has {len(column)} dimensions")
@@ -179,7 +195,9 @@ def _workload(section: Mapping[str, Any], platform: Any) -> tuple[Any, dict[str,
     files = given.pop("files", None)
     if files is not None:
         if given:
-            raise ConfigError(f"workload: {sorted(given)[0]!r} goes with a generated workload, not with files")
+            raise ConfigError(
+                f"workload: {sorted(given)[0]!r} goes with a generated workload, not with files"
+            )
         if str(files).endswith(".json"):
             from chakra.generate.manifest import read_manifest
 

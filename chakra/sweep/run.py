@@ -124,7 +124,12 @@ def checked(study: Study, outcome: Outcome) -> Outcome:
         expression = Expression(text, f"{study.source}: constraints")
         if expression.names & METRICS.keys() and not expression.value(names):
             return Outcome(
-                outcome.key, outcome.point, "infeasible", outcome.metrics, f"constraint not met: {text}", outcome.cached
+                outcome.key,
+                outcome.point,
+                "infeasible",
+                outcome.metrics,
+                f"constraint not met: {text}",
+                outcome.cached,
             )
     return outcome
 

@@ -51,7 +51,9 @@ class Parameter:
             return tuple(dict.fromkeys(self._spread(self.count)))
         step = self.step if self.step is not None else (1 if self.whole else None)
         if step is None:
-            raise ConfigError(f"parameter {self.name}: crossing a range of real numbers needs a step or a count")
+            raise ConfigError(
+                f"parameter {self.name}: crossing a range of real numbers needs a step or a count"
+            )
         total = int((self.high - self.low) / step + 1e-9) + 1
         if total > MAX_POINTS:
             raise ConfigError(f"parameter {self.name}: {total} values")
@@ -88,16 +90,22 @@ def parameter_from(name: str, value: Any, source: str) -> Parameter:
     if isinstance(value, list):
         value = {"values": value}
     if not isinstance(value, dict):
-        raise ConfigError(f"{where}: must be a list, {{values: [...]}} or {{range: [low, high]}}, not {value!r}")
+        raise ConfigError(
+            f"{where}: must be a list, {{values: [...]}} or {{range: [low, high]}}, not {value!r}"
+        )
     unknown = set(value) - {"values", "range", "step", "count", "log"}
     if unknown or ("values" in value) == ("range" in value):
-        raise ConfigError(f"{where}: needs either 'values' or 'range' (with step, count, log), not {sorted(map(str, value))}")
+        raise ConfigError(
+            f"{where}: needs either 'values' or 'range' (with step, count, log), not {sorted(map(str, value))}"
+        )
     if "values" in value:
         values = value["values"]
         if not isinstance(values, list) or not values:
             raise ConfigError(f"{where}: values must be a non-empty list")
         for item in values:
-            if not isinstance(item, bool | int | float | str | list) or (isinstance(item, float) and item != item):
+            if not isinstance(item, bool | int | float | str | list) or (
+                isinstance(item, float) and item != item
+            ):
                 raise ConfigError(f"{where}: {item!r} is not a plain value")
         return Parameter(name, tuple(values))
     return _range_from(name, value, where)

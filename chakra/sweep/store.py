@@ -1,7 +1,7 @@
 """Results of a study on disk: one small file per point, written whole; tables when asked.
 
-``DIR/points/<key>.json`` holds a point's inputs and outcome. Points are named by the hash of their inputs, so a study that
-is started again, or whose shards run on many machines with a shared folder, finds what is already there.
+``DIR/points/<key>.json`` holds a point's inputs and outcome. Points are named by the hash of their inputs, so a study
+that is started again, or whose shards run on many machines with a shared folder, finds what is already there.
 """
 
 import csv
@@ -46,7 +46,12 @@ class Store:
             document = json.loads((self.points / f"{key}.json").read_text(encoding="utf-8"))
             outcome = document["outcome"]
             return Outcome(
-                key, point, str(outcome["status"]), outcome.get("metrics", {}), outcome.get("reason", ""), cached=True
+                key,
+                point,
+                str(outcome["status"]),
+                outcome.get("metrics", {}),
+                outcome.get("reason", ""),
+                cached=True,
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
@@ -98,7 +103,7 @@ def write_table(outcomes: Sequence[Outcome], folder: str | Path) -> Path:
 def _column(values: list[Any]) -> list[Any]:
     """Values of one kind; a mixed column becomes text."""
     kinds = {type(value) for value in values if value is not None}
-    if kinds <= {int, float} or len(kinds) <= 1 and kinds != {list}:
+    if kinds <= {int, float} or (len(kinds) <= 1 and kinds != {list}):
         return [float(value) if kinds == {int, float} and value is not None else value for value in values]
     return [None if value is None else str(value) for value in values]
 

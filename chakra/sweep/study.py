@@ -116,7 +116,9 @@ class Study:
         out: dict[str, Any] = {key: self.fixed.get(key) for key in ("platform", *SECTIONS)}
         for section in SECTIONS:
             given = out[section]
-            out[section] = dict(given) if isinstance(given, dict) else {} if given is None else {"file": given}
+            out[section] = (
+                dict(given) if isinstance(given, dict) else {} if given is None else {"file": given}
+            )
         for name, value in point.items():
             section, _, key = name.partition(".")
             if section == "platform":
@@ -149,11 +151,17 @@ def study_from(document: Any, source: str) -> Study:
             raise ConfigError(f"{source}: {section} must be a map or the path of a file")
     workload = document.get("workload")
     if not isinstance(workload, dict):
-        raise ConfigError(f"{source}: workload must be a map with 'kind', or with 'files' (a prefix or manifest)")
+        raise ConfigError(
+            f"{source}: workload must be a map with 'kind', or with 'files' (a prefix or manifest)"
+        )
     if not isinstance(document.get("platform", ""), str):
         raise ConfigError(f"{source}: platform must be a text")
     parameters = _parameters(document, source)
-    if "platform" not in document and "network" not in document and not any(p.name == "platform" for p in parameters):
+    if (
+        "platform" not in document
+        and "network" not in document
+        and not any(p.name == "platform" for p in parameters)
+    ):
         raise ConfigError(f"{source}: needs a platform, or network and system files")
     constraints = document.get("constraints", [])
     if not isinstance(constraints, list) or not all(isinstance(item, str) for item in constraints):
@@ -182,7 +190,9 @@ def _parameters(document: Mapping[str, Any], source: str) -> tuple[Parameter, ..
     for name, value in given.items():
         section, dot, key = str(name).partition(".")
         if name != "platform" and (section not in SECTIONS or not dot or not key):
-            raise ConfigError(f"{source}: parameter {name!r} must be 'platform' or start with {'., '.join(SECTIONS)}.")
+            raise ConfigError(
+                f"{source}: parameter {name!r} must be 'platform' or start with {'., '.join(SECTIONS)}."
+            )
         out.append(parameter_from(str(name), value, source))
     return tuple(out)
 
@@ -203,7 +213,12 @@ def _method(value: Any, source: str) -> Method:
         numbers = [value.get(key, default) for key, default in (("seed", 0), ("batch", 8))]
         if not unknown and len(chosen) == 1:
             number = value[chosen[0]]
-            if type(number) is int and number >= 1 and all(type(x) is int and x >= 0 for x in numbers) and numbers[1]:
+            if (
+                type(number) is int
+                and number >= 1
+                and all(type(x) is int and x >= 0 for x in numbers)
+                and numbers[1]
+            ):
                 return Method(chosen[0], number, numbers[0], numbers[1])
     raise ConfigError(
         f"{source}: method must be grid, {{random: SAMPLES, seed: N}} or {{optuna: TRIALS, seed: N, batch: N}}, "

@@ -35,7 +35,10 @@ def replayed_us(kind: CollectiveKind, ranks: int, size: int, **machine: Any) -> 
         "endpoint-delay": machine["delay"],
         "preferred-dataset-splits": machine.get("splits", 1),
         "local-mem-bw": machine.get("local_mem_bw", 0),
-        **{f"{name}-implementation": [algorithm] for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")},
+        **{
+            f"{name}-implementation": [algorithm]
+            for name in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+        },
     }
     network = {
         "topology": [machine.get("topology", "Switch")],
@@ -49,14 +52,20 @@ def replayed_us(kind: CollectiveKind, ranks: int, size: int, **machine: Any) -> 
 
 def log_text(kind: CollectiveKind, ranks: int, times: dict[int, float], *, old: bool = False) -> str:
     """The text that nccl-tests prints for these times (µs)."""
-    lines = ["# nThread 1 nGpus 8 minBytes 8 maxBytes 1 step: 2(factor) warmup iters: 5 iters: 20", "#", "# Using devices"]
+    lines = [
+        "# nThread 1 nGpus 8 minBytes 8 maxBytes 1 step: 2(factor) warmup iters: 5 iters: 20",
+        "#",
+        "# Using devices",
+    ]
     if not old:
         lines.insert(0, f"# Collective test starting: {PROGRAMS[kind]}_perf")
-    lines += [f"#  Rank {r:2d} Group  0 Pid  100 on node device {r:2d} [0x00] NVIDIA H100" for r in range(ranks)]
+    lines += [
+        f"#  Rank {r:2d} Group  0 Pid  100 on node device {r:2d} [0x00] NVIDIA H100" for r in range(ranks)
+    ]
     lines += [
         "#",
         "#                                                              out-of-place                       in-place",
-        "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
+        "#       size         count      type   redop    root" + 2 * "     time   algbw   busbw #wrong",
         "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)",
     ]
     for size, time in times.items():
@@ -86,7 +95,9 @@ def test_the_cost_model_is_the_replay(
     no_exchange = algorithm == "halvingDoubling" and kind is CollectiveKind.ALL_TO_ALL
     if no_exchange or (algorithm != "ring" and topology is Topology.RING):
         with pytest.raises(UsageError, match=algorithm):
-            modelled_ns(CostModel(topology, algorithm), kind, 8, 8, latency_ns=1, bytes_per_ns=1, endpoint_delay_ns=1)
+            modelled_ns(
+                CostModel(topology, algorithm), kind, 8, 8, latency_ns=1, bytes_per_ns=1, endpoint_delay_ns=1
+            )
         return
     model = CostModel(topology, algorithm, splits, local_mem_bw)
     size = 1 << 22
@@ -102,7 +113,9 @@ def test_the_cost_model_is_the_replay(
 
 
 @pytest.mark.parametrize(("noise", "tolerance"), [(0.0, 0.002), (0.02, 0.03), (0.05, 0.06)])
-def test_known_parameters_come_back_from_two_collectives(tmp_path: Path, noise: float, tolerance: float) -> None:
+def test_known_parameters_come_back_from_two_collectives(
+    tmp_path: Path, noise: float, tolerance: float
+) -> None:
     machine = {"latency": 900.0, "bandwidth": 370.0, "delay": 400}
     logs = [
         write_log(tmp_path, kind, ranks, noise, **machine)
@@ -161,7 +174,8 @@ def test_log_columns_and_in_place(tmp_path: Path) -> None:
 def test_several_programs_in_one_log(tmp_path: Path) -> None:
     path = tmp_path / "all.log"
     path.write_text(
-        log_text(CollectiveKind.ALL_REDUCE, 8, {1024: 1.0}) + log_text(CollectiveKind.ALL_TO_ALL, 4, {2048: 2.0})
+        log_text(CollectiveKind.ALL_REDUCE, 8, {1024: 1.0})
+        + log_text(CollectiveKind.ALL_TO_ALL, 4, {2048: 2.0})
     )
     assert [(m.kind, m.ranks) for m in read_log(path)] == [
         (CollectiveKind.ALL_REDUCE, 8),

@@ -21,7 +21,9 @@ SMALL_GPT = TransformerConfig(
     "small-gpt", 8, 64, 8, 8, 8, 256, 96, 32, gated=False, tied=True, biases=True, layer_norm=True, learned_positions=32,
     dropout=True,
 )  # fmt: skip
-SMALL_MOE = TransformerConfig("small-moe", 4, 64, 8, 4, 8, 0, 96, 32, experts=8, experts_per_token=2, moe_ffn=128)
+SMALL_MOE = TransformerConfig(
+    "small-moe", 4, 64, 8, 4, 8, 0, 96, 32, experts=8, experts_per_token=2, moe_ffn=128
+)
 
 
 def plan(
@@ -36,7 +38,9 @@ def plan(
 ) -> StepPlan:
     shape = TokenShape(sequences, model.sequence, model.sequence)
     stages = transformer_stages(model, parallel, shape, TransformerOptions(**options))  # type: ignore[arg-type]
-    return plan_step(stages, parallel, training or TrainingOptions(micro_batches=micro_batches), emit or EmitOptions())
+    return plan_step(
+        stages, parallel, training or TrainingOptions(micro_batches=micro_batches), emit or EmitOptions()
+    )
 
 
 def traffic(summary: StageSummary, group: str, kind: str) -> Traffic:
@@ -117,7 +121,9 @@ def test_flops_of_all_ranks_add_up_exactly(
 
 @pytest.mark.parametrize("context", list(ContextParallel))
 @pytest.mark.parametrize("kind", list(ScheduleKind))
-def test_flops_do_not_depend_on_context_parallelism_or_schedule(context: ContextParallel, kind: ScheduleKind) -> None:
+def test_flops_do_not_depend_on_context_parallelism_or_schedule(
+    context: ContextParallel, kind: ScheduleKind
+) -> None:
     parallel = ParallelConfig(tp=2, cp=2, pp=2)
     training = TrainingOptions(micro_batches=4, schedule=kind)
     step = plan(SMALL, parallel, training=training, context=context)
@@ -129,7 +135,11 @@ def test_causal_kernels_halve_the_attention_core() -> None:
     assert total_matmul_flops(step) == closed.training_flops(SMALL, 8, SMALL.sequence, causal=True)
 
 
-@pytest.mark.parametrize("parallel", [ParallelConfig(dp=4, ep=2), ParallelConfig(dp=8, ep=8), ParallelConfig(dp=2, pp=2, ep=2)], ids=str)
+@pytest.mark.parametrize(
+    "parallel",
+    [ParallelConfig(dp=4, ep=2), ParallelConfig(dp=8, ep=8), ParallelConfig(dp=2, pp=2, ep=2)],
+    ids=str,
+)
 def test_moe_flops_and_parameters_add_up(parallel: ParallelConfig) -> None:
     step = plan(SMALL_MOE, parallel)
     assert total_matmul_flops(step) == closed.training_flops(SMALL_MOE, 8 * parallel.dp, SMALL_MOE.sequence)
@@ -174,7 +184,9 @@ def test_vocabulary_parallel_calls() -> None:
 @pytest.mark.parametrize("micro_batches", [1, 2, 8])
 @pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("bucket", [1000, 100_000, 10**9])
-def test_gradient_buckets_do_not_depend_on_micro_batches(micro_batches: int, overlap: bool, bucket: int) -> None:
+def test_gradient_buckets_do_not_depend_on_micro_batches(
+    micro_batches: int, overlap: bool, bucket: int
+) -> None:
     parallel = ParallelConfig(tp=2, dp=4, pp=2)
     training = TrainingOptions(micro_batches=micro_batches, bucket_bytes=bucket)
     step = plan(SMALL, parallel, training=training, emit=EmitOptions(overlap=overlap))
@@ -247,7 +259,9 @@ def test_pipeline_messages(parallel: ParallelConfig, kind: ScheduleKind, sp: boo
     sends = [traffic(stage, "pp", "SEND") for stage in stages]
     receives = [traffic(stage, "pp", "RECV") for stage in stages]
     chains = parallel.world // parallel.pp
-    expected = closed.pipeline_messages(stages=parallel.pp, chunks=parallel.vp, micro_batches=8, chains=chains)
+    expected = closed.pipeline_messages(
+        stages=parallel.pp, chunks=parallel.vp, micro_batches=8, chains=chains
+    )
     assert sum(send.calls for send in sends) * chains == expected
     assert [send.calls for send in sends] == [receive.calls for receive in receives]
     message = 2 * SMALL.sequence // parallel.cp * SMALL.hidden * 2 // (parallel.tp if sp else 1)
@@ -366,7 +380,9 @@ def test_doubling_micro_batches_doubles_compute_and_tensor_traffic_only() -> Non
     (ParallelConfig(pp=16), {}, r"8 layers cannot fill 16 pipeline chunks"),
     (ParallelConfig(tp=4, cp=2), {"context": ContextParallel.ULYSSES}, r"kv-heads/tp \(1\) must be a multiple of cp"),
 ])  # fmt: skip
-def test_sizes_that_do_not_divide_are_named(parallel: ParallelConfig, options: dict[str, object], message: str) -> None:
+def test_sizes_that_do_not_divide_are_named(
+    parallel: ParallelConfig, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(UsageError, match=message):
         plan(SMALL, parallel, **options)
 

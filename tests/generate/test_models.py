@@ -1,5 +1,6 @@
 """MLP, ResNet-50, DLRM and inference against their closed forms."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ def test_mlp_parameters_and_flops(options: dict[str, Any]) -> None:
     request = MlpRequest(widths=widths, micro_batch=8, **options)
     plan = request.plan()
     assert total_parameters(plan) == MlpConfig(widths).parameters
-    products = [2 * k * n for k, n in zip(widths, widths[1:], strict=False)]
+    products = [2 * k * n for k, n in pairwise(widths)]
     samples = 8 * plan.training.micro_batches * plan.parallel.dp
     assert total_matmul_flops(plan) == samples * (3 * sum(products) - products[0])
 
@@ -62,12 +63,22 @@ def test_wrong_requests_are_named(request_type: Any, options: dict[str, Any], me
 # --------------------------------------------------------------------------------------------------- inference
 
 
-@pytest.mark.parametrize("parallel", [{}, {"tp": 8}, {"tp": 4, "pp": 4}, {"tp": 2, "dp": 2}, {"pp": 4, "vp": 2}])
+@pytest.mark.parametrize(
+    "parallel", [{}, {"tp": 8}, {"tp": 4, "pp": 4}, {"tp": 2, "dp": 2}, {"pp": 4, "vp": 2}]
+)
 @pytest.mark.parametrize(("mode", "steps"), [("prefill", 0), ("decode", 3), ("serve", 2)])
 def test_inference_flops(parallel: dict[str, Any], mode: str, steps: int) -> None:
     model = transformer("llama2-70b")
     request = TransformerRequest.from_mapping(
-        {"model": model.name, "mode": mode, "decode-steps": steps, "seq": 64, "micro-batch": 4, "micro-batches": 2, **parallel}
+        {
+            "model": model.name,
+            "mode": mode,
+            "decode-steps": steps,
+            "seq": 64,
+            "micro-batch": 4,
+            "micro-batches": 2,
+            **parallel,
+        }
     )
     plan = request.plan()
     contexts = tuple(64 + step + 1 for step in range(steps))

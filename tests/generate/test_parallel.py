@@ -15,7 +15,9 @@ ORDER = st.sampled_from(["-".join(order) for order in permutations(AXES)])
 
 
 @given(SIZE, SIZE, SIZE, SIZE, ORDER, st.data())
-def test_groups_partition_the_ranks(tp: int, cp: int, dp: int, pp: int, order: str, data: st.DataObject) -> None:
+def test_groups_partition_the_ranks(
+    tp: int, cp: int, dp: int, pp: int, order: str, data: st.DataObject
+) -> None:
     ep = data.draw(st.sampled_from([n for n in range(1, cp * dp + 1) if cp * dp % n == 0]))
     config = ParallelConfig(tp=tp, cp=cp, ep=ep, dp=dp, pp=pp, order=order)
     layout = RankLayout(config)

@@ -33,7 +33,12 @@ SYSTEM = {
 def network(npus: int, inner: int = 0) -> dict[str, Any]:
     """One switch, or two dimensions of which the inner has ``inner`` NPUs and is faster."""
     if inner > 1 and npus % inner == 0 and npus > inner:
-        return {"topology": ["Switch", "Switch"], "npus_count": [inner, npus // inner], "bandwidth": [200, 20], "latency": [300, 900]}
+        return {
+            "topology": ["Switch", "Switch"],
+            "npus_count": [inner, npus // inner],
+            "bandwidth": [200, 20],
+            "latency": [300, 900],
+        }
     return {"topology": ["Switch"], "npus_count": [npus], "bandwidth": [50], "latency": [500]}
 
 
@@ -52,8 +57,9 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     power = st.sampled_from([1, 2, 4])
     moe = draw(st.booleans())
     out: dict[str, Any] = {
-        "tp": draw(power), "cp": draw(power), "dp": draw(power), "pp": draw(power), "micro-batch": draw(st.integers(1, 2)),
-        "model": "", "layers": 8, "hidden": 64, "heads": 16, "kv-heads": 16, "vocabulary": 100, "seq": 64,
+        "tp": draw(power), "cp": draw(power), "dp": draw(power), "pp": draw(power),
+        "micro-batch": draw(st.integers(1, 2)), "model": "", "layers": 8, "hidden": 64, "heads": 16,
+        "kv-heads": 16, "vocabulary": 100, "seq": 64,
         "sp": draw(st.booleans()), "zero": draw(st.integers(0, 3)), "overlap": draw(st.booleans()),
         "comm-order": draw(st.sampled_from(["program", "stream"])), "fuse": draw(st.booleans()),
         "recompute": draw(st.sampled_from(["none", "selective", "full"])),
@@ -101,7 +107,9 @@ def uniform(stages: int, chunks: int, times: ActionTimes) -> StageModel:
 IDEAL = {"topology": ["FullyConnected"], "bandwidth": [1000], "latency": [0]}
 
 
-def run_uniform(kind: ScheduleKind, stages: int, micro_batches: int, times: ActionTimes, chunks: int = 1) -> Any:
+def run_uniform(
+    kind: ScheduleKind, stages: int, micro_batches: int, times: ActionTimes, chunks: int = 1
+) -> Any:
     parallel = ParallelConfig(pp=stages, vp=chunks)
     training = TrainingOptions(micro_batches=micro_batches, schedule=kind, optimizer_step=False)
     emit = EmitOptions(compute=ComputeModel(1e9, 1e9))
@@ -126,7 +134,14 @@ def test_replay_gives_each_schedule_its_time_to_the_nanosecond(
 
 
 def test_makespan_is_never_below_the_ideal_on_a_real_network() -> None:
-    options = {"model": "gpt2-small", "tp": 2, "pp": 4, "micro-batches": 8, "peak-tflops": 100.0, "mem-gbps": 1000.0}
+    options = {
+        "model": "gpt2-small",
+        "tp": 2,
+        "pp": 4,
+        "micro-batches": 8,
+        "peak-tflops": 100.0,
+        "mem-gbps": 1000.0,
+    }
     plan = TransformerRequest.from_mapping(options).plan()
     workload = build_workload(plan)
     result = replay(workload, inner=2)
@@ -135,7 +150,15 @@ def test_makespan_is_never_below_the_ideal_on_a_real_network() -> None:
 
 
 def test_permuting_the_rank_order_changes_groups_but_not_the_time_on_one_switch() -> None:
-    base = {"model": "gpt2-small", "tp": 2, "pp": 2, "dp": 2, "micro-batches": 4, "peak-tflops": 100.0, "mem-gbps": 1000.0}
+    base = {
+        "model": "gpt2-small",
+        "tp": 2,
+        "pp": 2,
+        "dp": 2,
+        "micro-batches": 4,
+        "peak-tflops": 100.0,
+        "mem-gbps": 1000.0,
+    }
     times = set()
     for order in ("tp-cp-ep-dp-pp", "pp-dp-tp-cp-ep", "dp-pp-cp-ep-tp"):
         workload = build_workload(TransformerRequest.from_mapping({**base, "order": order}).plan())
@@ -148,7 +171,11 @@ def test_overlap_is_never_slower_here() -> None:
         "model": "gpt2-small", "dp": 4, "micro-batches": 2, "zero": 3, "peak-tflops": 100.0, "mem-gbps": 1000.0
     }  # fmt: skip
     times = [
-        int(replay(build_workload(TransformerRequest.from_mapping({**base, "overlap": overlap}).plan())).finish_ns.max())
+        int(
+            replay(
+                build_workload(TransformerRequest.from_mapping({**base, "overlap": overlap}).plan())
+            ).finish_ns.max()
+        )
         for overlap in (True, False)
     ]
     assert times[0] < times[1]
@@ -181,7 +208,9 @@ def test_mlp_replays() -> None:
 
 
 def test_a_ring_of_context_ranks_has_three_traces_a_stage() -> None:
-    workload = build_workload(TransformerRequest.from_mapping({"model": "gpt2-small", "cp": 8, "tp": 1}).plan())
+    workload = build_workload(
+        TransformerRequest.from_mapping({"model": "gpt2-small", "cp": 8, "tp": 1}).plan()
+    )
     assert len(workload.traces) == 3
     assert sorted(np.bincount(workload.trace_of).tolist()) == [1, 1, 6]
 

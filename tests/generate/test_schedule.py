@@ -25,7 +25,9 @@ TIMES = st.integers(1, 50)
 
 
 @given(st.sampled_from(FLAT), st.integers(1, 9), st.integers(1, 20))
-def test_every_schedule_does_all_work_once_and_ends(kind: ScheduleKind, stages: int, micro_batches: int) -> None:
+def test_every_schedule_does_all_work_once_and_ends(
+    kind: ScheduleKind, stages: int, micro_batches: int
+) -> None:
     schedule = build_schedule(kind, stages, micro_batches)
     check_schedule(schedule, micro_batches)
     run_schedule(schedule, ActionTimes(2, 3, 1))
@@ -38,7 +40,14 @@ def test_interleaved_does_all_work_once_and_ends(stages: int, rounds: int, chunk
     run_schedule(schedule, ActionTimes(2, 3, 1), chunks)
 
 
-@given(st.sampled_from([ScheduleKind.GPIPE, ScheduleKind.ONE_F_ONE_B]), st.integers(1, 9), st.integers(1, 20), TIMES, TIMES, TIMES)
+@given(
+    st.sampled_from([ScheduleKind.GPIPE, ScheduleKind.ONE_F_ONE_B]),
+    st.integers(1, 9),
+    st.integers(1, 20),
+    TIMES,
+    TIMES,
+    TIMES,
+)
 def test_makespan_of_gpipe_and_1f1b(
     kind: ScheduleKind, stages: int, micro_batches: int, forward: int, inputs: int, weights: int
 ) -> None:

@@ -13,7 +13,18 @@ from click.testing import CliRunner
 
 from chakra.cli.sweep import command
 from chakra.errors import UsageError
-from chakra.sweep import Outcome, Shard, Store, front, ranked, run_point, run_study, runner, study_from, write_table
+from chakra.sweep import (
+    Outcome,
+    Shard,
+    Store,
+    front,
+    ranked,
+    run_point,
+    run_study,
+    runner,
+    study_from,
+    write_table,
+)
 from chakra.sweep.store import Outcome as StoredOutcome
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides" / "sweeps.md"
@@ -38,7 +49,9 @@ def plain(outcomes: Sequence[Outcome]) -> list[Any]:
     return [(o.key, o.point, o.status, dict(o.metrics), o.reason) for o in outcomes]
 
 
-def run(study: Any, folder: Path, *, workers: int = 1, threads: bool = False, **options: Any) -> list[Outcome]:
+def run(
+    study: Any, folder: Path, *, workers: int = 1, threads: bool = False, **options: Any
+) -> list[Outcome]:
     with runner(workers=workers, threads=threads) as place:
         return run_study(study, Store(folder), place, **options)
 
@@ -61,14 +74,14 @@ def test_a_second_run_takes_everything_from_the_first(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_study_goes_on_where_it_was(tmp_path: Path) -> None:
-    class Stop(Exception):
+    class StopError(Exception):
         pass
 
     def stop(done: int, total: int, outcome: Outcome) -> None:
         if done == 5:
-            raise Stop
+            raise StopError
 
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         run(small(), tmp_path, progress=stop)
     resumed = run(small(), tmp_path)
     assert sum(outcome.cached for outcome in resumed) == 5
@@ -95,7 +108,9 @@ def test_a_changed_file_is_another_point(tmp_path: Path) -> None:
     system.write_text(json.dumps({"all-reduce-implementation": ["ring"]}))
     keys = []
     for bandwidth in (50, 60):
-        network.write_text(f"topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ {bandwidth} ]\nlatency: [ 500 ]\n")
+        network.write_text(
+            f"topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ {bandwidth} ]\nlatency: [ 500 ]\n"
+        )
         study = study_from(
             {
                 "workload": {"kind": "mlp", "dp": 4, "peak-tflops": 1.0, "mem-gbps": 100.0},
@@ -172,7 +187,13 @@ def test_durations_keep_the_efficiencies(tmp_path: Path) -> None:
     """At 50 % efficiency no more than half of the peak is used, whatever the system file says by default."""
     study = study_from(
         {
-            "workload": {"kind": "transformer", "model": "gpt2-xl", "dp": 8, "micro-batch": 8, "matmul-efficiency": 0.5},
+            "workload": {
+                "kind": "transformer",
+                "model": "gpt2-xl",
+                "dp": 8,
+                "micro-batch": 8,
+                "matmul-efficiency": 0.5,
+            },
             "platform": "dgx-a100",
         },
         "s",
@@ -183,7 +204,9 @@ def test_durations_keep_the_efficiencies(tmp_path: Path) -> None:
 
 def test_results_as_parquet(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="the parquet extra is not installed")
-    study = small(parameters={"workload.tp": [1, 3], "workload.dp": [4], "platform": ["dgx-a100", "hgx-h100"]})
+    study = small(
+        parameters={"workload.tp": [1, 3], "workload.dp": [4], "platform": ["dgx-a100", "hgx-h100"]}
+    )
     path = write_table(run(study, tmp_path), tmp_path)
     assert path.name == "results.parquet"
     rows = parquet.read_table(path).to_pylist()
@@ -201,7 +224,9 @@ def test_results_as_csv_without_pyarrow(tmp_path: Path, monkeypatch: pytest.Monk
     lines = path.read_text().splitlines()
     assert path.name == "results.csv"
     assert len(lines) == 13
-    assert lines[0].startswith("workload.dp,workload.micro-batches,system.preferred-dataset-splits,status,step_ms")
+    assert lines[0].startswith(
+        "workload.dp,workload.micro-batches,system.preferred-dataset-splits,status,step_ms"
+    )
 
 
 def test_random_studies_run_and_resume(tmp_path: Path) -> None:
@@ -225,19 +250,41 @@ def test_an_optimised_study_finds_the_best_of_a_small_grid_and_resumes(tmp_path:
         run(study, tmp_path / "search", shard=Shard(1, 2))
 
 
+def test_a_worker_that_dies_fails_its_own_task_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "crashing_work.py").write_text(
+        "import os, time\ndef work(n):\n    if n == 3:\n        os._exit(9)\n    time.sleep(0.01)\n    return n\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from crashing_work import work  # type: ignore[import-not-found]
+
+    with runner(workers=2) as place:
+        results = dict(place(work, [{"n": n} for n in range(8)]))
+    assert results.pop(3) == {"status": "failed", "reason": "the worker process died (out of memory?)"}
+    assert results == {n: n for n in range(8) if n != 3}
+
+
 def test_an_absent_scheduler_is_one_line() -> None:
     pytest.importorskip("distributed", reason="the cluster extra is not installed")
-    with pytest.raises(UsageError, match="no Dask scheduler answers at nonsense"), runner(scheduler="nonsense://x"):
+    with (
+        pytest.raises(UsageError, match="no Dask scheduler answers at nonsense"),
+        runner(scheduler="nonsense://x"),
+    ):
         pass
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore:Port .* already in use")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore:Port .* already in use"
+)
 def test_two_hundred_points_on_a_cluster_that_loses_a_worker(tmp_path: Path) -> None:
     """Every point is done once, and the results equal the serial run's."""
     distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
     study = small(
-        parameters={"workload.dp": [2, 4, 8], "workload.micro-batch": {"range": [1, 67]}, "workload.zero": [0]},
+        parameters={
+            "workload.dp": [2, 4, 8],
+            "workload.micro-batch": {"range": [1, 67]},
+            "workload.zero": [0],
+        },
     )
     serial = run(study, tmp_path / "serial")
     assert len(serial) == 201
@@ -308,7 +355,13 @@ def test_a_study_without_a_result_is_an_error(tmp_path: Path) -> None:
 
 
 def test_failures_of_any_kind_are_outcomes() -> None:
-    merged: dict[str, Any] = {"workload": {"kind": "x"}, "network": {}, "system": {}, "replay": {}, "platform": "dgx-a100"}
+    merged: dict[str, Any] = {
+        "workload": {"kind": "x"},
+        "network": {},
+        "system": {},
+        "replay": {},
+        "platform": "dgx-a100",
+    }
     assert run_point(merged)["status"] == "failed"
     merged["workload"] = {"kind": "mlp", "dp": 2}
     merged["replay"] = {"bakend": "x"}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from chakra.errors import UsageError
 from chakra.generate.ir import (
@@ -34,12 +35,12 @@ class MlpConfig:
     @property
     def parameters(self) -> int:
         """Weights and biases."""
-        return sum((k + 1) * n for k, n in zip(self.widths, self.widths[1:], strict=False))
+        return sum((k + 1) * n for k, n in pairwise(self.widths))
 
 
 @dataclass(frozen=True, slots=True)
 class DlrmConfig:
-    """Recommendation model: dense features through a bottom MLP, sparse ones through tables, then interaction and top MLP.
+    """Recommendation model: dense features through a bottom MLP, sparse ones through tables, then a top MLP.
 
     ``rows`` is the number of rows of all ``tables`` together, ``pooling`` the lookups per table and sample.
     Source of the preset: MLPerf Training, dlrm_dcnv2 reference (Criteo 1TB, at most 40 million rows a table), with the
@@ -87,7 +88,9 @@ DLRM = {
 def _need_data_parallel(what: str, parallel: ParallelConfig) -> None:
     for axis in ("tp", "cp", "ep"):
         if parallel.axis_sizes[axis] > 1:
-            raise UsageError(f"{what} has no {axis} parallelism here: {axis} must be 1, not {parallel.axis_sizes[axis]}")
+            raise UsageError(
+                f"{what} has no {axis} parallelism here: {axis} must be 1, not {parallel.axis_sizes[axis]}"
+            )
 
 
 class _Dense:
@@ -109,7 +112,9 @@ class _Dense:
         sharded_input = have == {"tp": Shard("hidden")} and self.tp > 1
         in_bytes = self.batch * (width_in // self.tp if sharded_input else width_in) * self.itemsize
         out_bytes = self.batch * n * self.itemsize
-        forward, inputs, grads = gemm(self.batch, n, k, itemsize=self.itemsize, grad_itemsize=self.grad_itemsize)
+        forward, inputs, grads = gemm(
+            self.batch, n, k, itemsize=self.itemsize, grad_itemsize=self.grad_itemsize
+        )
         bias = Weight(n, copies=self.tp if row else 1)
         ops = [
             Operator(
@@ -137,8 +142,9 @@ class _Dense:
 
     def chain(self, prefix: str, widths: Sequence[int]) -> list[Layer]:
         """All layers of a perceptron; every layer has an activation."""
-        pairs = zip(widths, widths[1:], strict=False)
-        return [self.layer(f"{prefix}{i}", i, k, n, activation=True) for i, (k, n) in enumerate(pairs)]
+        return [
+            self.layer(f"{prefix}{i}", i, k, n, activation=True) for i, (k, n) in enumerate(pairwise(widths))
+        ]
 
 
 def mlp_stages(
@@ -153,7 +159,9 @@ def mlp_stages(
     """
     for axis in ("cp", "ep"):
         if parallel.axis_sizes[axis] > 1:
-            raise UsageError(f"an MLP has no {axis} parallelism: {axis} must be 1, not {parallel.axis_sizes[axis]}")
+            raise UsageError(
+                f"an MLP has no {axis} parallelism: {axis} must be 1, not {parallel.axis_sizes[axis]}"
+            )
     layers = _Dense(batch, parallel.tp, itemsize, grad_itemsize).chain("dense", model.widths)
     return _cut(layers, parallel, itemsize, grad_itemsize)
 
@@ -187,7 +195,9 @@ class _Convolutions:
     grad_itemsize: int
     ops: list[Operator]
 
-    def conv(self, name: str, source: int, size_in: int, size_out: int, c_in: int, c_out: int, kernel: int) -> int:
+    def conv(
+        self, name: str, source: int, size_in: int, size_out: int, c_in: int, c_out: int, kernel: int
+    ) -> int:
         """k x k convolution as a product of (b*oh*ow) x (c_in*k*k) x c_out, with bytes of the true tensors."""
         rows, inner = self.batch * size_out * size_out, c_in * kernel * kernel
         flops = 2 * rows * inner * c_out
@@ -224,7 +234,14 @@ class _Convolutions:
         outputs = self.batch * size_out * size_out * channels
         work = Work(inputs, (inputs + outputs) * item)
         self.ops.append(
-            Operator(name, OpKind.ELEMENTWISE, (Edge(source, inputs * item),), work, work, output_bytes=outputs * item)
+            Operator(
+                name,
+                OpKind.ELEMENTWISE,
+                (Edge(source, inputs * item),),
+                work,
+                work,
+                output_bytes=outputs * item,
+            )
         )
         return len(self.ops) - 1
 
@@ -250,7 +267,13 @@ _RESNET50 = ((3, 64), (4, 128), (6, 256), (3, 512))
 
 
 def resnet50_stages(
-    parallel: ParallelConfig, batch: int, *, image: int = 224, classes: int = 1000, itemsize: int = 2, grad_itemsize: int = 4
+    parallel: ParallelConfig,
+    batch: int,
+    *,
+    image: int = 224,
+    classes: int = 1000,
+    itemsize: int = 2,
+    grad_itemsize: int = 4,
 ) -> StageModel:
     """ResNet-50 (He et al. 2016, arXiv 1512.03385; stride in the 3x3 convolution) in pp*vp chunks.
 
@@ -285,7 +308,9 @@ def resnet50_stages(
             a = make.norm("bn3", make.conv("conv3", a, out, out, width, 4 * width, 1), out, 4 * width)
             b = -1
             if not block:
-                b = make.norm("bn_down", make.conv("down", -1, inner, out, channels, 4 * width, 1), out, 4 * width)
+                b = make.norm(
+                    "bn_down", make.conv("down", -1, inner, out, channels, 4 * width, 1), out, 4 * width
+                )
             make.add("add", a, b, out, 4 * width)
             layers.append(make.layer(f"group{group}.block{block}", input_bytes))
             size, channels = out, 4 * width
@@ -360,7 +385,8 @@ def _chain(ops: list[Operator], layers: Sequence[Layer], source: int) -> int:
         base = len(ops)
         for op in layer.operators:
             edges = tuple(
-                replace(edge, producer=source if edge.producer < 0 else base + edge.producer) for edge in op.edges
+                replace(edge, producer=source if edge.producer < 0 else base + edge.producer)
+                for edge in op.edges
             )
             ops.append(replace(op, name=f"{layer.name}.{op.name}", edges=edges))
         source = len(ops) - 1

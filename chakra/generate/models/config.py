@@ -73,7 +73,9 @@ class TransformerConfig:
         if self.ffn < 1 and (not self.experts or self.dense_layers):
             raise UsageError(f"model {self.name}: ffn must be at least 1, not {self.ffn}")
         if not 0 <= self.dense_layers <= self.layers:
-            raise UsageError(f"model {self.name}: dense-layers must be 0..{self.layers}, not {self.dense_layers}")
+            raise UsageError(
+                f"model {self.name}: dense-layers must be 0..{self.layers}, not {self.dense_layers}"
+            )
 
     @property
     def attention_width(self) -> int:

@@ -105,7 +105,11 @@ class TransformerLayers:
     """
 
     def __init__(
-        self, model: TransformerConfig, parallel: ParallelConfig, shape: TokenShape, options: TransformerOptions
+        self,
+        model: TransformerConfig,
+        parallel: ParallelConfig,
+        shape: TokenShape,
+        options: TransformerOptions,
     ) -> None:
         self.model, self.parallel, self.shape, self.options = model, parallel, shape, options
         tp, cp = parallel.tp, parallel.cp
@@ -188,7 +192,14 @@ class TransformerLayers:
         )
 
     def _gemm(
-        self, name: str, edge: Edge, rows: int, columns: int, inner: int, saved: int, weights: tuple[Weight, ...]
+        self,
+        name: str,
+        edge: Edge,
+        rows: int,
+        columns: int,
+        inner: int,
+        saved: int,
+        weights: tuple[Weight, ...],
     ) -> Operator:
         options = self.options
         forward, inputs, grads = gemm(
@@ -232,9 +243,7 @@ class TransformerLayers:
         """Transformer layer number ``index``: attention and a dense or MoE feed-forward."""
         ops = self._attention()
         ops += self._moe(len(ops)) if self.model.is_moe(index) else self._feed_forward(len(ops))
-        return Layer(
-            f"layer{index}", tuple(ops), self.residual_bytes, self.residual_bytes, recomputable=True
-        )
+        return Layer(f"layer{index}", tuple(ops), self.residual_bytes, self.residual_bytes, recomputable=True)
 
     def _attention(self) -> list[Operator]:
         model, options = self.model, self.options
@@ -257,9 +266,13 @@ class TransformerLayers:
             producer = 2
         ops.append(self._core(producer, q_bytes, kv_bytes))
         producer = len(ops) - 1
-        ulysses = self.parallel.cp > 1 and self.shape.queries > 1 and options.context is ContextParallel.ULYSSES
+        ulysses = (
+            self.parallel.cp > 1 and self.shape.queries > 1 and options.context is ContextParallel.ULYSSES
+        )
         heads, sequence = {"cp": Shard("heads")}, {"cp": Shard("sequence")}
-        edge = Edge(producer, q_bytes, heads, sequence, sequence) if ulysses else self._stay(producer, q_bytes)
+        edge = (
+            Edge(producer, q_bytes, heads, sequence, sequence) if ulysses else self._stay(producer, q_bytes)
+        )
         ops.append(
             self._gemm(
                 "proj", edge, self.tokens, model.hidden, self.q_width, q_bytes,
@@ -326,9 +339,7 @@ class TransformerLayers:
             self._stay(residual, self.residual_bytes),
             *(self._row_edge(other, self.full_bytes) for other in extra),
         )
-        work = Work(
-            (2 + len(extra)) * elements, (3 + len(extra)) * elements * options.itemsize
-        )
+        work = Work((2 + len(extra)) * elements, (3 + len(extra)) * elements * options.itemsize)
         back = Work(elements, 2 * elements * options.itemsize + elements) if model.dropout else NO_WORK
         return Operator(
             name, OpKind.ELEMENTWISE, edges, work, back if options.training else NO_WORK,
@@ -517,9 +528,17 @@ class TransformerLayers:
         def logits_edge(grad: bool) -> Edge:
             return Edge(1, logits * item, {}, {}, {} if grad else None)
 
-        def op(name: str, edges: tuple[Edge, ...], work: Work, back: Work = NO_WORK, saved: int = 0) -> Operator:
+        def op(
+            name: str, edges: tuple[Edge, ...], work: Work, back: Work = NO_WORK, saved: int = 0
+        ) -> Operator:
             return Operator(
-                name, OpKind.ELEMENTWISE, edges, work, back, output_bytes=row_bytes, saved_bytes=self._saved(saved)
+                name,
+                OpKind.ELEMENTWISE,
+                edges,
+                work,
+                back,
+                output_bytes=row_bytes,
+                saved_bytes=self._saved(saved),
             )
 
         read = Work(logits, logits * item)
