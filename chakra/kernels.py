@@ -87,17 +87,34 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     config.CACHE_DIR = cache_folder(sources + b"boundscheck" * boundscheck)
     try:
         entries = vars(twin).get("ENTRY_POINTS")
+        # without allocations numba needs no reference counts, whose atomic operations cost more than short functions
+        counted = {} if vars(twin).get("ALLOCATES", True) else {"_nrt": False}
         for name, value in list(vars(twin).items()):
             if isinstance(value, types.FunctionType) and value.__module__ == twin.__name__:
-                vars(twin)[name] = numba.njit(
+                jitted = numba.njit(
                     cache=entries is None or name in entries,
                     nogil=True,
                     error_model="numpy",
                     boundscheck=boundscheck,
+                    **counted,
                 )(value)
+                _compile_once(jitted)
+                vars(twin)[name] = jitted
     finally:
         config.CACHE_DIR = saved
     return twin
+
+
+def _compile_once(dispatcher: Any) -> None:
+    """Let calls with constants share one compiled function.
+
+    Between compiled functions numba makes one version of the callee for each constant argument: tens of versions of a
+    helper that takes a code, and most of the compile time.
+    """
+    from numba.core import types as numba_types
+
+    template = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda args, kws: template([numba_types.unliteral(a) for a in args], kws)
 
 
 def kernel_sources(module_name: str) -> tuple[bytes, str]:

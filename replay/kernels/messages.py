@@ -7,6 +7,13 @@ the kernel ran out of room, and calls it again. Source: replay semantics, sectio
 from chakra.replay.kernels.messages_bus import after_received, bus_received, bus_sent, leave_unit
 from chakra.replay.kernels.messages_events import close_bucket, end_bundle, free_row, next_bucket
 from chakra.replay.kernels.messages_layout import (
+    ACT_BUS,
+    ACT_LEAVE,
+    ACT_NODE,
+    ACT_REQUEST,
+    ACT_STREAM,
+    ACT_TIMER,
+    ACTIONS,
     B_HEAD,
     B_TAIL,
     BQ_LATER,
@@ -14,6 +21,7 @@ from chakra.replay.kernels.messages_layout import (
     BQ_STREAM,
     BQ_TREE,
     BUDGET,
+    C_ACTIONS,
     C_BUCKET,
     C_BUDGET,
     C_BUNDLE,
@@ -106,6 +114,17 @@ from chakra.replay.kernels.messages_streams import (
 from chakra.replay.kernels.messages_workload import close_instance, complete, issue_pass, leave_server
 
 ENTRY_POINTS = ("run",)
+ALLOCATES = False
+
+
+def later(s: State, what: int, a: int, b: int) -> None:
+    """Put an action on the stack: the last one put there is done first, before any other event."""
+    m = s.m
+    n = m[C_ACTIONS]
+    m[C_ACTIONS] = n + 1
+    m[ACTIONS + 3 * n] = what
+    m[ACTIONS + 3 * n + 1] = a
+    m[ACTIONS + 3 * n + 2] = b
 
 
 def end_phase(s: State, x: int) -> None:
@@ -120,24 +139,21 @@ def end_phase(s: State, x: int) -> None:
     instance = m[x + S_INSTANCE]
     plan = m[instance + I_PLAN]
     phase = m[x + S_PHASE] + 1
-    last = phase == m[plan + P_PHASES]
-    if last:
-        m[x + S_PHASE] = phase
-        head = x - m[x + S_CHUNK] * m[plan + P_WIDTH]
-        m[head + S_LEFT] -= 1
-        if m[head + S_LEFT] == 0:
-            npu, node = m[head + S_NPU], m[head + S_NODE]
-            m[instance + I_ENDED] += 1
-            if m[instance + I_ENDED] == m[instance + I_MEMBERS]:
-                close_instance(s, instance)
-            complete(s, npu, node)
-    else:
+    if phase < m[plan + P_PHASES]:
         enter_phase(s, x, phase)
         join_queue(s, x)
-    m[queue + Q_RUNNING] -= 1
-    start_waiting(s, queue)
-    if not last:
-        start_waiting(s, m[x + S_QUEUE])
+        later(s, ACT_LEAVE, queue, m[x + S_QUEUE])
+        return
+    later(s, ACT_LEAVE, queue, NIL)
+    m[x + S_PHASE] = phase
+    head = x - m[x + S_CHUNK] * m[plan + P_WIDTH]
+    m[head + S_LEFT] -= 1
+    if m[head + S_LEFT] == 0:
+        npu, node = m[head + S_NPU], m[head + S_NODE]
+        m[instance + I_ENDED] += 1
+        if m[instance + I_ENDED] == m[instance + I_MEMBERS]:
+            close_instance(s, instance)
+        later(s, ACT_NODE, npu, node)
 
 
 def end_request(s: State, request: int) -> None:
@@ -146,9 +162,9 @@ def end_request(s: State, request: int) -> None:
     npu, node, stream = m[request + R_NPU], m[request + R_NODE], m[request + R_STREAM]
     free_row(s, request)
     if stream == NIL:
-        complete(s, npu, node)
+        later(s, ACT_NODE, npu, node)
     elif custom_done(s, stream, node):
-        end_phase(s, stream)
+        later(s, ACT_STREAM, stream, 0)
 
 
 def arrive(s: State, message: int, kind: int) -> None:
@@ -164,35 +180,35 @@ def arrive(s: State, message: int, kind: int) -> None:
         send, receive = m[message + M_OWNER], m[message + M_X]
         if receive == NIL:
             arrive_unpaired(s, message, issued_at(s, send))
-            end_request(s, send)
         else:
             free_row(s, message)
-            end_request(s, send)
-            end_request(s, receive)
+            later(s, ACT_REQUEST, receive, 0)
+        later(s, ACT_REQUEST, send, 0)
     else:
         arrive_request(s, message)
 
 
-def run_timer(s: State, npu: int, what: int, a: int, b: int) -> None:
-    """A timer expired."""
+def run_timer(s: State, what: int, a: int, b: int) -> None:
+    """A timer of the running bundle expired."""
+    m = s.m
     if what == TM_CREDIT:
         if credit(s, a):
-            end_phase(s, a)
+            later(s, ACT_STREAM, a, 0)
     elif what == TM_REDUCE:
         reduce_packet(s, a, b)
     elif what == TM_NODE:
-        complete(s, npu, a)
+        later(s, ACT_NODE, m[m[C_BUNDLE] + T_NPU], a)
     elif what == TM_TREE:
         if tree_step(s, a):
-            end_phase(s, a)
+            later(s, ACT_STREAM, a, 0)
     elif what == TM_TREE_REDUCE:
         tree_reduce(s, a)
     elif what == TM_SERVER:
         leave_server(s, b)
-        complete(s, npu, a)
+        later(s, ACT_NODE, m[m[C_BUNDLE] + T_NPU], a)
     elif what == TM_CUSTOM:
         if custom_done(s, a, b):
-            end_phase(s, a)
+            later(s, ACT_STREAM, a, 0)
     elif what == TM_BUS_SENT:
         bus_sent(s, a)
     elif what == TM_BUS_REDUCED:
@@ -200,22 +216,45 @@ def run_timer(s: State, npu: int, what: int, a: int, b: int) -> None:
     else:
         row = bus_received(s, a)
         if row != NIL:
+            later(s, ACT_BUS, a, 0)
             leave_bus(s, row)
-            after_received(s, a)
 
 
 def leave_bus(s: State, row: int) -> None:
-    """A packet's way over the shared bus is over."""
+    """A packet's way over the shared bus is over: the reduction of 4.1 follows, or at once what a timer would do."""
     m = s.m
-    x, p, tree, later = m[row + BQ_STREAM], m[row + BQ_P], m[row + BQ_TREE], m[row + BQ_LATER]
-    free_row(s, row)
-    if later:
-        if tree:
+    x, p = m[row + BQ_STREAM], m[row + BQ_P]
+    if m[row + BQ_LATER]:
+        if m[row + BQ_TREE]:
             tree_reduce(s, x)
         else:
             reduce_packet(s, x, p)
-    elif (tree and tree_step(s, x)) or (not tree and credit(s, x)):
-        end_phase(s, x)
+    else:
+        later(s, ACT_TIMER, TM_TREE if m[row + BQ_TREE] else TM_CREDIT, x)
+    free_row(s, row)
+
+
+def act(s: State) -> int:
+    """Do the action on top of the stack; returns the NPU whose nodes are to be looked at, or -1."""
+    m = s.m
+    n = m[C_ACTIONS] - 1
+    m[C_ACTIONS] = n
+    what, a, b = m[ACTIONS + 3 * n], m[ACTIONS + 3 * n + 1], m[ACTIONS + 3 * n + 2]
+    if what == ACT_NODE:
+        complete(s, a, b)
+        return a
+    if what == ACT_STREAM:
+        end_phase(s, a)
+    elif what == ACT_LEAVE:
+        m[a + Q_RUNNING] -= 1
+        start_waiting(s, a)
+        if b != NIL:
+            start_waiting(s, b)
+    elif what == ACT_REQUEST:
+        end_request(s, a)
+    else:
+        after_received(s, a)
+    return -1
 
 
 def relieve(s: State) -> bool:
@@ -241,7 +280,7 @@ def run_event(s: State, event: int) -> None:
         release_link(s, event)
     elif kind == EV_REQUEST:
         if m[event + R_WHAT] == RQ_RECV:
-            end_request(s, event)
+            later(s, ACT_REQUEST, event, 0)
         else:
             send_eager(s, event)
     elif kind == EV_STREAM_GO:
@@ -252,6 +291,37 @@ def run_event(s: State, event: int) -> None:
         received(s, x)
 
 
+def next_timer(s: State) -> int:
+    """The next timer of the running bundle."""
+    m = s.m
+    bundle = m[C_BUNDLE]
+    timer = m[bundle + T_HEAD]
+    after = m[timer + NEXT]
+    m[bundle + T_HEAD] = after
+    if after == NIL:
+        m[bundle + T_TAIL] = NIL
+    return timer
+
+
+def next_event(s: State) -> int:
+    """The next event of the running tick or of the next tick; NIL if there is none."""
+    m = s.m
+    bucket = m[C_BUCKET]
+    if bucket == NIL or m[bucket + B_HEAD] == NIL:
+        if bucket != NIL:
+            close_bucket(s)
+        if m[C_HEAP_N] == 0:
+            return NIL
+        next_bucket(s)
+        bucket = m[C_BUCKET]
+    event = m[bucket + B_HEAD]
+    after = m[event + NEXT]
+    m[bucket + B_HEAD] = after
+    if after == NIL:
+        m[bucket + B_TAIL] = NIL
+    return event
+
+
 def run(s: State) -> int:
     """Simulate until the end, the end of the budget or of the room; returns a status."""
     m = s.m
@@ -259,63 +329,56 @@ def run(s: State) -> int:
     budget = m[C_BUDGET]
     m[C_STATUS] = DONE
     events = 0
-    status = DONE
-    while True:
+    status = BUDGET
+    while events < budget:
         if m[C_TOP] > room:
             status = GROW
             break
         if m[C_STATUS] == MISMATCH:
             status = MISMATCH
             break
-        if events >= budget:
-            status = BUDGET
-            break
         events += 1
-        bundle = m[C_BUNDLE]
-        if bundle != NIL:
-            timer = m[bundle + T_HEAD]
-            if timer == NIL:
-                end_bundle(s, bundle)
-                m[C_BUNDLE] = NIL
-                continue
-            after = m[timer + NEXT]
-            m[bundle + T_HEAD] = after
-            if after == NIL:
-                m[bundle + T_TAIL] = NIL
+        npu = -1
+        timer = NIL
+        event = NIL
+        what = 0
+        a = 0
+        b = 0
+        if m[C_ACTIONS] > 0:
+            n = m[C_ACTIONS] - 1
+            if m[ACTIONS + 3 * n] == ACT_TIMER:
+                m[C_ACTIONS] = n
+                what, a = m[ACTIONS + 3 * n + 1], m[ACTIONS + 3 * n + 2]
+            else:
+                npu = act(s)
+        elif m[C_BUNDLE] != NIL and m[m[C_BUNDLE] + T_HEAD] != NIL:
+            timer = next_timer(s)
             what, a, b = m[timer + T_WHAT], m[timer + T_A], m[timer + T_B]
             free_row(s, timer)
-            run_timer(s, m[bundle + T_NPU], what, a, b)
-            continue
-        if m[C_STARTED] < m[C_NPUS]:
+        elif m[C_STARTED] < m[C_NPUS]:
             npu = m[C_STARTED]
             m[C_STARTED] = npu + 1
-            issue_pass(s, npu)
-            continue
-        bucket = m[C_BUCKET]
-        event = NIL
-        if bucket != NIL:
-            event = m[bucket + B_HEAD]
-        if event == NIL:
-            if bucket != NIL:
-                close_bucket(s)
-            if m[C_HEAP_N] > 0:
-                next_bucket(s)
-                continue
-            if m[C_UNFINISHED] == 0:
-                break
-            if m[C_RELIEVE] and relieve(s):
-                m[C_RELIEVED] += 1
-                continue
-            status = STALLED
-            break
-        after = m[event + NEXT]
-        m[bucket + B_HEAD] = after
-        if after == NIL:
-            m[bucket + B_TAIL] = NIL
-        if m[event + KIND] == EV_TIMERS:
-            m[C_BUNDLE] = event
-            run_timer(s, m[event + T_NPU], m[event + T_WHAT], m[event + T_A], m[event + T_B])
         else:
-            run_event(s, event)
+            if m[C_BUNDLE] != NIL:
+                end_bundle(s)
+            event = next_event(s)
+            if event == NIL:
+                if m[C_UNFINISHED] == 0:
+                    status = DONE
+                    break
+                if m[C_RELIEVE] and relieve(s):
+                    m[C_RELIEVED] += 1
+                    continue
+                status = STALLED
+                break
+            if m[event + KIND] == EV_TIMERS:
+                m[C_BUNDLE] = event
+                what, a, b = m[event + T_WHAT], m[event + T_A], m[event + T_B]
+            else:
+                run_event(s, event)
+        if what != 0:
+            run_timer(s, what, a, b)
+        elif npu >= 0:
+            issue_pass(s, npu)
     m[C_EVENTS] += events
     return status

@@ -48,6 +48,7 @@ from chakra.replay.kernels.messages_layout import (
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
+ALLOCATES = False
 
 #: sends in a row after which an end lets the other go first
 PATIENCE = 8

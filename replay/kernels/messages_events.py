@@ -9,6 +9,7 @@ from chakra.replay.kernels.messages_layout import (
     B_TAIL,
     B_TICK,
     C_BUCKET,
+    C_BUNDLE,
     C_FREE,
     C_HASH,
     C_HASH_MASK,
@@ -41,6 +42,7 @@ from chakra.replay.kernels.messages_layout import (
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
+ALLOCATES = False
 
 
 def take_row(s: State) -> int:
@@ -202,9 +204,11 @@ def set_timer(s: State, npu: int, tick: int, what: int, a: int, b: int) -> None:
     schedule(s, tick, row)
 
 
-def end_bundle(s: State, bundle: int) -> None:
-    """Forget a bundle that has run."""
+def end_bundle(s: State) -> None:
+    """Forget the running bundle, whose timers have all run."""
     m = s.m
+    bundle = m[C_BUNDLE]
+    m[C_BUNDLE] = NIL
     me = NPU_BASE + m[bundle + T_NPU] * NPU_ROW
     before, after = m[bundle + T_PREV], m[bundle + T_SUCC]
     if before == NIL:

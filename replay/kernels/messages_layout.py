@@ -67,7 +67,17 @@ C_COORDS = 39
 C_ROUTE_START = 40
 C_BUS_ENDS = 41
 C_QUEUE_ROWS = 42
+C_ACTIONS = 43
+ACTIONS = 44  # stack of what is to be done before the next event: (what, a, b)
 NPU_BASE = 64
+
+# actions
+ACT_NODE = 1  # a node of an NPU ends
+ACT_STREAM = 2  # a stream ends a phase
+ACT_LEAVE = 3  # a stream has left a queue and joined another
+ACT_REQUEST = 4  # a send or receive ends
+ACT_TIMER = 5  # what a timer would do
+ACT_BUS = 6  # ends of a bus may go on
 
 NET_UNAWARE = 0
 NET_AWARE = 1

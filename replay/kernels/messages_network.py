@@ -54,6 +54,7 @@ from chakra.replay.kernels.messages_layout import (
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
+ALLOCATES = False
 
 
 def free_delay(s: State, src: int, dst: int, size: int) -> int:

@@ -50,6 +50,7 @@ from chakra.replay.kernels.messages_network import launch
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
+ALLOCATES = False
 
 #: bytes of a control message
 CONTROL_SIZE = 8192

@@ -123,6 +123,7 @@ from chakra.replay.kernels.messages_p2p import CONTROL_SIZE, new_request, post
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
+ALLOCATES = False
 
 #: messages carry packet * PHASES_MAX + phase
 PHASES_MAX = 64

@@ -115,6 +115,7 @@ from chakra.replay.kernels.messages_streams import enter_phase, join_queue, star
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
+ALLOCATES = False
 
 #: cursors of a dimension: any, first, last, then one tree counter per kind of collective
 CURSORS = 13
@@ -226,7 +227,7 @@ def issue_pass(s: State, npu: int) -> None:
 
 
 def complete(s: State, npu: int, node: int) -> None:
-    """A node of the workload ends: its slot and its children are free, and an issue pass follows."""
+    """A node of the workload ends: its slot and its children are free. The caller makes an issue pass."""
     m = s.m
     me = NPU_BASE + npu * NPU_ROW
     slot = m[m[me + N_PROGRAM] + node * NODE_ROW + O_SLOT]
@@ -234,7 +235,6 @@ def complete(s: State, npu: int, node: int) -> None:
     m[me + N_RUNNING] -= 1
     m[m[me + N_SLOTS] + slot * SLOT_ROW + SL_FREE] += 1
     free_children(s, npu, node)
-    issue_pass(s, npu)
 
 
 def issue(s: State, npu: int, node: int, row: int) -> bool:
