@@ -156,6 +156,8 @@ class _Record:
     peer: int = -1
     seq: int = -1
     source: str = ""
+    coalesced: bool = False
+    """The event closes a batch, or nothing but the kernel's name is known."""
 
 
 def _host_record(attrs: dict[str, Any]) -> _Record:
@@ -332,6 +334,7 @@ class _Finder:
 def _merged(found: list[_Record]) -> _Record:
     """First source first; gaps filled from the later ones."""
     out = found[0]
+    out.coalesced = normalise(out.name) in ("coalesced", *NOT_COMMUNICATION) or out.source == "kernel name"
     for other in found[1:]:
         if normalise(out.name) in NOT_COMMUNICATION or normalise(out.name) not in (
             *COLLECTIVES,
@@ -422,10 +425,7 @@ class _Batches:
         """Members of the batch that a kernel carries; empty when it carries just its own record."""
         ops, device = self.finder.device.ops, self.finder.device
         own = self.launch_op[row]
-        coalesced = "coalesced" in info.name.lower() or normalise(info.name) in NOT_COMMUNICATION
-        if info.size > 0 and not coalesced:
-            return []
-        if info.name and normalise(info.name) in (*COLLECTIVES, "send", "recv") and info.size >= 0:
+        if not info.coalesced:
             return []
         if own >= 0:
             time, thread = int(ops.start[own]), int(ops.thread[own])

@@ -456,16 +456,16 @@ def _calls(extra: dict[str, Any], names: Names) -> Calls:
 
 
 def _calls_at_parents(names: Names, host: HostTrace, ops: Ops, rows: I64, nodes: list[LinkedNode]) -> Calls:
-    """A launch for every device node, at the start of the operator it hangs on."""
+    """A launch for every device node, as long as the operator it hangs on."""
     op_of = {int(host.nodes.id[r]): i for i, r in enumerate(rows.tolist())}
     parent = [op_of.get(to_integer(n.ctrl_deps, -1), -1) for n in nodes]
     have = np.array([i for i, p in enumerate(parent) if p >= 0], np.int64)
     at = np.array([p for p in parent if p >= 0], np.int64)
-    thread, start = ops.thread[at], ops.start[at]
+    thread, start, end = ops.thread[at], ops.start[at], ops.end[at]
     order = np.lexsort((have, start, thread))
     zero = np.zeros(len(have), np.int64)
     code = np.full(len(have), names.code("launch"), np.int64)
-    return Calls(code, thread[order], start[order], start[order].copy(), have[order] + 1, zero)
+    return Calls(code, thread[order], start[order], end[order], have[order] + 1, zero)
 
 
 def _syncs(table: Any, names: Names) -> Syncs:
