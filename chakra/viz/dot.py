@@ -25,7 +25,7 @@ def dot_pieces(graph: Graph, *, legend: bool = True) -> Iterator[str]:
     title = quoted(label_escaped(printable(graph.title)))
     yield f"  graph [label={title}, labelloc=t, fontname=Helvetica, rankdir=TB];\n"
     yield '  node [style=filled, fontname=Helvetica, fontsize=10, margin="0.12,0.05"];\n'
-    yield "  edge [arrowsize=0.7];\n"
+    yield "  edge [arrowsize=0.7, fontname=Helvetica];\n"
     for node in range(graph.n_nodes):
         yield _node(graph, node)
     edges = zip(
@@ -81,8 +81,8 @@ def _legend(graph: Graph) -> Iterator[str]:
             )
     for edge in sorted({int(kind) for kind in set(graph.edge_kinds.tolist())}):
         line = EDGE_STYLES[EdgeKind(edge)]
-        for end in "ab":
-            yield f'    legend_{line.word}_{end} [label="", shape=point];\n'
+        ends = " ".join(f'legend_{line.word}_{end} [label="", shape=point];' for end in "ab")
+        yield f"    {{ rank=same; {ends} }}\n"
         yield (
             f'    legend_{line.word}_a -> legend_{line.word}_b [label="{line.legend}", '
             f"style={line.dot_style}, "

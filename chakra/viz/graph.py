@@ -66,14 +66,20 @@ class Graph:
         return len(self.src)
 
     def detail(self, node: int) -> str:
-        """Second line of a node's label: its duration or bytes, and what they belong to."""
+        """What a node's label says below its name: members, duration or bytes, and what they belong to."""
+        return ", ".join(part for part in (self.count_text(node), self.cost_text(node)) if part)
+
+    def count_text(self, node: int) -> str:
+        """How many nodes a folded one stands for; empty for a plain node."""
+        return f"{count_text(int(self.members[node]))} nodes" if self.members[node] > 1 else ""
+
+    def cost_text(self, node: int) -> str:
+        """A node's note, bytes and duration, as far as it has them."""
         parts = [self.notes[node]] if self.notes[node] else []
         if self.size_bytes[node] >= 0:
             parts.append(bytes_text(int(self.size_bytes[node])))
         if self.duration_ns[node] > 0:
             parts.append(duration_text(int(self.duration_ns[node])))
-        if self.members[node] > 1:
-            parts.insert(0, f"{count_text(int(self.members[node]))} nodes")
         return ", ".join(parts)
 
     def tooltip(self, node: int) -> str:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from chakra.viz.scene import Caption, Link, Mark, Scene
+from chakra.viz.scene import LINE_STEP, Caption, Link, Mark, Scene, first_baseline
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind, rgb
 
 #: A page may be 14,400 units wide at most (PDF 1.7, annex C); larger drawings are scaled to fit.
@@ -213,9 +213,9 @@ def _outline(mark: Mark, shift: float) -> str:
 
 
 def _labels(mark: Mark) -> Iterator[str]:
-    base = mark.y + mark.height / 2 + (3 if len(mark.lines) == 1 else -2)
+    base = first_baseline(mark)
     for number, line in enumerate(mark.lines):
-        caption = Caption(0.0, base + 11 * number, line)
+        caption = Caption(0.0, base + LINE_STEP * number, line)
         x = mark.x + mark.width / 2 - text_width(line) * caption.size / 2
         yield _text(Caption(x, caption.y, line))
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from chakra.arrays import F64
 from chakra.viz.glyphs import GLYPH_HEIGHT, text_mask
-from chakra.viz.scene import LABEL_SIZE, Link, Mark, Scene
+from chakra.viz.scene import LABEL_SIZE, LINE_STEP, Link, Mark, Scene, first_baseline
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind, rgb
 
 Canvas = npt.NDArray[np.uint8]
@@ -138,10 +138,10 @@ def _draw_mark(canvas: Canvas, mark: Mark, scale: float) -> None:
         x, y = round((mark.x + shift) * scale) - 2, round((mark.y + shift) * scale) - 2
         _blend(canvas, inside, x, y, rgb(look.fill))
         _blend(canvas, line, x, y, rgb(look.stroke))
-    base = mark.y + mark.height / 2 + (3 if len(mark.lines) == 1 else -2)
+    base = first_baseline(mark)
     for number, text in enumerate(mark.lines):
         x_middle = (mark.x + mark.width / 2) * scale
-        _draw_text(canvas, text, x_middle, (base + 11 * number) * scale, scale, centred=True)
+        _draw_text(canvas, text, x_middle, (base + LINE_STEP * number) * scale, scale, centred=True)
 
 
 def _draw_text(canvas: Canvas, text: str, x: float, y: float, scale: float, *, centred: bool = False) -> None:

@@ -12,6 +12,7 @@ from chakra.viz.text import count_text, printable, shortened
 #: Font sizes in points, and the width of an average character as a share of the size (sans serif).
 TITLE_SIZE: Final = 14.0
 LABEL_SIZE: Final = 8.0
+LINE_STEP: Final = 10.5
 CHAR_WIDTH: Final = 0.56
 _HEADER: Final = 34.0
 _LEGEND_HEIGHT: Final = 46.0
@@ -112,13 +113,17 @@ def scene_of(graph: Graph, layout: Layout, subtitle: str = "") -> Scene:
 
 
 def label_lines(graph: Graph, node: int, limit: int = _LABEL_CHARS) -> tuple[str, ...]:
-    """A node's label: its name (or id) and, if there is any, its duration, bytes and partners."""
+    """A node's label: its name (or id), what it stands for, and its duration, bytes and partners."""
     name = printable(graph.names[node]) or f"id {graph.ids[node]}"
     if graph.kinds[node] == Kind.MISSING and graph.members[node] == 1:
         name = f"missing: id {graph.ids[node]}"
-    detail = printable(graph.detail(node))
-    lines = (shortened(name, limit), shortened(detail, limit))
-    return lines if detail else lines[:1]
+    below = (printable(graph.count_text(node)), printable(graph.cost_text(node)))
+    return (shortened(name, limit), *(shortened(line, limit) for line in below if line))
+
+
+def first_baseline(mark: Mark) -> float:
+    """Base line of the first of a mark's lines, which follow each other by ``LINE_STEP``."""
+    return mark.y + mark.height / 2 + 3 - LINE_STEP / 2 * (len(mark.lines) - 1)
 
 
 def printable_lines(text: str) -> str:

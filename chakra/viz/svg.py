@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
-from chakra.viz.scene import LABEL_SIZE, Link, Mark, Scene
+from chakra.viz.scene import LABEL_SIZE, LINE_STEP, Link, Mark, Scene, first_baseline
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind
 
 
@@ -86,7 +86,7 @@ def _mark(mark: Mark) -> str:
         parts.append(f'<polygon points="{_outline(mark, 3, 3)}"/>')
     parts.append(f'<polygon points="{_outline(mark)}"/>')
     x = mark.x + mark.width / 2
-    base = mark.y + mark.height / 2 + (3 if len(mark.lines) == 1 else -2)
+    base = first_baseline(mark)
     for number, line in enumerate(mark.lines):
-        parts.append(f'<text x="{x:.1f}" y="{base + 11 * number:.1f}">{escape(line)}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{base + LINE_STEP * number:.1f}">{escape(line)}</text>')
     return "".join(parts) + "</g>\n"

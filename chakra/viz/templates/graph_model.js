@@ -49,14 +49,15 @@ function bytesText(count) {
   while (count >= 1024 && at < units.length - 1) { count /= 1024; at++; }
   return short(count) + " " + units[at];
 }
-function detailOf(e) {
+function countOf(e) { return members[e] > 1 ? members[e].toLocaleString("en") + " nodes" : ""; }
+function costOf(e) {
   const parts = [];
-  if (members[e] > 1) parts.push(members[e].toLocaleString("en") + " nodes");
   if (e < N && G.noteTable[G.notes[e]]) parts.push(G.noteTable[G.notes[e]]);
   if (bytes[e] >= 0) parts.push(bytesText(bytes[e]));
   if (time[e] > 0) parts.push(timeText(time[e]));
   return parts.join(", ");
 }
+function labelOf(e) { return [nameOf(e), countOf(e), costOf(e)].filter((line) => line); }
 
 // ---------------------------------------------------------------------------------------------- what is visible
 

@@ -127,9 +127,8 @@ function paint() {
   if (zoom > 0.45) {
     pen.font = "8px Helvetica, Arial, sans-serif";
     for (const v of boxes) {
-      const e = V.elements[v], detail = detailOf(e);
-      pen.fillText(cut(nameOf(e), 23), L.x[v], L.y[v] + (detail ? -2 : 3));
-      if (detail) pen.fillText(cut(detail, 25), L.x[v], L.y[v] + 9);
+      const lines = labelOf(V.elements[v]);
+      lines.forEach((line, i) => pen.fillText(cut(line, 24), L.x[v], L.y[v] + 3 + 10.5 * (i - (lines.length - 1) / 2)));
     }
   }
   if (zoom > 0.12) {
@@ -188,9 +187,7 @@ function reveal(e) {
 
 function tooltipOf(e) {
   const lines = [nameOf(e), (e < N ? "id " + G.ids[e] + ", " : "") + G.kindStyles[kindOf[e]].legend + ", " + G.laneNames[laneOf[e]]];
-  const detail = detailOf(e);
-  if (detail) lines.push(detail);
-  return lines.join("\n");
+  return lines.concat(labelOf(e).slice(1)).join("\n");
 }
 function element(tag, text) { const made = document.createElement(tag); made.textContent = text; return made; }
 function describe() {
