@@ -1,7 +1,6 @@
 """The kernel decoder and encoder agree with the protobuf library on everything, damaged input included."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,12 +23,12 @@ MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(Healt
 
 
 @pytest.fixture(scope="module", params=["plain", "checked"])
-def kernel(request: pytest.FixtureRequest) -> Iterator[Any]:
+def kernel(request: pytest.FixtureRequest) -> Any:
     """The decoder as plain Python, and compiled with bounds checks: a read past a buffer would raise IndexError.
 
     The shipped form, without them, is compared in test_read.
     """
-    yield _decode_kernel if request.param == "plain" else compiled(codec.DECODE_KERNEL, boundscheck=True)
+    return _decode_kernel if request.param == "plain" else compiled(codec.DECODE_KERNEL, boundscheck=True)
 
 
 def records_of(data: bytes) -> Records:
