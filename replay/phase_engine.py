@@ -13,19 +13,21 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
+from chakra.et import ABSENT
 from chakra.kernels import compiled, worth_compiling
 from chakra.replay.classes import Partition, Usage, peers_of, ring_labels
 from chakra.replay.closed_forms import aware_duration
 from chakra.replay.collectives.algorithms import Family
-from chakra.replay.collectives.plan import FLAT, Phase, Plan
-from chakra.replay.collectives.select import endpoint_delay, make_plan
+from chakra.replay.collectives.plan import FLAT, NATIVE, OLD_MODEL, Phase, Plan, Schedule
+from chakra.replay.collectives.select import endpoint_delay, make_plan, steps_of
+from chakra.replay.collectives.steps import Do, Steps, Symmetry
 from chakra.replay.communicators import Membership
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System, Topology
 from chakra.replay.kernels import phases as kernel
 from chakra.replay.layout import Layout
 from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
-from chakra.replay.workload import Op, Workload
+from chakra.replay.workload import Op, Program, Workload
 
 #: events from which compiled code pays when it is loaded, when it must be loaded (half a second), and when it must be
 #: compiled first (15 s); plain Python takes about 40 us per event
@@ -33,6 +35,8 @@ COMPILE_FROM = (200, 15_000, 400_000)
 #: events per entry into the kernel, so that progress can be shown and an interrupt be heard
 BUDGET = 2_000_000
 TAGS = 500_000_000
+#: explicit priorities are cut to this range
+MOST_URGENT = 1 << 28
 KERNEL = "chakra.replay.kernels.phases"
 
 TOPOLOGIES = {
@@ -40,11 +44,14 @@ TOPOLOGIES = {
     Topology.SWITCH: kernel.TOPO_SWITCH,
     Topology.FULLY_CONNECTED: kernel.TOPO_FULL,
 }
-#: per phase, in the order of the rows built by `_set_plans`
-PHASE_COLUMNS = (
-    *("ring_view", "dim", "rule", "alg", "do", "size", "window", "cycle", "endpoint"),
-    *("tau", "last", "tree_start", "kind", "sent"),
-)
+#: phases that an instance of a rooted collective is as long as its last member
+ROOTED = (Do.BROADCAST, Do.REDUCE)
+#: which native family a schedule is as symmetric as
+SYMMETRIES = {
+    Symmetry.NONE: Family.TREE,
+    Symmetry.CYCLIC: Family.DIRECT,
+    Symmetry.XOR: Family.HALVING_DOUBLING,
+}
 KINDS = {kind: i for i, kind in enumerate(CollectiveKind)}
 
 
@@ -131,6 +138,9 @@ class PhaseEngine:
             min_bytes=1,
             reduce_rate=self.system.local_mem_bw_gbps * 1e9,
             rendezvous=self.options.rendezvous,
+            old=self.options.compat == OLD_MODEL,
+            share=np.array([d.bandwidth_gibps / dims[0].bandwidth_gibps for d in dims], np.float64),
+            load=np.zeros(len(dims), np.float64),
         )
 
     def _build(self) -> None:
@@ -151,6 +161,8 @@ class PhaseEngine:
             child_start=put(self._child_starts()),
             child=put(concat([p.child for p in programs], np.int32)),
             comm=put(concat([p.comm for p in programs])),
+            priority=put(concat([self._priorities(p) for p in programs])),
+            ordinal=put(concat([ordinals(p) for p in programs])),
             call=put(concat([p.call for p in programs])),
             slot_start=put(starts(slots)),
             slot_cap=put(concat([p.slot_cap for p in programs])),
@@ -189,6 +201,13 @@ class PhaseEngine:
         self._set_rules(trees)
         self._set_state()
         self.block = self.layout.build()
+
+    def _priorities(self, program: Program) -> I64:
+        """Explicit priority of every node; ASTRA-sim has none that takes effect (section 3.4)."""
+        if self.options.astra:
+            return np.zeros(program.n_nodes, np.int64)
+        given = program.trace.comm_priority[program.order]
+        return np.clip(np.where(given == ABSENT, 0, given), -MOST_URGENT, MOST_URGENT)
 
     def _child_starts(self) -> I64:
         parts, base = [], 0
@@ -465,76 +484,165 @@ class PhaseEngine:
         return int(self._group_comm[self._group_start[a] + g])
 
     def _set_plans(self) -> I64:
-        """Tables of plans and phases; returns the tables of trees."""
-        chunk_start, variant_of = [0], list[int]()
-        variant_phase: list[int] = []
-        variant_phases: list[int] = []
+        """Tables of plans and phases; returns the tables of trees and steps."""
+        chunk_start, variant_of, variant_phase = [0], [], []
         rows: list[tuple[int, ...]] = []
-        trees: list[I64] = []
-        tree_at: dict[int, int] = {}
-        phases_of: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+        tables: list[I64] = []
+        table_at: dict[int, int] = {}
+        kept: list[Steps] = []  # keys of table_at are identities, so they must live
+        durations: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+        same: dict[tuple[Any, ...], int] = {}
+
+        def table_of(key: int, make: Callable[[], I64]) -> int:
+            if key not in table_at:
+                table_at[key] = sum(len(t) for t in tables)
+                tables.append(make())
+            return table_at[key]
+
+        def row_of(phase: Phase, plan: Plan, c: int, left: int) -> tuple[int, ...]:
+            comm, size, algorithm = self.comms[c], phase.size, phase.algorithm
+            table, window = 0, algorithm.window_in(size)
+            cycle = algorithm.cycle_in(size, sub_cluster=not comm.whole)
+            family = int(algorithm.family)
+            if algorithm.family is Family.TREE:
+                table = table_of(size, lambda: tree_tables(size))
+            elif phase.do in ROOTED:
+                family = kernel.ALG_NONE
+            elif algorithm.family is Family.STEPS:
+                steps = self._steps(phase, comm)
+                kept.append(steps)
+                table = table_of(id(steps), lambda: np.ascontiguousarray(steps.messages.reshape(-1)))
+                window, cycle = steps.whole, len(steps.messages)
+            kind = (phase.view, algorithm, phase.do, size, c if phase.view == FLAT else comm.whole)
+            key = (*kind, phase.bytes)
+            if key not in durations:
+                durations[key] = self._durations(phase, comm)
+            tau, last, sent = durations[key]
+            return (
+                len(comm.views) - 1 if phase.view == FLAT else phase.view,
+                phase.dim,
+                int(phase.rule),
+                family,
+                int(phase.do),
+                phase.bytes,
+                window,
+                cycle,
+                endpoint_delay(comm.whole, self.system, self.options),
+                tau,
+                last,
+                table,
+                KINDS[plan.kind],
+                sent,
+                left,
+                same.setdefault(kind, len(same) + 1),
+            )
+
+        templates: list[int] = []
+        where: list[int] = []
         for plan, c in zip(self.plans, self._plan_comm, strict=True):
-            comm = self.comms[c]
             first = len(variant_phase)
             for variant in plan.variants:
                 variant_phase.append(len(rows))
-                variant_phases.append(len(variant))
-                for phase in variant:
-                    size = phase.size
-                    if phase.algorithm.family is Family.TREE and size not in tree_at:
-                        tree_at[size] = sum(len(t) for t in trees)
-                        trees.append(tree_tables(size))
-                    key = (
-                        phase.view,
-                        phase.algorithm,
-                        phase.do,
-                        size,
-                        phase.bytes,
-                        c if phase.view == FLAT else -1,
-                    )
-                    if key not in phases_of:
-                        phases_of[key] = self._durations(phase, comm)
-                    tau, last, sent = phases_of[key]
-                    sub_cluster = not comm.whole
-                    rows.append(
-                        (
-                            len(comm.views) - 1 if phase.view == FLAT else phase.view,
-                            phase.dim,
-                            int(phase.rule),
-                            int(phase.algorithm.family),
-                            int(phase.do),
-                            phase.bytes,
-                            phase.algorithm.window_in(size),
-                            phase.algorithm.cycle_in(size, sub_cluster=sub_cluster),
-                            endpoint_delay(comm.whole, self.system, self.options),
-                            tau,
-                            last,
-                            tree_at.get(size, 0),
-                            KINDS[plan.kind],
-                            sent,
-                        )
-                    )
+                rows += [row_of(phase, plan, c, len(variant) - k) for k, phase in enumerate(variant)]
             variant_of += [first + v for v in plan.chunks]
             chunk_start.append(len(variant_of))
-        table = np.asarray(rows or [(0,) * len(PHASE_COLUMNS)], np.int64)
+            where.append(len(templates))
+            by_dim = {pair[0].dim: pair for pair in plan.templates}
+            for dim in range(len(self.network.dims)) if by_dim else ():
+                templates += [by_dim[dim][0].size if dim in by_dim else 0, len(rows), len(rows) + 1]
+                for phase in by_dim.get(dim, ()):
+                    row = list(row_of(phase, plan, c, 1))
+                    row[kernel.PH_SENT] = phase.size
+                    if row[kernel.PH_TAU] >= 0 and phase.algorithm.family is not Family.STEPS:
+                        row[kernel.PH_TAU] = kernel.TAU_UNKNOWN
+                    else:
+                        row[kernel.PH_TAU] = kernel.TAU_DIFFERS
+                    rows.append(tuple(row))
         put = self.layout.put
+        integer = lambda values: np.asarray(values if len(values) else [0], np.int64)  # noqa: E731
+        base = put(np.asarray(rows or [(0,) * kernel.PH_CELLS], np.int64).reshape(-1))
+        cells = kernel.PH_CELLS
+        template = np.asarray(templates or [0], np.int64)
+        template[1::3] = base + cells * template[1::3]
+        template[2::3] = base + cells * template[2::3]
+        templates_at = put(template)
         self._set(
             "PL",
-            chunks=put(ints([len(p.chunks) for p in self.plans])),
-            phases=put(ints([max(len(v) for v in p.variants) for p in self.plans])),
+            chunks=put(integer([len(p.chunks) for p in self.plans])),
+            phases=put(integer([max(len(v) for v in p.variants) for p in self.plans])),
             chunk_start=put(np.asarray(chunk_start, np.int64)),
-            variant=put(ints(variant_of)),
-            variant_phase=put(ints(variant_phase)),
-            variant_phases=put(ints(variant_phases)),
-            **{name: put(np.ascontiguousarray(table[:, k])) for k, name in enumerate(PHASE_COLUMNS)},
+            variant=put(integer(variant_of)),
+            variant_phase=put(base + cells * integer(variant_phase)),
+            block=put(integer([self._block_cells(i) for i in range(len(self.plans))])),
+            schedule=put(integer([int(p.schedule) for p in self.plans])),
+            template=put(templates_at + integer(where)),
+            kind=put(integer([int(NATIVE.get(p.kind, Do.ALL_REDUCE)) for p in self.plans])),
+            bytes=put(integer([sum(p.variants[v][0].bytes for v in p.chunks) for p in self.plans])),
         )
-        return concat(trees) if trees else np.zeros(1, np.int64)
+        return concat(tables) if tables else np.zeros(1, np.int64)
+
+    def _block_cells(self, number: int) -> int:
+        """Room that an instance of a plan needs in the pool."""
+        plan = self.plans[number]
+        chunks, phases = len(plan.chunks), max(len(v) for v in plan.variants)
+        cells = 2 * chunks * phases * self._comm_actors[self._plan_comm[number]]
+        if plan.schedule is not Schedule.PLAN:
+            cells += 1 + chunks
+        if plan.templates:
+            cells += chunks * phases * kernel.PH_CELLS
+        return cells
+
+    def _steps(self, phase: Phase, comm: ActorComm) -> Steps:
+        return steps_of(phase, comm.whole, self.network, self.system, self.options)
+
+    def _steps_duration(self, phase: Phase, comm: ActorComm) -> tuple[int, int, int]:
+        """Duration of a table of steps with equal starts, -1 if members end apart; final timer; mean bytes sent."""
+        steps = self._steps(phase, comm)
+        delay = endpoint_delay(comm.whole, self.system, self.options)
+        size = [kernel.step_bytes(phase.bytes, int(share), steps.whole, 1) for share in steps.messages[:, 2]]
+        sent = sum(size) // steps.n
+        rooted = phase.do in ROOTED
+        if not rooted and (steps.symmetry is Symmetry.NONE or (phase.view == FLAT and not comm.label[1])):
+            return -1, 0, sent
+        npus = np.ascontiguousarray(comm.views[-1 if phase.view == FLAT else phase.view][0][0], np.int64)
+        if not rooted:
+            own = np.flatnonzero(steps.messages[:, 1] == 0)
+            now = delay
+            for k in own.tolist():
+                source, _, _, flags = (int(v) for v in steps.messages[k])
+                a, b = int(npus[source]), int(npus[0])
+                if self.options.rendezvous:
+                    now += kernel.delay(self._net, b, a, kernel.CONTROL_BYTES)
+                now += kernel.delay(self._net, a, b, size[k]) + delay
+                now += kernel.reduction(self._net, size[k]) if flags & 1 else 0
+            return now, delay, sent
+        ends, work = np.zeros(steps.n, np.int64), np.zeros(2 * steps.n, np.int64)
+        table = np.concatenate([steps.messages.reshape(-1), npus])
+        module: Any = kernel
+        if worth_compiling(KERNEL, *COMPILE_FROM, len(steps.messages)):
+            module = compiled(KERNEL)
+        module.eval_steps(
+            self._net,
+            steps.n,
+            phase.bytes,
+            delay,
+            table,
+            0,
+            len(steps.messages),
+            steps.whole,
+            len(table) - steps.n,
+            ends,
+            work,
+        )
+        return int(ends.max()), delay, sent
 
     def _durations(self, phase: Phase, comm: ActorComm) -> tuple[int, int, int]:
         """Duration of a phase with equal starts (-1 if members differ), its final timer, bytes each member sends."""
         family, size = int(phase.algorithm.family), phase.size
         if phase.algorithm.family is Family.NONE:
             return 0, 0, 0
+        if phase.algorithm.family is Family.STEPS:
+            return self._steps_duration(phase, comm)
         if phase.algorithm.family is Family.TREE:
             return -1, 0, 2 * phase.bytes
         do = int(phase.do)
@@ -581,7 +689,14 @@ class PhaseEngine:
             used = np.unique(program.slot[program.op == Op.COLLECTIVE])
             room = int(program.slot_cap[used].sum()) if len(used) else 0
             contexts = max(contexts, min(room, int((program.op == Op.COLLECTIVE).sum())))
-        orders = {"FIFO": 0, "RG": 0, "smallestFirst": 1, "lessRemainingPhaseFirst": 2}
+        orders = {
+            "FIFO": kernel.ORDER_FIFO,
+            "RG": kernel.ORDER_RG,
+            "smallestFirst": kernel.ORDER_SMALLEST_FIRST,
+            "lessRemainingPhaseFirst": kernel.ORDER_LESS_REMAINING,
+        }
+        old = self.options.compat == OLD_MODEL
+        newest = old and self.system.scheduling_policy == "LIFO"
         scratch, scratch_heap = self._scratch()
         self.dims = len(self.network.dims)
         self.contexts = contexts
@@ -600,8 +715,11 @@ class PhaseEngine:
             max_chunks=self.max_chunks,
             max_phases=self.max_phases,
             kinds=len(KINDS),
-            repeat_pass=not self.options.astra,
-            order=0 if self.options.astra else orders[self.system.intra_dimension_scheduling],
+            repeat_pass=old or not self.options.astra,
+            order=orders[self.system.intra_dimension_scheduling],
+            first=kernel.LAST_ISSUED if newest else kernel.FIRST_ISSUED,
+            by_id=contexts > 1,
+            relieve=not self.options.astra,
             trees=self.layout.put(trees),
         )
 
@@ -614,13 +732,7 @@ class PhaseEngine:
         timers = sum(int(np.minimum(p.slot_cap, p.slot_nodes).sum()) for p in self._actor_programs)
         events = timers + streams + receives + 16
         queues = n * self.dims * self.options.queues_per_dim
-        self.reserve = self.contexts * max(
-            (
-                2 * len(plan.chunks) * max(len(v) for v in plan.variants) * self._comm_actors[c]
-                for plan, c in zip(self.plans, self._plan_comm, strict=True)
-            ),
-            default=0,
-        )
+        self.reserve = self.contexts * max((self._block_cells(i) for i in range(len(self.plans))), default=0)
         room, minus = self._room, self._minus
         self._set(
             "ST",
@@ -650,6 +762,11 @@ class PhaseEngine:
             ctx_node=room(n * self.contexts),
             ctx_group=room(n * self.contexts),
             ctx_left=room(n * self.contexts),
+            ctx_rank=room(n * self.contexts),
+            issued=room(n),
+            ordered=self.layout.put(np.array([*range(self.dims), -1, 0], np.int64)),
+            memo=minus(4 * kernel.MEMO),
+            st_first=room(streams),
             st_phase=room(streams),
             st_next=minus(streams),
             st_queue=room(streams * self.max_phases),
@@ -690,12 +807,16 @@ class PhaseEngine:
         cells, heap = 8, 2
         for plan, c in zip(self.plans, self._plan_comm, strict=True):
             comm = self.comms[c]
-            for variant in plan.variants:
+            for variant in (*plan.variants, *plan.templates):
                 for phase in variant:
                     rings = comm.views[-1 if phase.view == FLAT else phase.view]
-                    if all(len(np.unique(stand)) == 1 for _, stand in rings):
-                        continue
                     n = phase.size
+                    if variant in plan.templates and phase.algorithm.family is not Family.STEPS:
+                        packets = kernel.packet_count(int(phase.algorithm.family), int(phase.do), n)
+                        cells = max(cells, 8 + packets)
+                        heap = max(heap, 3 * (2 * phase.algorithm.window_in(n) + 2 * packets + 2))
+                    elif all(len(np.unique(stand)) == 1 for _, stand in rings):
+                        continue
                     cells = max(cells, 4 * n)
                     windowed = phase.algorithm.window_in(n) < n - 1
                     if phase.algorithm.family is Family.DIRECT and (
@@ -810,6 +931,19 @@ class PhaseEngine:
         )
 
 
+def ordinals(program: Program) -> I64:
+    """Number of every collective among those of its group, in ascending node id; 0 for other nodes."""
+    out = np.zeros(program.n_nodes, np.int64)
+    nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
+    groups = np.array([call.group for call in program.calls], np.int64)
+    if len(nodes):
+        group = groups[program.call[nodes]]
+        for g in np.unique(group):
+            mine = nodes[group == g]
+            out[mine] = np.arange(len(mine))
+    return out
+
+
 def tree_tables(n: int) -> I64:
     """Parents and a children-first order of both trees on n positions (section 4.3).
 
@@ -855,12 +989,19 @@ def usage_of(
                     continue
                 seen.add(key)
                 plan = make_plan(call, comm.size, comm.whole, system, network, options)
-                for phase in plan.variants[0]:
+                pairs = [phase for pair in plan.templates for phase in pair]
+                for phase in (*(phase for variant in plan.variants for phase in variant), *pairs):
+                    family = phase.algorithm.family
+                    if phase.do in ROOTED:
+                        family = Family.DIRECT  # all members end together; how long depends on their places
+                    elif family is Family.STEPS:
+                        steps = steps_of(phase, comm.whole, network, system, options)
+                        family = SYMMETRIES[steps.symmetry]
                     if not comm.whole:
-                        groups.add(phase.algorithm.family)
+                        groups.add(family)
                     elif phase.view == FLAT:
-                        flat.add(phase.algorithm.family)
+                        flat.add(family)
                     else:
-                        dims[phase.view].add(phase.algorithm.family)
+                        dims[phase.view].add(family)
         del bindings
     return Usage(tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups))

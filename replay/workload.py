@@ -179,6 +179,7 @@ def structure_key(trace: Trace, order: I64, group: I64, peer: I64, *, ids: bool)
         trace.comm_type,
         trace.comm_size,
         trace.comm_tag,
+        trace.comm_priority,
         trace.num_ops,
         trace.tensor_size,
         trace.stream,

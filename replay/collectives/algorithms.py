@@ -1,10 +1,11 @@
-"""Names and parameters of the native collective algorithms (replay semantics, section 4.2)."""
+"""Names and parameters of collective algorithms: ASTRA-sim's own (replay semantics, section 4.2) and tables of steps."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
 
 from chakra.errors import ConfigError
+from chakra.replay.collectives import registry
 
 NAMES = (
     "ring",
@@ -27,17 +28,20 @@ class Family(IntEnum):
     DIRECT = 2
     HALVING_DOUBLING = 3
     TREE = 4
+    STEPS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """A native algorithm as a system file names it."""
+    """An algorithm as a system file names it."""
 
     family: Family
     #: runs on one flat ring of all NPUs and ends the list of implementations
     flat: bool = False
     #: messages in flight of `direct`; `UNLIMITED` = group size - 1
     window: int = UNLIMITED
+    #: name in the registry, of an algorithm that is a table of steps
+    steps: str = ""
 
     @property
     def name(self) -> str:
@@ -48,9 +52,10 @@ class Algorithm:
             Family.DIRECT: "direct",
             Family.HALVING_DOUBLING: "halvingDoubling",
             Family.TREE: "doubleBinaryTree",
+            Family.STEPS: self.steps,
         }[self.family]
         if self.flat:
-            base = "one" + base[0].upper() + base[1:]
+            base = flat_name(base)
         return base + (str(self.window) if self.window else "")
 
     def window_in(self, size: int) -> int:
@@ -91,7 +96,18 @@ def parse(name: str, where: str) -> Algorithm:
             return Algorithm(Family.DIRECT, flat)
         if text.isascii() and text.isdigit() and int(text) > 0:
             return Algorithm(Family.DIRECT, flat, int(text))
-        raise ConfigError(f"{where}: window of {name!r} is not a positive number; use direct or direct<w>, w >= 1")
-    near = get_close_matches(name, NAMES, 1)
+        raise ConfigError(
+            f"{where}: window of {name!r} is not a positive number; use direct or direct<w>, w >= 1"
+        )
+    for known in registry.names():
+        if name == known or name == flat_name(known):
+            return Algorithm(Family.STEPS, name != known, steps=known)
+    every = (*NAMES, *registry.names())
+    near = get_close_matches(name, every, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ConfigError(f"{where}: unknown collective algorithm {name!r}{hint} (known: {', '.join(NAMES)})")
+    raise ConfigError(f"{where}: unknown collective algorithm {name!r}{hint} (known: {', '.join(every)})")
+
+
+def flat_name(name: str) -> str:
+    """The name of an algorithm's form on one flat ring of all NPUs."""
+    return "one" + name[:1].upper() + name[1:]

@@ -1,6 +1,6 @@
 """How a collective is cut: chunks, and the phases that every chunk goes through.
 
-Source: replay semantics, sections 3.1 and 3.2; corrections C1, C3 and C4 of `differences.md`.
+Source: replay semantics, sections 3.1, 3.2, 7.1 and 7.2; corrections C1, C3 and C4 of `differences.md`.
 """
 
 from collections.abc import Sequence
@@ -8,19 +8,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from chakra.replay.collectives.algorithms import Algorithm, Family
+from chakra.replay.collectives.steps import Do
 from chakra.replay.config.model import CollectiveKind
 
+#: `compat` of ASTRA-sim 1.0's cost model
+OLD_MODEL = "astra-sim-1.0"
 #: view of a communicator that is one flat ring of all its members
 FLAT = -1
-
-
-class Do(IntEnum):
-    """What a phase does to the data, numbered as in the kernels."""
-
-    ALL_REDUCE = 0
-    REDUCE_SCATTER = 1
-    ALL_GATHER = 2
-    ALL_TO_ALL = 3
 
 
 class Rule(IntEnum):
@@ -29,6 +23,15 @@ class Rule(IntEnum):
     ANY = 0
     FIRST = 1
     LAST = 2
+
+
+class Schedule(IntEnum):
+    """Who chooses the order in which a chunk takes the dimensions (section 7.2), numbered as in the kernels."""
+
+    PLAN = 0
+    ROUND_ROBIN = 1
+    GREEDY = 2
+    FLEX = 3
 
 
 NATIVE = {
@@ -58,20 +61,35 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A collective, cut: `chunks[i]` says which of `variants` chunk i goes through."""
+    """A collective, cut: `chunks[i]` says which of `variants` chunk i goes through.
+
+    With `Schedule.ROUND_ROBIN` that is the first of as many variants as there are dimensions. With the greedy schedules
+    the variants give the sizes of the chunks only, and phases are copies of `templates`: per dimension that takes
+    part, the phases that scatter and that gather.
+    """
 
     kind: CollectiveKind
     chunks: tuple[int, ...]
     variants: tuple[tuple[Phase, ...], ...]
+    schedule: Schedule = Schedule.PLAN
+    templates: tuple[tuple[Phase, Phase], ...] = ()
+    #: equal starts: duration in ns of a collective that is one phase with a known end, None otherwise
+    tau_ns: int | None = None
 
 
-def chunk_sizes(kind: CollectiveKind, size: int, splits: int, npus: int, *, compat: bool) -> list[int]:
+def chunk_sizes(
+    kind: CollectiveKind, size: int, splits: int, npus: int, *, compat: bool, old: bool = False
+) -> list[int]:
     """Bytes of each chunk of a collective of `size` bytes.
 
     By default min(splits, size) chunks whose sizes differ by at most one byte (C3). With `compat`, chunks of
-    size // splits bytes, at least `npus` unless the collective is an all-gather, the last one rounded up.
+    size // splits bytes, at least `npus` unless the collective is an all-gather, the last one rounded up. With `old`
+    (ASTRA-sim 1.0 of 2023) chunks of size // splits bytes and a shorter last one.
     """
-    if compat:
+    if old and size >= splits:
+        chunk, rest = size // splits, size % splits
+        return [chunk] * splits + [chunk] * (rest // chunk) + ([rest % chunk] if rest % chunk else [])
+    if compat and not old:
         chunk = size // splits
         if kind is not CollectiveKind.ALL_GATHER and npus > chunk:
             chunk = npus
@@ -97,40 +115,46 @@ def leaving(do: Do, algorithm: Algorithm, entering: int, size: int, *, least: in
 
 
 def phase_order(
-    do: Do, dims: Sequence[int], optimization: str, *, order: Sequence[int] | None = None
+    do: Do,
+    dims: Sequence[int],
+    optimization: str,
+    *,
+    turn: int = 0,
+    of: int = 1,
+    split: bool = False,
+    old: bool = False,
 ) -> list[tuple[int, Do, Rule]]:
     """(dimension, operation, queue rule) of every phase, in order.
 
-    `order` is a scheduler's order of the dimensions (inter-dimension scheduling); by default they ascend, and an
-    all-gather descends.
+    Dimensions ascend, and descend for an all-gather; `turn` rotates that order of all `of` dimensions of the network
+    to the left. An all-reduce becomes a reduce-scatter and an all-gather on every dimension with `split`, with an
+    all-reduce on the last dimension under localBWAware. `old`: any queue of the dimension will do (1.0).
     """
-    if do is Do.ALL_REDUCE and (optimization == "localBWAware" or order is not None):
-        up = list(dims if order is None else order)
-        if order is None:
-            phases = [(d, Do.REDUCE_SCATTER, Rule.FIRST) for d in up[:-1]]
-            phases.append((up[-1], Do.ALL_REDUCE, Rule.FIRST))
-            phases += [(d, Do.ALL_GATHER, Rule.LAST) for d in reversed(up[:-1])]
-            return phases
-        return [(d, Do.REDUCE_SCATTER, Rule.FIRST) for d in up] + [
-            (d, Do.ALL_GATHER, Rule.LAST) for d in reversed(up)
-        ]
-    if order is not None:
-        return [(d, do, Rule.ANY) for d in order]
+    every = list(range(max(of, *(d + 1 for d in dims))))
     if do is Do.ALL_GATHER:
-        return [(d, do, Rule.ANY) for d in sorted(dims, reverse=True)]
-    return [(d, do, Rule.ANY) for d in sorted(dims)]
+        every.reverse()
+    turn %= len(every)
+    order = [d for d in every[turn:] + every[:turn] if d in set(dims)]
+    if do is not Do.ALL_REDUCE or not (split or optimization == "localBWAware"):
+        return [(d, do, Rule.ANY) for d in order]
+    first, last = (Rule.ANY, Rule.ANY) if old else (Rule.FIRST, Rule.LAST)
+    if split:
+        return [(d, Do.REDUCE_SCATTER, first) for d in order] + [
+            (d, Do.ALL_GATHER, last) for d in reversed(order)
+        ]
+    phases = [(d, Do.REDUCE_SCATTER, first) for d in order[:-1]]
+    phases.append((order[-1], Do.ALL_REDUCE, first))
+    return phases + [(d, Do.ALL_GATHER, last) for d in reversed(order[:-1])]
 
 
 def make_phases(
-    do: Do,
     chunk: int,
     algorithms: Sequence[tuple[int, Algorithm, int]],
-    optimization: str,
+    order: Sequence[tuple[int, Do, Rule]],
     *,
     least: int,
-    order: Sequence[int] | None = None,
 ) -> tuple[Phase, ...]:
-    """Phases of a chunk of `chunk` bytes.
+    """Phases of a chunk of `chunk` bytes, in the order that `phase_order` gives.
 
     `algorithms` lists (dimension, algorithm, ring size) of every dimension that takes part; a flat algorithm's ring
     is the whole communicator. `least` is the smallest size of a message.
@@ -138,7 +162,7 @@ def make_phases(
     by_dim = {dim: (algorithm, size) for dim, algorithm, size in algorithms}
     phases = []
     entering = chunk
-    for dim, what, rule in phase_order(do, list(by_dim), optimization, order=order):
+    for dim, what, rule in order:
         algorithm, size = by_dim[dim]
         view = FLAT if algorithm.flat else dim
         phases.append(Phase(view, dim, rule, algorithm, what, size, entering))

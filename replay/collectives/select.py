@@ -1,24 +1,27 @@
 """Which algorithms a collective uses on a communicator, and its plan.
 
-Sources: replay semantics, sections 1.3, 3.2, 3.3; corrections C1, C4, C6, C12 and C16 of `differences.md`.
+Sources: replay semantics, sections 1.3, 3.2, 3.3, 7.1 and 7.2; corrections C1, C4, C6, C12 and C16 of `differences.md`.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chakra.errors import ConfigError, WorkloadError
+from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
 from chakra.replay.collectives.plan import (
     FLAT,
     NATIVE,
-    Do,
+    OLD_MODEL,
     Phase,
     Plan,
     Rule,
+    Schedule,
     chunk_sizes,
     make_phases,
+    phase_order,
 )
-from chakra.replay.config.model import CollectiveKind, Network, System
+from chakra.replay.collectives.steps import Do, Link, Steps
+from chakra.replay.config.model import CollectiveKind, Network, System, Topology
 from chakra.replay.options import RunOptions
 from chakra.replay.workload import Call
 
@@ -30,13 +33,28 @@ INVOLVED_BY_DEFAULT = 4
 #: How kinds without an algorithm of their own are priced (C6): the native kind that moves the same bytes over the
 #: busiest link, and whether comm_size is the whole buffer, of which a shard moves.
 PRICED_AS: dict[CollectiveKind, tuple[CollectiveKind, bool]] = {
-    CollectiveKind.BROADCAST: (CollectiveKind.ALL_GATHER, True),
+    CollectiveKind.BROADCAST: (CollectiveKind.BROADCAST, False),
+    CollectiveKind.REDUCE: (CollectiveKind.REDUCE, False),
     CollectiveKind.SCATTER: (CollectiveKind.ALL_GATHER, True),
     CollectiveKind.GATHER: (CollectiveKind.ALL_GATHER, False),
-    CollectiveKind.REDUCE: (CollectiveKind.REDUCE_SCATTER, False),
     CollectiveKind.REDUCE_SCATTER_BLOCK: (CollectiveKind.REDUCE_SCATTER, False),
     CollectiveKind.BARRIER: (CollectiveKind.ALL_REDUCE, False),
 }
+
+#: kinds with one root, which the traces do not name
+ROOTED = {CollectiveKind.BROADCAST: Do.BROADCAST, CollectiveKind.REDUCE: Do.REDUCE}
+#: on the message-level engine: the half of scatter + all-gather, or reduce-scatter + gather, that all members see
+AS_MESSAGES = {
+    CollectiveKind.BROADCAST: CollectiveKind.ALL_GATHER,
+    CollectiveKind.REDUCE: CollectiveKind.REDUCE_SCATTER,
+}
+SCHEDULES = {
+    "ascending": Schedule.PLAN,
+    "roundRobin": Schedule.ROUND_ROBIN,
+    "offlineGreedy": Schedule.GREEDY,
+    "offlineGreedyFlex": Schedule.FLEX,
+}
+NOT_POWER = "use rabenseifner, recursiveDoubling, bruck, ring or direct, which run on any number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +70,13 @@ def priced_kind(kind: CollectiveKind) -> CollectiveKind:
     return PRICED_AS[kind][0] if kind in PRICED_AS else kind
 
 
+def _native(kind: CollectiveKind, options: RunOptions) -> CollectiveKind:
+    """The kind whose algorithm prices a collective; tables of steps are for the phase-level engine only."""
+    if options.engine == "messages" and kind in ROOTED:
+        return AS_MESSAGES[kind]
+    return priced_kind(kind)
+
+
 def implementation(kind: CollectiveKind, system: System, network: Network) -> list[Algorithm]:
     """The system file's algorithms for a native kind, one per dimension from the first.
 
@@ -60,10 +85,23 @@ def implementation(kind: CollectiveKind, system: System, network: Network) -> li
     ConfigError
         If the file names none, or more than there are dimensions.
     """
-    key = kind.value.lower().replace("_", "-") + "-implementation"
     names = system.implementations.get(kind)
+    if kind in ROOTED:
+        # no key of their own: what all-reduce names where it can broadcast, else what suits the size
+        wanted = system.implementations.get(CollectiveKind.ALL_REDUCE, ())
+        rooted = [parse(name, system.source) if name in registry.names() else None for name in wanted]
+        able = [
+            algorithm
+            if algorithm is not None and ROOTED[kind] in registry.find(algorithm.steps).kinds
+            else Algorithm(Family.STEPS)
+            for algorithm in rooted[: len(network.dims)]
+        ]
+        return able + [Algorithm(Family.STEPS)] * (len(network.dims) - len(able))
+    key = kind.value.lower().replace("_", "-") + "-implementation"
     if not names:
-        raise ConfigError(f"{system.source}: key {key!r} is missing, but the workload has {kind.value} collectives")
+        raise ConfigError(
+            f"{system.source}: key {key!r} is missing, but the workload has {kind.value} collectives"
+        )
     if len(names) > len(network.dims):
         raise ConfigError(
             f"{system.source}: key {key!r} names {len(names)} algorithms, but {network.source} has "
@@ -72,7 +110,9 @@ def implementation(kind: CollectiveKind, system: System, network: Network) -> li
     return [parse(name, f"{system.source}: key {key!r}") for name in names]
 
 
-def choose(call: Call, size: int, whole: bool, system: System, network: Network, options: RunOptions) -> Choice:
+def choose(
+    call: Call, size: int, whole: bool, system: System, network: Network, options: RunOptions
+) -> Choice:
     """Algorithms of a call on a communicator of `size` members.
 
     Raises
@@ -80,12 +120,13 @@ def choose(call: Call, size: int, whole: bool, system: System, network: Network,
     ConfigError, WorkloadError
         If no dimension takes part, or an algorithm cannot run on that many members (C16).
     """
-    native = priced_kind(call.kind)
+    native = _native(call.kind, options)
     names = implementation(native, system, network)
     parts: list[tuple[int, Algorithm, int]] = []
     if not whole:
-        algorithm = names[0] if len(names) == 1 else Algorithm(Family.RING)
-        parts.append((0, Algorithm(algorithm.family, True, algorithm.window), size))
+        alone = len(names) == 1 or native in ROOTED
+        algorithm = names[0] if alone else Algorithm(Family.RING)
+        parts.append((0, replace(algorithm, flat=True), size))
     else:
         for k, algorithm in enumerate(names):
             if not _involved(call, k, options):
@@ -101,6 +142,11 @@ def choose(call: Call, size: int, whole: bool, system: System, network: Network,
                 "set involved_dim to true for at least one dimension that has an algorithm"
             )
     for _, algorithm, ring in parts:
+        if algorithm.steps and options.engine == "messages":
+            raise ConfigError(
+                f"{system.source}: algorithm {algorithm.name!r} runs without the congestion-aware network, the shared "
+                "bus and custom algorithms only; use ring, direct, halvingDoubling or doubleBinaryTree"
+            )
         _check_size(algorithm, native, ring, whole, system)
     return Choice(native, tuple(parts))
 
@@ -118,54 +164,160 @@ def _check_size(algorithm: Algorithm, kind: CollectiveKind, ring: int, whole: bo
         if kind is CollectiveKind.ALL_TO_ALL:
             raise ConfigError(f"{what} cannot run ALL_TO_ALL; use ring or direct")
         if not power:
-            raise ConfigError(f"{what} needs a power of two, but {ring} NPUs take part; use ring or direct")
+            raise ConfigError(f"{what} needs a power of two, but {ring} NPUs take part; {NOT_POWER}")
     if algorithm.family is Family.TREE:
         if kind is not CollectiveKind.ALL_REDUCE:
             raise ConfigError(f"{what} runs ALL_REDUCE only, not {kind.value}; use ring or direct")
         if not power or not whole:
             where = f"{ring} NPUs take part" if whole else "a process group uses it"
             raise ConfigError(
-                f"{what} needs a power of two NPUs of one dimension, but {where}; use ring, direct or halvingDoubling"
+                f"{what} needs a power of two NPUs of one dimension, but {where}; use pipelinedTree, which runs on "
+                "any number, or ring"
             )
+    if algorithm.family is Family.STEPS and algorithm.steps and kind not in ROOTED:
+        kinds = registry.find(algorithm.steps).kinds
+        if NATIVE[kind] not in kinds:
+            able = ", ".join(do.name for do in sorted(kinds))
+            raise ConfigError(f"{what} cannot run {kind.value} (it runs {able}); use ring, direct or bruck")
 
 
-def transfer_bytes(call: Call, size: int) -> int:
+def transfer_bytes(call: Call, size: int, priced: CollectiveKind | None = None) -> int:
     """Bytes that a call brings to the native kind that prices it."""
-    if call.kind in PRICED_AS and PRICED_AS[call.kind][1]:
+    if call.kind is CollectiveKind.GATHER:
+        return call.bytes
+    if call.kind in PRICED_AS and (PRICED_AS[call.kind][1] or priced is CollectiveKind.ALL_GATHER):
         return -(-call.bytes // size)
     return call.bytes
 
 
 def make_plan(
-    call: Call,
-    size: int,
-    whole: bool,
-    system: System,
-    network: Network,
-    options: RunOptions,
-    *,
-    order: Sequence[int] | None = None,
+    call: Call, size: int, whole: bool, system: System, network: Network, options: RunOptions
 ) -> Plan:
     """Cut a call into chunks and phases on a communicator of `size` members."""
     if size == 1 or (call.bytes == 0 and call.kind is not CollectiveKind.BARRIER and not options.astra):
         return barrier_plan(call.kind, size)
     choice = choose(call, size, whole, system, network, options)
+    if choice.kind in ROOTED:
+        return _rooted_plan(call, choice, system, network, options)
     do = NATIVE[choice.kind]
-    if call.kind is CollectiveKind.BARRIER:
-        sizes = [0]
-    else:
-        sizes = chunk_sizes(
-            choice.kind, transfer_bytes(call, size), system.splits, network.npus, compat=options.astra
-        )
+    old = options.compat == OLD_MODEL
+    barrier = call.kind is CollectiveKind.BARRIER
+    sizes = [0]
+    if not barrier:
+        moved = transfer_bytes(call, size, choice.kind)
+        sizes = chunk_sizes(choice.kind, moved, system.splits, network.npus, compat=options.astra, old=old)
         if not sizes:
             return barrier_plan(call.kind, size)
-    least = 0 if call.kind is CollectiveKind.BARRIER else 1
+    schedule = SCHEDULES[system.inter_dimension_scheduling]
+    if barrier or not whole or any(algorithm.flat for _, algorithm, _ in choice.parts):
+        schedule = Schedule.PLAN
+    greedy = schedule in (Schedule.GREEDY, Schedule.FLEX)
+    if greedy and do is Do.ALL_TO_ALL:
+        schedule, greedy = Schedule.PLAN, False
+    _check_engine(schedule, old, system, options)
+    dims = [dim for dim, _, _ in choice.parts]
+    many = len(network.dims)
+    turns = many if schedule is Schedule.ROUND_ROBIN else 1
+    orders = [
+        phase_order(do, dims, system.collective_optimization, turn=turn, of=many, split=greedy, old=old)
+        for turn in range(turns)
+    ]
+    _check_phases(choice, orders[0], system)
+    least = 0 if barrier else 1
     distinct = list(dict.fromkeys(sizes))
     variants = tuple(
-        make_phases(do, chunk, choice.parts, system.collective_optimization, least=least, order=order)
-        for chunk in distinct
+        make_phases(chunk, choice.parts, order, least=least) for chunk in distinct for order in orders
     )
-    return Plan(call.kind, tuple(distinct.index(chunk) for chunk in sizes), variants)
+    templates: tuple[tuple[Phase, Phase], ...] = ()
+    if greedy:
+        first = Rule.ANY if old or do is not Do.ALL_REDUCE else Rule.FIRST
+        last = Rule.ANY if old or do is not Do.ALL_REDUCE else Rule.LAST
+        templates = tuple(
+            (
+                Phase(dim, dim, first, algorithm, Do.REDUCE_SCATTER, ring, ring),
+                Phase(dim, dim, last, algorithm, Do.ALL_GATHER, ring, ring),
+            )
+            for dim, algorithm, ring in choice.parts
+        )
+    chunks = tuple(distinct.index(chunk) * turns for chunk in sizes)
+    return Plan(call.kind, chunks, variants, schedule, templates)
+
+
+def _check_engine(schedule: Schedule, old: bool, system: System, options: RunOptions) -> None:
+    """What the message-level engine and the congestion-aware closed forms do not have is refused, not ignored."""
+    messages = options.engine == "messages"
+    what = ""
+    if schedule is not Schedule.PLAN and (messages or options.backend == "aware"):
+        what = f"inter-dimension-scheduling {system.inter_dimension_scheduling!r}"
+    elif system.intra_dimension_scheduling != "FIFO" and messages:
+        what = f"intra-dimension-scheduling {system.intra_dimension_scheduling!r}"
+    elif old and (messages or options.backend == "aware"):
+        what = f"compat {OLD_MODEL!r}"
+    if what:
+        raise ConfigError(
+            f"{system.source}: {what} is not modelled together with the congestion-aware network, the shared bus or "
+            "custom algorithms"
+        )
+
+
+def _check_phases(choice: Choice, order: list[tuple[int, Do, Rule]], system: System) -> None:
+    """An all-reduce that is cut into reduce-scatter and all-gather needs algorithms that run those."""
+    algorithms = {dim: algorithm for dim, algorithm, _ in choice.parts}
+    for dim, do, _ in order:
+        algorithm = algorithms[dim]
+        if algorithm.family is Family.STEPS and do not in registry.find(algorithm.steps).kinds:
+            raise ConfigError(
+                f"{system.source}: algorithm {algorithm.name!r} of dimension {dim} cannot run the {do.name} that "
+                "localBWAware and greedy schedules make of an all-reduce; use ring, direct, rabenseifner or bruck"
+            )
+
+
+def _rooted_plan(
+    call: Call, choice: Choice, system: System, network: Network, options: RunOptions
+) -> Plan:
+    """Broadcast and reduce: one dimension after the other carries all bytes.
+
+    Traces do not name the root. So all members are charged the time of the last one, from the last one's start.
+    """
+    sizes = chunk_sizes(call.kind, call.bytes, system.splits, network.npus, compat=False)
+    do = ROOTED[call.kind]
+    distinct = list(dict.fromkeys(sizes))
+    variants = []
+    for chunk in distinct:
+        phases = []
+        for dim, algorithm, ring in choice.parts:
+            view = FLAT if algorithm.flat else dim
+            if not algorithm.steps:
+                algorithm = replace(algorithm, steps=_cheaper(do, ring, chunk, network, dim, view, system, options))
+            phases.append(Phase(view, dim, Rule.ANY, algorithm, do, ring, chunk))
+        variants.append(tuple(phases))
+    return Plan(call.kind, tuple(distinct.index(chunk) for chunk in sizes), tuple(variants))
+
+
+def _cheaper(
+    do: Do, ring: int, chunk: int, network: Network, dim: int, view: int, system: System, options: RunOptions
+) -> str:
+    """The binomial tree or the chain, by rounds times the time of a round between neighbours."""
+    link = link_of(network, dim, view, endpoint_delay(True, system, options))
+    cost = {}
+    for name in ("binomialTree", "chain"):
+        made = registry.steps(name, do, ring, chunk, link)
+        cost[name] = made.rounds * (link.latency_ns + chunk / made.whole / link.bytes_per_ns)
+    return min(cost, key=lambda name: cost[name])
+
+
+def link_of(network: Network, dim: int, view: int, endpoint_ns: int) -> Link:
+    """What a message between neighbours of a dimension costs; on a flat ring, on the slowest dimension."""
+    dims = list(network.dims) if view == FLAT else [network.dims[dim]]
+    slowest = min(dims, key=lambda d: d.bytes_per_ns)
+    hops = 2 if slowest.topology is Topology.SWITCH else 1
+    return Link(hops * slowest.latency_ns + endpoint_ns, slowest.bytes_per_ns)
+
+
+def steps_of(phase: Phase, whole: bool, network: Network, system: System, options: RunOptions) -> Steps:
+    """The schedule of a phase whose algorithm is a table of steps."""
+    link = link_of(network, phase.dim, phase.view, endpoint_delay(whole, system, options))
+    return registry.steps(phase.algorithm.steps, phase.do, phase.size, phase.bytes, link)
 
 
 def barrier_plan(kind: CollectiveKind, size: int) -> Plan:

@@ -34,6 +34,7 @@ ALG_RING = 1
 ALG_DIRECT = 2
 ALG_HALVING_DOUBLING = 3
 ALG_TREE = 4
+ALG_STEPS = 5  # rounds of messages given as a table
 
 # What a phase does to the data.
 DO_ALL_REDUCE = 0
@@ -50,6 +51,17 @@ QUEUE_LAST = 2
 ORDER_FIFO = 0
 ORDER_SMALLEST_FIRST = 1
 ORDER_LESS_REMAINING = 2
+ORDER_RG = 3
+
+# Which dimension a chunk takes next (replay semantics, section 7.2).
+SCHEDULE_NONE = 0  # the plan says
+SCHEDULE_ROUND_ROBIN = 1
+SCHEDULE_GREEDY = 2
+SCHEDULE_FLEX = 3  # greedy, and the size of the chunk, too
+
+# Which collective's streams go first where several are in flight.
+FIRST_ISSUED = 0
+LAST_ISSUED = 1
 
 EV_NODE = 0
 EV_PHASE = 1
@@ -72,6 +84,7 @@ SC_NODES_DONE = 6
 SC_ERR_ACTOR = 7
 SC_ERR_NODE = 8
 SC_ERR_INSTANCE = 9
+SC_RELIEVED = 10  # times that blocked queues were given one more place
 SC_SIZE = 16
 
 TOPO_RING = 0
@@ -135,22 +148,36 @@ PL_CHUNKS = 42
 PL_PHASES = 43  # phases of every variant of the plan (the largest)
 PL_CHUNK_START = 44  # first cell in variant
 PL_VARIANT = 45  # variant of each chunk
-PL_VARIANT_PHASE = 46  # per variant: first phase
-PL_VARIANT_PHASES = 47
-PL_RING_VIEW = 48  # per phase: view of the communicator
-PL_DIM = 49  # whose queues are used
-PL_RULE = 50
-PL_ALG = 51
-PL_DO = 52
-PL_SIZE = 53  # d, bytes entering the phase
-PL_WINDOW = 54
-PL_CYCLE = 55  # Z
-PL_ENDPOINT = 56  # e
-PL_TAU = 57  # duration when all members start together and the ring looks alike from each; -1: not so
-PL_LAST = 58  # length of the final timer in that case
-PL_TREE_START = 59  # trees: first cell of the parent table for tree X; tree Y follows after ring size
-PL_KIND = 60  # collective kind, for the alternation of trees
-PL_SENT = 61  # bytes that each member sends
+PL_VARIANT_PHASE = 46  # per variant: cell of its first phase
+PL_BLOCK = 47  # cells that an instance of the plan needs in the pool
+PL_SCHEDULE = 48
+PL_TEMPLATE = 49  # per plan: cell of its templates: (ring size or 0, reduce-scatter, all-gather) per dimension
+PL_KIND = 50  # what a scheduled plan does, DO_*
+PL_BYTES = 51  # of the whole collective, where it is scheduled
+
+# A phase: consecutive cells, so that phases made during the run can lie anywhere.
+PH_VIEW = 0  # view of the communicator
+PH_DIM = 1  # whose queues are used
+PH_RULE = 2
+PH_ALG = 3
+PH_DO = 4
+PH_SIZE = 5  # d, bytes entering the phase
+PH_WINDOW = 6  # steps: the divisor of sizes
+PH_CYCLE = 7  # Z; steps: number of messages
+PH_ENDPOINT = 8  # e
+PH_TAU = 9  # duration when all members start together and the ring looks alike from each; or TAU_*
+PH_LAST = 10  # length of the final timer in that case
+PH_TABLE = 11  # trees: first cell of the parent table of tree X, tree Y follows; steps: first cell of the messages
+PH_KIND = 12  # collective kind, for the alternation of trees
+PH_SENT = 13  # bytes that each member sends
+PH_LEFT = 14  # phases from this one on
+PH_SAME = 15  # phases that differ in their size only share this number
+PH_CELLS = 16
+
+TAU_DIFFERS = -1  # members end apart
+TAU_UNKNOWN = -2  # not computed yet
+
+MEMO = 1024  # durations of scheduled phases that are kept
 
 # Switches of the workload and system layers.
 RU_DIMS = 62
@@ -214,6 +241,16 @@ ST_SERVER_FREE = 117
 ST_DIM_BYTES = 118  # per actor and dimension
 ST_SCRATCH = 119  # for phases that are evaluated member by member
 ST_SCRATCH_HEAP = 120
+ST_ST_FIRST = 52  # per stream: cell of its first phase
+ST_CTX_RANK = 53  # priority of a collective in flight, greatest first
+ST_ISSUED = 54  # collectives issued per actor
+ST_ORDERED = 55  # dimensions as the scheduler keeps them, the tick of its last decision, chunks so far
+ST_MEMO = 56  # (same, size, duration, last timer)
+PR_PRIORITY = 57  # per node: explicit priority of a collective
+PR_ORDINAL = 58  # per node: number of the collective among those of its group, by node id
+RU_FIRST = 59  # FIRST_ISSUED or LAST_ISSUED
+RU_BY_ID = 60  # collectives are matched by PR_ORDINAL, not by order of issue
+RU_RELIEVE = 61  # when all is blocked by full queues, each of them starts one more stream
 
 TABLE_SIZE = 121
 
@@ -229,6 +266,9 @@ class Net(NamedTuple):
     min_bytes: int  # least size of a collective's message
     reduce_rate: float  # local memory bandwidth in bytes per s, 0: reductions are free
     rendezvous: bool
+    old: bool  # cost model of ASTRA-sim 1.0
+    share: F64  # bandwidth of each dimension over that of the first
+    load: F64  # load of each dimension in the eyes of the greedy scheduler
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -355,12 +395,27 @@ def delay(net: Net, src: int, dst: int, size: int) -> int:
         a = src % n
         b = dst % n
         if a != b:
-            total += int(dim_hops(net.topo[k], n, a, b) * net.lat[k] + size / net.rate[k])
-            if not net.sum_dims:
-                return total
+            hops = dim_hops(net.topo[k], n, a, b)
+            if net.old:  # two truncations, in the highest dimension where the ends differ (section 7.1)
+                total = int(int(hops * net.lat[k]) + size / net.rate[k])
+            else:
+                total += int(hops * net.lat[k] + size / net.rate[k])
+                if not net.sum_dims:
+                    return total
         src //= n
         dst //= n
     return total
+
+
+def occupancy(net: Net, src: int, dst: int, size: int) -> int:
+    """Time in ns for which a message keeps its slowest link busy."""
+    longest = 0
+    for k in range(len(net.size)):
+        if src % net.size[k] != dst % net.size[k]:
+            longest = max(longest, int(size / net.rate[k]))
+        src //= net.size[k]
+        dst //= net.size[k]
+    return longest
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -430,7 +485,9 @@ def packet_reduces(do: int, p: int, window: int, cycle: int) -> bool:
 
 
 def reduction(net: Net, size: int) -> int:
-    """Time to reduce `size` bytes: three accesses to local memory."""
+    """Time to reduce `size` bytes: three accesses to local memory (1.0: section 7.1)."""
+    if net.old:
+        return 3 * (size // 500000)
     if net.reduce_rate <= 0.0:
         return 0
     return 3 * int(size / net.reduce_rate * 1000000000.0)
@@ -692,6 +749,51 @@ def eval_tree(
     return r if r > 0 else e
 
 
+def step_bytes(d: int, share: int, whole: int, least: int) -> int:
+    """Size of a message that carries share / whole of d bytes, rounded up."""
+    if share == 0:
+        return 0
+    return max(d // whole * share + (d % whole * share + whole - 1) // whole, least)
+
+
+def eval_steps(
+    net: Net, n: int, d: int, e: int, m: I64, steps: int, count: int, whole: int, npu0: int, x: I64, work: I64
+) -> int:
+    """Rounds of messages: each member sends at most one and receives at most one per round.
+
+    A member enters the next round when what it received is there and both its messages have passed its links, after
+    the endpoint delay and the reduction of what it received. `m[steps:]` has (source, destination, share, flags) per
+    message; flags: 1 = the destination reduces, 2 = last of its round. `x`: starts, then ends. `work`: 2n cells.
+    """
+    for i in range(n):
+        x[i] += e
+        work[i] = -1
+        work[n + i] = 0
+    first = steps
+    for row in range(steps, steps + 4 * count, 4):
+        i, j = m[row], m[row + 1]
+        size = step_bytes(d, m[row + 2], whole, net.min_bytes)
+        a, b = m[npu0 + i], m[npu0 + j]
+        sent = x[i]
+        if net.rendezvous:
+            sent = max(sent, x[j] + delay(net, b, a, CONTROL_BYTES))
+        busy = occupancy(net, a, b, size)
+        work[i] = max(work[i], x[i] + busy)
+        work[j] = max(work[j], sent + delay(net, a, b, size), x[j] + busy)
+        if m[row + 3] & 1:
+            work[n + j] += reduction(net, size)
+        if m[row + 3] & 2:
+            for done in range(first, row + 4, 4):
+                for side in range(2):
+                    k = m[done + side]
+                    if work[k] >= 0:
+                        x[k] = work[k] + e + work[n + k]
+                        work[k] = -1
+                        work[n + k] = 0
+            first = row + 4
+    return e
+
+
 def equal_start_time(
     net: Net,
     alg: int,
@@ -909,22 +1011,27 @@ def issue_collective(m: I64, t: I64, net: Net, a: int, node: int) -> int:
     plan = m[t[AC_CALL_PLAN] + call]
     group = m[t[AC_GROUP] + a] + m[t[AC_CALL_GROUP] + call]
     comm = m[t[AC_GROUP_COMM] + group]
-    inst = m[t[CO_INSTANCE] + comm] + m[t[ST_GROUP_COUNT] + group]
+    ordinal = m[t[PR_ORDINAL] + g] if t[RU_BY_ID] else m[t[ST_GROUP_COUNT] + group]
+    inst = m[t[CO_INSTANCE] + comm] + ordinal
     m[t[ST_GROUP_COUNT] + group] += 1
     m[t[ST_COMM_INSTANCE] + m[t[AC_COMM] + a] + m[t[PR_COMM] + g]] = inst
     members = m[t[CO_ACTORS] + comm]
+    cells = m[t[PL_CHUNKS] + plan] * m[t[PL_PHASES] + plan] * members
     if m[t[ST_INST_PLAN] + inst] < 0:
         m[t[ST_INST_PLAN] + inst] = plan
-        cells = m[t[PL_CHUNKS] + plan] * m[t[PL_PHASES] + plan] * members
         block = m[t[ST_FREE] + plan]
         if block >= 0:
             m[t[ST_FREE] + plan] = m[t[ST_POOL] + block]
         else:
             block = m[t[ST_SCALARS] + SC_BUMP]
-            m[t[ST_SCALARS] + SC_BUMP] = block + 2 * cells
+            m[t[ST_SCALARS] + SC_BUMP] = block + m[t[PL_BLOCK] + plan]
         m[t[ST_INST_BLOCK] + inst] = block
         for k in range(block + cells, block + 2 * cells):
             m[t[ST_POOL] + k] = 0
+        if m[t[PL_SCHEDULE] + plan] == SCHEDULE_ROUND_ROBIN:
+            take_turns(m, t, plan, t[ST_POOL] + block + 2 * cells)
+        elif m[t[PL_SCHEDULE] + plan] != SCHEDULE_NONE:
+            balance(m, t, net, plan, t[ST_POOL] + block + 2 * cells)
     elif m[t[ST_INST_PLAN] + inst] != plan:
         m[t[ST_SCALARS] + SC_ERR_ACTOR] = a
         m[t[ST_SCALARS] + SC_ERR_NODE] = node
@@ -939,29 +1046,184 @@ def issue_collective(m: I64, t: I64, net: Net, a: int, node: int) -> int:
     m[t[ST_CTX_INST] + ctx] = inst
     m[t[ST_CTX_NODE] + ctx] = node
     m[t[ST_CTX_GROUP] + ctx] = group
-    m[t[ST_CTX_LEFT] + ctx] = m[t[PL_CHUNKS] + plan]
-    for chunk in range(m[t[PL_CHUNKS] + plan]):
-        variant = m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + chunk]
+    issued = m[t[ST_ISSUED] + a]
+    m[t[ST_ISSUED] + a] = issued + 1
+    m[t[ST_CTX_RANK] + ctx] = (m[t[PR_PRIORITY] + g] << 32) + (
+        issued if t[RU_FIRST] == LAST_ISSUED else -issued
+    )
+    chosen = -1
+    chunks = m[t[PL_CHUNKS] + plan]
+    if m[t[PL_SCHEDULE] + plan] != SCHEDULE_NONE:
+        chosen = t[ST_POOL] + m[t[ST_INST_BLOCK] + inst] + 2 * cells
+        chunks = m[chosen]
+    m[t[ST_CTX_LEFT] + ctx] = chunks
+    for chunk in range(chunks):
         stream = ctx * t[RU_MAX_CHUNKS] + chunk
+        if chosen >= 0:
+            f = m[chosen + 1 + chunk]
+        else:
+            f = m[t[PL_VARIANT_PHASE] + m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + chunk]]
+        m[t[ST_ST_FIRST] + stream] = f
         m[t[ST_ST_PHASE] + stream] = 0
-        for k in range(m[t[PL_VARIANT_PHASES] + variant]):
-            f = m[t[PL_VARIANT_PHASE] + variant] + k
-            q = choose_queue(m, t, a, m[t[PL_DIM] + f], m[t[PL_RULE] + f]) * 2
-            if m[t[PL_ALG] + f] == ALG_TREE:
-                cell = (a * t[RU_KINDS] + m[t[PL_KIND] + f]) * t[RU_DIMS] + m[t[PL_DIM] + f]
+        for k in range(m[f + PH_LEFT]):
+            q = choose_queue(m, t, a, m[f + PH_DIM], m[f + PH_RULE]) * 2
+            if m[f + PH_ALG] == ALG_TREE:
+                cell = (a * t[RU_KINDS] + m[f + PH_KIND]) * t[RU_DIMS] + m[f + PH_DIM]
                 q += m[t[ST_TREE_COUNT] + cell] & 1
                 m[t[ST_TREE_COUNT] + cell] += 1
             m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + k] = q
+            f += PH_CELLS
         enter_queue(m, t, a, stream)
         start_waiting(m, t, net, a, m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES]] >> 2)
     return DONE
 
 
+def take_turns(m: I64, t: I64, plan: int, out: int) -> None:
+    """Round robin over the dimensions: the order of the dimensions rotates by one with every chunk.
+
+    `m[out:]` gets the number of chunks and the first phase of each.
+    """
+    dims = t[RU_DIMS]
+    turn = m[t[ST_ORDERED] + dims + 1]
+    chunks = m[t[PL_CHUNKS] + plan]
+    m[out] = chunks
+    for chunk in range(chunks):
+        variant = m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + chunk] + (turn + chunk) % dims
+        m[out + 1 + chunk] = m[t[PL_VARIANT_PHASE] + variant]
+    m[t[ST_ORDERED] + dims + 1] = turn + chunks
+
+
+def balance(m: I64, t: I64, net: Net, plan: int, out: int) -> None:
+    """Greedy schedule (Themis): each chunk starts with the least loaded dimension (section 7.2).
+
+    `m[out:]` gets the number of chunks, the first phase of each, and the phases.
+    """
+    dims = t[RU_DIMS]
+    order = t[ST_ORDERED]
+    if m[order + dims] != m[t[ST_SCALARS] + SC_NOW]:
+        m[order + dims] = m[t[ST_SCALARS] + SC_NOW]
+        for k in range(dims):
+            net.load[k] = 0.0
+    template = m[t[PL_TEMPLATE] + plan]
+    gather = m[t[PL_KIND] + plan] == DO_ALL_GATHER
+    flex = m[t[PL_SCHEDULE] + plan] == SCHEDULE_FLEX
+    variant0 = t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan]
+    left = m[t[PL_BYTES] + plan]
+    row = out + 1 + m[t[PL_CHUNKS] + plan]
+    chunk = 0
+    while left > 0:
+        wanted = m[m[t[PL_VARIANT_PHASE] + m[variant0 + chunk]] + PH_SIZE]
+        for i in range(1, dims):
+            dim = m[order + i]
+            j = i
+            while j > 0 and net.load[m[order + j - 1]] > net.load[dim]:
+                m[order + j] = m[order + j - 1]
+                j -= 1
+            m[order + j] = dim
+        if gather:
+            reverse(m, order, dims)
+        gap = load_gap(m, net, order, dims, template, gather)
+        size = wanted
+        natural = gap < wanted // 16
+        if flex:
+            natural = gap < wanted
+            size = wanted if natural else gap
+        size = min(size, left)
+        left -= size
+        if natural:
+            for i in range(dims):
+                m[order + i] = i
+            if gather:
+                reverse(m, order, dims)
+        m[out + 1 + chunk] = row
+        chunk += 1
+        row = lay_phases(m, net, order, dims, template, m[t[PL_KIND] + plan], size, row)
+    m[out] = chunk
+
+
+def reverse(m: I64, first: int, n: int) -> None:
+    """Turn n cells round."""
+    for i in range(n // 2):
+        m[first + i], m[first + n - 1 - i] = m[first + n - 1 - i], m[first + i]
+
+
+def load_gap(m: I64, net: Net, order: int, dims: int, template: int, gather: bool) -> int:
+    """Bytes of a chunk that would bring the least loaded dimension level with the most loaded one."""
+    i = 0
+    while m[template + 3 * m[order + i]] == 0:
+        i += 1
+    first = m[order + i]
+    last = m[order + dims - 1]
+    if not gather:
+        n = m[template + 3 * first]
+        return int(
+            abs(net.load[last] - net.load[first]) * net.share[first] / ((n - 1) / n) * 1048576.0
+        )
+    z = dims - 1
+    while m[template + 3 * m[order + z]] == 0:
+        z -= 1
+    last = m[order + z]
+    n = m[template + 3 * last]
+    gap = int(abs(net.load[last] - net.load[first]) * net.share[last] / (n - 1) * 1048576.0)
+    for k in range(i, z):
+        gap //= max(m[template + 3 * m[order + k]], 1)
+    return gap
+
+
+def lay_phases(
+    m: I64, net: Net, order: int, dims: int, template: int, do: int, size: int, row: int
+) -> int:
+    """Write the phases of a chunk in the order of the dimensions and add to their loads; returns the next free cell."""
+    involved = 0
+    for i in range(dims):
+        if m[template + 3 * m[order + i]] > 0:
+            involved += 1
+    left = 2 * involved if do == DO_ALL_REDUCE else involved
+    moved = size
+    for i in range(dims):
+        dim = m[order + i]
+        n = m[template + 3 * dim]
+        if n == 0:
+            continue
+        if do == DO_ALL_GATHER:
+            net.load[dim] += moved / 1048576.0 * (n - 1) / net.share[dim]
+            row = lay_phase(m, m[template + 3 * dim + 2], size, left, row)
+            size *= n
+            moved *= n
+        else:
+            net.load[dim] += moved / 1048576.0 * ((n - 1) / n) / net.share[dim]
+            row = lay_phase(m, m[template + 3 * dim + 1], size, left, row)
+            size = max(size // n, net.min_bytes)
+            moved //= n
+        left -= 1
+    if do == DO_ALL_REDUCE:
+        for i in range(dims - 1, -1, -1):
+            dim = m[order + i]
+            n = m[template + 3 * dim]
+            if n > 0:
+                row = lay_phase(m, m[template + 3 * dim + 2], size, left, row)
+                size *= n
+                left -= 1
+    return row
+
+
+def lay_phase(m: I64, template: int, size: int, left: int, row: int) -> int:
+    """Write a phase of `size` bytes; returns the next free cell."""
+    for k in range(PH_CELLS):
+        m[row + k] = m[template + k]
+    m[row + PH_SIZE] = size
+    m[row + PH_LEFT] = left
+    n = m[template + PH_SENT]  # a template's members
+    if m[row + PH_DO] == DO_ALL_GATHER:
+        m[row + PH_SENT] = size * (n - 1)
+    else:
+        m[row + PH_SENT] = size // n * (n - 1)
+    return row + PH_CELLS
+
+
 def phase_of(m: I64, t: I64, stream: int) -> int:
-    """Phase number of a stream's current phase."""
-    plan = m[t[ST_INST_PLAN] + m[t[ST_CTX_INST] + stream // t[RU_MAX_CHUNKS]]]
-    variant = m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + stream % t[RU_MAX_CHUNKS]]
-    return m[t[PL_VARIANT_PHASE] + variant] + m[t[ST_ST_PHASE] + stream]
+    """Cell of a stream's current phase."""
+    return int(m[t[ST_ST_FIRST] + stream] + PH_CELLS * m[t[ST_ST_PHASE] + stream])
 
 
 def goes_before(m: I64, t: I64, stream: int, other: int) -> bool:
@@ -969,32 +1231,47 @@ def goes_before(m: I64, t: I64, stream: int, other: int) -> bool:
     f = phase_of(m, t, stream)
     h = phase_of(m, t, other)
     if t[RU_ORDER] == ORDER_SMALLEST_FIRST:
-        return m[t[PL_SIZE] + h] >= m[t[PL_SIZE] + f]
-    plan = m[t[ST_INST_PLAN] + m[t[ST_CTX_INST] + stream // t[RU_MAX_CHUNKS]]]
-    plan2 = m[t[ST_INST_PLAN] + m[t[ST_CTX_INST] + other // t[RU_MAX_CHUNKS]]]
-    mine = (
-        m[t[PL_VARIANT_PHASES] + m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + stream % t[RU_MAX_CHUNKS]]]
-        - m[t[ST_ST_PHASE] + stream]
-    )
-    theirs = (
-        m[t[PL_VARIANT_PHASES] + m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan2] + other % t[RU_MAX_CHUNKS]]]
-        - m[t[ST_ST_PHASE] + other]
-    )
-    return theirs >= mine
+        return m[h + PH_SIZE] >= m[f + PH_SIZE]
+    return m[h + PH_LEFT] >= m[f + PH_LEFT]
+
+
+def rank_of(m: I64, t: I64, stream: int) -> int:
+    """Priority of a stream's collective."""
+    return int(m[t[ST_CTX_RANK] + stream // t[RU_MAX_CHUNKS]])
 
 
 def enter_queue(m: I64, t: I64, a: int, stream: int) -> None:
-    """Append a stream to the queue of its current phase, or insert it where the scheduling policy says."""
+    """Put a stream into the queue of its current phase, where the scheduling policy says (section 7.3)."""
     q = a * t[RU_DIMS] * t[RU_QUEUES] + (
         m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + m[t[ST_ST_PHASE] + stream]] >> 2
     )
-    f = phase_of(m, t, stream)
-    fifo = t[RU_ORDER] == ORDER_FIFO or m[t[PL_DO] + f] == DO_ALL_REDUCE or m[t[PL_DO] + f] == DO_ALL_TO_ALL
+    do = m[phase_of(m, t, stream) + PH_DO]
+    mine = rank_of(m, t, stream)
     before = -1
     at = m[t[ST_Q_HEAD] + q]
-    if fifo:
-        before = m[t[ST_Q_TAIL] + q]
-        at = -1
+    if t[RU_ORDER] == ORDER_FIFO or do == DO_ALL_REDUCE or do == DO_ALL_TO_ALL:
+        if at >= 0 and t[RU_ORDER] == ORDER_FIFO and rank_of(m, t, m[t[ST_Q_TAIL] + q]) >= mine:
+            before = m[t[ST_Q_TAIL] + q]
+            at = -1
+        while at >= 0 and rank_of(m, t, at) >= mine:
+            before = at
+            at = m[t[ST_ST_NEXT] + at]
+    elif t[RU_ORDER] == ORDER_RG:
+        last = -1
+        if at >= 0 and m[t[ST_Q_BUSY] + q] > 0:
+            last = m[phase_of(m, t, at) + PH_DO]
+            before = at
+            at = m[t[ST_ST_NEXT] + at]
+        while at >= 0:
+            earlier = last
+            last = m[phase_of(m, t, at) + PH_DO]
+            alternate = (last == DO_REDUCE_SCATTER and earlier == DO_ALL_GATHER) or (
+                last == DO_ALL_GATHER and earlier == DO_REDUCE_SCATTER
+            )
+            if not alternate and rank_of(m, t, at) <= mine:
+                break
+            before = at
+            at = m[t[ST_ST_NEXT] + at]
     else:
         while at >= 0 and not goes_before(m, t, stream, at):
             before = at
@@ -1012,12 +1289,28 @@ def start_waiting(m: I64, t: I64, net: Net, a: int, queue: int) -> None:
     """Start waiting streams of a queue while it runs fewer than it may."""
     q = a * t[RU_DIMS] * t[RU_QUEUES] + queue
     while m[t[ST_Q_BUSY] + q] < t[RU_RUNNING] and m[t[ST_Q_HEAD] + q] >= 0:
-        stream = m[t[ST_Q_HEAD] + q]
-        m[t[ST_Q_HEAD] + q] = m[t[ST_ST_NEXT] + stream]
-        if m[t[ST_Q_HEAD] + q] < 0:
-            m[t[ST_Q_TAIL] + q] = -1
-        m[t[ST_Q_BUSY] + q] += 1
-        start_phase(m, t, net, a, stream)
+        start_first(m, t, net, a, q)
+
+
+def start_first(m: I64, t: I64, net: Net, a: int, q: int) -> None:
+    """Start the first stream that waits in queue q (counted over all actors)."""
+    stream = m[t[ST_Q_HEAD] + q]
+    m[t[ST_Q_HEAD] + q] = m[t[ST_ST_NEXT] + stream]
+    if m[t[ST_Q_HEAD] + q] < 0:
+        m[t[ST_Q_TAIL] + q] = -1
+    m[t[ST_Q_BUSY] + q] += 1
+    start_phase(m, t, net, a, stream)
+
+
+def relieve(m: I64, t: I64, net: Net) -> bool:
+    """Everything waits: start the first waiting stream of each queue, one more than the queue runs (C13)."""
+    started = False
+    queues = t[RU_DIMS] * t[RU_QUEUES]
+    for q in range(t[RU_ACTORS] * queues):
+        if m[t[ST_Q_HEAD] + q] >= 0:
+            start_first(m, t, net, q // queues, q)
+            started = True
+    return started
 
 
 def start_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> None:
@@ -1028,14 +1321,14 @@ def start_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> None:
     inst = m[t[ST_CTX_INST] + ctx]
     plan = m[t[ST_INST_PLAN] + inst]
     k = m[t[ST_ST_PHASE] + stream]
-    f = m[t[PL_VARIANT_PHASE] + m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + chunk]] + k
+    f = phase_of(m, t, stream)
     group = m[t[ST_CTX_GROUP] + ctx]
     comm = m[t[AC_GROUP_COMM] + group]
     member = m[t[AC_GROUP_MEMBER] + group]
     members = m[t[CO_ACTORS] + comm]
-    m[t[ST_DIM_BYTES] + a * t[RU_DIMS] + m[t[PL_DIM] + f]] += m[t[PL_SENT] + f]
+    m[t[ST_DIM_BYTES] + a * t[RU_DIMS] + m[f + PH_DIM]] += m[f + PH_SENT]
     ring = m[
-        t[CO_RING_OF] + m[t[CO_VIEW_RING] + m[t[CO_VIEW_START] + comm] + m[t[PL_RING_VIEW] + f]] + member
+        t[CO_RING_OF] + m[t[CO_VIEW_RING] + m[t[CO_VIEW_START] + comm] + m[f + PH_VIEW]] + member
     ]
     row = m[t[ST_INST_BLOCK] + inst] + (chunk * m[t[PL_PHASES] + plan] + k) * members
     m[t[ST_POOL] + row + member] = now
@@ -1045,26 +1338,29 @@ def start_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> None:
         return
     anticlockwise = (m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + k] >> 1) & 1
     second_tree = m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + k] & 1
-    if m[t[CO_RING_ACTORS] + ring] == 1 and m[t[PL_TAU] + f] >= 0:
-        end = now + m[t[PL_TAU] + f]
-        push_event(m, t, end, end - m[t[PL_LAST] + f], EV_PHASE | a << 2 | stream << 32)
+    if m[f + PH_TAU] == TAU_UNKNOWN:
+        find_duration(m, t, net, f, ring)
+    if m[t[CO_RING_ACTORS] + ring] == 1 and m[f + PH_TAU] >= 0:
+        end = now + m[f + PH_TAU]
+        push_event(m, t, end, end - m[f + PH_LAST], EV_PHASE | a << 2 | stream << 32)
         return
     n = m[t[CO_RING_SIZE] + ring]
     pos0 = m[t[CO_RING_START] + ring]
     x = m[t[ST_SCRATCH] : t[ST_SCRATCH] + t[RU_SCRATCH]]
-    equal = m[t[PL_TAU] + f] >= 0
+    equal = m[f + PH_TAU] >= 0
     for i in range(n):
         x[i] = m[t[ST_POOL] + row + m[t[CO_RING_ACTOR] + pos0 + i]]
         if x[i] != now:
             equal = False
-    last = m[t[PL_LAST] + f]
-    if equal or m[t[PL_ALG] + f] == ALG_NONE:
+    last = m[f + PH_LAST]
+    if equal or m[f + PH_ALG] == ALG_NONE:
         for i in range(n):
-            x[i] = now + m[t[PL_TAU] + f]
+            x[i] = now + m[f + PH_TAU]
     else:
         last = eval_phase(m, t, net, f, n, pos0, -1 if anticlockwise == 1 else 1, second_tree)
     # every actor of the ring has its own stream for this chunk; a position's actor may stand at several positions
     for i in range(n):
+        x[i] = max(x[i], now)  # a root may be done before the last member starts; it leaves with it
         other = m[t[CO_RING_ACTOR] + pos0 + i]
         if m[t[ST_POOL] + row + other] < 0:
             continue
@@ -1072,6 +1368,35 @@ def start_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> None:
         b = m[t[CO_MEMBER_ACTOR] + m[t[CO_MEMBER] + comm] + other]
         stream_b = stream_of(m, t, b, inst, chunk)
         push_event(m, t, x[i], max(x[i] - last, now), EV_PHASE | b << 2 | stream_b << 32)
+
+
+def find_duration(m: I64, t: I64, net: Net, f: int, ring: int) -> None:
+    """Fill in the duration of a phase that was made during the run."""
+    same, size = m[f + PH_SAME], m[f + PH_SIZE]
+    cell = t[ST_MEMO] + 4 * ((size * 7919 + same * 104729) % MEMO)
+    if m[cell] != same or m[cell + 1] != size:
+        scratch = m[t[ST_SCRATCH] : t[ST_SCRATCH] + t[RU_SCRATCH]]
+        m[cell + 2] = equal_start_time(
+            net,
+            m[f + PH_ALG],
+            m[f + PH_DO],
+            m[t[CO_RING_SIZE] + ring],
+            size,
+            m[f + PH_ENDPOINT],
+            m[f + PH_WINDOW],
+            m[f + PH_CYCLE],
+            m,
+            t[CO_RING_NPU] + m[t[CO_RING_START] + ring],
+            True,
+            scratch,
+            scratch[2:],
+            m[t[ST_SCRATCH_HEAP] : t[ST_SCRATCH_HEAP] + t[RU_SCRATCH_HEAP]],
+        )
+        m[cell] = same
+        m[cell + 1] = size
+        m[cell + 3] = scratch[0]
+    m[f + PH_TAU] = m[cell + 2]
+    m[f + PH_LAST] = m[cell + 3]
 
 
 def eval_phase(
@@ -1087,14 +1412,14 @@ def eval_phase(
     """Ends of a phase whose members did not start together, from and to the first n cells of State.scratch."""
     x = m[t[ST_SCRATCH] : t[ST_SCRATCH] + t[RU_SCRATCH]]
     work = x[n:]
-    alg = m[t[PL_ALG] + f]
+    alg = m[f + PH_ALG]
     if alg == ALG_TREE:
-        tree = m[t[PL_TREE_START] + f] + second_tree * 2 * n
+        tree = m[f + PH_TABLE] + second_tree * 2 * n
         return eval_tree(
             net,
             n,
-            m[t[PL_SIZE] + f],
-            m[t[PL_ENDPOINT] + f],
+            m[f + PH_SIZE],
+            m[f + PH_ENDPOINT],
             m,
             t[RU_TREES] + tree,
             m,
@@ -1102,17 +1427,31 @@ def eval_phase(
             x,
             work,
         )
-    if alg == ALG_DIRECT and (m[t[PL_DO] + f] == DO_ALL_REDUCE or m[t[PL_WINDOW] + f] < n - 1):
+    if alg == ALG_STEPS:
+        return eval_steps(
+            net,
+            n,
+            m[f + PH_SIZE],
+            m[f + PH_ENDPOINT],
+            m,
+            t[RU_TREES] + m[f + PH_TABLE],
+            m[f + PH_CYCLE],
+            m[f + PH_WINDOW],
+            t[CO_RING_NPU] + pos0,
+            x,
+            work,
+        )
+    if alg == ALG_DIRECT and (m[f + PH_DO] == DO_ALL_REDUCE or m[f + PH_WINDOW] < n - 1):
         return eval_credits(
-            net, alg, m[t[PL_DO] + f], n, m[t[PL_SIZE] + f], m[t[PL_ENDPOINT] + f], m[t[PL_WINDOW] + f], m[t[PL_CYCLE] + f], step, m, t[CO_RING_NPU] + pos0, n, x, work, m[t[ST_SCRATCH_HEAP] : t[ST_SCRATCH_HEAP] + t[RU_SCRATCH_HEAP]]
+            net, alg, m[f + PH_DO], n, m[f + PH_SIZE], m[f + PH_ENDPOINT], m[f + PH_WINDOW], m[f + PH_CYCLE], step, m, t[CO_RING_NPU] + pos0, n, x, work, m[t[ST_SCRATCH_HEAP] : t[ST_SCRATCH_HEAP] + t[RU_SCRATCH_HEAP]]
         )  # fmt: skip
     if alg == ALG_DIRECT:
         return eval_direct_open(
             net,
-            m[t[PL_DO] + f],
+            m[f + PH_DO],
             n,
-            m[t[PL_SIZE] + f],
-            m[t[PL_ENDPOINT] + f],
+            m[f + PH_SIZE],
+            m[f + PH_ENDPOINT],
             m,
             t[CO_RING_NPU] + pos0,
             x,
@@ -1121,11 +1460,11 @@ def eval_phase(
     return eval_chain(
         net,
         alg,
-        m[t[PL_DO] + f],
+        m[f + PH_DO],
         n,
-        m[t[PL_SIZE] + f],
-        m[t[PL_ENDPOINT] + f],
-        m[t[PL_CYCLE] + f],
+        m[f + PH_SIZE],
+        m[f + PH_ENDPOINT],
+        m[f + PH_CYCLE],
         step,
         m,
         t[CO_RING_NPU] + pos0,
@@ -1149,12 +1488,7 @@ def end_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> int:
     plan = m[t[ST_INST_PLAN] + inst]
     k = m[t[ST_ST_PHASE] + stream]
     queue = m[t[ST_ST_QUEUE] + stream * t[RU_MAX_PHASES] + k] >> 2
-    last = (
-        k + 1
-        == m[
-            t[PL_VARIANT_PHASES] + m[t[PL_VARIANT] + m[t[PL_CHUNK_START] + plan] + stream % t[RU_MAX_CHUNKS]]
-        ]
-    )
+    last = m[phase_of(m, t, stream) + PH_LEFT] == 1
     if last:
         m[t[ST_CTX_LEFT] + ctx] -= 1
         if m[t[ST_CTX_LEFT] + ctx] == 0:
@@ -1203,7 +1537,12 @@ def run(
         status = issue_pass(m, t, net, a)
         if status != DONE:
             return status
-    while sc[SC_HEAP] > 0:
+    while True:
+        if sc[SC_HEAP] == 0:
+            if not (t[RU_RELIEVE] and relieve(m, t, net)):
+                break
+            sc[SC_RELIEVED] += 1
+            continue
         if budget <= 0:
             return PAUSED
         if len(m) - t[ST_POOL] - sc[SC_BUMP] < reserve:

@@ -1,0 +1,148 @@
+"""Algorithms as data: rounds of messages between the members of a ring.
+
+A table of steps is all that the engine needs to know of an algorithm: who sends which share of the data to whom in each
+round, and whether the receiver reduces it. Each member sends at most one message and receives at most one per round. The
+engine's rule for the time of a round is the postal model with an endpoint delay,
+
+    x_i(k+1) = max(x_j(k) + delay_ji(m), x_i(k) + occupancy(m)) + e + r(m),   x_i(0) = start_i + e,
+
+where j is the member that i receives from; a member that only sends leaves when its message has passed its link. So no
+member ever sends or receives faster than its links, whatever the schedule.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.errors import ConfigError
+
+REDUCES = 1
+LAST_OF_ROUND = 2
+
+
+class Do(IntEnum):
+    """What a phase does to the data, numbered as in the kernels."""
+
+    ALL_REDUCE = 0
+    REDUCE_SCATTER = 1
+    ALL_GATHER = 2
+    ALL_TO_ALL = 3
+    BROADCAST = 4
+    REDUCE = 5
+
+
+class Symmetry(Enum):
+    """How members of a schedule resemble each other, so that one may stand for all."""
+
+    #: members play different roles
+    NONE = "none"
+    #: member i does what member 0 does with every partner p replaced by (p + i) mod n
+    CYCLIC = "cyclic"
+    #: member i does what member 0 does with every partner p replaced by p XOR i
+    XOR = "xor"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What a message between neighbours costs, for schedules that choose how finely they cut the data."""
+
+    #: latency of an empty message and endpoint delay, ns
+    latency_ns: float
+    bytes_per_ns: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """A schedule: rows (source, destination, share, flags) of `messages`, in rounds.
+
+    A message carries share / whole of the bytes that enter the phase, rounded up. Flags: `REDUCES`, `LAST_OF_ROUND`.
+    """
+
+    n: int
+    messages: I64
+    whole: int
+    symmetry: Symmetry = Symmetry.NONE
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds."""
+        return int((self.messages[:, 3] & LAST_OF_ROUND > 0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class StepAlgorithm:
+    """An algorithm that is a table of steps, under the name that system files use.
+
+    `schedule(do, n, size_bytes, link)` returns the `Steps` of one phase of n members. Third parties offer objects of
+    this class as entry points of the group ``chakra.collectives``.
+    """
+
+    name: str
+    kinds: frozenset[Do]
+    schedule: Callable[[Do, int, int, Link], Steps]
+    summary: str
+    #: time of one chunk of d bytes on n alike members, in the words of docs/guides/collectives.md
+    formula: str
+    source: str
+
+
+Message = tuple[int, int, int, bool]
+
+
+def from_rounds(
+    n: int, rounds: Sequence[Sequence[Message]], whole: int, symmetry: Symmetry = Symmetry.NONE
+) -> Steps:
+    """Steps from rounds of (source, destination, share, reduces); empty rounds are left out.
+
+    Raises
+    ------
+    ConfigError
+        If a member sends or receives twice in a round, sends to itself, or a number is out of range.
+    """
+    rows = [np.array(messages, np.int64).reshape(-1, 4) for messages in rounds if len(messages)]
+    return from_arrays(n, rows, whole, symmetry)
+
+
+def from_arrays(
+    n: int, rounds: Sequence[I64], whole: int, symmetry: Symmetry = Symmetry.NONE
+) -> Steps:
+    """Steps from one array (messages, 4) per round: source, destination, share, whether the destination reduces."""
+    parts = []
+    for k, given in enumerate(rounds):
+        rows = np.asarray(given, np.int64).copy()
+        if not len(rows):
+            continue
+        for side, word in ((0, "sends"), (1, "receives")):
+            ends = rows[:, side]
+            if ends.min() < 0 or ends.max() >= n:
+                raise ConfigError(f"collective schedule: round {k}: members are 0 to {n - 1}")
+            if len(np.unique(ends)) != len(ends):
+                raise ConfigError(f"collective schedule: round {k}: a member {word} more than one message")
+        if (rows[:, 0] == rows[:, 1]).any():
+            raise ConfigError(f"collective schedule: round {k}: a member sends to itself")
+        if whole < 1 or rows[:, 2].min() < 0 or rows[:, 2].max() > whole * n:
+            raise ConfigError(f"collective schedule: round {k}: shares are 0 to {whole * n} of {whole}")
+        rows[:, 3] = (rows[:, 3] != 0) * REDUCES
+        rows[-1, 3] |= LAST_OF_ROUND
+        parts.append(rows)
+    messages = np.concatenate(parts) if parts else np.zeros((0, 4), np.int64)
+    return Steps(n, messages, whole, symmetry)
+
+
+def best_segments(
+    fill: int, each: int, parts: int, n: int, size_bytes: int, link: Link, *, most: int = 64
+) -> int:
+    """Segments into which a pipeline cuts each of `parts` equal parts of the data.
+
+    A pipeline of `fill` rounds and `each` more per segment takes (fill + each s)(a + b d / (parts s)), which is least at
+    s = sqrt(fill b d / (parts each a)) (a: latency, b: 1 / bandwidth). At most `most`, and so few that a schedule stays
+    below a million messages.
+    """
+    if size_bytes <= parts or fill <= 0:
+        return 1
+    transfer = size_bytes / parts / link.bytes_per_ns
+    best = (fill * transfer / (each * link.latency_ns)) ** 0.5 if link.latency_ns > 0 else float(most)
+    return int(max(1, min(round(min(best, most)), most, size_bytes // parts, (1 << 20) // (2 * parts * n) or 1)))
