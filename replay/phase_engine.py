@@ -719,7 +719,7 @@ class PhaseEngine:
             order=orders[self.system.intra_dimension_scheduling],
             first=kernel.LAST_ISSUED if newest else kernel.FIRST_ISSUED,
             by_id=contexts > 1,
-            relieve=not self.options.astra,
+            relieve=old or not self.options.astra,
             trees=self.layout.put(trees),
         )
 
@@ -905,6 +905,8 @@ class PhaseEngine:
         cells = self._cells
         n, nodes, comm = len(self.npu_of), int(self.node_start[-1]), int(self.comm_start[-1])
         instances = self._instances
+        relieved = int(cells("ST_SCALARS", kernel.SC_SIZE)[kernel.SC_RELIEVED])
+        notes = (f"streams blocked each other in full queues {relieved} times; each queue started one more (C13)",)
         return RawRun(
             partition=self.partition,
             program_of=np.asarray(self.program_of),
@@ -928,6 +930,7 @@ class PhaseEngine:
             partial=partial,
             events=int(cells("ST_SCALARS", kernel.SC_SIZE)[kernel.SC_EVENTS]),
             engine="phases",
+            notes=notes if relieved else (),
         )
 
 

@@ -263,7 +263,8 @@ def run_engine(
     """Run the engine that fits."""
 
     def messages(why: str) -> RawRun:
-        run = MessageRun(workload, membership, system, network, memory, options, per_node).run(progress)
+        every = replace(options, engine="messages")
+        run = MessageRun(workload, membership, system, network, memory, every, per_node).run(progress)
         return replace(run, notes=(f"every message simulated: {why}", *run.notes))
 
     reason = why_every_npu(workload, system, options)
@@ -277,7 +278,4 @@ def run_engine(
     except UnfoldableError:
         classes = discrete(workload.npus)
         raw = PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)
-    if raw.stalled and not options.astra and options.engine == "auto" and (raw.instance_ready_ns >= 0).any():
-        # phases of one collective may wait for each other in full queues (C13); the other engine makes room
-        return messages("streams of a collective block each other in their queues")
     return raw

@@ -17,6 +17,7 @@ import numpy as np
 from chakra.arrays import I32, I64, AnyArray
 from chakra.errors import WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
+from chakra.replay.collectives.plan import OLD_MODEL
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, System
 from chakra.replay.options import RunOptions
 
@@ -231,7 +232,12 @@ def compile_program(
     if not system.replay_only:
         op[idle_node] = Op.ZERO
     timed = np.ones(n, bool) if system.replay_only else comp
-    if options.astra:
+    old = options.compat == OLD_MODEL
+    if old:
+        # 1.0 cuts scaled times and sizes to whole numbers
+        duration = np.where(timed & ~comm_node, np.floor(duration * options.compute_scale), duration)
+        duration = duration.astype(np.int64)
+    elif options.astra:
         duration = np.where(timed, np.maximum(duration, 1), duration)
     else:
         modelled = comp & ~cpu & (system.roofline and not system.replay_only)
@@ -243,9 +249,10 @@ def compile_program(
         duration = scaled(duration, scale, timed & ~comm_node, trace)
 
     sizes = trace.comm_size[order]
-    if not options.astra and options.comm_scale != 1.0:
+    if (old or not options.astra) and options.comm_scale != 1.0:
         sizes = np.where(sizes == ABSENT, sizes, np.floor(sizes * options.comm_scale).astype(np.int64))
-        corrections["C17"] += int(comm_node.sum())
+        if not old:
+            corrections["C17"] += int(comm_node.sum())
 
     if not system.replay_only:
         if system.roofline:
@@ -304,7 +311,7 @@ def base_durations(trace: Trace, order: I64, options: RunOptions) -> I64:
     if len(too_long):
         raise _node_error(trace, order[too_long[0]], "duration_micros does not fit 64 bits of nanoseconds")
     duration = micros * 1000
-    if not options.astra:
+    if options.compat == OLD_MODEL or not options.astra:
         exact = trace.duration_ns[order]
         duration = np.where(exact != ABSENT, exact, duration)
     return duration
@@ -501,7 +508,9 @@ def _slots(
     slot[engine == Engine.GPU] = 1
     slot[cpu] = 0
     slot[op == Op.RECV] = 3
-    return slot, np.array([1, 1, options.comm_streams, UNBOUNDED], np.int64)
+    # 1.0 has no communication slot: its workload layer issues whatever is ready
+    streams = UNBOUNDED if options.compat == OLD_MODEL else options.comm_streams
+    return slot, np.array([1, 1, streams, UNBOUNDED], np.int64)
 
 
 def _recorded_slots(trace: Trace, order: I64, engine: I64, cpu: AnyArray) -> tuple[I64, I64]:

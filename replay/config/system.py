@@ -27,8 +27,18 @@ NATIVE_ALGORITHMS = (
     "oneDirect",
     "oneHalvingDoubling",
 )
-#: algorithms beyond ASTRA-sim's list, by name; other modules add to it through `register_algorithm`
+#: algorithms beyond ASTRA-sim's list and those that packages offer; more through `register_algorithm`
 _EXTRA_ALGORITHMS: set[str] = set()
+
+
+def _extra_algorithms() -> set[str]:
+    """Names beyond ASTRA-sim's list, each also in its form on one flat ring."""
+    from chakra.replay.collectives.registry import names  # the algorithms are modules that know the configuration
+
+    both = {form for name in names() for form in (name, "one" + name[:1].upper() + name[1:])}
+    return both | _EXTRA_ALGORITHMS
+
+
 _WINDOWED = re.compile(r"(direct|oneDirect)([0-9]{1,5})")
 #: what C++'s stoi reads of the five characters after "direct"
 _HEAD_WINDOW = re.compile(r"(direct|oneDirect)\s*\+?([0-9]+)")
@@ -182,7 +192,7 @@ def _implementations(section: Section, *, joined: bool) -> dict[CollectiveKind, 
 def _algorithm(section: Section, key: str, name: Any) -> str:
     """The canonical name of an algorithm: windows without leading zeros."""
     if isinstance(name, str):
-        if name in NATIVE_ALGORITHMS or (name in _EXTRA_ALGORITHMS and not section.as_head):
+        if name in NATIVE_ALGORITHMS or (not section.as_head and name in _extra_algorithms()):
             return name
         match = _WINDOWED.fullmatch(name)
         if match is None and section.as_head:
@@ -191,7 +201,7 @@ def _algorithm(section: Section, key: str, name: Any) -> str:
             if int(match[2]) == 0:
                 raise section.error(key, f"has {describe(name)}: a window of 0 messages never sends anything")
             return f"{match[1]}{int(match[2])}"
-    known = [*NATIVE_ALGORITHMS, *sorted(_EXTRA_ALGORITHMS)]
+    known = [*NATIVE_ALGORITHMS, *(sorted(_extra_algorithms()) if not section.as_head else ())]
     hint = nearest(name, known) if isinstance(name, str) else ""
     raise section.error(
         key,
