@@ -98,8 +98,8 @@ class Case:
             finally:
                 os.chdir(here)
 
-    def run(self, compat: str | None) -> ReplayResult:
-        """Replay the case."""
+    def run(self, compat: str | None, **more: Any) -> ReplayResult:
+        """Replay the case; `more` are keywords of `simulate`."""
         with self.laid_out():
             groups = "comm_groups.json" if Path("comm_groups.json").exists() else None
             return simulate(
@@ -111,6 +111,7 @@ class Case:
                 backend=self.backend,
                 compat=compat,
                 **self.options(),
+                **more,
             )
 
 
