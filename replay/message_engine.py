@@ -573,9 +573,9 @@ class MessageEngine:
             for phase in plan.phases:
                 ring = self._ring_size(phase, largest[number])
                 if phase.algorithm is Algorithm.DIRECT:
-                    bits = max(bits, -(-2 * (ring - 1) // 62))
+                    bits = max(bits, -(-2 * (ring - 1) // 32))
                 elif phase.algorithm is Algorithm.HALVING_DOUBLING:
-                    bits = max(bits, 1)
+                    bits = max(bits, 2)
             custom = 1 + max((len(self._programs[p].op) for p in plan.custom_programs), default=0)
             tail = custom if plan.mode is Mode.CUSTOM else len(plan.phases) + 2 * bits
             width = -(-(lay.S_LIST + tail) // 8) * 8

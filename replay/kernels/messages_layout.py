@@ -384,7 +384,14 @@ S_LEFT = 28  # first chunk: chunks left
 S_NODE = 29  # first chunk: node of the workload
 S_TREE = 30  # which of the two trees; posted receives
 S_POSTED = 31
-S_LIST = 32  # queue of each phase, then inboxes; custom: queue, then parents that each node waits for
+S_TWIN = 32  # the same chunk's stream of member 0, and words between members
+S_STEP = 33
+S_PLACE = 34  # of the next packet to be armed in its cycle; number of the cycle modulo 2
+S_ODD = 35
+S_LEAST = 36  # least bytes of a message
+S_INBOX = 37  # first word of the inbox
+S_BITS = 38  # words of an inbox
+S_LIST = 40  # queue of each phase, then inboxes; custom: queue, then parents that each node waits for
 
 REC_ROW = 8
 RC_PLAN = 0

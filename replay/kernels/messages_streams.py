@@ -28,7 +28,6 @@ from chakra.replay.kernels.messages_layout import (
     G_MEMBERS,
     G_N,
     HALVING_DOUBLING,
-    I_BASE,
     I_GROUP,
     I_PLAN,
     I_RECORD,
@@ -53,15 +52,10 @@ from chakra.replay.kernels.messages_layout import (
     OP_SEND,
     OP_TIMER,
     P2P_ROW,
-    P_BITS,
     P_BUS,
-    P_CHUNKS,
     P_CUSTOM,
     P_DELAY,
-    P_LEAST,
     P_PHASE,
-    P_PHASES,
-    P_WIDTH,
     PH_ALGORITHM,
     PH_DIM,
     PH_DO,
@@ -82,8 +76,8 @@ from chakra.replay.kernels.messages_layout import (
     S_ALGORITHM,
     S_ARMED,
     S_ARRIVED,
+    S_BITS,
     S_BYTES,
-    S_CHUNK,
     S_CONTROLS,
     S_CREDITS,
     S_CYCLE,
@@ -91,13 +85,17 @@ from chakra.replay.kernels.messages_layout import (
     S_DIRECTION,
     S_DO,
     S_EARLY,
+    S_INBOX,
     S_INDEX,
     S_INSTANCE,
+    S_LEAST,
     S_LIST,
     S_MEMBER,
     S_NEXT,
     S_NPU,
+    S_ODD,
     S_PHASE,
+    S_PLACE,
     S_POSTED,
     S_QUEUE,
     S_RECEIVED,
@@ -107,8 +105,10 @@ from chakra.replay.kernels.messages_layout import (
     S_RING_STRIDE,
     S_SENT,
     S_SIZE,
+    S_STEP,
     S_TOTAL,
     S_TREE,
+    S_TWIN,
     S_WINDOW,
     TM_CREDIT,
     TM_CUSTOM,
@@ -125,10 +125,12 @@ from chakra.replay.kernels.messages_p2p import CONTROL_SIZE, new_request, post
 ENTRY_POINTS = ()
 ALLOCATES = False
 
-#: messages carry packet * PHASES_MAX + phase
-PHASES_MAX = 64
-#: packets of an inbox word
-WORD = 62
+#: messages carry packet << PHASE_SHIFT | phase
+PHASE_SHIFT = 6
+PHASE_MASK = 63
+#: packets of an inbox word: 32
+WORD_SHIFT = 5
+WORD_MASK = 31
 
 
 def reduction(s: State, size: int) -> int:
@@ -154,10 +156,8 @@ def ring_npu(s: State, x: int, index: int) -> int:
 def twin(s: State, x: int, index: int, npu: int) -> int:
     """The stream of the same chunk on the member at a position of the ring."""
     m = s.m
-    instance = m[x + S_INSTANCE]
-    plan = m[instance + I_PLAN]
     member = index if m[x + S_RING_STRIDE] == 0 else npu
-    return m[instance + I_BASE] + (member * m[plan + P_CHUNKS] + m[x + S_CHUNK]) * m[plan + P_WIDTH]
+    return m[x + S_TWIN] + member * m[x + S_STEP]
 
 
 # --- inboxes: messages that arrive before their receive is posted ------------------------------------------------------
@@ -166,8 +166,7 @@ def twin(s: State, x: int, index: int, npu: int) -> int:
 def inbox_word(s: State, x: int, p: int, control: int) -> int:
     """Where packet p's bit lies; `control` is 1 for control messages."""
     m = s.m
-    plan = m[m[x + S_INSTANCE] + I_PLAN]
-    return x + S_LIST + m[plan + P_PHASES] + control * m[plan + P_BITS] + p // WORD
+    return m[x + S_INBOX] + control * m[x + S_BITS] + (p >> WORD_SHIFT)
 
 
 def arrived_early(s: State, x: int, p: int, control: int) -> bool:
@@ -177,7 +176,7 @@ def arrived_early(s: State, x: int, p: int, control: int) -> bool:
         return m[x + S_ARRIVED + control] > p
     if m[x + S_ALGORITHM] == TREE:
         return (m[x + S_ARRIVED + control] >> p) & 1 != 0
-    return (m[inbox_word(s, x, p, control)] >> (p % WORD)) & 1 != 0
+    return (m[inbox_word(s, x, p, control)] >> (p & WORD_MASK)) & 1 != 0
 
 
 def put_in_inbox(s: State, x: int, p: int, control: int) -> None:
@@ -188,7 +187,7 @@ def put_in_inbox(s: State, x: int, p: int, control: int) -> None:
     elif m[x + S_ALGORITHM] == TREE:
         m[x + S_ARRIVED + control] |= 1 << p
     else:
-        m[inbox_word(s, x, p, control)] |= 1 << (p % WORD)
+        m[inbox_word(s, x, p, control)] |= 1 << (p & WORD_MASK)
 
 
 # --- messages ------------------------------------------------------------------------------------------------------
@@ -204,7 +203,7 @@ def send_data(s: State, x: int, index: int, p: int, p_there: int, size: int) -> 
     m[row + M_DST] = npu
     m[row + M_SIZE] = size
     m[row + M_OWNER] = twin(s, x, index, npu)
-    m[row + M_P] = p_there * PHASES_MAX + m[x + S_PHASE]
+    m[row + M_P] = p_there << PHASE_SHIFT | m[x + S_PHASE]
     if m[C_RENDEZVOUS]:
         m[row + KIND] = EV_STREAM_GO
         m[row + M_X] = m[x + S_NPU]
@@ -231,7 +230,7 @@ def post_receive(s: State, x: int, index: int, p: int, p_there: int, size: int) 
         m[row + M_DST] = npu
         m[row + M_SIZE] = CONTROL_SIZE
         m[row + M_OWNER] = twin(s, x, index, npu)
-        m[row + M_P] = (p_there * PHASES_MAX + m[x + S_PHASE]) << 24 | p
+        m[row + M_P] = (p_there << PHASE_SHIFT | m[x + S_PHASE]) << 24 | p
         m[row + M_X] = x
         m[row + M_Y] = size
         launch(s, row, m[x + S_NPU])
@@ -247,7 +246,7 @@ def arrive_control(s: State, row: int) -> None:
     m = s.m
     x = m[row + M_OWNER]
     code = m[row + M_P] >> 24
-    p, phase = code // PHASES_MAX, code % PHASES_MAX
+    p, phase = code >> PHASE_SHIFT, code & PHASE_MASK
     now_in = m[x + S_PHASE]
     if now_in < phase:
         m[row + NEXT] = m[x + S_EARLY]
@@ -266,7 +265,7 @@ def arrive_control(s: State, row: int) -> None:
     y = m[row + M_X]
     src = m[row + M_DST]
     m[row + KIND] = MSG_DATA
-    m[row + M_P] = (m[row + M_P] & 0xFFFFFF) * PHASES_MAX + phase
+    m[row + M_P] = (m[row + M_P] & 0xFFFFFF) << PHASE_SHIFT | phase
     m[row + M_DST] = m[y + S_NPU]
     m[row + M_SIZE] = m[row + M_Y]
     m[row + M_OWNER] = y
@@ -277,7 +276,7 @@ def arrive_data(s: State, row: int) -> bool:
     """Data arrived at a stream; True if a posted receive takes them now."""
     m = s.m
     x = m[row + M_OWNER]
-    p, phase = m[row + M_P] // PHASES_MAX, m[row + M_P] % PHASES_MAX
+    p, phase = m[row + M_P] >> PHASE_SHIFT, m[row + M_P] & PHASE_MASK
     if m[x + S_PHASE] != phase:
         m[row + NEXT] = m[x + S_EARLY]
         m[x + S_EARLY] = row
@@ -301,8 +300,8 @@ def sort_early(s: State, x: int) -> None:
         after = m[row + NEXT]
         control = 1 if m[row + KIND] == MSG_CONTROL else 0
         code = m[row + M_P] >> 24 if control else m[row + M_P]
-        if code % PHASES_MAX == m[x + S_PHASE]:
-            put_in_inbox(s, x, code // PHASES_MAX, control)
+        if code & PHASE_MASK == m[x + S_PHASE]:
+            put_in_inbox(s, x, code >> PHASE_SHIFT, control)
             free_row(s, row)
         else:
             m[row + NEXT] = m[x + S_EARLY]
@@ -327,7 +326,7 @@ def packet_size(s: State, x: int, p: int) -> int:
             size = entering >> (p + 1)
         else:
             size = 2 * (entering >> (levels + 1)) << (p - levels)
-    return max(size, m[m[m[x + S_INSTANCE] + I_PLAN] + P_LEAST])
+    return max(size, m[x + S_LEAST])
 
 
 def arm(s: State, x: int) -> None:
@@ -336,12 +335,16 @@ def arm(s: State, x: int) -> None:
     p = m[x + S_ARMED]
     m[x + S_ARMED] = p + 1
     window, cycle = m[x + S_WINDOW], m[x + S_CYCLE]
-    place = p % cycle
+    place = m[x + S_PLACE]
     plain = place < window
-    reduce = False
-    if not plain:
-        do = m[x + S_DO]
-        reduce = do == REDUCE_SCATTER or (do == ALL_REDUCE and (p // cycle) & 1 == 0)
+    reduce = not plain and (
+        m[x + S_DO] == REDUCE_SCATTER or (m[x + S_DO] == ALL_REDUCE and m[x + S_ODD] == 0)
+    )
+    if place + 1 < cycle:
+        m[x + S_PLACE] = place + 1
+    else:
+        m[x + S_PLACE] = 0
+        m[x + S_ODD] ^= 1
     npu = m[x + S_NPU]
     if m[x + S_DELAY] < 0:
         bus_request(
@@ -382,7 +385,9 @@ def send_next(s: State, x: int) -> bool:
         to = index ^ (1 << step)
         source = to
     else:
-        distance = 1 if algorithm == RING else 1 + p % (n - 1)
+        distance = 1
+        if algorithm == DIRECT:
+            distance = p + 1 if p < n - 1 else p + 2 - n
         distance *= m[x + S_DIRECTION]
         to = index + distance
         source = index - distance
@@ -656,12 +661,14 @@ def enter_phase(s: State, x: int, phase_index: int) -> None:
     m[x + S_CONTROLS] = 0
     m[x + S_POSTED] = 0
     m[x + S_WINDOW] = 1
+    m[x + S_PLACE] = 0
+    m[x + S_ODD] = 0
     m[x + S_DELAY] = -1 if m[C_BUS] and m[plan + P_BUS] else m[plan + P_DELAY]
     code = m[x + S_LIST + phase_index]
     m[x + S_TREE] = code & 1
     m[x + S_DIRECTION] = -1 if code & 2 else 1
     m[x + S_QUEUE] = code >> 2
-    least = m[plan + P_LEAST]
+    least = m[x + S_LEAST]
     if algorithm == CUSTOM:
         return
     if algorithm == TREE:
@@ -691,8 +698,8 @@ def enter_phase(s: State, x: int, phase_index: int) -> None:
             m[x + S_CYCLE] = window + ((n - 1) * window if m[phase + PH_SUB] else window)
     m[x + S_REDUCE] = reduction(s, m[x + S_SIZE])
     if algorithm != RING and algorithm != TREE:
-        first = x + S_LIST + m[plan + P_PHASES]
-        for at in range(first, first + 2 * m[plan + P_BITS]):
+        first = m[x + S_INBOX]
+        for at in range(first, first + 2 * m[x + S_BITS]):
             m[at] = 0
     if m[x + S_EARLY] != NIL:
         sort_early(s, x)
@@ -703,9 +710,8 @@ def leave_phase(s: State, x: int) -> None:
     m = s.m
     n = m[x + S_RING_N]
     if m[x + S_ALGORITHM] != TREE and m[x + S_ALGORITHM] != CUSTOM:
-        plan = m[m[x + S_INSTANCE] + I_PLAN]
         if m[x + S_DO] == REDUCE_SCATTER:
-            m[x + S_BYTES] = max(m[x + S_BYTES] // n, m[plan + P_LEAST])
+            m[x + S_BYTES] = max(m[x + S_BYTES] // n, m[x + S_LEAST])
         elif m[x + S_DO] == ALL_GATHER:
             m[x + S_BYTES] *= n
     at = m[m[x + S_INSTANCE] + I_RECORD] + REC_ROW + 2 * m[x + S_PHASE]

@@ -60,11 +60,13 @@ from chakra.replay.kernels.messages_layout import (
     OP_SERVER,
     OP_TIMER,
     P2P_ROW,
+    P_BITS,
     P_BLOCK,
     P_CHUNK,
     P_CHUNKS,
     P_CLASS,
     P_COUNTER,
+    P_LEAST,
     P_MODE,
     P_PHASE,
     P_PHASES,
@@ -90,10 +92,13 @@ from chakra.replay.kernels.messages_layout import (
     RULE_ANY,
     RULE_FIRST,
     RULE_FIXED,
+    S_BITS,
     S_BYTES,
     S_CHUNK,
     S_EARLY,
+    S_INBOX,
     S_INSTANCE,
+    S_LEAST,
     S_LEFT,
     S_LIST,
     S_MEMBER,
@@ -101,6 +106,8 @@ from chakra.replay.kernels.messages_layout import (
     S_NPU,
     S_PHASE,
     S_QUEUE,
+    S_STEP,
+    S_TWIN,
     SL_BASE,
     SL_FREE,
     SL_N,
@@ -459,6 +466,11 @@ def issue_collective(s: State, npu: int, node: int, call: int) -> bool:
         m[x + S_INSTANCE] = instance
         m[x + S_CHUNK] = chunk
         m[x + S_MEMBER] = member
+        m[x + S_TWIN] = m[instance + I_BASE] + chunk * width
+        m[x + S_STEP] = chunks * width
+        m[x + S_LEAST] = m[plan + P_LEAST]
+        m[x + S_INBOX] = x + S_LIST + phases
+        m[x + S_BITS] = m[plan + P_BITS]
         m[x + S_BYTES] = m[m[plan + P_CHUNK] + chunk]
         for k in range(phases):
             m[x + S_LIST + k] = next_queue(s, npu, m[plan + P_PHASE] + k * PHASE_ROW, m[plan + P_COUNTER])
