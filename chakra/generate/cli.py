@@ -263,7 +263,8 @@ def _document(plan: Any) -> dict[str, Any]:
         "npus": plan.parallel.world,
         "parameters": total_parameters(plan),
         "matmul_flops": total_matmul_flops(plan),
-        **plan.about,
+        "workload": plan.about.get("workload"),
+        "parameters_given": plan.about.get("parameters", {}),
         "stages": [{**asdict(stage), "memory_total_bytes": stage.memory.total} for stage in summarize(plan)],
     }
 

@@ -309,7 +309,7 @@ class TransformerRequest(Request):
         if "heads" in sizes and "kv_heads" not in sizes:
             sizes["kv_heads"] = sizes["heads"] if base.kv_heads == base.heads else base.kv_heads
         if ("hidden" in sizes or "heads" in sizes) and "head_dim" not in sizes:
-            sizes["head_dim"] = sizes.get("hidden", base.hidden) // sizes.get("heads", base.heads)
+            sizes["head_dim"] = sizes.get("hidden", base.hidden) // max(1, sizes.get("heads", base.heads))
         if base.learned_positions and self.seq is not None:
             sizes["learned_positions"] = max(self.seq, base.learned_positions)
         return replace(base, **sizes) if sizes else base

@@ -7,13 +7,13 @@ Sources: GPipe (Huang et al. 2019), 1F1B (PipeDream-flush; Narayanan et al. 2021
 2.3 for the interleaved form), zero bubble (Qi et al. 2024, arXiv 2401.10241, figures 2 and 3).
 """
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from chakra.errors import ConfigError, UsageError
+from chakra.files import read_bytes
 
 
 class Phase(StrEnum):
@@ -225,21 +225,12 @@ def read_schedule(path: str | Path, stages: int, micro_batches: int, chunks: int
     ConfigError
         A cell that does not parse, a wrong number of lines, or work that is missing, repeated or in a deadlock.
     """
+    text = read_bytes(path, error=ConfigError).decode("utf-8", "replace")
     rows = []
-    with open(path, newline="", encoding="utf-8") as file:
-        for number, cells in enumerate(csv.reader(file), start=1):
-            row = []
-            for cell in (cell.strip() for cell in cells):
-                if not cell:
-                    continue
-                name, _, chunk = cell[1:].partition(".")
-                if cell[0] not in "FBIW" or not name.isdecimal() or not (chunk.isdecimal() or chunk == ""):
-                    raise ConfigError(
-                        f"{path}: line {number}: {cell!r} is not an action such as F0, B3 or W2.1"
-                    )
-                row.append(Action(Phase(cell[0]), int(name), int(chunk or 0)))
-            if row:
-                rows.append(tuple(row))
+    for number, line in enumerate(text.splitlines(), start=1):
+        row = [_action(cell.strip(), f"{path}: line {number}") for cell in line.split(",") if cell.strip()]
+        if row:
+            rows.append(tuple(row))
     schedule = tuple(rows)
     if len(schedule) != stages:
         raise ConfigError(f"{path}: {len(schedule)} lines with actions, but the pipeline has {stages} stages")
@@ -249,6 +240,16 @@ def read_schedule(path: str | Path, stages: int, micro_batches: int, chunks: int
     except UsageError as error:
         raise ConfigError(f"{path}: {error}") from None
     return schedule
+
+
+def _action(cell: str, where: str) -> Action:
+    name, _, chunk = cell[1:].partition(".")
+    good = cell[0] in "FBIW" and all(
+        part.isascii() and part.isdecimal() and len(part) < 8 for part in (name, chunk or "0")
+    )
+    if not good:
+        raise ConfigError(f"{where}: {cell[:40]!r} is not an action such as F0, B3 or W2.1")
+    return Action(Phase(cell[0]), int(name), int(chunk or 0))
 
 
 def check_schedule(schedule: Schedule, micro_batches: int, chunks: int = 1) -> None:

@@ -127,6 +127,8 @@ class TransformerLayers:
     def _check(self) -> None:
         model, parallel, shape, options = self.model, self.parallel, self.shape, self.options
         tp, cp = parallel.tp, parallel.cp
+        if shape.sequences < 1:
+            raise UsageError(f"micro-batch must be at least 1, not {shape.sequences}")
         _divides("heads", model.heads, "tp", tp)
         if model.kv_heads % tp and tp % model.kv_heads:
             raise UsageError(f"kv-heads ({model.kv_heads}) and tp ({tp}): one must divide the other")
