@@ -18,6 +18,7 @@ from chakra.kernels import compiled, worth_compiling
 from chakra.replay.classes import Partition, Usage, peers_of, ring_labels
 from chakra.replay.closed_forms import aware_duration
 from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.matching import ordinals
 from chakra.replay.collectives.plan import FLAT, NATIVE, OLD_MODEL, Phase, Plan, Schedule
 from chakra.replay.collectives.select import endpoint_delay, make_plan, steps_of
 from chakra.replay.collectives.steps import Do, Steps, Symmetry
@@ -932,19 +933,6 @@ class PhaseEngine:
             engine="phases",
             notes=notes if relieved else (),
         )
-
-
-def ordinals(program: Program) -> I64:
-    """Number of every collective among those of its group, in ascending node id; 0 for other nodes."""
-    out = np.zeros(program.n_nodes, np.int64)
-    nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
-    groups = np.array([call.group for call in program.calls], np.int64)
-    if len(nodes):
-        group = groups[program.call[nodes]]
-        for g in np.unique(group):
-            mine = nodes[group == g]
-            out[mine] = np.arange(len(mine))
-    return out
 
 
 def tree_tables(n: int) -> I64:

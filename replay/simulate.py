@@ -15,6 +15,7 @@ from chakra.generate.manifest import SUFFIX, read_manifest
 from chakra.replay.checks import check_run, run_warnings
 from chakra.replay.classes import Partition, discrete, partition, peers_of
 from chakra.replay.collectives.custom import load_per_node
+from chakra.replay.collectives.matching import match_scatters
 from chakra.replay.communicators import GroupTable, Membership, resolve_groups
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
@@ -131,6 +132,7 @@ def simulate(
         warnings.append(repeated_text(traced, net.npus))
     warnings += run_warnings(compiled, options)
     membership = resolve_groups(compiled, groups)
+    compiled = match_scatters(compiled, membership)
     named = isinstance(workload, str | os.PathLike)
     check_run(compiled, membership, options, named_by_rank=named, traced_ranks=traced)
     raw = run_engine(compiled, membership, sys, net, mem, options, progress, per_node)
