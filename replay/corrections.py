@@ -31,6 +31,19 @@ from chakra.replay.workload import Call, Op, Workload, group_name
 
 
 @dataclass(frozen=True, slots=True)
+class Example:
+    """An input, ASTRA-sim's answer and ours: finish times in ns, or words where there is no number.
+
+    R8 is the ring of 8 NPUs with 50 GB/s and 500 ns per link, ring algorithms, 4 splits, endpoint delay 10 ns,
+    1600 GB/s of local memory; an all-reduce of 1 MiB takes 64440 ns on it.
+    """
+
+    what: str
+    astra: int | str
+    default: int | str
+
+
+@dataclass(frozen=True, slots=True)
 class Correction:
     """A difference from ASTRA-sim, on in default mode.
 
@@ -46,6 +59,8 @@ class Correction:
         What we do.
     reason
         Why.
+    example
+        Both numbers for one input; tests hold them.
     unit
         What its count in a result counts; empty if it never shows in a result (it turns input into an error, or is
         about how input is read).
@@ -56,6 +71,7 @@ class Correction:
     astra: str
     default: str
     reason: str
+    example: Example
     unit: str = ""
 
 
@@ -66,6 +82,7 @@ REGISTRY: tuple[Correction, ...] = (
         "moves splits x NPUs bytes, or never ends",
         "waits for all members, then ends: 0 ns of transfer, and a warning",
         "nothing has to move; latency for nothing, or a hang, is no answer",
+        Example("all-reduce of 0 bytes on R8", 28600, 0),
         "collective nodes",
     ),
     Correction(
@@ -74,6 +91,7 @@ REGISTRY: tuple[Correction, ...] = (
         "takes 1 ns",
         "takes 0 ns",
         "the nanosecond is an artefact of the event queue and adds up over thousands of nodes",
+        Example("1000 compute nodes of 0 us, one after the other", 1000, 0),
         "compute nodes",
     ),
     Correction(
@@ -82,6 +100,7 @@ REGISTRY: tuple[Correction, ...] = (
         "a whole chunk more; chunks lifted to as many bytes as there are NPUs",
         "min(P, S) chunks whose sizes differ by at most one byte; a message is at least 1 byte",
         "splitting must not add traffic",
+        Example("all-reduce of 1000001 bytes on R8", 78485, 62788),
         "collective nodes",
     ),
     Correction(
@@ -90,6 +109,7 @@ REGISTRY: tuple[Correction, ...] = (
         "reads undefined memory",
         "all dimensions take part",
         "there is no other sensible meaning of a collective without a restriction",
+        Example("all-reduce of 1 MiB on five dimensions Ring 2, otherwise as R8", 43085, 49240),
         "collective nodes",
     ),
     Correction(
@@ -98,6 +118,11 @@ REGISTRY: tuple[Correction, ...] = (
         "charged in the lowest differing dimension only",
         "sum over the differing dimensions, ascending, of the truncated hops x latency + bytes / bandwidth",
         "a message cannot be cheaper than each of the dimensions that it crosses",
+        Example(
+            "send of 1 MiB from NPU 0 to 5 on Ring 4 (100 GB/s, 500 ns) x Switch 2 (25 GB/s, 2000 ns)",
+            10265,
+            53327,
+        ),
         "communication nodes",
     ),
     Correction(
@@ -107,6 +132,7 @@ REGISTRY: tuple[Correction, ...] = (
         "priced by the network: BROADCAST, SCATTER and GATHER as an all-gather, REDUCE and REDUCE_SCATTER_BLOCK as a "
         "reduce-scatter of the same bytes, BARRIER as an all-reduce of no data",
         "they move data like the others; by duration only in replay-only mode",
+        Example("BROADCAST of 1 MiB on R8", 1, 31400),
         "collective nodes",
     ),
     Correction(
@@ -115,6 +141,7 @@ REGISTRY: tuple[Correction, ...] = (
         "never ends",
         "ends at once, 0 bytes",
         "there is nobody to wait for",
+        Example("all-reduce of 1 MiB in a group of one, then 5 us of compute", "never ends", 5000),
         "collective nodes",
     ),
     Correction(
@@ -123,6 +150,7 @@ REGISTRY: tuple[Correction, ...] = (
         "9e18 ns, or skipped",
         "the bound that is left: memory or compute",
         "0 divided by 0 is not a time",
+        Example("roofline with 1600 GB/s: 0 operations on 1000000 bytes", 9223372036854775808, 625),
         "compute nodes",
     ),
     Correction(
@@ -131,6 +159,9 @@ REGISTRY: tuple[Correction, ...] = (
         "finish minus GPU compute: counts CPU work and idling, modulo 2^64",
         "time with a communication node in flight and no compute running: transfer plus waiting",
         "the name promises communication that compute does not hide",
+        Example(
+            "exposed communication of 10 us of CPU work, then an all-reduce of 1 MiB on R8", 74440, 64440
+        ),
         "NPUs",
     ),
     Correction(
@@ -139,6 +170,7 @@ REGISTRY: tuple[Correction, ...] = (
         "their children wait for the next unrelated completion, or for ever",
         "children are released at once; process groups in METADATA are registered",
         "a dependency is met when its node has ended",
+        Example("an INVALID node, then 2 us of GPU compute; beside it 5 us of CPU work", 7000, 5000),
         "nodes of no time that have children",
     ),
     Correction(
@@ -147,6 +179,11 @@ REGISTRY: tuple[Correction, ...] = (
         "silent stall, exit code 0",
         "an error that names ranks, nodes, the field that differs or the wait cycle; exit code 3; an unmatched send, too",
         "a run that did not finish must not look as if it had",
+        Example(
+            "NPU 0 sends 1 MiB, NPU 1 receives 512 KiB",
+            "NPU 1 never finishes, exit code 0",
+            "error that names comm_size, exit code 3",
+        ),
     ),
     Correction(
         "C12",
@@ -154,6 +191,11 @@ REGISTRY: tuple[Correction, ...] = (
         "fixed endpoint delay of 10 ns; stream numbers that can hang later collectives",
         "the configured endpoint delay; matched by group and ordinal",
         "the endpoint does not know the size of the group",
+        Example(
+            "all-reduce of 1 MiB in a group of 4 of 8 NPUs, FullyConnected, endpoint delay 100 ns, otherwise as R8",
+            43000,
+            45520,
+        ),
         "collective nodes",
     ),
     Correction(
@@ -162,6 +204,11 @@ REGISTRY: tuple[Correction, ...] = (
         "can deadlock",
         "always ends",
         "phases of one collective must not block each other for ever",
+        Example(
+            "all-reduce of 1 MiB on Ring 2 x Ring 2 x Ring 2, localBWAware, otherwise as R8; NPU 0 starts 5 us late",
+            "no NPU finishes",
+            "every NPU finishes",
+        ),
         "runs",
     ),
     Correction(
@@ -170,6 +217,11 @@ REGISTRY: tuple[Correction, ...] = (
         "false switches on; undefined memory; ignored",
         "booleans are booleans; documented defaults; an error with the nearest match",
         "a mistyped key must not go unnoticed",
+        Example(
+            '"roofline-enabled": false, a compute node of 5 us with 1e9 operations on 1e6 bytes, peak 900 TFLOP/s',
+            1111,
+            5000,
+        ),
     ),
     Correction(
         "C15",
@@ -178,6 +230,7 @@ REGISTRY: tuple[Correction, ...] = (
         "crash or hang",
         "work",
         "they have a plain meaning",
+        Example("all-reduce of 1 MiB on R8 with endpoint delay 0", "abort", 63840),
         "nodes concerned",
     ),
     Correction(
@@ -186,6 +239,9 @@ REGISTRY: tuple[Correction, ...] = (
         "crash, hang, or a silent all-reduce",
         "an error that names the algorithm and the count",
         "the algorithm has no such form",
+        Example(
+            "doubleBinaryTree for a reduce-scatter", "runs an all-reduce", "error that names the algorithm"
+        ),
     ),
     Correction(
         "C17",
@@ -193,6 +249,7 @@ REGISTRY: tuple[Correction, ...] = (
         "accepted without effect",
         "multiply communication sizes and compute times",
         "an option that is accepted must do something",
+        Example("all-reduce of 1 MiB on R8 with comm_scale 2", 64440, 100280),
         "nodes scaled",
     ),
     Correction(
@@ -201,6 +258,7 @@ REGISTRY: tuple[Correction, ...] = (
         'the leading integer counts; "" and "0" are all ranks',
         'any string names a group; "" and "0" are all ranks, so a file entry "0" is an error',
         "generators name groups by what they are for",
+        Example("all-reduce of 1 MiB on R8 in group 'tp' of all ranks", "abort", 64440),
         "collective nodes",
     ),
     Correction(
@@ -209,6 +267,11 @@ REGISTRY: tuple[Correction, ...] = (
         "modulo 5e8, in spaces that overlap",
         "no wrap; collectives have a space of their own",
         "messages of different tags must not meet",
+        Example(
+            "NPU 0 sends 1 MiB with tag 500000001, NPU 1 receives 1 MiB with tag 1; Ring 2, 50 GB/s, 500 ns",
+            20031,
+            "error that names comm_tag",
+        ),
         "send and receive nodes",
     ),
     Correction(
@@ -217,6 +280,7 @@ REGISTRY: tuple[Correction, ...] = (
         "abort",
         "0 bytes plus latency",
         "an empty message is a signal, and signals take a latency",
+        Example("send of 0 bytes on Ring 2, 500 ns", "abort", 500),
         "send and receive nodes",
     ),
     Correction(
@@ -225,6 +289,7 @@ REGISTRY: tuple[Correction, ...] = (
         "ignored",
         "honoured before duration_micros",
         "kernels shorter than a microsecond are common",
+        Example("a compute node with duration_ns 300 and duration_micros 0", 1, 300),
         "nodes",
     ),
     Correction(
@@ -233,6 +298,7 @@ REGISTRY: tuple[Correction, ...] = (
         "means none",
         "only the exact value `empty` means none",
         "a path may contain any word",
+        Example("a group file named my_empty_room/groups.json", "no groups", "its groups"),
     ),
 )
 

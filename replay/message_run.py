@@ -319,7 +319,10 @@ class MessageRun:
             events=result.events,
             engine="messages",
             links=self._links(result),
-            notes=(f"{result.hops:,} messages and hops simulated one by one",),
+            notes=(
+                f"{result.hops:,} messages and hops simulated one by one",
+                *((f"blocked queues were given room {result.relieved} times (C13)",) if result.relieved else ()),
+            ),
             messages_counted=True,
         )
 

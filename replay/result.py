@@ -141,6 +141,7 @@ class ReplayResult:
             self.workload, self.membership, self.system, self.network, self.memory_config, self.options
         )
         if not self.options.astra and not self.partial:
+            total["C13"] += any("(C13)" in note for note in self.raw.notes)
             total["C9"] += int((self.exposed_comm_ns != self._exposed_as_astra).sum())
         runs = np.bincount(self.workload.program_of, minlength=len(self.workload.programs))
         for program, count in zip(self.workload.programs, runs.tolist(), strict=True):
