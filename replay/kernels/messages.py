@@ -5,6 +5,8 @@ the kernel ran out of room, and calls it again. Source: replay semantics, sectio
 """
 
 from chakra.replay.kernels.messages_bus import after_received, bus_received, bus_sent, leave_unit
+from chakra.replay.kernels.messages_credit import credit, reduce_packet
+from chakra.replay.kernels.messages_custom import custom_done
 from chakra.replay.kernels.messages_events import close_bucket, end_bundle, free_row, next_bucket
 from chakra.replay.kernels.messages_layout import (
     ACT_BUS,
@@ -96,21 +98,15 @@ from chakra.replay.kernels.messages_network import hop, release_link
 from chakra.replay.kernels.messages_p2p import arrive_control as arrive_request
 from chakra.replay.kernels.messages_p2p import arrive_unpaired, issued_at, send_eager
 from chakra.replay.kernels.messages_streams import (
-    arrive_control,
-    arrive_data,
-    credit,
-    custom_done,
     enter_phase,
-    go_data,
     join_queue,
     leave_phase,
     received,
-    reduce_packet,
     start_first,
     start_waiting,
-    tree_reduce,
-    tree_step,
 )
+from chakra.replay.kernels.messages_transfer import arrive_control, arrive_data, go_data
+from chakra.replay.kernels.messages_tree import tree_reduce, tree_step
 from chakra.replay.kernels.messages_workload import close_instance, complete, issue_pass, leave_server
 
 ENTRY_POINTS = ("run",)

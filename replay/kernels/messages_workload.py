@@ -254,7 +254,7 @@ def issue(s: State, npu: int, node: int, row: int) -> bool:
         return True
     if op == OP_COLLECTIVE:
         return issue_collective(s, npu, node, m[me + N_CALLS] + 2 * m[row + O_INDEX])
-    if op == OP_SEND or op == OP_RECV:
+    if OP_SEND <= op <= OP_RECV:
         channel = m[me + N_P2P] + P2P_ROW * m[row + O_INDEX]
         if op == OP_SEND:
             m[m[me + N_NODES] + NODE_STATE * node + NS_PARTNER] = m[C_NOW]

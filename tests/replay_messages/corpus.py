@@ -18,7 +18,8 @@ from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[att
 from ruamel.yaml import YAML
 
 from chakra.replay.config.model import Topology
-from chakra.replay.message_engine import (
+from chakra.replay.message_engine import MessageEngine
+from chakra.replay.message_model import (
     Actor,
     Algorithm,
     Bus,
@@ -26,7 +27,6 @@ from chakra.replay.message_engine import (
     Do,
     EngineModel,
     EngineResult,
-    MessageEngine,
     Mode,
     NetworkDim,
     Phase,
