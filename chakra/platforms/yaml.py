@@ -7,6 +7,8 @@ from chakra.errors import ConfigError
 
 #: larger files are no description of a machine or a study
 MAX_BYTES = 4_000_000
+#: deeper nesting is no description of a machine or a study either, and slow to refuse later
+MAX_DEPTH = 50
 
 
 def read_yaml(path: Path) -> Any:
@@ -30,6 +32,11 @@ def read_yaml(path: Path) -> Any:
 
 def parse_yaml(text: str, source: str) -> Any:
     """Parse YAML text; ``source`` begins messages."""
+    depth = 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        if depth > MAX_DEPTH:
+            raise ConfigError(f"{source}: brackets nested more than {MAX_DEPTH} deep")
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
