@@ -92,7 +92,9 @@ def capture(
         (what was written by then is removed).
     """
     if steps < 1 or warmup < 1 or wait < 0:
-        raise UsageError(f"capture: steps {steps} and warmup {warmup} must be at least 1, wait {wait} at least 0")
+        raise UsageError(
+            f"capture: steps {steps} and warmup {warmup} must be at least 1, wait {wait} at least 0"
+        )
     torch = _torch()
     own_rank, world = _place(torch, rank)
     stem = Path(prefix)
@@ -143,7 +145,9 @@ def _place(torch: Any, rank: int | None) -> tuple[int, int]:
 
 
 @contextmanager
-def _profiler(torch: Any, recording: Recording, plan: tuple[int, int, int], record_shapes: bool) -> Iterator[Any]:
+def _profiler(
+    torch: Any, recording: Recording, plan: tuple[int, int, int], record_shapes: bool
+) -> Iterator[Any]:
     from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule
 
     wait, warmup, active = plan
@@ -154,6 +158,9 @@ def _profiler(torch: Any, recording: Recording, plan: tuple[int, int, int], reco
             activities.append(getattr(ProfilerActivity, name))
 
     def ready(profiler: Any) -> None:
+        # Leaving the block in the middle of the recorded steps ends here, too.
+        if recording.steps < wait + warmup + active:
+            return
         profiler.export_chrome_trace(recording.device)
         _complete(recording)
         recording.done = True

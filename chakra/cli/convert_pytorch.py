@@ -48,6 +48,12 @@ _PATH = click.Path(path_type=Path)
     "--no-io", is_flag=True, help="Leave out values, shapes and types of inputs and outputs (smaller files)."
 )
 @click.option(
+    "--metadata-nodes",
+    is_flag=True,
+    help="Write process group records as METADATA nodes too (current ASTRA-sim aborts on them; the group file is "
+    "written in any case).",
+)
+@click.option(
     "--ranks",
     "durations",
     type=click.Choice(["own", "shortest"]),

@@ -14,11 +14,12 @@ from chakra.converters.pytorch.graph import RECV, SEND, Comm, micros
 from chakra.converters.pytorch.groups import GroupTable
 from chakra.converters.pytorch.host import HostTrace
 from chakra.converters.pytorch.link import NODE_DEVICE, Linked
-from chakra.et import ABSENT, TraceColumns
+from chakra.et import ABSENT, NodeType, TraceColumns
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo
 
 #: Pseudo device of communication that the CPU does (gloo): its "stream" is the thread that runs it.
 CPU_DEVICE = -1
+PROCESS_GROUPS = "## process_group:init ##"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +119,27 @@ class _Emitter:
         columns.set_int("device", np.where(cpu_comm, CPU_DEVICE, number))
         _set_device_details(columns, linked, graph.kind[part] == NODE_DEVICE, rows)
         if linked.host is not None:
-            _set_host_details(columns, linked.host, graph.host_row[part], self.options)
+            self._set_host_details(columns, linked.host, graph.name[part], graph.host_row[part])
         self._set_communication(columns, comm, begin)
         _set_metadata(columns, linked, self.rank, self.groups)
         return columns
+
+    def _set_host_details(self, columns: TraceColumns, host: HostTrace, names: I64, host_row: I64) -> None:
+        """Attributes and tensors of operators; process group records as METADATA nodes where asked for."""
+        _set_host_attributes(columns, host, host_row)
+        rows = np.where(host_row >= 0, host.nodes.inputs[host_row], -1)
+        codes, table = _io(host, rows) if self.options.io else (np.full(columns.n, -1, np.int64), [])
+        code = self.linked.device.names.codes.get(PROCESS_GROUPS, -1)
+        groups = (
+            np.flatnonzero((names == code) & (host_row >= 0)) if self.options.metadata_nodes else rows[:0]
+        )
+        if len(groups):
+            columns.types[groups] = NodeType.METADATA
+            codes[groups] = len(table)
+            table = [*table, IOInfo(values=_group_text(self.groups))]
+        columns.set_inputs(codes, table)
+        if self.options.io:
+            columns.set_outputs(*_io(host, np.where(host_row >= 0, host.nodes.outputs[host_row], -1)))
 
     def _set_communication(self, columns: TraceColumns, rows: I64, begin: int) -> None:
         comm, n = self.linked.graph.comm, columns.n
@@ -195,7 +213,15 @@ def _set_device_details(columns: TraceColumns, linked: Linked, on_device: Bool, 
     columns.set_int("correlation", np.where(on_device & (correlation != 0), correlation, ABSENT))
 
 
-def _set_host_details(columns: TraceColumns, host: HostTrace, host_row: I64, options: EmitOptions) -> None:
+def _group_text(groups: GroupTable) -> str:
+    """Process groups in the form whose first and last two characters the simulator's reader cuts off."""
+    items = [
+        {"pg_name": groups.ids[name], "ranks": list(groups.members[name])} for name in sorted(groups.ids)
+    ]
+    return f"['{msgspec.json.encode(items).decode()}']"
+
+
+def _set_host_attributes(columns: TraceColumns, host: HostTrace, host_row: I64) -> None:
     nodes = host.nodes
     has = host_row >= 0
     rows = np.maximum(host_row, 0)
@@ -204,9 +230,6 @@ def _set_host_details(columns: TraceColumns, host: HostTrace, host_row: I64, opt
         values: I64 = getattr(nodes, name)
         columns.set_int(name, np.where(has, values[rows], ABSENT))
     columns.set_text("op_schema", *_table(np.where(has, nodes.schema[rows], -1), host.names.texts))
-    if options.io:
-        columns.set_inputs(*_io(host, np.where(has, nodes.inputs[rows], -1)))
-        columns.set_outputs(*_io(host, np.where(has, nodes.outputs[rows], -1)))
 
 
 def _io(host: HostTrace, codes: I64) -> tuple[I64, list[IOInfo]]:

@@ -44,6 +44,11 @@ def add_device_gaps(
     if len(held):
         np.maximum.at(awaited, stream_keys(device)[held], device.device.start[held])
     start = draft.start[rows]
+    # Only a stream that outlives the host decides when the replay ends.
+    host_end = int(ends[:n_host].max(initial=-1))
+    stream_end = np.full(len(awaited), -1, np.int64)
+    np.maximum.at(stream_end, key, ends[rows])
+    awaited[stream_end <= host_end] = 1 << 62
     found = rows[(ready[rows] >= 0) & (start - ready[rows] >= least_ns) & (start > awaited[key])]
     k = len(found)
     if not k:

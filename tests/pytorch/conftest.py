@@ -14,25 +14,47 @@ class MiniJob:
 
     nodes: list[dict[str, Any]] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
-    header: dict[str, Any] = field(default_factory=lambda: {"schemaVersion": 1, "baseTimeNanoseconds": 10**18})
+    header: dict[str, Any] = field(
+        default_factory=lambda: {"schemaVersion": 1, "baseTimeNanoseconds": 10**18}
+    )
     schema: str = "1.1.1-chakra.0.0.4"
     next_id: int = 10
 
     def op(
-        self, name: str, ts: float, dur: float, *, tid: int = 100, et_tid: int = 1, parent: int = 2, scope: int = 0,
-        attrs: dict[str, Any] | None = None, inputs: tuple[Any, Any, Any] = ([], [], []), args: dict[str, Any] | None = None,
-        in_kineto: bool = True, annotation: bool = False, fw_parent: int = 0,
+        self,
+        name: str,
+        ts: float,
+        dur: float,
+        *,
+        tid: int = 100,
+        et_tid: int = 1,
+        parent: int = 2,
+        scope: int = 0,
+        attrs: dict[str, Any] | None = None,
+        inputs: tuple[Any, Any, Any] = ([], [], []),
+        args: dict[str, Any] | None = None,
+        in_kineto: bool = True,
+        annotation: bool = False,
+        fw_parent: int = 0,
     ) -> int:
         """Add an operator to both traces; returns its id (also its record function id and External id)."""
         node_id = self.next_id
         self.next_id += 1
         values = {
-            "rf_id": node_id, "fw_parent": fw_parent, "seq_id": -1, "scope": scope, "tid": et_tid, "fw_tid": 0,
-            "op_schema": "", **(attrs or {}),
+            "rf_id": node_id,
+            "fw_parent": fw_parent,
+            "seq_id": -1,
+            "scope": scope,
+            "tid": et_tid,
+            "fw_tid": 0,
+            "op_schema": "",
+            **(attrs or {}),
         }
         self.nodes.append(
             {
-                "id": node_id, "name": name, "ctrl_deps": parent,
+                "id": node_id,
+                "name": name,
+                "ctrl_deps": parent,
                 "inputs": dict(zip(("values", "shapes", "types"), inputs, strict=True)),
                 "outputs": {"values": [], "shapes": [], "types": []},
                 "attrs": [{"name": k, "type": "uint64", "value": v} for k, v in values.items()],
@@ -41,9 +63,19 @@ class MiniJob:
         if in_kineto:
             self.events.append(
                 {
-                    "ph": "X", "cat": "user_annotation" if annotation else "cpu_op", "name": name, "pid": 1, "tid": tid,
-                    "ts": ts, "dur": dur,
-                    "args": {"External id": node_id, "Record function id": node_id, "Ev Idx": node_id, **(args or {})},
+                    "ph": "X",
+                    "cat": "user_annotation" if annotation else "cpu_op",
+                    "name": name,
+                    "pid": 1,
+                    "tid": tid,
+                    "ts": ts,
+                    "dur": dur,
+                    "args": {
+                        "External id": node_id,
+                        "Record function id": node_id,
+                        "Ev Idx": node_id,
+                        **(args or {}),
+                    },
                 }
             )
         return node_id
@@ -52,34 +84,70 @@ class MiniJob:
         """Add a host call."""
         self.events.append(
             {
-                "ph": "X", "cat": "cuda_runtime", "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur,
+                "ph": "X",
+                "cat": "cuda_runtime",
+                "name": name,
+                "pid": 1,
+                "tid": tid,
+                "ts": ts,
+                "dur": dur,
                 "args": {"correlation": correlation},
             }
         )
 
     def kernel(
-        self, name: str, ts: float, dur: float, correlation: int, *, stream: int = 7, cat: str = "kernel",
+        self,
+        name: str,
+        ts: float,
+        dur: float,
+        correlation: int,
+        *,
+        stream: int = 7,
+        cat: str = "kernel",
         args: dict[str, Any] | None = None,
     ) -> None:
         """Add a device operation."""
         self.events.append(
             {
-                "ph": "X", "cat": cat, "name": name, "pid": 0, "tid": stream, "ts": ts, "dur": dur,
-                "args": {"correlation": correlation, "device": 0, "context": 1, "stream": stream, **(args or {})},
+                "ph": "X",
+                "cat": cat,
+                "name": name,
+                "pid": 0,
+                "tid": stream,
+                "ts": ts,
+                "dur": dur,
+                "args": {
+                    "correlation": correlation,
+                    "device": 0,
+                    "context": 1,
+                    "stream": stream,
+                    **(args or {}),
+                },
             }
         )
 
     def write(self, folder: Path, stem: str = "job.rank0") -> tuple[Path, Path]:
         """Write both files; returns (host, device)."""
         roots = [
-            {"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1, "attrs": _root(0)},
+            {
+                "id": 1,
+                "name": "[pytorch|profiler|execution_trace|process]",
+                "ctrl_deps": 1,
+                "attrs": _root(0),
+            },
             {"id": 2, "name": "[pytorch|profiler|execution_trace|thread]", "ctrl_deps": 1, "attrs": _root(1)},
         ]
         for root in roots:
             root["inputs"] = root["outputs"] = {"values": [], "shapes": [], "types": []}
         host = folder / f"{stem}.et.json"
         device = folder / f"{stem}.kineto.json"
-        document = {"schema": self.schema, "pid": 1, "time": "now", "start_ts": 1, "nodes": [*self.nodes, *roots]}
+        document = {
+            "schema": self.schema,
+            "pid": 1,
+            "time": "now",
+            "start_ts": 1,
+            "nodes": [*self.nodes, *roots],
+        }
         host.write_text(json.dumps({**document, "finish_ts": 2}, indent=1))
         device.write_text(json.dumps({**self.header, "traceEvents": self.events, "traceName": "x"}, indent=1))
         return host, device

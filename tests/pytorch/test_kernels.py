@@ -52,7 +52,7 @@ def test_innermost_finds_the_interval_around_a_point(
     kernels.innermost(thread, start, end, parent, where, when, out)
     for k, (t, s) in enumerate(points):
         holding = [i for i in range(len(rows)) if thread[i] == t and start[i] <= s < end[i]]
-        depth = {i: 0 for i in holding}
+        depth = dict.fromkeys(holding, 0)
         for i in holding:
             j = parent[i]
             while j >= 0:
@@ -96,7 +96,18 @@ def test_pieces_cover_every_instant_once(
     size = 2 * len(rows) + len(cuts) + 1
     owner, begin, finish, head, cut = (np.full(size, -1, np.int64) for _ in range(5))
     n = kernels.pieces(
-        thread, start, end, np.zeros(len(rows), np.int64), c[0], c[1], c[1] + c[2], owner, begin, finish, head, cut
+        thread,
+        start,
+        end,
+        np.zeros(len(rows), np.int64),
+        c[0],
+        c[1],
+        c[1] + c[2],
+        owner,
+        begin,
+        finish,
+        head,
+        cut,
     )
     owned = owner[:n]
     assert sorted(owned[head[:n] == 1].tolist()) == list(range(len(rows)))
@@ -141,7 +152,10 @@ def test_compiled_kernels_agree_with_plain_ones() -> None:
     """The same module, compiled."""
     fast = compiled("chakra.converters.pytorch.kernels")
     rng = np.random.default_rng(1)
-    rows = [(int(t), int(s), int(d)) for t, s, d in zip(*rng.integers(0, [[2], [900], [80]], (3, 300)), strict=True)]
+    rows = [
+        (int(t), int(s), int(d))
+        for t, s, d in zip(*rng.integers(0, [[2], [900], [80]], (3, 300)), strict=True)
+    ]
     results = []
     for module in (kernels, fast):
         thread, start, end = _table(rows)

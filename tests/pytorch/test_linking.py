@@ -61,7 +61,15 @@ def test_kernels_hang_on_their_operator_and_keep_stream_order(job: MiniJob, tmp_
 
 
 @pytest.mark.parametrize(
-    "call", ["cudaMemsetAsync", "cudaGraphLaunch", "hipGraphLaunch", "cuLaunchKernelEx", "hipMemsetAsync", "xyzSubmit"]
+    "call",
+    [
+        "cudaMemsetAsync",
+        "cudaGraphLaunch",
+        "hipGraphLaunch",
+        "cuLaunchKernelEx",
+        "hipMemsetAsync",
+        "xyzSubmit",
+    ],
 )
 def test_any_call_with_the_correlation_is_the_launch(job: MiniJob, tmp_path: Path, call: str) -> None:
     """Upstream knows launch calls by name and loses all others."""
@@ -233,7 +241,9 @@ def collective(job: MiniJob, name: str, ts: float, correlation: int, **said: Any
         ("all_to_allv", 6), ("_reduce_scatter_base", 7), ("reduce_scatter_tensor_coalesced", 7), ("barrier", 9),
     ],
 )  # fmt: skip
-def test_the_kind_comes_from_the_record_not_the_kernel(job: MiniJob, tmp_path: Path, name: str, kind: int) -> None:
+def test_the_kind_comes_from_the_record_not_the_kernel(
+    job: MiniJob, tmp_path: Path, name: str, kind: int
+) -> None:
     """RCCL has one kernel name for all collectives."""
     collective(job, name, 0, 1, elements=1000)
     graph = linked(job, tmp_path).graph
@@ -427,7 +437,15 @@ def test_the_linked_json_carries_the_whole_graph(job: MiniJob, tmp_path: Path) -
     assert after.graph.sources.tolist() == before.graph.sources.tolist()
     assert [c.group for c in after.graph.comm.values()] == ["5"]
     text = path.read_text()
-    for key in ("inclusive_dur", "exclusive_dur", "inter_thread_dep", "sync_dep", "stream", "cat", "ctrl_deps"):
+    for key in (
+        "inclusive_dur",
+        "exclusive_dur",
+        "inter_thread_dep",
+        "sync_dep",
+        "stream",
+        "cat",
+        "ctrl_deps",
+    ):
         assert f'"{key}":' in text
 
 
@@ -540,3 +558,22 @@ def test_resolution_is_known(job: MiniJob, tmp_path: Path) -> None:
     _, device = job.write(tmp_path)
     trace: DeviceTrace = read_device_trace(device)
     assert trace.resolution_ns == 1
+
+
+def test_process_groups_become_metadata_nodes_on_request(job: MiniJob, tmp_path: Path) -> None:
+    """In the form that the simulator's reader cuts apart: two characters off each end leave JSON."""
+    import json
+
+    from chakra.converters.pytorch.emit import EmitOptions
+    from chakra.et import NodeType
+
+    groups = json.dumps([{"pg_name": "tp", "ranks": [0, 1], "group_size": 2}])
+    job.op("## process_group:init ##", 0, 0, scope=7, inputs=([groups], [[]], ["String"]), in_kineto=False)
+    job.op("aten::add", 0, 10)
+    host, device = job.write(tmp_path)
+    settings = Settings(emit=EmitOptions(metadata_nodes=True), strict=True, min_matched=0.4)
+    run(Inputs(host, device), tmp_path / "x.et", settings)
+    trace = read_trace(tmp_path / "x.et")
+    (row,) = np.flatnonzero(trace.types == NodeType.METADATA).tolist()
+    text = trace.node(row).proto().inputs.values
+    assert json.loads(text[2:-2]) == [{"pg_name": "1", "ranks": [0, 1]}]

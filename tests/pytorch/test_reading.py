@@ -41,7 +41,11 @@ _values = st.recursive(
 )
 
 
-@given(st.lists(st.fixed_dictionaries({"a": _values, "b": _values}), max_size=40), st.sampled_from([None, 1, 2]), st.booleans())
+@given(
+    st.lists(st.fixed_dictionaries({"a": _values, "b": _values}), max_size=40),
+    st.sampled_from([None, 1, 2]),
+    st.booleans(),
+)
 def test_pieces_hold_what_the_whole_file_holds(
     tmp_path_factory: pytest.TempPathFactory, items: list[dict[str, Any]], indent: int | None, packed: bool
 ) -> None:
@@ -100,7 +104,9 @@ def test_two_documents_in_one_file_are_refused(tmp_path: Path, packed: bool) -> 
 def test_odd_bytes_are_repaired_and_counted(tmp_path: Path) -> None:
     """Invalid UTF-8, control characters, unknown escapes and NaN have a clear meaning."""
     path = tmp_path / "x.json"
-    path.write_bytes(b'{"items": [{"a": "x\xff\x01y"}, {"a": "c:\\dir"}, {"a": NaN, "b": -Infinity}, {"a": 5}]}')
+    path.write_bytes(
+        b'{"items": [{"a": "x\xff\x01y"}, {"a": "c:\\dir"}, {"a": NaN, "b": -Infinity}, {"a": 5}]}'
+    )
     found, reader = _read(path)
     assert found[0].a == "x? y"
     assert found[1].a == "c:\\dir"
@@ -170,9 +176,36 @@ def test_events_of_every_layout_are_read(tmp_path: Path) -> None:
     """Old categories, text pids, missing or odd args, unknown phases: nothing stops the reader."""
     events = [
         {"ph": "X", "cat": "Operator", "name": "a", "pid": "p", "tid": "t", "ts": 5, "dur": 2},
-        {"ph": "X", "cat": "Runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 6, "dur": 1, "args": []},
-        {"ph": "X", "cat": "Kernel", "name": "k", "pid": 0, "tid": 7, "ts": 7, "dur": 1, "args": {"correlation": "9"}},
-        {"ph": "X", "cat": "Memcpy", "name": "m", "pid": 0, "tid": 7, "ts": 9, "dur": 1, "args": {"stream": 20}},
+        {
+            "ph": "X",
+            "cat": "Runtime",
+            "name": "cudaLaunchKernel",
+            "pid": 1,
+            "tid": 1,
+            "ts": 6,
+            "dur": 1,
+            "args": [],
+        },
+        {
+            "ph": "X",
+            "cat": "Kernel",
+            "name": "k",
+            "pid": 0,
+            "tid": 7,
+            "ts": 7,
+            "dur": 1,
+            "args": {"correlation": "9"},
+        },
+        {
+            "ph": "X",
+            "cat": "Memcpy",
+            "name": "m",
+            "pid": 0,
+            "tid": 7,
+            "ts": 9,
+            "dur": 1,
+            "args": {"stream": 20},
+        },
         {"ph": "X", "cat": "python_function", "name": "f", "ts": 1, "dur": 1},
         {"ph": "X", "cat": "kernel", "name": "no time"},
         {"ph": "s", "cat": "ac2g", "id": 1},
