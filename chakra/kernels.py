@@ -88,10 +88,11 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     try:
         entries = vars(twin).get("ENTRY_POINTS")
         # without allocations numba needs no reference counts, whose atomic operations cost more than short functions
-        counted = {} if vars(twin).get("ALLOCATES", True) else {"_nrt": False}
+        counted: dict[str, Any] = {} if vars(twin).get("ALLOCATES", True) else {"_nrt": False}
+        njit: Any = numba.njit
         for name, value in list(vars(twin).items()):
             if isinstance(value, types.FunctionType) and value.__module__ == twin.__name__:
-                jitted = numba.njit(
+                jitted = njit(
                     cache=entries is None or name in entries,
                     nogil=True,
                     error_model="numpy",
@@ -111,10 +112,11 @@ def _compile_once(dispatcher: Any) -> None:
     Between compiled functions numba makes one version of the callee for each constant argument: tens of versions of a
     helper that takes a code, and most of the compile time.
     """
-    from numba.core import types as numba_types
+    from numba.core.types import unliteral
 
+    plain: Any = unliteral
     template = dispatcher.get_call_template
-    dispatcher.get_call_template = lambda args, kws: template([numba_types.unliteral(a) for a in args], kws)
+    dispatcher.get_call_template = lambda args, kws: template([plain(a) for a in args], kws)
 
 
 def kernel_sources(module_name: str) -> tuple[bytes, str]:

@@ -10,9 +10,54 @@ from typing import Any
 import numpy as np
 
 from chakra.replay.kernels import messages_layout as lay
-from chakra.replay.message_model import Actor, Algorithm, Collective, Do, EngineModel, EngineResult, Program
+from chakra.replay.message_model import (
+    Actor,
+    Algorithm,
+    Bus,
+    Collective,
+    CollectiveRecord,
+    Do,
+    EngineModel,
+    EngineResult,
+    LinkGraph,
+    LinkStats,
+    Mismatch,
+    Mode,
+    NetworkDim,
+    Phase,
+    Program,
+    Ring,
+    Rule,
+    Stall,
+    WaitingCollective,
+    WaitingMessage,
+)
 from chakra.replay.message_results import read_result
 from chakra.replay.message_tables import Tables, with_room
+
+__all__ = [
+    "Actor",
+    "Algorithm",
+    "Bus",
+    "Collective",
+    "CollectiveRecord",
+    "Do",
+    "EngineModel",
+    "EngineResult",
+    "LinkGraph",
+    "LinkStats",
+    "MessageEngine",
+    "Mismatch",
+    "Mode",
+    "NetworkDim",
+    "Phase",
+    "Program",
+    "Ring",
+    "Rule",
+    "Stall",
+    "WaitingCollective",
+    "WaitingMessage",
+]
 
 #: events after which control comes back for progress and interrupts
 STEP = 4_000_000
@@ -82,7 +127,7 @@ class MessageEngine:
             total += known[key]
         return total
 
-    def run(self, progress: Callable[[int, int], None] | None = None) -> EngineResult:
+    def run(self, progress: Callable[[int, int], object] | None = None) -> EngineResult:
         """Simulate to the end.
 
         Parameters
