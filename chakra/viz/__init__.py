@@ -12,7 +12,8 @@ True
 
 from chakra.viz.dot import dot_text
 from chakra.viz.draw import Drawing, DrawOptions, draw
-from chakra.viz.fold import Folding, FoldTree, fold, folded
+from chakra.viz.fold import Folding, fold
+from chakra.viz.fold_tree import FoldTree, folded
 from chakra.viz.graph import Graph, from_trace
 from chakra.viz.graphml import graphml_text
 from chakra.viz.html import html_text

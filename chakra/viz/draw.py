@@ -12,7 +12,8 @@ from typing import Final, Literal
 from chakra.errors import UsageError
 from chakra.files import PathLike, atomic_bytes, atomic_text
 from chakra.viz.dot import dot_pieces, dot_text
-from chakra.viz.fold import Folding, fold, folded
+from chakra.viz.fold import Folding, fold
+from chakra.viz.fold_tree import folded, opened_within
 from chakra.viz.graph import Graph
 from chakra.viz.graphml import graphml_pieces
 from chakra.viz.graphviz_worker import NO_GRAPHVIZ
@@ -143,7 +144,10 @@ def _draw_html(graph: Graph, path: PathLike, options: DrawOptions) -> Drawing:
 
 def _folded(graph: Graph, options: DrawOptions, remarks: list[str]) -> Graph:
     assert options.fold is not None
-    small = folded(graph, fold(graph, options.fold, options.boxes))
+    tree = fold(graph, options.fold, options.boxes)
+    # Asked for one way of folding, the picture is folded that way; left to itself, no more than is needed.
+    opened = opened_within(tree, options.boxes) if options.fold == Folding.AUTO else None
+    small = folded(graph, tree, opened)
     if not options.all_edges and small.n_nodes <= _REDUCE_UP_TO:
         reduced = transitively_reduced(small)
         if reduced.n_edges < small.n_edges:

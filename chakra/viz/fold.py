@@ -4,15 +4,15 @@ closed."""
 import heapq
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 import numpy as np
 
-from chakra.arrays import I32, I64, AnyArray, Bool
+from chakra.arrays import I64
 from chakra.errors import UsageError
-from chakra.viz.graph import NONE, Graph
+from chakra.viz.fold_tree import FoldTree, merged
+from chakra.viz.graph import Graph
 from chakra.viz.layout import csr
 from chakra.viz.repeats import Repeat, find_repeats, rounds
 from chakra.viz.style import EdgeKind, Kind
@@ -29,50 +29,6 @@ class Folding(StrEnum):
     CHAIN = "chain"
     STREAM = "stream"
     SEGMENT = "segment"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FoldTree:
-    """Groups over a graph's nodes.
-
-    Elements are numbered: nodes 0 .. n-1, then groups n .. n+g-1, a group after everything in it.
-
-    Attributes
-    ----------
-    n_nodes
-        n.
-    parent
-        (n+g,) int32: the group that an element lies in, -1 at the top.
-    labels
-        (g,) what a closed group is called.
-    """
-
-    n_nodes: int
-    parent: I32
-    labels: list[str]
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups, at all depths."""
-        return len(self.labels)
-
-    def visible(self, opened: Bool | None = None) -> I32:
-        """(n+g,) the element that stands for each: itself if all around it are open, else its outermost
-        closed group.
-
-        Parameters
-        ----------
-        opened
-            (g,) which groups are open; none by default.
-        """
-        shown = np.arange(len(self.parent), dtype=np.int32)
-        for element in range(len(self.parent) - 1, -1, -1):
-            above = int(self.parent[element])
-            if above >= 0 and not (
-                shown[above] == above and opened is not None and opened[above - self.n_nodes]
-            ):
-                shown[element] = shown[above]
-        return shown
 
 
 #: A stage of folding: the graph of what is visible -> for every element the number of its new group, or -1,
@@ -126,69 +82,6 @@ class _Builder:
         return FoldTree(self.original.n_nodes, np.concatenate(self.parent).astype(np.int32), self.labels)
 
 
-def merged(graph: Graph, target: AnyArray, size: int, labels: list[str | None]) -> Graph:
-    """The graph in which node i has become part of node ``target[i]`` of ``size``; edges inside one
-    disappear.
-
-    Parameters
-    ----------
-    labels
-        Names of the new nodes; None keeps the only member's.
-    """
-    first = np.full(size, graph.n_nodes, np.int64)
-    np.minimum.at(first, target, np.arange(graph.n_nodes))
-    total = np.zeros(size, np.int64)
-    np.add.at(total, target, graph.duration_ns)
-    volume = np.zeros(size, np.int64)
-    np.add.at(volume, target, np.where(graph.size_bytes >= 0, graph.size_bytes, 0))
-    has_size = np.zeros(size, np.bool_)
-    np.logical_or.at(has_size, target, graph.size_bytes >= 0)
-    starts = np.full(size, np.iinfo(np.int64).max)
-    np.minimum.at(starts, target, np.where(graph.start_ns >= 0, graph.start_ns, np.iinfo(np.int64).max))
-    members = np.zeros(size, np.int64)
-    np.add.at(members, target, graph.members)
-    # A group is drawn as the kind, and in the lane, that most of its nodes have.
-    kinds = _majority(target, graph.kinds, graph.members, size, max(Kind) + 1)
-    lanes = _majority(target, graph.lanes, graph.members, size, max(len(graph.lane_names), 1))
-    src, dst = target[graph.src], target[graph.dst]
-    crossing = src != dst
-    keys = (src[crossing] * size + dst[crossing]) * len(EdgeKind) + graph.edge_kinds[crossing]
-    unique, inverse = np.unique(keys, return_inverse=True)
-    counts = np.zeros(len(unique), np.int64)
-    np.add.at(counts, inverse, graph.edge_counts[crossing])
-    pairs = unique // len(EdgeKind)
-    whole = [label is None for label in labels]
-    return Graph(
-        title=graph.title,
-        ids=graph.ids[first],
-        kinds=kinds.astype(np.uint8),
-        names=[
-            graph.names[i] if label is None else label
-            for i, label in zip(first.tolist(), labels, strict=True)
-        ],
-        notes=[graph.notes[i] if alone else "" for i, alone in zip(first.tolist(), whole, strict=True)],
-        duration_ns=total,
-        size_bytes=np.where(has_size, volume, NONE),
-        start_ns=np.where(starts == np.iinfo(np.int64).max, NONE, starts),
-        lanes=lanes.astype(np.int32),
-        lane_names=graph.lane_names,
-        members=members,
-        src=(pairs // size).astype(np.int32),
-        dst=(pairs % size).astype(np.int32),
-        edge_kinds=(unique % len(EdgeKind)).astype(np.uint8),
-        edge_counts=counts,
-    )
-
-
-def _majority(target: AnyArray, value: AnyArray, weight: I64, size: int, n_values: int) -> AnyArray:
-    keys, inverse = np.unique(target.astype(np.int64) * n_values + value, return_inverse=True)
-    votes = np.bincount(inverse, weights=weight)
-    order = np.lexsort((-votes, keys // n_values))
-    _, firsts = np.unique(keys[order] // n_values, return_index=True)
-    winners: AnyArray = keys[order][firsts] % n_values
-    return winners
-
-
 def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTree:
     """Fold a graph.
 
@@ -228,19 +121,6 @@ def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTre
     parent = tree.parent.copy()
     parent[order] = tree.parent[: graph.n_nodes]
     return FoldTree(tree.n_nodes, parent, tree.labels)
-
-
-def folded(graph: Graph, tree: FoldTree, opened: Bool | None = None) -> Graph:
-    """The graph of what is visible; closed groups by default."""
-    shown = tree.visible(opened)[: tree.n_nodes]
-    elements, first, inverse = np.unique(shown, return_index=True, return_inverse=True)
-    # Boxes stand in the order of their first members, as the trace has them.
-    order = np.argsort(first, kind="stable")
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    elements, target = elements[order], number[inverse]
-    labels = [tree.labels[e - tree.n_nodes] if e >= tree.n_nodes else None for e in elements.tolist()]
-    return merged(graph, target, len(elements), labels)
 
 
 def parse_folding(text: str) -> Folding:
@@ -316,6 +196,8 @@ def _in_topological_order(graph: Graph) -> Graph:
 
 # ------------------------------------------------------------------------------------------------- the stages
 
+#: Share of nodes without children from which on control edges are taken for a call tree.
+_LEAVES_OF_A_TREE: Final = 0.3
 _NUMBERS: Final = re.compile(r"\d+")
 
 
@@ -387,8 +269,7 @@ def _tokens(graph: Graph) -> I64:
 
 
 def _fold_operators(limit: int) -> _Stage:
-    """Fold the subtrees of the operator call tree (control edges of PyTorch traces), as deep as the limit
-    allows."""
+    """Fold subtrees of the operator call tree (control edges of PyTorch traces), opening the largest while it fits."""
 
     def stage(graph: Graph, builder: _Builder) -> bool:
         n = graph.n_nodes
@@ -402,18 +283,11 @@ def _fold_operators(limit: int) -> _Stage:
             & (graph.kinds[graph.src] != Kind.MISSING)
         )
         parent[graph.dst[single]] = graph.src[single]
-        depth = np.zeros(n, np.int64)
-        for node in np.flatnonzero(parent >= 0).tolist():
-            depth[node] = depth[parent[node]] + 1
-        if depth.max(initial=0) == 0:
+        called = np.bincount(parent[parent >= 0], minlength=n)
+        # Control edges that only say in which order a thread ran make chains, not trees: trees are mostly leaves.
+        if not called.any() or (called == 0).sum() < _LEAVES_OF_A_TREE * n:
             return False
-        # Roots at the deepest level that leaves few enough boxes; a chain of control edges is no call tree.
-        level = 0
-        while level < depth.max() and int((depth <= level + 1).sum()) <= limit:
-            level += 1
-        root = np.arange(n)
-        for node in np.flatnonzero(depth > level).tolist():
-            root[node] = root[parent[node]]
+        root = _subtree_heads(parent, limit)
         sizes = np.bincount(root, minlength=n)
         heads = np.flatnonzero(sizes > 1)
         number = np.full(n, -1, np.int64)
@@ -421,6 +295,35 @@ def _fold_operators(limit: int) -> _Stage:
         return builder.apply(number[root], [graph.names[h] or f"id {graph.ids[h]}" for h in heads.tolist()])
 
     return stage
+
+
+def _subtree_heads(parent: I64, limit: int) -> I64:
+    """(n,) the head of the subtree that each node is folded into; about ``limit`` heads. Parents come before children."""
+    n = len(parent)
+    above = parent.tolist()
+    size = [1] * n
+    children: list[list[int]] = [[] for _ in range(n)]
+    for node in range(n - 1, -1, -1):
+        if above[node] >= 0:
+            size[above[node]] += size[node]
+            children[above[node]].append(node)
+    boxes = sum(1 for node in above if node < 0)
+    largest = [(-size[node], node) for node in range(n) if above[node] < 0]
+    heapq.heapify(largest)
+    is_head = [node < 0 for node in above]
+    while largest:
+        _, node = heapq.heappop(largest)
+        if not children[node] or boxes + len(children[node]) > limit:
+            continue
+        boxes += len(children[node])
+        for child in children[node]:
+            is_head[child] = True
+            heapq.heappush(largest, (-size[child], child))
+    head = list(range(n))
+    for node in range(n):
+        if not is_head[node]:
+            head[node] = head[above[node]]
+    return np.array(head, np.int64)
 
 
 def _fold_chains(graph: Graph, builder: _Builder) -> bool:

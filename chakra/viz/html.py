@@ -7,7 +7,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from chakra.viz.fold import FoldTree
+from chakra.viz.fold_tree import FoldTree
 from chakra.viz.graph import Graph
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
 from chakra.viz.text import printable

@@ -71,7 +71,7 @@ def only(graph: Graph, words: tuple[str, ...]) -> Graph:
         elif word in singles:
             kinds.add(singles[word])
         else:
-            choices = ", ".join([*GROUPS_OF_KINDS, *singles])
+            choices = ", ".join(dict.fromkeys([*GROUPS_OF_KINDS, *singles]))
             raise UsageError(f"--only {word}: unknown kind of node; one of {choices}")
     keep = np.isin(graph.kinds, list(kinds))
     if not keep.any():

@@ -11,6 +11,7 @@ from viz_traces import make_trace
 from chakra.kernels import compiled
 from chakra.viz import Folding, Graph, fold, folded, from_trace
 from chakra.viz import _layout_kernel as plain
+from chakra.viz.fold_tree import opened_within
 from chakra.viz.layout import NODE_HEIGHT, NODE_WIDTH, csr, layered, order_and_levels
 from chakra.viz.reduce import transitively_reduced
 from chakra.viz.repeats import find_repeats
@@ -143,3 +144,16 @@ def test_operator_trees_fold_to_their_roots() -> None:
     small = folded(graph, fold(graph, Folding.OPERATOR, limit=3))
     assert small.names == ["step", "linear", "relu"]
     assert small.members.tolist() == [1, 3, 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(most=40, texts=short), st.integers(2, 30))
+def test_groups_are_opened_as_far_as_the_limit_allows(graph: Graph, limit: int) -> None:
+    tree = fold(graph, Folding.AUTO, limit)
+    closed = folded(graph, tree).n_nodes
+    opened = opened_within(tree, limit)
+    shown = folded(graph, tree, opened).n_nodes
+    assert closed <= shown <= max(limit, closed)
+    visible = set(tree.visible(opened)[: graph.n_nodes].tolist())
+    for group in visible - set(range(graph.n_nodes)):
+        assert shown + int((tree.parent == group).sum()) - 1 > limit
