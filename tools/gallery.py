@@ -3,6 +3,7 @@
 Run it from anywhere with ``python tools/gallery.py``; figures need matplotlib.
 """
 
+import os
 from pathlib import Path
 
 from chakra.replay import ReplayResult, simulate
@@ -14,7 +15,8 @@ from chakra.viz.select import around, critical_path, only
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "gallery"
-TRACES = ROOT / "traces"
+#: Relative, so that the pages name the same files on every machine.
+TRACES = Path("traces")
 
 INDEX = """# Gallery
 
@@ -39,6 +41,7 @@ def replayed(name: str) -> ReplayResult:
 
 def main() -> None:
     """Write every file of the gallery and its index."""
+    os.chdir(ROOT)
     OUT.mkdir(parents=True, exist_ok=True)
     rows: list[str] = []
 

@@ -17,7 +17,7 @@ from chakra.timeline import (
     read_log,
     write_timeline,
 )
-from chakra.timeline.astrasim_log import parse_frequency
+from chakra.timeline.astrasim_log import is_log, parse_frequency
 from chakra.timeline.filters import parse_ranks
 from chakra.timeline.write import format_of
 from chakra.viz.select import parse_time, parse_window
@@ -125,6 +125,8 @@ def command(
 
 def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[str]]:
     kind = files.sniff_kind(inputs[0], error=UsageError)
+    if kind == files.JSON and is_log(inputs[0]):
+        kind = files.TEXT  # a log line begins with a bracket, as JSON lists do
     if kind == files.KINETO:
         return read_kineto([*inputs]), []
     if len(inputs) > 1:

@@ -20,6 +20,7 @@ _LINE = re.compile(
     r"[^=]*=\s*"
     r"(?P<id>\d+)\s*(?:,[^=]*=\s?(?P<name>.*?))?(?:,\s*node->type=(?P<type>\d+)\s*)?$"
 )
+_HEAD = re.compile(r"\s*(\[[^\]\n\"{]*\]\s*){2,}[^\s\[\]{}\",]|\s*(issue|callback)\s*,")
 _FREQUENCY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(MHz|GHz)?\s*$", re.IGNORECASE)
 
 
@@ -118,6 +119,21 @@ def read_log(
     if open_nodes:
         result.remarks.append(f"{open_nodes} nodes have no callback line; drawn to the end of the log")
     return result
+
+
+def is_log(path: PathLike) -> bool:
+    """Whether a file begins with a log line: bracketed fields and a message, or issue or callback at once.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read.
+    """
+    try:
+        with open_stream(path, error=UsageError) as file:
+            return bool(_HEAD.match(file.read(4096).decode("utf-8", "replace")))
+    except (OSError, EOFError, zlib.error) as cause:
+        raise UsageError(f"{path}: cannot be read: {cause}") from cause
 
 
 def _take(rank: _Rank, match: re.Match[str], tick: int) -> int:

@@ -231,6 +231,12 @@ def test_the_command(tmp_path: Path) -> None:
     ]
     assert runner.invoke(command, upstream).exit_code == 0
     assert len([e for e in json.loads(out.read_text())["traceEvents"] if e["ph"] == "X"]) == 3
+    log.write_text("".join(PREFIX + line + "\n" for line in LOG.splitlines()))
+    done = runner.invoke(command, [str(log), str(out)])
+    assert done.exit_code == 0, done.output
+    assert len([e for e in json.loads(out.read_text())["traceEvents"] if e["ph"] == "X"]) == 3
+    out.write_text("[[1, 2], [3]]")
+    assert "neither a replay" in str(runner.invoke(command, [str(out), str(tmp_path / "o.json")]).exception)
     done = runner.invoke(command, [str(run), str(tmp_path / "x.pftrace"), "--estimate"])
     assert int(done.stdout) > 1000
     assert not (tmp_path / "x.pftrace").exists()
