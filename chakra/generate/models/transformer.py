@@ -475,12 +475,12 @@ class TransformerLayers:
         )  # fmt: skip
 
     def embedding(self) -> Layer:
-        """Vocabulary-parallel token embedding (a lookup, no FLOPs) and learned positions."""
+        """Vocabulary-parallel token embedding (a lookup: one operation an element) and learned positions."""
         model, options = self.model, self.options
         elements = self.tokens * model.hidden
         moved = 2 * elements * options.itemsize
         lookup = Operator(
-            "lookup", OpKind.LOOKUP, (), Work(0, moved), NO_WORK,
+            "lookup", OpKind.LOOKUP, (), Work(elements, moved), NO_WORK,
             Work(elements, elements * (options.itemsize + 2 * options.grad_itemsize)) if options.training else NO_WORK,
             (Weight(self.vocabulary * model.hidden, tied=model.tied),), output_bytes=self.full_bytes,
         )  # fmt: skip
