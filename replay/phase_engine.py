@@ -768,6 +768,7 @@ class PhaseEngine:
             ordered=self.layout.put(np.array([*range(self.dims), -1, 0], np.int64)),
             memo=minus(4 * kernel.MEMO),
             st_first=room(streams),
+            st_seq=room(streams),
             st_phase=room(streams),
             st_next=minus(streams),
             st_queue=room(streams * self.max_phases),

@@ -11,7 +11,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.replay.communicators import Membership
 from chakra.replay.config.model import CollectiveKind
-from chakra.replay.workload import Op, Program, Workload
+from chakra.replay.workload import Call, Op, Program, Workload
 
 
 def ordinals(program: Program) -> I64:
@@ -68,8 +68,16 @@ def match_scatters(workload: Workload, membership: Membership) -> Workload:
                 place[wanted] = len(calls)
                 calls.append(wanted)
             index[node] = place[wanted]
-        programs[number] = replace(program, calls=tuple(calls), call=index)
+        programs[number] = _with_calls(program, calls, index)
     return replace(workload, programs=tuple(programs))
+
+
+def _with_calls(program: Program, calls: list[Call], index: I64) -> Program:
+    """A program with other collectives, of which it keeps those that it uses."""
+    nodes = program.op == Op.COLLECTIVE
+    used, position = np.unique(index[nodes], return_inverse=True)
+    index[nodes] = position.reshape(-1)
+    return replace(program, calls=tuple(calls[k] for k in used.tolist()), call=index)
 
 
 def _scatters(program: Program) -> I64:

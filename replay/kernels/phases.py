@@ -243,6 +243,7 @@ ST_SCRATCH = 119  # for phases that are evaluated member by member
 ST_SCRATCH_HEAP = 120
 ST_ST_FIRST = 52  # per stream: cell of its first phase
 ST_CTX_RANK = 53  # priority of a collective in flight, greatest first
+ST_ST_SEQ = 122  # per stream: when it started its phase, in the order of events
 ST_ISSUED = 54  # collectives issued per actor
 ST_ORDERED = 55  # dimensions as the scheduler keeps them, the tick of its last decision, chunks so far
 ST_MEMO = 56  # (same, size, duration, last timer)
@@ -252,7 +253,7 @@ RU_FIRST = 59  # FIRST_ISSUED or LAST_ISSUED
 RU_BY_ID = 60  # collectives are matched by PR_ORDINAL, not by order of issue
 RU_RELIEVE = 61  # when all is blocked by full queues, each of them starts one more stream
 
-TABLE_SIZE = 121
+TABLE_SIZE = 123
 
 
 class Net(NamedTuple):
@@ -277,15 +278,20 @@ class Net(NamedTuple):
 
 def push_event(m: I64, t: I64, tick: int, reg: int, what: int) -> None:
     """Insert an event at `tick`, registered at `reg`."""
+    seq = m[t[ST_SCALARS] + SC_SEQ]
+    m[t[ST_SCALARS] + SC_SEQ] = seq + 1
+    push_in_order(m, t, tick, reg, seq, what)
+
+
+def push_in_order(m: I64, t: I64, tick: int, reg: int, seq: int, what: int) -> None:
+    """Insert an event that has its sequence number already; the order of events of equal sequence does not matter."""
     scalars = t[ST_SCALARS]
     heap = t[ST_HEAP]
     i = m[scalars + SC_HEAP]
     m[scalars + SC_HEAP] = i + 1
-    seq = m[scalars + SC_SEQ]
-    m[scalars + SC_SEQ] = seq + 1
     while i > 0:
         up = heap + 4 * ((i - 1) >> 1)
-        if m[up] < tick or (m[up] == tick and m[up + 1] <= reg):
+        if m[up] < tick or (m[up] == tick and (m[up + 1] < reg or (m[up + 1] == reg and m[up + 2] <= seq))):
             break
         at = heap + 4 * i
         m[at] = m[up]
@@ -1322,6 +1328,9 @@ def start_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> None:
     plan = m[t[ST_INST_PLAN] + inst]
     k = m[t[ST_ST_PHASE] + stream]
     f = phase_of(m, t, stream)
+    # an NPU's phases that end together do so in the order in which that NPU started them, whoever started last
+    m[t[ST_ST_SEQ] + stream] = m[t[ST_SCALARS] + SC_SEQ]
+    m[t[ST_SCALARS] + SC_SEQ] += 1
     group = m[t[ST_CTX_GROUP] + ctx]
     comm = m[t[AC_GROUP_COMM] + group]
     member = m[t[AC_GROUP_MEMBER] + group]
@@ -1342,7 +1351,9 @@ def start_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> None:
         find_duration(m, t, net, f, ring)
     if m[t[CO_RING_ACTORS] + ring] == 1 and m[f + PH_TAU] >= 0:
         end = now + m[f + PH_TAU]
-        push_event(m, t, end, end - m[f + PH_LAST], EV_PHASE | a << 2 | stream << 32)
+        push_in_order(
+            m, t, end, end - m[f + PH_LAST], m[t[ST_ST_SEQ] + stream], EV_PHASE | a << 2 | stream << 32
+        )
         return
     n = m[t[CO_RING_SIZE] + ring]
     pos0 = m[t[CO_RING_START] + ring]
@@ -1367,7 +1378,14 @@ def start_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> None:
         m[t[ST_POOL] + row + other] = -1
         b = m[t[CO_MEMBER_ACTOR] + m[t[CO_MEMBER] + comm] + other]
         stream_b = stream_of(m, t, b, inst, chunk)
-        push_event(m, t, x[i], max(x[i] - last, now), EV_PHASE | b << 2 | stream_b << 32)
+        push_in_order(
+            m,
+            t,
+            x[i],
+            max(x[i] - last, now),
+            m[t[ST_ST_SEQ] + stream_b],
+            EV_PHASE | b << 2 | stream_b << 32,
+        )
 
 
 def find_duration(m: I64, t: I64, net: Net, f: int, ring: int) -> None:
