@@ -129,10 +129,10 @@ REGISTRY: tuple[Correction, ...] = (
         "C6",
         "BROADCAST, REDUCE, GATHER, SCATTER, BARRIER, REDUCE_SCATTER_BLOCK",
         "a local timer (BROADCAST), or an abort",
-        "priced by the network: BROADCAST, SCATTER and GATHER as an all-gather, REDUCE and REDUCE_SCATTER_BLOCK as a "
-        "reduce-scatter of the same bytes, BARRIER as an all-reduce of no data",
+        "priced by the network: BROADCAST and REDUCE by a binomial tree or a pipelined chain, SCATTER and GATHER as an "
+        "all-gather of the shards, REDUCE_SCATTER_BLOCK as a reduce-scatter, BARRIER as an all-reduce of no data",
         "they move data like the others; by duration only in replay-only mode",
-        Example("BROADCAST of 1 MiB on R8", 1, 31400),
+        Example("BROADCAST of 1 MiB on R8", 1, 48760),
         "collective nodes",
     ),
     Correction(
@@ -289,7 +289,7 @@ REGISTRY: tuple[Correction, ...] = (
         "ignored",
         "honoured before duration_micros",
         "kernels shorter than a microsecond are common",
-        Example("a compute node with duration_ns 300 and duration_micros 0", 1, 300),
+        Example("a compute node with duration_ns 300, and duration_micros 1 beside it", 1000, 300),
         "nodes",
     ),
     Correction(
