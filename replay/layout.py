@@ -16,6 +16,11 @@ class Layout:
         self._parts: list[tuple[int, int, AnyArray | int]] = []
         self._size = 0
 
+    @property
+    def size(self) -> int:
+        """Cells of all tables so far."""
+        return self._size
+
     def put(self, values: AnyArray) -> int:
         """Add a table; returns the cell at which it starts."""
         start = self._size

@@ -33,6 +33,8 @@ from chakra.replay.workload import Op, Program, Workload
 #: events from which compiled code pays when it is loaded, when it must be loaded (half a second), and when it must be
 #: compiled first (15 s); plain Python takes about 40 us per event
 COMPILE_FROM = (200, 15_000, 400_000)
+#: memory that a run may take; more is an error that says why, rather than a machine that swaps
+MAX_BLOCK_BYTES = 64 << 30
 #: events per entry into the kernel, so that progress can be shown and an interrupt be heard
 BUDGET = 2_000_000
 TAGS = 500_000_000
@@ -201,6 +203,13 @@ class PhaseEngine:
         trees = self._set_plans()
         self._set_rules(trees)
         self._set_state()
+        if 8 * self.layout.size > MAX_BLOCK_BYTES:
+            raise WorkloadError(
+                f"the run needs about {self.layout.size * 8 / 2**30:.0f} GiB: {len(self.npu_of):,} of "
+                f"{self.workload.npus:,} NPUs behave differently and are simulated one by one "
+                f"({int(self.node_start[-1]):,} nodes). NPUs fold into classes when process groups lie alike in the "
+                "network: choose dimensions that align with the groups"
+            )
         self.block = self.layout.build()
 
     def _priorities(self, program: Program) -> I64:
@@ -817,7 +826,7 @@ class PhaseEngine:
                         packets = kernel.packet_count(int(phase.algorithm.family), int(phase.do), n)
                         cells = max(cells, 8 + packets)
                         heap = max(heap, 3 * (2 * phase.algorithm.window_in(n) + 2 * packets + 2))
-                    elif all(len(np.unique(stand)) == 1 for _, stand in rings):
+                    elif variant in plan.variants and all(len(np.unique(s)) == 1 for _, s in rings):
                         continue
                     cells = max(cells, 4 * n)
                     windowed = phase.algorithm.window_in(n) < n - 1
