@@ -5,6 +5,7 @@ What it covers: the congestion-unaware network with every native algorithm, proc
 not, if a run needs the message-level engine.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,6 @@ from chakra.replay.workload import Op, Program, Workload
 #: events from which compiled code pays when it is loaded, when it must be loaded (half a second), and when it must be
 #: compiled first (15 s); plain Python takes about 40 us per event
 COMPILE_FROM = (200, 15_000, 400_000)
-#: memory that a run may take; more is an error that says why, rather than a machine that swaps
-MAX_BLOCK_BYTES = 64 << 30
 #: events per entry into the kernel, so that progress can be shown and an interrupt be heard
 BUDGET = 2_000_000
 TAGS = 500_000_000
@@ -80,6 +79,14 @@ class ActorComm:
 def concat(parts: list[Any], dtype: Any = np.int64) -> Any:
     """Concatenate arrays of one type; an empty list gives one zero, so that kernels always see an array."""
     return np.ascontiguousarray(np.concatenate(parts), dtype=dtype) if parts else np.zeros(1, dtype)
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine; a run that needs more would only make it swap."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 36
 
 
 def ints(values: Any) -> I64:
@@ -203,7 +210,7 @@ class PhaseEngine:
         trees = self._set_plans()
         self._set_rules(trees)
         self._set_state()
-        if 8 * self.layout.size > MAX_BLOCK_BYTES:
+        if 8 * self.layout.size > physical_memory():
             raise WorkloadError(
                 f"the run needs about {self.layout.size * 8 / 2**30:.0f} GiB: {len(self.npu_of):,} of "
                 f"{self.workload.npus:,} NPUs behave differently and are simulated one by one "
