@@ -825,15 +825,16 @@ class PhaseEngine:
         cells, heap = 8, 2
         for plan, c in zip(self.plans, self._plan_comm, strict=True):
             comm = self.comms[c]
-            for variant in (*plan.variants, *plan.templates):
+            variants = [(v, False) for v in plan.variants] + [(v, True) for v in plan.templates]
+            for variant, template in variants:
                 for phase in variant:
                     rings = comm.views[-1 if phase.view == FLAT else phase.view]
                     n = phase.size
-                    if variant in plan.templates and phase.algorithm.family is not Family.STEPS:
+                    if template and phase.algorithm.family is not Family.STEPS:
                         packets = kernel.packet_count(int(phase.algorithm.family), int(phase.do), n)
                         cells = max(cells, 8 + packets)
                         heap = max(heap, 3 * (2 * phase.algorithm.window_in(n) + 2 * packets + 2))
-                    elif variant in plan.variants and all(len(np.unique(s)) == 1 for _, s in rings):
+                    elif not template and all(len(np.unique(s)) == 1 for _, s in rings):
                         continue
                     cells = max(cells, 4 * n)
                     windowed = phase.algorithm.window_in(n) < n - 1
