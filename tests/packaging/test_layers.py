@@ -26,7 +26,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "chakra.schemas": (*BASE, "chakra.schemas"),
     "chakra.et": TRACE,
     "chakra.converters": (*TRACE, "chakra.converters", "chakra.builder", "chakra.replay.config"),
-    "chakra.replay": (*TRACE, "chakra.replay", "chakra.builder"),
+    # a manifest is a file format of workloads, which lives beside its writers
+    "chakra.generate.manifest": (*TRACE, "chakra.generate.manifest"),
+    "chakra.replay": (*TRACE, "chakra.replay", "chakra.builder", "chakra.generate.manifest"),
+    "chakra.generate": (
+        *TRACE,
+        "chakra.generate",
+        "chakra.builder",
+        "chakra.replay.config",
+        "chakra.platforms",
+    ),
 }
 #: modules that only the command line and its entry point use
 TOP = ("chakra.cli", "chakra.__main__")
