@@ -44,6 +44,13 @@ def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Communication of CPU back ends (gloo): communication nodes, or CPU time.",
         ),
         click.option(
+            "--deps",
+            type=click.Choice(["order", "tensors"]),
+            default="order",
+            show_default=True,
+            help="Device operations follow their stream, or the operations that wrote the tensors they read.",
+        ),
+        click.option(
             "--repair",
             is_flag=True,
             help="Cut a broken file at its last whole element instead of refusing it.",
@@ -98,6 +105,7 @@ def settings_of(options: dict[str, Any]) -> Any:
             window_ns=(round(window[0] * 1e6), round(window[1] * 1e6)) if window else None,
             gpu_only=options.get("gpu_only", False),
             cpu_comm=options["cpu_comm"],
+            deps=options["deps"],
         ),
         emit=EmitOptions(
             io=not options.get("no_io", False), metadata_nodes=options.get("metadata_nodes", False)

@@ -1,11 +1,25 @@
 """Growing columns: lists per piece of a file, joined into one array at the end."""
 
-from collections.abc import Iterable, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from chakra.arrays import I64
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Switch the garbage collector off: decoding makes many objects and no cycles, and its passes cost more."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class Names:

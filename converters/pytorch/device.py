@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from chakra.arrays import I64, Bool
-from chakra.converters.pytorch.columns import Growing, Names, integers, to_integer
+from chakra.converters.pytorch.columns import Growing, Names, collector_off, integers, to_integer
 from chakra.converters.pytorch.decimals import BAD_TIME, nanoseconds
 from chakra.converters.pytorch.jsonarray import ArrayReader
 from chakra.converters.pytorch.kinds import FileKind, expect
@@ -440,8 +440,9 @@ def _read(path: str | Path, names: Names, struct: type[Event], repair: bool, kee
     reader = ArrayReader(path, "traceEvents", struct, repair=repair)
     builder = _Builder(names, keep_io)
     general = struct is Event
-    for events in reader:
-        builder.add([_args_of(e) for e in events] if general else events)
+    with collector_off():
+        for events in reader:
+            builder.add([_args_of(e) for e in events] if general else events)
     return _finish(str(path), builder, reader)
 
 

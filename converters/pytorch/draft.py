@@ -7,6 +7,7 @@ import numpy as np
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.attach import Attachment
 from chakra.converters.pytorch.comm import Groups, Records, cpu_communication
+from chakra.converters.pytorch.dataflow import tensor_edges
 from chakra.converters.pytorch.device import DeviceTrace
 from chakra.converters.pytorch.edges import (
     burst_edges,
@@ -18,7 +19,16 @@ from chakra.converters.pytorch.edges import (
     tree_parents,
 )
 from chakra.converters.pytorch.extras import DEVICE_GAP_NS, add_device_gaps, only_device, with_unmatched
-from chakra.converters.pytorch.graph import COMP, E_CHAIN, E_WAIT, NODE_DEVICE, Comm, Draft, host_ranks
+from chakra.converters.pytorch.graph import (
+    COMP,
+    E_CHAIN,
+    E_TENSOR,
+    E_WAIT,
+    NODE_DEVICE,
+    Comm,
+    Draft,
+    host_ranks,
+)
 from chakra.converters.pytorch.host import HostTrace
 from chakra.converters.pytorch.pair import Pairing
 from chakra.converters.pytorch.region import LinkOptions, Region
@@ -142,6 +152,8 @@ def _joined(parts: Parts, host: _HostSide, device: _DeviceSide, comm: dict[int, 
     batches = [row for row, members in parts.records.members.items() if len(members) > 1]
     first_stream = len(parts.device.threads)
     alone = first_stream + int(device.keys.max(initial=0)) + 1 + np.arange(n_device)
+    # Without stream order the operations of a stream are no chain whose edges imply each other.
+    single = np.isin(rows, batches) | (parts.options.deps == "tensors")
     held = host.late & (parts.options.gaps != "drop")
     join = np.concatenate
     return Draft(
@@ -158,7 +170,7 @@ def _joined(parts: Parts, host: _HostSide, device: _DeviceSide, comm: dict[int, 
         hold=join([np.where(held, pieces.target_end - parts.region.first, -1), minus]),
         rank=join([host_ranks(pieces.thread, pieces.start, host.late), np.ones(n_device, np.int64)]),
         parent=join([host.parent, device.parent]),
-        chain_group=join([pieces.thread, np.where(np.isin(rows, batches), alone, first_stream + key)]),
+        chain_group=join([pieces.thread, np.where(single, alone, first_stream + key)]),
         edges=[],
         comm=comm,
     )
@@ -177,7 +189,13 @@ def _edges(
     source, target = chain_edges(pieces.thread)
     edges = [(source, target, E_CHAIN)]
     edges += launch_edges(region, parts.attachment, waits, pieces, rows, n_host)
-    edges += stream_edges(device.keys, rows, device.member, n_host)
+    if parts.options.deps == "tensors" and parts.host is not None:
+        above = device.parent
+        launcher = np.where(above >= 0, host.et_row[above], -1)
+        flow_source, flow_target = tensor_edges(parts.host, launcher, n_host + np.arange(len(rows)))
+        edges.append((flow_source, flow_target, E_TENSOR))
+    else:
+        edges += stream_edges(device.keys, rows, device.member, n_host)
     edges.append(sync_edges(waits, pieces, last))
     edges.append((last[waits.stream_source], first[waits.stream_target], E_WAIT))
     edges += burst_edges(parts.bursts, pieces, region)
@@ -197,7 +215,7 @@ def _finished(parts: Parts, draft: Draft, n_host: int, n_device: int) -> Draft:
         if options.gaps != "drop":
             add_device_gaps(draft, device, waits.host_source[:0], int(draft.start.min()), 0, n_device, 1)
         return draft
-    if options.gaps != "drop":
+    if options.gaps != "drop" and options.deps == "order":
         felt = np.isin(waits.host_call, pieces.ref[pieces.kind == NODE_SYNC])
         held = waits.host_source[felt]
         add_device_gaps(draft, device, held, parts.region.first, n_host, n_device, DEVICE_GAP_NS)

@@ -8,6 +8,7 @@ from chakra.converters.pytorch.graph import (
     COMP,
     E_LAUNCH,
     E_STREAM,
+    E_TENSOR,
     E_WAIT,
     NODE_DEVICE_GAP,
     NODE_UNMATCHED,
@@ -83,7 +84,7 @@ def only_device(draft: Draft, n_host: int) -> Draft:
     keep = slice(n_host, None)
     edges = []
     for source, target, kind in draft.edges:
-        if kind in (E_STREAM, E_WAIT):
+        if kind in (E_STREAM, E_WAIT, E_TENSOR):
             ok = (source >= n_host) & (target >= n_host)
             edges.append((source[ok] - n_host, target[ok] - n_host, kind))
     return Draft(

@@ -11,10 +11,10 @@ from chakra.converters.pytorch.attach import kernels
 COMP, SEND, RECV, COLL = 4, 5, 6, 7
 #: Kinds of nodes beside those of the host's time (`timeline`).
 NODE_DEVICE, NODE_UNMATCHED, NODE_DEVICE_GAP = 4, 5, 6
-E_CHAIN, E_LAUNCH, E_STREAM, E_SYNC, E_WAIT, E_FORK, E_JOIN = range(7)
+E_CHAIN, E_LAUNCH, E_STREAM, E_SYNC, E_WAIT, E_FORK, E_JOIN, E_TENSOR = range(8)
 EDGE_NAMES = (
     "thread order", "launch", "stream order", "host waits for device", "stream waits for stream",
-    "thread starts thread", "thread waits for thread",
+    "thread starts thread", "thread waits for thread", "tensor",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.converters.pytorch.columns import Growing, Names, integers, to_integer
+from chakra.converters.pytorch.columns import Growing, Names, collector_off, integers, to_integer
 from chakra.converters.pytorch.jsonarray import ArrayReader
 from chakra.converters.pytorch.kinds import FileKind, expect, read_head
 from chakra.errors import ConversionError
@@ -277,8 +277,9 @@ def _read(path: str | Path, names: Names, struct: type[HostNode], repair: bool) 
     reader = ArrayReader(path, "nodes", struct, repair=repair)
     builder = _Builder(names)
     flat = struct is FlatNode
-    for nodes in reader:
-        builder.add(nodes, flat)
+    with collector_off():
+        for nodes in reader:
+            builder.add(nodes, flat)
     return assemble(str(path), builder, reader)
 
 

@@ -30,6 +30,8 @@ class LinkOptions:
         Only device nodes (with the host's effect on them lost).
     cpu_comm
         ``comm``: communication of CPU back ends (gloo) becomes communication nodes; ``comp``: stays CPU time.
+    deps
+        ``order``: device operations of a stream follow each other; ``tensors``: they follow what wrote their inputs.
     """
 
     gaps: str = "node"
@@ -38,6 +40,7 @@ class LinkOptions:
     window_ns: tuple[int, int] | None = None
     gpu_only: bool = False
     cpu_comm: str = "comm"
+    deps: str = "order"
 
 
 def calls_as_ops(device: DeviceTrace) -> Ops:

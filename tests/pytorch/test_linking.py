@@ -577,3 +577,21 @@ def test_process_groups_become_metadata_nodes_on_request(job: MiniJob, tmp_path:
     (row,) = np.flatnonzero(trace.types == NodeType.METADATA).tolist()
     text = trace.node(row).proto().inputs.values
     assert json.loads(text[2:-2]) == [{"pg_name": "1", "ranks": [0, 1]}]
+
+
+def test_tensor_dependencies_replace_stream_order(job: MiniJob, tmp_path: Path) -> None:
+    """Storage 5 is written by a, freed, written by b and read by c: c depends on b only; d on nothing."""
+
+    def tensor(storage: int) -> list[Any]:
+        return [storage + 100, storage, 0, 4, 4, "cuda:0"]
+
+    for k, (name, reads, writes) in enumerate((("a", [], 5), ("b", [], 5), ("c", [5], 6), ("d", [9], 7))):
+        job.op(name, 100 * k, 40, inputs=([tensor(s) for s in reads], [], []))
+        job.nodes[-1]["outputs"]["values"] = [tensor(writes)]
+        job.call("cudaLaunchKernel", 100 * k + 10, 5, 1 + k)
+        job.kernel(f"kernel {name}", 100 * k + 45, 200, 1 + k)
+    result = linked(job, tmp_path, deps="tensors")
+    assert sources(result, "kernel c") == {"c", "kernel b"}
+    assert sources(result, "kernel b") == {"b"}
+    assert sources(result, "kernel d") == {"d"}
+    assert "kernel c" in sources(linked(job, tmp_path), "kernel d")
