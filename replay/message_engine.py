@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from chakra.kernels import compiled, worth_compiling
 from chakra.replay.kernels import messages_layout as lay
 from chakra.replay.message_model import (
     Actor,
@@ -61,8 +62,10 @@ __all__ = [
 
 #: events after which control comes back for progress and interrupts
 STEP = 4_000_000
-#: estimated events from which starting the compiler pays
-COMPILE_FROM = 200_000
+#: estimated events from which compiled code pays when it is loaded, when it must be loaded, and when it must be compiled
+#: first (half a minute); plain Python takes about 3.5 us per event
+COMPILE_FROM = (20_000, 300_000, 4_000_000)
+KERNEL = "chakra.replay.kernels.messages"
 
 
 class MessageEngine:
@@ -143,12 +146,10 @@ class MessageEngine:
         t = self._tables
         jit = self._jit
         if jit is None:
-            jit = self.estimated_events() >= COMPILE_FROM
+            jit = worth_compiling(KERNEL, *COMPILE_FROM, self.estimated_events())
         kernel: Any
         if jit:
-            from chakra.kernels import compiled
-
-            kernel = compiled("chakra.replay.kernels.messages")
+            kernel = compiled(KERNEL)
             state = lay.State(t.m, t.floats)
         else:
             from chakra.replay.kernels import messages as kernel
