@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from chakra import __version__
 from chakra.errors import UsageError
@@ -75,13 +76,19 @@ def _run_context(run: Run) -> dict[str, Any]:
         "critical_path": tables.critical_path(run),
         "memory": chart,
         "memory_npu": memory.get("npu") if isinstance(memory, dict) else None,
-        "timeline": excerpt(from_document(run.document, source=run.name), run.end_ns)
-        if run.document.get("nodes")
-        else None,
+        "timeline": _excerpt(run),
         "timeline_ranks": MOST_RANKS,
         "inputs": tables.inputs(run),
         "corrections": tables.corrections(run),
     }
+
+
+def _excerpt(run: Run) -> Markup | None:
+    nodes = run.document.get("nodes")
+    if not nodes:
+        return None
+    first = nodes[:MOST_RANKS] if isinstance(nodes, list) else nodes
+    return excerpt(from_document({"nodes": first}, source=run.name), run.end_ns)
 
 
 def _list(value: Any) -> list[Any]:

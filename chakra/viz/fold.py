@@ -5,6 +5,7 @@ import heapq
 import re
 from collections.abc import Callable
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -201,6 +202,7 @@ _LEAVES_OF_A_TREE: Final = 0.3
 _NUMBERS: Final = re.compile(r"\d+")
 
 
+@lru_cache(maxsize=1 << 17)
 def family(name: str) -> str:
     """A name without its numbers: equal for the same operator in another layer, micro-batch or step.
 

@@ -82,7 +82,7 @@ def test_svg_is_xml_with_every_box_edge_and_full_name(graph: Graph) -> None:
     assert sorted(g.get("id") for g in boxes) == sorted(f"n{i}" for i in graph.ids.tolist())
     tips = {g.get("id"): g.findtext(f"{SVG}title") or "" for g in boxes}
     for ident, name in zip(graph.ids.tolist(), graph.names, strict=True):
-        shown = printable(name.replace("\n", "\0")).replace("\\x00", "\n")
+        shown = "\n".join(printable(line) for line in name.split("\n"))
         assert tips[f"n{ident}"].startswith(shown or "(no name)")
     drawn = sum(len(g.findall(f"{SVG}path")) for g in root.iter(f"{SVG}g") if g.get("data-kind"))
     legend = len(set(graph.edge_kinds.tolist()))
