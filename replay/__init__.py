@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["simulate", "ReplayResult"]
+__all__ = ["ReplayResult", "simulate"]
 
 
 def __getattr__(name: str) -> Any:

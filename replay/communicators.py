@@ -77,7 +77,9 @@ def resolve_groups(workload: Workload, groups: GroupTable) -> Membership:
             members = np.asarray(row if len(row) else range(n), np.int64)
             if len(members) and (members.min() < 0 or members.max() >= n):
                 bad = int(members.min()) if members.min() < 0 else int(members.max())
-                raise WorkloadError(f"process group {name!r} has rank {bad}, but the system has NPUs 0 to {n - 1}")
+                raise WorkloadError(
+                    f"process group {name!r} has rank {bad}, but the system has NPUs 0 to {n - 1}"
+                )
             if len(np.unique(members)) != len(members) or (of[members] >= 0).any():
                 raise WorkloadError(f"process group {name!r} lists a rank twice")
             of[members] = len(comms)
