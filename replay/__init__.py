@@ -8,7 +8,7 @@ __all__ = ["ReplayResult", "simulate"]
 def __getattr__(name: str) -> Any:
     """Import the engine when it is asked for, so that importing the package stays cheap."""
     if name == "simulate":
-        from chakra.replay.simulate import simulate
+        from chakra.replay.api import simulate
 
         globals()["simulate"] = simulate
         return simulate

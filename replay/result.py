@@ -25,7 +25,7 @@ from chakra.replay.figures import collective_rows, critical_path, egress_bytes_p
 from chakra.replay.memory_use import MemoryUse, memory_use
 from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
-from chakra.replay.workload import Engine, Program, Workload
+from chakra.replay.workload import Engine, Op, Program, Workload
 
 SCHEMA = "chakra.replay.result/1"
 
@@ -321,7 +321,27 @@ class ReplayResult:
             "engines": [Engine(e).name for e in program.engine[order].tolist()],
             "issue_ns": issue.tolist(),
             "finish_ns": finish.tolist(),
+            **self._partners(npu, program, index, order),
         }
+
+    def _partners(self, npu: int, program: Program, index: I64, order: I64) -> dict[str, Any]:
+        """Peer and tag of every message and group of every collective of an NPU, None for other nodes."""
+        trace = program.trace
+        peers: list[int | None] = [None] * len(order)
+        tags: list[int | None] = [None] * len(order)
+        groups: list[str | None] = [None] * len(order)
+        ranks = peers_of(self.workload)[npu] if len(program.p2p_peer) else None
+        for k, node in enumerate(order.tolist()):
+            op = int(program.op[node])
+            if op == Op.COLLECTIVE:
+                groups[k] = self.membership.comms[
+                    int(self.membership.comm[npu, program.calls[int(program.call[node])].group])
+                ].name
+            elif op in (Op.SEND, Op.RECV) and ranks is not None:
+                message = int(program.call[node])
+                peers[k] = int(ranks[int(program.p2p_peer[message])])
+                tags[k] = int(trace.comm_tag[int(index[k])])
+        return {"peers": peers, "tags": tags, "groups": groups}
 
 
 def _attribute_names(program: Program) -> list[str]:

@@ -98,7 +98,7 @@ def run_point(
 
 
 def _run(merged: Mapping[str, Any], needs_memory: bool, document: bool) -> dict[str, Any]:
-    from chakra.replay.simulate import simulate
+    from chakra.replay import simulate
 
     platform = _platform(merged)
     metrics: dict[str, Any] = {}

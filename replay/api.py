@@ -1,4 +1,4 @@
-"""`simulate`: from files or objects to a result."""
+"""`chakra.replay.simulate`: from files or objects to a result."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -146,6 +146,7 @@ def simulate(
         memory_config=mem,
         options=options,
         warnings=warnings,
+        source=os.fspath(workload) if named else f"{len(compiled.traces)} traces",
     )
 
 
