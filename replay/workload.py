@@ -250,7 +250,10 @@ def compile_program(
 
     sizes = trace.comm_size[order]
     if (old or not options.astra) and options.comm_scale != 1.0:
-        sizes = np.where(sizes == ABSENT, sizes, np.floor(sizes * options.comm_scale).astype(np.int64))
+        stretched = np.where(sizes == ABSENT, 0, sizes) * options.comm_scale
+        if (stretched > LIMIT).any():
+            raise WorkloadError(f"{trace.source}: comm_size times {options.comm_scale:g} does not fit 64 bits")
+        sizes = np.where(sizes == ABSENT, sizes, np.floor(stretched).astype(np.int64))
         if not old:
             corrections["C17"] += int(comm_node.sum())
 
