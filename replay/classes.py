@@ -214,7 +214,9 @@ def partition(
     has_peer = peers >= 0
     if peers.shape[1]:
         own = np.arange(n)[:, None]
-        offsets = np.where(has_peer, (peers - own) % n, -1)
+        # signed: which of two NPUs has the lower number decides the order of events at equal ticks, so a message
+        # that wraps around the last NPU is unlike the others
+        offsets = np.where(has_peer, peers - own, n)
         hops = hops_between(network, np.broadcast_to(own, peers.shape), np.where(has_peer, peers, 0))
         _, labels = np.unique(hops.reshape(-1, hops.shape[-1]), axis=0, return_inverse=True)
         labels = np.where(has_peer, labels.reshape(peers.shape), -1)
