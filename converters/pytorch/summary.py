@@ -53,6 +53,7 @@ def summarize(linked: Linked, rank: int) -> dict[str, Any]:
         "dropped_against_time": graph.against_time,
         "device_busy_ns": int(graph.duration[on_device].sum()),
         "host_ns": int(graph.duration[graph.device_row < 0].sum()),
+        "waits_ns": int(graph.duration[graph.kind == NODE_SYNC].sum()),
         "self_time_moved_ns": linked.moved_ns,
         "gaps_dropped_ns": linked.gaps_dropped_ns,
         "collectives": collectives(linked),
@@ -239,6 +240,7 @@ def lines(summary: dict[str, Any]) -> list[str]:
         )
     out.append(
         f"  time          span {summary['measured_span_ns'] / 1000:,.1f} us, "
-        f"device busy {summary['device_busy_ns'] / 1000:,.1f} us, host {summary['host_ns'] / 1000:,.1f} us"
+        f"device busy {summary['device_busy_ns'] / 1000:,.1f} us, host {summary['host_ns'] / 1000:,.1f} us "
+        f"(of it {summary['waits_ns'] / 1000:,.1f} us left of waits for the device)"
     )
     return out

@@ -16,6 +16,8 @@ import numpy as np
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.device import MEMCPY, DeviceTrace
 
+#: How close behind an operation of another stream an operation must start to be taken for waiting for it.
+CLOSE_NS = 20_000
 #: How much later than the host's return (or the waiting operation's start) an awaited operation may seem to
 # end.
 TOLERANCE_NS = 1000
@@ -196,6 +198,7 @@ def find_waits(device: DeviceTrace, call: I64, kept: Bool, is_comm: Bool) -> Syn
             if row not in known:
                 _by_name(state, kind, row)
     _stream_waits(state, [row for row in by_kind["wait"] if row not in known])
+    _felt_waits(state, by_kind["wait"])
     host = np.array(list(state.host), np.int64).reshape(-1, 2)
     stream = np.array(list(state.stream), np.int64).reshape(-1, 2)
     return SyncEdges(host[:, 0], host[:, 1], stream[:, 0], stream[:, 1], dict(state.counts))
@@ -393,6 +396,32 @@ def _stream_waits(state: _Waits, rows: list[int]) -> None:
             if state.launch_list[source] < begin and state.end[source] <= gpu.start[target]:
                 state.add_stream(source, target, "stream waits (oldest communication)")
                 awaited.add(source)
+
+
+def _felt_waits(state: _Waits, rows: list[int]) -> None:
+    """Waits that show in the times only: of streams that the waiting thread does not launch on next.
+
+    FSDP makes its copy and communication streams wait from the thread that computes, and NCCL orders the streams of one
+    communicator among each other. An operation that started late, right behind one of another stream, with a stream
+    wait called since the one before it was launched, waited for it.
+    """
+    times = state.device.calls.start[np.array(rows, np.int64)].tolist() if rows else []
+    sources: dict[int, list[int]] = {}
+    for source, target in state.stream:
+        sources.setdefault(target, []).append(source)
+    for launched, launches in state.streams.values():
+        for i in range(1, len(launched)):
+            before, target = launched[i - 1], launched[i]
+            ready = max(launches[i], state.end[before])
+            if state.start[target] - ready <= CLOSE_NS:
+                continue
+            if bisect_left(times, launches[i]) == bisect_left(times, launches[i - 1]):
+                continue
+            if any(state.start[target] - state.end[s] <= CLOSE_NS for s in sources.get(target, ())):
+                continue
+            felt = _felt_wait(state, target, ready)
+            if felt >= 0 and state.start[target] - state.end[felt] <= CLOSE_NS:
+                state.add_stream(felt, target, "stream waits (by time)")
 
 
 def _previous_on_stream(state: _Waits) -> list[int]:

@@ -595,3 +595,61 @@ def test_tensor_dependencies_replace_stream_order(job: MiniJob, tmp_path: Path) 
     assert sources(result, "kernel b") == {"b"}
     assert sources(result, "kernel d") == {"d"}
     assert "kernel c" in sources(linked(job, tmp_path), "kernel d")
+
+
+def test_late_starts_behind_another_stream_are_waits(job: MiniJob, tmp_path: Path) -> None:
+    """The wait was called by a thread that launches elsewhere next: only the times show which stream it held."""
+    job.op("a", 0, 60)
+    job.call("cudaLaunchKernel", 2, 2, 1)
+    job.kernel("copy one", 10, 5, 1, stream=14)
+    job.call("cudaLaunchKernel", 12, 2, 2)
+    job.kernel("long", 20, 480, 2)
+    job.call("cudaStreamWaitEvent", 20, 1, 3)
+    job.call("cudaLaunchKernel", 30, 2, 4)
+    job.kernel("compute", 500, 10, 4)
+    job.call("cudaLaunchKernel", 40, 2, 5)
+    job.kernel("copy two", 503, 5, 5, stream=14)
+    result = linked(job, tmp_path)
+    assert "long" in sources(result, "copy two")
+
+
+def test_odd_values_never_end_in_a_traceback(job: MiniJob, tmp_path: Path) -> None:
+    """Strings, nulls, negatives and huge numbers in every field of events and nodes."""
+    import json
+    import random
+
+    from chakra.errors import ChakraError
+
+    simple(job)
+    collective(job, "allreduce", 300, 9, elements=50)
+    job.call("cudaStreamWaitEvent", 345, 1, 40)
+    job.op("sync", 400, 50)
+    job.call("cudaStreamSynchronize", 410, 30, 41)
+    host, device = job.write(tmp_path)
+    chance = random.Random(7)
+    odd = [None, "", "x", -1, 0, 2**63, 2**70, 1.5, [], {}, True, "NaN"]
+    linked_count = 0
+    messages: list[str] = []
+    for _ in range(150):
+        documents = [json.loads(host.read_text()), json.loads(device.read_text())]
+        for document, key in zip(documents, ("nodes", "traceEvents"), strict=True):
+            for _ in range(2):
+                item = chance.choice(document[key])
+                field = chance.choice(list(item))
+                target = item
+                if isinstance(item[field], dict) and item[field] and chance.random() < 0.8:
+                    target, field = item[field], chance.choice(list(item[field]))
+                target[field] = chance.choice(odd)
+        paths = [tmp_path / "h.json", tmp_path / "d.json"]
+        for path, document in zip(paths, documents, strict=True):
+            path.write_text(json.dumps(document))
+        try:
+            outcome = run(
+                Inputs(*paths), tmp_path / "o.et", Settings(min_matched=0, min_attached=0), check=True
+            )
+            assert outcome.check is not None
+            linked_count += 1
+        except ChakraError as error:
+            messages.append(str(error))
+    assert linked_count > 50
+    assert not [text for text in messages if "\n" in text]
