@@ -502,7 +502,8 @@ class PhaseEngine:
 
     def _set_plans(self) -> I64:
         """Tables of plans and phases; returns the tables of trees and steps."""
-        chunk_start, variant_of, variant_phase = [0], [], []
+        chunk_start, variant_of = [0], list[int]()
+        variant_phase: list[int] = []
         rows: list[tuple[int, ...]] = []
         tables: list[I64] = []
         table_at: dict[int, int] = {}
@@ -925,7 +926,9 @@ class PhaseEngine:
         n, nodes, comm = len(self.npu_of), int(self.node_start[-1]), int(self.comm_start[-1])
         instances = self._instances
         relieved = int(cells("ST_SCALARS", kernel.SC_SIZE)[kernel.SC_RELIEVED])
-        notes = (f"streams blocked each other in full queues {relieved} times; each queue started one more (C13)",)
+        notes = (
+            f"streams blocked each other in full queues {relieved} times; each queue started one more (C13)",
+        )
         return RawRun(
             partition=self.partition,
             program_of=np.asarray(self.program_of),

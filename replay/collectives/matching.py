@@ -1,7 +1,7 @@
 """Which collectives of an NPU belong together, by the order of node ids; one size for scatters whose members differ.
 
-A scatter's root gives its whole buffer as `comm_size`, the others the part that they receive. All members of a scatter get
-the largest size that any of them gives (C6).
+A scatter's root gives its whole buffer as `comm_size`, the others the part that they receive. All members of a scatter
+get the largest size that any of them gives (C6).
 """
 
 from dataclasses import replace
@@ -30,9 +30,7 @@ def ordinals(program: Program) -> I64:
 def match_scatters(workload: Workload, membership: Membership) -> Workload:
     """The workload with one size per scatter: the largest that a member gives."""
     found = {
-        number: nodes
-        for number, program in enumerate(workload.programs)
-        if len(nodes := _scatters(program))
+        number: nodes for number, program in enumerate(workload.programs) if len(nodes := _scatters(program))
     }
     if not found:
         return workload

@@ -2,8 +2,8 @@
 
 Every member but one or two is inner in one tree and a leaf in the other, so both its links are busy: while a segment of
 one half goes up or down through it, one of the other half does. Messages are put into rounds greedily, at most one sent
-and one received per member and round, a segment only after what it is made of; the deepest members go first on the way up,
-the root's side first on the way down.
+and one received per member and round, a segment only after what it is made of; the deepest members go first on the
+way up, the root's side first on the way down.
 
 Source: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel Computing
 35(12), 2009, doi:10.1016/j.parco.2009.09.001.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from chakra.replay.collectives.algorithms import Algorithm, Family
-from chakra.replay.collectives.steps import Do
+from chakra.replay.collectives.steps import Do as Do
 from chakra.replay.config.model import CollectiveKind
 
 #: `compat` of ASTRA-sim 1.0's cost model
@@ -73,8 +73,6 @@ class Plan:
     variants: tuple[tuple[Phase, ...], ...]
     schedule: Schedule = Schedule.PLAN
     templates: tuple[tuple[Phase, Phase], ...] = ()
-    #: equal starts: duration in ns of a collective that is one phase with a known end, None otherwise
-    tau_ns: int | None = None
 
 
 def chunk_sizes(

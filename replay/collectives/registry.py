@@ -54,7 +54,9 @@ def find(name: str) -> StepAlgorithm:
     try:
         found = point.load()
     except Exception as error:  # the package's own fault, whatever it is
-        raise ConfigError(f"collective algorithm {name!r}: {point.value} cannot be loaded: {error}") from error
+        raise ConfigError(
+            f"collective algorithm {name!r}: {point.value} cannot be loaded: {error}"
+        ) from error
     if not isinstance(found, StepAlgorithm):
         raise ConfigError(f"collective algorithm {name!r}: {point.value} is not a StepAlgorithm")
     return found

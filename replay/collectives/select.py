@@ -59,7 +59,7 @@ NOT_POWER = "use rabenseifner, recursiveDoubling, bruck, ring or direct, which r
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Algorithms of one call on one communicator: (dimension, algorithm, ring size) of every dimension that takes part."""
+    """Algorithms of a call on a communicator: (dimension, algorithm, ring size) of every dimension that takes part."""
 
     kind: CollectiveKind
     parts: tuple[tuple[int, Algorithm, int], ...]
@@ -272,9 +272,7 @@ def _check_phases(choice: Choice, order: list[tuple[int, Do, Rule]], system: Sys
             )
 
 
-def _rooted_plan(
-    call: Call, choice: Choice, system: System, network: Network, options: RunOptions
-) -> Plan:
+def _rooted_plan(call: Call, choice: Choice, system: System, network: Network, options: RunOptions) -> Plan:
     """Broadcast and reduce: one dimension after the other carries all bytes.
 
     Traces do not name the root. So all members are charged the time of the last one, from the last one's start.
@@ -288,7 +286,9 @@ def _rooted_plan(
         for dim, algorithm, ring in choice.parts:
             view = FLAT if algorithm.flat else dim
             if not algorithm.steps:
-                algorithm = replace(algorithm, steps=_cheaper(do, ring, chunk, network, dim, view, system, options))
+                algorithm = replace(
+                    algorithm, steps=_cheaper(do, ring, chunk, network, dim, view, system, options)
+                )
             phases.append(Phase(view, dim, Rule.ANY, algorithm, do, ring, chunk))
         variants.append(tuple(phases))
     return Plan(call.kind, tuple(distinct.index(chunk) for chunk in sizes), tuple(variants))

@@ -106,9 +106,7 @@ def from_rounds(
     return from_arrays(n, rows, whole, symmetry)
 
 
-def from_arrays(
-    n: int, rounds: Sequence[I64], whole: int, symmetry: Symmetry = Symmetry.NONE
-) -> Steps:
+def from_arrays(n: int, rounds: Sequence[I64], whole: int, symmetry: Symmetry = Symmetry.NONE) -> Steps:
     """Steps from one array (messages, 4) per round: source, destination, share, whether the destination reduces."""
     parts = []
     for k, given in enumerate(rounds):
@@ -145,4 +143,6 @@ def best_segments(
         return 1
     transfer = size_bytes / parts / link.bytes_per_ns
     best = (fill * transfer / (each * link.latency_ns)) ** 0.5 if link.latency_ns > 0 else float(most)
-    return int(max(1, min(round(min(best, most)), most, size_bytes // parts, (1 << 20) // (2 * parts * n) or 1)))
+    return int(
+        max(1, min(round(min(best, most)), most, size_bytes // parts, (1 << 20) // (2 * parts * n) or 1))
+    )

@@ -6,13 +6,22 @@ steps, for any n. Reduce is the same backwards.
 Chain: the data travel from member to member in s segments, so that all links work at once; n - 2 + s steps. The number of
 segments is the one that makes the sum least (`best_segments`).
 
-Sources: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005, doi:10.1177/1094342005051521 (binomial); Pjesivac-Grbovic et al.,
-"Performance Analysis of MPI Collective Operations", Cluster Computing 10, 2007, doi:10.1007/s10586-007-0012-0 (pipeline).
+Sources: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005, doi:10.1177/1094342005051521 (binomial); Pjesivac-Grbovic
+et al., "Performance Analysis of MPI Collective Operations", Cluster Computing 10, 2007,
+doi:10.1007/s10586-007-0012-0 (pipeline).
 """
 
 from functools import lru_cache
 
-from chakra.replay.collectives.steps import Do, Link, Message, StepAlgorithm, Steps, best_segments, from_rounds
+from chakra.replay.collectives.steps import (
+    Do,
+    Link,
+    Message,
+    StepAlgorithm,
+    Steps,
+    best_segments,
+    from_rounds,
+)
 
 KINDS = frozenset({Do.ALL_REDUCE, Do.BROADCAST, Do.REDUCE})
 

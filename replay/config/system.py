@@ -33,7 +33,8 @@ _EXTRA_ALGORITHMS: set[str] = set()
 
 def _extra_algorithms() -> set[str]:
     """Names beyond ASTRA-sim's list, each also in its form on one flat ring."""
-    from chakra.replay.collectives.registry import names  # the algorithms are modules that know the configuration
+    # imported here: the algorithms are modules that know the configuration
+    from chakra.replay.collectives.registry import names
 
     both = {form for name in names() for form in (name, "one" + name[:1].upper() + name[1:])}
     return both | _EXTRA_ALGORITHMS

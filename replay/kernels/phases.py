@@ -151,7 +151,9 @@ PL_VARIANT = 45  # variant of each chunk
 PL_VARIANT_PHASE = 46  # per variant: cell of its first phase
 PL_BLOCK = 47  # cells that an instance of the plan needs in the pool
 PL_SCHEDULE = 48
-PL_TEMPLATE = 49  # per plan: cell of its templates: (ring size or 0, reduce-scatter, all-gather) per dimension
+PL_TEMPLATE = (
+    49  # per plan: cell of its templates: (ring size or 0, reduce-scatter, all-gather) per dimension
+)
 PL_KIND = 50  # what a scheduled plan does, DO_*
 PL_BYTES = 51  # of the whole collective, where it is scheduled
 
@@ -167,7 +169,9 @@ PH_CYCLE = 7  # Z; steps: number of messages
 PH_ENDPOINT = 8  # e
 PH_TAU = 9  # duration when all members start together and the ring looks alike from each; or TAU_*
 PH_LAST = 10  # length of the final timer in that case
-PH_TABLE = 11  # trees: first cell of the parent table of tree X, tree Y follows; steps: first cell of the messages
+PH_TABLE = (
+    11  # trees: first cell of the parent table of tree X, tree Y follows; steps: first cell of the messages
+)
 PH_KIND = 12  # collective kind, for the alternation of trees
 PH_SENT = 13  # bytes that each member sends
 PH_LEFT = 14  # phases from this one on
@@ -831,7 +835,7 @@ def equal_start_time(
         step = delay(net, npu[npu0], npu[npu0 + 1], size) + e
         r = reduction(net, size)
         packets = packet_count(alg, do, n)
-        reductions = n - 1 if do == DO_ALL_REDUCE or do == DO_REDUCE_SCATTER else 0
+        reductions = n - 1 if do in (DO_ALL_REDUCE, DO_REDUCE_SCATTER) else 0
         out[0] = r if do == DO_REDUCE_SCATTER and r > 0 else e
         return e + packets * step + reductions * r
     if alg == ALG_DIRECT and do != DO_ALL_REDUCE and window == n - 1:
@@ -1162,9 +1166,7 @@ def load_gap(m: I64, net: Net, order: int, dims: int, template: int, gather: boo
     last = m[order + dims - 1]
     if not gather:
         n = m[template + 3 * first]
-        return int(
-            abs(net.load[last] - net.load[first]) * net.share[first] / ((n - 1) / n) * 1048576.0
-        )
+        return int(abs(net.load[last] - net.load[first]) * net.share[first] / ((n - 1) / n) * 1048576.0)
     z = dims - 1
     while m[template + 3 * m[order + z]] == 0:
         z -= 1
@@ -1176,9 +1178,7 @@ def load_gap(m: I64, net: Net, order: int, dims: int, template: int, gather: boo
     return gap
 
 
-def lay_phases(
-    m: I64, net: Net, order: int, dims: int, template: int, do: int, size: int, row: int
-) -> int:
+def lay_phases(m: I64, net: Net, order: int, dims: int, template: int, do: int, size: int, row: int) -> int:
     """Write the phases of a chunk in the order of the dimensions and add to their loads; returns the next free cell."""
     involved = 0
     for i in range(dims):
@@ -1255,7 +1255,7 @@ def enter_queue(m: I64, t: I64, a: int, stream: int) -> None:
     mine = rank_of(m, t, stream)
     before = -1
     at = m[t[ST_Q_HEAD] + q]
-    if t[RU_ORDER] == ORDER_FIFO or do == DO_ALL_REDUCE or do == DO_ALL_TO_ALL:
+    if t[RU_ORDER] == ORDER_FIFO or do in (DO_ALL_REDUCE, DO_ALL_TO_ALL):
         if at >= 0 and t[RU_ORDER] == ORDER_FIFO and rank_of(m, t, m[t[ST_Q_TAIL] + q]) >= mine:
             before = m[t[ST_Q_TAIL] + q]
             at = -1
@@ -1336,9 +1336,7 @@ def start_phase(m: I64, t: I64, net: Net, a: int, stream: int) -> None:
     member = m[t[AC_GROUP_MEMBER] + group]
     members = m[t[CO_ACTORS] + comm]
     m[t[ST_DIM_BYTES] + a * t[RU_DIMS] + m[f + PH_DIM]] += m[f + PH_SENT]
-    ring = m[
-        t[CO_RING_OF] + m[t[CO_VIEW_RING] + m[t[CO_VIEW_START] + comm] + m[f + PH_VIEW]] + member
-    ]
+    ring = m[t[CO_RING_OF] + m[t[CO_VIEW_RING] + m[t[CO_VIEW_START] + comm] + m[f + PH_VIEW]] + member]
     row = m[t[ST_INST_BLOCK] + inst] + (chunk * m[t[PL_PHASES] + plan] + k) * members
     m[t[ST_POOL] + row + member] = now
     count = row + m[t[PL_CHUNKS] + plan] * m[t[PL_PHASES] + plan] * members + m[t[CO_RING_INDEX] + ring]
@@ -1460,9 +1458,24 @@ def eval_phase(
             work,
         )
     if alg == ALG_DIRECT and (m[f + PH_DO] == DO_ALL_REDUCE or m[f + PH_WINDOW] < n - 1):
+        heap = m[t[ST_SCRATCH_HEAP] : t[ST_SCRATCH_HEAP] + t[RU_SCRATCH_HEAP]]
         return eval_credits(
-            net, alg, m[f + PH_DO], n, m[f + PH_SIZE], m[f + PH_ENDPOINT], m[f + PH_WINDOW], m[f + PH_CYCLE], step, m, t[CO_RING_NPU] + pos0, n, x, work, m[t[ST_SCRATCH_HEAP] : t[ST_SCRATCH_HEAP] + t[RU_SCRATCH_HEAP]]
-        )  # fmt: skip
+            net,
+            alg,
+            m[f + PH_DO],
+            n,
+            m[f + PH_SIZE],
+            m[f + PH_ENDPOINT],
+            m[f + PH_WINDOW],
+            m[f + PH_CYCLE],
+            step,
+            m,
+            t[CO_RING_NPU] + pos0,
+            n,
+            x,
+            work,
+            heap,
+        )
     if alg == ALG_DIRECT:
         return eval_direct_open(
             net,

@@ -1,0 +1,315 @@
+"""Scheduling over dimensions and in queues, against a slow flow shop of one NPU (replay semantics, 7.2 and 7.3)."""
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chakra.builder import TraceBuilder
+from chakra.errors import ConfigError
+from chakra.replay import simulate
+from chakra.replay.config import load_network
+
+from .helpers import ENDPOINT, network, one, system
+
+RS, AG, AR, A2A = "REDUCE_SCATTER", "ALL_GATHER", "ALL_REDUCE", "ALL_TO_ALL"
+INTER = ["ascending", "roundRobin", "offlineGreedy", "offlineGreedyFlex"]
+INTRA = ["FIFO", "RG", "smallestFirst", "lessRemainingPhaseFirst"]
+
+
+@dataclass
+class Job:
+    """A chunk: phases (dimension, operation, bytes entering), and when it entered."""
+
+    phases: list[tuple[int, str, int]]
+    at: int = 0
+    seq: int = 0
+
+
+def phase_ns(net: Any, dim: int, do: str, size: int) -> int:
+    """A ring's phase (section 4.7), reductions free."""
+    d = net.dims[dim]
+    n = d.npus
+    hops = 2 if d.topology == "Switch" else 1
+    message = max(size if do == AG else size // n, 1)
+    count = {AR: 2 * (n - 1), A2A: n * (n - 1) // 2}.get(do, n - 1)
+    return ENDPOINT + count * (int(hops * d.latency_ns + message / d.bytes_per_ns) + ENDPOINT)
+
+
+def leaving(do: str, size: int, n: int) -> int:
+    return max(size // n, 1) if do == RS else size * n if do == AG else size
+
+
+def insert(queue: list[Job], running: int, job: Job, policy: str) -> None:
+    """Put a job among the waiting ones."""
+    _, do, size = job.phases[job.at]
+    left = len(job.phases) - job.at
+    if policy == "FIFO" or do in (AR, A2A):
+        queue.append(job)
+        return
+    k = 0
+    if policy == "RG":
+        kinds = [q.phases[q.at][1] for q in queue]
+        k = 1 if running and queue else 0
+        while k < len(queue):
+            # only a pair of neighbours that alternate between the two kinds is passed
+            earlier = kinds[k - 1] if k else ""
+            if {kinds[k], earlier} != {RS, AG}:
+                break
+            k += 1
+    while policy == "smallestFirst" and k < len(queue) and queue[k].phases[queue[k].at][2] < size:
+        k += 1
+    while (
+        policy == "lessRemainingPhaseFirst" and k < len(queue) and len(queue[k].phases) - queue[k].at < left
+    ):
+        k += 1
+    queue.insert(k, job)
+
+
+def flow_shop(net: Any, jobs: list[Job], at_once: int, policy: str) -> int:
+    """End of the last job; every dimension runs `at_once` phases."""
+    queues: list[list[Job]] = [[] for _ in net.dims]
+    running = [0] * len(net.dims)
+    events: list[tuple[int, int, int, Job]] = []
+    seq = 0
+    now = 0
+
+    def start(dim: int) -> None:
+        nonlocal seq
+        while running[dim] < at_once and queues[dim]:
+            job = queues[dim].pop(0)
+            running[dim] += 1
+            _, do, size = job.phases[job.at]
+            end = now + phase_ns(net, dim, do, size)
+            seq += 1
+            heapq.heappush(events, (end, end - ENDPOINT, seq, job))
+
+    for job in jobs:
+        insert(queues[job.phases[0][0]], running[job.phases[0][0]], job, policy)
+        start(job.phases[0][0])
+    while events:
+        now, _, _, job = heapq.heappop(events)
+        dim = job.phases[job.at][0]
+        running[dim] -= 1
+        job.at += 1
+        if job.at < len(job.phases):
+            then = job.phases[job.at][0]
+            insert(queues[then], running[then], job, policy)
+            start(dim)
+            start(then)
+        else:
+            start(dim)
+    return now
+
+
+def chunks(size: int, splits: int) -> list[int]:
+    n = min(size, splits)
+    return [size // n + 1] * (size % n) + [size // n] * (n - size % n)
+
+
+def expand(net: Any, size: int, order: list[tuple[int, str]]) -> Job:
+    phases = []
+    for dim, do in order:
+        phases.append((dim, do, size))
+        size = leaving(do, size, net.dims[dim].npus)
+    return Job(phases)
+
+
+def fixed(kind: str, order: list[int], merged: bool) -> list[tuple[int, str]]:
+    if kind != AR:
+        return [(d, kind) for d in order]
+    if merged:
+        return [(d, RS) for d in order[:-1]] + [(order[-1], AR)] + [(d, AG) for d in reversed(order[:-1])]
+    return [(d, RS) for d in order] + [(d, AG) for d in reversed(order)]
+
+
+def reference_jobs(net: Any, kind: str, size: int, splits: int, inter: str, local_aware: bool) -> list[Job]:
+    """The jobs of one collective, by section 7.2 read literally."""
+    d = len(net.dims)
+    natural = list(range(d))[:: -1 if kind == AG else 1]
+    if inter in ("ascending", "roundRobin") or kind == A2A:
+        out = []
+        for i, chunk in enumerate(chunks(size, splits)):
+            turn = i % d if inter == "roundRobin" else 0
+            order = natural[turn:] + natural[:turn]
+            steps = fixed(kind, order, True) if local_aware or kind != AR else [(k, AR) for k in order]
+            out.append(expand(net, chunk, steps))
+        return out
+    load = [0.0] * d
+    share = [dim.bandwidth_gibps / net.dims[0].bandwidth_gibps for dim in net.dims]
+    npus = [dim.npus for dim in net.dims]
+    listed = list(range(d))
+    sizes = chunks(size, splits)
+    left, out = size, []
+    while left:
+        wanted = sizes[len(out)]
+        listed.sort(key=lambda k: load[k])
+        if kind == AG:
+            listed.reverse()
+            j, z = listed[0], listed[-1]
+            gap = int(abs(load[z] - load[j]) * share[z] / (npus[z] - 1) * 2**20)
+            for k in listed[:-1]:
+                gap //= npus[k]
+        else:
+            j, z = listed[0], listed[-1]
+            gap = int(abs(load[z] - load[j]) * share[j] / ((npus[j] - 1) / npus[j]) * 2**20)
+        chunk = wanted
+        back = gap < wanted // 16
+        if inter == "offlineGreedyFlex":
+            back = gap < wanted
+            chunk = wanted if back else gap
+        chunk = min(chunk, left)
+        left -= chunk
+        if back:
+            listed = list(natural)
+        out.append(expand(net, chunk, fixed(kind, listed, False)))
+        s = chunk
+        for k in listed:
+            if kind == AG:
+                load[k] += s / 2**20 * (npus[k] - 1) / share[k]
+                s *= npus[k]
+            else:
+                load[k] += s / 2**20 * ((npus[k] - 1) / npus[k]) / share[k]
+                s //= npus[k]
+    return out
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_every_schedule_equals_the_flow_shop(data: st.DataObject) -> None:
+    dims = data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=3))
+    topologies = data.draw(
+        st.lists(st.sampled_from(["Ring", "Switch"]), min_size=len(dims), max_size=len(dims))
+    )
+    gibps = data.draw(st.lists(st.sampled_from([25, 50, 200]), min_size=len(dims), max_size=len(dims)))
+    latency = data.draw(st.lists(st.sampled_from([1, 500]), min_size=len(dims), max_size=len(dims)))
+    kind = data.draw(st.sampled_from([AR, RS, AG, A2A]))
+    inter, intra = data.draw(st.sampled_from(INTER)), data.draw(st.sampled_from(INTRA))
+    size, splits = data.draw(st.integers(1, 1 << 22)), data.draw(st.integers(1, 12))
+    at_once = data.draw(st.integers(1, 3))
+    local_aware = data.draw(st.booleans())
+    net = network(topologies, dims, gibps, latency)
+    optimization = "localBWAware" if local_aware else "baseline"
+    given_system = system(
+        ["ring"] * len(dims),
+        splits,
+        active_chunks_per_dimension=at_once,
+        collective_optimization=optimization,
+        inter_dimension_scheduling=inter,
+        intra_dimension_scheduling=intra,
+    )
+    result = simulate([one(kind, size)] * int(np.prod(dims)), given_system, net)
+    loaded = load_network(net)
+    jobs = reference_jobs(loaded, kind, size, splits, inter, local_aware)
+    assert set(result.finish_ns.tolist()) == {flow_shop(loaded, jobs, at_once, intra)}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_one_npu_stands_for_all(data: st.DataObject) -> None:
+    """Ties in the queues are broken alike on all NPUs, so folding changes nothing; several collectives in flight."""
+    dims = data.draw(st.sampled_from([[4], [2, 3], [2, 2, 2]]))
+    size = st.sampled_from([1000, 50_000, 1_000_000])
+    calls = data.draw(st.lists(st.tuples(st.sampled_from([AR, RS, AG, A2A]), size), min_size=1, max_size=5))
+    builder = TraceBuilder(rank=0)
+    for kind, n_bytes in calls:
+        builder.collective(kind, size_bytes=n_bytes, priority=data.draw(st.integers(0, 2)))
+    algorithms = data.draw(
+        st.lists(st.sampled_from(["ring", "direct", "bruck"]), min_size=len(dims), max_size=len(dims))
+    )
+    given_system = system(
+        algorithms,
+        data.draw(st.integers(1, 6)),
+        active_chunks_per_dimension=data.draw(st.integers(1, 2)),
+        collective_optimization=data.draw(st.sampled_from(["baseline", "localBWAware"])),
+        inter_dimension_scheduling=data.draw(st.sampled_from(INTER)),
+        intra_dimension_scheduling=data.draw(st.sampled_from(INTRA)),
+    )
+    traces = [builder.build()] * int(np.prod(dims))
+    net = network(["Switch"] * len(dims), dims, [50, 25, 100][: len(dims)])
+    more = {
+        "comm_streams": data.draw(st.integers(1, 3)),
+        "queues_per_dim": data.draw(st.integers(1, 3)),
+        "rendezvous": data.draw(st.booleans()),
+    }
+    both = [simulate(traces, given_system, net, fold=fold, **more).finish_ns for fold in (True, False)]
+    assert np.array_equal(*both)
+    assert both[0].min() > 0
+
+
+def test_compiled_code_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_system = system(
+        ["ring", "bruck", "halvingDoubling"],
+        7,
+        collective_optimization="localBWAware",
+        inter_dimension_scheduling="themisFlex",
+        intra_dimension_scheduling="RG",
+    )
+    net = network(["Ring", "Switch", "FullyConnected"], [3, 5, 4], [50, 25, 100])
+    builder = TraceBuilder(rank=0)
+    for kind in (AR, RS, AG, AR):
+        builder.collective(kind, size_bytes=1_000_000)
+    traces = [builder.build()] * 60
+    plain = simulate(traces, given_system, net, comm_streams=3)
+    monkeypatch.setattr("chakra.replay.phase_engine.worth_compiling", lambda *_: True)
+    assert np.array_equal(simulate(traces, given_system, net, comm_streams=3).finish_ns, plain.finish_ns)
+
+
+def test_themis_balances_dimensions_of_different_order() -> None:
+    """(2, 8) and (8, 2) of equal links differ in ascending order; a greedy schedule brings them together."""
+    size = 16 << 20
+
+    def time(dims: list[int], inter: str) -> int:
+        made = system(
+            ["ring", "ring"],
+            32,
+            collective_optimization="localBWAware",
+            inter_dimension_scheduling=inter,
+            intra_dimension_scheduling="smallestFirst" if inter != "ascending" else "FIFO",
+        )
+        net = network(["Ring", "Ring"], dims, [50, 50], [1, 1])
+        return int(simulate([one(AR, size)] * 16, made, net).finish_ns.max())
+
+    fixed_order = time([2, 8], "ascending"), time([8, 2], "ascending")
+    greedy = time([2, 8], "offlineGreedy"), time([8, 2], "offlineGreedy")
+    assert max(fixed_order) > 1.5 * min(fixed_order)
+    assert max(greedy) < 1.02 * min(greedy)
+    assert max(greedy) < min(fixed_order)
+
+
+def test_round_robin_goes_on_from_collective_to_collective() -> None:
+    """Two all-gathers of one chunk each, one after the other, take the dimensions in two orders."""
+    builder = TraceBuilder(rank=0)
+    first = builder.collective(AG, size_bytes=1000)
+    builder.collective(AG, size_bytes=1000, after=first)
+    net = network(["Switch", "Switch"], [2, 4], [50, 5])
+    result = simulate(
+        [builder.build()] * 8, system(["ring", "ring"], inter_dimension_scheduling="roundRobin"), net
+    )
+    _, issue, finish = result.node_ticks(0)
+    loaded = load_network(net)
+    for k, order in enumerate(([1, 0], [0, 1])):
+        assert finish[k] - issue[k] == flow_shop(
+            loaded, [expand(loaded, 1000, [(d, AG) for d in order])], 1, "FIFO"
+        )
+
+
+def test_the_congested_network_refuses_schedules() -> None:
+    made = system(["ring", "ring"], 4, inter_dimension_scheduling="themis")
+    with pytest.raises(ConfigError, match="inter-dimension-scheduling 'offlineGreedy' is not modelled"):
+        simulate([one(AR, 1000)] * 4, made, network(["Ring", "Ring"], [2, 2]), backend="aware")
+
+
+def test_astra_sim_ignores_schedules() -> None:
+    net = network(["Switch", "Switch"], [2, 4], [50, 5])
+    plain = {"scheduling-policy": "LIFO", **system(["ring", "ring"], 4)}
+    fancy = plain | {"inter-dimension-scheduling": "themis", "intra-dimension-scheduling": "SCF"}
+    times = [
+        simulate([one(AR, 1 << 20)] * 8, made, net, compat="astra-sim").finish_ns.max()
+        for made in (plain, fancy)
+    ]
+    assert times[0] == times[1]
