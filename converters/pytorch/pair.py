@@ -143,7 +143,8 @@ def _by_structure(host: HostTrace, device: DeviceTrace, real: I64, notes: list[s
     taken: set[int] = set()
     for rows in sorted(threads, key=len, reverse=True):
         names = host.nodes.name[rows]
-        choice = _best_window(host, device, rows, names, rows_of, taken)
+        anchor = int(device.ops.start[op[op >= 0]].mean()) if (op >= 0).any() else None
+        choice = _best_window(host, device, rows, names, rows_of, taken, anchor)
         if choice is not None:
             thread, ops, equal = choice
             op[rows] = ops
@@ -180,6 +181,7 @@ def _best_window(
     own = host.nodes.seq_id[rows]
     has = own >= 0
     best: tuple[int, I64, float] | None = None
+    nearest = 0
     for thread, ops in rows_of.items():
         if thread in taken or len(ops) < len(rows):
             continue
@@ -194,8 +196,9 @@ def _best_window(
                 if len(ops) == len(rows)
                 else 0.0
             )
-            if best is None or equal > best[2]:
-                best = (thread, chosen, equal)
+            away = abs(int(device.ops.start[chosen[0]]) - anchor) if anchor is not None and len(chosen) else 0
+            if best is None or equal > best[2] or (equal == best[2] and away < nearest):
+                best, nearest = (thread, chosen, equal), away
     return best
 
 
