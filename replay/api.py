@@ -10,7 +10,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import UsageError, WorkloadError
-from chakra.et import Trace, read_traces
+from chakra.et import ABSENT, Trace, read_traces
 from chakra.generate.manifest import SUFFIX, read_manifest
 from chakra.replay.checks import check_run, run_warnings
 from chakra.replay.classes import Partition, discrete, partition, peers_of
@@ -137,6 +137,8 @@ def simulate(
     check_run(compiled, membership, options, named_by_rank=named, traced_ranks=traced)
     raw = run_engine(compiled, membership, sys, net, mem, options, progress, per_node)
     raise_if_stalled(raw, compiled, membership, options)
+    if raw.engine == "messages" and comm_streams > 1 and any(has_priorities(t) for t in compiled.traces):
+        warnings.append("comm_priority has no effect where every message is simulated")
     return ReplayResult(
         raw=raw,
         workload=compiled,
@@ -148,6 +150,12 @@ def simulate(
         warnings=warnings,
         source=os.fspath(workload) if named else f"{len(compiled.traces)} traces",
     )
+
+
+def has_priorities(trace: Trace) -> bool:
+    """Whether nodes of a trace differ in `comm_priority`."""
+    given = np.where(trace.comm_priority == ABSENT, 0, trace.comm_priority)
+    return bool(len(given) and (given != given[0]).any())
 
 
 def _scales(npu_scale: Any, npus: int) -> Any:

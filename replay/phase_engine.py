@@ -94,6 +94,11 @@ def ints(values: Any) -> I64:
     return np.asarray(values if len(values) else [0], np.int64)
 
 
+def integers(values: list[int] | I64) -> I64:
+    """An array of integers; an empty list gives one zero, so that kernels always see an array."""
+    return np.asarray(values if len(values) else [0], np.int64)
+
+
 def starts(lengths: list[int]) -> I64:
     """Running starts of consecutive stretches, with the end of the last."""
     out = np.zeros(len(lengths) + 1, np.int64)
@@ -577,7 +582,6 @@ class PhaseEngine:
                         row[kernel.PH_TAU] = kernel.TAU_DIFFERS
                     rows.append(tuple(row))
         put = self.layout.put
-        integer = lambda values: np.asarray(values if len(values) else [0], np.int64)  # noqa: E731
         base = put(np.asarray(rows or [(0,) * kernel.PH_CELLS], np.int64).reshape(-1))
         cells = kernel.PH_CELLS
         template = np.asarray(templates or [0], np.int64)
@@ -586,16 +590,16 @@ class PhaseEngine:
         templates_at = put(template)
         self._set(
             "PL",
-            chunks=put(integer([len(p.chunks) for p in self.plans])),
-            phases=put(integer([max(len(v) for v in p.variants) for p in self.plans])),
+            chunks=put(integers([len(p.chunks) for p in self.plans])),
+            phases=put(integers([max(len(v) for v in p.variants) for p in self.plans])),
             chunk_start=put(np.asarray(chunk_start, np.int64)),
-            variant=put(integer(variant_of)),
-            variant_phase=put(base + cells * integer(variant_phase)),
-            block=put(integer([self._block_cells(i) for i in range(len(self.plans))])),
-            schedule=put(integer([int(p.schedule) for p in self.plans])),
-            template=put(templates_at + integer(where)),
-            kind=put(integer([int(NATIVE.get(p.kind, Do.ALL_REDUCE)) for p in self.plans])),
-            bytes=put(integer([sum(p.variants[v][0].bytes for v in p.chunks) for p in self.plans])),
+            variant=put(integers(variant_of)),
+            variant_phase=put(base + cells * integers(variant_phase)),
+            block=put(integers([self._block_cells(i) for i in range(len(self.plans))])),
+            schedule=put(integers([int(p.schedule) for p in self.plans])),
+            template=put(templates_at + integers(where)),
+            kind=put(integers([int(NATIVE.get(p.kind, Do.ALL_REDUCE)) for p in self.plans])),
+            bytes=put(integers([sum(p.variants[v][0].bytes for v in p.chunks) for p in self.plans])),
         )
         return concat(tables) if tables else np.zeros(1, np.int64)
 

@@ -2,8 +2,8 @@
 
 With p the greatest power of two and r = n - p: the first r pairs exchange halves and reduce them, and the odd one
 hands its half to the even one; p members scatter-reduce by halving (distances p/2, ..., 1; sizes d/2, d/4, ...) and
-gather back; the even ones send the result to the odd ones. Step count 2 log2 p, plus 3 off powers of two. Reduce-scatter and
-all-gather phases are recursive halving and doubling.
+gather back; the even ones send the result to the odd ones. Step count 2 log2 p, plus 3 off powers of two.
+Reduce-scatter and all-gather phases are recursive halving and doubling.
 
 Source: Rabenseifner, "Optimization of Collective Reduction Operations", ICCS 2004, doi:10.1007/978-3-540-24685-5_1;
 Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005, doi:10.1177/1094342005051521.
