@@ -175,9 +175,18 @@ def _by_structure(host: HostTrace, device: DeviceTrace, real: I64, notes: list[s
 
 
 def _best_window(
-    host: HostTrace, device: DeviceTrace, rows: I64, names: I64, rows_of: dict[int, I64], taken: set[int]
+    host: HostTrace,
+    device: DeviceTrace,
+    rows: I64,
+    names: I64,
+    rows_of: dict[int, I64],
+    taken: set[int],
+    anchor: int | None,
 ) -> tuple[int, I64, float] | None:
-    """Thread, operators and share of equal sequence numbers of the best place where all names agree."""
+    """Thread, operators and share of equal sequence numbers of the best place where all names agree.
+
+    Among equally good places the one nearest in time to ``anchor`` (what other threads matched) is the same iteration.
+    """
     own = host.nodes.seq_id[rows]
     has = own >= 0
     best: tuple[int, I64, float] | None = None
