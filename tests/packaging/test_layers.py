@@ -19,7 +19,15 @@ FOLDERS = {
 
 #: package prefix -> package prefixes whose modules it may import, anywhere in a file; the longest one counts.
 #: `chakra` alone is the package's own file (version, conflicts).
-BASE = ("chakra", "chakra.errors", "chakra.arrays", "chakra.files", "chakra.kernels", "chakra.conflicts")
+BASE = (
+    "chakra",
+    "chakra.errors",
+    "chakra.arrays",
+    "chakra.files",
+    "chakra.kernels",
+    "chakra.conflicts",
+    "chakra.checkout",
+)
 TRACE = (*BASE, "chakra.et", "chakra.schemas")
 ALLOWED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(BASE, BASE),
