@@ -54,7 +54,7 @@ def collective_nodes(program: Program, slot: int) -> I64:
     """Nodes (program order) of a program that are collectives of its group number `slot`."""
     nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
     groups = np.array([call.group for call in program.calls] or [0], np.int64)
-    return nodes[groups[program.call[nodes]] == slot]
+    return np.asarray(nodes[groups[program.call[nodes]] == slot])
 
 
 def profiles(workload: Workload, width: int) -> I64:

@@ -6,7 +6,7 @@ objects with `pg_name` and `ranks`; no ranks means all of them.
 
 import ast
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -87,9 +87,14 @@ def definitions(text: str, where: str) -> list[tuple[str, tuple[int, ...]]]:
 
 def _items(text: str) -> list[Any] | None:
     """The list of objects in a text, in any of the notations that writers use."""
-    for attempt in (lambda: json.loads(text[2:-2]), lambda: json.loads(text), lambda: ast.literal_eval(text)):
+    readers: tuple[tuple[Callable[[str], Any], str], ...] = (
+        (json.loads, text[2:-2]),
+        (json.loads, text),
+        (ast.literal_eval, text),
+    )
+    for read, content in readers:
         try:
-            value = attempt()
+            value = read(content)
             if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
                 value = json.loads(value[0])
         except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -75,10 +75,10 @@ def repeat_blocks(workload: Workload, groups: GroupTable, traced: int) -> tuple[
                 f"0 to {traced - 1} are repeated"
             )
         bindings.append(Bindings(bound.groups, peers - rank))
-    copies: dict[str, list[I64]] = {}
+    copies: dict[str, list[list[int]]] = {}
     for name, rows in groups.items():
         if any(len(row) == 0 for row in rows):
-            copies[name] = [np.arange(workload.npus)]  # no ranks: all of them
+            copies[name] = [list(range(workload.npus))]  # no ranks: all of them
             continue
         known = [np.asarray(row, np.int64) for row in rows]
         for row in known:
@@ -87,7 +87,8 @@ def repeat_blocks(workload: Workload, groups: GroupTable, traced: int) -> tuple[
                     f"process group {name!r} has rank {int(row.max())}, but the traces of ranks 0 to {traced - 1} "
                     "are repeated"
                 )
-        copies[name] = [row + start for start in range(0, workload.npus, traced) for row in known]
+        starts = range(0, workload.npus, traced)
+        copies[name] = [(row + start).tolist() for start in starts for row in known]
     return replace(workload, bindings=tuple(bindings), relative=True), copies
 
 

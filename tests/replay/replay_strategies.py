@@ -13,7 +13,7 @@ TOPOLOGIES = ("Ring", "Switch", "FullyConnected")
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 #: algorithms under which one collective is monotone (direct: other than all-reduce)
 MONOTONE = ("ring", "halvingDoubling", "direct")
-SHAPES = {
+SHAPES: dict[int, list[tuple[int, ...]]] = {
     1: [(2,), (3,), (4,), (5,), (8,)],
     2: [(2, 2), (4, 2), (3, 2), (2, 4)],
     3: [(2, 2, 2), (2, 3, 2)],
@@ -63,7 +63,7 @@ def settings_of_systems(
 ) -> Setting:
     """A network of 1 to 3 dimensions, algorithms that it can run, groups, memory, options."""
     n_dims = dims or draw(st.integers(1, 3))
-    shapes = [s for s in SHAPES[n_dims] if algorithm != "halvingDoubling" or _power(s)]
+    shapes: list[tuple[int, ...]] = [s for s in SHAPES[n_dims] if algorithm != "halvingDoubling" or _power(s)]
     if npus is not None:
         shapes = [s for s in shapes if _size(s) <= npus]
     shape = draw(st.sampled_from(shapes))
@@ -177,7 +177,7 @@ def exchange_traces(setting: Setting, kinds: Sequence[str], size: int, micros: S
 def permuted(traces: Sequence[Trace], order: Sequence[int]) -> list[Trace]:
     """The traces with NPU i renamed to `order[i]`, peers included."""
     from chakra.et.node import attribute_value
-    from chakra.et.schema import NodeType
+    from chakra.et.schema import CommType, NodeType
 
     out: list[Trace | None] = [None] * len(traces)
     for i, trace in enumerate(traces):
@@ -187,7 +187,7 @@ def permuted(traces: Sequence[Trace], order: Sequence[int]) -> list[Trace]:
             view = trace.node(index)
             proto = trace.node_proto(index)
             after = [made[int(d)] for d in proto.data_deps]
-            attrs = {a.name: attribute_value(a) for a in proto.attr}
+            attrs: dict[str, Any] = {a.name: attribute_value(a) for a in proto.attr}
             if view.type is NodeType.COMP:
                 made[view.id] = builder.compute(
                     duration_ns=view.duration_ns, cpu=bool(attrs["is_cpu_op"]), after=after
@@ -196,7 +196,7 @@ def permuted(traces: Sequence[Trace], order: Sequence[int]) -> list[Trace]:
                 made[view.id] = builder.load(attrs["tensor_size"], after=after)
             elif view.type is NodeType.COMM_COLL:
                 made[view.id] = builder.collective(
-                    int(attrs["comm_type"]), size_bytes=attrs["comm_size"], after=after
+                    CommType(int(attrs["comm_type"])), size_bytes=attrs["comm_size"], after=after
                 )
             elif view.type is NodeType.COMM_SEND:
                 made[view.id] = builder.send(

@@ -1,7 +1,7 @@
 """Checks before a run, explanations of stalls, groups that traces define, and repeated traces."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ def work() -> Trace:
     return made(lambda b: b.compute(duration_micros=1))
 
 
-def messages(traces: list[Trace], groups: dict[str, tuple[int, ...]] | None = None) -> list[tuple[str, str]]:
+def messages(traces: list[Trace], groups: Mapping[str, Sequence[int]] | None = None) -> list[tuple[str, str]]:
     """Findings as (severity, message)."""
     return [(f.severity, f.message) for f in check_workload(traces, groups or {}, len(traces))]
 
@@ -132,7 +132,7 @@ def test_groups_are_judged_one_by_one() -> None:
 # -- messages ----------------------------------------------------------------------------------------------------
 
 
-def pair(send: dict[str, int], recv: dict[str, int]) -> list[Trace]:
+def pair(send: dict[str, Any], recv: dict[str, Any]) -> list[Trace]:
     """Rank 0 sends to 1."""
     return [made(lambda b: b.send(1, **send)), made(lambda b: b.recv(0, **recv), 1)]
 
