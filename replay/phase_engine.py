@@ -621,8 +621,9 @@ class PhaseEngine:
         """Duration of a table of steps with equal starts, -1 if members end apart; final timer; mean bytes sent."""
         steps = self._steps(phase, comm)
         delay = endpoint_delay(comm.whole, self.system, self.options)
-        size = [kernel.step_bytes(phase.bytes, int(share), steps.whole, 1) for share in steps.messages[:, 2]]
-        sent = sum(size) // steps.n
+        whole, share = steps.whole, steps.messages[:, 2]
+        size = phase.bytes // whole * share + -(-(phase.bytes % whole * share) // whole)
+        sent = int(size.sum()) // steps.n
         rooted = phase.do in ROOTED
         if not rooted and (steps.symmetry is Symmetry.NONE or (phase.view == FLAT and not comm.label[1])):
             return -1, 0, sent
@@ -635,8 +636,8 @@ class PhaseEngine:
                 a, b = int(npus[source]), int(npus[0])
                 if self.options.rendezvous:
                     now += kernel.delay(self._net, b, a, kernel.CONTROL_BYTES)
-                now += kernel.delay(self._net, a, b, size[k]) + delay
-                now += kernel.reduction(self._net, size[k]) if flags & 1 else 0
+                now += kernel.delay(self._net, a, b, int(size[k])) + delay
+                now += kernel.reduction(self._net, int(size[k])) if flags & 1 else 0
             return now, delay, sent
         ends, work = np.zeros(steps.n, np.int64), np.zeros(2 * steps.n, np.int64)
         table = np.concatenate([steps.messages.reshape(-1), npus])

@@ -8,7 +8,14 @@ from functools import cache, lru_cache
 from importlib import metadata
 
 from chakra.errors import ConfigError
-from chakra.replay.collectives import bruck, pipelined_tree, rabenseifner, recursive_doubling, trees
+from chakra.replay.collectives import (
+    bruck,
+    pipelined_tree,
+    rabenseifner,
+    recursive_doubling,
+    scatter_gather,
+    trees,
+)
 from chakra.replay.collectives.steps import Do, Link, StepAlgorithm, Steps
 
 GROUP = "chakra.collectives"
@@ -22,6 +29,7 @@ OURS: dict[str, StepAlgorithm] = {
         trees.BINOMIAL,
         trees.CHAIN,
         pipelined_tree.ALGORITHM,
+        scatter_gather.ALGORITHM,
     )
 }
 

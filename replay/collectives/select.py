@@ -21,6 +21,7 @@ from chakra.replay.collectives.plan import (
     phase_order,
 )
 from chakra.replay.collectives.steps import Do, Link, Steps
+from chakra.replay.collectives.trees import chain_segments
 from chakra.replay.config.model import CollectiveKind, Network, System, Topology
 from chakra.replay.options import RunOptions
 from chakra.replay.workload import Call
@@ -287,7 +288,7 @@ def _rooted_plan(call: Call, choice: Choice, system: System, network: Network, o
             view = FLAT if algorithm.flat else dim
             if not algorithm.steps:
                 algorithm = replace(
-                    algorithm, steps=_cheaper(do, ring, chunk, network, dim, view, system, options)
+                    algorithm, steps=_cheaper(ring, chunk, network, dim, view, system, options)
                 )
             phases.append(Phase(view, dim, Rule.ANY, algorithm, do, ring, chunk))
         variants.append(tuple(phases))
@@ -295,14 +296,18 @@ def _rooted_plan(call: Call, choice: Choice, system: System, network: Network, o
 
 
 def _cheaper(
-    do: Do, ring: int, chunk: int, network: Network, dim: int, view: int, system: System, options: RunOptions
+    ring: int, chunk: int, network: Network, dim: int, view: int, system: System, options: RunOptions
 ) -> str:
-    """The binomial tree or the chain, by rounds times the time of a round between neighbours."""
+    """The cheapest way to broadcast or reduce, by rounds times the time of a round between neighbours."""
     link = link_of(network, dim, view, endpoint_delay(True, system, options))
-    cost = {}
-    for name in ("binomialTree", "chain"):
-        made = registry.steps(name, do, ring, chunk, link)
-        cost[name] = made.rounds * (link.latency_ns + chunk / made.whole / link.bytes_per_ns)
+    rounds = (ring - 1).bit_length()
+    segments = chain_segments(ring, chunk, link)
+    transfer = chunk / link.bytes_per_ns
+    cost = {
+        "binomialTree": rounds * (link.latency_ns + transfer),
+        "chain": (ring - 2 + segments) * (link.latency_ns + transfer / segments),
+        "scatterAllGather": 2 * rounds * link.latency_ns + 2 * (ring - 1) / ring * transfer,
+    }
     return min(cost, key=lambda name: cost[name])
 
 

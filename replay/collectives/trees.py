@@ -52,7 +52,12 @@ def binomial(do: Do, n: int, size_bytes: int, link: Link) -> Steps:
 
 def chain(do: Do, n: int, size_bytes: int, link: Link) -> Steps:
     """Rounds of one phase along a chain."""
-    return _chain(do, n, best_segments(n - 2, 1, 1, n, size_bytes, link))
+    return _chain(do, n, chain_segments(n, size_bytes, link))
+
+
+def chain_segments(n: int, size_bytes: int, link: Link) -> int:
+    """Segments into which a chain of n members cuts its data."""
+    return best_segments(n - 2, 1, 1, n, size_bytes, link)
 
 
 @lru_cache(maxsize=32)
