@@ -212,6 +212,8 @@ def make_plan(
     schedule = SCHEDULES[system.inter_dimension_scheduling]
     if barrier or not whole or any(algorithm.flat for _, algorithm, _ in choice.parts):
         schedule = Schedule.PLAN
+    if len(network.dims) == 1 and not old:
+        schedule = Schedule.PLAN  # nothing to choose, and no reason to cut an all-reduce in two
     greedy = schedule in (Schedule.GREEDY, Schedule.FLEX)
     if greedy and do is Do.ALL_TO_ALL:
         schedule, greedy = Schedule.PLAN, False

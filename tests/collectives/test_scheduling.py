@@ -131,7 +131,7 @@ def reference_jobs(net: Any, kind: str, size: int, splits: int, inter: str, loca
     """The jobs of one collective, by section 7.2 read literally."""
     d = len(net.dims)
     natural = list(range(d))[:: -1 if kind == AG else 1]
-    if inter in ("ascending", "roundRobin") or kind == A2A:
+    if inter in ("ascending", "roundRobin") or kind == A2A or d == 1:
         out = []
         for i, chunk in enumerate(chunks(size, splits)):
             turn = i % d if inter == "roundRobin" else 0
