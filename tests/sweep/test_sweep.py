@@ -351,7 +351,7 @@ def test_a_study_without_a_result_is_an_error(tmp_path: Path) -> None:
     path = write_study(tmp_path, parameters={"workload.tp": [3]})
     result = invoke(str(path), "--workers", "1")
     assert isinstance(result.exception, UsageError)
-    assert "none of 1 points gave a result; the first: width 64" in str(result.exception)
+    assert "none of 1 points gave a result; the first: width 128" in str(result.exception)
 
 
 def test_failures_of_any_kind_are_outcomes() -> None:
