@@ -190,14 +190,15 @@ class StageBuilder:
                 builder.template.frees.append((builder.last_compute, f"{layer.name}.input"))
             if not split:
                 self._layer_done(builder, layer, buckets, sync=sync)
-        if not split and sync and self._reduces_in_pass():
-            self._flush(builder, buckets)
         if number:
             size = self._boundary_bytes(number - 1)
             if not split:
                 # a framework's backward returns, and its gradient is sent, when the weights' gradients are done too
                 gradient = [*gradient, builder.last_compute]
             builder.send("send.backward", "pp", -1, size, self._tag(number - 1, 1), gradient)
+        if not split and sync and self._reduces_in_pass():
+            # after the send, which other stages wait for
+            self._flush(builder, buckets)
 
     def _weights(self, builder: TemplateBuilder, chunk: int, *, sync: bool) -> None:
         layers, number = self.chunks[chunk], self._global(chunk)
@@ -226,8 +227,18 @@ class StageBuilder:
         return training.zero is Zero.GRADIENTS
 
     def _reduces_in_pass(self) -> bool:
-        """Whether buckets are reduced within backward passes rather than after the last one."""
-        return self.emit.overlap or self.training.zero is Zero.GRADIENTS
+        """Whether buckets are reduced within backward passes rather than after the last one.
+
+        In a pipeline whose ranks have one chain of collectives, reductions would stand in the way of gradients that
+        earlier stages wait for: there they begin when the stage's last backward is done.
+        """
+        if self.training.zero is Zero.GRADIENTS:
+            return True
+        return self._reduces_early()
+
+    def _reduces_early(self) -> bool:
+        """Whether a full bucket is reduced at once, while the backward pass goes on."""
+        return self.emit.overlap and (self.emit.order == "stream" or self.parallel.pp == 1)
 
     def _layer_done(
         self, builder: TemplateBuilder, layer: Layer, buckets: dict[WeightGroup, _Bucket], *, sync: bool
@@ -243,7 +254,7 @@ class StageBuilder:
                 self._reduce(builder, f"{layer.name}.grads", bucket.axes, elements)
                 continue
             bucket.ready += elements * self.model.grad_itemsize
-            while self.emit.overlap and bucket.ready - bucket.reduced >= self.training.bucket_bytes:
+            while self._reduces_early() and bucket.ready - bucket.reduced >= self.training.bucket_bytes:
                 self._reduce_bucket(builder, bucket, self.training.bucket_bytes)
 
     def _flush(self, builder: TemplateBuilder, buckets: dict[WeightGroup, _Bucket]) -> None:
@@ -282,7 +293,7 @@ class StageBuilder:
         """Template of the end of the step: late reductions, the optimizer, gathering of updated parameters."""
         builder = TemplateBuilder(self.emit)
         training, zero = self.training, self.training.zero
-        if not self.emit.overlap and zero < Zero.GRADIENTS:
+        if zero < Zero.GRADIENTS and not self._reduces_in_pass():
             for number in range(len(self.chunks)):
                 buckets = self._buckets()
                 for layer in self.chunks[number]:

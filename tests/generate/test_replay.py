@@ -149,6 +149,31 @@ def test_makespan_is_never_below_the_ideal_on_a_real_network() -> None:
     assert result.finish_ns.max() > busiest
 
 
+def test_reductions_do_not_hold_up_the_pipeline() -> None:
+    """All stages reduce at the same time, so a step grows by one stage's reductions, not by one for each stage."""
+    base = {
+        "model": "gpt2-small",
+        "tp": 1,
+        "pp": 4,
+        "micro-batches": 4,
+        "peak-tflops": 100.0,
+        "mem-gbps": 1000.0,
+    }
+
+    def step(**more: Any) -> Any:
+        workload = build_workload(TransformerRequest.from_mapping({**base, **more}).plan())
+        return workload, int(replay(workload).finish_ns.max())
+
+    _, alone = step(dp=1)
+    workload, together = step(dp=2)
+    longest = 0
+    for trace in workload.traces:
+        reductions = trace.comm_size[trace.comm_type == 0]
+        # a ring of two on a switch of 50 GB/s, and the latency of every chunk's messages
+        longest = max(longest, int((reductions / 53.7 + 5000).sum()))
+    assert alone < together < alone + 1.3 * longest
+
+
 def test_permuting_the_rank_order_changes_groups_but_not_the_time_on_one_switch() -> None:
     base = {
         "model": "gpt2-small",
