@@ -1,0 +1,176 @@
+"""Replay speed beside ASTRA-sim's own figures for the same work.
+
+    python benchmarks/bench_replay.py [NAME ...] [--scaling]
+
+For every workload of the reference data (../shared/oracle/timing): CPU time of `simulate()` from paths with kernels
+warm (least of three), CPU time of a whole `python -c` process, ASTRA-sim's user time, and the ratio. ASTRA-sim's
+figures were measured on a machine of the same kind, not in this run (see timing.md there). With --scaling: growth with
+the number of NPUs, folded against one by one, and compiled against plain kernels, side by side in this run.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMING = ROOT.parent / "shared" / "oracle" / "timing"
+
+WHOLE = """
+import sys
+from chakra.replay import simulate
+simulate([sys.argv[1]] * int(sys.argv[2]), sys.argv[3], sys.argv[4], backend=sys.argv[5], compat="astra-sim")
+"""
+
+
+def cpu(run: Callable[[], Any], repeat: int = 3) -> tuple[float, Any]:
+    """Least CPU seconds of some runs, and the last result."""
+    best, result = float("inf"), None
+    for _ in range(repeat):
+        begin = time.process_time()
+        result = run()
+        best = min(best, time.process_time() - begin)
+    return best, result
+
+
+def whole_process(arguments: list[str]) -> float:
+    """CPU seconds of a process that imports the package and runs one replay."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        subprocess.run([sys.executable, "-c", WHOLE, *arguments], check=True, cwd=elsewhere)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def against_astra_sim(names: list[str]) -> None:
+    """The table of all workloads whose name contains one of `names` (all, if none is given)."""
+    from chakra.replay import simulate
+
+    if not TIMING.is_dir():
+        print("no reference data (../shared/oracle/timing): skipped")
+        return
+    workloads = json.loads((TIMING / "workloads.json").read_text())
+    figures = json.loads((TIMING / "astra-sim.json").read_text())
+    row = "{:40} {:>9} {:>11} {:>11} {:>9}  {:9} {:>8}"
+    print(row.format("workload", "ms", "process s", "ASTRA-sim s", "ratio", "engine", "classes"))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, work in workloads.items():
+            if names and not any(part in name for part in names):
+                continue
+            system, network = Path(folder) / "system.json", Path(folder) / "network.yml"
+            system.write_text(json.dumps(work["system"]))
+            network.write_text(work["network"])
+            path, npus, backend = str(TIMING / work["trace"]), work["npus"], work["backend"]
+
+            def run(
+                path: str = path,
+                npus: int = npus,
+                backend: str = backend,
+                s: Path = system,
+                n: Path = network,
+            ) -> Any:
+                return simulate([path] * npus, s, n, backend=backend, compat="astra-sim")
+
+            run()  # compiles what must be compiled
+            seconds, result = cpu(run)
+            process = whole_process([path, str(npus), str(system), str(network), backend])
+            theirs = figures.get(name, {})
+            known = theirs.get("user_s")
+            finished = theirs.get("rc") == 0
+            cycles = theirs.get("cycles_max")
+            if finished and cycles is not None and cycles != int(result.finish_ns.max()):
+                print(f"{name}: {int(result.finish_ns.max())} cycles, ASTRA-sim {cycles}: not the same work")
+                continue
+            print(
+                row.format(
+                    name,
+                    f"{1000 * seconds:.2f}",
+                    f"{process:.2f}",
+                    "-" if known is None else f"{'' if finished else '>'}{known:.2f}",
+                    "-" if known is None else f"{'' if finished else '>'}{known / seconds:.0f}",
+                    result.raw.engine,
+                    result.raw.partition.n_classes,
+                ),
+                flush=True,
+            )
+
+
+def scaling() -> None:
+    """Growth with the number of NPUs; folded and one by one; compiled and plain."""
+    from chakra.builder import TraceBuilder
+    from chakra.replay import phase_engine as engine
+    from chakra.replay import simulate
+
+    builder = TraceBuilder()
+    builder.collective("ALL_REDUCE", size_bytes=64 << 20)
+    trace = builder.build()
+    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    print("\nall-reduce of 64 MiB, 4 chunks; ms of CPU")
+    print(f"{'NPUs':>8} {'ring':>9} {'halvingDoubling':>16} {'direct':>9} {'3-D mix':>9}")
+    for n in (64, 512, 4096, 32768, 131072):
+        cells = []
+        for algorithm in ("ring", "halvingDoubling", "direct", "mix"):
+            if algorithm == "direct" and n > 4096:
+                cells.append("-")
+                continue
+            names = [algorithm] if algorithm != "mix" else ["ring", "halvingDoubling", "ring"]
+            third = n // 64 if n > 64 else 2
+            shape = [n] if algorithm != "mix" else [8, 8 if n > 64 else 4, third]
+            system = {
+                "endpoint-delay": 10,
+                "preferred-dataset-splits": 4,
+                "active-chunks-per-dimension": 1,
+                "local-mem-bw": 50,
+                "collective-optimization": "localBWAware",
+                **{f"{kind}-implementation": names for kind in kinds},
+            }
+            network = {
+                "topology": ["Switch"] * len(shape),
+                "npus_count": shape,
+                "bandwidth": [50.0] * len(shape),
+                "latency": [500.0] * len(shape),
+            }
+            seconds, _ = cpu(lambda s=system, w=network, n=n: simulate([trace] * n, s, w))  # type: ignore[misc]
+            cells.append(f"{1000 * seconds:.1f}")
+        print(f"{n:>8} {cells[0]:>9} {cells[1]:>16} {cells[2]:>9} {cells[3]:>9}", flush=True)
+    system = {
+        "endpoint-delay": 10,
+        "preferred-dataset-splits": 4,
+        "local-mem-bw": 50,
+        **{f"{kind}-implementation": ["ring"] for kind in kinds},
+    }
+    network = {"topology": ["Ring"], "npus_count": [64], "bandwidth": [50.0], "latency": [500.0]}
+    builder = TraceBuilder()
+    node = builder.compute(duration_micros=5)
+    for _ in range(200):
+        node = builder.collective("ALL_REDUCE", size_bytes=1 << 20, after=[node])
+        node = builder.compute(duration_micros=5, after=[node])
+    chain = [builder.build()] * 64
+    bounds = engine.COMPILE_FROM
+    print("\n200 all-reduces and 201 compute nodes on a ring of 64; s of CPU")
+    for words, fold, limits in (
+        ("folded into one class, plain", True, (1 << 60,) * 3),
+        ("one by one, compiled", False, (0, 0, 0)),
+        ("one by one, plain", False, (1 << 60,) * 3),
+    ):
+        engine.COMPILE_FROM = limits
+        run = lambda fold=fold: simulate(chain, system, network, fold=fold)  # noqa: E731
+        if limits[0] == 0:
+            run()
+        seconds, _ = cpu(run, 1)
+        print(f"  {words:32} {seconds:.3f}", flush=True)
+    engine.COMPILE_FROM = bounds
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
+    against_astra_sim(wanted)
+    if "--scaling" in sys.argv:
+        scaling()
