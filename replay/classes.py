@@ -110,8 +110,26 @@ def ring_labels(network: Network, members: I64, families: frozenset[Family]) -> 
         hops = hops_between(network, members, members[:, partner])
         alike &= (hops == hops[:, :1, :]).all(axis=(1, 2))
         columns.append(hops[:, 0, :])
-    _, label = np.unique(np.concatenate(columns, axis=1), axis=0, return_inverse=True)
-    return alike, label.reshape(-1)
+    return alike, row_codes(np.concatenate(columns, axis=1))
+
+
+def row_codes(rows: I64) -> I64:
+    """Number of each distinct row; equal rows have equal numbers.
+
+    Column by column for tall tables (sorting integers is far cheaper than sorting rows), by content for wide ones.
+    """
+    if rows.shape[1] > rows.shape[0]:
+        numbers: dict[bytes, int] = {}
+        rows = np.ascontiguousarray(rows)
+        return np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.int64)
+    code = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        if not len(column) or (column == column[0]).all():
+            continue
+        _, value = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * (int(value.max()) + 1) + value.reshape(-1), return_inverse=True)
+        code = code.reshape(-1)
+    return code
 
 
 def ring_codes(colours: I64, alike: AnyArray, label: I64) -> tuple[I64, AnyArray]:
@@ -119,8 +137,7 @@ def ring_codes(colours: I64, alike: AnyArray, label: I64) -> tuple[I64, AnyArray
     uniform = alike & (colours == colours[:, :1]).all(axis=1)
     rows = np.where(uniform[:, None], -1, colours)
     rows = np.concatenate([rows, np.stack([np.where(uniform, colours[:, 0], -1), label], axis=1)], axis=1)
-    _, code = np.unique(rows, axis=0, return_inverse=True)
-    return code.reshape(-1), uniform
+    return row_codes(rows), uniform
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +235,7 @@ def partition(
         # that wraps around the last NPU is unlike the others
         offsets = np.where(has_peer, peers - own, n)
         hops = hops_between(network, np.broadcast_to(own, peers.shape), np.where(has_peer, peers, 0))
-        _, labels = np.unique(hops.reshape(-1, hops.shape[-1]), axis=0, return_inverse=True)
+        labels = row_codes(hops.reshape(-1, hops.shape[-1]))
         labels = np.where(has_peer, labels.reshape(peers.shape), -1)
     n_colours = int(colour.max()) + 1
     while n_colours < n:
@@ -236,8 +253,7 @@ def partition(
             base += len(code) + 1
         met = np.where(has_peer, colour[np.where(has_peer, peers, 0)], -1)
         rows = np.concatenate([colour[:, None], signature, met, offsets, labels], axis=1)
-        _, colour = np.unique(rows, axis=0, return_inverse=True)
-        colour = colour.reshape(-1)
+        colour = row_codes(rows)
         now = int(colour.max()) + 1
         if now == n_colours:
             break

@@ -16,7 +16,7 @@ from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.et import ABSENT
 from chakra.kernels import compiled, worth_compiling
-from chakra.replay.classes import Partition, Usage, peers_of, ring_labels
+from chakra.replay.classes import Partition, Usage, peers_of, ring_labels, row_codes
 from chakra.replay.closed_forms import aware_duration
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.matching import ordinals
@@ -145,7 +145,7 @@ class PhaseEngine:
     def _network(self) -> kernel.Net:
         dims = self.network.dims
         return kernel.Net(
-            topo=np.array([TOPOLOGIES[d.topology] for d in dims], np.int64),
+            topo=np.array([TOPOLOGIES[Topology(d.topology)] for d in dims], np.int64),
             size=np.array([d.npus for d in dims], np.int64),
             lat=np.array([d.latency_ns for d in dims], np.float64),
             rate=np.array([d.bytes_per_ns for d in dims], np.float64),
@@ -310,7 +310,7 @@ class PhaseEngine:
             for k in range(len(network.dims)):
                 lines = np.moveaxis(grid, len(network.dims) - 1 - k, -1).reshape(-1, network.dims[k].npus)
                 stand = lut[lines]
-                _, first = np.unique(stand, axis=0, return_index=True)
+                first = [0] if len(actors) == 1 else np.unique(row_codes(stand), return_index=True)[1]
                 views.append(tuple((lines[i], stand[i]) for i in np.sort(first)))
         alike, _ = ring_labels(network, members[None, :], families)
         views.append(((members, local),))
