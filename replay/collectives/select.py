@@ -300,15 +300,20 @@ def _rooted_plan(call: Call, choice: Choice, system: System, network: Network, o
 def _cheaper(
     ring: int, chunk: int, network: Network, dim: int, view: int, system: System, options: RunOptions
 ) -> str:
-    """The cheapest way to broadcast or reduce, by rounds times the time of a round between neighbours."""
-    link = link_of(network, dim, view, endpoint_delay(True, system, options))
-    rounds = (ring - 1).bit_length()
+    """The cheapest way to broadcast or reduce when all members start together, by the closed forms of the guide."""
+    endpoint = endpoint_delay(True, system, options)
+    link = link_of(network, dim, view, endpoint)
+    ring_shaped = view != FLAT and network.dims[dim].topology is Topology.RING
+    steps = [1 << k for k in range((ring - 1).bit_length())]
+    hops = sum(min(step, ring - step) for step in steps) if ring_shaped else len(steps)
+    away = hops * (link.latency_ns - endpoint) + len(steps) * endpoint  # latencies of all distances
     segments = chain_segments(ring, chunk, link)
     transfer = chunk / link.bytes_per_ns
+    segment = transfer / segments
     cost = {
-        "binomialTree": rounds * (link.latency_ns + transfer),
-        "chain": (ring - 2 + segments) * (link.latency_ns + transfer / segments),
-        "scatterAllGather": 2 * rounds * link.latency_ns + 2 * (ring - 1) / ring * transfer,
+        "binomialTree": away + len(steps) * transfer,
+        "chain": (ring - 1) * (link.latency_ns + segment) + (segments - 1) * (endpoint + segment),
+        "scatterAllGather": 2 * away + 2 * (ring - 1) / ring * transfer,
     }
     return min(cost, key=lambda name: cost[name])
 
