@@ -42,6 +42,8 @@ def why_messages(
         call.node_id is not None for p in workload.programs for call in p.calls
     ):
         return "a custom collective algorithm is given as traces"
+    if options.astra and options.rendezvous and any(program.calls for program in workload.programs):
+        return "requests of rendezvous decide the order of collectives that end at one tick"
     if options.backend == "aware":
         return _why_links(workload, membership, classes, system, network, options)
     return None
