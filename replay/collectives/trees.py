@@ -82,6 +82,6 @@ CHAIN = StepAlgorithm(
     kinds=KINDS,
     schedule=chain,
     summary="segments from neighbour to neighbour, all links busy; for large data",
-    formula="broadcast of s segments: e + (n - 1) (l(d/s) + e) + (s - 1) (d / (s bandwidth) + e); reduce: + r(d/s) a step",
+    formula="broadcast of s segments: e + (n - 1) (l(d/s) + e) + (s - 1) (d / (s bandwidth) + e)",
     source="Pjesivac-Grbovic et al. 2007, doi:10.1007/s10586-007-0012-0",
 )
