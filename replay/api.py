@@ -31,6 +31,7 @@ from chakra.replay.process_groups import with_metadata_groups
 from chakra.replay.raw import RawRun
 from chakra.replay.replicate import repeat_blocks, repeated_text, spread, traced_ranks
 from chakra.replay.result import ReplayResult
+from chakra.replay.topologies.blocks import with_faults
 from chakra.replay.workload import Op, Workload, compile_workload
 
 Source = str | os.PathLike[str]
@@ -57,6 +58,8 @@ def simulate(
     engine: str = "auto",
     fold: bool = True,
     replicate: bool = False,
+    fail_links: Sequence[str] = (),
+    slow_links: Mapping[str, float] | None = None,
 ) -> ReplayResult:
     """Replay a workload on a described machine.
 
@@ -67,6 +70,7 @@ def simulate(
         may repeat: equal ranks share a trace), or a `chakra.generate.manifest.WorkloadManifest`.
     system, network, memory, comm_groups
         Paths of ASTRA-sim's files, or plain dicts with the same keys. Without `memory` there is no remote memory.
+        `network` may be a list of links (docs/guides/networks.md) or a NetworkX graph of them.
     backend
         ``"unaware"`` (no contention) or ``"aware"`` (links are first-come-first-served servers).
     compat
@@ -85,6 +89,8 @@ def simulate(
         not depend on them.
     replicate
         Whether fewer traces than NPUs are repeated block by block, with peers and groups shifted; the result warns.
+    fail_links, slow_links
+        Links ``"A-B"`` that are gone, and factors on the bandwidth of links ``"A-B"``; both directions of each.
 
     Returns
     -------
@@ -98,7 +104,7 @@ def simulate(
     StallError
         When the workload cannot end: says who waits for whom.
     """
-    net = load_network(network, compat=compat)
+    net = with_faults(load_network(network, compat=compat), fail_links, slow_links)
     options = RunOptions(
         backend=backend,
         compat=compat,
@@ -279,6 +285,12 @@ def run_engine(
         return replace(run, notes=(f"every message simulated: {why}", *run.notes))
 
     reason = why_every_npu(workload, system, options)
+    if network.links is not None:
+        if options.engine == "phases":
+            raise UsageError(
+                f"engine: 'phases' cannot run {network.source}, whose links are given one by one"
+            )
+        reason = "the network is given link by link"
     if reason is None:
         classes = choose_partition(workload, membership, system, network, options)
         reason = why_messages(workload, membership, classes, system, network, options)

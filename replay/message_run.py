@@ -4,7 +4,7 @@ Every NPU is simulated with every message of its collectives. This is the engine
 networks, the shared memory bus, custom collective algorithms.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,10 @@ from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
 from chakra.replay.collectives.plan import Do as PlanDo
 from chakra.replay.collectives.select import endpoint_delay, make_plan
 from chakra.replay.communicators import Communicator, Membership
-from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System
+from chakra.replay.config.model import CollectiveKind, Links, Memory, MemoryKind, Network, System, Topology
 from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
+from chakra.replay.topologies.routes import link_graph
 from chakra.replay.workload import Call, Op, Program, Workload
 
 TAGS = 500_000_000
@@ -221,14 +222,46 @@ class MessageRun:
             slot_cap=np.ones(1, np.int64),
         )
 
+    def _pairs(self) -> I64:
+        """Pairs of NPUs that may exchange messages, shape (pairs, 2)."""
+        n = self.workload.npus
+        parts = [np.zeros((0, 2), np.int64)]
+        used: set[tuple[int, int]] = set()
+        for npu, actor in enumerate(self.actors):
+            parts.append(np.stack([np.full(len(actor.peers), npu), actor.peers], axis=1))
+            used |= {(int(c), int(g)) for c, g in actor.calls}
+        for number, group in used:
+            plan = self._collectives[number]
+            comm = self.membership.comms[group]
+            members = np.sort(comm.members) if comm.whole else comm.members
+            for phase in plan.phases:
+                rows = members[None, :]
+                if phase.ring is engine.Ring.DIM:
+                    sizes = [dim.npus for dim in self.network.dims]
+                    grid = np.arange(n).reshape(sizes[::-1])
+                    rows = np.moveaxis(grid, len(sizes) - 1 - phase.dim, -1).reshape(-1, sizes[phase.dim])
+                ring = phase.algorithm is engine.Algorithm.RING and phase.do is not engine.Do.ALL_TO_ALL
+                for shift in (1,) if ring else range(1, rows.shape[1]):
+                    other = np.roll(rows, -shift, axis=1)
+                    parts.append(np.stack([rows.reshape(-1), other.reshape(-1)], axis=1))
+        pairs = np.concatenate(parts)
+        return np.concatenate([pairs, pairs[:, ::-1]])
+
     def _model(self) -> engine.EngineModel:
         bus = self.system.shared_bus
         queues = self.options.queues_per_dim
         return engine.EngineModel(
             dims=tuple(
-                engine.NetworkDim(d.topology, d.npus, d.bytes_per_ns, d.latency_ns) for d in self.network.dims
+                engine.NetworkDim(
+                    d.topology if isinstance(d.topology, Topology) else Topology.SWITCH,
+                    d.npus,
+                    d.bytes_per_ns,
+                    d.latency_ns,
+                )
+                for d in self.network.dims
             ),
             aware=self.options.backend == "aware",
+            graph=None if self.network.links is None else link_graph(self.network, self._pairs()),
             queues_per_dim=queues,
             streams_per_queue=-(-self.system.active_chunks // queues),
             rendezvous=self.options.rendezvous,
@@ -321,7 +354,11 @@ class MessageRun:
             links=self._links(result),
             notes=(
                 f"{result.hops:,} messages and hops simulated one by one",
-                *((f"blocked queues were given room {result.relieved} times (C13)",) if result.relieved else ()),
+                *(
+                    (f"blocked queues were given room {result.relieved} times (C13)",)
+                    if result.relieved
+                    else ()
+                ),
             ),
             messages_counted=True,
         )
@@ -353,7 +390,20 @@ class MessageRun:
         if links is None:
             return ()
         columns = (links.dim, links.src, links.dst, links.bytes, links.busy_ns, links.queued_ns)
+        if self.network.links is not None:
+            return self._graph_links(self.network.links, zip(*(c.tolist() for c in columns[2:]), strict=True))
         return tuple(
             {"dim": dim, "from": src, "to": dst, "bytes": size, "busy_ns": busy, "queued_ns": queued}
             for dim, src, dst, size, busy, queued in zip(*(c.tolist() for c in columns), strict=True)
         )
+
+    def _graph_links(self, links: Links, rows: Iterable[tuple[int, ...]]) -> tuple[dict[str, Any], ...]:
+        """Figures of single links; a vertex that is no NPU goes by its name."""
+        n = self.workload.npus
+        names: list[int | str] = [*range(n), *links.vertices]
+        out = []
+        for number, size, busy, queued in rows:
+            link = links.links[number]
+            ends = {"dim": 0, "from": names[link.src], "to": names[link.dst]}
+            out.append({**ends, "bytes": size, "busy_ns": busy, "queued_ns": queued})
+        return tuple(out)

@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("chakra.cli.report", "Write a self-contained HTML report of one or more runs."),
     "sweep": ("chakra.cli.sweep", "Run a study over workload and machine parameters."),
     "timeline": ("chakra.cli.timeline", "Write a run as a Chrome or Perfetto timeline."),
+    "topology": ("chakra.cli.topology", "Write fat trees, rails, tori and dragonflies as network files."),
     "validate": ("chakra.cli.validate", "Check the traces of all ranks before a run."),
     "visualize": ("chakra.cli.visualize", "Draw a trace's graph as PDF, SVG, PNG, DOT, GraphML or HTML."),
 }

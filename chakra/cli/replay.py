@@ -57,7 +57,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     "network",
     required=True,
     metavar="FILE",
-    help="Network description (YAML).",
+    help="Network description (YAML, or GraphML of links).",
 )
 @click.option(
     "-m",
@@ -155,6 +155,16 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     help="Let the ranks that have no trace repeat those that have, with groups and peers shifted.",
 )
 @click.option(
+    "--fail-link", "fail_links", multiple=True, metavar="A-B", help="This link is down. May be given again."
+)
+@click.option(
+    "--slow-link",
+    "slow_links",
+    multiple=True,
+    metavar="A-B=X",
+    help="This link has X times its bandwidth. May be given again.",
+)
+@click.option(
     "--format",
     "output_format",
     type=click.Choice(["text", "json", "csv"]),
@@ -198,6 +208,8 @@ def run_replay(
     compat: str,
     npu_scale: str | None,
     replicate: bool,
+    fail_links: tuple[str, ...],
+    slow_links: tuple[str, ...],
     output_format: str,
     nodes: bool,
     output: str | None,
@@ -230,6 +242,10 @@ def run_replay(
         model["npu_scale"] = load_npu_scale(npu_scale, load_network(network, compat=mode).npus)
     if replicate:
         model["replicate"] = True
+    if fail_links or slow_links:
+        from chakra.replay.topologies.blocks import parse_slow
+
+        model |= {"fail_links": fail_links, "slow_links": parse_slow(slow_links)}
     # by name: the package hands out the function, which shares its name with the module that holds it
     simulate = importlib.import_module("chakra.replay").simulate
     with _progress(quiet) as progress:

@@ -15,6 +15,12 @@ class Topology(StrEnum):
     SWITCH = "Switch"
 
 
+class LinkTopology(StrEnum):
+    """What takes the place of a building block where links are listed one by one."""
+
+    LINKS = "Links"
+
+
 class CollectiveKind(StrEnum):
     """Collective operations, named as in the Chakra schema (``CollectiveCommType``)."""
 
@@ -41,9 +47,12 @@ class MemoryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One network dimension: `npus` positions joined by `topology`, every link alike."""
+    """One network dimension: `npus` positions joined by `topology`, every link alike.
 
-    topology: Topology
+    Of a list of links: a logical dimension; its bandwidth is what the NPU with the least can send, its latency the mean.
+    """
+
+    topology: Topology | LinkTopology
     npus: int
     #: GB/s of 2**30 bytes per second, per link and direction
     bandwidth_gibps: float
@@ -57,11 +66,60 @@ class Dimension:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A link in one direction, between two vertices; vertices below the number of NPUs are NPUs."""
+
+    src: int
+    dst: int
+    #: GB/s of 2**30 bytes per second
+    bandwidth_gibps: float
+    latency_ns: float
+
+    @property
+    def bytes_per_ns(self) -> float:
+        """Bandwidth in bytes per ns."""
+        return self.bandwidth_gibps * (1 << 30) / 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """A network given link by link.
+
+    Attributes
+    ----------
+    links
+        Every link, each direction by itself.
+    vertices
+        Names of the vertices that are not NPUs; their numbers begin after the last NPU's.
+    routes
+        Given routes as vertices, first the sending NPU, last the receiving one; other pairs take a shortest path.
+    routing
+        What is shortest: "hops", or "latency" (then fewest hops).
+    ecmp
+        Among equal paths: "hash" picks by a hash of source, destination and place, "first" the first link listed.
+    npus_forward
+        Whether a path may lead through an NPU that is not one of its ends.
+    dimension_ordered
+        The links are those of the network's building blocks: a route goes through one dimension after the other,
+        unless a link of it is missing.
+    """
+
+    links: tuple[Link, ...]
+    vertices: tuple[str, ...] = ()
+    routes: tuple[tuple[int, ...], ...] = ()
+    routing: str = "hops"
+    ecmp: str = "hash"
+    npus_forward: bool = True
+    dimension_ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
-    """All dimensions; dimension 0 varies fastest in the NPU number."""
+    """All dimensions; dimension 0 varies fastest in the NPU number. `links` replaces the dimensions' own links."""
 
     dims: tuple[Dimension, ...]
     source: str = "<network>"
+    links: Links | None = None
 
     @property
     def npus(self) -> int:

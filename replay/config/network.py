@@ -1,9 +1,11 @@
-"""Network files: four lists of equal length, one entry per dimension (spec 1.2)."""
+"""Network files: four lists of equal length, one entry per dimension (spec 1.2), or a list of links."""
 
+import os
 from typing import Any
 
 from chakra.replay.config.files import Source, describe, nearest
 from chakra.replay.config.keys import NETWORK_KEYS
+from chakra.replay.config.links import dump_links, graph_network, links_network, read_graphml
 from chakra.replay.config.model import Dimension, Network, Topology
 from chakra.replay.config.section import MAX_INT, Section, finite
 
@@ -13,13 +15,14 @@ _TOPOLOGIES = {topology.value: topology for topology in Topology}
 _OLD_KEYS = ("topology-name", "topologies-per-dim", "dimensions-count", "units-count", "link-bandwidth")
 
 
-def load_network(src: Source | Network, *, compat: str | None = None) -> Network:
+def load_network(src: Source | Network | Any, *, compat: str | None = None) -> Network:
     """Read a network description.
 
     Parameters
     ----------
     src
-        path of a YAML file, a dict with the same keys, or a Network
+        path of a YAML file (or of a GraphML file, by its suffix), a dict with the same keys, a NetworkX graph, or a
+        Network
     compat
         "astra-sim": unknown keys are ignored (C14)
 
@@ -35,12 +38,18 @@ def load_network(src: Source | Network, *, compat: str | None = None) -> Network
     """
     if isinstance(src, Network):
         return src
+    if hasattr(src, "is_directed") and hasattr(src, "edges"):
+        return graph_network(src, compat=compat)
+    if isinstance(src, (str, os.PathLike)) and os.fspath(src).lower().endswith(".graphml"):
+        return read_graphml(src, compat)
     section = Section.of(src, kind="network", compat=compat, yaml=True)
     for old in _OLD_KEYS:
         if section.given(old):
             raise section.error(
                 old, "belongs to a network file of ASTRA-sim 1.0: convert it with `chakra convert config`"
             )
+    if section.given("links"):
+        return links_network(section)
     section.refuse_unknown(_NAMES)
     topologies = section.items("topology", "topologies")
     counts = section.items("npus_count", "numbers of NPUs")
@@ -104,6 +113,8 @@ def _dimension(
 
 def dump_network(network: Network) -> str:
     """The network as text of a network file, which `load_network` reads back to an equal value."""
+    if network.links is not None:
+        return dump_links(network)
     rows: dict[str, list[object]] = {
         "topology": [dim.topology.value for dim in network.dims],
         "npus_count": [dim.npus for dim in network.dims],

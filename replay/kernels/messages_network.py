@@ -82,6 +82,16 @@ def free_delay(s: State, src: int, dst: int, size: int) -> int:
     return delay
 
 
+def count_bytes(s: State, src: int, dst: int, size: int) -> None:
+    """Count a message on single links for the lowest logical dimension in which its ends differ."""
+    m = s.m
+    n_dims = m[C_DIMS]
+    for k in range(n_dims):
+        if m[m[C_COORDS] + src * n_dims + k] != m[m[C_COORDS] + dst * n_dims + k]:
+            m[m[C_DIM_ROWS] + k * DIM_ROW + D_BYTES] += size
+            return
+
+
 def route_delay(s: State, src: int, dst: int, size: int) -> int:
     """Delay over a graph's route without contention: all latencies, and the bandwidth of the slowest link, ns."""
     m = s.m
@@ -204,6 +214,7 @@ def launch(s: State, message: int, src: int) -> None:
         m[message + M_AT] = dst
         m[message + M_VIA] = at
         m[message + M_HOPS] = m[m[C_ROUTE_START] + pair + 1] - at
+        count_bytes(s, src, dst, m[message + M_SIZE])
         enter_link(s, m[at], message)
         return
     m[message + M_AT] = dst
@@ -211,7 +222,11 @@ def launch(s: State, message: int, src: int) -> None:
     size = m[message + M_SIZE]
     delay = 0
     if src != dst:
-        delay = free_delay(s, src, dst, size) if net == NET_UNAWARE else route_delay(s, src, dst, size)
+        if net == NET_UNAWARE:
+            delay = free_delay(s, src, dst, size)
+        else:
+            count_bytes(s, src, dst, size)
+            delay = route_delay(s, src, dst, size)
     schedule(s, m[C_NOW] + delay, message)
 
 

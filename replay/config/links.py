@@ -1,0 +1,355 @@
+"""Networks given link by link: the key `links` of a network file, GraphML files, NetworkX graphs."""
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from chakra.errors import ConfigError
+from chakra.replay.config.files import describe, nearest, read_text
+from chakra.replay.config.model import Dimension, Link, Links, LinkTopology, Network
+from chakra.replay.config.section import MAX_INT, Section, finite
+
+#: keys of a network file with links
+LINK_KEYS = ("npus_count", "links", "bandwidth", "latency", "routes", "routing", "ecmp", "npus_forward")
+_LINK_FIELDS = ("from", "to", "bandwidth", "latency", "directed")
+_GRAPH_KEYS = ("routing", "ecmp", "npus_forward")
+
+
+def links_network(section: Section) -> Network:
+    """The network of a file or dict with the key `links`.
+
+    Raises
+    ------
+    ConfigError
+        naming file, line and key
+    """
+    section.refuse_unknown(LINK_KEYS)
+    counts = _counts(section)
+    rows = section.items("links", "links such as [0, 1, 50, 500]: from, to, GB/s, ns")
+    defaults = {
+        key: _number(
+            section, key, f"must be one number of {unit} for links that give none", section.entries[key].value
+        )
+        for key, unit in (("bandwidth", "GB/s"), ("latency", "ns"))
+        if section.given(key)
+    }
+    names = _Names(section, counts)
+    links: list[Link] = []
+    for i, row in enumerate(rows):
+        links += _row(section, names, i, row, defaults)
+    return _network(section, counts, names, links)
+
+
+def graph_network(graph: Any, source: str = "<graph>", compat: str | None = None) -> Network:
+    """The network of a NetworkX graph.
+
+    Nodes that are whole numbers, as numbers or text, are NPUs; edges carry `bandwidth` (GB/s of 2^30 B/s) and `latency`
+    (ns). The edges of an undirected graph are links in both directions. The graph's own attributes may be `npus_count`,
+    `routing`, `ecmp` and `npus_forward`.
+
+    Raises
+    ------
+    ConfigError
+        as for a file
+    """
+    npus = sum(_npu_number(node) is not None for node in graph.nodes)
+    entries: dict[str, Any] = {"npus_count": graph.graph.get("npus_count", [npus])}
+    entries |= {key: graph.graph[key] for key in _GRAPH_KEYS if key in graph.graph}
+    directed = bool(graph.is_directed())
+    entries["links"] = [
+        {"from": a, "to": b, "directed": directed}
+        | {key: data[key] for key in ("bandwidth", "latency") if key in data}
+        for a, b, data in graph.edges(data=True)
+    ]
+    section = Section.of(entries, kind="network", compat=compat)
+    section.source = source
+    return links_network(section)
+
+
+def read_graphml(path: str | os.PathLike[str], compat: str | None = None) -> Network:
+    """The network of a GraphML file; see `graph_network`.
+
+    Raises
+    ------
+    ConfigError
+        when the file is not GraphML, or says something wrong
+    """
+    import networkx as nx
+
+    name = os.fspath(path)
+    text = read_text(path)
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise ConfigError(f"{name}: a GraphML file with a DOCTYPE or entities is not read")
+    try:
+        graph = nx.parse_graphml(text)
+    except Exception as error:  # the parser raises whatever its parts raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(f"{name}: not a GraphML file: {reason}") from None
+    return graph_network(graph, name, compat)
+
+
+def _counts(section: Section) -> tuple[int, ...]:
+    counts = section.items("npus_count", "numbers of NPUs, such as [16]")
+    for d, count in enumerate(counts):
+        if isinstance(count, bool) or not isinstance(count, int) or not 2 <= count <= MAX_INT:
+            raise section.error(
+                "npus_count", f"entry {d} must be a whole number of NPUs, at least 2, found {describe(count)}"
+            )
+    if not counts:
+        raise section.error("npus_count", "is an empty list: it says how many vertices are NPUs")
+    return tuple(counts)
+
+
+def _npu_number(vertex: Any) -> int | None:
+    """Number of an NPU's vertex, or None for the name of another vertex."""
+    if isinstance(vertex, int) and not isinstance(vertex, bool):
+        return vertex
+    if isinstance(vertex, str) and vertex.isascii() and vertex.isdigit() and len(vertex) < 12:
+        return int(vertex)
+    return None
+
+
+class _Names:
+    """Numbers of vertices: NPUs have their own, others are numbered as they appear."""
+
+    def __init__(self, section: Section, counts: tuple[int, ...]) -> None:
+        self.section = section
+        self.npus = 1
+        for count in counts:
+            self.npus *= count
+        if self.npus > MAX_INT:
+            raise section.error("npus_count", f"gives {self.npus} NPUs in all, more than {MAX_INT}")
+        self.others: dict[str, int] = {}
+
+    def number(self, key: str, i: int, vertex: Any, *, add: bool = True) -> int:
+        npu = _npu_number(vertex)
+        if npu is not None:
+            if not 0 <= npu < self.npus:
+                raise self.section.error(
+                    key, f"entry {i}: NPU {npu} is not one of the {self.npus} NPUs 0 to {self.npus - 1}"
+                )
+            return npu
+        if not isinstance(vertex, str) or not vertex or vertex != vertex.strip():
+            raise self.section.error(
+                key, f"entry {i}: a vertex is an NPU's number or a name, found {describe(vertex)}"
+            )
+        if vertex not in self.others:
+            if not add:
+                raise self.section.error(
+                    key, f"entry {i}: no link has the vertex '{vertex}'{nearest(vertex, list(self.others))}"
+                )
+            self.others[vertex] = self.npus + len(self.others)
+        return self.others[vertex]
+
+    def of(self, number: int) -> str:
+        return f"NPU {number}" if number < self.npus else f"vertex '{list(self.others)[number - self.npus]}'"
+
+
+def _number(section: Section, key: str, problem: str, value: Any, *, above: bool | None = None) -> float:
+    above = key == "bandwidth" if above is None else above
+    bound = "above 0" if above else "0 or more"
+    return finite(value, above, lambda shown: section.error(key, f"{problem}, {bound}, found {shown}"))
+
+
+def _row(section: Section, names: _Names, i: int, row: Any, defaults: Mapping[str, float]) -> Iterator[Link]:
+    """The links of one entry: both directions, unless it says that it is directed."""
+    if isinstance(row, Mapping):
+        for field in row:
+            if field not in _LINK_FIELDS:
+                hint = nearest(str(field), list(_LINK_FIELDS)) or f"; there are {', '.join(_LINK_FIELDS)}"
+                raise section.error("links", f"entry {i}: '{field}' is unknown{hint}")
+        value = dict(row)
+    elif isinstance(row, (list, tuple)) and 2 <= len(row) <= 4:
+        value = dict(zip(_LINK_FIELDS, row, strict=False))
+    else:
+        raise section.error(
+            "links",
+            f"entry {i} must be [from, to, GB/s, ns] or {{from: ..., to: ...}}, found {describe(row)}",
+        )
+    for field in ("from", "to"):
+        if field not in value:
+            raise section.error("links", f"entry {i}: '{field}' is missing")
+    directed = value.get("directed", False)
+    if not isinstance(directed, bool):
+        raise section.error(
+            "links", f"entry {i}: 'directed' must be true or false, found {describe(directed)}"
+        )
+    a, b = (names.number("links", i, value[field]) for field in ("from", "to"))
+    if a == b:
+        raise section.error("links", f"entry {i} joins {names.of(a)} with itself")
+    speed = []
+    for field, unit in (("bandwidth", "GB/s"), ("latency", "ns")):
+        given = value.get(field, defaults.get(field))
+        if given is None:
+            raise section.error(
+                "links", f"entry {i}: '{field}' is missing, and the file gives none for all links"
+            )
+        above = field == "bandwidth"
+        what = f"entry {i}: '{field}' must be a number of {unit}"
+        speed.append(_number(section, "links", what, given, above=above))
+    yield Link(a, b, *speed)
+    if not directed:
+        yield Link(b, a, *speed)
+
+
+def _network(section: Section, counts: tuple[int, ...], names: _Names, links: list[Link]) -> Network:
+    if not links:
+        raise section.error("links", "is an empty list: no NPU can be reached")
+    seen: set[tuple[int, int]] = set()
+    for link in links:
+        if (link.src, link.dst) in seen:
+            raise section.error(
+                "links",
+                f"has the link from {names.of(link.src)} to {names.of(link.dst)} twice; give one link with the "
+                "bandwidth of all",
+            )
+        seen.add((link.src, link.dst))
+    forward = section.entries["npus_forward"].value if section.given("npus_forward") else True
+    if not isinstance(forward, bool):
+        raise section.error("npus_forward", f"must be true or false, found {describe(forward)}")
+    routes = _routes(section, names, seen) if section.given("routes") else ()
+    network = Network(
+        tuple(Dimension(LinkTopology.LINKS, count, 1.0, 0.0) for count in counts),
+        section.source,
+        Links(
+            tuple(links),
+            tuple(names.others),
+            routes,
+            section.word("routing", "hops", {"hops": "hops", "latency": "latency"}),
+            section.word("ecmp", "hash", {"hash": "hash", "first": "first"}),
+            forward,
+        ),
+    )
+    check_reach(network)
+    return with_dims(network)
+
+
+def _routes(section: Section, names: _Names, links: set[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    out: dict[tuple[int, int], tuple[int, ...]] = {}
+    for i, row in enumerate(section.items("routes", "routes such as [0, leaf0, 1]")):
+        if not isinstance(row, (list, tuple)) or len(row) < 2:
+            raise section.error("routes", f"entry {i} must be a list of vertices, found {describe(row)}")
+        route = tuple(names.number("routes", i, vertex, add=False) for vertex in row)
+        if route[0] >= names.npus or route[-1] >= names.npus or route[0] == route[-1]:
+            raise section.error("routes", f"entry {i} must begin and end at two different NPUs")
+        if len(set(route)) < len(route):
+            raise section.error("routes", f"entry {i} comes to a vertex twice")
+        for a, b in itertools.pairwise(route):
+            if (a, b) not in links:
+                raise section.error(
+                    "routes", f"entry {i}: there is no link from {names.of(a)} to {names.of(b)}"
+                )
+        if (route[0], route[-1]) in out:
+            raise section.error("routes", f"entry {i}: NPU {route[0]} to NPU {route[-1]} is given twice")
+        out[route[0], route[-1]] = route
+    return tuple(out.values())
+
+
+def check_reach(network: Network, when: str = "") -> None:
+    """Every NPU can reach every other.
+
+    Raises
+    ------
+    ConfigError
+        naming one pair that has no path
+    """
+    links = network.links
+    if links is None:
+        return
+    n = network.npus
+    out: dict[int, list[int]] = {}
+    back: dict[int, list[int]] = {}
+    for link in links.links:
+        out.setdefault(link.src, []).append(link.dst)
+        back.setdefault(link.dst, []).append(link.src)
+    for edges, towards in ((out, True), (back, False)):
+        seen = _reached(edges, n, links.npus_forward)
+        for npu in range(n):
+            if npu not in seen:
+                a, b = (0, npu) if towards else (npu, 0)
+                raise ConfigError(f"{network.source}: NPU {b} cannot be reached from NPU {a}{when}")
+
+
+def _reached(edges: Mapping[int, Iterable[int]], npus: int, forward: bool) -> set[int]:
+    """Vertices that a path from NPU 0 leads to."""
+    seen, waiting = {0}, [0]
+    while waiting:
+        here = waiting.pop()
+        if 0 < here < npus and not forward:
+            continue
+        for there in edges.get(here, ()):
+            if there not in seen:
+                seen.add(there)
+                waiting.append(there)
+    return seen
+
+
+def with_dims(network: Network) -> Network:
+    """The network with its logical dimensions' figures taken from its links.
+
+    The bandwidth is what the NPU that can send least can send, over all its links; the latency is the links' mean.
+    """
+    assert network.links is not None
+    egress: dict[int, float] = {}
+    for link in network.links.links:
+        if link.src < network.npus:
+            egress[link.src] = egress.get(link.src, 0.0) + link.bandwidth_gibps
+    least = min(egress.values())
+    mean = sum(link.latency_ns for link in network.links.links) / len(network.links.links)
+    return replace(
+        network, dims=tuple(replace(dim, bandwidth_gibps=least, latency_ns=mean) for dim in network.dims)
+    )
+
+
+def dump_links(network: Network) -> str:
+    """The text of a network file with links, which `load_network` reads back to an equal network."""
+    links = network.links
+    if links is None:
+        raise ValueError("the network has no list of links")
+    if links.dimension_ordered:
+        raise ValueError("the links were made from building blocks: write those instead")
+
+    def name(vertex: int) -> str:
+        return str(vertex) if vertex < network.npus else _quoted(links.vertices[vertex - network.npus])
+
+    lines = [f"npus_count: [ {', '.join(str(dim.npus) for dim in network.dims)} ]"]
+    if links.routing != "hops":
+        lines.append(f"routing: {links.routing}")
+    if links.ecmp != "hash":
+        lines.append(f"ecmp: {links.ecmp}")
+    if not links.npus_forward:
+        lines.append("npus_forward: false")
+    lines.append("links:  # from, to, GB/s of 2^30 B/s per direction, ns; both directions unless directed")
+    done: set[tuple[int, int]] = set()
+    have = {(link.src, link.dst): link for link in links.links}
+    for link in links.links:
+        if (link.src, link.dst) in done:
+            continue
+        speed = (link.bandwidth_gibps, link.latency_ns)
+        other = have.get((link.dst, link.src))
+        done.add((link.src, link.dst))
+        if other is not None and (other.bandwidth_gibps, other.latency_ns) == speed:
+            done.add((link.dst, link.src))
+            lines.append(f"- [{name(link.src)}, {name(link.dst)}, {speed[0]!r}, {speed[1]!r}]")
+        else:
+            lines.append(
+                f"- {{from: {name(link.src)}, to: {name(link.dst)}, bandwidth: {speed[0]!r}, "
+                f"latency: {speed[1]!r}, directed: true}}"
+            )
+    if links.routes:
+        lines.append("routes:")
+        lines += [f"- [{', '.join(map(name, route))}]" for route in links.routes]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(name: str) -> str:
+    import json
+    import re
+
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name) and not _is_word(name) else json.dumps(name)
+
+
+def _is_word(name: str) -> bool:
+    return name.lower() in ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
