@@ -1,0 +1,50 @@
+"""Run the benchmarks and write docs/benchmarks.md, the page that README points to.
+
+    python benchmarks/run.py [--quick]
+
+Every script prints its own table, measured side by side in this run; --quick leaves out the conversions.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPTS = [
+    ("Replay beside ASTRA-sim, and scaling", ["benchmarks/bench_replay.py", "--scaling"]),
+    ("Reading and writing traces", ["benchmarks/bench_et.py"]),
+]
+CONVERSIONS = [
+    ("Text workloads", ["benchmarks/bench_text.py"]),
+    ("PyTorch profiles", ["benchmarks/bench_pytorch.py"]),
+]
+
+
+def main() -> None:
+    """Run the scripts one after the other and write the page."""
+    parts = [
+        "# Benchmarks",
+        "",
+        f"Made by `python benchmarks/run.py` on {date.today().isoformat()}: Python {platform.python_version()}, "
+        f"numba {version('numba')}, numpy {version('numpy')}, {os.cpu_count()} cores ({platform.machine()}). Times are CPU "
+        "time unless they say otherwise; kernels are warm. ASTRA-sim's seconds come from the reference data, measured on "
+        "a machine of the same kind.",
+    ]
+    for title, command in SCRIPTS + ([] if "--quick" in sys.argv else CONVERSIONS):
+        print(f"== {title}", flush=True)
+        done = subprocess.run(
+            [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            sys.exit(f"{command[0]} failed:\n{done.stderr}")
+        print(done.stdout, flush=True)
+        parts += ["", f"## {title}", "", "```", done.stdout.rstrip(), "```"]
+    (ROOT / "docs" / "benchmarks.md").write_text("\n".join(parts) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
