@@ -76,6 +76,29 @@ def hops_between(network: Network, a: I64, b: I64) -> I64:
     return out
 
 
+def partners(size: int, families: frozenset[Family]) -> list[I64] | None:
+    """Whom each member of a ring talks to, one array of positions per kind of message.
+
+    None if that cannot be said in a few arrays; such a ring is unlike every other and has no symmetry.
+    """
+    if Family.TREE in families:
+        return None
+    found: list[I64] = []
+    index = np.arange(size)
+    if families & {Family.RING, Family.DIRECT, Family.NONE} or not families:
+        steps: Sequence[int] = [1]
+        if Family.DIRECT in families:
+            if size > MAX_PAIRS:
+                return None
+            steps = range(1, size)
+        found += [(index + k) % size for k in steps]
+    if Family.HALVING_DOUBLING in families:
+        if size & (size - 1):
+            return None
+        found += [index ^ (1 << k) for k in range(size.bit_length() - 1)]
+    return found
+
+
 def ring_labels(network: Network, members: I64, families: frozenset[Family]) -> tuple[AnyArray, I64]:
     """Whether rings look alike from each member, and a label of their distances.
 
@@ -89,28 +112,34 @@ def ring_labels(network: Network, members: I64, families: frozenset[Family]) -> 
     label : (n_rings,) int64, equal labels mean equal distances
     """
     n, size = members.shape
-    if Family.TREE in families or size < 2:
-        return np.full(n, size < 2), np.arange(n)
-    partners: list[I64] = []
-    index = np.arange(size)
-    if families & {Family.RING, Family.DIRECT, Family.NONE} or not families:
-        steps: Sequence[int] = [1]
-        if Family.DIRECT in families:
-            if size > MAX_PAIRS:
-                return np.zeros(n, bool), np.arange(n)
-            steps = range(1, size)
-        partners += [(index + k) % size for k in steps]
-    if Family.HALVING_DOUBLING in families:
-        if size & (size - 1):
-            return np.zeros(n, bool), np.arange(n)
-        partners += [index ^ (1 << k) for k in range(size.bit_length() - 1)]
+    if size < 2:
+        return np.ones(n, bool), np.arange(n)
+    found = partners(size, families)
+    if found is None:
+        return np.zeros(n, bool), np.arange(n)
     alike = np.ones(n, bool)
-    columns = []
-    for partner in partners:
+    first = []
+    for partner in found:
         hops = hops_between(network, members, members[:, partner])
         alike &= (hops == hops[:, :1, :]).all(axis=(1, 2))
-        columns.append(hops[:, 0, :])
-    return alike, row_codes(np.concatenate(columns, axis=1))
+        first.append(hops[:, 0, :])
+    label = np.empty(n, np.int64)
+    label[alike] = row_codes(np.concatenate(first, axis=1)[alike])
+    odd = np.flatnonzero(~alike)
+    if len(odd):
+        # distances differ from member to member, so all of them count
+        rows = [hops_between(network, members[odd], members[odd][:, p]).reshape(len(odd), -1) for p in found]
+        label[odd] = n + row_codes(np.concatenate(rows, axis=1))
+    return alike, label
+
+
+def distance_key(network: Network, members: I64, families: frozenset[Family], *, alike: bool) -> bytes:
+    """Equal for groups (members in ring order) whose members lie at equal distances; one member speaks for equals."""
+    found = partners(len(members), families)
+    if found is None:
+        return members.tobytes()
+    own = members[:1] if alike else members
+    return b"".join(hops_between(network, own, members[p[: len(own)]]).tobytes() for p in found)
 
 
 def row_codes(rows: I64) -> I64:

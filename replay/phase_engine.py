@@ -16,7 +16,7 @@ from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.et import ABSENT
 from chakra.kernels import compiled, worth_compiling
-from chakra.replay.classes import Partition, Usage, peers_of, ring_labels, row_codes
+from chakra.replay.classes import Partition, Usage, distance_key, peers_of, ring_labels, row_codes
 from chakra.replay.closed_forms import aware_duration
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.matching import ordinals
@@ -265,7 +265,7 @@ class PhaseEngine:
                     key: tuple[Any, ...] = ("whole", comm.name)
                 else:
                     alike, _ = ring_labels(network, comm.members[None, :], families)
-                    distance = self._distance_key(comm.members, families, bool(alike[0]))
+                    distance = distance_key(network, comm.members, families, alike=bool(alike[0]))
                     slots = np.array([slot_of[c][int(m)] for m in comm.members])
                     if bool(alike[0]) and (classes == classes[0]).all():
                         key = ("alike", len(classes), int(classes[0]), int(slots[0]), distance)
@@ -279,21 +279,6 @@ class PhaseEngine:
                 group_member.append(comms[number].actors.index(int(class_of[npu])))
             group_start.append(len(group_comm))
         return comms, ints(group_comm), ints(group_member), np.asarray(group_start[:-1], np.int64)
-
-    def _distance_key(self, members: I64, families: frozenset[Family], alike: bool) -> bytes:
-        """Equal for groups whose members lie at equal distances."""
-        from chakra.replay.classes import hops_between
-
-        if not alike:
-            return members.tobytes()
-        size = len(members)
-        steps = np.arange(1, size if Family.DIRECT in families else 2)
-        own = np.broadcast_to(members[:1], steps.shape)
-        key = hops_between(self.network, own, members[steps % size]).tobytes()
-        if Family.HALVING_DOUBLING in families:
-            xor = members[[1 << k for k in range(size.bit_length() - 1)]]
-            key += hops_between(self.network, np.broadcast_to(members[:1], xor.shape), xor).tobytes()
-        return key
 
     def _actor_comm(
         self, name: str, whole: bool, members: I64, classes: I64, families: frozenset[Family]
