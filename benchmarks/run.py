@@ -26,15 +26,14 @@ CONVERSIONS = [
 
 def main() -> None:
     """Run the scripts one after the other and write the page."""
+    versions = f"Python {platform.python_version()}, numba {version('numba')}, numpy {version('numpy')}"
+    machine = f"{versions}, {os.cpu_count()} cores ({platform.machine()})"
     parts = [
         "# Benchmarks",
         "",
-        (
-            f"Made by `python benchmarks/run.py` on {date.today().isoformat()}: Python {platform.python_version()}, "
-            f"numba {version('numba')}, numpy {version('numpy')}, {os.cpu_count()} cores ({platform.machine()}). Times are "
-            "CPU time unless they say otherwise; kernels are warm. ASTRA-sim's seconds come from the reference data, measured on "
-            "a machine of the same kind."
-        ),
+        f"Made by `python benchmarks/run.py` on {date.today().isoformat()}: {machine}.",
+        "Times are CPU time unless they say otherwise; kernels are warm. ASTRA-sim's seconds come from the reference",
+        "data, measured on a machine of the same kind.",
     ]
     for title, command in SCRIPTS + ([] if "--quick" in sys.argv else CONVERSIONS):
         print(f"== {title}", flush=True)
