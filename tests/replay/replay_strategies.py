@@ -135,12 +135,14 @@ def workloads(draw: st.DrawFn, setting: Setting, most: int = 6, *, messages: boo
         group = draw(grouped)
         hop = draw(st.integers(1, n - 1))
         micros = draw(st.integers(0, 30))
-        chained = draw(st.booleans())
+        chained, on_cpu = draw(st.booleans()), draw(st.booleans())
         for i, b in enumerate(builders):
-            after = [last[i]] if last[i] is not None and (chained or what != "beside") else []
-            if what in ("compute", "beside"):
-                extra = 17 if i in stragglers else 0
-                last[i] = b.compute(duration_micros=micros + extra, after=after, cpu=what == "beside")
+            after = [last[i]] if last[i] is not None else []
+            if what == "beside":
+                # off the chain, which alone decides the order of collectives
+                b.compute(duration_micros=micros, after=after if chained else [], cpu=on_cpu)
+            elif what == "compute":
+                last[i] = b.compute(duration_micros=micros + (17 if i in stragglers else 0), after=after)
             elif what == "memory":
                 last[i] = b.load(size, after=after)
             elif what == "collective":
