@@ -252,8 +252,15 @@ def rank_files(prefix: str, npus: int) -> list[str]:
         raise WorkloadError(
             f"{prefix}.<rank>.et: no file for {len(missing)} of {npus} ranks: {shown}"
             + ("" if Path(prefix).parent.is_dir() else f" (folder {Path(prefix).parent} does not exist)")
+            + ("; --replicate repeats the traces that there are" if _repeatable(missing, npus) else "")
         )
     return files
+
+
+def _repeatable(missing: list[int], npus: int) -> bool:
+    """Whether the ranks that have a trace come first and divide the number of NPUs."""
+    traced = npus - len(missing)
+    return traced > 0 and missing[0] == traced and npus % traced == 0
 
 
 def choose_partition(
