@@ -165,6 +165,12 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     help="This link has X times its bandwidth. May be given again.",
 )
 @click.option(
+    "--what-if",
+    "what_if",
+    metavar="KEY=VALUE,..",
+    help="Replay once more with changes such as dim1.bandwidth=2x,npu.flops=1.5x; print what changes.",
+)
+@click.option(
     "--format",
     "output_format",
     type=click.Choice(["text", "json", "csv"]),
@@ -210,6 +216,7 @@ def run_replay(
     replicate: bool,
     fail_links: tuple[str, ...],
     slow_links: tuple[str, ...],
+    what_if: str | None,
     output_format: str,
     nodes: bool,
     output: str | None,
@@ -231,6 +238,10 @@ def run_replay(
         raise UsageError("--nodes needs --format json or --format csv")
     if not workload:
         raise UsageError("--workload: the prefix is empty")
+    if what_if is not None and (nodes or explain_engine or output_format == "csv" or logging_folder):
+        raise UsageError(
+            "--what-if prints text or json of two runs: without --nodes, csv, logs or --explain-engine"
+        )
     _check_output(output)
     mode = None if compat == "none" else compat
     if logging_configuration != "empty" and not Path(logging_configuration).is_file():
@@ -246,6 +257,21 @@ def run_replay(
         from chakra.replay.topologies.blocks import parse_slow
 
         model |= {"fail_links": fail_links, "slow_links": parse_slow(slow_links)}
+    if what_if is not None:
+        files = (workload, system, network)
+        _compare(
+            what_if,
+            files,
+            output_format,
+            output,
+            quiet,
+            strict,
+            memory=memory,
+            comm_groups=groups,
+            compat=mode,
+            **model,
+        )
+        return
     # by name: the package hands out the function, which shares its name with the module that holds it
     simulate = importlib.import_module("chakra.replay").simulate
     with _progress(quiet) as progress:
@@ -269,6 +295,31 @@ def run_replay(
         for line in result.explain():
             click.echo(f"chakra replay: {line}", err=True)
     _print(document, output_format, output, summary=not quiet)
+    if strict and warnings:
+        raise ThresholdError(f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}")
+
+
+def _compare(
+    changes: str,
+    files: tuple[str, str, str],
+    output_format: str,
+    output: str | None,
+    quiet: bool,
+    strict: bool,
+    **options: Any,
+) -> None:
+    """Run with and without some changes, and print the difference."""
+    from chakra.replay.formatting import format_json
+    from chakra.replay.what_if import what_if
+
+    with _progress(quiet) as progress:
+        found = what_if(*files, changes, progress=progress, **options)
+    document = found.to_dict()
+    warnings = document["warnings"]
+    if not quiet:
+        for warning in warnings:
+            click.echo(f"chakra replay: warning: {warning}", err=True)
+    _emit(format_json(document) if output_format == "json" else found.to_text(), output)
     if strict and warnings:
         raise ThresholdError(f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}")
 
@@ -302,6 +353,10 @@ def _print(document: dict[str, Any], output_format: str, output: str | None, *, 
         text = format_csv(document)
     else:
         text = format_text(document, summary=summary)
+    _emit(text, output)
+
+
+def _emit(text: str, output: str | None) -> None:
     if output is None:
         sys.stdout.write(text)
         return

@@ -1,0 +1,323 @@
+"""What changes on another machine: one run as described, one with a few values changed."""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from chakra import __version__
+from chakra.errors import UsageError
+from chakra.replay.config.files import nearest
+from chakra.replay.config.links import with_dims
+from chakra.replay.config.memory import load_memory
+from chakra.replay.config.model import LinkTopology, Memory, Network, System
+from chakra.replay.config.network import load_network
+from chakra.replay.config.system import load_system
+from chakra.replay.result import ReplayResult
+
+SCHEMA = "chakra.replay.what_if/1"
+
+#: key -> unit of an absolute value
+KEYS = {
+    "npu.flops": "TFLOPS",
+    "npu.hbm": "GB/s of 10^9 B/s",
+    "system.endpoint-delay": "ns",
+    "system.active-chunks": "streams",
+    "system.splits": "chunks",
+    "memory.latency": "ns",
+    "memory.bandwidth": "GB/s of 10^9 B/s",
+    "comm-scale": "factor",
+    "compute-scale": "factor",
+    "injection-scale": "factor",
+}
+_WHOLE = (
+    "system.endpoint-delay",
+    "system.active-chunks",
+    "system.splits",
+    "memory.latency",
+    "memory.bandwidth",
+)
+_DIM = re.compile(r"dim(\d{1,3})\.(bandwidth|latency)")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A new value of a key, or a factor on the present one."""
+
+    key: str
+    value: float
+    relative: bool
+
+    def of(self, now: float) -> float:
+        """The value that takes the place of `now`."""
+        return now * self.value if self.relative else self.value
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value:g}{'x' * self.relative}"
+
+
+def parse_changes(text: str) -> tuple[Change, ...]:
+    """Changes of a text such as ``dim1.bandwidth=2x,npu.flops=1.5x,system.endpoint-delay=0``.
+
+    Raises
+    ------
+    UsageError
+        When a key is unknown or given twice, or a value is not a number of at least 0.
+    """
+    out: dict[str, Change] = {}
+    for part in text.split(","):
+        key, sign, value = (piece.strip() for piece in part.partition("="))
+        if not sign or not key:
+            raise UsageError(
+                f"--what-if: expected KEY=VALUE such as dim0.bandwidth=2x, found {part.strip()!r}"
+            )
+        if key not in KEYS and not _DIM.fullmatch(key):
+            names = ["dim0.bandwidth", "dim0.latency", *KEYS]
+            raise UsageError(
+                f"--what-if: unknown key {key!r}{nearest(key, names) or '; there are ' + ', '.join(names)}"
+            )
+        if key in out:
+            raise UsageError(f"--what-if: {key} is given twice")
+        relative = value[-1:] in ("x", "X")
+        try:
+            number = float(value[:-1] if relative else value)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number) or number < 0:
+            raise UsageError(f"--what-if: {key}: expected 2x or a number of at least 0, found {value!r}")
+        out[key] = Change(key, number, relative)
+    return tuple(out.values())
+
+
+@dataclass(slots=True)
+class Machine:
+    """What changes apply to: the machine, and the scales among the options of `simulate`."""
+
+    network: Network
+    system: System
+    memory: Memory | None
+    scales: dict[str, float] = field(default_factory=dict)
+
+    def change(self, change: Change) -> None:
+        """Apply one change.
+
+        Raises
+        ------
+        UsageError
+            When the machine has no such value, or the new one is out of range.
+        """
+        key = change.key
+        dim = _DIM.fullmatch(key)
+        if dim:
+            self._change_dim(change, int(dim[1]), dim[2])
+        elif key == "npu.flops":
+            self._change_flops(change)
+        elif key in ("comm-scale", "compute-scale", "injection-scale"):
+            name = key.replace("-", "_")
+            self.scales[name] = change.of(self.scales.get(name, 1.0))
+        elif key.startswith("memory."):
+            if self.memory is None:
+                raise UsageError(f"--what-if: {key}: the run has no remote memory")
+            if key == "memory.latency":
+                self.memory = replace(self.memory, latency_ns=_new(change, self.memory.latency_ns))
+            else:
+                self.memory = replace(
+                    self.memory, bytes_per_ns=_new(change, self.memory.bytes_per_ns, least=1)
+                )
+        elif key == "npu.hbm":
+            if self.system.local_mem_bw_gbps == 0:
+                raise UsageError(
+                    f"--what-if: {key}: the system file gives no local-mem-bw, so memory takes no time"
+                )
+            bandwidth = _positive(change, change.of(self.system.local_mem_bw_gbps))
+            self.system = replace(self.system, local_mem_bw_gbps=bandwidth)
+        elif key == "system.endpoint-delay":
+            delay = _new(change, self.system.endpoint_delay_ns)
+            self.system = replace(self.system, endpoint_delay_ns=delay, endpoint_delay_given=True)
+        elif key == "system.active-chunks":
+            self.system = replace(self.system, active_chunks=_new(change, self.system.active_chunks, least=1))
+        else:
+            self.system = replace(self.system, splits=_new(change, self.system.splits, least=1))
+
+    def _change_flops(self, change: Change) -> None:
+        """Faster arithmetic: the roofline's peak where it is on, else all compute durations divided."""
+        peak = self.system.peak_perf_tflops
+        if not change.relative and not peak:
+            raise UsageError(
+                "--what-if: npu.flops: the system file gives no peak-perf; give a factor such as 2x"
+            )
+        if self.system.roofline and peak:
+            self.system = replace(self.system, peak_perf_tflops=_positive(change, change.of(peak)))
+            return
+        factor = _positive(change, change.value if change.relative else change.value / (peak or 1.0))
+        self.scales["compute_scale"] = self.scales.get("compute_scale", 1.0) / factor
+
+    def _change_dim(self, change: Change, k: int, what: str) -> None:
+        if k >= len(self.network.dims):
+            raise UsageError(
+                f"--what-if: {change.key}: the network has dimensions 0 to {len(self.network.dims) - 1}"
+            )
+        links = self.network.links
+        if links is not None:
+            single = self.network.dims[k].topology is LinkTopology.LINKS and len(self.network.dims) == 1
+            if not (single and change.relative):
+                raise UsageError(
+                    f"--what-if: {change.key}: the links are given one by one; only a factor on all links of a network "
+                    "of one dimension can be applied"
+                )
+            name = "bandwidth_gibps" if what == "bandwidth" else "latency_ns"
+            changed = []
+            for link in links.links:
+                value = change.of(getattr(link, name))
+                changed.append(
+                    replace(link, **{name: _positive(change, value) if what == "bandwidth" else value})
+                )
+            self.network = with_dims(replace(self.network, links=replace(links, links=tuple(changed))))
+            return
+        dims = list(self.network.dims)
+        if what == "bandwidth":
+            value = _positive(change, change.of(dims[k].bandwidth_gibps))
+            dims[k] = replace(dims[k], bandwidth_gibps=value)
+        else:
+            dims[k] = replace(dims[k], latency_ns=change.of(dims[k].latency_ns))
+        self.network = replace(self.network, dims=tuple(dims))
+
+
+def _new(change: Change, now: int, *, least: int = 0) -> int:
+    value = change.of(now)
+    if value != int(value) and not change.relative and change.key in _WHOLE:
+        raise UsageError(f"--what-if: {change}: expected a whole number of {KEYS[change.key]}")
+    if value < least or value >= 2**53:
+        raise UsageError(f"--what-if: {change}: gives {value:g}, out of range")
+    return int(value)
+
+
+def _positive(change: Change, value: float) -> float:
+    if not 0 < value < math.inf:
+        raise UsageError(f"--what-if: {change}: gives {value:g}, expected more than 0")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """A run and its change."""
+
+    changes: tuple[Change, ...]
+    base: ReplayResult
+    changed: ReplayResult
+
+    def rows(self) -> list[tuple[str, float, float]]:
+        """Name, ns before and ns after: the step (the last NPU's finish), then each account, mean over NPUs."""
+        runs = (self.base, self.changed)
+        before, after = (float(run.finish_ns.max(initial=0)) for run in runs)
+        rows = [("step", before, after)]
+        for name in self.base.account:
+            first, second = (float(run.account[name].mean()) for run in runs)
+            rows.append((name.removesuffix("_ns"), first, second))
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as a document of schema `chakra.replay.what_if/1`; all times in ns."""
+        rows = self.rows()
+
+        def entry(before: float, after: float) -> dict[str, float | None]:
+            ratio = after / before if before else None
+            return {"before_ns": before, "after_ns": after, "change_ns": after - before, "ratio": ratio}
+
+        return {
+            "schema": SCHEMA,
+            "version": __version__,
+            "changes": [
+                {
+                    "key": c.key,
+                    "value": c.value,
+                    "relative": c.relative,
+                    "unit": "" if c.relative else _unit(c.key),
+                }
+                for c in self.changes
+            ],
+            "step": entry(*rows[0][1:]),
+            "account": {f"{name}_ns": entry(before, after) for name, before, after in rows[1:]},
+            "finish_ns": {"before": self.base.finish_ns.tolist(), "after": self.changed.finish_ns.tolist()},
+            "warnings": list(dict.fromkeys([*self.base.warnings, *self.changed.warnings])),
+        }
+
+    def to_text(self) -> str:
+        """The comparison as a table."""
+        lines = [f"what if {', '.join(map(str, self.changes))}", ""]
+        lines.append(f"{'':12}{'before ns':>20}{'after ns':>20}{'change ns':>20}{'change':>10}")
+        for name, before, after in self.rows():
+            share = f"{100 * (after - before) / before:+.1f} %" if before else "-"
+            lines.append(f"{name:12}{before:20,.0f}{after:20,.0f}{after - before:+20,.0f}{share:>10}")
+        lines += [
+            "",
+            "step: finish of the last NPU; the parts below are means over the NPUs and add up to their finish",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _unit(key: str) -> str:
+    dim = _DIM.fullmatch(key)
+    if dim:
+        return "GB/s of 2^30 B/s" if dim[2] == "bandwidth" else "ns"
+    return KEYS[key]
+
+
+def what_if(
+    workload: Any,
+    system: Any,
+    network: Any,
+    changes: str | tuple[Change, ...],
+    *,
+    memory: Any = None,
+    compat: str | None = None,
+    run: Callable[..., ReplayResult] | None = None,
+    **options: Any,
+) -> WhatIf:
+    """Replay twice, as described and changed.
+
+    Parameters
+    ----------
+    workload, system, network, memory, compat, options
+        As `chakra.replay.simulate` takes them.
+    changes
+        A text for `parse_changes`, or what that returned.
+
+    Raises
+    ------
+    ChakraError
+        as `simulate` and `parse_changes` do
+    """
+    from chakra.replay.api import simulate
+
+    run = run or simulate
+    parsed = parse_changes(changes) if isinstance(changes, str) else changes
+    scales = ("comm_scale", "compute_scale", "injection_scale")
+    machine = Machine(
+        load_network(network, compat=compat),
+        load_system(system, compat=compat),
+        None if memory is None else load_memory(memory, compat=compat),
+        {name: float(options.pop(name)) for name in scales if name in options},
+    )
+    base = run(
+        workload,
+        machine.system,
+        machine.network,
+        memory=machine.memory,
+        compat=compat,
+        **options,
+        **machine.scales,
+    )
+    for change in parsed:
+        machine.change(change)
+    changed = run(
+        workload,
+        machine.system,
+        machine.network,
+        memory=machine.memory,
+        compat=compat,
+        **options,
+        **machine.scales,
+    )
+    return WhatIf(parsed, base, changed)
