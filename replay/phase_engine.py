@@ -26,6 +26,7 @@ from chakra.replay.collectives.steps import Do, Steps, Symmetry
 from chakra.replay.communicators import Membership
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System, Topology
 from chakra.replay.kernels import phases as kernel
+from chakra.replay.kernels import phases_algorithms, phases_layout
 from chakra.replay.layout import Layout
 from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
@@ -42,9 +43,9 @@ MOST_URGENT = 1 << 28
 KERNEL = "chakra.replay.kernels.phases"
 
 TOPOLOGIES = {
-    Topology.RING: kernel.TOPO_RING,
-    Topology.SWITCH: kernel.TOPO_SWITCH,
-    Topology.FULLY_CONNECTED: kernel.TOPO_FULL,
+    Topology.RING: phases_layout.TOPO_RING,
+    Topology.SWITCH: phases_layout.TOPO_SWITCH,
+    Topology.FULLY_CONNECTED: phases_layout.TOPO_FULL,
 }
 #: phases that an instance of a rooted collective is as long as its last member
 ROOTED = (Do.BROADCAST, Do.REDUCE)
@@ -131,20 +132,20 @@ class PhaseEngine:
         self._plan_comm: list[int] = []  # communicator whose distances decide a plan's durations
         self._plan_bytes: list[int] = []
         self.layout = Layout()
-        self.table = np.zeros(kernel.TABLE_SIZE, np.int64)
+        self.table = np.zeros(phases_layout.TABLE_SIZE, np.int64)
         self._net = self._network()
         self._build()
 
     def _set(self, prefix: str, **tables: int) -> None:
         """Tell the kernel where tables start (or the value of a plain number)."""
         for name, cell in tables.items():
-            self.table[getattr(kernel, f"{prefix}_{name.upper()}")] = cell
+            self.table[getattr(phases_layout, f"{prefix}_{name.upper()}")] = cell
 
     # -- tables ------------------------------------------------------------------------------------------------
 
-    def _network(self) -> kernel.Net:
+    def _network(self) -> phases_layout.Net:
         dims = self.network.dims
-        return kernel.Net(
+        return phases_layout.Net(
             topo=np.array([TOPOLOGIES[Topology(d.topology)] for d in dims], np.int64),
             size=np.array([d.npus for d in dims], np.int64),
             lat=np.array([d.latency_ns for d in dims], np.float64),
@@ -388,7 +389,7 @@ class PhaseEngine:
         size = distinct[:, 4]
         forth = np.array(
             [
-                kernel.delay(self._net, int(s), int(d), int(b))
+                phases_algorithms.delay(self._net, int(s), int(d), int(b))
                 for s, d, b in zip(src_npu, dst_npu, size, strict=True)
             ],
             np.int64,
@@ -397,7 +398,7 @@ class PhaseEngine:
         if self.options.rendezvous:
             back = np.array(
                 [
-                    kernel.delay(self._net, int(d), int(s), kernel.CONTROL_BYTES)
+                    phases_algorithms.delay(self._net, int(d), int(s), phases_layout.CONTROL_BYTES)
                     for s, d in zip(src_npu, dst_npu, strict=True)
                 ],
                 np.int64,
@@ -515,7 +516,7 @@ class PhaseEngine:
             if algorithm.family is Family.TREE:
                 table = table_of(size, lambda: tree_tables(size))
             elif phase.do in ROOTED:
-                family = kernel.ALG_NONE
+                family = phases_layout.ALG_NONE
             elif algorithm.family is Family.STEPS:
                 steps = self._steps(phase, comm)
                 kept.append(steps)
@@ -560,15 +561,15 @@ class PhaseEngine:
                 templates += [by_dim[dim][0].size if dim in by_dim else 0, len(rows), len(rows) + 1]
                 for phase in by_dim.get(dim, ()):
                     row = list(row_of(phase, plan, c, 1))
-                    row[kernel.PH_SENT] = phase.size
-                    if row[kernel.PH_TAU] >= 0 and phase.algorithm.family is not Family.STEPS:
-                        row[kernel.PH_TAU] = kernel.TAU_UNKNOWN
+                    row[phases_layout.PH_SENT] = phase.size
+                    if row[phases_layout.PH_TAU] >= 0 and phase.algorithm.family is not Family.STEPS:
+                        row[phases_layout.PH_TAU] = phases_layout.TAU_UNKNOWN
                     else:
-                        row[kernel.PH_TAU] = kernel.TAU_DIFFERS
+                        row[phases_layout.PH_TAU] = phases_layout.TAU_DIFFERS
                     rows.append(tuple(row))
         put = self.layout.put
-        base = put(np.asarray(rows or [(0,) * kernel.PH_CELLS], np.int64).reshape(-1))
-        cells = kernel.PH_CELLS
+        base = put(np.asarray(rows or [(0,) * phases_layout.PH_CELLS], np.int64).reshape(-1))
+        cells = phases_layout.PH_CELLS
         template = np.asarray(templates or [0], np.int64)
         template[1::3] = base + cells * template[1::3]
         template[2::3] = base + cells * template[2::3]
@@ -596,7 +597,7 @@ class PhaseEngine:
         if plan.schedule is not Schedule.PLAN:
             cells += 1 + chunks
         if plan.templates:
-            cells += chunks * phases * kernel.PH_CELLS
+            cells += chunks * phases * phases_layout.PH_CELLS
         return cells
 
     def _steps(self, phase: Phase, comm: ActorComm) -> Steps:
@@ -620,9 +621,9 @@ class PhaseEngine:
                 source, _, _, flags = (int(v) for v in steps.messages[k])
                 a, b = int(npus[source]), int(npus[0])
                 if self.options.rendezvous:
-                    now += kernel.delay(self._net, b, a, kernel.CONTROL_BYTES)
-                now += kernel.delay(self._net, a, b, int(size[k])) + delay
-                now += kernel.reduction(self._net, int(size[k])) if flags & 1 else 0
+                    now += phases_algorithms.delay(self._net, b, a, phases_layout.CONTROL_BYTES)
+                now += phases_algorithms.delay(self._net, a, b, int(size[k])) + delay
+                now += phases_algorithms.reduction(self._net, int(size[k])) if flags & 1 else 0
             return now, delay, sent
         ends, work = np.zeros(steps.n, np.int64), np.zeros(2 * steps.n, np.int64)
         table = np.concatenate([steps.messages.reshape(-1), npus])
@@ -654,11 +655,13 @@ class PhaseEngine:
         if phase.algorithm.family is Family.TREE:
             return -1, 0, 2 * phase.bytes
         do = int(phase.do)
-        packets = kernel.packet_count(family, do, size)
+        packets = phases_algorithms.packet_count(family, do, size)
         if phase.algorithm.family is Family.HALVING_DOUBLING:
-            sent = sum(kernel.packet_bytes(family, do, size, phase.bytes, p, 1) for p in range(packets))
+            sent = sum(
+                phases_algorithms.packet_bytes(family, do, size, phase.bytes, p, 1) for p in range(packets)
+            )
         else:
-            sent = packets * kernel.packet_bytes(family, do, size, phase.bytes, 0, 1)
+            sent = packets * phases_algorithms.packet_bytes(family, do, size, phase.bytes, 0, 1)
         flat = phase.view == FLAT
         if flat and not comm.label[1]:
             return -1, 0, sent
@@ -669,10 +672,10 @@ class PhaseEngine:
             delay = endpoint_delay(comm.whole, self.system, self.options)
             return aware_duration(phase, dim, delay, self._net.reduce_rate), delay, sent
         out = np.zeros(2, np.int64)
-        machine = family != kernel.ALG_RING or self.options.rendezvous
+        machine = family != phases_layout.ALG_RING or self.options.rendezvous
         work = np.zeros(5 + packets if machine else 1, np.int64)
         heap = np.zeros(3 * (2 * window + 2 * packets + 2) if machine else 1, np.int64)
-        run = kernel.equal_start_time
+        run = phases_algorithms.equal_start_time
         tau = run(
             self._net,
             family,
@@ -698,10 +701,10 @@ class PhaseEngine:
             room = int(program.slot_cap[used].sum()) if len(used) else 0
             contexts = max(contexts, min(room, int((program.op == Op.COLLECTIVE).sum())))
         orders = {
-            "FIFO": kernel.ORDER_FIFO,
-            "RG": kernel.ORDER_RG,
-            "smallestFirst": kernel.ORDER_SMALLEST_FIRST,
-            "lessRemainingPhaseFirst": kernel.ORDER_LESS_REMAINING,
+            "FIFO": phases_layout.ORDER_FIFO,
+            "RG": phases_layout.ORDER_RG,
+            "smallestFirst": phases_layout.ORDER_SMALLEST_FIRST,
+            "lessRemainingPhaseFirst": phases_layout.ORDER_LESS_REMAINING,
         }
         old = self.options.compat == OLD_MODEL
         newest = old and self.system.scheduling_policy == "LIFO"
@@ -725,7 +728,7 @@ class PhaseEngine:
             kinds=len(KINDS),
             repeat_pass=old or not self.options.astra,
             order=orders[self.system.intra_dimension_scheduling],
-            first=kernel.LAST_ISSUED if newest else kernel.FIRST_ISSUED,
+            first=phases_layout.LAST_ISSUED if newest else phases_layout.FIRST_ISSUED,
             by_id=contexts > 1,
             relieve=old or not self.options.astra,
             trees=self.layout.put(trees),
@@ -744,7 +747,7 @@ class PhaseEngine:
         room, minus = self._room, self._minus
         self._set(
             "ST",
-            scalars=room(kernel.SC_SIZE),
+            scalars=room(phases_layout.SC_SIZE),
             left=self.layout.put(concat([p.parents for p in self._actor_programs])),
             issue=minus(nodes),
             finish=minus(nodes),
@@ -773,7 +776,7 @@ class PhaseEngine:
             ctx_rank=room(n * self.contexts),
             issued=room(n),
             ordered=self.layout.put(np.array([*range(self.dims), -1, 0], np.int64)),
-            memo=minus(4 * kernel.MEMO),
+            memo=minus(4 * phases_layout.MEMO),
             st_first=room(streams),
             st_seq=room(streams),
             st_phase=room(streams),
@@ -808,7 +811,7 @@ class PhaseEngine:
 
     def _cells(self, table: str, cells: int) -> I64:
         """The first cells of a table of the block."""
-        start = int(self.table[getattr(kernel, table)])
+        start = int(self.table[getattr(phases_layout, table)])
         return self.block[start : start + cells]
 
     def _scratch(self) -> tuple[int, int]:
@@ -822,7 +825,9 @@ class PhaseEngine:
                     rings = comm.views[-1 if phase.view == FLAT else phase.view]
                     n = phase.size
                     if template and phase.algorithm.family is not Family.STEPS:
-                        packets = kernel.packet_count(int(phase.algorithm.family), int(phase.do), n)
+                        packets = phases_algorithms.packet_count(
+                            int(phase.algorithm.family), int(phase.do), n
+                        )
                         cells = max(cells, 8 + packets)
                         heap = max(heap, 3 * (2 * phase.algorithm.window_in(n) + 2 * packets + 2))
                     elif not template and all(len(np.unique(s)) == 1 for _, s in rings):
@@ -830,9 +835,11 @@ class PhaseEngine:
                     cells = max(cells, 4 * n)
                     windowed = phase.algorithm.window_in(n) < n - 1
                     if phase.algorithm.family is Family.DIRECT and (
-                        windowed or int(phase.do) == kernel.DO_ALL_REDUCE
+                        windowed or int(phase.do) == phases_layout.DO_ALL_REDUCE
                     ):
-                        packets = kernel.packet_count(int(phase.algorithm.family), int(phase.do), n)
+                        packets = phases_algorithms.packet_count(
+                            int(phase.algorithm.family), int(phase.do), n
+                        )
                         cells = max(cells, n + 5 * n + n * packets)
                         window = phase.algorithm.window_in(n)
                         heap = max(heap, 3 * n * (2 * window + 2 * packets + 2))
@@ -881,15 +888,15 @@ class PhaseEngine:
                 self.reserve,
                 BUDGET,
             )
-            if status == kernel.GROW_POOL:
-                pool = len(self.block) - int(self.table[kernel.ST_POOL])
+            if status == phases_layout.GROW_POOL:
+                pool = len(self.block) - int(self.table[phases_layout.ST_POOL])
                 self.block = np.concatenate([self.block, np.zeros(pool, np.int64)])
                 continue
-            scalars = self._cells("ST_SCALARS", kernel.SC_SIZE)
-            if status == kernel.MISMATCH:
+            scalars = self._cells("ST_SCALARS", phases_layout.SC_SIZE)
+            if status == phases_layout.MISMATCH:
                 self._raise_mismatch(scalars)
-            if status == kernel.PAUSED:
-                done, now = int(scalars[kernel.SC_NODES_DONE]), int(scalars[kernel.SC_NOW])
+            if status == phases_layout.PAUSED:
+                done, now = int(scalars[phases_layout.SC_NODES_DONE]), int(scalars[phases_layout.SC_NOW])
                 if progress is not None and not progress(done, now):
                     partial = True
                     break
@@ -898,9 +905,9 @@ class PhaseEngine:
         return self._raw(partial)
 
     def _raise_mismatch(self, scalars: I64) -> None:
-        actor = int(scalars[kernel.SC_ERR_ACTOR])
-        node = int(scalars[kernel.SC_ERR_NODE])
-        instance = int(scalars[kernel.SC_ERR_INSTANCE])
+        actor = int(scalars[phases_layout.SC_ERR_ACTOR])
+        node = int(scalars[phases_layout.SC_ERR_NODE])
+        instance = int(scalars[phases_layout.SC_ERR_INSTANCE])
         comm = self.comms[int(self.instance_comm[instance])]
         program = self._actor_programs[actor]
         call = program.calls[int(program.call[node])]
@@ -915,7 +922,7 @@ class PhaseEngine:
         cells = self._cells
         n, nodes, comm = len(self.npu_of), int(self.node_start[-1]), int(self.comm_start[-1])
         instances = self._instances
-        relieved = int(cells("ST_SCALARS", kernel.SC_SIZE)[kernel.SC_RELIEVED])
+        relieved = int(cells("ST_SCALARS", phases_layout.SC_SIZE)[phases_layout.SC_RELIEVED])
         notes = (
             f"streams blocked each other in full queues {relieved} times; each queue started one more (C13)",
         )
@@ -940,7 +947,7 @@ class PhaseEngine:
             comms=tuple((c.name, c.size, c.actors) for c in self.comms),
             dim_bytes=cells("ST_DIM_BYTES", n * self.dims).reshape(n, -1),
             partial=partial,
-            events=int(cells("ST_SCALARS", kernel.SC_SIZE)[kernel.SC_EVENTS]),
+            events=int(cells("ST_SCALARS", phases_layout.SC_SIZE)[phases_layout.SC_EVENTS]),
             engine="phases",
             notes=notes if relieved else (),
         )

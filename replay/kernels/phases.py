@@ -14,267 +14,203 @@ Ties. Events are ordered by (tick, registration tick, sequence): the order in wh
 ticks first-come-first-served would run them (replay semantics, section 5.5).
 """
 
-from typing import NamedTuple
-
-from chakra.arrays import F64, I64
-
-ENTRY_POINTS = ("run", "equal_start_time")
-
-# What a node does when it is issued.
-OP_TIMER = 0  # ends after its duration
-OP_ZERO = 1  # ends inside the issue pass
-OP_COLLECTIVE = 2
-OP_SEND = 3
-OP_RECV = 4
-OP_SERVER = 5  # waits for a FIFO server (pooled remote memory), then its duration
-
-# Algorithms of a phase.
-ALG_NONE = 0  # a barrier: ends when the last member starts
-ALG_RING = 1
-ALG_DIRECT = 2
-ALG_HALVING_DOUBLING = 3
-ALG_TREE = 4
-ALG_STEPS = 5  # rounds of messages given as a table
-
-# What a phase does to the data.
-DO_ALL_REDUCE = 0
-DO_REDUCE_SCATTER = 1
-DO_ALL_GATHER = 2
-DO_ALL_TO_ALL = 3
-
-# Which of a dimension's queues a phase may use (replay semantics, section 3.4).
-QUEUE_ANY = 0
-QUEUE_FIRST = 1
-QUEUE_LAST = 2
-
-# Where a stream is inserted among those waiting (replay semantics, section 7.3).
-ORDER_FIFO = 0
-ORDER_SMALLEST_FIRST = 1
-ORDER_LESS_REMAINING = 2
-ORDER_RG = 3
-
-# Which dimension a chunk takes next (replay semantics, section 7.2).
-SCHEDULE_NONE = 0  # the plan says
-SCHEDULE_ROUND_ROBIN = 1
-SCHEDULE_GREEDY = 2
-SCHEDULE_FLEX = 3  # greedy, and the size of the chunk, too
-
-# Which collective's streams go first where several are in flight.
-FIRST_ISSUED = 0
-LAST_ISSUED = 1
-
-EV_NODE = 0
-EV_PHASE = 1
-EV_ARRIVAL = 2
-
-# Why `run` returned.
-DONE = 0
-PAUSED = 1
-GROW_POOL = 2
-MISMATCH = 3
-
-# Cells of State.scalars.
-SC_NOW = 0
-SC_SEQ = 1
-SC_HEAP = 2  # events in the heap
-SC_BUMP = 3  # first never-used cell of the pool
-SC_EVENTS = 4
-SC_STARTED = 5  # the passes at tick 0 have run
-SC_NODES_DONE = 6
-SC_ERR_ACTOR = 7
-SC_ERR_NODE = 8
-SC_ERR_INSTANCE = 9
-SC_RELIEVED = 10  # times that blocked queues were given one more place
-SC_SIZE = 16
-
-TOPO_RING = 0
-TOPO_SWITCH = 1
-TOPO_FULL = 2
-
-CONTROL_BYTES = 8192  # of a rendezvous request
-
-# Cells of the table of offsets `t`: where each table starts in the block `m`, and plain numbers (RU_*).
-
-# Distinct traces, one after the other; nodes in ascending id. `start[p]` is program p's first node.
-PR_START = 0
-PR_OP = 1
-PR_SLOT = 2  # slot of the node within its program; -1 never
-PR_DUR = 3
-PR_CHILD_START = 4  # (nodes + 1,) into child
-PR_CHILD = 5  # index within the program
-PR_COMM = 6  # index of a communication node among those of its program, -1 for others
-PR_CALL = 7  # collectives: index of the call description within the program; p2p: index within the program
-PR_SLOT_START = 8  # (programs + 1,) first slot of each program
-PR_SLOT_CAP = 9  # nodes that a slot runs at once
-PR_HEAP_START = 10  # per slot: first cell of its ready heap, relative to the actor's nodes
-
-# One entry per actor, and tables that start there.
-AC_PROGRAM = 11
-AC_NODE = 12  # first cell in State.left, State.issue, ...
-AC_SLOT = 13  # first cell in State.busy, State.ready
-AC_COMM = 14  # first cell in State.comm_ready, State.comm_instance
-AC_CALL = 15  # first cell in call_plan, call_group (one per call of the program)
-AC_P2P = 16  # first cell in channel (one per p2p node of the program)
-AC_GROUP = 17  # first cell in member tables (one per group name used by the program)
-AC_CALL_PLAN = 18
-AC_CALL_GROUP = 19  # which of the actor's groups the call uses
-AC_GROUP_COMM = 20  # communicator of the actor's group
-AC_GROUP_MEMBER = 21  # the actor's index among the communicator's actors
-AC_CHANNEL = 22
-AC_SERVER = 23  # FIFO server of the actor's memory accesses
-
-# Communicators, their views (logical rings) and the channels of point-to-point messages.
-CO_ACTORS = 24  # distinct actors of each communicator
-CO_INSTANCE = 25  # first collective instance of each communicator
-CO_VIEW_START = 26  # first view of each communicator
-CO_VIEW_RING = 27  # per view: first cell in ring_of (one per actor of the communicator)
-CO_RING_OF = 28  # ring of an actor in a view (global ring number)
-CO_RING_START = 29  # per ring: first cell in ring_actor / ring_npu
-CO_RING_SIZE = 30  # positions
-CO_RING_ACTORS = 31  # distinct actors
-CO_RING_INDEX = 32  # index of the ring within its view, counted in the communicator's counters
-CO_RING_ACTOR = 33  # per position: index among the communicator's actors
-CO_RING_NPU = 34  # per position: NPU number
-CO_MEMBER = 35  # per communicator: first cell in member_actor
-CO_MEMBER_ACTOR = 36  # actor number
-CO_CHAN_SRC = 37
-CO_CHAN_DST = 38
-CO_CHAN_DELAY = 39
-CO_CHAN_BACK = 40  # delay of a rendezvous request, -1: eager
-CO_CHAN_START = 41  # first cell in State.sent, State.posted
-
-# How collectives are cut: plan -> chunks -> variant -> phases.
-PL_CHUNKS = 42
-PL_PHASES = 43  # phases of every variant of the plan (the largest)
-PL_CHUNK_START = 44  # first cell in variant
-PL_VARIANT = 45  # variant of each chunk
-PL_VARIANT_PHASE = 46  # per variant: cell of its first phase
-PL_BLOCK = 47  # cells that an instance of the plan needs in the pool
-PL_SCHEDULE = 48
-PL_TEMPLATE = (
-    49  # per plan: cell of its templates: (ring size or 0, reduce-scatter, all-gather) per dimension
+from chakra.arrays import I64
+from chakra.replay.kernels.phases_algorithms import (
+    equal_start_time,
+    eval_chain,
+    eval_credits,
+    eval_direct_open,
+    eval_steps,
+    eval_tree,
 )
-PL_KIND = 50  # what a scheduled plan does, DO_*
-PL_BYTES = 51  # of the whole collective, where it is scheduled
-
-# A phase: consecutive cells, so that phases made during the run can lie anywhere.
-PH_VIEW = 0  # view of the communicator
-PH_DIM = 1  # whose queues are used
-PH_RULE = 2
-PH_ALG = 3
-PH_DO = 4
-PH_SIZE = 5  # d, bytes entering the phase
-PH_WINDOW = 6  # steps: the divisor of sizes
-PH_CYCLE = 7  # Z; steps: number of messages
-PH_ENDPOINT = 8  # e
-PH_TAU = 9  # duration when all members start together and the ring looks alike from each; or TAU_*
-PH_LAST = 10  # length of the final timer in that case
-PH_TABLE = (
-    11  # trees: first cell of the parent table of tree X, tree Y follows; steps: first cell of the messages
+from chakra.replay.kernels.phases_layout import (
+    AC_CALL,
+    AC_CALL_GROUP,
+    AC_CALL_PLAN,
+    AC_CHANNEL,
+    AC_COMM,
+    AC_GROUP,
+    AC_GROUP_COMM,
+    AC_GROUP_MEMBER,
+    AC_NODE,
+    AC_P2P,
+    AC_PROGRAM,
+    AC_SERVER,
+    AC_SLOT,
+    ALG_DIRECT,
+    ALG_NONE,
+    ALG_STEPS,
+    ALG_TREE,
+    CO_ACTORS,
+    CO_CHAN_BACK,
+    CO_CHAN_DELAY,
+    CO_CHAN_DST,
+    CO_CHAN_SRC,
+    CO_CHAN_START,
+    CO_INSTANCE,
+    CO_MEMBER,
+    CO_MEMBER_ACTOR,
+    CO_RING_ACTOR,
+    CO_RING_ACTORS,
+    CO_RING_INDEX,
+    CO_RING_NPU,
+    CO_RING_OF,
+    CO_RING_SIZE,
+    CO_RING_START,
+    CO_VIEW_RING,
+    CO_VIEW_START,
+    DO_ALL_GATHER,
+    DO_ALL_REDUCE,
+    DO_ALL_TO_ALL,
+    DO_REDUCE_SCATTER,
+    DONE,
+    EV_ARRIVAL,
+    EV_NODE,
+    EV_PHASE,
+    GROW_POOL,
+    LAST_ISSUED,
+    MEMO,
+    MISMATCH,
+    OP_COLLECTIVE,
+    OP_RECV,
+    OP_SEND,
+    OP_TIMER,
+    OP_ZERO,
+    ORDER_FIFO,
+    ORDER_RG,
+    ORDER_SMALLEST_FIRST,
+    PAUSED,
+    PH_ALG,
+    PH_CELLS,
+    PH_CYCLE,
+    PH_DIM,
+    PH_DO,
+    PH_ENDPOINT,
+    PH_KIND,
+    PH_LAST,
+    PH_LEFT,
+    PH_RULE,
+    PH_SAME,
+    PH_SENT,
+    PH_SIZE,
+    PH_TABLE,
+    PH_TAU,
+    PH_VIEW,
+    PH_WINDOW,
+    PL_BLOCK,
+    PL_BYTES,
+    PL_CHUNK_START,
+    PL_CHUNKS,
+    PL_KIND,
+    PL_PHASES,
+    PL_SCHEDULE,
+    PL_TEMPLATE,
+    PL_VARIANT,
+    PL_VARIANT_PHASE,
+    PR_CALL,
+    PR_CHILD,
+    PR_CHILD_START,
+    PR_COMM,
+    PR_DUR,
+    PR_HEAP_START,
+    PR_OP,
+    PR_ORDINAL,
+    PR_PRIORITY,
+    PR_SLOT,
+    PR_SLOT_CAP,
+    PR_SLOT_START,
+    PR_START,
+    QUEUE_ANY,
+    QUEUE_FIRST,
+    QUEUE_LAST,
+    RU_ACTORS,
+    RU_BY_ID,
+    RU_CONTEXTS,
+    RU_DIMS,
+    RU_FIRST,
+    RU_KINDS,
+    RU_MAX_CHUNKS,
+    RU_MAX_PHASES,
+    RU_ORDER,
+    RU_QUEUES,
+    RU_RELIEVE,
+    RU_REPEAT_PASS,
+    RU_RUNNING,
+    RU_SCRATCH,
+    RU_SCRATCH_HEAP,
+    RU_TREES,
+    SC_BUMP,
+    SC_ERR_ACTOR,
+    SC_ERR_INSTANCE,
+    SC_ERR_NODE,
+    SC_EVENTS,
+    SC_HEAP,
+    SC_NODES_DONE,
+    SC_NOW,
+    SC_RELIEVED,
+    SC_SEQ,
+    SC_SIZE,
+    SC_STARTED,
+    SCHEDULE_FLEX,
+    SCHEDULE_NONE,
+    SCHEDULE_ROUND_ROBIN,
+    ST_ARRIVED,
+    ST_BUSY,
+    ST_COMM_INSTANCE,
+    ST_COMM_READY,
+    ST_CTX_GROUP,
+    ST_CTX_INST,
+    ST_CTX_LEFT,
+    ST_CTX_NODE,
+    ST_CTX_RANK,
+    ST_CURSOR,
+    ST_DEFERRED,
+    ST_DIM_BYTES,
+    ST_DONE,
+    ST_FINISH,
+    ST_FREE,
+    ST_GROUP_COUNT,
+    ST_HEAP,
+    ST_INST_BLOCK,
+    ST_INST_ENDED,
+    ST_INST_ISSUED,
+    ST_INST_PLAN,
+    ST_INST_READY,
+    ST_ISSUE,
+    ST_ISSUED,
+    ST_LEFT,
+    ST_MEMO,
+    ST_ORDER,
+    ST_ORDER_N,
+    ST_ORDERED,
+    ST_POOL,
+    ST_POSTED,
+    ST_POSTED_N,
+    ST_POSTED_NODE,
+    ST_Q_BUSY,
+    ST_Q_HEAD,
+    ST_Q_TAIL,
+    ST_READY,
+    ST_READY_N,
+    ST_RUNNING,
+    ST_SCALARS,
+    ST_SCRATCH,
+    ST_SCRATCH_HEAP,
+    ST_SENT,
+    ST_SENT_N,
+    ST_SENT_NODE,
+    ST_SERVER_FREE,
+    ST_ST_FIRST,
+    ST_ST_NEXT,
+    ST_ST_PHASE,
+    ST_ST_QUEUE,
+    ST_ST_SEQ,
+    ST_TREE_COUNT,
+    TAU_UNKNOWN,
+    Net,
 )
-PH_KIND = 12  # collective kind, for the alternation of trees
-PH_SENT = 13  # bytes that each member sends
-PH_LEFT = 14  # phases from this one on
-PH_SAME = 15  # phases that differ in their size only share this number
-PH_CELLS = 16
 
-TAU_DIFFERS = -1  # members end apart
-TAU_UNKNOWN = -2  # not computed yet
-
-MEMO = 1024  # durations of scheduled phases that are kept
-
-# Switches of the workload and system layers.
-RU_DIMS = 62
-RU_QUEUES = 63  # per dimension
-RU_RUNNING = 64  # streams that a queue runs at once
-RU_CONTEXTS = 65  # collectives in flight per actor
-RU_MAX_CHUNKS = 66
-RU_MAX_PHASES = 67
-RU_KINDS = 68
-RU_REPEAT_PASS = 69  # children of zero-time nodes are issued at once
-RU_ORDER = 70
-RU_ACTORS = 71
-RU_SCRATCH = 72  # cells for phases that are evaluated member by member
-RU_SCRATCH_HEAP = 73
-RU_TREES = 74  # parent tables (see Plans.tree_start)
-
-# Everything that changes; with it `run` can be left and entered again.
-ST_SCALARS = 75
-ST_LEFT = 76  # unfinished parents per actor and node
-ST_ISSUE = 77
-ST_FINISH = 78
-ST_HEAP = 79  # events: tick, registration tick, sequence, description
-ST_READY = 80  # ready heaps
-ST_READY_N = 81
-ST_BUSY = 82
-ST_RUNNING = 83  # nodes in flight per actor
-ST_DONE = 84  # finish time per actor, -1
-ST_DEFERRED = 85
-ST_ORDER = 86  # nodes in issue order
-ST_ORDER_N = 87
-ST_GROUP_COUNT = 88  # collectives issued per actor and group
-ST_COMM_READY = 89  # when the last member, or the sender, had issued
-ST_COMM_INSTANCE = 90
-ST_INST_PLAN = 91
-ST_INST_BLOCK = 92
-ST_INST_ISSUED = 93
-ST_INST_ENDED = 94
-ST_INST_READY = 95
-ST_POOL = 96
-ST_FREE = 97  # per plan: head of the list of free blocks
-ST_CTX_INST = 98
-ST_CTX_NODE = 99
-ST_CTX_GROUP = 100
-ST_CTX_LEFT = 101  # streams not yet ended
-ST_ST_PHASE = 102  # per actor, context, chunk: current phase
-ST_ST_NEXT = 103  # next stream waiting in the same queue
-ST_ST_QUEUE = 104  # per stream and phase: queue * 4 + anticlockwise * 2 + second tree
-ST_Q_HEAD = 105
-ST_Q_TAIL = 106
-ST_Q_BUSY = 107
-ST_CURSOR = 108  # per actor, dimension, rule
-ST_TREE_COUNT = 109  # per actor, kind, dimension
-ST_SENT = 110  # per channel and ordinal: -1, or the tick of the send
-ST_SENT_NODE = 111
-ST_ARRIVED = 112
-ST_POSTED = 113
-ST_POSTED_NODE = 114
-ST_SENT_N = 115
-ST_POSTED_N = 116
-ST_SERVER_FREE = 117
-ST_DIM_BYTES = 118  # per actor and dimension
-ST_SCRATCH = 119  # for phases that are evaluated member by member
-ST_SCRATCH_HEAP = 120
-ST_ST_FIRST = 52  # per stream: cell of its first phase
-ST_CTX_RANK = 53  # priority of a collective in flight, greatest first
-ST_ST_SEQ = 122  # per stream: when it started its phase, in the order of events
-ST_ISSUED = 54  # collectives issued per actor
-ST_ORDERED = 55  # dimensions as the scheduler keeps them, the tick of its last decision, chunks so far
-ST_MEMO = 56  # (same, size, duration, last timer)
-PR_PRIORITY = 57  # per node: explicit priority of a collective
-PR_ORDINAL = 58  # per node: number of the collective among those of its group, by node id
-RU_FIRST = 59  # FIRST_ISSUED or LAST_ISSUED
-RU_BY_ID = 60  # collectives are matched by PR_ORDINAL, not by order of issue
-RU_RELIEVE = 61  # when all is blocked by full queues, each of them starts one more stream
-
-TABLE_SIZE = 123
-
-
-class Net(NamedTuple):
-    """The network, for delays between two NPUs."""
-
-    topo: I64
-    size: I64
-    lat: F64
-    rate: F64  # bytes per ns
-    sum_dims: bool  # charge every dimension in which the ends differ, not only the lowest
-    min_bytes: int  # least size of a collective's message
-    reduce_rate: float  # local memory bandwidth in bytes per s, 0: reductions are free
-    rendezvous: bool
-    old: bool  # cost model of ASTRA-sim 1.0
-    share: F64  # bandwidth of each dimension over that of the first
-    load: F64  # load of each dimension in the eyes of the greedy scheduler
-
+ENTRY_POINTS = ("run",)
 
 # --------------------------------------------------------------------------------------------------------------
 # Heaps
@@ -381,477 +317,6 @@ def pop_ready(ready: I64, base: int, n: int) -> int:
         i = child
     ready[base + i] = last
     return int(node)
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Network
-
-
-def dim_hops(topo: int, size: int, a: int, b: int) -> int:
-    """Hops between positions a and b of one dimension."""
-    if topo == TOPO_SWITCH:
-        return 2
-    if topo == TOPO_FULL:
-        return 1
-    forward = (b - a) % size
-    return min(forward, size - forward)
-
-
-def delay(net: Net, src: int, dst: int, size: int) -> int:
-    """Delay in ns of a message of `size` bytes (replay semantics, section 5.3; correction C5)."""
-    total = 0
-    for k in range(len(net.size)):
-        n = net.size[k]
-        a = src % n
-        b = dst % n
-        if a != b:
-            hops = dim_hops(net.topo[k], n, a, b)
-            if net.old:  # two truncations, in the highest dimension where the ends differ (section 7.1)
-                total = int(int(hops * net.lat[k]) + size / net.rate[k])
-            else:
-                total += int(hops * net.lat[k] + size / net.rate[k])
-                if not net.sum_dims:
-                    return total
-        src //= n
-        dst //= n
-    return total
-
-
-def occupancy(net: Net, src: int, dst: int, size: int) -> int:
-    """Time in ns for which a message keeps its slowest link busy."""
-    longest = 0
-    for k in range(len(net.size)):
-        if src % net.size[k] != dst % net.size[k]:
-            longest = max(longest, int(size / net.rate[k]))
-        src //= net.size[k]
-        dst //= net.size[k]
-    return longest
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Algorithms: which packets there are (replay semantics, section 4.2)
-
-
-def log2_floor(n: int) -> int:
-    """Exponent of the greatest power of two that is not above n."""
-    e = 0
-    while (n >> (e + 1)) > 0:
-        e += 1
-    return e
-
-
-def packet_count(alg: int, do: int, n: int) -> int:
-    """Messages that each member sends in a phase."""
-    if alg == ALG_HALVING_DOUBLING:
-        levels = log2_floor(n)
-        return 2 * levels if do == DO_ALL_REDUCE else levels
-    if do == DO_ALL_REDUCE:
-        return 2 * (n - 1)
-    if alg == ALG_RING and do == DO_ALL_TO_ALL:
-        return n * (n - 1) // 2
-    return n - 1
-
-
-def packet_bytes(alg: int, do: int, n: int, d: int, p: int, least: int) -> int:
-    """Size of packet p, also of those past the last one."""
-    if alg == ALG_HALVING_DOUBLING:
-        levels = log2_floor(n)
-        if do == DO_ALL_GATHER:
-            size = d << p
-        elif do == DO_ALL_REDUCE and p >= levels:
-            size = (2 * (d >> (levels + 1))) << (p - levels)
-        else:
-            size = d >> (p + 1)
-    elif do == DO_ALL_GATHER:
-        size = d
-    else:
-        size = d // n
-    return max(size, least)
-
-
-def packet_partner(alg: int, do: int, n: int, p: int, i: int, step: int) -> int:
-    """Position that member i sends packet p to; `step` is the direction, +1 or -1. Sources mirror destinations."""
-    if alg == ALG_RING:
-        return (i + step) % n
-    if alg == ALG_DIRECT:
-        return (i + (1 + p % (n - 1)) * step) % n
-    levels = log2_floor(n)
-    up = do == DO_REDUCE_SCATTER or (do == DO_ALL_REDUCE and p < levels)
-    return i ^ (1 << (p % levels) if up else 1 << (levels - 1 - p % levels))
-
-
-def packet_source(alg: int, do: int, n: int, p: int, i: int, step: int) -> int:
-    """Position from which member i receives packet p."""
-    if alg == ALG_HALVING_DOUBLING:
-        return packet_partner(alg, do, n, p, i, step)
-    return packet_partner(alg, do, n, p, i, -step)
-
-
-def packet_reduces(do: int, p: int, window: int, cycle: int) -> bool:
-    """Whether a reduction follows the endpoint delay of packet p (section 4.1)."""
-    if p % (window + cycle) < window:
-        return False
-    return do == DO_REDUCE_SCATTER or (do == DO_ALL_REDUCE and (p // (window + cycle)) % 2 == 0)
-
-
-def reduction(net: Net, size: int) -> int:
-    """Time to reduce `size` bytes: three accesses to local memory (1.0: section 7.1)."""
-    if net.old:
-        return 3 * (size // 500000)
-    if net.reduce_rate <= 0.0:
-        return 0
-    return 3 * int(size / net.reduce_rate * 1000000000.0)
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Phases, evaluated when all starts are known. `starts[base + i]` is member i's start; ends go to `ends[base + i]` and the
-# length of each member's final timer to `ends[base + n + i]`. A phase of one member (all others alike) has span 1.
-
-
-def eval_chain(
-    net: Net,
-    alg: int,
-    do: int,
-    n: int,
-    d: int,
-    e: int,
-    cycle: int,
-    step: int,
-    npu: I64,
-    npu0: int,
-    x: I64,
-    y: I64,
-) -> int:
-    """Ring and halving-doubling: one packet at a time, so a recurrence over packets.
-
-    `x` holds the starts in its first n cells and the ends afterwards; `y` is scratch. Returns the last timer.
-    """
-    packets = packet_count(alg, do, n)
-    least = net.min_bytes
-    for i in range(n):
-        x[i] += e
-    last = e
-    for k in range(packets):
-        size = packet_bytes(alg, do, n, d, k, least)
-        r = 0
-        if packet_reduces(do, k + 1, 1, cycle):
-            r = reduction(net, packet_bytes(alg, do, n, d, k + 1, least))
-        last = r if r > 0 else e
-        for i in range(n):
-            j = packet_source(alg, do, n, k, i, step)
-            sent = x[j]
-            if net.rendezvous:
-                sent = max(sent, x[i] + delay(net, npu[npu0 + i], npu[npu0 + j], CONTROL_BYTES))
-            came = sent + delay(net, npu[npu0 + j], npu[npu0 + i], size)
-            y[i] = max(came, x[i]) + e + r
-        for i in range(n):
-            x[i] = y[i]
-    return last
-
-
-def eval_direct_open(net: Net, do: int, n: int, d: int, e: int, npu: I64, npu0: int, x: I64, y: I64) -> int:
-    """Direct with an unlimited window, anything but all-reduce: everybody sends at once, ends with the last arrival."""
-    size = packet_bytes(ALG_DIRECT, do, n, d, 0, net.min_bytes)
-    r = reduction(net, size) if do == DO_REDUCE_SCATTER else 0
-    for i in range(n):
-        x[i] += e
-    for i in range(n):
-        latest = x[i]
-        for j in range(n):
-            if j != i:
-                sent = x[j]
-                if net.rendezvous:
-                    sent = max(sent, x[i] + delay(net, npu[npu0 + i], npu[npu0 + j], CONTROL_BYTES))
-                latest = max(latest, sent + delay(net, npu[npu0 + j], npu[npu0 + i], size))
-        y[i] = latest + e + r
-    for i in range(n):
-        x[i] = y[i]
-    return r if r > 0 else e
-
-
-def packet_reduction(net: Net, alg: int, do: int, n: int, d: int, p: int, window: int, cycle: int) -> int:
-    """Reduction that follows the endpoint delay of packet p; 0 if none does."""
-    if not packet_reduces(do, p, window, cycle):
-        return 0
-    return reduction(net, packet_bytes(alg, do, n, d, p, net.min_bytes))
-
-
-def receipt(net: Net, src: int, dst: int, size: int, sent: int, posted: int) -> int:
-    """Instant at which a message that was sent and whose receive was posted is received (section 5.2)."""
-    if net.rendezvous:
-        return max(sent, posted + delay(net, dst, src, CONTROL_BYTES)) + delay(net, src, dst, size)
-    return max(sent + delay(net, src, dst, size), posted)
-
-
-def credit_before(heap: I64, a: int, b: int) -> bool:
-    """Whether entry a of a credit heap comes before entry b."""
-    if heap[3 * a] != heap[3 * b]:
-        return bool(heap[3 * a] < heap[3 * b])
-    if heap[3 * a + 1] != heap[3 * b + 1]:
-        return bool(heap[3 * a + 1] < heap[3 * b + 1])
-    return bool(heap[3 * a + 2] < heap[3 * b + 2])
-
-
-def credit_swap(heap: I64, a: int, b: int) -> None:
-    """Exchange two entries of a credit heap."""
-    for k in range(3):
-        kept = heap[3 * a + k]
-        heap[3 * a + k] = heap[3 * b + k]
-        heap[3 * b + k] = kept
-
-
-def credit_push(heap: I64, n: int, tick: int, reg: int, what: int) -> None:
-    """Insert (tick, registration tick, sequence and description) into a heap of n entries."""
-    heap[3 * n] = tick
-    heap[3 * n + 1] = reg
-    heap[3 * n + 2] = what
-    i = n
-    while i > 0 and credit_before(heap, i, (i - 1) >> 1):
-        credit_swap(heap, i, (i - 1) >> 1)
-        i = (i - 1) >> 1
-
-
-def credit_pop(heap: I64, n: int) -> None:
-    """Drop the first of n entries; the caller has read it."""
-    m = n - 1
-    credit_swap(heap, 0, m)
-    i = 0
-    while 2 * i + 1 < m:
-        child = 2 * i + 1
-        if child + 1 < m and credit_before(heap, child + 1, child):
-            child += 1
-        if credit_before(heap, i, child):
-            break
-        credit_swap(heap, i, child)
-        i = child
-
-
-def eval_credits(
-    net: Net,
-    alg: int,
-    do: int,
-    n: int,
-    d: int,
-    e: int,
-    window: int,
-    cycle: int,
-    step: int,
-    npu: I64,
-    npu0: int,
-    span: int,
-    x: I64,
-    work: I64,
-    heap: I64,
-) -> int:
-    """The credit machine in time order (section 4.1), for any family: members are real (span n) or all alike (span 1).
-
-    `work` needs 5 * span + span * packets cells, `heap` three times span * (2 * window + 2 * packets + 2).
-    Ends replace the starts in `x`. Returns the length of the final timer.
-    """
-    packets = packet_count(alg, do, n)
-    least = net.min_bytes
-    hold = alg == ALG_DIRECT and do == DO_ALL_REDUCE
-    armed, sent, spare, got, total = 0, span, 2 * span, 3 * span, 4 * span
-    instant = 5 * span  # when a member sent packet p; it posts the receive of its own packet p then, too
-    for i in range(instant + span * packets):
-        work[i] = 0 if i < instant else -1
-    n_heap = 0
-    seq = 0
-    for i in range(span):
-        for p in range(window):
-            r = packet_reduction(net, alg, do, n, d, p, window, cycle)
-            credit_push(heap, n_heap, x[i] + e + r, x[i] + (e if r > 0 else 0), seq * 2 * span + span + i)
-            n_heap += 1
-            seq += 1
-        work[armed + i] = window
-        x[i] = -1
-    while n_heap > 0:
-        now = heap[0]
-        what = heap[2] % (2 * span)
-        credit_pop(heap, n_heap)
-        n_heap -= 1
-        if what < span:  # a message is received: arm the next packet
-            i = what
-            work[got + i] += 1
-            p = work[armed + i]
-            work[armed + i] = p + 1
-            r = packet_reduction(net, alg, do, n, d, p, window, cycle)
-            credit_push(heap, n_heap, now + e + r, now + (e if r > 0 else 0), seq * 2 * span + span + i)
-            n_heap += 1
-            seq += 1
-            continue
-        i = what - span
-        work[spare + i] += 1
-        work[total + i] += 1
-        burst = 1
-        if hold and work[sent + i] >= n - 1:
-            burst = window if work[got + i] >= n - 1 else 0
-        while burst > 0 and work[spare + i] > 0 and work[sent + i] < min(packets, work[armed + i]):
-            burst -= 1
-            p = work[sent + i]
-            work[sent + i] = p + 1
-            work[spare + i] -= 1
-            work[instant + i * packets + p] = now
-            size = packet_bytes(alg, do, n, d, p, least)
-            to = packet_partner(alg, do, n, p, i, step)
-            a = to if span > 1 else 0
-            other = work[instant + a * packets + p]
-            if other >= 0:  # the receiver has posted: the message i -> to is complete
-                got_at = receipt(net, npu[npu0 + i], npu[npu0 + to], size, now, other)
-                credit_push(heap, n_heap, got_at, now, seq * 2 * span + a)
-                n_heap += 1
-                seq += 1
-            source = packet_source(alg, do, n, p, i, step)
-            if span > 1:
-                other = work[instant + source * packets + p]
-                if other >= 0:  # the sender has sent: the message source -> i is complete
-                    got_at = receipt(net, npu[npu0 + source], npu[npu0 + i], size, other, now)
-                    # an arrival was registered when it was sent; a message that is here already ends its receive now
-                    credit_push(heap, n_heap, got_at, other if got_at > now else now, seq * 2 * span + i)
-                    n_heap += 1
-                    seq += 1
-        if work[total + i] == packets + window:
-            x[i] = now
-    if packet_reduces(do, packets + window - 1, window, cycle):
-        r = reduction(net, packet_bytes(alg, do, n, d, packets + window - 1, least))
-        if r > 0:
-            return r
-    return e
-
-
-def eval_tree(
-    net: Net, n: int, d: int, e: int, trees: I64, tree0: int, npu: I64, npu0: int, x: I64, work: I64
-) -> int:
-    """Double binary tree: an all-reduce of d bytes up and down one tree (section 4.3).
-
-    `trees[tree0 + i]` is the parent of position i, -1 for the root; `trees[tree0 + n + k]` lists positions so that
-    children come before parents. `x`: starts, then ends. `work`: 2n cells.
-    """
-    r = reduction(net, d)
-    up, have = 0, n
-    for i in range(n):
-        work[up + i] = x[i]
-        work[have + i] = 0
-    for k in range(n):
-        i = trees[tree0 + n + k]
-        parent = trees[tree0 + i]
-        if parent < 0:
-            continue
-        # a leaf sends after the endpoint delay, an inner position after its second child, the delay and a reduction
-        ready = work[up + i] + e + (r if work[have + i] > 0 else 0)
-        work[up + i] = ready
-        sent = ready
-        if net.rendezvous:
-            sent = max(sent, x[parent] + delay(net, npu[npu0 + parent], npu[npu0 + i], CONTROL_BYTES))
-        work[up + parent] = max(work[up + parent], sent + delay(net, npu[npu0 + i], npu[npu0 + parent], d))
-        work[have + parent] += 1
-    for k in range(n - 1, -1, -1):
-        i = trees[tree0 + n + k]
-        parent = trees[tree0 + i]
-        if parent < 0:
-            x[i] = work[up + i] + e + r
-            continue
-        sent = x[parent]  # the parent sends down when it ends
-        if net.rendezvous:
-            sent = max(sent, work[up + i] + delay(net, npu[npu0 + i], npu[npu0 + parent], CONTROL_BYTES))
-        came = max(sent + delay(net, npu[npu0 + parent], npu[npu0 + i], d), work[up + i])
-        x[i] = came + e + (r if work[have + i] > 0 else 0)
-    return r if r > 0 else e
-
-
-def step_bytes(d: int, share: int, whole: int, least: int) -> int:
-    """Size of a message that carries share / whole of d bytes, rounded up."""
-    if share == 0:
-        return 0
-    return max(d // whole * share + (d % whole * share + whole - 1) // whole, least)
-
-
-def eval_steps(
-    net: Net, n: int, d: int, e: int, m: I64, steps: int, count: int, whole: int, npu0: int, x: I64, work: I64
-) -> int:
-    """Rounds of messages: each member sends at most one and receives at most one per round.
-
-    A member enters the next round when what it received is there and both its messages have passed its links, after
-    the endpoint delay and the reduction of what it received. `m[steps:]` has (source, destination, share, flags) per
-    message; flags: 1 = the destination reduces, 2 = last of its round. `x`: starts, then ends. `work`: 2n cells.
-    """
-    for i in range(n):
-        x[i] += e
-        work[i] = -1
-        work[n + i] = 0
-    first = steps
-    for row in range(steps, steps + 4 * count, 4):
-        i, j = m[row], m[row + 1]
-        size = step_bytes(d, m[row + 2], whole, net.min_bytes)
-        a, b = m[npu0 + i], m[npu0 + j]
-        sent = x[i]
-        if net.rendezvous:
-            sent = max(sent, x[j] + delay(net, b, a, CONTROL_BYTES))
-        busy = occupancy(net, a, b, size)
-        work[i] = max(work[i], x[i] + busy)
-        work[j] = max(work[j], sent + delay(net, a, b, size), x[j] + busy)
-        if m[row + 3] & 1:
-            work[n + j] += reduction(net, size)
-        if m[row + 3] & 2:
-            for done in range(first, row + 4, 4):
-                for side in range(2):
-                    k = m[done + side]
-                    if work[k] >= 0:
-                        x[k] = work[k] + e + work[n + k]
-                        work[k] = -1
-                        work[n + k] = 0
-            first = row + 4
-    return e
-
-
-def equal_start_time(
-    net: Net,
-    alg: int,
-    do: int,
-    n: int,
-    d: int,
-    e: int,
-    window: int,
-    cycle: int,
-    npu: I64,
-    npu0: int,
-    plain: bool,
-    out: I64,
-    work: I64,
-    heap: I64,
-) -> int:
-    """Duration of a phase whose members start together on a ring that looks alike from each member.
-
-    Ring and open direct have closed forms, the others follow one member (sections 4.7 and 9). `plain` says that the
-    ring lies in one dimension, so the longest way is the one to the opposite member. The length of the final timer
-    goes to out[0].
-    """
-    least = net.min_bytes
-    if alg == ALG_NONE:
-        out[0] = 0
-        return 0
-    if alg == ALG_RING and not net.rendezvous:
-        size = packet_bytes(alg, do, n, d, 0, least)
-        step = delay(net, npu[npu0], npu[npu0 + 1], size) + e
-        r = reduction(net, size)
-        packets = packet_count(alg, do, n)
-        reductions = n - 1 if do in (DO_ALL_REDUCE, DO_REDUCE_SCATTER) else 0
-        out[0] = r if do == DO_REDUCE_SCATTER and r > 0 else e
-        return e + packets * step + reductions * r
-    if alg == ALG_DIRECT and do != DO_ALL_REDUCE and window == n - 1:
-        size = packet_bytes(alg, do, n, d, 0, least)
-        r = reduction(net, size) if do == DO_REDUCE_SCATTER else 0
-        longest = 0
-        for k in range(n // 2 if plain else 1, n // 2 + 1 if plain else n):
-            there = delay(net, npu[npu0], npu[npu0 + k], size)
-            if net.rendezvous:
-                there += delay(net, npu[npu0 + k], npu[npu0], CONTROL_BYTES)
-            longest = max(longest, there)
-        out[0] = r if r > 0 else e
-        return e + longest + e + r
-    out[1] = 0
-    out[0] = eval_credits(net, alg, do, n, d, e, window, cycle, 1, npu, npu0, 1, out[1:2], work, heap)
-    return out[1]
 
 
 # --------------------------------------------------------------------------------------------------------------
