@@ -169,7 +169,9 @@ def kernels() -> list[Finding]:
     os.rmdir(folder)
     return [
         Finding("ok" if good else "fail", "numba", f"{numba.__version__} compiles"),
-        Finding("ok", "kernel cache", where)
+        Finding(
+            "ok", "kernel cache", f"{where}; `chakra warmup` fills it, so that no run waits for the compiler"
+        )
         if kept
         else Finding("note", "kernel cache", "not writable: kernels are compiled anew in every process"),
     ]

@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "timeline": ("chakra.cli.timeline", "Write a run as a Chrome or Perfetto timeline."),
     "topology": ("chakra.cli.topology", "Write fat trees, rails, tori and dragonflies as network files."),
     "validate": ("chakra.cli.validate", "Check the traces of all ranks before a run."),
+    "warmup": ("chakra.cli.warmup", "Compile the kernels of traces and replays into the cache."),
     "visualize": ("chakra.cli.visualize", "Draw a trace's graph as PDF, SVG, PNG, DOT, GraphML or HTML."),
 }
 
