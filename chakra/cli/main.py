@@ -26,6 +26,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 #: command name -> (module, one-line help). The function is called `command` in every module.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "anonymize": ("chakra.cli.anonymize", "Take names and texts out of traces, for others to replay."),
     "calibrate": ("chakra.cli.calibrate", "Fit network parameters to measured collective times."),
     "check-config": ("chakra.cli.check_config", "Check configuration files and explain every value."),
     "convert": ("chakra.cli.convert", "Convert text workloads, PyTorch traces and old configurations."),
