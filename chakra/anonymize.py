@@ -16,7 +16,7 @@ from chakra.schemas.protolib import encode_varint
 KEPT = frozenset(
     (
         "is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "comm_priority", "duration_ns",
-        "num_ops", "tensor_size", "stream", "tid", "involved_dim",
+        "num_ops", "tensor_size", "tensor_loc", "stream", "tid", "involved_dim",
     )
 )  # fmt: skip
 #: attributes that name a process group
@@ -60,7 +60,7 @@ class Anonymizer:
         out.duration_micros = node.duration_micros
         for attr in node.attr:
             self._attribute(out, attr)
-        if node.type == NodeType.METADATA:
+        if int(node.type) == NodeType.METADATA:
             groups = definitions(node.inputs.values, f"{source}: node {node.id}")
             if groups:
                 rows = [{"pg_name": self.group(name), "ranks": list(ranks)} for name, ranks in groups]

@@ -166,13 +166,13 @@ class Machine:
                     f"--what-if: {change.key}: the links are given one by one; only a factor on all links of a network "
                     "of one dimension can be applied"
                 )
-            name = "bandwidth_gibps" if what == "bandwidth" else "latency_ns"
             changed = []
             for link in links.links:
-                value = change.of(getattr(link, name))
-                changed.append(
-                    replace(link, **{name: _positive(change, value) if what == "bandwidth" else value})
-                )
+                if what == "bandwidth":
+                    value = _positive(change, change.of(link.bandwidth_gibps))
+                    changed.append(replace(link, bandwidth_gibps=value))
+                else:
+                    changed.append(replace(link, latency_ns=change.of(link.latency_ns)))
             self.network = with_dims(replace(self.network, links=replace(links, links=tuple(changed))))
             return
         dims = list(self.network.dims)
@@ -272,7 +272,6 @@ def what_if(
     *,
     memory: Any = None,
     compat: str | None = None,
-    run: Callable[..., ReplayResult] | None = None,
     **options: Any,
 ) -> WhatIf:
     """Replay twice, as described and changed.
@@ -291,7 +290,7 @@ def what_if(
     """
     from chakra.replay.api import simulate
 
-    run = run or simulate
+    play: Callable[..., ReplayResult] = simulate
     parsed = parse_changes(changes) if isinstance(changes, str) else changes
     scales = ("comm_scale", "compute_scale", "injection_scale")
     machine = Machine(
@@ -300,7 +299,7 @@ def what_if(
         None if memory is None else load_memory(memory, compat=compat),
         {name: float(options.pop(name)) for name in scales if name in options},
     )
-    base = run(
+    base = play(
         workload,
         machine.system,
         machine.network,
@@ -311,7 +310,7 @@ def what_if(
     )
     for change in parsed:
         machine.change(change)
-    changed = run(
+    changed = play(
         workload,
         machine.system,
         machine.network,
