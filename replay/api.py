@@ -12,6 +12,7 @@ from chakra.arrays import I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import ABSENT, Trace, read_traces
 from chakra.generate.manifest import SUFFIX, read_manifest
+from chakra.replay.channels import UnfoldableError
 from chakra.replay.checks import check_run, run_warnings
 from chakra.replay.classes import Partition, discrete, partition, peers_of
 from chakra.replay.collectives.custom import load_per_node
@@ -26,12 +27,13 @@ from chakra.replay.engine_choice import why_every_npu, why_messages
 from chakra.replay.explain import raise_if_stalled
 from chakra.replay.message_run import MessageRun
 from chakra.replay.options import RunOptions
-from chakra.replay.phase_engine import PhaseEngine, UnfoldableError, usage_of
+from chakra.replay.phase_engine import PhaseEngine
 from chakra.replay.process_groups import with_metadata_groups
 from chakra.replay.raw import RawRun
 from chakra.replay.replicate import repeat_blocks, repeated_text, spread, traced_ranks
 from chakra.replay.result import ReplayResult
 from chakra.replay.topologies.blocks import with_faults
+from chakra.replay.usage import usage_of
 from chakra.replay.workload import Op, Workload, compile_workload
 
 Source = str | os.PathLike[str]

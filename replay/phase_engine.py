@@ -7,7 +7,6 @@ not, if a run needs the message-level engine.
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,20 +15,24 @@ from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.et import ABSENT
 from chakra.kernels import compiled, worth_compiling
-from chakra.replay.classes import Partition, Usage, distance_key, peers_of, ring_labels, row_codes
-from chakra.replay.closed_forms import aware_duration
+from chakra.replay.actor_comms import ActorComm, actor_communicators
+from chakra.replay.channels import message_channels
+from chakra.replay.classes import Partition
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.matching import ordinals
 from chakra.replay.collectives.plan import FLAT, NATIVE, OLD_MODEL, Phase, Plan, Schedule
-from chakra.replay.collectives.select import endpoint_delay, make_plan, steps_of
-from chakra.replay.collectives.steps import Do, Steps, Symmetry
+from chakra.replay.collectives.select import endpoint_delay, make_plan
+from chakra.replay.collectives.steps import Do, Steps
 from chakra.replay.communicators import Membership
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System, Topology
+from chakra.replay.durations import Durations, tree_tables
 from chakra.replay.kernels import phases as kernel
 from chakra.replay.kernels import phases_algorithms, phases_layout
 from chakra.replay.layout import Layout
 from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
+from chakra.replay.tables import concat, ints, starts
+from chakra.replay.usage import ROOTED, usage_of
 from chakra.replay.workload import Op, Program, Workload
 
 #: events from which compiled code pays when it is loaded, when it must be loaded (half a second), and when it must be
@@ -37,7 +40,6 @@ from chakra.replay.workload import Op, Program, Workload
 COMPILE_FROM = (200, 15_000, 400_000)
 #: events per entry into the kernel, so that progress can be shown and an interrupt be heard
 BUDGET = 2_000_000
-TAGS = 500_000_000
 #: explicit priorities are cut to this range
 MOST_URGENT = 1 << 28
 KERNEL = "chakra.replay.kernels.phases"
@@ -47,39 +49,7 @@ TOPOLOGIES = {
     Topology.SWITCH: phases_layout.TOPO_SWITCH,
     Topology.FULLY_CONNECTED: phases_layout.TOPO_FULL,
 }
-#: phases that an instance of a rooted collective is as long as its last member
-ROOTED = (Do.BROADCAST, Do.REDUCE)
-#: which native family a schedule is as symmetric as
-SYMMETRIES = {
-    Symmetry.NONE: Family.TREE,
-    Symmetry.CYCLIC: Family.DIRECT,
-    Symmetry.XOR: Family.HALVING_DOUBLING,
-}
 KINDS = {kind: i for i, kind in enumerate(CollectiveKind)}
-
-
-class UnfoldableError(Exception):
-    """The classes do not describe the point-to-point messages one to one; every NPU must be simulated."""
-
-
-@dataclass(frozen=True, slots=True)
-class ActorComm:
-    """A communicator as the actors see it."""
-
-    name: str
-    whole: bool
-    size: int
-    #: distinct actors, in order of first position
-    actors: tuple[int, ...]
-    #: per view: list of rings, each a tuple (NPUs by position, actors by position)
-    views: tuple[tuple[tuple[I64, I64], ...], ...]
-    #: label of its distances and whether it looks alike from every member (flat ring)
-    label: tuple[int, bool]
-
-
-def concat(parts: list[Any], dtype: Any = np.int64) -> Any:
-    """Concatenate arrays of one type; an empty list gives one zero, so that kernels always see an array."""
-    return np.ascontiguousarray(np.concatenate(parts), dtype=dtype) if parts else np.zeros(1, dtype)
 
 
 def physical_memory() -> int:
@@ -88,23 +58,6 @@ def physical_memory() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return 1 << 36
-
-
-def ints(values: Any) -> I64:
-    """Values as an array of at least one cell."""
-    return np.asarray(values if len(values) else [0], np.int64)
-
-
-def integers(values: list[int] | I64) -> I64:
-    """An array of integers; an empty list gives one zero, so that kernels always see an array."""
-    return np.asarray(values if len(values) else [0], np.int64)
-
-
-def starts(lengths: list[int]) -> I64:
-    """Running starts of consecutive stretches, with the end of the last."""
-    out = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(np.asarray(lengths, np.int64), out=out[1:])
-    return out
 
 
 class PhaseEngine:
@@ -134,6 +87,7 @@ class PhaseEngine:
         self.layout = Layout()
         self.table = np.zeros(phases_layout.TABLE_SIZE, np.int64)
         self._net = self._network()
+        self._durations = Durations(network, system, options, self._net)
         self._build()
 
     def _set(self, prefix: str, **tables: int) -> None:
@@ -188,11 +142,16 @@ class PhaseEngine:
         self.node_start = starts([p.n_nodes for p in per_actor])
         self.comm_start = starts([p.n_comm for p in per_actor])
         self._actor_programs = per_actor
-        comms, group_comm, group_member, group_start = self._communicators()
+        usage = usage_of(workload, self.membership, self.system, self.network, self.options)
+        comms, group_comm, group_member, group_start = actor_communicators(
+            self.membership, partition, self.network, usage
+        )
         self.comms = comms
         call_plan, call_group, call_start = self._calls(comms, group_comm, group_start)
         self._call_plan = call_plan
-        channel, p2p_start, channels = self._channels()
+        channel, p2p_start, channels = message_channels(
+            workload, partition, per_actor, self._net, self.options
+        )
         self._group_comm = group_comm
         self._group_start = group_start
         self._server = self._servers(n)
@@ -240,68 +199,6 @@ class PhaseEngine:
         parts.append(np.array([base], np.int64))
         return np.concatenate(parts)
 
-    def _communicators(self) -> tuple[list[ActorComm], I64, I64, I64]:
-        """Communicators between actors, and per actor and group which one and where in it."""
-        class_of, network = self.partition.class_of, self.network
-        found: dict[tuple[Any, ...], int] = {}
-        comms: list[ActorComm] = []
-        group_comm: list[int] = []
-        group_member: list[int] = []
-        group_start = [0]
-        slot_of: dict[int, dict[int, int]] = {}
-        needed = {c for npu in self.npu_of for c in self.membership.comm[npu] if c >= 0}
-        for c in needed:
-            members = self.membership.comms[c].members
-            where = np.argmax(self.membership.comm[members] == c, axis=1)
-            slot_of[c] = dict(zip(members.tolist(), where.tolist(), strict=True))
-        usage = usage_of(self.workload, self.membership, self.system, self.network, self.options)
-        for npu in self.npu_of:
-            for c in self.membership.comm[npu]:
-                if c < 0:
-                    continue
-                comm = self.membership.comms[c]
-                classes = class_of[comm.members]
-                families = usage.flat if comm.whole else usage.groups
-                if comm.whole:
-                    key: tuple[Any, ...] = ("whole", comm.name)
-                else:
-                    alike, _ = ring_labels(network, comm.members[None, :], families)
-                    distance = distance_key(network, comm.members, families, alike=bool(alike[0]))
-                    slots = np.array([slot_of[c][int(m)] for m in comm.members])
-                    if bool(alike[0]) and (classes == classes[0]).all():
-                        key = ("alike", len(classes), int(classes[0]), int(slots[0]), distance)
-                    else:
-                        key = ("group", tuple(classes.tolist()), tuple(slots.tolist()), distance)
-                if key not in found:
-                    found[key] = len(comms)
-                    comms.append(self._actor_comm(comm.name, comm.whole, comm.members, classes, families))
-                number = found[key]
-                group_comm.append(number)
-                group_member.append(comms[number].actors.index(int(class_of[npu])))
-            group_start.append(len(group_comm))
-        return comms, ints(group_comm), ints(group_member), np.asarray(group_start[:-1], np.int64)
-
-    def _actor_comm(
-        self, name: str, whole: bool, members: I64, classes: I64, families: frozenset[Family]
-    ) -> ActorComm:
-        class_of, network = self.partition.class_of, self.network
-        actors = tuple(dict.fromkeys(classes.tolist()))
-        index = {actor: i for i, actor in enumerate(actors)}
-        local = np.array([index[c] for c in classes.tolist()], np.int64)
-        views: list[tuple[tuple[I64, I64], ...]] = []
-        if whole:
-            n = network.npus
-            grid = np.arange(n).reshape([dim.npus for dim in reversed(network.dims)])
-            lut = np.array([index[c] for c in class_of.tolist()], np.int64)
-            for k in range(len(network.dims)):
-                lines = np.moveaxis(grid, len(network.dims) - 1 - k, -1).reshape(-1, network.dims[k].npus)
-                stand = lut[lines]
-                first = [0] if len(actors) == 1 else np.unique(row_codes(stand), return_index=True)[1]
-                views.append(tuple((lines[i], stand[i]) for i in np.sort(first)))
-        alike, _ = ring_labels(network, members[None, :], families)
-        views.append(((members, local),))
-        return ActorComm(name, whole, len(members), actors, tuple(views), (0, bool(alike[0])))
-
     def _calls(self, comms: list[ActorComm], group_comm: I64, group_start: I64) -> tuple[I64, I64, I64]:
         """Plan and group of every call of every actor."""
         call_plan: list[int] = []
@@ -333,87 +230,6 @@ class PhaseEngine:
             np.asarray(call_plan or [0], np.int64),
             np.asarray(call_group or [0], np.int64),
             np.asarray(call_start, np.int64),
-        )
-
-    def _channels(self) -> tuple[I64, I64, dict[str, I64]]:
-        """Channels of point-to-point messages: equal source, destination, tag and size (section 5.1)."""
-        class_of = self.partition.class_of
-        n = self.workload.npus
-        peers = peers_of(self.workload)
-        rows: list[I64] = []
-        lengths: list[int] = []
-        for a, program in enumerate(self._actor_programs):
-            npu = int(self.npu_of[a])
-            count = len(program.p2p_peer)
-            lengths.append(count)
-            if not count:
-                continue
-            peer = peers[npu][program.p2p_peer]
-            bad = np.flatnonzero((peer < 0) | (peer >= n))
-            if len(bad):
-                raise WorkloadError(
-                    f"{program.trace.source}: NPU {npu} sends to or receives from rank {int(peer[bad[0]])}, "
-                    f"but the system has NPUs 0 to {n - 1}"
-                )
-            send = program.p2p_is_send
-            tag = program.p2p_tag % TAGS if self.options.astra else program.p2p_tag
-            own = np.full(count, npu)
-            source, target = np.where(send, own, peer), np.where(send, peer, own)
-            rows.append(
-                np.stack(
-                    [
-                        np.where(send, a, class_of[source]),
-                        np.where(send, class_of[target], a),
-                        (target - source) % n if len(self.npu_of) < n else target,
-                        tag,
-                        program.p2p_bytes,
-                        source,
-                        target,
-                        send,
-                    ],
-                    axis=1,
-                )
-            )
-        starts_of = starts(lengths)[:-1]
-        if not rows:
-            empty = np.zeros(1, np.int64)
-            return empty, starts_of, dict.fromkeys(("src", "dst", "delay", "back", "start"), empty)
-        table = np.concatenate(rows)
-        distinct, first, inverse = np.unique(table[:, :5], axis=0, return_index=True, return_inverse=True)
-        inverse = inverse.reshape(-1)
-        sends = np.bincount(inverse[table[:, 7] == 1], minlength=len(distinct))
-        receives = np.bincount(inverse[table[:, 7] == 0], minlength=len(distinct))
-        if len(self.npu_of) < n and not np.array_equal(sends, receives):
-            raise UnfoldableError
-        src_npu, dst_npu = table[first, 5], table[first, 6]
-        size = distinct[:, 4]
-        forth = np.array(
-            [
-                phases_algorithms.delay(self._net, int(s), int(d), int(b))
-                for s, d, b in zip(src_npu, dst_npu, size, strict=True)
-            ],
-            np.int64,
-        )
-        back = np.full(len(distinct), -1, np.int64)
-        if self.options.rendezvous:
-            back = np.array(
-                [
-                    phases_algorithms.delay(self._net, int(d), int(s), phases_layout.CONTROL_BYTES)
-                    for s, d in zip(src_npu, dst_npu, strict=True)
-                ],
-                np.int64,
-            )
-        most = np.maximum(sends, receives)
-        return (
-            inverse.astype(np.int64),
-            starts_of,
-            {
-                "src": np.ascontiguousarray(distinct[:, 0]),
-                "dst": np.ascontiguousarray(distinct[:, 1]),
-                "delay": forth,
-                "back": back,
-                "start": starts(most.tolist()),
-            },
         )
 
     def _servers(self, n: int) -> I64:
@@ -518,14 +334,14 @@ class PhaseEngine:
             elif phase.do in ROOTED:
                 family = phases_layout.ALG_NONE
             elif algorithm.family is Family.STEPS:
-                steps = self._steps(phase, comm)
+                steps = self._durations.steps(phase, comm)
                 kept.append(steps)
                 table = table_of(id(steps), lambda: np.ascontiguousarray(steps.messages.reshape(-1)))
                 window, cycle = steps.whole, len(steps.messages)
             kind = (phase.view, algorithm, phase.do, size, c if phase.view == FLAT else comm.whole)
             key = (*kind, phase.bytes)
             if key not in durations:
-                durations[key] = self._durations(phase, comm)
+                durations[key] = self._durations.of(phase, comm)
             tau, last, sent = durations[key]
             return (
                 len(comm.views) - 1 if phase.view == FLAT else phase.view,
@@ -576,16 +392,16 @@ class PhaseEngine:
         templates_at = put(template)
         self._set(
             "PL",
-            chunks=put(integers([len(p.chunks) for p in self.plans])),
-            phases=put(integers([max(len(v) for v in p.variants) for p in self.plans])),
+            chunks=put(ints([len(p.chunks) for p in self.plans])),
+            phases=put(ints([max(len(v) for v in p.variants) for p in self.plans])),
             chunk_start=put(np.asarray(chunk_start, np.int64)),
-            variant=put(integers(variant_of)),
-            variant_phase=put(base + cells * integers(variant_phase)),
-            block=put(integers([self._block_cells(i) for i in range(len(self.plans))])),
-            schedule=put(integers([int(p.schedule) for p in self.plans])),
-            template=put(templates_at + integers(where)),
-            kind=put(integers([int(NATIVE.get(p.kind, Do.ALL_REDUCE)) for p in self.plans])),
-            bytes=put(integers([sum(p.variants[v][0].bytes for v in p.chunks) for p in self.plans])),
+            variant=put(ints(variant_of)),
+            variant_phase=put(base + cells * ints(variant_phase)),
+            block=put(ints([self._block_cells(i) for i in range(len(self.plans))])),
+            schedule=put(ints([int(p.schedule) for p in self.plans])),
+            template=put(templates_at + ints(where)),
+            kind=put(ints([int(NATIVE.get(p.kind, Do.ALL_REDUCE)) for p in self.plans])),
+            bytes=put(ints([sum(p.variants[v][0].bytes for v in p.chunks) for p in self.plans])),
         )
         return concat(tables) if tables else np.zeros(1, np.int64)
 
@@ -599,100 +415,6 @@ class PhaseEngine:
         if plan.templates:
             cells += chunks * phases * phases_layout.PH_CELLS
         return cells
-
-    def _steps(self, phase: Phase, comm: ActorComm) -> Steps:
-        return steps_of(phase, comm.whole, self.network, self.system, self.options)
-
-    def _steps_duration(self, phase: Phase, comm: ActorComm) -> tuple[int, int, int]:
-        """Duration of a table of steps with equal starts, -1 if members end apart; final timer; mean bytes sent."""
-        steps = self._steps(phase, comm)
-        delay = endpoint_delay(comm.whole, self.system, self.options)
-        whole, share = steps.whole, steps.messages[:, 2]
-        size = phase.bytes // whole * share + -(-(phase.bytes % whole * share) // whole)
-        sent = int(size.sum()) // steps.n
-        rooted = phase.do in ROOTED
-        if not rooted and (steps.symmetry is Symmetry.NONE or (phase.view == FLAT and not comm.label[1])):
-            return -1, 0, sent
-        npus = np.ascontiguousarray(comm.views[-1 if phase.view == FLAT else phase.view][0][0], np.int64)
-        if not rooted:
-            own = np.flatnonzero(steps.messages[:, 1] == 0)
-            now = delay
-            for k in own.tolist():
-                source, _, _, flags = (int(v) for v in steps.messages[k])
-                a, b = int(npus[source]), int(npus[0])
-                if self.options.rendezvous:
-                    now += phases_algorithms.delay(self._net, b, a, phases_layout.CONTROL_BYTES)
-                now += phases_algorithms.delay(self._net, a, b, int(size[k])) + delay
-                now += phases_algorithms.reduction(self._net, int(size[k])) if flags & 1 else 0
-            return now, delay, sent
-        ends, work = np.zeros(steps.n, np.int64), np.zeros(2 * steps.n, np.int64)
-        table = np.concatenate([steps.messages.reshape(-1), npus])
-        module: Any = kernel
-        if worth_compiling(KERNEL, *COMPILE_FROM, len(steps.messages)):
-            module = compiled(KERNEL)
-        module.eval_steps(
-            self._net,
-            steps.n,
-            phase.bytes,
-            delay,
-            table,
-            0,
-            len(steps.messages),
-            steps.whole,
-            len(table) - steps.n,
-            ends,
-            work,
-        )
-        return int(ends.max()), delay, sent
-
-    def _durations(self, phase: Phase, comm: ActorComm) -> tuple[int, int, int]:
-        """Duration of a phase with equal starts (-1 if members differ), its final timer, bytes each member sends."""
-        family, size = int(phase.algorithm.family), phase.size
-        if phase.algorithm.family is Family.NONE:
-            return 0, 0, 0
-        if phase.algorithm.family is Family.STEPS:
-            return self._steps_duration(phase, comm)
-        if phase.algorithm.family is Family.TREE:
-            return -1, 0, 2 * phase.bytes
-        do = int(phase.do)
-        packets = phases_algorithms.packet_count(family, do, size)
-        if phase.algorithm.family is Family.HALVING_DOUBLING:
-            sent = sum(
-                phases_algorithms.packet_bytes(family, do, size, phase.bytes, p, 1) for p in range(packets)
-            )
-        else:
-            sent = packets * phases_algorithms.packet_bytes(family, do, size, phase.bytes, 0, 1)
-        flat = phase.view == FLAT
-        if flat and not comm.label[1]:
-            return -1, 0, sent
-        npus = comm.views[-1 if flat else phase.view][0][0]
-        window = phase.algorithm.window_in(size)
-        if self.options.backend == "aware":
-            dim = self.network.dims[0 if flat else phase.view]
-            delay = endpoint_delay(comm.whole, self.system, self.options)
-            return aware_duration(phase, dim, delay, self._net.reduce_rate), delay, sent
-        out = np.zeros(2, np.int64)
-        machine = family != phases_layout.ALG_RING or self.options.rendezvous
-        work = np.zeros(5 + packets if machine else 1, np.int64)
-        heap = np.zeros(3 * (2 * window + 2 * packets + 2) if machine else 1, np.int64)
-        run = phases_algorithms.equal_start_time
-        tau = run(
-            self._net,
-            family,
-            do,
-            size,
-            phase.bytes,
-            endpoint_delay(comm.whole, self.system, self.options),
-            window,
-            phase.algorithm.cycle_in(size, sub_cluster=not comm.whole),
-            np.ascontiguousarray(npus, np.int64),
-            0,
-            not flat,
-            out,
-            work,
-            heap,
-        )
-        return int(tau), int(out[0]), sent
 
     def _set_rules(self, trees: I64) -> None:
         contexts = 1
@@ -951,66 +673,3 @@ class PhaseEngine:
             engine="phases",
             notes=notes if relieved else (),
         )
-
-
-def tree_tables(n: int) -> I64:
-    """Parents and a children-first order of both trees on n positions (section 4.3).
-
-    Layout: for tree X, then Y: n parents (-1 for the root), n positions ordered so that children precede parents.
-    """
-
-    def perfect(lo: int, hi: int, parent: list[int], order: list[int], above: int) -> None:
-        if lo >= hi:
-            return
-        mid = (lo + hi) // 2
-        perfect(lo, mid, parent, order, mid)
-        perfect(mid + 1, hi, parent, order, mid)
-        parent[mid] = above
-        order.append(mid)
-
-    out: list[int] = []
-    for root, lo, hi in ((n - 1, 0, n - 1), (0, 1, n)):
-        parent, order = [-1] * n, list[int]()
-        perfect(lo, hi, parent, order, root)
-        order.append(root)
-        out += parent + order
-    return np.asarray(out, np.int64)
-
-
-def usage_of(
-    workload: Workload, membership: Membership, system: System, network: Network, options: RunOptions
-) -> Usage:
-    """Which rings the collectives of a workload use, and under which algorithms."""
-    dims: list[set[Family]] = [set() for _ in network.dims]
-    flat: set[Family] = set()
-    groups: set[Family] = set()
-    seen: set[tuple[Any, ...]] = set()
-    for t, bindings in enumerate(workload.bindings):
-        npus = np.flatnonzero(workload.trace_of == t)
-        if not len(npus):
-            continue
-        program = workload.programs[int(workload.program_of[npus[0]])]
-        for call in program.calls:
-            for c in np.unique(membership.comm[npus, call.group]):
-                comm = membership.comms[c]
-                key = (call.kind, call.bytes, call.involved, comm.whole, comm.size)
-                if key in seen:
-                    continue
-                seen.add(key)
-                plan = make_plan(call, comm.size, comm.whole, system, network, options)
-                pairs = [phase for pair in plan.templates for phase in pair]
-                for phase in (*(phase for variant in plan.variants for phase in variant), *pairs):
-                    family = phase.algorithm.family
-                    if phase.do in ROOTED:
-                        family = Family.DIRECT  # all members end together; how long depends on their places
-                    elif family is Family.STEPS:
-                        steps = steps_of(phase, comm.whole, network, system, options)
-                        family = SYMMETRIES[steps.symmetry]
-                    if not comm.whole:
-                        groups.add(family)
-                    elif phase.view == FLAT:
-                        flat.add(family)
-                    else:
-                        dims[phase.view].add(family)
-        del bindings
-    return Usage(tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups))

@@ -19,7 +19,7 @@ from chakra.replay.kernels.phases_layout import (
     Net,
 )
 
-ENTRY_POINTS = ("equal_start_time",)
+ENTRY_POINTS = ("equal_start_time", "eval_steps")
 
 
 # --------------------------------------------------------------------------------------------------------------
