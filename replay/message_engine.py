@@ -136,7 +136,7 @@ class MessageEngine:
         Parameters
         ----------
         progress
-            Called now and then with the tick reached (ns) and the number of finished NPUs.
+            Called now and then with the tick reached (ns) and the number of finished NPUs; False ends the run.
 
         Returns
         -------
@@ -159,8 +159,9 @@ class MessageEngine:
             state.m[lay.C_BUDGET] = STEP if jit else STEP // 50
             status = int(kernel.run(state))
             if status == lay.BUDGET:
-                if progress is not None:
-                    progress(int(state.m[lay.C_NOW]), len(t.actors) - int(state.m[lay.C_UNFINISHED]))
+                now, done = int(state.m[lay.C_NOW]), len(t.actors) - int(state.m[lay.C_UNFINISHED])
+                if progress is not None and progress(now, done) is False:
+                    break
             elif status == lay.GROW:
                 m = np.asarray(state.m, np.int64)
                 m = with_room(m, len(m))

@@ -62,6 +62,7 @@ class MessageRun:
         self.memory = memory
         self.options = options
         self.per_node = per_node
+        self._ended = False  # by `progress`, before all NPUs had finished
         self.plans: list[Plan] = []
         self.plan_bytes: list[int] = []
         self._collectives: list[engine.Collective] = []
@@ -291,10 +292,17 @@ class MessageRun:
             for comm in self.membership.comms
         ]
         machine = engine.MessageEngine(self._model(), programs, self.actors, groups, self._collectives)
-        result = machine.run(None if progress is None else lambda now, done: progress(done, now) and None)
+        result = machine.run(None if progress is None else self._tell(progress))
         if result.mismatch is not None:
             self._raise_mismatch(result.mismatch)
         return self._raw(result)
+
+    def _tell(self, progress: Callable[[int, int], bool]) -> Callable[[int, int], bool]:
+        def tell(now: int, done: int) -> bool:
+            self._ended = not progress(done, now)
+            return not self._ended
+
+        return tell
 
     def _raise_mismatch(self, mismatch: engine.Mismatch) -> None:
         program = self.workload.programs[int(self.workload.program_of[mismatch.npu])]
@@ -348,7 +356,7 @@ class MessageRun:
             comms=tuple((c.name, c.size, tuple(c.members.tolist())) for c in self.membership.comms),
             dim_bytes=np.broadcast_to(result.dim_bytes // max(n, 1), (n, len(self.network.dims))),
             plan_bytes=np.asarray(self.plan_bytes or [0], np.int64),
-            partial=False,
+            partial=self._ended,
             events=result.events,
             engine="messages",
             links=self._links(result),

@@ -38,8 +38,8 @@ from chakra.replay.workload import Op, Program, Workload
 #: events from which compiled code pays when it is loaded, when it must be loaded (half a second), and when it must be
 #: compiled first (15 s); plain Python takes about 40 us per event
 COMPILE_FROM = (200, 15_000, 400_000)
-#: events per entry into the kernel, so that progress can be shown and an interrupt be heard
-BUDGET = 2_000_000
+#: events per entry into the kernel, compiled and plain, so that progress can be shown and an interrupt be heard
+BUDGET, PLAIN_BUDGET = 2_000_000, 20_000
 #: explicit priorities are cut to this range
 MOST_URGENT = 1 << 28
 KERNEL = "chakra.replay.kernels.phases"
@@ -608,7 +608,7 @@ class PhaseEngine:
                 self.table,
                 self._net,
                 self.reserve,
-                BUDGET,
+                PLAIN_BUDGET if module is kernel else BUDGET,
             )
             if status == phases_layout.GROW_POOL:
                 pool = len(self.block) - int(self.table[phases_layout.ST_POOL])

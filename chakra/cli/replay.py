@@ -6,7 +6,10 @@ swapping the program's name.
 
 import importlib
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -295,6 +298,9 @@ def run_replay(
         for line in result.explain():
             click.echo(f"chakra replay: {line}", err=True)
     _print(document, output_format, output, summary=not quiet)
+    if result.partial:
+        click.echo("chakra replay: interrupted: the result is partial", err=True)
+        sys.exit(EXIT_INTERRUPTED)
     if strict and warnings:
         raise ThresholdError(f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}")
 
@@ -380,34 +386,47 @@ def _write_log(result: "ReplayResult", folder: str | None) -> None:
         click.echo(f"chakra replay: warning: trace-enabled is on, but {error}", err=True)
 
 
+#: exit code after Ctrl-C, as shells have it
+EXIT_INTERRUPTED = 130
+
+
 class _progress:  # noqa: N801 - a context manager used like a function
-    """A progress line on a terminal, shown from the first second of a long run on."""
+    """A progress line on a terminal, shown from the first second of a long run on; and Ctrl-C.
+
+    The first Ctrl-C ends the run at the next step, with a partial result; the second ends the program.
+    """
 
     def __init__(self, quiet: bool) -> None:
         self.show = not quiet and sys.stderr.isatty()
         self.bar: Any = None
+        self.interrupted = False
 
-    def __enter__(self) -> Callable[[int, int], bool] | None:
-        if not self.show:
-            return None
-        import time
-
+    def __enter__(self) -> Callable[[int, int], bool]:
         self.start = time.monotonic()
+        self.handler = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self.interrupt)
         return self.tell
 
+    def interrupt(self, *_: object) -> None:
+        """Note the first Ctrl-C; the second one is as usual."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+
     def tell(self, nodes: int, now_ns: int) -> bool:
-        import time
+        """Show how far the run is; False asks it to end."""
+        if self.show and time.monotonic() - self.start >= 1.0:
+            if self.bar is None:
+                from rich.console import Console
 
-        if self.bar is None:
-            if time.monotonic() - self.start < 1.0:
-                return True
-            from rich.console import Console
-
-            self.bar = Console(stderr=True).status("")
-            self.bar.start()
-        self.bar.update(f"{nodes:,} nodes done, simulated time {now_ns:,} ns")
-        return True
+                self.bar = Console(stderr=True).status("")
+                self.bar.start()
+            self.bar.update(f"{nodes:,} nodes done, simulated time {now_ns:,} ns")
+        return not self.interrupted
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self.handler)
