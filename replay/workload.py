@@ -252,7 +252,9 @@ def compile_program(
     if (old or not options.astra) and options.comm_scale != 1.0:
         stretched = np.where(sizes == ABSENT, 0, sizes) * options.comm_scale
         if (stretched > LIMIT).any():
-            raise WorkloadError(f"{trace.source}: comm_size times {options.comm_scale:g} does not fit 64 bits")
+            raise WorkloadError(
+                f"{trace.source}: comm_size times {options.comm_scale:g} does not fit 64 bits"
+            )
         sizes = np.where(sizes == ABSENT, sizes, np.floor(stretched).astype(np.int64))
         if not old:
             corrections["C17"] += int(comm_node.sum())
