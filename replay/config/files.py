@@ -158,16 +158,17 @@ def _read_general(name: str, text: str) -> dict[Any, Entry]:
             line = root.start_mark.line + 1
             raise ConfigError(f"{name}:{line}: expected `key: value` lines, found a {root.id}")
         entries: dict[Any, Entry] = {}
+        known: dict[Any, Any] = {}
         for key_node, value_node in root.value:
             line = key_node.start_mark.line + 1
-            key = _value(name, key_node)
+            key = _value(name, key_node, known)
             if isinstance(key, (list, dict)):
                 raise ConfigError(f"{name}:{line}: a key must be a word or a number")
             if key in entries:
                 raise ConfigError(
                     f"{name}:{line}: key '{key}' is given twice (first on line {entries[key].line})"
                 )
-            entries[key] = Entry(_value(name, value_node), line)
+            entries[key] = Entry(_value(name, value_node, known), line)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
@@ -179,15 +180,27 @@ def _read_general(name: str, text: str) -> dict[Any, Entry]:
     return entries
 
 
-def _value(name: str, node: Any, depth: int = 0) -> Any:
-    """Plain value of a composed node."""
+def _value(name: str, node: Any, known: dict[Any, Any], depth: int = 0) -> Any:
+    """Plain value of a composed node.
+
+    An alias is the node it names, so ``known`` keeps the values: nine lines of aliases may stand for 10^9 of them.
+    """
     if depth > 20:
         raise ConfigError(f"{name}:{node.start_mark.line + 1}: nested too deeply")
     if node.id == "scalar":
         return node.value if node.style in ("'", '"', "|", ">") else scalar(node.value)
+    if node in known:
+        return known[node]
+    value: Any
     if node.id == "sequence":
-        return [_value(name, item, depth + 1) for item in node.value]
-    return {str(_value(name, key, depth + 1)): _value(name, item, depth + 1) for key, item in node.value}
+        value = [_value(name, item, known, depth + 1) for item in node.value]
+    else:
+        value = {
+            str(_value(name, key, known, depth + 1)): _value(name, item, known, depth + 1)
+            for key, item in node.value
+        }
+    known[node] = value
+    return value
 
 
 def describe(value: Any) -> str:
