@@ -7,7 +7,7 @@ from dataclasses import MISSING, asdict, fields
 from enum import Enum
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 import rich_click as click
 
@@ -82,7 +82,13 @@ HELP = {
 }
 
 
-class IntList(click.ParamType[tuple[int, ...]]):
+if TYPE_CHECKING:
+    _IntListBase = click.ParamType[tuple[int, ...]]
+else:
+    _IntListBase = click.ParamType  # a plain class before click 8.5
+
+
+class IntList(_IntListBase):
     """Comma-separated whole numbers."""
 
     name = "n,n,..."
