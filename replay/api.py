@@ -25,6 +25,7 @@ from chakra.replay.config.network import load_network
 from chakra.replay.config.system import load_system
 from chakra.replay.engine_choice import why_every_npu, why_messages
 from chakra.replay.explain import raise_if_stalled
+from chakra.replay.limits import check_limits
 from chakra.replay.message_run import MessageRun
 from chakra.replay.options import RunOptions
 from chakra.replay.phase_engine import PhaseEngine
@@ -142,6 +143,7 @@ def simulate(
     membership = resolve_groups(compiled, groups)
     compiled = match_scatters(compiled, membership)
     named = isinstance(workload, str | os.PathLike)
+    check_limits(compiled, sys, net, options)
     check_run(compiled, membership, options, named_by_rank=named, traced_ranks=traced)
     raw = run_engine(compiled, membership, sys, net, mem, options, progress, per_node)
     raise_if_stalled(raw, compiled, membership, options)

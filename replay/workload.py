@@ -312,14 +312,14 @@ def compile_program(
 def base_durations(trace: Trace, order: I64, options: RunOptions) -> I64:
     """Recorded durations in ns; `duration_ns` before `duration_micros` unless ASTRA-sim's numbers are wanted (C21)."""
     micros = trace.duration_micros[order]
-    too_long = np.flatnonzero((micros < 0) | (micros > LIMIT // 1000))
-    if len(too_long):
-        raise _node_error(trace, order[too_long[0]], "duration_micros does not fit 64 bits of nanoseconds")
-    duration = micros * 1000
+    exact = np.full(len(micros), ABSENT)
     if options.compat == OLD_MODEL or not options.astra:
         exact = trace.duration_ns[order]
-        duration = np.where(exact != ABSENT, exact, duration)
-    return duration
+    given = exact != ABSENT
+    too_long = np.flatnonzero(~given & ((micros < 0) | (micros > LIMIT // 1000)))
+    if len(too_long):
+        raise _node_error(trace, order[too_long[0]], "duration_micros does not fit 64 bits of nanoseconds")
+    return np.where(given, exact, np.where(given, 0, micros) * 1000)
 
 
 def scaled(duration: I64, factor: float, where: AnyArray, trace: Trace) -> I64:

@@ -109,7 +109,8 @@ def entry(args: list[str] | None = None) -> NoReturn:
     """Console entry point: every failure becomes one line on standard error and an exit code."""
     try:
         code = run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         _silence_stdout()
         code = EXIT_BROKEN_PIPE

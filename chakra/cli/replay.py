@@ -364,6 +364,8 @@ def _print(document: dict[str, Any], output_format: str, output: str | None, *, 
 
 def _emit(text: str, output: str | None) -> None:
     if output is None:
+        if sys.stdout is None:  # closed by the shell (>&-)
+            raise UsageError("standard output is closed; give --output FILE")
         sys.stdout.write(text)
         return
     from chakra.files import atomic_text
