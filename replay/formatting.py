@@ -1,4 +1,4 @@
-"""A replay result as text, CSV or JSON.
+"""A replay result as text, CSV, Parquet or JSON.
 
 Input is the result document (``ReplayResult.to_dict``), so that stored results print like fresh ones.
 """
@@ -9,6 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from chakra.errors import UsageError
 
 if TYPE_CHECKING:
     from chakra.replay.result import ReplayResult
@@ -62,22 +64,60 @@ def format_json(document: Document) -> str:
     return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
+def table(document: Document) -> tuple[list[str], Iterator[list[Any]]]:
+    """Header and rows of the tabular forms: one row per node if the document has nodes, else one per NPU; ns."""
+    if "nodes" in document:
+        header = ["npu", "node", "name", "kind", "engine", "issue_ns", "finish_ns"]
+        keys = ("ids", "names", "kinds", "engines", "issue_ns", "finish_ns")
+        return header, (
+            [entry["npu"], *row]
+            for entry in document["nodes"]
+            for row in zip(*(entry[key] for key in keys), strict=True)
+        )
+    account = document.get("account") or {}
+    keys_of_account = [key for key, _ in _ACCOUNT if key in account]
+    columns = [
+        document["finish_ns"],
+        document["exposed_comm_ns"],
+        *(account[key] for key in keys_of_account),
+    ]
+    rows = ([npu, *row] for npu, row in enumerate(zip(*columns, strict=True)))
+    return ["npu", "finish_ns", "exposed_comm_ns", *keys_of_account], rows
+
+
 def format_csv(document: Document) -> str:
     """One row per NPU, or one row per node if the document has nodes; times in ns."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    if "nodes" in document:
-        writer.writerow(["npu", "node", "name", "kind", "engine", "issue_ns", "finish_ns"])
-        for entry in document["nodes"]:
-            columns = [entry[key] for key in ("ids", "names", "kinds", "engines", "issue_ns", "finish_ns")]
-            writer.writerows([entry["npu"], *row] for row in zip(*columns, strict=True))
-        return out.getvalue()
-    account = document.get("account") or {}
-    keys = [key for key, _ in _ACCOUNT if key in account]
-    writer.writerow(["npu", "finish_ns", "exposed_comm_ns", *keys])
-    columns = [document["finish_ns"], document["exposed_comm_ns"], *(account[key] for key in keys)]
-    writer.writerows([npu, *row] for npu, row in enumerate(zip(*columns, strict=True)))
+    header, rows = table(document)
+    writer.writerow(header)
+    writer.writerows(rows)
     return out.getvalue()
+
+
+def write_parquet(document: Document, path: str) -> None:
+    """The table of `format_csv` as a Parquet file.
+
+    Raises
+    ------
+    UsageError
+        When pyarrow, the extra `parquet`, is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            "--format parquet needs pyarrow: pip install 'chakra-replay[parquet]'; or use --format csv"
+        ) from None
+    from chakra.files import atomic_bytes
+
+    header, rows = table(document)
+    columns = list(zip(*rows, strict=True)) or [()] * len(header)
+    with atomic_bytes(path) as target:
+        pyarrow.parquet.write_table(
+            pyarrow.table({name: list(values) for name, values in zip(header, columns, strict=True)}), target
+        )
 
 
 def format_text(document: Document, *, summary: bool = True) -> str:

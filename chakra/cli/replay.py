@@ -176,12 +176,12 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(["text", "json", "csv"]),
+    type=click.Choice(["text", "json", "csv", "parquet"]),
     default="text",
     show_default=True,
     help="Form of the output.",
 )
-@click.option("--nodes", is_flag=True, help="With json or csv: issue and finish of every node.")
+@click.option("--nodes", is_flag=True, help="With json, csv or parquet: issue and finish of every node.")
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
 @click.option(
     "--logging-configuration",
@@ -238,10 +238,13 @@ def run_replay(
         for input, a stall, or with `strict` a warning
     """
     if nodes and output_format == "text":
-        raise UsageError("--nodes needs --format json or --format csv")
+        raise UsageError("--nodes needs --format json, csv or parquet")
     if not workload:
         raise UsageError("--workload: the prefix is empty")
-    if what_if is not None and (nodes or explain_engine or output_format == "csv" or logging_folder):
+    if output_format == "parquet" and output is None:
+        raise UsageError("--format parquet writes a file: give --output FILE")
+    tabular = output_format in ("csv", "parquet")
+    if what_if is not None and (nodes or explain_engine or tabular or logging_folder):
         raise UsageError(
             "--what-if prints text or json of two runs: without --nodes, csv, logs or --explain-engine"
         )
@@ -347,12 +350,15 @@ def _document(result: "ReplayResult", output_format: str, *, nodes: bool, summar
 
     if output_format == "json" or nodes:
         return result.to_dict(nodes=nodes)
-    return essential(result, summary=summary or output_format == "csv")
+    return essential(result, summary=summary or output_format in ("csv", "parquet"))
 
 
 def _print(document: dict[str, Any], output_format: str, output: str | None, *, summary: bool) -> None:
-    from chakra.replay.formatting import format_csv, format_json, format_text
+    from chakra.replay.formatting import format_csv, format_json, format_text, write_parquet
 
+    if output_format == "parquet" and output is not None:
+        write_parquet(document, output)
+        return
     if output_format == "json":
         text = format_json(document)
     elif output_format == "csv":

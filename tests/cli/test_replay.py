@@ -149,7 +149,7 @@ def test_csv(chakra: Chakra, ring8: Path) -> None:
 def test_nodes_need_a_form_that_holds_them(chakra: Chakra, ring8: Path) -> None:
     outcome = chakra("replay", *SHORT, "--nodes")
     assert (outcome.code, outcome.out) == (2, "")
-    assert "--nodes needs --format json or --format csv" in outcome.err
+    assert "--nodes needs --format json, csv or parquet" in outcome.err
 
 
 def test_output_goes_to_a_file(chakra: Chakra, ring8: Path) -> None:
@@ -265,3 +265,18 @@ def test_explain_engine(chakra: Chakra, ring8: Path) -> None:
     outcome = chakra("replay", *SHORT, "--explain-engine")
     assert "8 simulated as 1 class" in outcome.err
     assert outcome.code == 0
+
+
+def test_parquet_holds_the_rows_of_csv(chakra: Chakra, ring8: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the parquet extra is not installed")
+    plain = chakra("replay", *SHORT, "--format", "csv", "--nodes")
+    chakra("replay", *SHORT, "--format", "parquet", "--nodes", "--output", "out.parquet")
+    rows = parquet.read_table("out.parquet").to_pylist()
+    lines = [",".join(str(value) for value in row.values()) for row in rows]
+    assert lines == plain.out.splitlines()[1:]
+
+
+def test_parquet_needs_a_file(chakra: Chakra, ring8: Path) -> None:
+    outcome = chakra("replay", *SHORT, "--format", "parquet")
+    assert outcome.code == 2
+    assert "--output" in outcome.err
