@@ -34,6 +34,7 @@ def test_a_run_that_is_asked_to_end_gives_a_partial_result(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(phase_engine, "PLAIN_BUDGET", 50)
+    monkeypatch.setattr(phase_engine, "COMPILE_FROM", (1 << 60,) * 3)  # the plain kernel, whatever is loaded
     trace = chain(300)
     whole = simulate([trace] * 4, SYSTEM, NETWORK, engine=engine)
     result = simulate([trace] * 4, SYSTEM, NETWORK, engine=engine, progress=lambda done, now: False)
