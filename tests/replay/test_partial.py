@@ -7,7 +7,7 @@ import pytest
 
 from chakra.builder import TraceBuilder
 from chakra.et import Trace
-from chakra.replay import phase_engine, simulate
+from chakra.replay import message_engine, phase_engine, simulate
 from chakra.replay.formatting import format_csv, format_text
 
 SYSTEM = {
@@ -34,7 +34,8 @@ def test_a_run_that_is_asked_to_end_gives_a_partial_result(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(phase_engine, "PLAIN_BUDGET", 50)
-    monkeypatch.setattr(phase_engine, "COMPILE_FROM", (1 << 60,) * 3)  # the plain kernel, whatever is loaded
+    for module in (phase_engine, message_engine):  # the plain kernels, whatever is loaded
+        monkeypatch.setattr(module, "COMPILE_FROM", (1 << 60,) * 3)
     trace = chain(300)
     whole = simulate([trace] * 4, SYSTEM, NETWORK, engine=engine)
     result = simulate([trace] * 4, SYSTEM, NETWORK, engine=engine, progress=lambda done, now: False)
