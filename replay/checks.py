@@ -14,6 +14,7 @@ from chakra.arrays import I64
 from chakra.errors import ChakraError, StallError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.replay.classes import peers_of
+from chakra.replay.collectives.matching import match_scatters
 from chakra.replay.communicators import Membership, resolve_groups
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, System
 from chakra.replay.matching import (
@@ -93,6 +94,7 @@ def check_workload(
         except WorkloadError as error:
             problems.append(Problem(str(error)))
         else:
+            compiled = match_scatters(compiled, membership)
             unequal = list(_listed(collective_problems(compiled, membership)))
             problems += unequal
             if not unequal:

@@ -74,6 +74,15 @@ def test_a_good_workload_has_no_findings() -> None:
     assert messages([reduce_of(MIB, 64)] * 4) == []
 
 
+def test_a_scatter_may_give_the_root_the_whole_buffer_and_the_others_their_share() -> None:
+    traces = []
+    for rank, size in enumerate((16384, 4096, 4096, 4096)):
+        builder = TraceBuilder(rank=rank)
+        builder.collective("SCATTER", size_bytes=size)
+        traces.append(builder.build())
+    assert messages(traces) == []
+
+
 def test_a_rank_without_its_collective() -> None:
     traces = [reduce_of(MIB)] * 3 + [work()]
     (severity, text), *rest = messages(traces)
