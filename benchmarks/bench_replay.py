@@ -168,9 +168,65 @@ def scaling() -> None:
     engine.COMPILE_FROM = bounds
 
 
+def transformers() -> None:
+    """A training step of Llama-3 8B on 64 NPUs per parallelism, on both backends; time, peak memory, events, classes."""
+    from chakra.replay import simulate
+
+    print("\ntraining step of Llama-3 8B on 64 NPUs (8 x 8 switches); CPU seconds")
+    row = "{:28} {:9} {:>8} {:>10} {:>8} {:>12} {:>9}"
+    print(row.format("parallelism", "backend", "s", "events", "classes", "step ms", "peak MB"))
+    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    system = {
+        "endpoint-delay": 10,
+        "preferred-dataset-splits": 4,
+        "local-mem-bw": 3350,
+        **{f"{kind}-implementation": ["ring"] for kind in kinds},
+    }
+    network = {
+        "topology": ["Switch", "Switch"],
+        "npus_count": [8, 8],
+        "bandwidth": [400, 50],
+        "latency": [500, 1000],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        for words, options in (
+            ("data 64", "--tp 1 --pp 1"),
+            ("tensor 8 x data 8", "--tp 8 --pp 1"),
+            ("pipeline 8 x data 8", "--tp 1 --pp 8 --micro-batches 8"),
+            ("tensor 8 x pipeline 8", "--tp 8 --pp 8 --micro-batches 8"),
+            ("FSDP 64", "--tp 1 --pp 1 --zero 3"),
+        ):
+            prefix = str(Path(folder) / words.replace(" ", "-"))
+            command = (
+                f"generate transformer --model llama3-8b --npus 64 {options} --platform hgx-h100 --quiet"
+            )
+            subprocess.run(
+                [sys.executable, "-m", "chakra", *command.split(), "--output", prefix],
+                check=True,
+                capture_output=True,
+            )
+            for backend in ("unaware", "aware"):
+                run = lambda p=prefix, b=backend: simulate(p, system, network, backend=b)  # noqa: E731
+                seconds, result = cpu(run, 1)
+                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+                print(
+                    row.format(
+                        words,
+                        backend,
+                        f"{seconds:.3f}",
+                        f"{result.raw.events:,}",
+                        result.raw.partition.n_classes,
+                        f"{result.finish_ns.max() / 1e6:.3f}",
+                        f"{peak:.0f}",
+                    ),
+                    flush=True,
+                )
+
+
 if __name__ == "__main__":
     os.chdir(ROOT)
     wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
     against_astra_sim(wanted)
     if "--scaling" in sys.argv:
         scaling()
+        transformers()
