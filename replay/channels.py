@@ -9,12 +9,10 @@ from chakra.errors import WorkloadError
 from chakra.replay.classes import Partition, peers_of
 from chakra.replay.kernels import phases_algorithms, phases_layout
 from chakra.replay.kernels.phases_layout import Net
+from chakra.replay.matching import tags_of
 from chakra.replay.options import RunOptions
 from chakra.replay.tables import starts
 from chakra.replay.workload import Program, Workload
-
-#: ASTRA-sim takes tags modulo this number
-TAGS = 500_000_000
 
 
 class UnfoldableError(Exception):
@@ -47,7 +45,7 @@ def message_channels(
                 f"but the system has NPUs 0 to {n - 1}"
             )
         send = program.p2p_is_send
-        tag = program.p2p_tag % TAGS if options.astra else program.p2p_tag
+        tag = tags_of(program, astra=options.astra)
         own = np.full(count, npu)
         source, target = np.where(send, own, peer), np.where(send, peer, own)
         rows.append(

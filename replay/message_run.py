@@ -20,12 +20,12 @@ from chakra.replay.collectives.plan import Do as PlanDo
 from chakra.replay.collectives.select import endpoint_delay, make_plan
 from chakra.replay.communicators import Communicator, Membership
 from chakra.replay.config.model import CollectiveKind, Links, Memory, MemoryKind, Network, System, Topology
+from chakra.replay.matching import ASTRA_TAGS, tags_of
 from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
 from chakra.replay.topologies.routes import link_graph
 from chakra.replay.workload import Call, Op, Program, Workload
 
-TAGS = 500_000_000
 FAMILIES = {
     Family.RING: engine.Algorithm.RING,
     Family.DIRECT: engine.Algorithm.DIRECT,
@@ -73,7 +73,7 @@ class MessageRun:
         self.actors = self._actors()
 
     def _program(self, program: Program) -> engine.Program:
-        tag = program.p2p_tag % TAGS if self.options.astra else program.p2p_tag
+        tag = tags_of(program, astra=self.options.astra)
         return engine.Program(
             op=program.op,
             slot=program.slot,
@@ -219,7 +219,7 @@ class MessageRun:
             child=custom.child,
             index=index,
             p2p_bytes=custom.p2p_bytes,
-            p2p_tag=custom.p2p_tag % TAGS if self.options.astra else custom.p2p_tag,
+            p2p_tag=custom.p2p_tag % ASTRA_TAGS if self.options.astra else custom.p2p_tag,
             slot_cap=np.ones(1, np.int64),
         )
 

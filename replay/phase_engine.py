@@ -1,8 +1,8 @@
 """The phase-level engine: tables for the kernel `chakra.replay.kernels.phases`, and its run.
 
 What it covers: the congestion-unaware network with every native algorithm, process groups, point-to-point messages
-(eager and rendezvous), remote memory; and the congestion-aware network where no link is shared. `supports` says why
-not, if a run needs the message-level engine.
+(eager and rendezvous), remote memory; and the congestion-aware network where no link is shared.
+`chakra.replay.engine_choice` says why not, if a run needs the message-level engine.
 """
 
 import os

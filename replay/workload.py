@@ -188,7 +188,7 @@ def structure_key(trace: Trace, order: I64, group: I64, peer: I64, *, ids: bool)
         trace.dim_codes,
     ):
         digest.update(np.ascontiguousarray(column[order]).tobytes())
-    start, child, _ = _children(trace, order)
+    start, child, _ = children_in_order(trace, order)
     for column in (group, peer, start, child, *((trace.ids,) if ids else ())):
         digest.update(np.ascontiguousarray(column).tobytes())
     digest.update(repr(trace.dim_table).encode())
@@ -282,7 +282,7 @@ def compile_program(
     is_comm = np.flatnonzero((op == Op.COLLECTIVE) | (op == Op.SEND) | (op == Op.RECV))
     comm[is_comm] = np.arange(len(is_comm))
     slot, slot_cap = _slots(trace, order, op, engine, cpu, system, options)
-    child_start, child, parents = _children(trace, order)
+    child_start, child, parents = children_in_order(trace, order)
     if (duration > LIMIT).any() or (duration < 0).any():
         bad = np.flatnonzero((duration > LIMIT) | (duration < 0))
         raise _node_error(trace, order[bad[0]], "duration does not fit 64 bits of nanoseconds")
@@ -529,7 +529,7 @@ def _recorded_slots(trace: Trace, order: I64, engine: I64, cpu: AnyArray) -> tup
     return inverse.reshape(-1).astype(np.int64), np.ones(len(distinct), np.int64)
 
 
-def _children(trace: Trace, order: I64) -> tuple[I64, I32, I32]:
+def children_in_order(trace: Trace, order: I64) -> tuple[I64, I32, I32]:
     """Children of every node in program order, as CSR, and the number of parents."""
     offsets, index = trace.children()
     n = trace.n_nodes

@@ -13,7 +13,7 @@ from chakra.arrays import I64
 from chakra.errors import ConfigError, WorkloadError
 from chakra.et import ABSENT, NodeType, Trace, read_traces
 from chakra.replay.config.model import CollectiveKind, System
-from chakra.replay.workload import Op
+from chakra.replay.workload import Op, children_in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +130,5 @@ def custom_program(trace: Trace, members: int, *, astra: bool) -> CustomProgram:
             f"{trace.source}: node {node}: a message needs its partner's position (0 to {members - 1}), "
             "comm_size and comm_tag"
         )
-    offsets, index = trace.children()
-    inverse = np.empty(len(order), np.int64)
-    inverse[order] = np.arange(len(order))
-    counts = np.diff(offsets)[order]
-    start = np.zeros(len(order) + 1, np.int64)
-    np.cumsum(counts, out=start[1:])
-    picks = np.repeat(np.asarray(offsets)[:-1][order] - start[:-1], counts) + np.arange(start[-1])
-    child = inverse[np.asarray(index)[picks]]
-    return CustomProgram(op, duration, start, child, partner, size, tag)
+    start, child, _ = children_in_order(trace, order)
+    return CustomProgram(op, duration, start, child.astype(np.int64), partner, size, tag)
