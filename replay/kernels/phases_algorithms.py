@@ -20,6 +20,7 @@ from chakra.replay.kernels.phases_layout import (
 )
 
 ENTRY_POINTS = ("equal_start_time", "eval_steps")
+ALLOCATES = False
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ PAUSED = 1
 GROW_POOL = 2
 MISMATCH = 3
 
-# Cells of State.scalars.
+# Cells of the table at ST_SCALARS.
 SC_NOW = 0
 SC_SEQ = 1
 SC_HEAP = 2  # events in the heap
@@ -94,9 +94,9 @@ PR_HEAP_START = 10  # per slot: first cell of its ready heap, relative to the ac
 
 # One entry per actor, and tables that start there.
 AC_PROGRAM = 11
-AC_NODE = 12  # first cell in State.left, State.issue, ...
-AC_SLOT = 13  # first cell in State.busy, State.ready
-AC_COMM = 14  # first cell in State.comm_ready, State.comm_instance
+AC_NODE = 12  # first cell in ST_LEFT, ST_ISSUE, ...
+AC_SLOT = 13  # first cell in ST_BUSY, ST_READY_N
+AC_COMM = 14  # first cell in ST_COMM_READY, ST_COMM_INSTANCE
 AC_CALL = 15  # first cell in call_plan, call_group (one per call of the program)
 AC_P2P = 16  # first cell in channel (one per p2p node of the program)
 AC_GROUP = 17  # first cell in member tables (one per group name used by the program)
@@ -125,7 +125,7 @@ CO_CHAN_SRC = 37
 CO_CHAN_DST = 38
 CO_CHAN_DELAY = 39
 CO_CHAN_BACK = 40  # delay of a rendezvous request, -1: eager
-CO_CHAN_START = 41  # first cell in State.sent, State.posted
+CO_CHAN_START = 41  # first cell in ST_SENT, ST_POSTED
 
 # How collectives are cut: plan -> chunks -> variant -> phases.
 PL_CHUNKS = 42
@@ -180,7 +180,7 @@ RU_ORDER = 70
 RU_ACTORS = 71
 RU_SCRATCH = 72  # cells for phases that are evaluated member by member
 RU_SCRATCH_HEAP = 73
-RU_TREES = 74  # parent tables (see Plans.tree_start)
+RU_TREES = 74  # tables of trees and steps (see PH_TABLE)
 
 # Everything that changes; with it `run` can be left and entered again.
 ST_SCALARS = 75
