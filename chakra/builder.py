@@ -43,6 +43,8 @@ from chakra.et import CommType, NodeType, Trace, TraceColumns
 from chakra.et.attributes import Value, attribute, comm_type
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo
 
+__all__ = ["Handle", "TraceBuilder", "Workload"]
+
 
 @dataclass(frozen=True, slots=True)
 class Handle:

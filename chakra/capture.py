@@ -23,6 +23,8 @@ from typing import Any
 
 from chakra.errors import UsageError
 
+__all__ = ["Recording", "capture"]
+
 #: Oldest PyTorch whose profiler takes an execution trace observer and whose traces carry record function ids.
 OLDEST_TORCH = (2, 3)
 

@@ -4,6 +4,22 @@ One base class, one class for each thing a caller can do something about. The co
 line on standard error and the exit code that the class carries (see ``EXIT_*``).
 """
 
+__all__ = [
+    "EXIT_BAD_INPUT",
+    "EXIT_BELOW_THRESHOLD",
+    "EXIT_DONE",
+    "EXIT_INTERNAL",
+    "EXIT_STALL",
+    "ChakraError",
+    "ConfigError",
+    "ConversionError",
+    "StallError",
+    "ThresholdError",
+    "TraceError",
+    "UsageError",
+    "WorkloadError",
+]
+
 EXIT_DONE = 0
 EXIT_INTERNAL = 1
 EXIT_BAD_INPUT = 2

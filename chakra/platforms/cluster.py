@@ -144,6 +144,4 @@ def with_fabric(platform: Platform, words: str) -> Platform:
     )
     bandwidth = Number(rate / oversubscription, Status.ASSUMED, f"asked for: {words}")
     dims = (*fixed, PlatformDim(Topology.SWITCH, None, bandwidth, latency))
-    return replace(
-        platform, dims=dims, title=f"{platform.title} over {words}", made_of=(platform.name, words)
-    )
+    return replace(platform, dims=dims, title=f"{platform.title} over {words}")

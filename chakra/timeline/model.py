@@ -103,8 +103,3 @@ class Timeline:
             flow_from=number[self.flow_from[flows]],
             flow_to=number[self.flow_to[flows]],
         )
-
-
-def empty_flows() -> I64:
-    """No flows."""
-    return np.zeros(0, np.int64)

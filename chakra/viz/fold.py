@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.errors import UsageError
 from chakra.viz.fold_tree import FoldTree, merged
 from chakra.viz.graph import Graph
 from chakra.viz.layout import csr
@@ -122,20 +121,6 @@ def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTre
     parent = tree.parent.copy()
     parent[order] = tree.parent[: graph.n_nodes]
     return FoldTree(tree.n_nodes, parent, tree.labels)
-
-
-def parse_folding(text: str) -> Folding:
-    """The way of folding with this name.
-
-    Raises
-    ------
-    UsageError
-        Naming the ways there are.
-    """
-    try:
-        return Folding(text)
-    except ValueError:
-        raise UsageError(f"--fold {text}: unknown; one of {', '.join(Folding)}") from None
 
 
 def _order(graph: Graph) -> I64:

@@ -107,7 +107,7 @@ def rank_of(inputs: Inputs, device: DeviceTrace | None) -> int:
     return 0
 
 
-def run(
+def convert_rank(
     inputs: Inputs,
     output: Path,
     settings: Settings,
