@@ -9,7 +9,6 @@ follow the reader's colour scheme together, so the pictures read on white and da
 """
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -267,25 +266,21 @@ def _strip(schedule: Schedule, state: Held, i: int, x: float, wide: float, cells
     return out
 
 
-def main(
-    write: Callable[[Path, str], object] = lambda path, text: path.write_text(text, encoding="utf-8"),
-) -> None:
+def main() -> None:
     """Write or check the pictures."""
-    made = {f"{name}.svg": draw(picture) for name, picture in pictures().items()}
-    there = {path.name for path in FOLDER.glob("*.svg")} if FOLDER.is_dir() else set()
+    made = {FOLDER / f"{name}.svg": draw(picture) for name, picture in pictures().items()}
     if "--check" in sys.argv[1:]:
-        wrong = sorted(
-            (made.keys() ^ there)
-            | {n for n in made.keys() & there if (FOLDER / n).read_text(encoding="utf-8") != made[n]}
-        )
+        wrong = [
+            path.name
+            for path, text in made.items()
+            if not path.is_file() or path.read_text(encoding="utf-8") != text
+        ]
         if wrong:
             sys.exit(f"docs/pictures is not in step ({', '.join(wrong)}): run python tools/pictures.py")
         return
     FOLDER.mkdir(exist_ok=True)
-    for name in there - made.keys():
-        (FOLDER / name).unlink()
-    for name, text in made.items():
-        write(FOLDER / name, text)
+    for path, text in made.items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
