@@ -20,10 +20,15 @@ __all__ = [
     "WorkloadError",
 ]
 
+#: done
 EXIT_DONE = 0
+#: a fault of ours
 EXIT_INTERNAL = 1
+#: an input, option or file is wrong
 EXIT_BAD_INPUT = 2
+#: the workload cannot end
 EXIT_STALL = 3
+#: a result is below a threshold that was asked for
 EXIT_BELOW_THRESHOLD = 4
 
 

@@ -41,6 +41,11 @@ def platform_names() -> tuple[str, ...]:
 def load_platform(name: str) -> Platform:
     """A preset by name, or a file of the same form by path (ending in .yml or .yaml).
 
+    Parameters
+    ----------
+    name
+        Name of a preset, or path of a file.
+
     Raises
     ------
     UsageError

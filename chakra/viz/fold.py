@@ -87,6 +87,10 @@ def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTre
 
     Parameters
     ----------
+    graph
+        The graph.
+    how
+        What is put together.
     limit
         Boxes that the closed drawing should have at most; guaranteed by ``AUTO`` and ``SEGMENT`` (up to one
         box for each lane and segment), an aim elsewhere.

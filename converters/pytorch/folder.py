@@ -34,10 +34,19 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
     The rank is the recorded one (``distributedInfo``), else the number after ``rank`` in the name, else that
     of the trace of the same process (``pid``).
 
+    Parameters
+    ----------
+    folder
+        Folder that holds the traces.
+    job
+        Name of the job, where the folder holds several.
+
     Raises
     ------
     ConversionError
         No trace, several jobs (they are listed: choose with ``--job``), or ranks without a partner.
+    UsageError
+        Not a folder.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: not a folder")

@@ -22,7 +22,19 @@ from chakra.errors import ThresholdError
 
 @dataclass(slots=True)
 class JobResult:
-    """A converted job."""
+    """A converted job.
+
+    Attributes
+    ----------
+    outcomes
+        One a rank, by rank.
+    groups
+        Communicator groups: name -> ranks.
+    groups_path
+        File that holds them; empty if there are none.
+    mismatches
+        Collectives that differ between ranks, a line each.
+    """
 
     outcomes: list[Outcome]
     groups: dict[str, list[int]]
@@ -45,6 +57,14 @@ def convert_job(
 
     Parameters
     ----------
+    inputs
+        Files of each rank.
+    prefix
+        Where the traces go: ``PREFIX.<rank>.et``.
+    settings
+        How to read, link and write.
+    check
+        Replay every rank with recorded durations and compare with the measured span.
     shortest
         Give every collective the shortest duration that any member recorded: the longer ones hold waiting
         for late ranks.

@@ -102,8 +102,7 @@ def without_makers(
     """Leave out the signature of a class that is made by functions only: its parameters are no public types."""
     if what != "class" or not signature:
         return None
-    public = {module for module in MODULES}
-    offered = {getattr(importlib.import_module(m), n) for m in public for n in names_of(m) if is_class(m, n)}
+    offered = {getattr(importlib.import_module(m), n) for m in MODULES for n in names_of(m) if is_class(m, n)}
     hints = [p.annotation for p in inspect.signature(obj).parameters.values()]
     hidden = [
         h for h in hints if inspect.isclass(h) and h.__module__.startswith("chakra.") and h not in offered
