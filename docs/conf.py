@@ -21,6 +21,7 @@ extensions = [
     "repository_files",
     "command_reference",
     "public_api",
+    "inline_code",
 ]
 source_suffix = {".md": "markdown"}
 root_doc = "index"

@@ -20,6 +20,11 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
+#: `name` of docstrings, which reStructuredText would set in italics
+_SINGLE = re.compile(r"(?<![`:\w])`([^`\n]+)`(?![`_])")
+#: texts of properties between two steps of their processing
+_TEXTS: dict[str, list[str]] = {}
+
 
 def load_names(app: Sphinx) -> None:
     """Bind names that a module imports only when they are asked for: autodoc looks at what a module holds."""
@@ -90,10 +95,17 @@ def complete(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
         lines += ["", f"Values: {values}.", ""]
 
 
-def keep_whole(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """An empty first line: napoleon takes what stands before a colon in a property's first line for its type."""
-    if what in ("attribute", "property", "data"):
-        lines.insert(0, "")
+def remember(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Keep the text of properties: napoleon takes what stands before a colon in the first line for a type."""
+    lines[:] = [_SINGLE.sub(r"``\1``", line) for line in lines]
+    if what in ("attribute", "property") and not any(line.startswith("---") for line in lines):
+        _TEXTS[name] = list(lines)
+
+
+def restore(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Put it back after napoleon."""
+    if name in _TEXTS:
+        lines[:] = _TEXTS.pop(name)
 
 
 def without_makers(
@@ -115,8 +127,11 @@ def is_class(module: str, name: str) -> bool:
     return inspect.isclass(getattr(importlib.import_module(module), name))
 
 
-def shorten_arrays(app: Sphinx, doctree: nodes.document) -> None:
-    """Write `ndarray[int64]` for the annotation of an array; its shape is in the text."""
+def simplify(app: Sphinx, doctree: nodes.document) -> None:
+    """Write `ndarray[int64]` for the annotation of an array, whose shape is in the text, and Attributes for Variables."""
+    for node in doctree.findall(nodes.field_name):
+        if node.astext() == "Variables":
+            node.children = [nodes.Text("Attributes")]
     array = re.compile(r"ndarray\[tuple\[(?:Any|int), \.\.\.\], dtype\[(\w+)\]\]")
     for kind in (addnodes.desc_annotation, addnodes.desc_returns, addnodes.desc_sig_name):
         for node in doctree.findall(kind):
@@ -158,8 +173,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("chakra-module", ChakraModule)
     app.connect("builder-inited", load_names)
     app.connect("autodoc-process-docstring", complete)
-    app.connect("autodoc-process-docstring", keep_whole, priority=100)  # before napoleon
+    app.connect("autodoc-process-docstring", remember, priority=100)  # before napoleon, whose priority is 500
+    app.connect("autodoc-process-docstring", restore, priority=900)
     app.connect("autodoc-process-signature", without_makers)
-    app.connect("doctree-read", shorten_arrays)
+    app.connect("doctree-read", simplify)
     app.connect("missing-reference", resolve)
     return {"parallel_read_safe": True}

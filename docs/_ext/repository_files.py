@@ -20,7 +20,9 @@ from pygments.lexers import TextLexer, get_lexer_for_filename
 from pygments.util import ClassNotFound
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
+logger = logging.getLogger(__name__)
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
 #: a page shows at most so much of a text file, in bytes
@@ -75,6 +77,14 @@ def mend_links(app: Sphinx, doctree: nodes.document) -> None:
         link = nodes.reference("", "", refuri=quote(up + place), classes=["repository-file"])
         link += [child.deepcopy() for child in node.children]
         node.replace_self(link)
+
+
+def refuse_markup(app: Sphinx, doctree: nodes.document) -> None:
+    """Warn of HTML in a page: mostly a `<word>` that was meant to be read, and vanishes."""
+    for node in doctree.findall(nodes.raw):
+        text = node.astext().strip()
+        if node.get("format") == "html" and not text.startswith("<!--"):
+            logger.warning("HTML in a page: %s (write it as code)", text, location=node, type="markup")
 
 
 def start(app: Sphinx) -> None:
@@ -134,5 +144,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
     app.connect("builder-inited", start)
     app.connect("doctree-read", mend_links, priority=100)  # before Sphinx collects downloads
+    app.connect("doctree-read", refuse_markup)
     app.connect("html-collect-pages", file_pages)
     return {"parallel_read_safe": False}
