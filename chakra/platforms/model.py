@@ -6,6 +6,9 @@ from enum import StrEnum
 from typing import Any
 
 from chakra.errors import ConfigError, UsageError
+from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
+from chakra.replay.config.files import nearest
+from chakra.replay.config.keys import Key
 from chakra.replay.config.model import Topology
 
 #: GB/s of 10**9 bytes to GB/s of 2**30 bytes, the unit of network files
@@ -201,6 +204,14 @@ def _algorithm(dim: PlatformDim) -> str:
     return "ring"
 
 
+def _refuse_unknown(value: dict[Any, Any], keys: tuple[Key, ...], where: str) -> None:
+    names = [key.name for key in keys]
+    for key in value:
+        if key not in names:
+            hint = nearest(str(key), names) or f"; there are {', '.join(names)}"
+            raise ConfigError(f"{where}: unknown key {key!r}{hint}")
+
+
 def number_from(value: Any, where: str) -> Number:
     """A number of a preset file: ``{value, status, source}``.
 
@@ -211,9 +222,7 @@ def number_from(value: Any, where: str) -> Number:
     """
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: must be {{value: ..., status: ..., source: ...}}, not {value!r}")
-    unknown = set(value) - {"value", "status", "source", "links", "link_gbps"}
-    if unknown:
-        raise ConfigError(f"{where}: unknown key {sorted(map(str, unknown))[0]!r}")
+    _refuse_unknown(value, NUMBER_KEYS, where)
     amount = value.get("value")
     if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < float("inf"):
         raise ConfigError(f"{where}: value must be a number of at least 0, not {amount!r}")
@@ -247,12 +256,16 @@ def platform_from(document: Any, source: str) -> Platform:
     """
     if not isinstance(document, dict):
         raise ConfigError(f"{source}: must be a map with 'name', 'accelerator' and 'dims'")
+    _refuse_unknown(document, PLATFORM_KEYS, source)
     for key in ("name", "title"):
         if not isinstance(document.get(key), str):
             raise ConfigError(f"{source}: {key} must be a text")
     acc = document.get("accelerator")
     if not isinstance(acc, dict) or not isinstance(acc.get("name"), str):
         raise ConfigError(f"{source}: accelerator must be a map with a 'name'")
+    _refuse_unknown(acc, ACCELERATOR_KEYS, f"{source}: accelerator")
+    if document.get("kind", "machine") != "machine":
+        raise ConfigError(f"{source}: kind must be machine, not {document['kind']!r}")
     accelerator = Accelerator(
         acc["name"],
         *(
@@ -276,6 +289,7 @@ def platform_from(document: Any, source: str) -> Platform:
 def _dim_from(dim: Any, where: str) -> PlatformDim:
     if not isinstance(dim, dict):
         raise ConfigError(f"{where}: must be a map with 'topology', 'npus', 'gbps' and 'latency_ns'")
+    _refuse_unknown(dim, DIM_KEYS, where)
     words = [topology.value for topology in Topology]
     if dim.get("topology") not in words:
         raise ConfigError(f"{where}: topology must be one of {', '.join(words)}, not {dim.get('topology')!r}")

@@ -25,6 +25,7 @@ from typing import Any
 from chakra.errors import ConfigError
 from chakra.platforms.yaml import read_yaml
 from chakra.sweep.expressions import Expression, plain_name
+from chakra.sweep.keys import STUDY_KEYS
 from chakra.sweep.space import Parameter, Point, grid, parameter_from, sampled
 
 #: metrics of a point and whether more is better
@@ -37,10 +38,7 @@ METRICS: dict[str, bool] = {
     "flops_utilisation": True,
     "npus": False,
 }
-_KEYS = {
-    "study", "workload", "platform", "network", "system", "replay", "parameters", "method", "constraints", "objective",
-    "pareto",
-}  # fmt: skip
+_KEYS = {key.name for key in STUDY_KEYS}
 SECTIONS = ("workload", "network", "system", "replay")
 
 
