@@ -1,7 +1,7 @@
 """Machines as values: numbers with their source and status, and what becomes of them in ASTRA-sim's files."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -84,8 +84,6 @@ class Platform:
     dims: tuple[PlatformDim, ...]
     note: str = ""
     source: str = "<platform>"
-    #: parts that a cluster was made of, for people
-    made_of: tuple[str, ...] = field(default=())
 
     @property
     def node_npus(self) -> int:
