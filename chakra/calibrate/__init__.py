@@ -3,15 +3,12 @@
 from chakra.calibrate.cost import CostModel, modelled_ns
 from chakra.calibrate.fit import Calibration, Residual, calibrate
 from chakra.calibrate.nccl_log import Measurement, read_log
-from chakra.replay.config.model import CollectiveKind, Topology
 
 __all__ = [
     "Calibration",
-    "CollectiveKind",
     "CostModel",
     "Measurement",
     "Residual",
-    "Topology",
     "calibrate",
     "modelled_ns",
     "read_log",
