@@ -22,12 +22,12 @@ ROOT = Path(__file__).resolve().parents[1]
 NOT_OURS = ("gallery", "_static")
 
 
-def build(out: Path, doctrees: Path) -> int:
+def build(docs: Path, out: Path, doctrees: Path) -> int:
     """Run Sphinx; returns its exit code."""
     from sphinx.cmd.build import main as sphinx
 
     options = ["-b", "html", "-E", "-q", "-n", "-W", "--keep-going", "-d", str(doctrees)]
-    return sphinx([*options, str(ROOT / "docs"), str(out)])
+    return sphinx([*options, str(docs), str(out)])
 
 
 def problems(site: Path) -> list[str]:
@@ -57,7 +57,9 @@ def main() -> int:
     """Build, check, put in place."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", nargs="?", type=Path, default=ROOT / "site", help="folder of the site [site]")
-    out: Path = parser.parse_args().out.resolve()
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the pages [docs]")
+    arguments = parser.parse_args()
+    out: Path = arguments.out.resolve()
     if out.exists() and any(out.iterdir()) and not (out / "objects.inv").is_file():
         print(f"{out} holds something that is no site; remove it or name another folder", file=sys.stderr)
         return 2
@@ -68,7 +70,7 @@ def main() -> int:
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".site-") as folder:
         new = Path(folder) / "site"
-        if code := build(new, Path(folder) / "doctrees"):
+        if code := build(arguments.docs, new, Path(folder) / "doctrees"):
             return code
         if wrong := problems(new):
             print("\n".join(wrong), file=sys.stderr)

@@ -108,6 +108,11 @@ class Labels:
 def read_key(path: str) -> bytes:
     """The key in a file: its bytes without white space at the ends.
 
+    Parameters
+    ----------
+    path
+        The file.
+
     Raises
     ------
     UsageError

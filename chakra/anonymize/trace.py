@@ -30,6 +30,13 @@ _VERSION = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}(-chakra\.\d{1,4}(\.\d{1,4}){0,3}
 def anonymous_trace(trace: Trace, labels: Labels) -> bytes:
     """The bytes of the anonymous (uncompressed) trace file.
 
+    Parameters
+    ----------
+    trace
+        The trace.
+    labels
+        Gives the classes.
+
     Raises
     ------
     WorkloadError

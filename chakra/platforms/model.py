@@ -30,6 +30,19 @@ class Number:
     """A value with where it comes from.
 
     ``links`` and ``link_gbps``, where given, are how a bandwidth is made up: their product is the value.
+
+    Attributes
+    ----------
+    value
+        The value, in the unit of its place.
+    status
+        How much it can be trusted.
+    source
+        Where it comes from.
+    links
+        Number of links.
+    link_gbps
+        Bandwidth of a link, 10^9 B/s.
     """
 
     value: float
@@ -41,7 +54,19 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """One NPU: peak in 10^12 dense 16-bit operations/s, memory bandwidth in 10^9 B/s, capacity in 10^9 B."""
+    """One NPU: peak in 10^12 dense 16-bit operations/s, memory bandwidth in 10^9 B/s, capacity in 10^9 B.
+
+    Attributes
+    ----------
+    name
+        Name.
+    peak
+        10^12 dense 16-bit operations/s.
+    bandwidth
+        Memory bandwidth, 10^9 B/s.
+    capacity
+        Memory, 10^9 B.
+    """
 
     name: str
     peak: Number
@@ -69,6 +94,17 @@ class PlatformDim:
     """One network dimension; bandwidth per NPU (per link on rings and full meshes) and direction, in 10^9 B/s.
 
     ``npus`` None is the scale-out dimension, whose size the cluster decides.
+
+    Attributes
+    ----------
+    topology
+        How the positions are joined.
+    npus
+        Size; None for the scale-out dimension.
+    bandwidth
+        10^9 B/s.
+    latency
+        Latency of a hop, ns.
     """
 
     topology: Topology
@@ -79,7 +115,23 @@ class PlatformDim:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A machine, or a cluster of machines once the scale-out dimension has a size."""
+    """A machine, or a cluster of machines once the scale-out dimension has a size.
+
+    Attributes
+    ----------
+    name
+        Name, as `load_platform` takes it.
+    title
+        What it is.
+    accelerator
+        The NPU.
+    dims
+        Network dimensions, dimension 0 first.
+    note
+        What a user should know.
+    source
+        File, for messages.
+    """
 
     name: str
     title: str

@@ -22,6 +22,21 @@ class Parameter:
 
     ``low`` and ``high`` are inclusive. ``step`` counts from ``low``; ``count`` spreads that many values evenly (on a
     logarithmic scale with ``log``). A range of whole numbers has step 1 unless said otherwise.
+
+    Attributes
+    ----------
+    name
+        ``SECTION.KEY`` or ``platform``.
+    values
+        Listed values.
+    low, high
+        Ends of a range.
+    step
+        Distance of the values of a range.
+    count
+        Number of the values of a range.
+    log
+        Whether they lie on a logarithmic scale.
     """
 
     name: str

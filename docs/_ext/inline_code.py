@@ -1,17 +1,21 @@
-"""Marks short inline code, which the style sheet keeps on one line: `--nodes` never breaks after its hyphens."""
+"""Marks inline code by how it may break: `--nodes` never does after its hyphens, a long key does."""
 
 from docutils import nodes
 from sphinx.application import Sphinx
 
-#: longer code may break, so that it does not leave the page of a phone
-SHORT = 28
+#: code up to so many characters stays on one line, in the text and in a table
+SHORT, SHORT_IN_TABLE = 28, 20
 
 
 def mark(app: Sphinx, doctree: nodes.document) -> None:
-    """Give short literals a class."""
+    """Class `short`: one line; class `words`: breaks between words only."""
+    cells = {id(code) for entry in doctree.findall(nodes.entry) for code in entry.findall(nodes.literal)}
     for node in doctree.findall(nodes.literal):
-        if len(node.astext()) <= SHORT:
+        text = node.astext()
+        if len(text) <= (SHORT_IN_TABLE if id(node) in cells else SHORT):
             node["classes"].append("short")
+        elif " " in text and max(len(word) for word in text.split()) <= SHORT:
+            node["classes"].append("words")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -4,6 +4,7 @@ Every name is described once, on the page of the module that is its home: the on
 else the first that offers it. Other modules that offer it point there.
 """
 
+import dataclasses
 import enum
 import importlib
 import inspect
@@ -18,6 +19,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.inspect import stringify_signature
 from sphinx.util.nodes import make_refnode
 
 #: `name` of docstrings, which reStructuredText would set in italics
@@ -106,20 +108,37 @@ def restore(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
     """Put it back after napoleon."""
     if name in _TEXTS:
         lines[:] = _TEXTS.pop(name)
+    # "a, b" would be read as a type and a name
+    lines[:] = [
+        re.sub(r"^:ivar [^:]+:", lambda m: f":ivar {m[0][6:].replace(' ', '')}", line) for line in lines
+    ]
 
 
-def without_makers(
-    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str
-) -> Any:
-    """Leave out the signature of a class that is made by functions only: its parameters are no public types."""
+def shorter(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str, returns: str) -> Any:
+    """The signature of a class, if it helps.
+
+    That of an enumeration, and of a class which is made by functions, is left out: their parameters are no public
+    types. Of a class that has another's fields, too, those are left to the other.
+    """
     if what != "class" or not signature:
         return None
     offered = {getattr(importlib.import_module(m), n) for m in MODULES for n in names_of(m) if is_class(m, n)}
-    hints = [p.annotation for p in inspect.signature(obj).parameters.values()]
-    hidden = [
-        h for h in hints if inspect.isclass(h) and h.__module__.startswith("chakra.") and h not in offered
-    ]
-    return ("", returns) if hidden else None
+    if issubclass(obj, enum.Enum):
+        return "", returns
+    own = inspect.signature(obj)
+    hints = [p.annotation for p in own.parameters.values()]
+    if any(inspect.isclass(h) and h.__module__.startswith("chakra.") and h not in offered for h in hints):
+        return "", returns
+    for base in obj.__mro__[1:]:
+        if base in offered and dataclasses.is_dataclass(base):
+            taken = {field.name for field in dataclasses.fields(base)}
+            rest = [p for p in own.parameters.values() if p.name not in taken]
+            rest.append(inspect.Parameter(base.__name__.lower(), inspect.Parameter.VAR_KEYWORD))
+            return stringify_signature(
+                own.replace(parameters=rest, return_annotation=inspect.Signature.empty),
+                unqualified_typehints=True,
+            ), returns
+    return None
 
 
 def is_class(module: str, name: str) -> bool:
@@ -132,6 +151,9 @@ def simplify(app: Sphinx, doctree: nodes.document) -> None:
     for node in doctree.findall(nodes.field_name):
         if node.astext() == "Variables":
             node.children = [nodes.Text("Attributes")]
+    for node in doctree.findall(addnodes.literal_strong):
+        if "," in (text := node.astext()):
+            node.children = [nodes.Text(", ".join(text.split(",")))]
     array = re.compile(r"ndarray\[tuple\[(?:Any|int), \.\.\.\], dtype\[(\w+)\]\]")
     for kind in (addnodes.desc_annotation, addnodes.desc_returns, addnodes.desc_sig_name):
         for node in doctree.findall(kind):
@@ -175,7 +197,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", complete)
     app.connect("autodoc-process-docstring", remember, priority=100)  # before napoleon, whose priority is 500
     app.connect("autodoc-process-docstring", restore, priority=900)
-    app.connect("autodoc-process-signature", without_makers)
+    app.connect("autodoc-process-signature", shorter)
     app.connect("doctree-read", simplify)
     app.connect("missing-reference", resolve)
     return {"parallel_read_safe": True}

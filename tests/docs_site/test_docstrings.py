@@ -90,6 +90,12 @@ def raised(function: Any) -> set[str]:
     return {name for name in found if hasattr(errors, name)}
 
 
+def unsaid(function: Any, doc: str) -> set[str]:
+    """Errors that a function raises itself and does not list; the base of all covers every one."""
+    told = described(doc, "Raises")
+    return set() if "ChakraError" in told else raised(function) - told
+
+
 ENTRIES = entries()
 FUNCTIONS = {name: value for name, value in ENTRIES.items() if inspect.isroutine(value)}
 CLASSES = {name: value for name, value in ENTRIES.items() if inspect.isclass(value)}
@@ -110,7 +116,7 @@ def test_a_function_describes_its_parameters_and_errors(name: str) -> None:
     doc = inspect.getdoc(FUNCTIONS[name]) or ""
     assert doc.splitlines()[:1], "no docstring"
     assert parameters(FUNCTIONS[name]) - described(doc, "Parameters", "Other Parameters") == set()
-    assert raised(FUNCTIONS[name]) - described(doc, "Raises") == set()
+    assert unsaid(FUNCTIONS[name], doc) == set()
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -160,7 +166,7 @@ def test_a_method_has_a_docstring(name: str) -> None:
         return
     if section(doc, "Parameters"):  # if it lists parameters, then all of them
         assert parameters(method) - described(doc, "Parameters") == set()
-    assert raised(method) - described(doc, "Raises") == set()
+    assert unsaid(method, doc) == set()
 
 
 @pytest.mark.parametrize(
