@@ -43,10 +43,22 @@ from chakra.et import CommType, NodeType, Trace, TraceColumns
 from chakra.et.attributes import Value, attribute, comm_type
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo
 
+__all__ = ["Handle", "TraceBuilder", "Workload"]
+
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A node of a builder, to be named in ``after`` and ``ctrl`` of later calls."""
+    """A node of a builder, to be named in ``after`` and ``ctrl`` of later calls.
+
+    Attributes
+    ----------
+    builder
+        The builder that made the node.
+    id
+        Id of the node in the trace.
+    name
+        Name of the node.
+    """
 
     builder: "TraceBuilder" = field(repr=False, compare=False)
     id: int
@@ -162,6 +174,16 @@ class TraceBuilder:
             Which network dimensions take part, dimension 0 first; all by default.
         duration_micros, duration_ns
             A measured duration, for replays that do not simulate the network.
+        name
+            Name of the node; by default the kind's.
+        priority
+            ``comm_priority``; greater goes first where several are in flight.
+        after
+            Nodes it waits for by data.
+        ctrl
+            Nodes it waits for by control.
+        attrs
+            Further attributes by name.
 
         Raises
         ------
@@ -387,6 +409,11 @@ class Workload:
     """The traces of ``n_npus`` ranks and their process groups.
 
     Either one program for all ranks (`run`), or a builder for each (`builder`), or both.
+
+    Parameters
+    ----------
+    n_npus
+        Number of ranks.
     """
 
     def __init__(self, n_npus: int) -> None:
@@ -426,7 +453,13 @@ class Workload:
         return name
 
     def builder(self, rank: int) -> TraceBuilder:
-        """The builder of one rank."""
+        """The builder of one rank.
+
+        Raises
+        ------
+        WorkloadError
+            The workload runs one uniform program.
+        """
         if self._uniform is not None:
             raise WorkloadError("this workload runs one uniform program; it has no builder for a single rank")
         if rank not in self._builders:
@@ -440,6 +473,11 @@ class Workload:
         With ``uniform`` it is called once and all ranks share the result, which takes no time for 100,000
         NPUs; the program must then not depend on ``rank`` (messages are refused, so are groups that do not
         hold every rank).
+
+        Raises
+        ------
+        WorkloadError
+            A uniform program beside other content.
         """
         if uniform:
             if self._builders or self._uniform is not None:

@@ -23,6 +23,8 @@ from typing import Any
 
 from chakra.errors import UsageError
 
+__all__ = ["Recording", "capture"]
+
 #: Oldest PyTorch whose profiler takes an execution trace observer and whose traces carry record function ids.
 OLDEST_TORCH = (2, 3)
 
@@ -39,6 +41,10 @@ class Recording:
         As ``torch.distributed`` says, else by the variables RANK and WORLD_SIZE, else 0 and 1.
     done
         Whether all steps asked for have been recorded and written.
+    wanted
+        Steps that the recording waits for, waiting and warm-up included.
+    steps
+        Steps so far.
     """
 
     host: str

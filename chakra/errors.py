@@ -4,10 +4,31 @@ One base class, one class for each thing a caller can do something about. The co
 line on standard error and the exit code that the class carries (see ``EXIT_*``).
 """
 
+__all__ = [
+    "EXIT_BAD_INPUT",
+    "EXIT_BELOW_THRESHOLD",
+    "EXIT_DONE",
+    "EXIT_INTERNAL",
+    "EXIT_STALL",
+    "ChakraError",
+    "ConfigError",
+    "ConversionError",
+    "StallError",
+    "ThresholdError",
+    "TraceError",
+    "UsageError",
+    "WorkloadError",
+]
+
+#: done
 EXIT_DONE = 0
+#: a fault of ours
 EXIT_INTERNAL = 1
+#: an input, option or file is wrong
 EXIT_BAD_INPUT = 2
+#: the workload cannot end
 EXIT_STALL = 3
+#: a result is below a threshold that was asked for
 EXIT_BELOW_THRESHOLD = 4
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from chakra.arrays import F64, I64
+from chakra.replay.collectives.steps import Steps
 from chakra.replay.config.model import Topology
 from chakra.replay.kernels import messages_layout as lay
 
@@ -20,6 +21,7 @@ class Algorithm(IntEnum):
     HALVING_DOUBLING = lay.HALVING_DOUBLING
     TREE = lay.TREE
     CUSTOM = lay.CUSTOM
+    STEPS = lay.STEPS
 
 
 class Do(IntEnum):
@@ -29,6 +31,8 @@ class Do(IntEnum):
     REDUCE_SCATTER = lay.REDUCE_SCATTER
     ALL_GATHER = lay.ALL_GATHER
     ALL_TO_ALL = lay.ALL_TO_ALL
+    BROADCAST = lay.BROADCAST
+    REDUCE = lay.REDUCE
 
 
 class Rule(IntEnum):
@@ -77,6 +81,10 @@ class Phase:
     window: int = 0
     #: whether `DIRECT` counts its plain packets as in a group smaller than the system (Z of replay semantics 4.2)
     sub_cluster: bool = False
+    #: `STEPS`: per chunk its table of rounds
+    steps: tuple[Steps, ...] = ()
+    #: `STEPS`: all members of a ring start with the last one and end with the last one
+    joint: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,15 @@ from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.custom import CustomProgram, load_algorithm, prefix_of
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
 from chakra.replay.collectives.plan import Do as PlanDo
-from chakra.replay.collectives.select import endpoint_delay, make_plan
+from chakra.replay.collectives.select import endpoint_delay, make_plan, steps_of
+from chakra.replay.collectives.steps import Steps
 from chakra.replay.communicators import Communicator, Membership
 from chakra.replay.config.model import CollectiveKind, Links, Memory, MemoryKind, Network, System, Topology
 from chakra.replay.matching import ASTRA_TAGS, tags_of
 from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
 from chakra.replay.topologies.routes import link_graph
+from chakra.replay.usage import ROOTED
 from chakra.replay.workload import Call, Op, Program, Workload
 
 FAMILIES = {
@@ -31,6 +33,7 @@ FAMILIES = {
     Family.DIRECT: engine.Algorithm.DIRECT,
     Family.HALVING_DOUBLING: engine.Algorithm.HALVING_DOUBLING,
     Family.TREE: engine.Algorithm.TREE,
+    Family.STEPS: engine.Algorithm.STEPS,
 }
 RULES = {Rule.ANY: engine.Rule.ANY, Rule.FIRST: engine.Rule.FIRST, Rule.LAST: engine.Rule.LAST}
 DOES = {
@@ -38,6 +41,8 @@ DOES = {
     PlanDo.REDUCE_SCATTER: engine.Do.REDUCE_SCATTER,
     PlanDo.ALL_GATHER: engine.Do.ALL_GATHER,
     PlanDo.ALL_TO_ALL: engine.Do.ALL_TO_ALL,
+    PlanDo.BROADCAST: engine.Do.BROADCAST,
+    PlanDo.REDUCE: engine.Do.REDUCE,
 }
 KINDS = {kind: i for i, kind in enumerate(CollectiveKind)}
 
@@ -149,14 +154,21 @@ class MessageRun:
         self._collectives.append(
             engine.Collective(
                 chunk_bytes=np.array([plan.variants[v][0].bytes for v in plan.chunks], np.int64),
-                phases=tuple(self._phase(phase, comm) for phase in first),
+                phases=tuple(self._phase(plan, k, comm) for k in range(len(first))),
                 endpoint_delay_ns=endpoint_delay(comm.whole, self.system, self.options),
                 bus=self.system.shared_bus is not None and (comm.whole or not self.options.astra),
                 tree_counter=KINDS[plan.kind],
             )
         )
 
-    def _phase(self, phase: Phase, comm: Communicator) -> engine.Phase:
+    def _phase(self, plan: Plan, number: int, comm: Communicator) -> engine.Phase:
+        """A phase of all chunks: sizes follow from what enters, but a table of steps may differ from chunk to chunk."""
+        variants = [variant[number] for variant in plan.variants]
+        phase = variants[0]
+        steps: list[Steps] = []
+        if phase.algorithm.family is Family.STEPS:
+            made = [steps_of(v, comm.whole, self.network, self.system, self.options) for v in variants]
+            steps = [made[v] for v in plan.chunks]
         ring = engine.Ring.DIM
         if phase.view == FLAT:
             ring = engine.Ring.FLAT if comm.whole else engine.Ring.GROUP
@@ -168,6 +180,8 @@ class MessageRun:
             ring=ring,
             window=phase.algorithm.window,
             sub_cluster=not comm.whole,
+            steps=tuple(steps),
+            joint=phase.do in ROOTED,
         )
 
     def _add_custom(self, call: Call, comm: Communicator, prefix: str) -> None:

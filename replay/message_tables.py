@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.replay.collectives.steps import Steps, member_rows
 from chakra.replay.config.model import Topology
 from chakra.replay.kernels import messages_layout as lay
 from chakra.replay.kernels.messages_events import hash_tick
@@ -134,6 +135,7 @@ class Tables:
         self.groups = groups
         self.collectives = collectives
         self._words = _Words()
+        self._steps: dict[Steps, int] = {}
         self.floats = np.zeros(lay.F_SPEED + 2)
         self.m = self._build()
 
@@ -278,15 +280,21 @@ class Tables:
                     bits = max(bits, -(-2 * (ring - 1) // 32))
                 elif phase.algorithm is Algorithm.HALVING_DOUBLING:
                     bits = max(bits, 2)
+                bits = max([bits, *(-(-member_rows(steps).most // 32) for steps in phase.steps)])
             custom = 1 + max((len(self.programs[p].op) for p in plan.custom_programs), default=0)
             tail = custom if plan.mode is Mode.CUSTOM else len(plan.phases) + 2 * bits
-            width = -(-(lay.S_LIST + tail) // 8) * 8
+            joint = 2 * len(plan.phases) if any(phase.joint for phase in plan.phases) else 0
+            width = -(-(lay.S_LIST + tail + joint) // 8) * 8
             chunks = plan.chunk_bytes if len(plan.chunk_bytes) else np.zeros(1, np.int64)
             block = largest[number] * len(chunks) * width
             if block not in classes:
                 classes[block] = words.zeros(1)
             phases = [
-                (ph.dim, ph.algorithm, ph.do, ph.rule, ph.ring, ph.window, ph.sub_cluster)
+                (
+                    *(ph.dim, ph.algorithm, ph.do, ph.rule, ph.ring, ph.window, ph.sub_cluster),
+                    words.add(np.array([self._steps_at(steps) for steps in ph.steps] or [0], np.int64)),
+                    ph.joint,
+                )
                 for ph in plan.phases
             ]
             row = [
@@ -304,9 +312,19 @@ class Tables:
                 plan.tree_counter,
                 words.zeros(3 * len(plan.custom_programs)),
                 block,
+                joint,
             ]
             self.plan_row.append(words.add(np.array(row, np.int64)))
         self._max_block = max(classes, default=0)
+
+    def _steps_at(self, steps: Steps) -> int:
+        """Where a table of steps lies; equal tables are shared."""
+        if steps not in self._steps:
+            rows = member_rows(steps)
+            first = self._words.add(rows.rows.reshape(-1))
+            members = np.stack([first + rows.start[:-1] * lay.STEP_ROW, np.diff(rows.start)], axis=1)
+            self._steps[steps] = self._words.add(np.concatenate([[steps.whole], members.reshape(-1)]))
+        return self._steps[steps]
 
     def ring_size(self, phase: Phase, members: int) -> int:
         if phase.ring is Ring.DIM:
@@ -422,6 +440,8 @@ class Tables:
         rows = 64 + 6 * p2p + 8 * concurrent * custom + 6 * starts * window + 6 * window
         if any(plan.mode is Mode.TOGETHER for plan in self.collectives):
             rows += 2 * n
+        if any(phase.joint for plan in self.collectives for phase in plan.phases):
+            rows += 2 * n * starts
         relieve = model.relieve and (deep or concurrent > 1)
         self._scalars[lay.C_RELIEVE] = relieve
         if relieve:

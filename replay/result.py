@@ -32,7 +32,7 @@ SCHEMA = "chakra.replay.result/1"
 
 @dataclass
 class ReplayResult:
-    """Times of one replay in ns. Derived figures are computed when they are first asked for."""
+    """Times of one replay in ns, made by `simulate`. Derived figures are computed when they are first asked for."""
 
     raw: RawRun
     workload: Workload

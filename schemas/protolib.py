@@ -23,6 +23,16 @@ from google.protobuf.message import DecodeError, Message
 
 from chakra.errors import TraceError
 
+__all__ = [
+    "decodeMessage",
+    "decode_message",
+    "encodeMessage",
+    "encode_message",
+    "encode_varint",
+    "openFileRd",
+    "open_file_rd",
+]
+
 #: A record length is a base-128 varint of at most 5 bytes; the simulator refuses longer ones.
 MAX_LENGTH_BYTES = 5
 

@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# how long an example takes says more about the machine, its other work and a compiler's first run than about the code
+settings.register_profile("chakra", deadline=None)
+settings.load_profile("chakra")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -6,29 +6,79 @@ python tools/config_reference.py --check    fail if they are not in step
 
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-from chakra.replay.config.keys import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS, Key
+from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
+from chakra.replay.config.keys import LINK_FIELDS, LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS, Key
+from chakra.sweep.keys import RANGE_KEYS, STUDY_KEYS, WORKLOAD_KEYS, workload_keys
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
-TABLES = {"network": NETWORK_KEYS, "system": SYSTEM_KEYS, "memory": MEMORY_KEYS}
 
 
-def table(keys: tuple[Key, ...]) -> str:
-    """A Markdown table of keys."""
-    rows = [
-        ("key", "unit", "default", "meaning", 'read by `compat="astra-sim"`'),
-        ("---",) * 5,
-        *((f"`{key.name}`", key.unit, key.default, key.meaning, key.compat or "alike") for key in keys),
-    ]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Keys of a file or of a part of it, and the function that reads them."""
+
+    keys: tuple[Key, ...]
+    reader: str
+
+
+def _kinds() -> tuple[Key, ...]:
+    """Parameters of all kinds of generated workloads; the meaning says which kinds have them."""
+    kinds = ("transformer", "moe", "mlp", "resnet", "dlrm")
+    seen: dict[Key, list[str]] = {}
+    for kind in kinds:
+        for key in workload_keys(kind):
+            seen.setdefault(key, []).append(kind)
+    return tuple(
+        key
+        if set(have) == set(kinds)
+        else Key(key.name, key.allowed, key.unit, key.default, f"{key.meaning} ({', '.join(have)})")
+        for key, have in seen.items()
+    )
+
+
+TABLES = {
+    "network": Table(NETWORK_KEYS, "chakra.replay.config.load_network"),
+    "links": Table(LINK_KEYS, "chakra.replay.config.load_network"),
+    "link fields": Table(LINK_FIELDS, "chakra.replay.config.load_network"),
+    "system": Table(SYSTEM_KEYS, "chakra.replay.config.load_system"),
+    "memory": Table(MEMORY_KEYS, "chakra.replay.config.load_memory"),
+    "study": Table(STUDY_KEYS, "chakra.sweep.study.load_study"),
+    "range": Table(RANGE_KEYS, "chakra.sweep.space.parameter_from"),
+    "workload": Table((*WORKLOAD_KEYS, *_kinds()), "chakra.generate.request.Request.from_mapping"),
+    "platform": Table(PLATFORM_KEYS, "chakra.platforms.load_platform"),
+    "accelerator": Table(ACCELERATOR_KEYS, "chakra.platforms.load_platform"),
+    "dim": Table(DIM_KEYS, "chakra.platforms.load_platform"),
+    "number": Table(NUMBER_KEYS, "chakra.platforms.load_platform"),
+}
+
+
+def rendered_table(table: Table) -> str:
+    """A Markdown table of keys, and who reads them."""
+    compat = any(key.compat for key in table.keys)
+    head = ["key", "value", "unit", "default", "meaning"] + ['read by `compat="astra-sim"`'] * compat
+    rows = [head, ["---"] * len(head)]
+    for key in table.keys:
+        row = [f"`{key.name}`", key.allowed, key.unit, key.default, key.meaning]
+        rows.append(row + [key.compat or "alike"] * compat)
+    lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
+    return "\n".join([*lines, "", f"Read by `{table.reader}`."]) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Text of a cell; <w> and <Name> are no HTML."""
+    return text.replace("|", "\\|").replace("<", "\\<")
 
 
 def rendered(page: str) -> str:
     """The page with every table between its `<!-- keys: NAME -->` and `<!-- end -->` renewed."""
-    for name, keys in TABLES.items():
+    for name, table in TABLES.items():
         pattern = re.compile(rf"(<!-- keys: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        page, count = pattern.subn(lambda m, keys=keys: m[1] + "\n" + table(keys) + "\n" + m[2], page)
+        page, count = pattern.subn(
+            lambda m, table=table: m[1] + "\n" + rendered_table(table) + "\n" + m[2], page
+        )
         if count != 1:
             sys.exit(f"{PAGE.name}: expected one place for the table of {name} keys, found {count}")
     return page

@@ -25,6 +25,10 @@ Made by `python tools/gallery.py` from the workloads in `traces/`.
 | what | how | file |
 |---|---|---|
 {rows}
+
+## Pictures
+
+{pictures}
 """
 
 
@@ -44,8 +48,11 @@ def main() -> None:
     os.chdir(ROOT)
     OUT.mkdir(parents=True, exist_ok=True)
     rows: list[str] = []
+    pictures: list[str] = []
 
     def listed(file: str, what: str, how: str) -> Path:
+        if file.endswith((".svg", ".png")):
+            pictures.append(f"[![{what}]({file})]({file})")
         rows.append(f"| {what} | `{how}` | [{file}]({file}) |")
         return OUT / file
 
@@ -113,7 +120,9 @@ def main() -> None:
         listed("h100_timeline.svg", "Timeline as a figure", "timeline_figure(timeline)"),
         metadata={"Date": None},
     )
-    (OUT / "README.md").write_text(INDEX.format(rows="\n".join(rows)), encoding="utf-8")
+    (OUT / "README.md").write_text(
+        INDEX.format(rows="\n".join(rows), pictures="\n\n".join(pictures)), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

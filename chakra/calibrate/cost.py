@@ -124,7 +124,25 @@ def modelled_ns(
     bytes_per_ns: float,
     endpoint_delay_ns: int,
 ) -> int:
-    """Time of a collective with every message truncated to whole nanoseconds, as the replay has it."""
+    """Time of a collective with every message truncated to whole nanoseconds, as the replay has it.
+
+    Parameters
+    ----------
+    model
+        Topology, algorithm, splits and memory bandwidth.
+    kind
+        Which collective.
+    ranks
+        Number of members.
+    size_bytes
+        Bytes of the collective, as nccl-tests count them.
+    latency_ns
+        Latency of a hop, ns.
+    bytes_per_ns
+        Bandwidth of a link, bytes per ns.
+    endpoint_delay_ns
+        Endpoint delay, ns.
+    """
     chunk = size_bytes / model.splits
     link = hops(model.topology) * latency_ns
     one = endpoint_delay_ns

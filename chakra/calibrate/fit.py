@@ -17,7 +17,15 @@ _ROUNDS = 50
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """A measurement beside the fitted model's time."""
+    """A measurement beside the fitted model's time.
+
+    Attributes
+    ----------
+    measurement
+        What was measured.
+    modelled_us
+        The model's time, us.
+    """
 
     measurement: Measurement
     modelled_us: float
@@ -34,6 +42,23 @@ class Calibration:
 
     ``bandwidth_gibps`` is in GB/s of 2^30 bytes as network files have it, ``bandwidth_gbps`` decimal.
     ``delay_fitted`` is false where the measurements cannot tell endpoint delay from latency.
+
+    Attributes
+    ----------
+    ranks
+        Members of the measured collectives; the size of the dimension.
+    latency_ns
+        Latency of a hop, ns.
+    bandwidth_gibps
+        Bandwidth of a link, GB/s of 2^30 B/s.
+    endpoint_delay_ns
+        Endpoint delay, ns.
+    delay_fitted
+        Whether the endpoint delay comes from the measurements.
+    residuals
+        Each measurement with the model's time.
+    model
+        What was assumed: topology, algorithm, splits.
     """
 
     ranks: int

@@ -26,6 +26,19 @@ class Measurement:
 
     ``size_bytes`` is nccl-tests' size: the whole buffer; for an all-gather what everybody ends with, for a
     reduce-scatter what everybody begins with.
+
+    Attributes
+    ----------
+    kind
+        Which collective.
+    ranks
+        Number of members.
+    size_bytes
+        Bytes, as nccl-tests count them.
+    time_us
+        Measured time, us.
+    source
+        File and line.
     """
 
     kind: CollectiveKind

@@ -1,10 +1,30 @@
 """`chakra anonymize`: traces without names, for others to replay."""
 
-import os
+import json
+from typing import Any
 
 import rich_click as click
 
-from chakra.errors import UsageError
+#: version of the summary's document
+SCHEMA = "chakra.anonymize/1"
+
+KEPT = {
+    "nodes": "number, type, control and data dependencies, duration, start relative to the file's first start",
+    "attributes": "values of {attributes}",
+    "tensors": "bytes of every tensor in the attributes inputs and outputs",
+    "groups": "ranks of process groups; names that are numbers, and a number in front of a name",
+    "file": "schema version, rank, whether peers are relative",
+    "job": "which rank runs which trace; keys and values of the remote memory",
+}
+REPLACED = {
+    "node": "names of nodes (a public word for the kind of work stays, unless --no-kinds)",
+    "tensor": "names of tensors",
+    "group": "names of process groups that are not numbers",
+}
+DROPPED = (
+    "every other attribute (operator schemas, source and kernel files, module names, shapes, ...), arguments, shapes and "
+    "types of inputs and outputs, documentation, other metadata of the file, 'about' of a manifest, unknown fields"
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -13,35 +33,77 @@ from chakra.errors import UsageError
 @click.option(
     "-g", "--groups", metavar="FILE", help="Groups file (JSON), written as OUT.json under the new names."
 )
-@click.option("-q", "--quiet", is_flag=True, help="Do not say what is kept.")
-def command(source: str, target: str, groups: str | None, quiet: bool) -> None:
-    """Replace names and texts of traces by numbered classes and drop what no replay needs.
+@click.option("-m", "--memory", metavar="FILE", help="Remote memory file (JSON), written as OUT.memory.json.")
+@click.option(
+    "--key",
+    metavar="FILE",
+    help="File with a secret of at least 16 bytes: equal names get equal classes in every call with this key. "
+    "Without it classes are numbered by first use.",
+)
+@click.option(
+    "--kinds/--no-kinds",
+    default=True,
+    show_default=True,
+    help="Let a node's class say what kind of work it is (gemm3, copy0), where its name has a public word for it.",
+)
+@click.option("--in-place", is_flag=True, help="Allow OUT to be IN.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What was written, kept and replaced, as text or as one JSON document.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
+def command(
+    source: str,
+    target: str,
+    groups: str | None,
+    memory: str | None,
+    key: str | None,
+    kinds: bool,
+    in_place: bool,
+    form: str,
+    quiet: bool,
+) -> None:
+    """Replace names and texts of traces by classes and drop what no replay needs.
 
-    IN and OUT are trace files, or prefixes of PREFIX.<rank>.et. The result replays to the same finish times.
+    IN and OUT are trace files, or prefixes of PREFIX.<rank>.et or of PREFIX.workload.json and its traces. The result
+    replays to the same times, node by node.
     """
-    from chakra import files
-    from chakra.anonymize import DROPPED_TEXT, KEPT_TEXT, Anonymizer, check_apart
-    from chakra.et import read_trace
+    from chakra.anonymize import Labels, anonymize, read_key
 
-    if os.path.isfile(source):
-        pairs = [(source, target)]
-    else:
-        found = files.rank_files(source)
-        if not found:
-            raise UsageError(f"{source}: neither a trace file nor a prefix of trace files")
-        pairs = [(path, target + path[len(source) :]) for path in found]
-    extra = [(groups, f"{target}.json")] if groups else []
-    check_apart([a for a, _ in pairs + extra], [b for _, b in pairs + extra])
-    anonymous = Anonymizer()
-    for path, out in pairs:
-        data = anonymous.trace_bytes(read_trace(path))
-        with files.atomic_bytes(out) as file:
-            file.write(data)
-    for path, out in extra:
-        text = anonymous.groups_json(files.read_json(path), path)
-        with files.atomic_text(out) as file:
-            file.write(text)
-    if not quiet:
-        click.echo(f"chakra anonymize: {len(pairs)} trace{'s' * (len(pairs) > 1)} written", err=True)
-        click.echo(f"chakra anonymize: {KEPT_TEXT}", err=True)
-        click.echo(f"chakra anonymize: {DROPPED_TEXT}", err=True)
+    labels = Labels(read_key(key) if key is not None else None, kinds=kinds)
+    summary = anonymize(source, target, labels=labels, groups=groups, memory=memory, in_place=in_place)
+    if quiet:
+        return
+    document = {
+        "schema": SCHEMA,
+        "files": [{"source": path, "target": out} for path, out in summary.written],
+        "nodes": summary.nodes,
+        "keyed": key is not None,
+        "classes": summary.classes,
+        "kept": _kept(),
+        "replaced": REPLACED,
+        "dropped": DROPPED,
+    }
+    click.echo(json.dumps(document) if form == "json" else "\n".join(_lines(document)))
+
+
+def _kept() -> dict[str, str]:
+    from chakra.anonymize.trace import KEPT_ATTRIBUTES
+
+    return {what: text.format(attributes=", ".join(sorted(KEPT_ATTRIBUTES))) for what, text in KEPT.items()}
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    """The summary for people."""
+    written = document["files"]
+    lines = [f"{len(written)} file{'s' * (len(written) != 1)} written, {document['nodes']} distinct nodes"]
+    lines += [f"kept      {what}: {text}" for what, text in document["kept"].items()]
+    lines += [
+        f"replaced  {text}: {document['classes'].get(what, 0)} classes"
+        for what, text in document["replaced"].items()
+    ]
+    return [*lines, f"dropped   {document['dropped']}"]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.option("-n", "--network", "--network-configuration", metavar="FILE", help="Network file.")
 @click.option("-m", "--memory", "--remote-memory-configuration", metavar="FILE", help="Remote-memory file.")
 @click.option("-g", "--groups", "--comm-group-configuration", metavar="FILE", help="Communicator-group file.")
+@click.option("--npu-scale", metavar="FILE", help="Speed factors of single NPUs; with a network file.")
 @click.option(
     "--compat",
     type=click.Choice(["none", "astra-sim", "astra-sim-1.0"]),
@@ -35,35 +36,61 @@ def command(
     network: str | None,
     memory: str | None,
     groups: str | None,
+    npu_scale: str | None,
     compat: str,
     output_format: str,
 ) -> None:
     """Check configuration files and print every value with unit, default, source and meaning.
 
-    FILES are told apart by their content; the options say it outright.
+    FILES are told apart by their content: network (building blocks, links, GraphML), system, remote memory,
+    communicator groups, study, platform, custom algorithms per node, speed factors. The options say it outright.
     """
-    chosen = {"network": network, "system": system, "memory": memory, "groups": groups}
+    chosen = {
+        "network": network,
+        "system": system,
+        "memory": memory,
+        "groups": groups,
+        "npu-scale": npu_scale,
+    }
+    others: list[tuple[str, str]] = []
     for path in files:
         kind = kind_of(path)
+        if kind in _ALONE:
+            others.append((kind, path))
+            continue
         if chosen[kind] is not None:
             raise UsageError(f"{path} and {chosen[kind]} are both {kind} files")
         chosen[kind] = path
-    if not any(chosen.values()):
+    if not any(chosen.values()) and not others:
         raise UsageError("check-config: name a file, such as system.json or network.yml")
-    parts = explain_all(chosen, None if compat == "none" else compat)
+    mode = None if compat == "none" else compat
+    parts = explain_all(chosen, mode) + [explain_alone(kind, path) for kind, path in others]
     if output_format == "json":
         click.echo(json.dumps({"schema": "chakra.check-config/1", "files": parts}, indent=1))
     else:
         click.echo("\n".join(line for part in parts for line in text_of(part)))
 
 
+#: kinds of files that stand alone: any number of them may be checked at once
+_ALONE = ("study", "platform", "custom")
+
+
 def kind_of(path: str) -> str:
-    """Which configuration a file holds: "network", "system", "memory" or "groups"."""
-    from chakra.replay.config.files import read_json
+    """Which configuration a file holds, by its content.
+
+    One of "network", "system", "memory", "groups", "study", "platform", "custom" and "npu-scale".
+    """
+    from chakra.replay.config.files import read_json, read_text
     from chakra.replay.config.keys import MEMORY_KEYS, SYSTEM_KEYS
 
-    if os.path.splitext(path)[1] in (".yml", ".yaml"):
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix == ".graphml":
         return "network"
+    if suffix in (".yml", ".yaml"):
+        return _kind_of_yaml(path)
+    start = read_text(path).lstrip()[:1]
+    if start == "[" or (start not in ("", "{") and suffix != ".json"):
+        return "npu-scale"
     entries = read_json(path, last_wins=True)
     if {key.name for key in MEMORY_KEYS} & set(entries):
         return "memory"
@@ -71,7 +98,43 @@ def kind_of(path: str) -> str:
         values = [entry.value for entry in entries.values()]
         if all(isinstance(value, list) and all(isinstance(rank, int) for rank in value) for value in values):
             return "groups"
+        if all(str(key).isdigit() for key in entries):
+            return "npu-scale"
     return "system"
+
+
+def _kind_of_yaml(path: str) -> str:
+    from chakra.replay.config.files import read_yaml
+
+    keys = set(read_yaml(path))
+    if keys & {"accelerator", "dims"}:
+        return "platform"
+    if keys & {"workload", "parameters", "objective", "pareto"}:
+        return "study"
+    if all(isinstance(key, int) for key in keys):
+        return "custom"
+    return "network"
+
+
+def explain_alone(kind: str, path: str) -> dict[str, Any]:
+    """Explain a study, a platform file, or a map of custom algorithms per node.
+
+    Raises
+    ------
+    ConfigError
+        if the file is wrong
+    """
+    if kind == "study":
+        from chakra.sweep.explain import explain_study
+
+        return _part(explain_study(path))
+    if kind == "platform":
+        from chakra.platforms.explain import explain_platform
+
+        return _part(explain_platform(path))
+    from chakra.replay.config import load_per_node_custom
+
+    return {"kind": "custom", "source": path, "nodes": load_per_node_custom(path)}
 
 
 def explain_all(chosen: dict[str, str | None], compat: str | None) -> list[dict[str, Any]]:
@@ -98,10 +161,24 @@ def explain_all(chosen: dict[str, str | None], compat: str | None) -> list[dict[
         path = chosen["groups"]
         found = load_groups(path, compat=compat, npus=network.npus if network else None)
         parts.append({"kind": "groups", "source": path, "groups": {k: list(v) for k, v in found.items()}})
+    if chosen["npu-scale"] is not None:
+        parts.append(_scales(chosen["npu-scale"], network.npus if network else None))
     if network is not None and (chosen["system"] or chosen["memory"]):
         system = load_system(chosen["system"] or {}, compat=compat)
         check_fit(network, system, load_memory(chosen["memory"], compat=compat))
     return parts
+
+
+def _scales(path: str, npus: int | None) -> dict[str, Any]:
+    """The factors that are not 1."""
+    from chakra.replay.config.npu_scale import load_npu_scale
+
+    if npus is None:
+        raise UsageError(
+            f"{path}: speed factors are checked with the network that has the NPUs: name its file, too"
+        )
+    factors = enumerate(load_npu_scale(path, npus).tolist())
+    return {"kind": "npu-scale", "source": path, "factors": {npu: f for npu, f in factors if f != 1.0}}
 
 
 def _part(explanation: "Explanation") -> dict[str, Any]:
@@ -116,6 +193,7 @@ def _part(explanation: "Explanation") -> dict[str, Any]:
                 "default": row.default,
                 "source": row.source,
                 "meaning": row.meaning,
+                "allowed": row.allowed,
             }
             for row in explanation.rows
         ],
@@ -129,14 +207,22 @@ def text_of(part: dict[str, Any]) -> list[str]:
     if part["kind"] == "groups":
         lines += [f"  {name}: {len(ranks)} ranks: {_short(ranks)}" for name, ranks in part["groups"].items()]
         return [*lines, "  ok", ""]
+    if "nodes" in part or "factors" in part:
+        told = part.get("nodes") or part.get("factors") or {}
+        what = "node {}: custom algorithm {}" if "nodes" in part else "NPU {}: compute times x {}"
+        return [*lines, *(f"  {what.format(key, value)}" for key, value in told.items()), "  ok", ""]
     width = max(len(row["key"]) for row in part["values"])
+    before = ""
     for row in part["values"]:
         origin = f"default: {row['default']}"
         if row["source"] != "default":
             origin = f"{os.path.basename(row['source'])}; {origin}"
         value = f"{_value(row['value'])} {row['unit']}".rstrip()
         lines.append(f"  {row['key']:{width}}  {value}  [{origin}]")
-        lines += textwrap.wrap(row["meaning"], 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        said = f"{row['meaning']} ({row['allowed']})"
+        if said != before:  # not again for every entry of a section
+            lines += textwrap.wrap(said, 100, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        before = said
     lines += [f"  note: {note}" for note in part["notes"]]
     return [*lines, "  ok", ""]
 

@@ -114,7 +114,7 @@ def _one(
     check: bool,
     output_format: str,
 ) -> None:
-    from chakra.converters.pytorch.job import Inputs, run
+    from chakra.converters.pytorch import Inputs, convert_rank
 
     if host is not None and device is None:
         raise UsageError("--host needs --device: times and device work are in the Kineto trace")
@@ -125,7 +125,7 @@ def _one(
         if check and output_format == "text":
             _show_error([summary])
 
-    run(Inputs(host, device, linked, rank), target, settings, check=check, report=report)
+    convert_rank(Inputs(host, device, linked, rank), target, settings, check=check, report=report)
 
 
 def _show_error(summaries: list[dict[str, Any]]) -> None:
@@ -149,7 +149,7 @@ def _job(
     workers: int,
     output_format: str,
 ) -> None:
-    from chakra.converters.pytorch.ranks import convert_job, find_inputs
+    from chakra.converters.pytorch import convert_job, find_inputs
 
     inputs = find_inputs(folder, job)
 

@@ -90,8 +90,8 @@ def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def settings_of(options: dict[str, Any]) -> Any:
     """`Settings` of a run out of the shared options."""
+    from chakra.converters.pytorch import Settings
     from chakra.converters.pytorch.emit import EmitOptions
-    from chakra.converters.pytorch.job import Settings
     from chakra.converters.pytorch.link import LinkOptions
 
     window = options.get("window")
@@ -164,9 +164,9 @@ def command(
     Without a host trace the graph is built from the device trace alone. The summary says what was matched,
     how, and what was not.
     """
-    from chakra.converters.pytorch.job import Inputs, run
+    from chakra.converters.pytorch import Inputs, convert_rank
 
-    run(
+    convert_rank(
         Inputs(host=host, device=device, rank=rank),
         output,
         settings_of(options),

@@ -30,6 +30,13 @@ class NodeView:
     """One node of a trace, read-only.
 
     Cheap: it holds the trace and an index. ``attrs`` and ``proto`` decode the node's message when asked.
+
+    Attributes
+    ----------
+    trace
+        The trace.
+    index
+        Place of the node in the trace's columns.
     """
 
     __slots__ = ("_trace", "index")

@@ -16,7 +16,6 @@ from chakra.errors import TraceError
 from chakra.et.codec import decode_records, frame
 from chakra.et.trace import Trace, make_trace
 from chakra.et.wire import make_records, parse_metadata
-from chakra.schemas.et_def_pb2 import GlobalMetadata
 from chakra.schemas.protolib import encode_varint
 
 #: Files above this size are mapped instead of copied into memory.
@@ -200,13 +199,3 @@ def _rewritten(trace: Trace) -> Trace:
 
 def _record(payload: bytes) -> bytes:
     return encode_varint(len(payload)) + payload
-
-
-def metadata_only(path: files.PathLike) -> GlobalMetadata:
-    """Read just the first record of a trace."""
-    from chakra.schemas.protolib import decode_message
-
-    metadata = GlobalMetadata()
-    with files.open_stream(path) as file:
-        decode_message(file, metadata)
-    return metadata

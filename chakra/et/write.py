@@ -124,7 +124,13 @@ class TraceColumns:
         self._attributes[name] = AttributeColumn(name, f"{chosen}_val", column, None)
 
     def set_bool(self, name: str, values: npt.ArrayLike) -> None:
-        """Set a bool attribute; a scalar means the same for every node, -1 that a node does not have it."""
+        """Set a bool attribute; a scalar means the same for every node, -1 that a node does not have it.
+
+        Raises
+        ------
+        TraceError
+            A value other than 0, 1 and -1.
+        """
         column: I8 = self._column(name, values, np.int8)
         wide = column.astype(np.int64)
         if len(wide) and (wide.min() < -1 or wide.max() > 1):
@@ -239,6 +245,13 @@ def write_trace(trace: Trace | TraceColumns, path: files.PathLike) -> None:
     """Write a trace; gzipped if the name ends in ``.gz``. The file appears whole or not at all.
 
     A trace that was read from a file is written with the same (uncompressed) bytes.
+
+    Parameters
+    ----------
+    trace
+        What to write; columns are checked first.
+    path
+        File name.
 
     Raises
     ------

@@ -9,23 +9,33 @@
 
 from chakra.generate.files import write_plain, write_shared
 from chakra.generate.manifest import WorkloadManifest, read_manifest
+from chakra.generate.models.transformer import ContextParallel
+from chakra.generate.options import Recompute
 from chakra.generate.request import (
+    CommOrder,
     DlrmRequest,
     MlpRequest,
+    Mode,
     MoeRequest,
     Request,
     ResnetRequest,
     TransformerRequest,
 )
+from chakra.generate.schedule import ScheduleKind
 from chakra.generate.summary import summarize, total_matmul_flops, total_parameters
 from chakra.generate.training import StepPlan, build_workload
 
 __all__ = [
+    "CommOrder",
+    "ContextParallel",
     "DlrmRequest",
     "MlpRequest",
+    "Mode",
     "MoeRequest",
+    "Recompute",
     "Request",
     "ResnetRequest",
+    "ScheduleKind",
     "StepPlan",
     "TransformerRequest",
     "WorkloadManifest",

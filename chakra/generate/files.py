@@ -21,6 +21,15 @@ def write_shared(manifest: WorkloadManifest, prefix: str | Path, progress: Progr
     """Write ``PREFIX.class<k>.et`` and ``PREFIX.workload.json``; returns the manifest's path.
 
     The manifest is written last, so that it never names a trace that is not there.
+
+    Parameters
+    ----------
+    manifest
+        The workload.
+    prefix
+        Begin of the files' names.
+    progress
+        Called with the number of files written so far.
     """
     prefix = Path(prefix)
     prefix.parent.mkdir(parents=True, exist_ok=True)
@@ -133,6 +142,15 @@ def write_plain(manifest: WorkloadManifest, prefix: str | Path, progress: Progre
     """Write ``PREFIX.<rank>.et`` for every rank and ``PREFIX.comm_groups.json``; returns the latter's path.
 
     Group names become numbers from 1, as ASTRA-sim wants them; the group of all ranks has none.
+
+    Parameters
+    ----------
+    manifest
+        The workload.
+    prefix
+        Begin of the files' names.
+    progress
+        Called with the number of files written so far.
     """
     prefix = Path(prefix)
     prefix.parent.mkdir(parents=True, exist_ok=True)

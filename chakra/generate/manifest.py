@@ -306,6 +306,11 @@ def check_header(document: Any, source: str) -> int:
 def read_manifest(path: str | Path) -> WorkloadManifest:
     """Read ``PREFIX.workload.json`` and its traces.
 
+    Parameters
+    ----------
+    path
+        The manifest, ``PREFIX.workload.json``.
+
     Raises
     ------
     WorkloadError

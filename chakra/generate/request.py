@@ -75,6 +75,10 @@ class Request:
         As in `EmitOptions`.
     peak_tflops, mem_gbps, matmul_efficiency, memory_efficiency, launch_ns
         When peak (10^12 operations/s) and memory bandwidth (10^9 bytes/s) are given, nodes carry durations.
+    global_batch
+        Sequences, samples or requests per step over all replicas.
+    recompute
+        Activations that the backward pass computes again.
     """
 
     tp: int = 1
@@ -180,7 +184,13 @@ class Request:
         return self.global_batch // share
 
     def training(self, parallel: ParallelConfig) -> TrainingOptions:
-        """Options of the training step."""
+        """Options of the training step.
+
+        Raises
+        ------
+        UsageError
+            A value out of range.
+        """
         if not 0 <= self.zero <= 3:
             raise UsageError(f"zero must be 0, 1, 2 or 3, not {self.zero}")
         schedule = self.schedule
@@ -213,7 +223,13 @@ class Request:
         return EmitOptions(self.overlap, self.comm_order.value, self.fuse, compute)
 
     def itemsizes(self) -> tuple[int, int]:
-        """Bytes per element of activations and weights, and of gradients."""
+        """Bytes per element of activations and weights, and of gradients.
+
+        Raises
+        ------
+        UsageError
+            An unknown element type.
+        """
         for what, name in (("dtype", self.dtype), ("grad-dtype", self.grad_dtype)):
             if name not in DTYPES:
                 raise UsageError(f"{what} {name!r} is not one of {', '.join(DTYPES)}")
@@ -265,6 +281,10 @@ class TransformerRequest(Request):
         As in `TransformerOptions`.
     stage_layers
         Layers of each pipeline chunk.
+    layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, gated
+        Sizes that replace the preset's.
+    experts, experts_per_token, moe_ffn, shared_experts
+        The same for models with experts.
     """
 
     model: str = "gpt3-175b"
@@ -315,7 +335,13 @@ class TransformerRequest(Request):
         return replace(base, **sizes) if sizes else base
 
     def layout(self) -> TransformerOptions:
-        """Layout and kernels."""
+        """Layout and kernels.
+
+        Raises
+        ------
+        UsageError
+            A capacity that is not a positive number.
+        """
         if not 0 < self.capacity < float("inf"):
             raise UsageError(f"capacity must be a positive number, not {self.capacity}")
         itemsize, grad_itemsize = self.itemsizes()
@@ -361,12 +387,24 @@ def _from_sizes(sizes: dict[str, Any]) -> TransformerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MlpRequest(Request):
-    """A perceptron: ``widths`` inputs first, then each dense layer's outputs."""
+    """A perceptron: ``widths`` inputs first, then each dense layer's outputs.
+
+    Attributes
+    ----------
+    widths
+        Inputs, then each layer's outputs.
+    """
 
     widths: tuple[int, ...] = (1024, 4096, 4096, 4096, 1024)
 
     def plan(self) -> StepPlan:
-        """Plan a training step."""
+        """Plan a training step.
+
+        Raises
+        ------
+        UsageError
+            Sizes that are not positive, or degrees that do not fit.
+        """
         parallel, sizes = self.parallel(), self.itemsizes()
         if self.micro_batch < 1:
             raise UsageError(f"micro-batch must be at least 1, not {self.micro_batch}")
@@ -378,7 +416,15 @@ class MlpRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResnetRequest(Request):
-    """ResNet-50 on square images of ``image`` pixels a side, ``classes`` outputs."""
+    """ResNet-50 on square images of ``image`` pixels a side, ``classes`` outputs.
+
+    Attributes
+    ----------
+    image
+        Pixels a side.
+    classes
+        Outputs.
+    """
 
     image: int = 224
     classes: int = 1000
@@ -399,7 +445,19 @@ class ResnetRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DlrmRequest(Request):
-    """DLRM: preset, with sizes that replace the preset's (as in `DlrmConfig`)."""
+    """DLRM: preset, with sizes that replace the preset's (as in `DlrmConfig`).
+
+    Attributes
+    ----------
+    model
+        Name of the preset.
+    bottom, top
+        Widths of the two perceptrons.
+    tables, rows, dim
+        Embedding tables, rows of all of them, and their width.
+    pooling
+        Lookups per table and sample.
+    """
 
     model: str = "dlrm-criteo"
     bottom: tuple[int, ...] | None = None
@@ -410,7 +468,13 @@ class DlrmRequest(Request):
     pooling: int | None = None
 
     def config(self) -> DlrmConfig:
-        """Model sizes."""
+        """Model sizes.
+
+        Raises
+        ------
+        UsageError
+            An unknown preset, or sizes that do not fit together.
+        """
         if self.model not in DLRM:
             raise UsageError(f"no DLRM preset {self.model!r}; there are: {', '.join(DLRM)}")
         keys = ("bottom", "top", "tables", "rows", "dim", "pooling")

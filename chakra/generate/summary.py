@@ -49,7 +49,13 @@ def group_size(parallel: ParallelConfig, name: str) -> int:
 
 
 def summarize(plan: StepPlan) -> tuple[StageSummary, ...]:
-    """Totals for every stage."""
+    """Totals for every stage.
+
+    Parameters
+    ----------
+    plan
+        The step.
+    """
     return tuple(_stage(plan, stage) for stage in plan.stages)
 
 
@@ -101,7 +107,13 @@ def _traffic(parallel: ParallelConfig, calls: Mapping[tuple[str, str, int], int]
 
 
 def total_parameters(plan: StepPlan) -> int:
-    """Distinct parameters over all ranks: replicas, tensor-parallel copies and tied copies counted once."""
+    """Distinct parameters over all ranks: replicas, tensor-parallel copies and tied copies counted once.
+
+    Parameters
+    ----------
+    plan
+        The step.
+    """
     total = 0
     for number, chunk in enumerate(plan.model.chunks):
         for layer in chunk:
@@ -114,5 +126,11 @@ def total_parameters(plan: StepPlan) -> int:
 
 
 def total_matmul_flops(plan: StepPlan) -> int:
-    """Matrix FLOPs of the step over all ranks."""
+    """Matrix FLOPs of the step over all ranks.
+
+    Parameters
+    ----------
+    plan
+        The step.
+    """
     return sum(stage.matmul_flops * stage.ranks for stage in summarize(plan))

@@ -35,7 +35,23 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """A whole step before it becomes traces: what summaries, checks and the memory model read."""
+    """A whole step before it becomes traces: what summaries, checks and the memory model read.
+
+    Attributes
+    ----------
+    parallel
+        Parallel degrees and rank order.
+    model
+        Layers of each pipeline stage.
+    schedule
+        Actions of each stage in order.
+    training
+        Options of the step.
+    stages
+        What each stage computes and communicates.
+    about
+        What the manifest says of the workload.
+    """
 
     parallel: ParallelConfig
     model: StageModel

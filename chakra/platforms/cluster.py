@@ -41,6 +41,11 @@ def platform_names() -> tuple[str, ...]:
 def load_platform(name: str) -> Platform:
     """A preset by name, or a file of the same form by path (ending in .yml or .yaml).
 
+    Parameters
+    ----------
+    name
+        Name of a preset, or path of a file.
+
     Raises
     ------
     UsageError
@@ -144,6 +149,4 @@ def with_fabric(platform: Platform, words: str) -> Platform:
     )
     bandwidth = Number(rate / oversubscription, Status.ASSUMED, f"asked for: {words}")
     dims = (*fixed, PlatformDim(Topology.SWITCH, None, bandwidth, latency))
-    return replace(
-        platform, dims=dims, title=f"{platform.title} over {words}", made_of=(platform.name, words)
-    )
+    return replace(platform, dims=dims, title=f"{platform.title} over {words}")

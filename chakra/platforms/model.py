@@ -1,11 +1,14 @@
 """Machines as values: numbers with their source and status, and what becomes of them in ASTRA-sim's files."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from chakra.errors import ConfigError, UsageError
+from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
+from chakra.replay.config.files import nearest
+from chakra.replay.config.keys import Key
 from chakra.replay.config.model import Topology
 
 #: GB/s of 10**9 bytes to GB/s of 2**30 bytes, the unit of network files
@@ -27,6 +30,19 @@ class Number:
     """A value with where it comes from.
 
     ``links`` and ``link_gbps``, where given, are how a bandwidth is made up: their product is the value.
+
+    Attributes
+    ----------
+    value
+        The value, in the unit of its place.
+    status
+        How much it can be trusted.
+    source
+        Where it comes from.
+    links
+        Number of links.
+    link_gbps
+        Bandwidth of a link, 10^9 B/s.
     """
 
     value: float
@@ -38,7 +54,19 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """One NPU: peak in 10^12 dense 16-bit operations/s, memory bandwidth in 10^9 B/s, capacity in 10^9 B."""
+    """One NPU: peak in 10^12 dense 16-bit operations/s, memory bandwidth in 10^9 B/s, capacity in 10^9 B.
+
+    Attributes
+    ----------
+    name
+        Name.
+    peak
+        10^12 dense 16-bit operations/s.
+    bandwidth
+        Memory bandwidth, 10^9 B/s.
+    capacity
+        Memory, 10^9 B.
+    """
 
     name: str
     peak: Number
@@ -66,6 +94,17 @@ class PlatformDim:
     """One network dimension; bandwidth per NPU (per link on rings and full meshes) and direction, in 10^9 B/s.
 
     ``npus`` None is the scale-out dimension, whose size the cluster decides.
+
+    Attributes
+    ----------
+    topology
+        How the positions are joined.
+    npus
+        Size; None for the scale-out dimension.
+    bandwidth
+        10^9 B/s.
+    latency
+        Latency of a hop, ns.
     """
 
     topology: Topology
@@ -76,7 +115,23 @@ class PlatformDim:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """A machine, or a cluster of machines once the scale-out dimension has a size."""
+    """A machine, or a cluster of machines once the scale-out dimension has a size.
+
+    Attributes
+    ----------
+    name
+        Name, as `load_platform` takes it.
+    title
+        What it is.
+    accelerator
+        The NPU.
+    dims
+        Network dimensions, dimension 0 first.
+    note
+        What a user should know.
+    source
+        File, for messages.
+    """
 
     name: str
     title: str
@@ -84,8 +139,6 @@ class Platform:
     dims: tuple[PlatformDim, ...]
     note: str = ""
     source: str = "<platform>"
-    #: parts that a cluster was made of, for people
-    made_of: tuple[str, ...] = field(default=())
 
     @property
     def node_npus(self) -> int:
@@ -203,6 +256,14 @@ def _algorithm(dim: PlatformDim) -> str:
     return "ring"
 
 
+def _refuse_unknown(value: dict[Any, Any], keys: tuple[Key, ...], where: str) -> None:
+    names = [key.name for key in keys]
+    for key in value:
+        if key not in names:
+            hint = nearest(str(key), names) or f"; there are {', '.join(names)}"
+            raise ConfigError(f"{where}: unknown key {key!r}{hint}")
+
+
 def number_from(value: Any, where: str) -> Number:
     """A number of a preset file: ``{value, status, source}``.
 
@@ -213,9 +274,7 @@ def number_from(value: Any, where: str) -> Number:
     """
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: must be {{value: ..., status: ..., source: ...}}, not {value!r}")
-    unknown = set(value) - {"value", "status", "source", "links", "link_gbps"}
-    if unknown:
-        raise ConfigError(f"{where}: unknown key {sorted(map(str, unknown))[0]!r}")
+    _refuse_unknown(value, NUMBER_KEYS, where)
     amount = value.get("value")
     if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < float("inf"):
         raise ConfigError(f"{where}: value must be a number of at least 0, not {amount!r}")
@@ -249,12 +308,16 @@ def platform_from(document: Any, source: str) -> Platform:
     """
     if not isinstance(document, dict):
         raise ConfigError(f"{source}: must be a map with 'name', 'accelerator' and 'dims'")
+    _refuse_unknown(document, PLATFORM_KEYS, source)
     for key in ("name", "title"):
         if not isinstance(document.get(key), str):
             raise ConfigError(f"{source}: {key} must be a text")
     acc = document.get("accelerator")
     if not isinstance(acc, dict) or not isinstance(acc.get("name"), str):
         raise ConfigError(f"{source}: accelerator must be a map with a 'name'")
+    _refuse_unknown(acc, ACCELERATOR_KEYS, f"{source}: accelerator")
+    if document.get("kind", "machine") != "machine":
+        raise ConfigError(f"{source}: kind must be machine, not {document['kind']!r}")
     accelerator = Accelerator(
         acc["name"],
         *(
@@ -278,6 +341,7 @@ def platform_from(document: Any, source: str) -> Platform:
 def _dim_from(dim: Any, where: str) -> PlatformDim:
     if not isinstance(dim, dict):
         raise ConfigError(f"{where}: must be a map with 'topology', 'npus', 'gbps' and 'latency_ns'")
+    _refuse_unknown(dim, DIM_KEYS, where)
     words = [topology.value for topology in Topology]
     if dim.get("topology") not in words:
         raise ConfigError(f"{where}: topology must be one of {', '.join(words)}, not {dim.get('topology')!r}")

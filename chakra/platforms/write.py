@@ -26,6 +26,13 @@ def network_text(platform: Platform) -> str:
 def write_platform(platform: Platform, prefix: str | Path) -> tuple[Path, Path]:
     """Write the network and the system file; returns their paths.
 
+    Parameters
+    ----------
+    platform
+        A machine whose scale-out dimension has a size.
+    prefix
+        Files are ``PREFIX.network.yml`` and ``PREFIX.system.json``.
+
     Raises
     ------
     UsageError

@@ -66,6 +66,13 @@ class Run:
 def read_run(path: PathLike, name: str | None = None) -> Run:
     """Read a result document.
 
+    Parameters
+    ----------
+    path
+        Result document, ``chakra.replay.result/1``.
+    name
+        What the run is called; by default the file's name.
+
     Raises
     ------
     UsageError
@@ -77,6 +84,13 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
 
 def run_of(document: Any, name: str) -> Run:
     """Check a result document.
+
+    Parameters
+    ----------
+    document
+        What ``ReplayResult.to_dict`` gives.
+    name
+        What the run is called.
 
     Raises
     ------

@@ -46,6 +46,11 @@ def _new(width: float, height: float) -> tuple["Figure", Any]:
 def graph_figure(graph: Graph) -> "Figure":
     """A graph as a figure, laid out in levels and lanes; fold or select larger ones first.
 
+    Parameters
+    ----------
+    graph
+        At most 2,000 boxes.
+
     Raises
     ------
     UsageError
@@ -111,6 +116,11 @@ def _inches(graph: Graph) -> tuple[float, float]:
 def timeline_figure(timeline: Timeline) -> "Figure":
     """A timeline as a figure, a bar a slice; filter larger ones first.
 
+    Parameters
+    ----------
+    timeline
+        At most 50,000 slices.
+
     Raises
     ------
     UsageError
@@ -147,6 +157,11 @@ def timeline_figure(timeline: Timeline) -> "Figure":
 
 def account_figure(runs: Run | Sequence[Run]) -> "Figure":
     """The time account of one run, a bar for each group of NPUs, or of several, a bar for each run's mean.
+
+    Parameters
+    ----------
+    runs
+        One run, or several to compare.
 
     Raises
     ------

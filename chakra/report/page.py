@@ -32,6 +32,11 @@ def _environment() -> jinja2.Environment:
 def report_html(runs: Sequence[Run]) -> str:
     """The page of one run, or the comparison page of several.
 
+    Parameters
+    ----------
+    runs
+        Runs; the others are compared with the first.
+
     Raises
     ------
     UsageError

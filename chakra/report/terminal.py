@@ -21,6 +21,13 @@ def essence(run: Run, bars: int = 8) -> str:
     collectives.
 
     Every time has its unit; the text holds no control characters, whatever the document holds.
+
+    Parameters
+    ----------
+    run
+        The run.
+    bars
+        Bars of the time account at most, one a group of equal NPUs.
     """
     lines = [f"{word + ':':<24}{value}" for word, value in tables.headline(run)]
     if run.document.get("partial"):

@@ -13,6 +13,13 @@ def front(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Good points that no other beats in one of the study's two Pareto metrics without losing in the other.
 
     Ordered by the first metric, best first; of points with equal metrics the first in the study is kept.
+
+    Parameters
+    ----------
+    study
+        The study.
+    outcomes
+        Outcomes of its points.
     """
     first, second = study.pareto
     signs = [-1.0 if METRICS[name] else 1.0 for name in study.pareto]
@@ -30,6 +37,15 @@ def front(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def plot(study: Study, outcomes: Sequence[Outcome], path: str | Path) -> Path:
     """Draw all good points and the front as SVG, PDF or PNG (by the suffix).
+
+    Parameters
+    ----------
+    study
+        The study.
+    outcomes
+        Outcomes of its points.
+    path
+        File whose suffix says the format.
 
     Raises
     ------

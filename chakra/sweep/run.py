@@ -18,7 +18,15 @@ Progress = Callable[[int, int, Outcome], None]
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Part ``index`` (from 1) of ``count``: every count-th point."""
+    """Part ``index`` (from 1) of ``count``: every count-th point.
+
+    Attributes
+    ----------
+    index
+        From 1.
+    count
+        Number of shards.
+    """
 
     index: int = 1
     count: int = 1
@@ -135,6 +143,14 @@ def checked(study: Study, outcome: Outcome) -> Outcome:
 
 
 def ranked(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Good points, best first by the objective; ties keep the order of the study."""
+    """Good points, best first by the objective; ties keep the order of the study.
+
+    Parameters
+    ----------
+    study
+        The study.
+    outcomes
+        Outcomes of its points.
+    """
     good = [outcome for outcome in outcomes if outcome.ok and study.objective in outcome.metrics]
     return sorted(good, key=lambda o: o.metrics[study.objective], reverse=METRICS[study.objective])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chakra.errors import ConfigError
+from chakra.sweep.keys import RANGE_KEYS
 
 #: a grid with more points is surely a mistake
 MAX_POINTS = 10_000_000
@@ -21,6 +22,21 @@ class Parameter:
 
     ``low`` and ``high`` are inclusive. ``step`` counts from ``low``; ``count`` spreads that many values evenly (on a
     logarithmic scale with ``log``). A range of whole numbers has step 1 unless said otherwise.
+
+    Attributes
+    ----------
+    name
+        ``SECTION.KEY`` or ``platform``.
+    values
+        Listed values.
+    low, high
+        Ends of a range.
+    step
+        Distance of the values of a range.
+    count
+        Number of the values of a range.
+    log
+        Whether they lie on a logarithmic scale.
     """
 
     name: str
@@ -93,7 +109,7 @@ def parameter_from(name: str, value: Any, source: str) -> Parameter:
         raise ConfigError(
             f"{where}: must be a list, {{values: [...]}} or {{range: [low, high]}}, not {value!r}"
         )
-    unknown = set(value) - {"values", "range", "step", "count", "log"}
+    unknown = set(value) - {key.name for key in RANGE_KEYS}
     if unknown or ("values" in value) == ("range" in value):
         raise ConfigError(
             f"{where}: needs either 'values' or 'range' (with step, count, log), not {sorted(map(str, value))}"

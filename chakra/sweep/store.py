@@ -18,7 +18,23 @@ from chakra.sweep.study import METRICS
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A point with what became of it; ``cached`` when it was found, not run."""
+    """A point with what became of it; ``cached`` when it was found, not run.
+
+    Attributes
+    ----------
+    key
+        Hash of the inputs; name of the point's file.
+    point
+        Values of the parameters.
+    status
+        "ok", "infeasible" or "failed".
+    metrics
+        Metrics by name, in the unit of the name.
+    reason
+        Why there are no metrics.
+    cached
+        Whether it was found.
+    """
 
     key: str
     point: Point
@@ -34,7 +50,13 @@ class Outcome:
 
 
 class Store:
-    """The folder of a study's results."""
+    """The folder of a study's results.
+
+    Parameters
+    ----------
+    folder
+        Made when the first point is stored.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -73,6 +95,13 @@ def write_table(outcomes: Sequence[Outcome], folder: str | Path) -> Path:
     """Write ``results.parquet`` (with pyarrow) or ``results.csv``; one row a point, failures included.
 
     Columns: every parameter, ``status``, every metric (empty where a point has none), ``reason``, ``key``.
+
+    Parameters
+    ----------
+    outcomes
+        Outcomes, in the order of the rows.
+    folder
+        Where the file goes.
     """
     folder = Path(folder)
     names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.point))

@@ -25,6 +25,7 @@ from typing import Any
 from chakra.errors import ConfigError
 from chakra.platforms.yaml import read_yaml
 from chakra.sweep.expressions import Expression, plain_name
+from chakra.sweep.keys import STUDY_KEYS
 from chakra.sweep.space import Parameter, Point, grid, parameter_from, sampled
 
 #: metrics of a point and whether more is better
@@ -37,16 +38,23 @@ METRICS: dict[str, bool] = {
     "flops_utilisation": True,
     "npus": False,
 }
-_KEYS = {
-    "study", "workload", "platform", "network", "system", "replay", "parameters", "method", "constraints", "objective",
-    "pareto",
-}  # fmt: skip
+_KEYS = {key.name for key in STUDY_KEYS}
 SECTIONS = ("workload", "network", "system", "replay")
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """How points are chosen: ``grid``, ``random`` (``number`` samples) or ``optuna`` (``number`` trials)."""
+    """How points are chosen: ``grid``, ``random`` (``number`` samples) or ``optuna`` (``number`` trials).
+
+    Attributes
+    ----------
+    kind
+        "grid", "random" or "optuna".
+    number
+        Samples or trials.
+    seed
+        Seed of what is random.
+    """
 
     kind: str = "grid"
     number: int = 0
@@ -60,6 +68,27 @@ class Study:
     """A study file's content, checked.
 
     ``fixed`` holds the sections as given; ``needs_memory`` says whether the memory constraint applies.
+
+    Attributes
+    ----------
+    name
+        Title.
+    fixed
+        Sections of the file: workload, platform, network, system, replay.
+    parameters
+        What varies.
+    method
+        How points are chosen.
+    needs_memory
+        Whether peak memory limits the points.
+    constraints
+        Comparisons that a point must meet.
+    objective
+        Metric that ranks the points.
+    pareto
+        The two metrics of the front.
+    source
+        File, for messages.
     """
 
     name: str
@@ -131,6 +160,11 @@ class Study:
 def load_study(path: str | Path) -> Study:
     """Read and check a study file.
 
+    Parameters
+    ----------
+    path
+        The YAML file.
+
     Raises
     ------
     ConfigError
@@ -140,7 +174,20 @@ def load_study(path: str | Path) -> Study:
 
 
 def study_from(document: Any, source: str) -> Study:
-    """A study from a plain document; see :func:`load_study`."""
+    """A study from a plain document; see :func:`load_study`.
+
+    Parameters
+    ----------
+    document
+        What a study file holds.
+    source
+        What it is called in messages.
+
+    Raises
+    ------
+    ConfigError
+        Naming the key and what would be right.
+    """
     if not isinstance(document, dict):
         raise ConfigError(f"{source}: a study is a map with 'workload', 'parameters' and more")
     unknown = sorted(str(key) for key in set(document) - _KEYS)

@@ -26,7 +26,15 @@ _FREQUENCY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(MHz|GHz)?\s*$", re.IGNORECASE)
 
 @dataclass(slots=True)
 class LogRead:
-    """What a log held: the timeline, and what was odd about the log."""
+    """What a log held: the timeline, and what was odd about the log.
+
+    Attributes
+    ----------
+    timeline
+        The timeline.
+    remarks
+        What was odd, a line each.
+    """
 
     timeline: Timeline
     remarks: list[str] = field(default_factory=list)
@@ -53,6 +61,8 @@ def read_log(
 
     Parameters
     ----------
+    path
+        The log file.
     npus
         Number of NPUs, if it is to be checked.
     mhz

@@ -24,7 +24,13 @@ _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
 def from_result(result: "ReplayResult") -> Timeline:
-    """The timeline of a replay that ran in this process."""
+    """The timeline of a replay that ran in this process.
+
+    Parameters
+    ----------
+    result
+        The replay's result.
+    """
     workload = result.workload
     traces = {npu: workload.traces[int(workload.trace_of[npu])] for npu in range(result.npus)}
     return from_document(result.to_dict(nodes=True), traces=traces, source="replay")
@@ -37,6 +43,8 @@ def from_document(
 
     Parameters
     ----------
+    document
+        A result document with nodes.
     traces
         The traces that ran, by rank: they tell peers, tags and groups, and so which slices arrows join.
         Without them the document's own columns ``peers``, ``tags`` and ``groups`` do; without those,

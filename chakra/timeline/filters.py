@@ -25,6 +25,17 @@ def filtered(
 
     Slices that reach into the window are kept whole.
 
+    Parameters
+    ----------
+    timeline
+        The timeline.
+    window_ns
+        First ns of the window and the ns after its last; None for all.
+    ranks
+        Ranks to keep; None for all.
+    min_duration_ns
+        Slices shorter than this are left out, ns.
+
     Raises
     ------
     UsageError
@@ -56,7 +67,15 @@ def _windowed(counter: Counter, begin: int, end: int) -> Counter:
 
 
 def estimated_bytes(timeline: Timeline, file_format: str) -> int:
-    """About how large the uncompressed file will be; ``file_format`` is json or perfetto."""
+    """About how large the uncompressed file will be; ``file_format`` is json or perfetto.
+
+    Parameters
+    ----------
+    timeline
+        The timeline.
+    file_format
+        "json" or "perfetto".
+    """
     per_slice, per_flow, per_value = _BYTES[file_format]
     if timeline.n_slices:
         lengths = np.array([len(name.encode()) for name in timeline.names], np.int64)

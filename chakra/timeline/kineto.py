@@ -47,6 +47,11 @@ def read_kineto(paths: list[PathLike]) -> Timeline:
     """One timeline of one or more Kineto files, one a rank, on a common clock that begins at their first
     event.
 
+    Parameters
+    ----------
+    paths
+        Kineto files, JSON or gzipped JSON.
+
     Raises
     ------
     UsageError

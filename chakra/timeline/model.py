@@ -15,7 +15,17 @@ CATEGORIES: Final = ("cpu", "compute", "communication", "memory", "other")
 @dataclass(frozen=True, slots=True)
 class Row:
     """One thread of a viewer: the rank (process) it belongs to, its name and its place among the rank's
-    rows."""
+    rows.
+
+    Attributes
+    ----------
+    rank
+        The rank (process).
+    name
+        Name of the row.
+    place
+        Place among the rank's rows.
+    """
 
     rank: int
     name: str
@@ -24,7 +34,21 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counter:
-    """A quantity over time on one rank; ``time_ns`` ascending, ``value`` of the same length."""
+    """A quantity over time on one rank; ``time_ns`` ascending, ``value`` of the same length.
+
+    Attributes
+    ----------
+    rank
+        The rank (process).
+    name
+        What is counted.
+    unit
+        Its unit.
+    time_ns
+        (n,) int64, ascending, ns.
+    value
+        (n,) values from that time on.
+    """
 
     rank: int
     name: str
@@ -51,6 +75,10 @@ class Timeline:
         Rank -> name of its process; ``rank N`` where it is absent.
     source
         What the timeline was made from, for the file's metadata.
+    names
+        Names of slices.
+    counters
+        Quantities over time.
     """
 
     rows: tuple[Row, ...]
@@ -103,8 +131,3 @@ class Timeline:
             flow_from=number[self.flow_from[flows]],
             flow_to=number[self.flow_to[flows]],
         )
-
-
-def empty_flows() -> I64:
-    """No flows."""
-    return np.zeros(0, np.int64)

@@ -37,6 +37,15 @@ def write_timeline(timeline: Timeline, path: PathLike, file_format: str | None =
     """Write Chrome JSON or a Perfetto trace, gzipped if the name ends in .gz; the file's uncompressed size in
     bytes.
 
+    Parameters
+    ----------
+    timeline
+        The timeline.
+    path
+        ``.json`` or ``.pftrace``; ``.gz`` may follow.
+    file_format
+        "json" or "perfetto"; by default as the suffix says.
+
     Raises
     ------
     UsageError

@@ -17,14 +17,20 @@ from chakra.viz.fold_tree import FoldTree, folded
 from chakra.viz.graph import Graph, from_trace
 from chakra.viz.graphml import graphml_text
 from chakra.viz.html import html_text
+from chakra.viz.select import around, critical_path, only, window
 from chakra.viz.source import read_graph
+from chakra.viz.style import EdgeKind, Kind
 
 __all__ = [
     "DrawOptions",
     "Drawing",
+    "EdgeKind",
     "FoldTree",
     "Folding",
     "Graph",
+    "Kind",
+    "around",
+    "critical_path",
     "dot_text",
     "draw",
     "fold",
@@ -32,5 +38,7 @@ __all__ = [
     "from_trace",
     "graphml_text",
     "html_text",
+    "only",
     "read_graph",
+    "window",
 ]

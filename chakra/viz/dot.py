@@ -15,6 +15,13 @@ def dot_text(graph: Graph, *, legend: bool = True) -> str:
 
     Labels are shortened to 60 characters a line; the attributes ``name``, ``ident`` and ``kind`` hold the
     rest in full.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    legend
+        Whether to explain shapes and colours.
     """
     return "".join(dot_pieces(graph, legend=legend))
 

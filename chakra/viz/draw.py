@@ -78,7 +78,17 @@ class DrawOptions:
 
 @dataclass(slots=True)
 class Drawing:
-    """What was drawn: boxes and edges in the file, and remarks for the user."""
+    """What was drawn: boxes and edges in the file, and remarks for the user.
+
+    Attributes
+    ----------
+    path
+        The file.
+    boxes, edges
+        How many it shows.
+    remarks
+        What the user should know, a line each.
+    """
 
     path: str
     boxes: int
@@ -88,6 +98,15 @@ class Drawing:
 
 def draw(graph: Graph, path: PathLike, options: DrawOptions | None = None) -> Drawing:
     """Draw a graph to a file whose suffix says the format (pdf, svg, png, dot, graphml or html).
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    path
+        File to write.
+    options
+        Folding, layout and limits.
 
     Raises
     ------

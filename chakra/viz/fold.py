@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.errors import UsageError
 from chakra.viz.fold_tree import FoldTree, merged
 from chakra.viz.graph import Graph
 from chakra.viz.layout import csr
@@ -88,6 +87,10 @@ def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTre
 
     Parameters
     ----------
+    graph
+        The graph.
+    how
+        What is put together.
     limit
         Boxes that the closed drawing should have at most; guaranteed by ``AUTO`` and ``SEGMENT`` (up to one
         box for each lane and segment), an aim elsewhere.
@@ -122,20 +125,6 @@ def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTre
     parent = tree.parent.copy()
     parent[order] = tree.parent[: graph.n_nodes]
     return FoldTree(tree.n_nodes, parent, tree.labels)
-
-
-def parse_folding(text: str) -> Folding:
-    """The way of folding with this name.
-
-    Raises
-    ------
-    UsageError
-        Naming the ways there are.
-    """
-    try:
-        return Folding(text)
-    except ValueError:
-        raise UsageError(f"--fold {text}: unknown; one of {', '.join(Folding)}") from None
 
 
 def _order(graph: Graph) -> I64:

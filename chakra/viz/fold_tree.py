@@ -118,7 +118,17 @@ def _majority(target: AnyArray, value: AnyArray, weight: I64, size: int, n_value
 
 
 def folded(graph: Graph, tree: FoldTree, opened: Bool | None = None) -> Graph:
-    """The graph of what is visible; closed groups by default."""
+    """The graph of what is visible; closed groups by default.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    tree
+        How its nodes are grouped.
+    opened
+        Which groups show what is in them, (groups,) bool; none by default.
+    """
     shown = tree.visible(opened)[: tree.n_nodes]
     elements, first, inverse = np.unique(shown, return_index=True, return_inverse=True)
     # Boxes stand in the order of their first members, as the trace has them.

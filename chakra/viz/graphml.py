@@ -22,7 +22,13 @@ _NODE_KEYS: Final = (
 
 
 def graphml_text(graph: Graph) -> str:
-    """The graph as GraphML; both kinds of edges between the same two nodes are two edges."""
+    """The graph as GraphML; both kinds of edges between the same two nodes are two edges.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    """
     return "".join(graphml_pieces(graph))
 
 

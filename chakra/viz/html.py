@@ -15,7 +15,15 @@ from chakra.viz.text import printable
 
 def html_text(graph: Graph, tree: FoldTree) -> str:
     """The whole page. It loads nothing (a content policy forbids it) and needs a browser with a canvas
-    only."""
+    only.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    tree
+        How its nodes are grouped.
+    """
     template = environment().get_template("graph.html.j2")
     return template.render(title=printable(graph.title), data=embedded_json(_data(graph, tree)))
 

@@ -30,6 +30,15 @@ _TIME_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_0
 def around(graph: Graph, node_id: int, hops: int) -> Graph:
     """Nodes at most ``hops`` edges away from the node with this id, in either direction.
 
+    Parameters
+    ----------
+    graph
+        The graph.
+    node_id
+        Id of the node in the trace.
+    hops
+        Edges away from it at most.
+
     Raises
     ------
     UsageError
@@ -55,6 +64,8 @@ def only(graph: Graph, words: tuple[str, ...]) -> Graph:
 
     Parameters
     ----------
+    graph
+        The graph.
     words
         Keys of ``GROUPS_OF_KINDS``, or words of ``KIND_STYLES``.
 
@@ -84,6 +95,15 @@ def window(graph: Graph, begin_ns: int, end_ns: int) -> Graph:
 
     The trace's own start times count; where it has none, every node starts as soon as its parents have ended.
 
+    Parameters
+    ----------
+    graph
+        The graph.
+    begin_ns
+        First ns of the window, after the first start.
+    end_ns
+        The ns after its last.
+
     Raises
     ------
     UsageError
@@ -102,7 +122,13 @@ def window(graph: Graph, begin_ns: int, end_ns: int) -> Graph:
 
 def critical_path(graph: Graph) -> Graph:
     """The longest path by durations, each node waiting for its parents only; edges are those along the
-    path."""
+    path.
+
+    Parameters
+    ----------
+    graph
+        The graph.
+    """
     path = critical_nodes(graph)
     keep = np.zeros(graph.n_nodes, np.bool_)
     keep[path] = True

@@ -13,6 +13,11 @@ from chakra.viz.graph import Graph, dependencies_of, from_trace
 def read_graph(path: PathLike) -> Graph:
     """The graph of an execution trace; parents that are not in the file become ghosts.
 
+    Parameters
+    ----------
+    path
+        The trace.
+
     Raises
     ------
     TraceError

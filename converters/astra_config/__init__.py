@@ -35,6 +35,11 @@ __all__ = [
 def convert_config(path: str | os.PathLike[str]) -> ConvertedConfig:
     """Convert a network or system file of ASTRA-sim 1.0; which it is shows in its content.
 
+    Parameters
+    ----------
+    path
+        Network file (JSON) or system file (text) of 1.0.
+
     Raises
     ------
     ConfigError

@@ -54,14 +54,28 @@ class OldDimension:
 
 @dataclass(frozen=True, slots=True)
 class OldNetwork:
-    """A network of 1.0 and what was lost or changed in reading it."""
+    """A network of 1.0 and what was lost or changed in reading it.
+
+    Attributes
+    ----------
+    dims
+        Dimensions, dimension 0 first.
+    notes
+        What was lost or changed, one sentence each.
+    """
 
     dims: tuple[OldDimension, ...]
     notes: tuple[str, ...]
 
 
 def is_old_network(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a network file of 1.0 (a JSON object with its keys)."""
+    """Whether a file is a network file of 1.0 (a JSON object with its keys).
+
+    Parameters
+    ----------
+    path
+        Any file; one that cannot be read is none.
+    """
     try:
         value = json.loads(read_text(path))
     except (ValueError, RecursionError):
@@ -71,6 +85,11 @@ def is_old_network(path: str | os.PathLike[str]) -> bool:
 
 def read_old_network(path: str | os.PathLike[str]) -> OldNetwork:
     """Read a network file of 1.0.
+
+    Parameters
+    ----------
+    path
+        Network file of 1.0 (JSON).
 
     Raises
     ------

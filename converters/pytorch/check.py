@@ -11,7 +11,15 @@ from chakra.et import ABSENT, Trace
 
 @dataclass(frozen=True, slots=True)
 class ReplayCheck:
-    """Spans in nanoseconds; ``error`` = replayed / measured - 1."""
+    """Spans in nanoseconds; ``error`` = replayed / measured - 1.
+
+    Attributes
+    ----------
+    measured_ns
+        Span of the recording, ns.
+    replayed_ns
+        Span of the replay, ns.
+    """
 
     measured_ns: int
     replayed_ns: int

@@ -94,7 +94,6 @@ class Records:
 
     members: dict[int, list[Comm]]
     warnings: list[str]
-    by_source: dict[str, int]
 
     def expand(self, rows: I64) -> tuple[I64, I64]:
         """Device rows with a batch's row repeated, and the number of each within its batch."""
@@ -371,7 +370,6 @@ def device_communication(
     record_of = {int(r): finder.record_op(int(attachment.op[r])) for r in candidates}
     with_library = {record for r, record in record_of.items() if record >= 0 and library[r]}
     members: dict[int, list[Comm]] = {}
-    sources: Counter[str] = Counter()
     rows: list[int] = []
     for row in candidates.tolist():
         record = record_of[row]
@@ -390,12 +388,10 @@ def device_communication(
         batch = batches.of(row, info)
         if batch:
             members[row] = batch
-            sources["batch"] += 1
             continue
         found = finder.comm(info)
         if found is not None:
             members[row] = [found]
-            sources[info.source] += 1
     warnings = [
         f"{device.source}: {count} device operations of communication {name!r} have no kind; kept as computation"
         for name, count in finder.unknown.items()
@@ -405,7 +401,7 @@ def device_communication(
         warnings.append(
             f"{device.source}: {unsized} communication nodes have no size in either trace; written as 0"
         )
-    return Records(members, warnings, dict(sources))
+    return Records(members, warnings)
 
 
 class _Batches:

@@ -52,7 +52,6 @@ class CommArgs(msgspec.Struct, gc=False, omit_defaults=True):
     out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
     dtype: Any = None
     group: Any = msgspec.field(default=None, name="Process Group Name")
-    group_desc: Any = msgspec.field(default=None, name="Process Group Description")
     group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
     group_size: Any = msgspec.field(default=None, name="Group size")
     start: Any = msgspec.field(default=None, name="Global rank start")
@@ -71,7 +70,6 @@ class Args(CommArgs, gc=False):
     rf_id: Any = msgspec.field(default=None, name="Record function id")
     ev_idx: Any = msgspec.field(default=None, name="Ev Idx")
     sequence: Any = msgspec.field(default=None, name="Sequence number")
-    fwd_thread: Any = msgspec.field(default=None, name="Fwd thread id")
     stream: Any = None
     device: Any = None
     context: Any = None

@@ -28,7 +28,19 @@ _RANK = re.compile(r"rank[_\-.]?(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Files of one rank: host and device trace, the device trace alone, or a linked file."""
+    """Files of one rank: host and device trace, the device trace alone, or a linked file.
+
+    Attributes
+    ----------
+    host
+        Host trace (JSON, may be gzipped).
+    device
+        Kineto trace (JSON, may be gzipped).
+    linked
+        Linked file, instead of the two.
+    rank
+        Rank, where the files do not say it.
+    """
 
     host: Path | None = None
     device: Path | None = None
@@ -47,6 +59,12 @@ class Settings:
     min_matched, min_attached
         Shares of host operators and of device operations below which `ThresholdError` is raised (after
         writing).
+    link
+        How host and device are joined.
+    emit
+        What the trace holds.
+    strict
+        Whether a difference between summary and files is an error.
     """
 
     link: LinkOptions = field(default_factory=LinkOptions)
@@ -59,7 +77,19 @@ class Settings:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one rank."""
+    """What became of one rank.
+
+    Attributes
+    ----------
+    rank
+        The rank.
+    output
+        File that was written.
+    summary
+        Counts, as the command line prints them.
+    check
+        Measured and replayed span, where asked for.
+    """
 
     rank: int
     output: str
@@ -107,7 +137,7 @@ def rank_of(inputs: Inputs, device: DeviceTrace | None) -> int:
     return 0
 
 
-def run(
+def convert_rank(
     inputs: Inputs,
     output: Path,
     settings: Settings,
@@ -121,10 +151,25 @@ def run(
     Beside an execution trace with process groups of its own, ``NAME.comm_groups.json`` is written.
     ``report`` is called with the summary before it is judged.
 
+    Parameters
+    ----------
+    inputs
+        Files of the rank.
+    output
+        ``NAME.et``, ``NAME.et.gz``, or the name of a linked JSON file.
+    settings
+        How to read, link and write.
+    check
+        Replay the result with recorded durations and compare with the measured span.
+    report
+        Called with the summary before it is judged.
+
     Raises
     ------
     ThresholdError
         Less was matched or attached than ``settings`` ask for, or ``strict`` and something differs.
+    UsageError
+        The output would overwrite an input.
     """
     if output.exists() and any(p is not None and p.exists() and p.samefile(output) for p in (
         inputs.host, inputs.device, inputs.linked

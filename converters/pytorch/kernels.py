@@ -3,7 +3,6 @@
 """
 
 # mypy: ignore-errors
-# ruff: noqa: SIM102 - nested conditions keep kernels readable beside their loops
 
 import numpy as np
 
@@ -140,22 +139,6 @@ def replay(offsets, sources, duration, engine, n_engines, hold, finish):
             duration[i] = left if left > 0 else 0
         finish[i] = ready + duration[i]
         free[engine[i]] = finish[i]
-
-
-def reduce_edges(offsets, sources, group, position, keep):
-    """Mark edges that a later source of the same group (thread or stream) already implies: only the latest
-    is kept.
-
-    ``position`` is the place of a node in its group; nodes of a group form a chain.
-    """
-    for i in range(len(offsets) - 1):
-        for j in range(offsets[i], offsets[i + 1]):
-            keep[j] = True
-            for k in range(offsets[i], offsets[i + 1]):
-                if k != j and group[sources[k]] == group[sources[j]]:
-                    if position[sources[k]] > position[sources[j]] or (sources[k] == sources[j] and k < j):
-                        keep[j] = False
-                        break
 
 
 def pieces(thread, start, end, skip_gap, cut_thread, cut_time, cut_resume, owner, begin, finish, head, cut):

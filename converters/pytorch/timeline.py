@@ -8,7 +8,7 @@ the operator's self time stays one number) or become gap nodes where they are, s
 place in time.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -80,7 +80,6 @@ class Pieces:
     node_of_op: I64
     moved_ns: int = 0
     dropped_ns: int = 0
-    first_of_thread: dict[int, int] = field(default_factory=dict)
 
 
 def find_bursts(

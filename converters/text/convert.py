@@ -51,6 +51,8 @@ class Converted:
         "us" or "ns".
     compat
         "chakra" if written as upstream's converter does, else None.
+    update_time
+        Whether update times are compute nodes.
     """
 
     workload: TextWorkload
@@ -81,7 +83,34 @@ def load_text(
     span: str = "auto",
     compat: str | None = None,
 ) -> Converted:
-    """Read a text workload and build its graph. Parameters and errors are those of `convert_text`."""
+    """Read a text workload and build its graph. Parameters and errors are those of `convert_text`.
+
+    Parameters
+    ----------
+    source
+        Text workload.
+    npus
+        Number of NPUs; by default the product of ``network_dims``.
+    passes
+        Training passes, one after the other.
+    network_dims
+        Sizes of the network's dimensions, dimension 0 first.
+    model_parallel
+        NPUs that share one model replica.
+    time_unit
+        "us" or "ns": what the file's times are in.
+    update_time
+        Whether update times become compute nodes.
+    span
+        "dims" or "groups": how partial collectives are written; None decides by what is known.
+    compat
+        "chakra": as upstream's converter writes it.
+
+    Raises
+    ------
+    ConversionError
+        The file or an option is wrong; see `convert_text`.
+    """
     npus = _npus(npus, network_dims)
     _check_numbers(npus, passes, time_unit, span)
     if compat is not None:
@@ -184,7 +213,19 @@ def write_converted(
     link: bool = True,
     progress: Progress | None = None,
 ) -> Summary:
-    """Write the traces of a converted workload; see `convert_text`."""
+    """Write the traces of a converted workload; see `convert_text`.
+
+    Parameters
+    ----------
+    converted
+        Result of `load_text`.
+    output
+        Prefix: files are ``OUTPUT.<rank>.et``.
+    link
+        Store equal files once, as hard links.
+    progress
+        Called with files done and files in all.
+    """
     table = converted.groups()
     distinct = 0
     done = 0

@@ -55,7 +55,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One record of the file."""
+    """One record of the file.
+
+    Attributes
+    ----------
+    name
+        Name of the layer.
+    forward, input_gradient, weight_gradient
+        The three steps.
+    update_time
+        Time of the weight update, in the file's unit.
+    policy
+        Parallelism of this layer, where the workload mixes several.
+    """
 
     name: str
     forward: Step
@@ -69,7 +81,19 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class TextWorkload:
-    """What a text workload says."""
+    """What a text workload says.
+
+    Attributes
+    ----------
+    source
+        File, for messages.
+    policy
+        Parallelism policy, as written.
+    layers
+        The layers, first to last.
+    initiators
+        Layers whose backward pass begins with a recomputation.
+    """
 
     source: str
     policy: str

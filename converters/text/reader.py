@@ -52,7 +52,22 @@ def read_workload(path: str | os.PathLike[str], *, as_upstream: bool = False) ->
 
 
 def parse_workload(text: str, source: str = "<text>", *, as_upstream: bool = False) -> TextWorkload:
-    """Parse the text of a workload; ``source`` names it in messages. See `read_workload`."""
+    """Parse the text of a workload; ``source`` names it in messages. See `read_workload`.
+
+    Parameters
+    ----------
+    text
+        Text of the workload.
+    source
+        What it is called in messages.
+    as_upstream
+        Read leniently where upstream's converter does.
+
+    Raises
+    ------
+    ConversionError
+        Naming the line, the word and what would be right.
+    """
     words = _Words(text, source)
     policy = words.choice("a parallelism policy", UPSTREAM_POLICIES if as_upstream else POLICIES)
     bottom: int | None = None

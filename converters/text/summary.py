@@ -46,6 +46,18 @@ class Summary:
         is one.
     notes
         Things the user should know, one sentence each.
+    source, policy, layers
+        File, policy and number of layers.
+    passes, npus
+        How many.
+    time_unit, compat
+        As given to `convert_text`.
+    nodes, computes, updates
+        Nodes of one NPU: all, compute, weight updates.
+    compute_ns, update_ns
+        Their time, ns.
+    collectives
+        Collectives of one NPU by kind and span.
     """
 
     source: str

@@ -44,8 +44,9 @@ PRICED_AS: dict[CollectiveKind, tuple[CollectiveKind, bool]] = {
 
 #: kinds with one root, which the traces do not name
 ROOTED = {CollectiveKind.BROADCAST: Do.BROADCAST, CollectiveKind.REDUCE: Do.REDUCE}
-#: on the message-level engine: the half of scatter + all-gather, or reduce-scatter + gather, that all members see
-AS_MESSAGES = {
+#: with the shared memory bus, which has no tables of steps: the half of scatter + all-gather, or of reduce-scatter +
+#: gather, that all members see
+ON_THE_BUS = {
     CollectiveKind.BROADCAST: CollectiveKind.ALL_GATHER,
     CollectiveKind.REDUCE: CollectiveKind.REDUCE_SCATTER,
 }
@@ -71,10 +72,10 @@ def priced_kind(kind: CollectiveKind) -> CollectiveKind:
     return PRICED_AS[kind][0] if kind in PRICED_AS else kind
 
 
-def _native(kind: CollectiveKind, options: RunOptions) -> CollectiveKind:
-    """The kind whose algorithm prices a collective; tables of steps are for the phase-level engine only."""
-    if options.engine == "messages" and kind in ROOTED:
-        return AS_MESSAGES[kind]
+def _native(kind: CollectiveKind, system: System) -> CollectiveKind:
+    """The kind whose algorithm prices a collective on a system."""
+    if system.shared_bus is not None and kind in ROOTED:
+        return ON_THE_BUS[kind]
     return priced_kind(kind)
 
 
@@ -121,7 +122,7 @@ def choose(
     ConfigError, WorkloadError
         If no dimension takes part, or an algorithm cannot run on that many members (C16).
     """
-    native = _native(call.kind, options)
+    native = _native(call.kind, system)
     names = implementation(native, system, network)
     parts: list[tuple[int, Algorithm, int]] = []
     if not whole:
@@ -143,10 +144,10 @@ def choose(
                 "set involved_dim to true for at least one dimension that has an algorithm"
             )
     for _, algorithm, ring in parts:
-        if algorithm.steps and options.engine == "messages":
+        if algorithm.steps and system.shared_bus is not None:
             raise ConfigError(
-                f"{system.source}: algorithm {algorithm.name!r} runs without the congestion-aware network, the shared "
-                "bus and custom algorithms only; use ring, direct, halvingDoubling or doubleBinaryTree"
+                f"{system.source}: algorithm {algorithm.name!r} is not modelled together with the shared memory bus; use "
+                "ring, direct, halvingDoubling or doubleBinaryTree"
             )
         _check_size(algorithm, native, ring, whole, system)
     return Choice(native, tuple(parts))

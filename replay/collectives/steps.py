@@ -13,6 +13,7 @@ member ever sends or receives faster than its links, whatever the schedule.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from functools import lru_cache
 
 import numpy as np
 
@@ -70,6 +71,43 @@ class Steps:
     def rounds(self) -> int:
         """Number of rounds."""
         return int((self.messages[:, 3] & LAST_OF_ROUND > 0).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRows:
+    """Steps by member: member i's rounds, those in which it takes part, are rows[start[i]:start[i + 1]].
+
+    Columns: receiver of what it sends, that member's row of the message (counted from its first), share; the same of
+    what it receives, from whom; whether it reduces that. -1 where it does not send, or does not receive.
+    """
+
+    start: I64
+    rows: I64
+
+    @property
+    def most(self) -> int:
+        """Rounds of the member that has most."""
+        return int(np.diff(self.start).max(initial=0))
+
+
+@lru_cache(maxsize=64)
+def member_rows(steps: Steps) -> MemberRows:
+    """Look at a schedule from each of its members."""
+    source, target, share, flags = steps.messages.T
+    last = flags & LAST_OF_ROUND > 0
+    rounds = np.cumsum(last) - last
+    many = steps.rounds
+    keys, place = np.unique(
+        np.concatenate([source * many + rounds, target * many + rounds]), return_inverse=True
+    )
+    sends, receives = np.split(place.reshape(-1), 2)
+    start = np.searchsorted(keys, np.arange(steps.n + 1) * many)
+    rows = np.full((len(keys), 7), -1, np.int64)
+    rows[:, 6] = 0
+    rows[sends, 0], rows[sends, 1], rows[sends, 2] = target, receives - start[target], share
+    rows[receives, 3], rows[receives, 4], rows[receives, 5] = source, sends - start[source], share
+    rows[receives, 6] = flags & REDUCES
+    return MemberRows(start, rows)
 
 
 @dataclass(frozen=True, slots=True)

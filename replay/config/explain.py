@@ -1,12 +1,13 @@
 """What a configuration comes to: every key with the value in effect, its unit, default and origin."""
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from chakra.replay.config.files import Source
-from chakra.replay.config.keys import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS, Key
+from chakra.replay.config.keys import LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS, Key
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Network, SharedBus, System
 from chakra.replay.config.network import load_network
@@ -25,6 +26,8 @@ class Row:
     #: "FILE", "FILE:LINE" or "default"
     source: str
     meaning: str
+    #: what a value may be
+    allowed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,14 @@ class Explanation:
 
 
 def explain_network(src: Source, *, compat: str | None = None) -> Explanation:
-    """Explain a network description; raises ConfigError as `load_network` does."""
+    """Explain a network description of building blocks or of links; raises ConfigError as `load_network` does."""
     network = load_network(src, compat=compat)
+    if isinstance(src, str | os.PathLike) and os.fspath(src).lower().endswith(".graphml"):
+        section = Section(os.fspath(src), {}, False)
+        return Explanation("network", section.source, _link_rows(section, network), _link_notes(network))
     section = Section.of(src, kind="network", compat=compat, yaml=True)
+    if network.links is not None:
+        return Explanation("network", section.source, _link_rows(section, network), _link_notes(network))
     values = {
         "topology": [dim.topology.value for dim in network.dims],
         "npus_count": [dim.npus for dim in network.dims],
@@ -50,6 +58,46 @@ def explain_network(src: Source, *, compat: str | None = None) -> Explanation:
     rates = ", ".join(f"{dim.bytes_per_ns:g}" for dim in network.dims)
     notes = [f"{network.npus} NPUs in all; a link moves {rates} bytes per ns"]
     return Explanation("network", section.source, _rows(section, NETWORK_KEYS, values), tuple(notes))
+
+
+def _link_rows(section: Section, network: Network) -> tuple[Row, ...]:
+    """Keys of a list of links; the links themselves are counted in the notes."""
+    links = network.links
+    assert links is not None
+    given = {key: section.entries[key].value for key in ("bandwidth", "latency") if section.given(key)}
+    values = {
+        "npus_count": [dim.npus for dim in network.dims],
+        "links": f"{len(links.links)} links",
+        "bandwidth": given.get("bandwidth"),
+        "latency": given.get("latency"),
+        "routes": f"{len(links.routes)} routes" if links.routes else None,
+        "routing": links.routing,
+        "ecmp": links.ecmp,
+        "npus_forward": links.npus_forward,
+    }
+    return _rows(section, LINK_KEYS, values)
+
+
+def _link_notes(network: Network) -> tuple[str, ...]:
+    """What the links come to."""
+    links = network.links
+    assert links is not None
+    speeds = sorted({link.bandwidth_gibps for link in links.links})
+    delays = sorted({link.latency_ns for link in links.links})
+    ends = {(link.src, link.dst) for link in links.links}
+    one_way = sum((dst, src) not in ends for src, dst in ends)
+    count = (
+        f"{network.npus} NPUs and {len(links.vertices)} switches; {len(links.links)} links, a direction each"
+    )
+    least = network.dims[0].bandwidth_gibps
+    return (
+        count + (f"; {one_way} of them one way only" if one_way else ""),
+        f"links of {_range(speeds)} GB/s of 2^30 B/s, {_range(delays)} ns; every NPU can send {least:g} GB/s or more",
+    )
+
+
+def _range(values: list[float]) -> str:
+    return f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g} to {values[-1]:g}"
 
 
 def explain_memory(src: Source, *, compat: str | None = None) -> Explanation:
@@ -117,7 +165,7 @@ def _rows(section: Section, keys: tuple[Key, ...], values: Mapping[str, Any]) ->
         source = "default"
         if entry is not None:
             source = f"{section.source}:{entry.line}" if entry.line else section.source
-        rows.append(Row(key.name, values[key.name], key.unit, key.default, source, key.meaning))
+        rows.append(Row(key.name, values[key.name], key.unit, key.default, source, key.meaning, key.allowed))
     return tuple(rows)
 
 

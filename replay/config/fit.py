@@ -8,6 +8,15 @@ from chakra.replay.config.system import IMPLEMENTATION_KEYS
 def check_fit(network: Network, system: System, memory: Memory | None = None) -> None:
     """Check system and memory against the network.
 
+    Parameters
+    ----------
+    network
+        The network.
+    system
+        The system.
+    memory
+        Remote memory, if there is any.
+
     Raises
     ------
     ConfigError

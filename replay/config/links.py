@@ -8,12 +8,12 @@ from typing import Any
 
 from chakra.errors import ConfigError
 from chakra.replay.config.files import describe, nearest, read_text
+from chakra.replay.config.keys import LINK_FIELDS, LINK_KEYS
 from chakra.replay.config.model import Dimension, Link, Links, LinkTopology, Network
 from chakra.replay.config.section import MAX_INT, Section, finite
 
-#: keys of a network file with links
-LINK_KEYS = ("npus_count", "links", "bandwidth", "latency", "routes", "routing", "ecmp", "npus_forward")
-_LINK_FIELDS = ("from", "to", "bandwidth", "latency", "directed")
+_LINK_KEYS = tuple(key.name for key in LINK_KEYS)
+_LINK_FIELDS = tuple(key.name for key in LINK_FIELDS)
 _GRAPH_KEYS = ("routing", "ecmp", "npus_forward")
 
 
@@ -25,7 +25,7 @@ def links_network(section: Section) -> Network:
     ConfigError
         naming file, line and key
     """
-    section.refuse_unknown(LINK_KEYS)
+    section.refuse_unknown(_LINK_KEYS)
     counts = _counts(section)
     rows = section.items("links", "links such as [0, 1, 50, 500]: from, to, GB/s, ns")
     defaults = {

@@ -50,6 +50,13 @@ class Dimension:
     """One network dimension: `npus` positions joined by `topology`, every link alike.
 
     Of a list of links: a logical dimension; its bandwidth is what the NPU with the least can send, its latency the mean.
+
+    Attributes
+    ----------
+    topology
+        How the positions are joined.
+    npus
+        Number of positions.
     """
 
     topology: Topology | LinkTopology
@@ -115,7 +122,17 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """All dimensions; dimension 0 varies fastest in the NPU number. `links` replaces the dimensions' own links."""
+    """All dimensions; dimension 0 varies fastest in the NPU number. `links` replaces the dimensions' own links.
+
+    Attributes
+    ----------
+    dims
+        Dimensions, dimension 0 first.
+    source
+        File, for messages.
+    links
+        Single links, where the network is given by them.
+    """
 
     dims: tuple[Dimension, ...]
     source: str = "<network>"
@@ -132,7 +149,19 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class SharedBus:
-    """LogGP parameters of the shared memory bus (spec section 4.5); G keeps single-precision rounding."""
+    """LogGP parameters of the shared memory bus (spec section 4.5); G keeps single-precision rounding.
+
+    Attributes
+    ----------
+    latency
+        L, ns.
+    overhead
+        o, ns.
+    gap
+        g, ns.
+    gap_per_byte
+        G, ns per byte.
+    """
 
     latency: int = 0  # L
     overhead: int = 0  # o
@@ -142,7 +171,39 @@ class SharedBus:
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """The collective system and compute model of every NPU."""
+    """The collective system and compute model of every NPU.
+
+    Attributes
+    ----------
+    scheduling_policy
+        Order of waiting collectives: LIFO, FIFO or EXPLICIT.
+    collective_optimization
+        "baseline" or "localBWAware".
+    endpoint_delay_ns
+        Time before each message, ns.
+    peak_perf_tflops
+        Peak of the roofline, 10^12 operations/s.
+    roofline
+        Whether compute times come from operations and bytes.
+    trace_enabled
+        Whether every node is logged.
+    replay_only
+        Whether every node takes its recorded duration.
+    track_local_mem
+        Whether memory of tensors is accounted for.
+    local_mem_trace_filename
+        File of that account.
+    shared_bus
+        The bus between NPU and memory, if modelled.
+    local_reduction_delay
+        Reduction on the shared bus, ns per 100 bytes.
+    inter_dimension_scheduling
+        Order of dimensions per chunk.
+    intra_dimension_scheduling
+        Order of chunks in a queue.
+    source
+        File, for messages.
+    """
 
     scheduling_policy: str = "LIFO"
     collective_optimization: str = "baseline"  # or "localBWAware"
@@ -176,7 +237,23 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Remote memory; latency in ns, bandwidth in bytes per ns (GB/s of 10**9), both whole as in ASTRA-sim."""
+    """Remote memory; latency in ns, bandwidth in bytes per ns (GB/s of 10**9), both whole as in ASTRA-sim.
+
+    Attributes
+    ----------
+    kind
+        Who shares it.
+    latency_ns
+        Latency of an access, ns.
+    bytes_per_ns
+        Bandwidth, bytes per ns; 0: latency only.
+    n_nodes
+        Memory servers (per-node memory).
+    npus_per_node
+        Consecutive NPUs that share a server.
+    source
+        File, for messages.
+    """
 
     kind: MemoryKind = MemoryKind.NONE
     latency_ns: int = 0

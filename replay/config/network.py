@@ -112,7 +112,13 @@ def _dimension(
 
 
 def dump_network(network: Network) -> str:
-    """The network as text of a network file, which `load_network` reads back to an equal value."""
+    """The network as text of a network file, which `load_network` reads back to an equal value.
+
+    Parameters
+    ----------
+    network
+        The network.
+    """
     if network.links is not None:
         return dump_links(network)
     rows: dict[str, list[object]] = {

@@ -65,7 +65,13 @@ INTRA_DIMENSION = {
 
 
 def register_algorithm(name: str) -> None:
-    """Make a collective algorithm's name known to system files (the engine must know it too)."""
+    """Make a collective algorithm's name known to system files (the engine must know it too).
+
+    Parameters
+    ----------
+    name
+        The name that system files use.
+    """
     _EXTRA_ALGORITHMS.add(name)
 
 
@@ -236,6 +242,11 @@ def _custom(section: Section) -> dict[CollectiveKind, str]:
 
 def load_per_node_custom(path: str) -> dict[int, str]:
     """Read the YAML map node id -> path prefix of `per-node-custom-implementation` (spec 1.3, 4.6).
+
+    Parameters
+    ----------
+    path
+        The YAML file.
 
     Raises
     ------

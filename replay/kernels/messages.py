@@ -61,6 +61,7 @@ from chakra.replay.kernels.messages_layout import (
     NIL,
     P_PHASES,
     P_WIDTH,
+    PH_JOINT,
     Q_HEAD,
     Q_RUNNING,
     QUEUE_ROW,
@@ -87,9 +88,12 @@ from chakra.replay.kernels.messages_layout import (
     TM_BUS_SENT,
     TM_CREDIT,
     TM_CUSTOM,
+    TM_JOINT_END,
     TM_NODE,
     TM_REDUCE,
     TM_SERVER,
+    TM_STEP,
+    TM_STEP_SENT,
     TM_TREE,
     TM_TREE_REDUCE,
     State,
@@ -97,10 +101,12 @@ from chakra.replay.kernels.messages_layout import (
 from chakra.replay.kernels.messages_network import hop, release_link
 from chakra.replay.kernels.messages_p2p import arrive_control as arrive_request
 from chakra.replay.kernels.messages_p2p import arrive_unpaired, issued_at, send_eager
+from chakra.replay.kernels.messages_steps import step, step_part, steps_end
 from chakra.replay.kernels.messages_streams import (
     enter_phase,
     join_queue,
     leave_phase,
+    phase_row,
     received,
     start_first,
     start_waiting,
@@ -199,6 +205,13 @@ def run_timer(s: State, what: int, a: int, b: int) -> None:
             later(s, ACT_STREAM, a, 0)
     elif what == TM_TREE_REDUCE:
         tree_reduce(s, a)
+    elif what == TM_STEP:
+        if step(s, a) and steps_end(s, a, m[phase_row(s, a) + PH_JOINT] != 0):
+            later(s, ACT_STREAM, a, 0)
+    elif what == TM_JOINT_END:
+        later(s, ACT_STREAM, a, 0)
+    elif what == TM_STEP_SENT:
+        step_part(s, a)
     elif what == TM_SERVER:
         leave_server(s, b)
         later(s, ACT_NODE, m[m[C_BUNDLE] + T_NPU], a)

@@ -139,6 +139,9 @@ TM_CUSTOM = 7
 TM_BUS_SENT = 8
 TM_BUS_RECEIVED = 9
 TM_BUS_REDUCED = 10
+TM_STEP = 11  # the next round of a table of steps begins
+TM_JOINT_END = 13  # all members of a joint phase have ended it
+TM_STEP_SENT = 12  # a round's messages have passed the member's links
 
 # link
 LINK_ROW = 16
@@ -272,7 +275,7 @@ OP_RECV = 4
 OP_SERVER = 5
 
 # --- collectives ---------------------------------------------------------------------------------------------------
-PLAN_ROW = 14
+PLAN_ROW = 15
 P_CHUNKS = 0
 P_CHUNK = 1
 P_PHASES = 2
@@ -287,13 +290,14 @@ P_BITS = 10  # words of an inbox
 P_COUNTER = 11  # tree counter of this kind of collective
 P_CUSTOM = 12  # first (program, nodes, first p2p row) triple, one per member
 P_BLOCK = 13  # words of a stream block
+P_JOINT = 14  # words at the end of a stream row: per phase, members of the ring that have started and ended
 
 MODE_NATIVE = 0
 MODE_CUSTOM = 1
 MODE_TOGETHER = 2  # ends for everybody when the last member has issued
 MODE_INSTANT = 3
 
-PHASE_ROW = 7
+PHASE_ROW = 9
 PH_DIM = 0
 PH_ALGORITHM = 1
 PH_DO = 2
@@ -301,17 +305,35 @@ PH_RULE = 3
 PH_RING = 4
 PH_WINDOW = 5
 PH_SUB = 6
+PH_STEPS = 7  # per chunk: where its table of steps lies
+PH_JOINT = 8  # all members of the ring start with the last one and end with the last one
 
 RING = 1
 DIRECT = 2
 HALVING_DOUBLING = 3
 TREE = 4
 CUSTOM = 5
+STEPS = 6
 
 ALL_REDUCE = 0
 REDUCE_SCATTER = 1
 ALL_GATHER = 2
 ALL_TO_ALL = 3
+BROADCAST = 4
+REDUCE = 5
+
+# table of steps: least denominator of shares, then per member its first row and number of rows
+ST_WHOLE = 0
+ST_MEMBERS = 1
+# row: a round in which the member takes part. -1: it does not send, or not receive
+STEP_ROW = 7
+SR_TO = 0
+SR_TO_ROW = 1  # the receiver's row of the message
+SR_SHARE = 2
+SR_FROM = 3
+SR_FROM_ROW = 4
+SR_FROM_SHARE = 5
+SR_REDUCES = 6
 
 RULE_ANY = 0
 RULE_FIRST = 1
@@ -357,10 +379,10 @@ S_INSTANCE = 1
 S_PHASE = 2  # -1: not issued here yet; number of phases: ended
 S_ALGORITHM = 3
 S_DO = 4
-S_TOTAL = 5  # messages of the phase; custom: nodes left
+S_TOTAL = 5  # messages of the phase; custom: nodes left; steps: rounds
 S_WINDOW = 6
-S_CYCLE = 7
-S_ARMED = 8
+S_CYCLE = 7  # steps: the chunk's table
+S_ARMED = 8  # steps: what the running round waits for
 S_SENT = 9
 S_RECEIVED = 10
 S_CREDITS = 11

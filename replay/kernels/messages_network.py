@@ -43,6 +43,7 @@ from chakra.replay.kernels.messages_layout import (
     M_VIA,
     NET_AWARE,
     NET_GRAPH,
+    NET_GRAPH_UNAWARE,
     NET_UNAWARE,
     NEXT,
     NIL,
@@ -105,6 +106,27 @@ def route_delay(s: State, src: int, dst: int, size: int) -> int:
         if slowest == 0.0 or bandwidth < slowest:
             slowest = bandwidth
     return int(latency + (size / slowest if slowest > 0.0 else 0.0))
+
+
+def occupancy(s: State, src: int, dst: int, size: int) -> int:
+    """Time for which a message keeps the slowest link of its way busy, ns."""
+    m = s.m
+    if src == dst:
+        return 0
+    if m[C_NET] == NET_GRAPH or m[C_NET] == NET_GRAPH_UNAWARE:
+        pair = src * m[C_NPUS] + dst
+        slowest = 0.0
+        for at in range(m[m[C_ROUTE_START] + pair], m[m[C_ROUTE_START] + pair + 1]):
+            bandwidth = s.f[F_SPEED + 2 * m[m[at] + L_CLASS] + 1]
+            if slowest == 0.0 or bandwidth < slowest:
+                slowest = bandwidth
+        return int(size / slowest) if slowest > 0.0 else 0
+    n_dims = m[C_DIMS]
+    longest = 0
+    for k in range(n_dims):
+        if m[m[C_COORDS] + src * n_dims + k] != m[m[C_COORDS] + dst * n_dims + k]:
+            longest = max(longest, int(size / s.f[F_SPEED + 2 * k + 1]))
+    return longest
 
 
 def start_link(s: State, link: int, message: int) -> None:

@@ -32,7 +32,9 @@ from chakra.replay.kernels.messages_layout import (
     PH_ALGORITHM,
     PH_DIM,
     PH_DO,
+    PH_JOINT,
     PH_RING,
+    PH_STEPS,
     PH_SUB,
     PH_WINDOW,
     PHASE_ROW,
@@ -49,6 +51,7 @@ from chakra.replay.kernels.messages_layout import (
     S_ARRIVED,
     S_BITS,
     S_BYTES,
+    S_CHUNK,
     S_CONTROLS,
     S_CREDITS,
     S_CYCLE,
@@ -79,9 +82,12 @@ from chakra.replay.kernels.messages_layout import (
     S_TOTAL,
     S_TREE,
     S_WINDOW,
+    ST_MEMBERS,
+    STEPS,
     TREE,
     State,
 )
+from chakra.replay.kernels.messages_steps import step_part, steps_begin
 from chakra.replay.kernels.messages_transfer import reduction, sort_early
 from chakra.replay.kernels.messages_tree import tree_delay, tree_start
 
@@ -91,11 +97,13 @@ ALLOCATES = False
 
 
 def received(s: State, x: int) -> None:
-    """A message was received: it arms the next packet, or moves the tree on."""
+    """A message was received: it arms the next packet, or moves the tree or the round on."""
     m = s.m
     m[x + S_RECEIVED] += 1
     if m[x + S_ALGORITHM] == TREE:
         tree_delay(s, x, False)
+    elif m[x + S_ALGORITHM] == STEPS:
+        step_part(s, x)
     else:
         arm(s, x)
 
@@ -168,6 +176,9 @@ def enter_phase(s: State, x: int, phase_index: int) -> None:
         return
     if algorithm == TREE:
         m[x + S_SIZE] = max(entering, least)
+    elif algorithm == STEPS:
+        m[x + S_CYCLE] = m[m[phase + PH_STEPS] + m[x + S_CHUNK]]
+        m[x + S_TOTAL] = m[m[x + S_CYCLE] + ST_MEMBERS + 2 * m[x + S_INDEX] + 1]
     else:
         size = entering if do == ALL_GATHER else entering // n
         m[x + S_SIZE] = max(size, least)
@@ -191,7 +202,8 @@ def enter_phase(s: State, x: int, phase_index: int) -> None:
                 window = n - 1
             m[x + S_WINDOW] = window
             m[x + S_CYCLE] = window + ((n - 1) * window if m[phase + PH_SUB] else window)
-    m[x + S_REDUCE] = reduction(s, m[x + S_SIZE])
+    if algorithm != STEPS:
+        m[x + S_REDUCE] = reduction(s, m[x + S_SIZE])
     if algorithm != RING and algorithm != TREE:
         first = m[x + S_INBOX]
         for at in range(first, first + 2 * m[x + S_BITS]):
@@ -224,6 +236,8 @@ def start_stream(s: State, x: int) -> None:
         tree_start(s, x)
     elif algorithm == CUSTOM:
         custom_start(s, x)
+    elif algorithm == STEPS:
+        steps_begin(s, x, m[phase_row(s, x) + PH_JOINT] != 0)
     else:
         for _ in range(m[x + S_WINDOW]):
             arm(s, x)

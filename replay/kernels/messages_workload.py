@@ -66,6 +66,7 @@ from chakra.replay.kernels.messages_layout import (
     P_CHUNKS,
     P_CLASS,
     P_COUNTER,
+    P_JOINT,
     P_LEAST,
     P_MODE,
     P_PHASE,
@@ -359,6 +360,8 @@ def open_instance(s: State, plan: int, group: int, ordinal: int) -> int:
     for k in range(members * m[plan + P_CHUNKS]):
         m[block + k * width + S_PHASE] = -1
         m[block + k * width + S_EARLY] = NIL
+        for word in range(block + (k + 1) * width - m[plan + P_JOINT], block + (k + 1) * width):
+            m[word] = 0
     return at
 
 

@@ -39,6 +39,11 @@ def fat_tree(
         For each level of switches below the top, or for all: bandwidth towards the NPUs over bandwidth upwards. The
         links of a switch upwards share what this leaves.
 
+    Raises
+    ------
+    UsageError
+        Lists whose lengths do not fit, a ratio that is not above 0, or more links than can be listed.
+
     Notes
     -----
     The extended generalised fat tree XGFT(h; m; w) of Oehring et al., 1995.
@@ -90,6 +95,25 @@ def rail_optimised(
 
     With `spines` the rails are joined by that many switches. Without, a message between different places of different
     nodes goes through an NPU of its own node (as NCCL's PXN does). Logical dimensions: inside a node, between nodes.
+
+    Parameters
+    ----------
+    nodes
+        Number of nodes.
+    npus_per_node
+        NPUs of a node, which is the number of rails.
+    node_bandwidth_gibps
+        Bandwidth inside a node per NPU and direction, GB/s of 2^30 B/s.
+    node_latency_ns
+        Latency of a link inside a node, ns.
+    bandwidth_gibps
+        Bandwidth of an NPU's port to its rail and direction, GB/s of 2^30 B/s.
+    latency_ns
+        Latency of a link outside nodes, ns.
+    spines
+        Switches that join the rails; 0 for none.
+    oversubscription
+        Bandwidth of a rail towards its NPUs over that towards the spines.
     """
     _whole([nodes, npus_per_node], "nodes and NPUs per node", 2)
     _bounded(2 * nodes * npus_per_node + npus_per_node * spines)
@@ -113,6 +137,17 @@ def torus(shape: Sequence[int], *, bandwidth_gibps: float, latency_ns: float, wr
     """A torus, or a mesh without `wrap`; the first length of the shape varies fastest in the NPU number.
 
     Logical dimensions are those of the shape.
+
+    Parameters
+    ----------
+    shape
+        NPUs along each dimension.
+    bandwidth_gibps
+        Bandwidth of a link and direction, GB/s of 2^30 B/s.
+    latency_ns
+        Latency of a link, ns.
+    wrap
+        Whether the ends of a dimension are joined.
     """
     _whole(shape, "shape", 2)
     npus = prod(shape)
@@ -145,6 +180,28 @@ def dragonfly(
 
     Local links between routers, and global ones between groups, have an NPU's bandwidth and latency unless given.
     Source: Kim, Dally, Scott, Abts: Technology-driven, highly-scalable dragonfly topology, ISCA 2008.
+
+    Parameters
+    ----------
+    groups
+        Groups of routers.
+    routers
+        Routers of a group.
+    npus_per_router
+        NPUs at a router.
+    bandwidth_gibps
+        Bandwidth of an NPU's link and direction, GB/s of 2^30 B/s.
+    latency_ns
+        Latency of an NPU's link, ns.
+    local_bandwidth_gibps, local_latency_ns
+        The same of links between routers of a group.
+    global_bandwidth_gibps, global_latency_ns
+        The same of links between groups.
+
+    Raises
+    ------
+    UsageError
+        A number below 1, or more links than can be listed.
     """
     _whole([groups, routers, npus_per_router], "groups, routers and NPUs per router", 1)
     if groups * routers * npus_per_router < 2:

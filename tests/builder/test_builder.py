@@ -1,30 +1,15 @@
 """The builder: what its calls write, and what they refuse."""
 
-import doctest
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import chakra.builder
-import chakra.et
-import chakra.et.attributes
-import chakra.et.write
-import chakra.schemas.protolib
 from chakra.builder import Handle, TraceBuilder, Workload
 from chakra.errors import ChakraError, TraceError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, read_trace, read_traces
 from chakra.schemas.et_def_pb2 import AttributeProto
-
-
-@pytest.mark.parametrize(
-    "module", [chakra.builder, chakra.et, chakra.et.attributes, chakra.et.write, chakra.schemas.protolib]
-)
-def test_examples_in_docstrings(module: object) -> None:
-    result = doctest.testmod(module)  # type: ignore[arg-type]
-    assert result.attempted
-    assert not result.failed
 
 
 def test_every_kind_of_node() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from chakra.replay.config.explain import explain_memory, explain_network, explain_system
-from chakra.replay.config.keys import MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from chakra.replay.config.keys import LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from chakra.sweep.keys import STUDY_KEYS, workload_keys
 
 Chakra = Callable[..., Any]
 
@@ -82,3 +84,96 @@ def test_notes_say_what_may_not_be_meant(et: SimpleNamespace) -> None:
     assert "'trace-enabled' is false, which ASTRA-sim takes for true" in head
     assert explain_network(two).notes[0].startswith("24 NPUs")
     assert explain_memory({}).rows[0].value == "NO_MEMORY_EXPANSION"
+
+
+def test_every_kind_of_file_is_known_by_its_content(chakra: Chakra, ring8: Path) -> None:
+    """Links, GraphML, studies, platforms, custom algorithms per node, speed factors: each key with value and default."""
+    files = {
+        "star.yml": "npus_count: [2]\nbandwidth: 50\nlatency: 500\n"
+        "links:\n- [0, hub]\n- {from: hub, to: 1, bandwidth: 9}\n",
+        "study.yml": "workload: {kind: mlp, dp: 2}\nplatform: hgx-h100\nparameters: {workload.micro-batch: [1, 2, 4]}\n",
+        "nodes.yml": "3: algorithms/star\n",
+        "scale.txt": "# slow\n6-7 1.5\n",
+    }
+    for name, text in files.items():
+        (ring8 / name).write_text(text)
+    out = chakra("check-config", "star.yml").out
+    for key in LINK_KEYS:
+        assert re.search(rf"^  {key.name} ", out, re.MULTILINE), key.name
+    assert "bandwidth     50 GB/s of 2^30 B/s  [star.yml:2; default: none]" in out
+    assert "ecmp          hash  [default: hash]" in out
+    assert "2 NPUs and 1 switches; 4 links" in out
+    assert "links of 9 to 50 GB/s of 2^30 B/s, 500 ns; every NPU can send 9 GB/s or more" in out
+
+    out = chakra("check-config", "study.yml", "nodes.yml").out
+    for key in (*STUDY_KEYS, *workload_keys("mlp")):
+        assert key.name in out
+    assert "workload.micro-batch        [1, 2, 4]" in " ".join(
+        out.split("  [study.yml:3")[0].splitlines()[-1:]
+    )
+    assert "workload.dp                 2  [study.yml:1" in out
+    assert "note: 3 points" in out
+    assert "node 3: custom algorithm algorithms/star" in out
+
+    out = chakra("check-config", "scale.txt", "network.yml").out
+    assert "NPU 6: compute times x 1.5" in out
+    assert "NPU 5" not in out
+    assert "network that has the NPUs" in chakra("check-config", "scale.txt").err
+
+
+def test_every_preset_is_explained(chakra: Chakra, ring8: Path) -> None:
+    presets = sorted(resources.files("chakra").joinpath("presets").iterdir(), key=lambda path: path.name)
+    for preset in presets:
+        (ring8 / preset.name).write_text(preset.read_text(encoding="utf-8"))
+    outcome = chakra("check-config", *(preset.name for preset in presets))
+    assert outcome.code == 0
+    assert outcome.out.count("platform: ") == len(presets)
+    assert outcome.out.count("accelerator.peak_tflops") == len(presets)
+    assert "989 10^12 dense 16-bit op/s" in outcome.out
+    assert "datasheet: NVIDIA H100 datasheet (dense BF16)" in " ".join(outcome.out.split())
+
+
+def test_graphml_is_a_network(chakra: Chakra, ring8: Path) -> None:
+    nx = pytest.importorskip("networkx")
+    graph = nx.Graph()
+    graph.add_edge(0, "hub", bandwidth=50.0, latency=500.0)
+    graph.add_edge(1, "hub", bandwidth=50.0, latency=500.0)
+    nx.write_graphml(graph, ring8 / "star.graphml")
+    out = chakra("check-config", "star.graphml").out
+    assert "network: star.graphml" in out
+    assert "4 links" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.yml", "npus_count: [2]\nlinks: [[0, 1, 50, 500]]\nroutng: hops\n", "did you mean 'routing'"),
+        ("a.yml", "npus_count: [2]\nlinks: [[0, 1]]\n", "'bandwidth' is missing"),
+        ("a.yml", "workload: {kind: mlp, widhts: [1]}\nplatform: hgx-h100\n", "did you mean 'widths'"),
+        ("a.yml", "workload: {kind: toaster}\nplatform: hgx-h100\n", "'toaster' is not one of"),
+        ("a.yml", "workload: {kind: mlp}\nplatform: hgx-h100\nobjectve: x\n", "unknown key 'objectve'"),
+        ("a.yml", "accelerator: {}\ndims: []\n", "name must be a text"),
+        (
+            "a.yml",
+            "name: x\ntitle: x\naccelerator: {name: x, peak_tflop: 3}\ndims: []\n",
+            "did you mean 'peak_tflops'",
+        ),
+        ("a.yml", "3: [x]\n", "must map to a path prefix"),
+        ("a.yml", "- 3\n", "expected `key: value` lines"),
+        ("a.graphml", "<nonsense", "not a GraphML file"),
+        ("a.txt", "nonsense\n", "expected `NPU factor`"),
+        ("a.json", "", "a.json"),
+        ("missing.yml", None, "missing.yml: cannot be read"),
+    ],
+)
+def test_wrong_files_of_every_kind(
+    chakra: Chakra, ring8: Path, name: str, text: str | None, message: str
+) -> None:
+    if text is not None:
+        (ring8 / name).write_text(text)
+    outcome = (
+        chakra("check-config", name, "-n", "network.yml") if name == "a.txt" else chakra("check-config", name)
+    )
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1

@@ -247,8 +247,6 @@ def test_powers_of_two_name_the_alternatives() -> None:
 def test_astra_sim_does_not_know_them() -> None:
     with pytest.raises(ConfigError, match="rabenseifner"):
         run("ALL_REDUCE", "rabenseifner", 4, 1000, compat="astra-sim")
-    with pytest.raises(ConfigError, match=r"rabenseifner.*congestion-aware"):
-        run("ALL_REDUCE", "rabenseifner", 4, 1000, backend="aware")
 
 
 def star(do: Do, n: int, size_bytes: int, link: Link) -> Steps:

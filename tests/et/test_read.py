@@ -238,7 +238,7 @@ def test_a_cut_file_names_the_byte_offset(tmp_path: Path) -> None:
         (b"\xff" * 64, "byte 0"),
         (bytes(range(200)), "byte"),
         (b"\x1f\x8b" + b"\0" * 30, "gzip"),
-        (gzip.compress(b"\x07\n\x051.0.0" * 50)[:-12], "gzip"),
+        (gzip.compress(b"\x07\n\x051.0.0" * 50, mtime=0)[:-12], "gzip"),
     ],
 )
 def test_other_files_are_refused_in_one_line(tmp_path: Path, content: bytes, wanted: str) -> None:

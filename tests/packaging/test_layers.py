@@ -27,6 +27,7 @@ BASE = (
     "chakra.kernels",
     "chakra.conflicts",
     "chakra.checkout",
+    "chakra.lazy",
 )
 TRACE = (*BASE, "chakra.et", "chakra.schemas")
 ALLOWED: dict[str, tuple[str, ...]] = {

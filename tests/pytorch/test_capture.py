@@ -63,8 +63,7 @@ def _work(rank: int, port: int, prefix: str) -> None:
 @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed (the capture extra)")
 def test_a_two_process_job_is_captured_linked_and_replayed(tmp_path: Path) -> None:
     """Gloo DDP: both pairs match, collectives agree across ranks, the replay gives back the recorded span."""
-    from chakra.converters.pytorch.job import Settings
-    from chakra.converters.pytorch.ranks import convert_job, find_inputs
+    from chakra.converters.pytorch import Settings, convert_job, find_inputs
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -10,7 +10,7 @@ from chakra.converters.pytorch.columns import Names
 from chakra.converters.pytorch.device import DeviceTrace, read_device_trace
 from chakra.converters.pytorch.graph import COLL, RECV, SEND, micros
 from chakra.converters.pytorch.host import read_host_trace
-from chakra.converters.pytorch.job import Inputs, Settings, read_and_link, run
+from chakra.converters.pytorch.job import Inputs, Settings, convert_rank, read_and_link
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
 from chakra.converters.pytorch.linked_json import read_linked, write_linked
 from chakra.errors import ConversionError, ThresholdError
@@ -263,7 +263,7 @@ def test_point_to_point_has_ends_and_tags_that_agree(job: MiniJob, tmp_path: Pat
             collective(mini, name, 100 * k, k + 1, elements=10 + k, rank=1 - rank)
         host, device = mini.write(tmp_path, f"job.rank{rank}")
         out = tmp_path / f"{rank}.et"
-        run(Inputs(host, device), out, Settings())
+        convert_rank(Inputs(host, device), out, Settings())
         traces.append(read_trace(out))
     ends = [_transfers(trace) for trace in traces]
     assert ends[0] == [(SEND, 0, 1, 0, 40), (RECV, 1, 0, 0, 44), (SEND, 0, 1, 1, 48)]
@@ -483,7 +483,7 @@ def test_the_written_trace_has_what_the_replay_needs(job: MiniJob, tmp_path: Pat
     collective(job, "allreduce", 300, 9, elements=50, group="mesh_tp")
     host, device = job.write(tmp_path)
     out = tmp_path / "out.2.et"
-    outcome = run(Inputs(host, device), out, Settings(strict=True), check=True)
+    outcome = convert_rank(Inputs(host, device), out, Settings(strict=True), check=True)
     trace = read_trace(out)
     assert outcome.rank == 2
     assert outcome.summary["self_check"] == []
@@ -530,9 +530,9 @@ def test_a_low_share_ends_below_the_threshold(job: MiniJob, tmp_path: Path) -> N
         job.op(f"lost{k}", 0, 0, in_kineto=False)
     host, device = job.write(tmp_path)
     with pytest.raises(ThresholdError, match=r"2 of 12 host operators matched \(16.7%\)"):
-        run(Inputs(host, device), tmp_path / "x.et", Settings())
+        convert_rank(Inputs(host, device), tmp_path / "x.et", Settings())
     assert (tmp_path / "x.et").exists()
-    run(Inputs(host, device), tmp_path / "x.et", Settings(min_matched=0.1))
+    convert_rank(Inputs(host, device), tmp_path / "x.et", Settings(min_matched=0.1))
 
 
 def test_graphs_are_acyclic_and_in_time_order(job: MiniJob, tmp_path: Path) -> None:
@@ -572,7 +572,7 @@ def test_process_groups_become_metadata_nodes_on_request(job: MiniJob, tmp_path:
     job.op("aten::add", 0, 10)
     host, device = job.write(tmp_path)
     settings = Settings(emit=EmitOptions(metadata_nodes=True), strict=True, min_matched=0.4)
-    run(Inputs(host, device), tmp_path / "x.et", settings)
+    convert_rank(Inputs(host, device), tmp_path / "x.et", settings)
     trace = read_trace(tmp_path / "x.et")
     (row,) = np.flatnonzero(trace.types == NodeType.METADATA).tolist()
     text = trace.node(row).proto().inputs.values
@@ -644,7 +644,7 @@ def test_odd_values_never_end_in_a_traceback(job: MiniJob, tmp_path: Path) -> No
         for path, document in zip(paths, documents, strict=True):
             path.write_text(json.dumps(document))
         try:
-            outcome = run(
+            outcome = convert_rank(
                 Inputs(*paths), tmp_path / "o.et", Settings(min_matched=0, min_attached=0), check=True
             )
             assert outcome.check is not None

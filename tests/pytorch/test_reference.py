@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chakra.converters.pytorch import convert_job, find_inputs
 from chakra.converters.pytorch.columns import Names
 from chakra.converters.pytorch.device import read_device_trace
 from chakra.converters.pytorch.graph import COLL
 from chakra.converters.pytorch.host import read_host_trace
-from chakra.converters.pytorch.job import Inputs, Settings, run
+from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
-from chakra.converters.pytorch.ranks import convert_job, find_inputs
 from chakra.errors import ConversionError
 from chakra.et import read_trace
 
@@ -111,9 +111,9 @@ def test_linked_graphs_survive_the_json_form(shared: Path, tmp_path: Path) -> No
     """Through `chakra link` to JSON and back: the same trace."""
     host, device = files(shared, "graph.rank0")
     direct, middle, indirect = (tmp_path / n for n in ("a.et", "b.json.gz", "c.et"))
-    run(Inputs(host, device), direct, Settings())
-    run(Inputs(host, device), middle, Settings())
-    outcome = run(Inputs(linked=middle), indirect, Settings(strict=True), check=True)
+    convert_rank(Inputs(host, device), direct, Settings())
+    convert_rank(Inputs(host, device), middle, Settings())
+    outcome = convert_rank(Inputs(linked=middle), indirect, Settings(strict=True), check=True)
     one, two = read_trace(direct), read_trace(indirect)
     assert one.duration_ns.tolist() == two.duration_ns.tolist()
     assert one.data_ids.tolist() == two.data_ids.tolist()

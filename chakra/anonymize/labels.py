@@ -1,0 +1,124 @@
+"""Classes that stand for texts: numbered by first use, or made with a secret key.
+
+Numbers say nothing of the text, so nobody can try words against them; they are the same in all files of one call.
+With a key the class is a keyed hash: the same in every call with this key, and without the key no word can be tried.
+A hash without a key would not do: names such as ``layer.3.mlp`` can be guessed, and a guess checked.
+"""
+
+import hashlib
+import re
+
+from chakra import files
+from chakra.errors import UsageError
+
+#: shortest key, in bytes: what cannot be tried out
+MIN_KEY_BYTES = 16
+#: hash digits of a class: with 2^64 values, a million names collide once in 37 million jobs
+_DIGITS = 16
+
+#: words that say what kind of work a node does; public vocabulary of frameworks and device libraries
+KINDS = {
+    "collective": r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|[nr]ccl|gloo",
+    "copy": r"memcpy|memset|copy_",
+    "attention": r"attention|attn|flash|sdpa|fmha",
+    "conv": r"conv(olution)?\d?d?(?![a-z])|cudnn",
+    "gemm": r"gemm|gemv|matmul|(?<![a-z])(mm|bmm|addmm|baddbmm|linear)(?![a-z])|cutlass|cublas",
+    "norm": r"(layer|batch|group|rms)_?norm",
+    "embedding": r"embedding",
+    "optimizer": r"optimizer|adamw?(?![a-z])|(?<![a-z])sgd(?![a-z])",
+    "elementwise": r"elementwise|relu|gelu|silu|sigmoid|dropout|softmax|(?<![a-z])(add|mul|div|sub)_?(?![a-z])",
+}
+_KIND = re.compile("|".join(f"(?P<{kind}>{words})" for kind, words in KINDS.items()), re.IGNORECASE)
+
+
+class Labels:
+    """Replaces texts by classes; equal texts that one object sees get equal classes.
+
+    Parameters
+    ----------
+    key
+        Secret of at least 16 bytes; None numbers the classes by first use.
+    kinds
+        Whether a node's class says what kind of work it is (``gemm3``), where its name has a public word for it.
+
+    Raises
+    ------
+    UsageError
+        If the key is too short.
+
+    Examples
+    --------
+    >>> labels = Labels()
+    >>> labels.node("falcon.mlp.addmm"), labels.node("falcon.step"), labels.node("falcon.mlp.addmm")
+    ('gemm0', 'node0', 'gemm0')
+    """
+
+    def __init__(self, key: bytes | None = None, *, kinds: bool = True) -> None:
+        if key is not None and len(key) < MIN_KEY_BYTES:
+            raise UsageError(f"the key has {len(key)} bytes; it must have at least {MIN_KEY_BYTES}")
+        self._key = None if key is None else hashlib.blake2b(key, digest_size=32).digest()
+        self._kinds = kinds
+        self._known: dict[str, dict[str, str]] = {}
+        self._used: dict[str, int] = {}
+
+    def label(self, kind: str, text: str, prefix: str | None = None) -> str:
+        """The class of a text among those of its kind, such as ``tensor17``."""
+        known = self._known.setdefault(kind, {})
+        found = known.get(text)
+        if found is None:
+            shown = prefix or kind
+            if self._key is None:
+                number = self._used.get(shown, 0)
+                self._used[shown] = number + 1
+                found = f"{shown}{number}"
+            else:
+                digest = hashlib.blake2b(
+                    text.encode("utf-8", "surrogatepass"), key=self._key, person=kind.encode()[:16]
+                )
+                found = f"{shown}-{digest.hexdigest()[:_DIGITS]}"
+            known[text] = found
+        return found
+
+    def node(self, name: str) -> str:
+        """The class of a node's name; empty stays empty."""
+        if not name:
+            return name
+        return self.label("node", name, self._kind_of(name))
+
+    def group(self, name: str) -> str:
+        """The name of a process group: numbers stay, since ASTRA-sim reads nothing else.
+
+        Of other names the number in front stays, because ASTRA-sim reads just that.
+        """
+        if not name or (name.isascii() and name.isdigit()):
+            return name
+        front = re.match(r"\s*[+-]?\d+", name)
+        number = str(int(front[0])) if front else ""
+        return name if number == name else number + self.label("group", name)
+
+    def counts(self) -> dict[str, int]:
+        """Number of distinct texts replaced, by kind."""
+        return {kind: len(known) for kind, known in sorted(self._known.items())}
+
+    def _kind_of(self, name: str) -> str | None:
+        found = _KIND.search(name) if self._kinds else None
+        return found.lastgroup if found else None
+
+
+def read_key(path: str) -> bytes:
+    """The key in a file: its bytes without white space at the ends.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    UsageError
+        If the file cannot be read or the key is too short.
+    """
+    key = files.read_bytes(path, error=UsageError).strip()
+    if len(key) < MIN_KEY_BYTES:
+        raise UsageError(f"{path}: the key has {len(key)} bytes; it must have at least {MIN_KEY_BYTES}")
+    return key

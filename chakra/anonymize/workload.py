@@ -1,0 +1,233 @@
+"""Whole jobs: which files belong together, under which names they are written, all of them or none."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chakra import files
+from chakra.anonymize.labels import Labels
+from chakra.anonymize.trace import anonymous_trace
+from chakra.errors import ConfigError, UsageError, WorkloadError
+from chakra.et import read_trace
+from chakra.generate.manifest import FORMAT, SUFFIX, manifest_from_dict, manifest_to_dict
+
+#: suffix of the groups file that the generator writes beside traces
+GROUPS_SUFFIX = ".comm_groups.json"
+#: suffixes of files named by options
+NAMED_GROUPS_SUFFIX, MEMORY_SUFFIX = ".json", ".memory.json"
+
+#: writes one file's anonymous bytes
+Job = Callable[[Path], None]
+
+
+@dataclass(slots=True)
+class Summary:
+    """What was written.
+
+    Attributes
+    ----------
+    written
+        (source, target) of every file, in the order in which classes were given.
+    classes
+        Number of distinct texts replaced, by kind.
+    nodes
+        Nodes of all distinct execution traces.
+    """
+
+    written: list[tuple[str, str]] = field(default_factory=list)
+    classes: dict[str, int] = field(default_factory=dict)
+    nodes: int = 0
+
+
+def anonymize(
+    source: str,
+    target: str,
+    *,
+    labels: Labels | None = None,
+    groups: str | None = None,
+    memory: str | None = None,
+    in_place: bool = False,
+) -> Summary:
+    """Write an anonymous copy of a trace, or of all files of a job.
+
+    Parameters
+    ----------
+    source, target
+        A file and a file, or a prefix and a prefix: of ``PREFIX.<rank>.et`` (with ``PREFIX.comm_groups.json``, if
+        it is there) or of ``PREFIX.workload.json`` and the traces that it names. A file is an execution trace, or
+        a JSON-encoded one (written as ``.et``). Recordings of PyTorch are converted first.
+    labels
+        Gives the classes; one object for several calls gives one numbering.
+    groups, memory
+        Files of process groups and of the remote memory, written as ``TARGET.json`` and ``TARGET.memory.json``.
+    in_place
+        Allow a target that is a source.
+
+    Raises
+    ------
+    ChakraError
+        In one line; then no file of the job is written.
+    """
+    labels = labels or Labels()
+    summary = Summary()
+    jobs = _jobs(source, target, labels, summary)
+    if groups is not None:
+        jobs.append((groups, target + NAMED_GROUPS_SUFFIX, lambda out: _groups(groups, out, labels)))
+    if memory is not None:
+        jobs.append((memory, target + MEMORY_SUFFIX, lambda out: _memory(memory, out)))
+    sources = {os.path.realpath(path) for path, _, _ in jobs}
+    for _, out, _ in jobs:
+        if not in_place and os.path.realpath(out) in sources:
+            raise UsageError(f"{out}: input and output are the same file; --in-place allows that")
+    with _all_or_none() as place:
+        for path, out, job in jobs:
+            job(place(out))
+            summary.written.append((path, out))
+    summary.classes = labels.counts()
+    return summary
+
+
+def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tuple[str, str, Job]]:
+    """(source, target, how) of every file of a job."""
+    manifest = source if source.endswith(SUFFIX) else source + SUFFIX
+    if os.path.isfile(manifest):
+        return _manifest_jobs(manifest, target.removesuffix(SUFFIX), labels, summary)
+    if os.path.isfile(source):
+        kind = files.sniff_kind(source)
+        if kind in (files.KINETO, files.HOST_TRACE):
+            raise UsageError(
+                f"{source}: this is a {kind}; turn it into an execution trace with `chakra convert pytorch` and "
+                "anonymize that"
+            )
+        return [(source, target, lambda out: _trace(source, out, labels, summary, {}))]
+    ranks = files.rank_files(source)
+    if not ranks:
+        raise UsageError(f"{source}: neither a trace file nor a prefix of trace files")
+    made: dict[bytes, Path] = {}
+    jobs: list[tuple[str, str, Job]] = [
+        (path, target + path[len(source) :], lambda out, path=path: _trace(path, out, labels, summary, made))  # type: ignore[misc]
+        for path in ranks
+    ]
+    beside = source + GROUPS_SUFFIX
+    if os.path.isfile(beside):
+        jobs.append((beside, target + GROUPS_SUFFIX, lambda out: _groups(beside, out, labels)))
+    return jobs
+
+
+def _manifest_jobs(
+    manifest: str, target: str, labels: Labels, summary: Summary
+) -> list[tuple[str, str, Job]]:
+    """A workload in few traces; the manifest last, so that it never names a trace that is not there."""
+    document = files.read_json(manifest, error=WorkloadError)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise WorkloadError(f"{manifest}: not a workload manifest: 'format' must be {FORMAT!r}")
+    names = document.get("traces")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise WorkloadError(f"{manifest}: 'traces' must be a non-empty list of file names")
+    folder = os.path.dirname(manifest)
+    paths = [os.path.join(folder, name) for name in names]
+    outs = [
+        f"{os.path.basename(target)}.class{i}.et{'.gz' * name.endswith('.gz')}"
+        for i, name in enumerate(names)
+    ]
+    made: dict[bytes, Path] = {}
+    jobs: list[tuple[str, str, Job]] = [
+        (
+            path,
+            os.path.join(os.path.dirname(target), name),
+            lambda out, path=path: _trace(path, out, labels, summary, made),  # type: ignore[misc]
+        )
+        for path, name in zip(paths, outs, strict=True)
+    ]
+
+    def write(out: Path) -> None:
+        checked = manifest_from_dict(document, [None] * len(paths), manifest)  # type: ignore[list-item]
+        kept = manifest_to_dict(checked, outs)
+        kept["groups"] = {labels.group(name): table for name, table in kept["groups"].items()}
+        kept["about"] = {}
+        _write_json(out, kept)
+
+    return [*jobs, (manifest, target + SUFFIX, write)]
+
+
+def _trace(path: str, out: Path, labels: Labels, summary: Summary, made: dict[bytes, Path]) -> None:
+    """One execution trace; of files of equal content just the first is worked on."""
+    digest = hashlib.blake2b(files.read_bytes(path), digest_size=16).digest()
+    compress = out.name.endswith(".gz")
+    known = made.get(digest)
+    if known is not None and known.name.endswith(".gz") == compress:
+        shutil.copyfile(known, out)
+        return
+    trace = read_trace(path)
+    summary.nodes += trace.n_nodes
+    with files.atomic_bytes(out, compress=compress) as file:
+        file.write(anonymous_trace(trace, labels))
+    made[digest] = out
+
+
+def _groups(path: str, out: Path, labels: Labels) -> None:
+    data = files.read_json(path)
+    if not isinstance(data, dict) or not all(
+        isinstance(ranks, list) and all(type(rank) is int for rank in ranks) for ranks in data.values()
+    ):
+        raise WorkloadError(f"{path}: a groups file is an object of lists of ranks")
+    _write_json(out, {labels.group(name): ranks for name, ranks in data.items()})
+
+
+def _memory(path: str, out: Path) -> None:
+    """The keys of a remote memory: a word of a closed list, and numbers."""
+    from chakra.replay.config import load_memory
+    from chakra.replay.config.keys import MEMORY_KEYS
+
+    load_memory(path)  # refuses what is not a memory file
+    data = files.read_json(path, error=ConfigError)
+    _write_json(out, {key.name: data[key.name] for key in MEMORY_KEYS if key.name in data})
+
+
+def _write_json(out: Path, document: Any) -> None:
+    with files.atomic_text(out) as file:
+        file.write(json.dumps(document) + "\n")
+
+
+@contextmanager
+def _all_or_none() -> Iterator[Callable[[str], Path]]:
+    """Gives a place for each target; all take their targets' places when the block ends without an error."""
+    staged: list[tuple[Path, str]] = []
+    folders: dict[str, Path] = {}
+
+    def place(target: str) -> Path:
+        if os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target):
+            return Path(target)  # a pipe or device is written in place
+        parent = os.path.dirname(os.path.realpath(target))
+        if parent not in folders:
+            try:
+                os.makedirs(parent, exist_ok=True)
+                folders[parent] = Path(tempfile.mkdtemp(prefix=".anonymize.", suffix=".tmp", dir=parent))
+            except OSError as error:
+                raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
+        if os.path.isdir(target):
+            raise UsageError(f"{target}: cannot be written: it is a folder")
+        staged.append((folders[parent] / f"{len(staged)}{_ending(target)}", target))
+        return staged[-1][0]
+
+    try:
+        yield place
+        for path, target in staged:
+            try:
+                os.replace(path, os.path.realpath(target))
+            except OSError as error:
+                raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
+    finally:
+        for folder in folders.values():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ending(target: str) -> str:
+    return ".gz" if target.endswith(".gz") else ".part"

@@ -1,0 +1,143 @@
+"""Which files of a folder belong to which rank of which job."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from chakra.converters.pytorch.job import Inputs
+from chakra.converters.pytorch.jsonarray import Source
+from chakra.converters.pytorch.kinds import HEAD_BYTES, FileKind, describe_bytes, read_head
+from chakra.errors import ConversionError, UsageError
+
+_NUMBER = re.compile(r"rank[_\-.]?(\d+)", re.IGNORECASE)
+_WORDS = re.compile(
+    r"rank[_\-.]?\d+|(?<![a-z0-9])(et|kineto|host|device|trace|traces|execution|pt|json|gz|chakra|pytorch|linked)(?![a-z0-9])",
+    re.IGNORECASE,
+)
+
+
+@dataclass(slots=True)
+class TraceFile:
+    """A trace file in a folder."""
+
+    path: Path
+    kind: FileKind
+    rank: int | None
+    job: str
+    pid: str
+
+
+def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
+    """Pair the traces of a folder by content, job and rank.
+
+    The rank is the recorded one (``distributedInfo``), else the number after ``rank`` in the name, else that
+    of the trace of the same process (``pid``).
+
+    Parameters
+    ----------
+    folder
+        Folder that holds the traces.
+    job
+        Name of the job, where the folder holds several.
+
+    Raises
+    ------
+    ConversionError
+        No trace, several jobs (they are listed: choose with ``--job``), or ranks without a partner.
+    UsageError
+        Not a folder.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: not a folder")
+    found = [f for p in sorted(folder.iterdir()) if p.is_file() and (f := _look(p)) is not None]
+    if not found:
+        raise ConversionError(f"{folder}: no host, device or linked trace in this folder")
+    if job is not None:
+        chosen = [f for f in found if f.job == job] or [f for f in found if f.path.name.startswith(job)]
+        if not chosen:
+            raise ConversionError(f"{folder}: no trace of job {job!r}; jobs there: {_jobs(found)}")
+        found = chosen
+    hosts = [f for f in found if f.kind is FileKind.HOST]
+    devices = [f for f in found if f.kind is FileKind.DEVICE]
+    linked = [f for f in found if f.kind is FileKind.LINKED]
+    if linked and not (hosts or devices):
+        return _single(folder, linked, lambda f, r: Inputs(linked=f.path, rank=r))
+    if not devices:
+        raise ConversionError(
+            f"{folder}: host traces only ({len(hosts)}); the device (Kineto) traces are missing"
+        )
+    _ranks_by_pid(hosts, devices)
+    if not hosts:
+        return _single(folder, devices, lambda f, r: Inputs(device=f.path, rank=r))
+    by_rank_host, by_rank_device = _unique(folder, hosts, found), _unique(folder, devices, found)
+    lonely = sorted(set(by_rank_host) ^ set(by_rank_device))
+    if lonely:
+        where = "device" if lonely[0] in by_rank_host else "host"
+        raise ConversionError(
+            f"{folder}: rank {lonely[0]} has no {where} trace (ranks without a partner: {lonely})"
+        )
+    return [
+        Inputs(host=by_rank_host[r].path, device=by_rank_device[r].path, rank=r) for r in sorted(by_rank_host)
+    ]
+
+
+def _look(path: Path) -> TraceFile | None:
+    if path.name.startswith(".") or path.suffix in (".et", ".txt", ".md", ".py"):
+        return None
+    source = Source(path)
+    try:
+        head = read_head(source, HEAD_BYTES)
+    finally:
+        source.close()
+    kind = describe_bytes(head)
+    if kind not in (FileKind.HOST, FileKind.DEVICE, FileKind.LINKED):
+        return None
+    rank = None
+    info = re.search(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d+)', head)
+    if info and kind is FileKind.DEVICE:
+        rank = int(info.group(1))
+    named = _NUMBER.search(path.name)
+    if rank is None and named:
+        rank = int(named.group(1))
+    pid = re.search(rb'"pid"\s*:\s*(\d+)', head)
+    words = _WORDS.sub(" ", path.name)
+    job = ".".join(re.findall(r"[A-Za-z0-9_\-]*[A-Za-z0-9][A-Za-z0-9_\-]*", words)).strip("_-")
+    return TraceFile(path, kind, rank, job, pid.group(1).decode() if pid else "")
+
+
+def _jobs(found: list[TraceFile]) -> str:
+    return ", ".join(sorted({f.job or "(no name)" for f in found}))
+
+
+def _ranks_by_pid(hosts: list[TraceFile], devices: list[TraceFile]) -> None:
+    """Give traces without a rank that of the trace of the same process."""
+    for one, other in ((hosts, devices), (devices, hosts)):
+        ranks = {f.pid: f.rank for f in other if f.pid and f.rank is not None}
+        for f in one:
+            if f.rank is None:
+                f.rank = ranks.get(f.pid)
+
+
+def _unique(folder: Path, found: list[TraceFile], everything: list[TraceFile]) -> dict[int, TraceFile]:
+    out: dict[int, TraceFile] = {}
+    if len(found) == 1 and found[0].rank is None:
+        found[0].rank = 0
+    for f in found:
+        if f.rank is None:
+            raise ConversionError(
+                f"{f.path}: its rank is neither recorded nor in its name (the number after 'rank')"
+            )
+        if f.rank in out:
+            jobs = _jobs(everything)
+            raise ConversionError(
+                f"{folder}: {out[f.rank].path.name} and {f.path.name} are both rank {f.rank}; "
+                f"choose one job with --job (jobs there: {jobs})"
+            )
+        out[f.rank] = f
+    return out
+
+
+def _single(folder: Path, found: list[TraceFile], make: Callable[[TraceFile, int], Inputs]) -> list[Inputs]:
+    by_rank = _unique(folder, found, found)
+    return [make(by_rank[r], r) for r in sorted(by_rank)]

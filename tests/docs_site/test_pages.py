@@ -1,0 +1,59 @@
+"""Pages as plain Markdown: tables whose rows fit their heads, a page for every command and public module."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from chakra.cli.main import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+
+
+def cells(row: str) -> int:
+    """Cells of a row of a table; a pipe inside of code counts too, unless it is escaped."""
+    return len(re.findall(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))) + 1
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_rows_of_tables_have_as_many_cells_as_their_head(page: Path) -> None:
+    wide, fenced, wrong = 0, False, []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+        fenced ^= line.lstrip().startswith("```")
+        if fenced or not line.lstrip().startswith("|"):
+            wide = 0
+            continue
+        wide = wide or cells(line)
+        if cells(line) != wide:
+            wrong.append(f"line {number}: {cells(line)} cells, the head has {wide}")
+    assert wrong == []
+
+
+def test_cells_are_counted_as_readers_count_them() -> None:
+    assert cells("| a | b |") == 2
+    assert cells(r"| `x\|y` | b |") == 2
+    assert cells("| `x|y` | b |") == 3
+
+
+def test_every_command_has_a_page() -> None:
+    pages = {path.stem for path in (DOCS / "cli").glob("*.md")} - {"index"}
+    assert pages == set(COMMANDS)
+    listed = (DOCS / "cli" / "index.md").read_text(encoding="utf-8")
+    assert [name for name in COMMANDS if f"[{name}]({name}.md)" not in listed] == []
+    for name in COMMANDS:
+        assert f"```{{chakra-command}} {name}\n" in (DOCS / "cli" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_every_public_module_has_a_page() -> None:
+    spec = importlib.util.spec_from_file_location("public_names", DOCS / "_ext" / "public_names.py")
+    assert spec is not None
+    assert spec.loader is not None
+    names = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(names)
+    text = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.md"))
+    assert [module for module in names.MODULES if f"chakra-module:: {module}\n" not in text] == []
+    listed = (DOCS / "api" / "index.md").read_text(encoding="utf-8")
+    assert [module for module in names.MODULES if f"[{module}](" not in listed] == []

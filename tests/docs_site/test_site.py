@@ -1,0 +1,162 @@
+"""The site: it builds without a warning, ships what it links to, and a mistake in a page ends the build."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import click
+import pytest
+
+from chakra.cli.main import COMMANDS, cli
+
+for needed in ("sphinx", "myst_parser", "furo", "sphinx_copybutton"):
+    pytest.importorskip(needed, reason="the site needs the `docs` extra")
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools" / "build_docs.py"
+SPEC = importlib.util.spec_from_file_location("build_docs", TOOL)
+assert SPEC is not None
+assert SPEC.loader is not None
+build_docs = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(build_docs)
+
+
+def build(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the tool."""
+    return subprocess.run(
+        [sys.executable, TOOL, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=ROOT
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole site."""
+    out = tmp_path_factory.mktemp("docs") / "site"
+    done = build(out)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.mark.slow
+def test_the_site_has_every_command_and_option(site: Path) -> None:
+    for name in COMMANDS:
+        text = (site / "cli" / f"{name}.html").read_text(encoding="utf-8")
+        context = click.Context(cli, info_name="chakra")
+        command = cli.get_command(context, name)
+        assert [option for option in options(command, context) if option not in text] == []
+
+
+def options(command: click.Command, parent: click.Context) -> list[str]:
+    """Names of all options of a command and its sub-commands, but help."""
+    context = click.Context(command, info_name=command.name, parent=parent)
+    found = [
+        name
+        for item in command.get_params(context)
+        if isinstance(item, click.Option) and not item.hidden and item.name != "help"
+        for name in (*item.opts, *item.secondary_opts)
+    ]
+    for sub in command.list_commands(context) if isinstance(command, click.Group) else []:
+        found += options(command.get_command(context, sub), context)
+    return found
+
+
+@pytest.mark.slow
+def test_files_of_the_gallery_are_in_the_site(site: Path) -> None:
+    shipped = {path.name for path in (site / "gallery").iterdir()}
+    assert {path.name for path in (ROOT / "docs" / "gallery").iterdir()} - {"README.md"} <= shipped
+
+
+@pytest.mark.slow
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    class Loads(HTMLParser):
+        """Addresses that a browser fetches by itself."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.found: list[str] = []
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            if tag != "a":
+                self.found += [
+                    v for k, v in attrs if k in ("src", "href") and v and "//" in v and "data:" not in v
+                ]
+
+    for page in site.rglob("*.html"):
+        parser = Loads()
+        parser.feed(page.read_text(encoding="utf-8"))
+        assert parser.found == [], page
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """A small folder of pages with the site's configuration."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for name in ("_ext", "_static", "_templates"):
+        shutil.copytree(ROOT / "docs" / name, docs / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "docs" / "conf.py", docs)
+    (docs / "index.md").write_text("# Start\n\nSee the [file](../data.json) and the [folder](../folder).\n")
+    (tmp_path / "data.json").write_text('{"a": 1}\n')
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x.bin").write_bytes(b"\0\1")
+    return docs
+
+
+def test_files_and_folders_of_the_repository_are_shipped(pages: Path, tmp_path: Path) -> None:
+    done = build(tmp_path / "out", "--docs", pages)
+    assert done.returncode == 0, done.stderr
+    assert '>"a"<' in (tmp_path / "out" / "files" / "data.json.html").read_text()
+    assert "x.bin" in (tmp_path / "out" / "files" / "folder" / "index.html").read_text()
+    assert (tmp_path / "out" / "files" / "folder" / "x.bin").read_bytes() == b"\0\1"
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "complaint"),
+    [
+        ("index.md", "[x](nothing.md)", "nothing.md"),
+        ("index.md", "[x](../nothing.json)", "nothing.json"),
+        ("index.md", "[x](#no-such-place)", "no-such-place"),
+        ("index.md", "![x](nothing.svg)", "nothing.svg"),
+        ("index.md", "the file <name>.et", "<name>"),
+        ("index.md", "```{chakra-command} nothing\n```", "nothing"),
+        ("orphan.md", "# Nobody lists me", "orphan"),
+    ],
+)
+def test_a_mistake_in_a_page_ends_the_build(
+    pages: Path, tmp_path: Path, page: str, text: str, complaint: str
+) -> None:
+    with (pages / page).open("a") as file:
+        file.write(f"\n{text}\n")
+    old = tmp_path / "out"
+    old.mkdir()
+    (old / "objects.inv").write_text("the site before")
+    done = build(old, "--docs", pages)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+    assert (old / "objects.inv").read_text() == "the site before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.json", "docs", "folder", "out"]
+
+
+def test_a_folder_that_is_no_site_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "work.txt").write_text("mine")
+    done = build(tmp_path)
+    assert done.returncode == 2
+    assert "no site" in done.stderr
+    assert (tmp_path / "work.txt").read_text() == "mine"
+
+
+def test_the_check_of_built_pages_finds_broken_links(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#there">x</a><a href="b.html#gone">x</a><a href="c.html">x</a>'
+        '<img src="d.png"><script src="https://example.org/x.js"></script>'
+    )
+    (tmp_path / "b.html").write_text('<p id="there">x</p><a href="https://example.org/">fine</a>')
+    assert build_docs.problems(tmp_path) == [
+        "a.html: no such place in the page: b.html#gone",
+        "a.html: href leads nowhere: c.html",
+        "a.html: src leads nowhere: d.png",
+        "a.html: loads https://example.org/x.js",
+    ]
