@@ -173,6 +173,14 @@ def trace_bytes(content: bytes, source: str) -> bytes:
     return b"".join(_upstream_records(first, documents, source))
 
 
+#: what building a message raises for values of the wrong kind
+_BUILD_ERRORS = (binascii.Error, TypeError, ValueError, AttributeError, KeyError)
+
+
+def _reason(error: Exception) -> str:
+    return "a text is not Unicode" if isinstance(error, SystemError) else str(error) or type(error).__name__
+
+
 def _documents(text: str, source: str) -> Iterator[Any]:
     decoder = json.JSONDecoder()
     position = 0
@@ -188,6 +196,8 @@ def _documents(text: str, source: str) -> Iterator[Any]:
             raise TraceError(f"{source}: {where}: not JSON ({error.msg})") from error
         except RecursionError as error:
             raise TraceError(f"{source}: JSON nested too deeply") from error
+        except ValueError as error:  # a number of thousands of digits
+            raise TraceError(f"{source}: not usable JSON: {str(error).partition(';')[0]}") from error
         yield document
 
 
@@ -215,8 +225,8 @@ def _framed(entry: dict[str, Any], build: Any, where: str) -> bytes:
             if "length" in entry
             else encode_varint(len(payload))
         )
-    except (binascii.Error, TypeError, ValueError, AttributeError, KeyError) as error:
-        raise TraceError(f"{where}: {error}") from error
+    except (*_BUILD_ERRORS, SystemError) as error:
+        raise TraceError(f"{where}: {_reason(error)}") from error
     return bytes(prefix + payload)
 
 
@@ -287,12 +297,13 @@ def _upstream_records(first: Any, others: Iterator[Any], source: str) -> Iterato
     for position, document in enumerate(documents):
         try:
             json_format.ParseDict(document, message)
-        except (json_format.ParseError, DecodeError, AttributeError, TypeError) as error:
+            payload = message.SerializeToString(deterministic=True)
+        # The protobuf library lets out what its parts raise: SystemError for a key that is no UTF-8 text.
+        except (json_format.ParseError, DecodeError, *_BUILD_ERRORS, SystemError, RecursionError) as error:
             what = "metadata" if position == 0 else "node"
             raise TraceError(
                 f"{source}: object {position + 1} is not the {what} of an execution trace in JSON "
-                f"({str(error).splitlines()[0]})"
+                f"({_reason(error)})"
             ) from error
-        payload = message.SerializeToString(deterministic=True)
         yield encode_varint(len(payload)) + payload
         message = Node()

@@ -6,6 +6,7 @@ author thinks it is.
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from chakra.errors import ConfigError
+from chakra.files import UNKNOWN, kind_of, read_raw
+from chakra.limits import MAX_CONFIG_BYTES, MAX_YAML_VALUES
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -28,16 +31,10 @@ class Entry:
 def read_text(path: str | os.PathLike[str]) -> str:
     """Text of a UTF-8 file (a byte order mark is dropped); raises ConfigError naming the file."""
     name = os.fspath(path)
-    try:
-        with open(name, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise ConfigError(f"{name}: cannot be read: {error.strerror or error}") from None
+    data = read_raw(name, error=ConfigError, most=MAX_CONFIG_BYTES)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        from chakra.files import UNKNOWN, kind_of
-
         kind = kind_of(data[: 1 << 16])
         hint = "" if kind == UNKNOWN else f"; its content is that of this kind: {kind}"
         raise ConfigError(f"{name}: not a text file (byte {error.start} is not UTF-8){hint}") from None
@@ -62,8 +59,8 @@ def read_json(path: str | os.PathLike[str], *, last_wins: bool = False) -> dict[
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
         if len(found) < len(items) and not last_wins:
-            keys = [key for key, _ in items]
-            twice = next(key for i, key in enumerate(keys) if key in keys[:i])
+            once: set[str] = set()
+            twice = next(key for key, _ in items if key in once or once.add(key))  # type: ignore[func-returns-value]
             raise ConfigError(f"{name}{_line_of_repeat(text, twice)}: key '{twice}' is given twice")
         return found
 
@@ -79,11 +76,18 @@ def read_json(path: str | os.PathLike[str], *, last_wins: bool = False) -> dict[
         raise ConfigError(
             f"{name}:{error.lineno}:{error.colno}: not valid JSON: {_plain(error.msg)}{hint}"
         ) from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: not usable JSON: {str(error) or 'nested too deeply'}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: not usable JSON: nested too deeply") from None
+    except ValueError as error:
+        raise ConfigError(f"{name}: not usable JSON: {str(error).partition(';')[0]}") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{name}: expected a JSON object {{...}}, found {describe(value)}")
     return {key: Entry(item) for key, item in value.items()}
+
+
+def _reason(error: Exception) -> str:
+    """Why Python's decoder gave up, without its hint how to change Python's settings."""
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
 
 
 def _plain(message: str) -> str:
@@ -157,6 +161,7 @@ def _read_general(name: str, text: str) -> dict[Any, Entry]:
         if root.id != "mapping":
             line = root.start_mark.line + 1
             raise ConfigError(f"{name}:{line}: expected `key: value` lines, found a {root.id}")
+        refuse_growth(root, name)
         entries: dict[Any, Entry] = {}
         known: dict[Any, Any] = {}
         for key_node, value_node in root.value:
@@ -178,6 +183,34 @@ def _read_general(name: str, text: str) -> dict[Any, Entry]:
         reason = (str(error) or "nested too deeply").splitlines()[0]
         raise ConfigError(f"{name}: not valid YAML: {reason}") from None
     return entries
+
+
+def refuse_growth(root: Any, source: str) -> None:
+    """Refuse a composed YAML node whose aliases, once written out, stand for too many values, or for themselves."""
+    size = _expanded_size(root)
+    if math.isinf(size):
+        raise ConfigError(f"{source}: nested without end: an alias stands inside what it names")
+    if size > MAX_YAML_VALUES:
+        raise ConfigError(f"{source}: its aliases stand for more than {MAX_YAML_VALUES} values")
+
+
+def _expanded_size(root: Any) -> float:
+    """Values that a composed YAML node stands for once its aliases are written out; infinite if it holds itself."""
+    sizes: dict[int, float] = {}
+    stack = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if node.id == "scalar":
+            sizes[id(node)] = 1
+            continue
+        inner = node.value if node.id == "sequence" else [part for pair in node.value for part in pair]
+        if done:
+            sizes[id(node)] = 1 + sum(sizes[id(part)] for part in inner)
+        elif id(node) not in sizes:
+            sizes[id(node)] = math.inf  # as long as its parts are not known: a part that is the node itself
+            stack.append((node, True))
+            stack += [(part, False) for part in inner]
+    return sizes[id(root)]
 
 
 def _value(name: str, node: Any, known: dict[Any, Any], depth: int = 0) -> Any:

@@ -22,7 +22,7 @@ from chakra.converters.astra_config import convert_config
 from chakra.converters.pytorch.host import read_host_trace
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
 from chakra.converters.text import load_text
-from chakra.errors import ChakraError
+from chakra.errors import ChakraError, UsageError
 from chakra.et import _decode_kernel, codec, decode_protobuf, jsonize, read_trace, write_trace
 from chakra.et.columns import Columns, StringPool
 from chakra.et.read import decode_trace
@@ -60,6 +60,8 @@ class Reader:
     form: str
     suffix: str
     run: Callable[[Path], Any]
+    #: a message names one of these
+    named: tuple[str, ...] = ("input",)
 
 
 class PropertyError(AssertionError):
@@ -84,7 +86,7 @@ def check(reader: Reader, data: bytes, folder: Path) -> str | None:
         message = str(error)
         if not message.isprintable() or not message:
             raise PropertyError(f"not one printable line: {message!r}") from error
-        if "input" not in message:
+        if not any(word in message for word in reader.named):
             raise PropertyError(f"does not name the file: {message!r}") from error
         if len(message) > 2000:
             raise PropertyError(f"a line of {len(message)} characters: {message[:200]!r}") from error
@@ -313,7 +315,11 @@ def study(path: Path) -> None:
 
 def platform(path: Path) -> None:
     """Machine presets and the files made from them."""
-    made = load_platform(str(path)).sized(machines=2)
+    read = load_platform(str(path))
+    try:
+        made = read.sized(machines=2)
+    except UsageError:  # a machine without scale-out network
+        made = read
     made.network()
     made.system()
 
@@ -342,7 +348,7 @@ READERS: dict[str, Reader] = {
         Reader("study", "yaml", ".yml", study),
         Reader("platform", "yaml", ".yml", platform),
         Reader("yaml", "words", ".yml", lambda path: read_yaml(path)),
-        Reader("manifest", "json", ".json", read_manifest),
+        Reader("manifest", "json", ".json", read_manifest, ("input", ".et: ")),
         Reader("host", "json", ".json", host),
         Reader("kineto", "json", ".json", device),
         Reader("linked", "json", ".json", linked),
