@@ -49,6 +49,11 @@ def home_of(module: str, name: str) -> str:
     return max(inside, key=len) if inside else offering[0]
 
 
+def page_of(module: str) -> str:
+    """Name of the page of a module beside the others."""
+    return module.rpartition(".")[2]
+
+
 def is_constant(value: Any) -> bool:
     """Whether a public name is a value, not a function or class."""
     return not (inspect.isroutine(value) or inspect.isclass(value) or inspect.ismodule(value))
@@ -71,7 +76,7 @@ class ChakraModule(SphinxDirective):
             value = getattr(loaded, name)
             home = home_of(module, name)
             if home != module:
-                elsewhere.append(f":py:obj:`{name} <{home}.{name}>`")
+                elsewhere.append(f":py:obj:`{name} <{home}.{name}>` of :doc:`{home} <{page_of(home)}>`")
             elif inspect.isclass(value):
                 lines += [f".. autoclass:: {module}.{name}", "   :members:", ""]
                 if issubclass(value, Exception):
@@ -81,7 +86,8 @@ class ChakraModule(SphinxDirective):
             else:
                 lines += [f".. autodata:: {module}.{name}", "   :no-value:", ""]
         if elsewhere:
-            lines += [f"Described with their own modules: {', '.join(elsewhere)}.", ""]
+            lines += ["Described with the modules that they come from:", ""]
+            lines += [f"- {item}" for item in elsewhere] + [""]
         holder = nodes.Element()
         self.state.nested_parse(StringList(lines, f"<{module}>"), self.content_offset, holder)
         return holder.children
