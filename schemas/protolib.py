@@ -121,6 +121,11 @@ def open_file_rd(path: str | os.PathLike[str]) -> IO[bytes]:
     ----------
     path
         File name.
+
+    Raises
+    ------
+    TraceError
+        The file cannot be opened.
     """
     try:
         file = open(path, "rb")  # noqa: SIM115 - handed to the caller
