@@ -13,10 +13,10 @@ from chakra.errors import UsageError, WorkloadError
 from chakra.et import ABSENT, Trace, read_traces
 from chakra.generate.manifest import SUFFIX, read_manifest
 from chakra.replay.channels import UnfoldableError
-from chakra.replay.checks import check_run, run_warnings
+from chakra.replay.checks import check_dimensions, check_run, run_warnings
 from chakra.replay.classes import Partition, discrete, partition, peers_of
 from chakra.replay.collectives.custom import load_per_node
-from chakra.replay.collectives.matching import match_scatters
+from chakra.replay.collectives.matching import match_dimensions, match_scatters
 from chakra.replay.communicators import GroupTable, Membership, resolve_groups
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
@@ -141,10 +141,11 @@ def simulate(
         warnings.append(repeated_text(traced, net.npus))
     warnings += run_warnings(compiled, options)
     membership = resolve_groups(compiled, groups)
-    compiled = match_scatters(compiled, membership)
+    compiled = match_scatters(match_dimensions(compiled, len(net.dims)), membership)
     named = isinstance(workload, str | os.PathLike)
     check_limits(compiled, sys, net, options)
     check_run(compiled, membership, options, named_by_rank=named, traced_ranks=traced)
+    check_dimensions(compiled, membership, sys, net, options)
     raw = run_engine(compiled, membership, sys, net, mem, options, progress, per_node)
     raise_if_stalled(raw, compiled, membership, options)
     if raw.engine == "messages" and comm_streams > 1 and any(has_priorities(t) for t in compiled.traces):

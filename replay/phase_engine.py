@@ -17,6 +17,7 @@ from chakra.et import ABSENT
 from chakra.kernels import compiled, worth_compiling
 from chakra.replay.actor_comms import ActorComm, actor_communicators
 from chakra.replay.channels import message_channels
+from chakra.replay.checks import order_problem
 from chakra.replay.classes import Partition
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.matching import ordinals
@@ -616,7 +617,9 @@ class PhaseEngine:
                 continue
             scalars = self._cells("ST_SCALARS", phases_layout.SC_SIZE)
             if status == phases_layout.MISMATCH:
-                self._raise_mismatch(scalars)
+                npu = int(self.npu_of[int(scalars[phases_layout.SC_ERR_ACTOR])])
+                node = int(scalars[phases_layout.SC_ERR_NODE])
+                raise WorkloadError(order_problem(self.workload, self.membership, npu, node))
             if status == phases_layout.PAUSED:
                 done, now = int(scalars[phases_layout.SC_NODES_DONE]), int(scalars[phases_layout.SC_NOW])
                 if progress is not None and not progress(done, now):
@@ -625,20 +628,6 @@ class PhaseEngine:
                 continue
             break
         return self._raw(partial)
-
-    def _raise_mismatch(self, scalars: I64) -> None:
-        actor = int(scalars[phases_layout.SC_ERR_ACTOR])
-        node = int(scalars[phases_layout.SC_ERR_NODE])
-        instance = int(scalars[phases_layout.SC_ERR_INSTANCE])
-        comm = self.comms[int(self.instance_comm[instance])]
-        program = self._actor_programs[actor]
-        call = program.calls[int(program.call[node])]
-        ordinal = int((self.instance_comm[:instance] == self.instance_comm[instance]).sum())
-        raise WorkloadError(
-            f"{program.trace.source}: node {int(program.ids()[node])} on NPU {int(self.npu_of[actor])} is collective "
-            f"number {ordinal} of group {comm.name or 'all NPUs'!r}: {call.kind.value} of {call.bytes} bytes, "
-            "but another member issued a collective of another kind, size or dimensions there"
-        )
 
     def _raw(self, partial: bool) -> RawRun:
         cells = self._cells
