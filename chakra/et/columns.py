@@ -22,9 +22,9 @@ class StringPool:
     __slots__ = ("__dict__", "data", "ends", "starts")
 
     def __init__(self, data: U8, starts: I64, ends: I64) -> None:
-        self.data = data
-        self.starts = starts
-        self.ends = ends
+        self.data: U8 = data
+        self.starts: I64 = starts
+        self.ends: I64 = ends
 
     @classmethod
     def of(cls, strings: tuple[str, ...]) -> "StringPool":
