@@ -57,3 +57,23 @@ def test_every_public_module_has_a_page() -> None:
     assert [module for module in names.MODULES if f"chakra-module:: {module}\n" not in text] == []
     listed = (DOCS / "api" / "index.md").read_text(encoding="utf-8")
     assert [module for module in names.MODULES if f"[{module}](" not in listed] == []
+
+
+def test_the_architecture_names_every_module_and_none_that_is_gone() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(
+        r"`((?:chakra|replay|converters|schemas|tools|tests|benchmarks|docs)/[\w./*-]*)`", text
+    )
+    assert [path for path in named if not list(ROOT.glob(path.rstrip("/")))] == []
+    modules = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("chakra", "replay", "converters", "schemas")
+        for path in (ROOT / package).rglob("*.py")
+        if path.name not in ("__init__.py", "__main__.py")
+    }
+    for path in named:
+        if path.endswith("/"):
+            modules -= {module for module in modules if module.startswith(path)}
+        else:
+            modules -= {found.relative_to(ROOT).as_posix() for found in ROOT.glob(path)}
+    assert modules == set()
