@@ -174,7 +174,7 @@ def trace_bytes(content: bytes, source: str) -> bytes:
 
 
 #: what building a message raises for values of the wrong kind
-_BUILD_ERRORS = (binascii.Error, TypeError, ValueError, AttributeError, KeyError)
+_BUILD_ERRORS = (binascii.Error, TypeError, ValueError, AttributeError, KeyError, OverflowError)
 
 
 def _reason(error: Exception) -> str:

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
@@ -149,13 +150,23 @@ def _read_plain(text: str) -> dict[Any, Entry] | None:
     return entries or None
 
 
+def composed(text: str) -> tuple[Any, Any]:
+    """Root node of a YAML text (None: empty) and the YAML reader that can construct it."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import ReusedAnchorWarning
+
+    yaml = YAML(typ="safe", pure=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReusedAnchorWarning)  # the last of equal anchors counts, as YAML has it
+        return yaml.compose(text), yaml
+
+
 def _read_general(name: str, text: str) -> dict[Any, Entry]:
     """Any YAML mapping, by way of the composed nodes, which keep the lines and the text of the scalars."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        root = YAML(typ="safe", pure=True).compose(text)
+        root, _ = composed(text)
         if root is None:
             raise ConfigError(f"{name}: the file is empty")
         if root.id != "mapping":

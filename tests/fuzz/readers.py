@@ -86,7 +86,7 @@ def check(reader: Reader, data: bytes, folder: Path) -> str | None:
         message = str(error)
         if not message.isprintable() or not message:
             raise PropertyError(f"not one printable line: {message!r}") from error
-        if not any(word in message for word in reader.named):
+        if not any(word in message for word in (*reader.named, str(folder))):
             raise PropertyError(f"does not name the file: {message!r}") from error
         if len(message) > 2000:
             raise PropertyError(f"a line of {len(message)} characters: {message[:200]!r}") from error
@@ -242,18 +242,23 @@ def host(path: Path) -> None:
         read_host_trace(path, repair=True)
 
 
+#: what was matched is no fault of a reader
+LAX = Settings(min_matched=0.0, min_attached=0.0)
+LAX_REPAIR = Settings(min_matched=0.0, min_attached=0.0, repair=True)
+
+
 def device(path: Path) -> None:
     """Kineto traces alone, also broken ones, to an execution trace."""
     out = path.with_name("out.et")
     try:
-        convert_rank(Inputs(device=path), out, Settings())
+        convert_rank(Inputs(device=path), out, LAX)
     except ChakraError:
-        convert_rank(Inputs(device=path), out, Settings(repair=True))
+        convert_rank(Inputs(device=path), out, LAX_REPAIR)
 
 
 def linked(path: Path) -> None:
     """Linked traces, to an execution trace."""
-    convert_rank(Inputs(linked=path), path.with_name("out.et"), Settings())
+    convert_rank(Inputs(linked=path), path.with_name("out.et"), LAX)
 
 
 def paired(path: Path) -> None:
@@ -264,8 +269,8 @@ def paired(path: Path) -> None:
         part = path.with_name(f"input.{key}.json")
         part.write_text(json.dumps(document.get(key) if isinstance(document, dict) else document))
         parts.append(part)
-    convert_rank(Inputs(host=parts[0], device=parts[1]), path.with_name("out.json"), Settings())
-    convert_rank(Inputs(linked=path.with_name("out.json")), path.with_name("out.et"), Settings())
+    convert_rank(Inputs(host=parts[0], device=parts[1]), path.with_name("out.json"), LAX)
+    convert_rank(Inputs(linked=path.with_name("out.json")), path.with_name("out.et"), LAX)
 
 
 # ------------------------------------------------------------------------------------- results and logs
@@ -348,7 +353,7 @@ READERS: dict[str, Reader] = {
         Reader("study", "yaml", ".yml", study),
         Reader("platform", "yaml", ".yml", platform),
         Reader("yaml", "words", ".yml", lambda path: read_yaml(path)),
-        Reader("manifest", "json", ".json", read_manifest, ("input", ".et: ")),
+        Reader("manifest", "json", ".json", read_manifest),
         Reader("host", "json", ".json", host),
         Reader("kineto", "json", ".json", device),
         Reader("linked", "json", ".json", linked),

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -136,6 +137,7 @@ def _fuzz(name: str, folders: dict[str, Path], seconds: int, seed: int) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    warnings.simplefilter("error")  # a warning is more than one line on standard error
     reader = readers.READERS[name]
     known: set[str] = set()
 
@@ -235,6 +237,7 @@ def _replay(name: str, path: str) -> int:
                 readers.check(readers.READERS[name], data, Path(folder))
             except Exception:
                 continue
+        warnings.simplefilter("error")
         limit = 4 * RSS_LIMIT_MB << 20  # address space, of which numpy's threads take a part
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         start = time.process_time()
