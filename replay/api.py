@@ -11,6 +11,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import ABSENT, Trace, read_traces
+from chakra.files import missing_ranks, ranks_found
 from chakra.generate.manifest import SUFFIX, read_manifest
 from chakra.replay.channels import UnfoldableError
 from chakra.replay.checks import check_dimensions, check_run, run_warnings
@@ -192,7 +193,7 @@ def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTabl
         manifest = manifest_path(os.fspath(workload))
         if manifest is not None:
             return load_workload(read_manifest(manifest), npus)
-        paths: Sequence[Any] = rank_files(os.fspath(workload), npus)
+        paths: Sequence[Any] = files_of_ranks(os.fspath(workload), npus)
     else:
         paths = list(workload)
         if len(paths) != npus:
@@ -235,37 +236,25 @@ def read_files(paths: Sequence[str]) -> list[Trace]:
     return [traces[names[path]] for path in paths]
 
 
-def rank_files(prefix: str, npus: int) -> list[str]:
+def files_of_ranks(prefix: str, npus: int) -> list[str]:
     """Files of all ranks below a prefix.
 
     Raises
     ------
     WorkloadError
-        When ranks have no file: all of them are named.
+        When ranks have no file: the first of them are named.
     """
-    files, missing = [], []
-    for i in range(npus):
-        for suffix in (".et", ".et.gz"):
-            path = f"{prefix}.{i}{suffix}"
-            if os.path.exists(path):
-                files.append(path)
-                break
-        else:
-            missing.append(i)
+    found = ranks_found(prefix)
+    missing, shown = missing_ranks(found, npus)
     if missing:
-        shown = ", ".join(map(str, missing[:12])) + (", ..." if len(missing) > 12 else "")
+        there = [rank for rank in found if rank < npus]
+        repeatable = there and there[-1] == len(there) - 1 and npus % len(there) == 0
         raise WorkloadError(
-            f"{prefix}.<rank>.et: no file for {len(missing)} of {npus} ranks: {shown}"
+            f"{prefix}.<rank>.et: no file for {missing} of {npus} ranks: {shown}"
             + ("" if Path(prefix).parent.is_dir() else f" (folder {Path(prefix).parent} does not exist)")
-            + ("; --replicate repeats the traces that there are" if _repeatable(missing, npus) else "")
+            + ("; --replicate repeats the traces that there are" if repeatable else "")
         )
-    return files
-
-
-def _repeatable(missing: list[int], npus: int) -> bool:
-    """Whether the ranks that have a trace come first and divide the number of NPUs."""
-    traced = npus - len(missing)
-    return traced > 0 and missing[0] == traced and npus % traced == 0
+    return [found[rank] for rank in range(npus)]
 
 
 def choose_partition(

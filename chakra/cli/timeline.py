@@ -1,5 +1,6 @@
 """``chakra timeline``: a run as a Chrome or Perfetto timeline."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ def command(
     if not inputs or target is None:
         raise UsageError("expected an input and a file to write: chakra timeline RUN.json OUT.json")
     file_format = format_of(target, options["file_format"])
-    if any(path.resolve() == target.resolve() for path in inputs):
+    if any(os.path.realpath(path) == os.path.realpath(target) for path in inputs):
         raise UsageError(f"{target}: would overwrite the input")
     started = time.perf_counter()
     window = parse_window(options["window"]) if options["window"] else None

@@ -1,5 +1,6 @@
 """``chakra visualize``: draw a trace's graph."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def command(
     html."""
     source, target = _files(paths, input_name, output_name)
     format_of(target)
-    if source.resolve() == target.resolve():
+    if os.path.realpath(source) == os.path.realpath(target):
         raise UsageError(f"{target}: would overwrite the trace itself")
     started = time.perf_counter()
     graph = _selected(read_graph(source), options)

@@ -25,7 +25,6 @@ row is the order of the group's logical ring. A rank is in at most one row of a 
 ``about`` is free text for people.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +34,8 @@ import numpy as np
 
 from chakra.arrays import I32, I64, AnyArray
 from chakra.errors import WorkloadError
+from chakra.files import read_json
+from chakra.limits import MAX_NPUS
 
 if TYPE_CHECKING:
     from chakra.et import Trace
@@ -179,10 +180,6 @@ def manifest_to_dict(manifest: WorkloadManifest, trace_names: Sequence[str]) -> 
     }
 
 
-#: more ranks than any manifest needs; a bound against files that ask for all memory
-MAX_NPUS = 1 << 26
-
-
 def _count(digits: Any, where: str) -> int:
     total = 1
     if not isinstance(digits, list):
@@ -321,12 +318,7 @@ def read_manifest(path: str | Path) -> WorkloadManifest:
     from chakra.et import read_traces
 
     path = Path(path)
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise WorkloadError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise WorkloadError(f"{path}: not a readable JSON file: {error}") from None
+    document = read_json(path, error=WorkloadError)
     check_header(document, str(path))
     traces = read_traces([path.parent / name for name in document["traces"]])
     return manifest_from_dict(document, traces, str(path))

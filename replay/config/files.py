@@ -157,7 +157,9 @@ def composed(text: str) -> tuple[Any, Any]:
 
     yaml = YAML(typ="safe", pure=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ReusedAnchorWarning)  # the last of equal anchors counts, as YAML has it
+        warnings.simplefilter(
+            "ignore", ReusedAnchorWarning
+        )  # the last of equal anchors counts, as YAML has it
         return yaml.compose(text), yaml
 
 
