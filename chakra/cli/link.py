@@ -11,6 +11,9 @@ from chakra.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
 
+#: version of the JSON summary of one rank, of this command and of `chakra convert pytorch`
+SCHEMA = "chakra.link/1"
+
 
 def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options shared by `chakra link` and `chakra convert pytorch`."""
@@ -126,7 +129,7 @@ def show(summary: dict[str, Any], output: str, output_format: str) -> None:
     for problem in summary.get("self_check", []):
         click.echo(f"chakra: warning: {output}: self-check: {problem}", err=True)
     if output_format == "json":
-        click.echo(json.dumps({"output": output, **summary}, indent=1))
+        click.echo(json.dumps({"schema": SCHEMA, "output": output, **summary}, indent=1))
         return
     for line in lines(summary):
         click.echo(line)

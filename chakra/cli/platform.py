@@ -25,7 +25,8 @@ def list_command(shape: str) -> None:
 
     platforms = list(all_platforms())
     if shape == "json":
-        click.echo(json.dumps([{"name": p.name, "title": p.title} for p in platforms], indent=1))
+        rows_of = [{"name": p.name, "title": p.title} for p in platforms]
+        click.echo(json.dumps({"schema": "chakra.platforms/1", "platforms": rows_of}, indent=1))
         return
     rows = [
         (

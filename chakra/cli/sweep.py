@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,12 @@ from chakra.errors import UsageError
     "--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786 (cluster extra)."
 )
 @click.option("--shard", metavar="I/N", help="Run only every N-th point, from the I-th (for batch arrays).")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Seed of a random or optuna study, in place of the study's own.",
+)
 @click.option("--retry-failed", is_flag=True, help="Run points again that failed before.")
 @click.option(
     "--top", type=click.IntRange(min=0), default=10, show_default=True, help="Rows of the ranked table."
@@ -36,6 +43,8 @@ def command(study_file: str, **options: Any) -> None:
     from chakra.sweep import Shard, Store, load_study, ranked, run_study, runner
 
     study = load_study(study_file)
+    if options["seed"] is not None:
+        study = replace(study, method=replace(study.method, seed=options["seed"]))
     store = Store(options["output"] or Path(study_file).with_suffix(".results"))
     shard = Shard.parse(options["shard"]) if options["shard"] else None
     with (
