@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from chakra.cli.main import COMMANDS
+from chakra.output_schemas import load, names
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -77,3 +78,12 @@ def test_the_architecture_names_every_module_and_none_that_is_gone() -> None:
         else:
             modules -= {found.relative_to(ROOT).as_posix() for found in ROOT.glob(path)}
     assert modules == set()
+
+
+def test_every_json_document_and_its_keys_are_in_the_page_of_formats() -> None:
+    text = (DOCS / "formats.md").read_text(encoding="utf-8")
+    assert [name for name in names() if f"`{name}`" not in text] == []
+    properties = load("chakra.replay.result/1")["properties"]
+    assert [key for key in properties if f"`{key}`" not in text] == []
+    for key in ("collectives", "dimensions", "links", "critical_path", "nodes"):
+        assert [inner for inner in properties[key]["items"]["properties"] if f"`{inner}`" not in text] == []
