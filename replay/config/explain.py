@@ -51,10 +51,8 @@ def explain_network(src: Source, *, compat: str | None = None) -> Explanation:
         given = {key.name: section.entries[key.name].value for key in PLUGIN_KEYS if section.given(key.name)}
         made = {key.name: given.get(key.name) for key in PLUGIN_KEYS}
         dims = " x ".join(f"{dim.topology.value}({dim.npus})" for dim in network.dims)
-        notes = (
-            _link_notes(network) if network.links is not None else (f"{network.npus} NPUs in all: {dims}",)
-        )
-        return Explanation("network", section.source, _rows(section, PLUGIN_KEYS, values), notes)
+        said = (f"{network.npus} NPUs in all: {dims}",) if network.links is None else _link_notes(network)
+        return Explanation("network", section.source, _rows(section, PLUGIN_KEYS, made), said)
     if network.links is not None:
         return Explanation("network", section.source, _link_rows(section, network), _link_notes(network))
     values = {
