@@ -411,6 +411,16 @@ def _looks_like_records(head: bytes) -> bool:
     return head[0] == 0 or head[position + 1] in (0x0A, 0x12, 0x08, 0x10, 0x18)
 
 
+def unusable_json(cause: Exception) -> str:
+    """Why Python's decoder gave up on text that may be JSON, without its hint how to change Python's settings."""
+    if isinstance(cause, RecursionError):
+        return "nested too deeply"
+    digits = re.search(r"value has (\d+) digits", str(cause))
+    return (
+        f"a number of {digits[1]} digits; 64 bits have at most 20" if digits else str(cause).partition(";")[0]
+    )
+
+
 def read_json(path: PathLike, *, error: type[ChakraError] = TraceError) -> Any:
     """Read a JSON document (may be gzipped).
 
@@ -430,4 +440,4 @@ def read_json(path: PathLike, *, error: type[ChakraError] = TraceError) -> Any:
     except RecursionError as cause:
         raise error(f"{os.fspath(path)}: JSON nested too deeply") from cause
     except ValueError as cause:  # a number of thousands of digits
-        raise error(f"{os.fspath(path)}: not usable JSON: {str(cause).partition(';')[0]}") from cause
+        raise error(f"{os.fspath(path)}: not usable JSON: {unusable_json(cause)}") from cause

@@ -7,6 +7,7 @@ from typing import Any
 
 from chakra.errors import TraceError
 from chakra.et.schema import NodeType
+from chakra.files import unusable_json
 from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 from chakra.schemas.protolib import encode_varint
 
@@ -48,7 +49,7 @@ def encode_json_et(data: bytes, source: str) -> bytes:
     except RecursionError as error:
         raise TraceError(f"{source}: this JSON cannot be read: nested too deeply") from error
     except ValueError as error:
-        raise TraceError(f"{source}: this JSON cannot be read: {str(error).partition(';')[0]}") from error
+        raise TraceError(f"{source}: this JSON cannot be read: {unusable_json(error)}") from error
     graph = document.get("workload_graph")
     if not isinstance(graph, list):
         raise TraceError(f"{source}: key 'workload_graph' must be a list of nodes")

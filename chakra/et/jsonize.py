@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from chakra import files
@@ -197,7 +198,7 @@ def _documents(text: str, source: str) -> Iterator[Any]:
         except RecursionError as error:
             raise TraceError(f"{source}: JSON nested too deeply") from error
         except ValueError as error:  # a number of thousands of digits
-            raise TraceError(f"{source}: not usable JSON: {str(error).partition(';')[0]}") from error
+            raise TraceError(f"{source}: not usable JSON: {files.unusable_json(error)}") from error
         yield document
 
 
@@ -240,18 +241,24 @@ def _metadata_from(entry: dict[str, Any], where: str) -> GlobalMetadata:
 def _node_from(entry: dict[str, Any], where: str) -> Node:
     allowed = {*_PLAIN_FIELDS, "type", "ctrl_deps", "data_deps", "inputs", "outputs", "attr", "raw", "length"}
     _refuse_unknown(entry, allowed, where)
-    node = Node(**{key: entry[key] for key in _PLAIN_FIELDS if key in entry})
+    node = Node()
+    for key in _PLAIN_FIELDS:
+        if key in entry:
+            _set(node, key, entry[key])
     kind = entry.get("type", 0)
     node.type = NodeType.Value(kind) if isinstance(kind, str) else kind  # type: ignore[assignment]
-    node.ctrl_deps.extend(entry.get("ctrl_deps", []))
-    node.data_deps.extend(entry.get("data_deps", []))
+    for key in ("ctrl_deps", "data_deps"):
+        try:
+            getattr(node, key).extend(entry.get(key, []))
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"{key} must be a list of node ids, found {_short(entry[key])}") from None
     for field in ("inputs", "outputs"):
         if field in entry:
             side = getattr(node, field)
             side.SetInParent()
             _refuse_unknown(entry[field], {"values", "shapes", "types"}, where)
             for key, value in entry[field].items():
-                setattr(side, key, value)
+                _set(side, key, value)
     node.attr.extend(_attribute_from(item, where) for item in entry.get("attr", []))
     return node
 
@@ -278,6 +285,20 @@ def _parsed(value: Any, member: str) -> Any:
     if member.startswith(("double", "float")) and isinstance(value, str):
         return _TEXT_FLOATS[value]
     return value
+
+
+def _set(message: Message, key: str, value: Any) -> None:
+    try:
+        setattr(message, key, value)
+    except (TypeError, ValueError, OverflowError):
+        kind = message.DESCRIPTOR.fields_by_name[key].cpp_type
+        wanted = "a text" if kind == FieldDescriptor.CPPTYPE_STRING else "a whole number that fits the field"
+        raise ValueError(f"{key} must be {wanted}, found {_short(value)}") from None
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:56] + "..."
 
 
 def _refuse_unknown(entry: Any, allowed: set[str] | frozenset[str], where: str) -> None:

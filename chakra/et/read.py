@@ -154,7 +154,7 @@ def decode_trace(data: U8, source: str, *, repair: bool = False) -> Trace:
 
         data = np.frombuffer(encode_json_et(data.tobytes(), source), np.uint8)
     elif kind == files.JSONIZED_ET:
-        raise TraceError(f"{source}: this is a {kind}; turn it back with `chakra jsonize --reverse`")
+        raise TraceError(f"{source}: this is a {kind}; turn it back with `chakra jsonize {source} OUT.et`")
     elif kind not in (files.EXECUTION_TRACE, files.UNKNOWN, files.EMPTY, files.TEXT):
         raise TraceError(f"{source}: this is a {kind}, not an execution trace{_advice(kind)}")
     try:

@@ -47,6 +47,9 @@ PEER_MODE = "peer_mode"
 RELATIVE = "relative"
 ABSOLUTE = "absolute"
 
+#: ranks and strides beyond it cannot be meant, and their sums would not fit int64
+_MAX_STRIDE = 1 << 32
+
 Digits = tuple[tuple[int, int], ...]
 
 
@@ -188,9 +191,10 @@ def _count(digits: Any, where: str) -> int:
         if (
             not (isinstance(digit, list) and len(digit) == 2 and all(type(x) is int for x in digit))
             or digit[0] < 1
+            or abs(digit[1]) > _MAX_STRIDE
         ):
             raise WorkloadError(
-                f"{where}: {digit!r} is not a [count, stride] pair of integers with count >= 1"
+                f"{where}: {digit!r} is not a [count, stride] pair of integers with count >= 1 and stride within 2^32"
             )
         total *= digit[0]
     if total > MAX_NPUS:
@@ -198,9 +202,11 @@ def _count(digits: Any, where: str) -> int:
     return total
 
 
-def _integer(value: Any, where: str) -> int:
+def _integer(value: Any, where: str, most: int = _MAX_STRIDE) -> int:
     if type(value) is not int:
-        raise WorkloadError(f"{where}: must be an integer, not {value!r}")
+        raise WorkloadError(f"{where}: must be an integer, not {str(value)[:40]!r}")
+    if abs(value) > most:
+        raise WorkloadError(f"{where}: must lie between {-most} and {most}, not {str(value)[:40]}")
     return value
 
 
@@ -288,7 +294,7 @@ def check_header(document: Any, source: str) -> int:
     """Number of ranks of a manifest document whose format, rank count, peer mode and trace list are in order."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise WorkloadError(f"{source}: not a workload manifest: 'format' must be {FORMAT!r}")
-    npus = _integer(document.get("npus"), f"{source}: npus")
+    npus = _integer(document.get("npus"), f"{source}: npus", 2**63)
     if not 1 <= npus <= MAX_NPUS:
         raise WorkloadError(f"{source}: npus must be 1..{MAX_NPUS}, not {npus}")
     mode = document.get(PEER_MODE, ABSOLUTE)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from chakra.errors import ConfigError
-from chakra.files import UNKNOWN, kind_of, read_raw
+from chakra.files import UNKNOWN, kind_of, read_raw, unusable_json
 from chakra.limits import MAX_CONFIG_BYTES, MAX_YAML_VALUES
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
@@ -62,7 +62,9 @@ def read_json(path: str | os.PathLike[str], *, last_wins: bool = False) -> dict[
         if len(found) < len(items) and not last_wins:
             once: set[str] = set()
             twice = next(key for key, _ in items if key in once or once.add(key))  # type: ignore[func-returns-value]
-            raise ConfigError(f"{name}{_line_of_repeat(text, twice)}: key '{twice}' is given twice")
+            raise ConfigError(
+                f"{name}{_line_of_repeat(text, twice)}: key '{shortened(twice)}' is given twice"
+            )
         return found
 
     def constant(word: str) -> NoReturn:
@@ -77,18 +79,11 @@ def read_json(path: str | os.PathLike[str], *, last_wins: bool = False) -> dict[
         raise ConfigError(
             f"{name}:{error.lineno}:{error.colno}: not valid JSON: {_plain(error.msg)}{hint}"
         ) from None
-    except RecursionError:
-        raise ConfigError(f"{name}: not usable JSON: nested too deeply") from None
-    except ValueError as error:
-        raise ConfigError(f"{name}: not usable JSON: {str(error).partition(';')[0]}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: not usable JSON: {unusable_json(error)}") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{name}: expected a JSON object {{...}}, found {describe(value)}")
     return {key: Entry(item) for key, item in value.items()}
-
-
-def _reason(error: Exception) -> str:
-    """Why Python's decoder gave up, without its hint how to change Python's settings."""
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
 
 
 def _plain(message: str) -> str:
@@ -184,7 +179,7 @@ def _read_general(name: str, text: str) -> dict[Any, Entry]:
                 raise ConfigError(f"{name}:{line}: a key must be a word or a number")
             if key in entries:
                 raise ConfigError(
-                    f"{name}:{line}: key '{key}' is given twice (first on line {entries[key].line})"
+                    f"{name}:{line}: key '{shortened(key)}' is given twice (first on line {entries[key].line})"
                 )
             entries[key] = Entry(_value(name, value_node, known), line)
     except MarkedYAMLError as error:
@@ -193,7 +188,8 @@ def _read_general(name: str, text: str) -> dict[Any, Entry]:
         problem = " ".join(str(part) for part in (error.context, error.problem) if part)
         raise ConfigError(f"{name}{place}: not valid YAML: {problem}") from None
     except (YAMLError, RecursionError, ValueError) as error:
-        reason = (str(error) or "nested too deeply").splitlines()[0]
+        deep = isinstance(error, RecursionError) or not str(error)
+        reason = "nested too deeply" if deep else str(error).splitlines()[0]
         raise ConfigError(f"{name}: not valid YAML: {reason}") from None
     return entries
 
@@ -262,10 +258,18 @@ def describe(value: Any) -> str:
     return shown if len(shown) <= 40 else shown[:36] + "..."
 
 
+def shortened(key: object) -> str:
+    """A key as a message shows it."""
+    text = str(key)
+    return text if len(text) <= 60 else text[:56] + "..."
+
+
 def nearest(word: str, choices: list[str]) -> str:
     """`; did you mean 'x'?` or nothing."""
     import difflib
 
+    if len(word) > 100:  # no key, and slow to compare
+        return ""
     folded = {choice.lower(): choice for choice in choices}
     close = difflib.get_close_matches(word.lower(), list(folded), n=1, cutoff=0.6)
     return f"; did you mean '{folded[close[0]]}'?" if close else ""

@@ -11,6 +11,7 @@ import numpy as np
 
 from chakra.arrays import F64
 from chakra.errors import ConfigError
+from chakra.files import unusable_json
 from chakra.replay.config.files import describe, read_json, read_text
 from chakra.replay.config.section import finite
 
@@ -65,8 +66,7 @@ def _json_list(name: str, text: str) -> list[Any]:
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition(";")[0]
-        raise ConfigError(f"{name}: not valid JSON: {reason}") from None
+        raise ConfigError(f"{name}: not valid JSON: {unusable_json(error)}") from None
     return list(values)
 
 

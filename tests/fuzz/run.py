@@ -62,7 +62,9 @@ def main() -> int:
         each = max(1, int(left * min(options.jobs, len(names)) / len(names)))
         _run_all(names, folders, each, options.jobs, options.seed)
         rows = [_row(name, folders[name], Path(options.keep)) for name in names]
-    print(f"{'harness':18} {'executions':>10} {'exec/s':>7} {'edges':>6} {'features':>8} {'new':>5} {'findings':>8}")
+    print(
+        f"{'harness':18} {'executions':>10} {'exec/s':>7} {'edges':>6} {'features':>8} {'new':>5} {'findings':>8}"
+    )
     for row in rows:
         print(
             f"{row[0]:18} {row[1]:10d} {row[2]:7d} {row[3]:6d} {row[4]:8d} {row[5]:5d} {len(row[6]):8d}"  # type: ignore[arg-type]
@@ -152,7 +154,11 @@ def _fuzz(name: str, folders: dict[str, Path], seconds: int, seed: int) -> None:
 
     def mutate(data: bytes, max_size: int, number: int) -> bytes:
         rng = random.Random(number)
-        out = atheris.Mutate(data, max_size) if rng.random() < 0.2 else mutations.mutated(reader.form, data, rng)
+        out = (
+            atheris.Mutate(data, max_size)
+            if rng.random() < 0.2
+            else mutations.mutated(reader.form, data, rng)
+        )
         return out[:max_size]
 
     argv = [
