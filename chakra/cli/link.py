@@ -7,6 +7,7 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import Decorator, format_option
 from chakra.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -17,7 +18,7 @@ SCHEMA = "chakra.link/1"
 
 def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options shared by `chakra link` and `chakra convert pytorch`."""
-    options = [
+    options: list[Decorator] = [
         click.option(
             "--gaps",
             type=click.Choice(["node", "fold", "drop"]),
@@ -77,14 +78,7 @@ def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
             is_flag=True,
             help="Exit code 4 when the check of what was written finds any difference.",
         ),
-        click.option(
-            "--format",
-            "output_format",
-            type=click.Choice(["text", "json"]),
-            default="text",
-            show_default=True,
-            help="Form of the summary on standard output.",
-        ),
+        format_option("Form of the summary on standard output."),
     ]
     for option in reversed(options):
         function = option(function)

@@ -8,6 +8,7 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import format_option
 from chakra.errors import UsageError
 
 
@@ -35,9 +36,7 @@ from chakra.errors import UsageError
     default=True,
     help="Replay the best point again and write best.json and best.html.",
 )
-@click.option(
-    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
-)
+@format_option()
 def command(study_file: str, **options: Any) -> None:
     """Run a study: what is in the results folder already is not run again."""
     from chakra.sweep import Shard, Store, load_study, ranked, run_study, runner
@@ -62,7 +61,7 @@ def command(study_file: str, **options: Any) -> None:
         if shard is not None and shard.count > 1
         else _write(study, store, outcomes, best, options["report"])
     )
-    if options["shape"] == "json":
+    if options["output_format"] == "json":
         click.echo(json.dumps(_document(study, outcomes, best), indent=1))
     else:
         click.echo(_text(study, outcomes, best, options["top"]))

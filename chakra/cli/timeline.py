@@ -8,6 +8,7 @@ from typing import Any
 import rich_click as click
 
 from chakra import files
+from chakra.cli.options import filename_options
 from chakra.errors import UsageError
 from chakra.timeline import (
     Timeline,
@@ -27,20 +28,7 @@ from chakra.viz.text import bytes_text
 
 @click.command(name="timeline", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, metavar="IN... OUT", type=click.Path(path_type=Path))
-@click.option(
-    "--input_filename",
-    "--input-filename",
-    "input_name",
-    type=click.Path(path_type=Path),
-    help="The input (for IN).",
-)
-@click.option(
-    "--output_filename",
-    "--output-filename",
-    "output_name",
-    type=click.Path(path_type=Path),
-    help="The file to write (for OUT).",
-)
+@filename_options("The input (for IN).")
 @click.option(
     "--num_npus",
     "--num-npus",
@@ -144,7 +132,7 @@ def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[s
         log = read_log(source, npus=options["npus"], mhz=parse_frequency(options["frequency"]), traces=traces)
         return log.timeline, log.remarks
     raise UsageError(
-        f"{source}: this is: {kind}; a timeline is made from a replay's result, an ASTRA-sim log or a Kineto "
+        f"{source}: this is {'an' if kind[0] in 'aeiou' else 'a'} {kind}; a timeline is made from a replay's result, an ASTRA-sim log or a Kineto "
         f"trace"
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import format_option
 from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, WorkloadError
 from chakra.files import missing_ranks, ranks_found
 
@@ -31,9 +32,7 @@ from chakra.files import missing_ranks, ranks_found
     default="empty",
     help="Communicator groups (JSON); `empty` means none.",
 )
-@click.option(
-    "--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output."
-)
+@format_option()
 @click.option("-q", "--quiet", is_flag=True, help="Only the findings.")
 @click.option("--strict", is_flag=True, help="Exit with 4 if there are warnings.")
 def command(
