@@ -12,8 +12,8 @@ def with_quiet(command: Any) -> Any:
     if isinstance(command, click.Group):
         find = command.get_command
 
-        def found(ctx: click.Context, name: str) -> Any:
-            sub = find(ctx, name)
+        def found(ctx: click.Context, cmd_name: str) -> Any:
+            sub = find(ctx, cmd_name)
             return sub if sub is None else with_quiet(sub)
 
         command.get_command = found  # type: ignore[method-assign]
