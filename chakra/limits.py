@@ -20,6 +20,8 @@ MAX_LINE_BYTES = 1 << 20
 #: NPUs of a replayed machine or of a workload.
 MAX_NPUS = 1 << 26
 #: Chunks that a collective may be cut into.
-MAX_CHUNKS = 1 << 20
-#: Nodes that a generated workload may have in all its traces, and files it may be written to.
-MAX_GENERATED_NODES = 1 << 28
+MAX_CHUNKS = 1 << 16
+#: NPUs of a generated workload.
+MAX_GENERATED_NPUS = 1 << 22
+#: Nodes of one trace that is generated.
+MAX_GENERATED_NODES = 1 << 22
