@@ -139,7 +139,10 @@ class Recordings:
             document = json.loads(data, parse_float=Decimal)
         except (ValueError, RecursionError) as error:
             raise ConversionError(f"{source}: not whole JSON: {error}") from None
-        out = self._host(document) if kind is FileKind.HOST else self._device(document)
+        try:
+            out = self._host(document) if kind is FileKind.HOST else self._device(document)
+        except (KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise ConversionError(f"{source}: not in the form that PyTorch writes: {error!r}") from None
         with files.atomic_bytes(target, compress=compress) as file:
             file.write(msgspec.json.Encoder(decimal_format="number").encode(out))
 

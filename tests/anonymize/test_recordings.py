@@ -149,11 +149,30 @@ def test_dates_stay_home(tmp_path: Path) -> None:
         "name": "a",
         "pid": 1,
         "tid": 1,
-        "ts": 1700000000000000.125,
+        "ts": -1,
         "dur": 1,
     }
-    text = json.dumps({"traceEvents": [event]}).replace("1700000000000000.1", "1700000000000000.125")
+    text = json.dumps({"traceEvents": [event]}).replace("-1", "1700000000000000.125")
     (tmp_path / "k.json").write_text(text)
     assert run(["anonymize", str(tmp_path / "k.json"), str(tmp_path / "o.json"), "-q"]) == 0
     assert "17000000000" not in (tmp_path / "o.json").read_text()
     assert json.loads((tmp_path / "o.json").read_text())["traceEvents"][0]["ts"] % 1 == 0.125
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": {"nodes": [1]}}',
+        '{"nodes": [{"name": 3, "attrs": 7, "inputs": 5}, 4, {"inputs": {"values": {"a": 1}}}]',
+        '{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1}], "distributedInfo": {"pg_config": 7}}',
+        '{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1e999999999999999999}]}',
+        '{"nodes": ' + "[" * 5000 + "]" * 5000 + "}",
+    ],
+)
+def test_hostile_recordings_are_refused_in_one_line(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.json").write_text(text)
+    assert run(["anonymize", str(tmp_path / "x.json"), str(tmp_path / "y.json")]) in (0, 2)
+    assert capsys.readouterr().err.count("\n") <= 1
+    assert {path.name for path in tmp_path.iterdir()} <= {"x.json", "y.json"}
