@@ -137,7 +137,7 @@ class Recordings:
         try:
             data = files.read_bytes(source, error=ConversionError).decode("utf-8-sig")
             document = json.loads(data, parse_float=Decimal)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, ArithmeticError, RecursionError) as error:
             raise ConversionError(f"{source}: not whole JSON: {error}") from None
         try:
             out = self._host(document) if kind is FileKind.HOST else self._device(document)
@@ -341,7 +341,9 @@ def _is_integer(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return _is_integer(value) or (isinstance(value, Decimal) and value.is_finite())
+    return _is_integer(value) or (
+        isinstance(value, Decimal) and value.is_finite() and -30 < value.adjusted() < 20
+    )
 
 
 def _is_work(event: Any) -> bool:
