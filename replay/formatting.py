@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from chakra.errors import UsageError
+from chakra.files import json_text
 
 if TYPE_CHECKING:
     from chakra.replay.result import ReplayResult
@@ -57,10 +58,7 @@ def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
 
 def format_json(document: Document) -> str:
     """The document as strict JSON, one line per top-level key."""
-    rows = (
-        f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
-        for key, value in document.items()
-    )
+    rows = (f"  {json.dumps(key)}: {json_text(value)}" for key, value in document.items())
     return "{\n" + ",\n".join(rows) + "\n}\n"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from chakra.errors import UsageError
+from chakra.viz.text import printable
 
 if TYPE_CHECKING:
     from chakra.replay.config.explain import Explanation
@@ -205,7 +206,10 @@ def text_of(part: dict[str, Any]) -> list[str]:
     """Lines for people: one block per file."""
     lines = [f"{part['kind']}: {part['source']}"]
     if part["kind"] == "groups":
-        lines += [f"  {name}: {len(ranks)} ranks: {_short(ranks)}" for name, ranks in part["groups"].items()]
+        lines += [
+            f"  {printable(name)}: {len(ranks)} ranks: {_short(ranks)}"
+            for name, ranks in part["groups"].items()
+        ]
         return [*lines, "  ok", ""]
     if "nodes" in part or "factors" in part:
         told = part.get("nodes") or part.get("factors") or {}

@@ -98,7 +98,7 @@ def _with_raw(
 
 
 def _dump(entry: dict[str, Any]) -> str:
-    return json.dumps(entry, ensure_ascii=False, allow_nan=False)
+    return files.json_text(entry)
 
 
 def _metadata_json(metadata: GlobalMetadata) -> dict[str, Any]:

@@ -42,6 +42,10 @@ def _short(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
 
 
+#: line separators and the controls of writing direction, which make a name look like another text
+_LAYOUT = frozenset("\u2028\u2029\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
 def printable(text: str) -> str:
     r"""The text with what no drawing or XML file can hold written as escapes: control characters, lone
     surrogates.
@@ -62,6 +66,7 @@ def _is_plain(char: str) -> bool:
         or 0xD800 <= code < 0xE000
         or 0xFDD0 <= code < 0xFDF0
         or code & 0xFFFE == 0xFFFE
+        or char in _LAYOUT
     )
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables
 """Bad inputs: a command line and the files it meets. What it must say is in ``expected.txt``, under the same name.
 
 A case changes one thing of a good input (`GOOD`), so that the error is about that thing.

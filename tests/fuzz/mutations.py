@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables
 """Mutations that keep a file's form, so that a fuzzer gets past its parser.
 
 Forms: ``et`` (length-prefixed protobuf messages), ``json``, ``yaml`` (any JSON document is YAML 1.2), ``words``

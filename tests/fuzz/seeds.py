@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables
 """First inputs of every harness, from this repository's own files and tests: small and of every kind."""
 
 import gzip
@@ -272,9 +273,9 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "npu-scale": lambda: [b"0 2.0\n4-7 1.5 # slow\n", *_dump({"3": 2.0}, [1.0] * 16)],
     "study": lambda: [
         *_small("docs/studies/*.yml"),
-        b"workload: {kind: mlp, npus: 4}\nplatform: dgx-a100\nparameters:\n  workload.dp: {range: [1, 8], count: 3, log: true}\n"
+        (b"workload: {kind: mlp, npus: 4}\nplatform: dgx-a100\nparameters:\n  workload.dp: {range: [1, 8], count: 3, log: true}\n"
         b"  system.x: {range: [0.5, 2], step: 0.5}\nmethod: {random: 5, seed: 1}\n"
-        b"constraints: [memory, 'workload_dp * 2 <= 8 and not (x == 1)']\nobjective: step_ms\npareto: [step_ms, memory_gb]\n",
+        b"constraints: [memory, 'workload_dp * 2 <= 8 and not (x == 1)']\nobjective: step_ms\npareto: [step_ms, memory_gb]\n"),
     ],
     "platform": lambda: _small("chakra/presets/*.yml"),
     "yaml": lambda: [b"a: &x [1, 2]\nb: *x\nc: |\n  text\n? k\n: {d: 1e9, e: 2001-01-01}\n", *_small("chakra/presets/*.yml", 2)],

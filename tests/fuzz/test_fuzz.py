@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import mutations
 import readers
 from seeds import beside, seeds
 
+HERE = Path(__file__).resolve().parent
 FOUND = [(path.parent.name, path.name) for path in sorted((HERE / "found").glob("*/*"))]
 NAMES = sorted(readers.READERS)
 
