@@ -1,6 +1,6 @@
 """Maps the repository's folders to import packages; all other metadata is in pyproject.toml."""
 
-from setuptools import find_packages, setup
+from setuptools import find_namespace_packages, setup
 
 FOLDERS = {
     "chakra": "chakra",
@@ -9,10 +9,14 @@ FOLDERS = {
     "chakra.schemas": "schemas",
 }
 
+# folders of data count, too: setuptools takes any folder with a name for a package, and wants to be told of it
 packages = [
     package
     for name, folder in FOLDERS.items()
-    for package in [name, *(f"{name}.{sub}" for sub in find_packages(folder))]
+    for package in [
+        name,
+        *(f"{name}.{sub}" for sub in find_namespace_packages(folder, exclude=["*__pycache__*"])),
+    ]
 ]
 
 #: kinds of files beside modules that the packages read

@@ -46,8 +46,7 @@ class Trace(Columns):
     _parents: Csr
     _acyclic: bool
 
-    # --------------------------------------------------------------------------------------------- whole
-    # trace
+    # ------------------------------------------------------------------------------------ whole trace
 
     @property
     def n_nodes(self) -> int:
@@ -116,8 +115,7 @@ class Trace(Columns):
         values.flags.writeable = False
         return values
 
-    # ---------------------------------------------------------------------------------------------------
-    # nodes
+    # ------------------------------------------------------------------------------------------ nodes
 
     def node(self, index: int) -> NodeView:
         """View of node number ``index`` (negative counts from the end).
@@ -167,8 +165,7 @@ class Trace(Columns):
     def _id_map(self) -> IdMap:
         return IdMap(self.ids, self.source)
 
-    # ---------------------------------------------------------------------------------------------------
-    # graph
+    # ------------------------------------------------------------------------------------------ graph
 
     def order_by_id(self) -> I64:
         """Permutation (int64) that sorts the nodes by id."""

@@ -164,8 +164,7 @@ class ArrayReader(Generic[T]):
         finally:
             self._source.close()
 
-    # -- pieces
-    # --------------------------------------------------------------------------------------------------
+    # -- pieces ------------------------------------------------------------------------------------------
 
     def _fill(self, size: int) -> None:
         parts = [self._buffer]
@@ -279,8 +278,7 @@ class ArrayReader(Generic[T]):
         self.repaired += count
         return elements
 
-    # -- the end
-    # -------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------------
 
     def _split_tail(self, buffer: bytes) -> tuple[bytes, bytes] | None:
         """Elements and what follows the closing bracket; None if there is no closing bracket."""
@@ -403,8 +401,7 @@ class ArrayReader(Generic[T]):
         self.lost_bytes += len(self._buffer) - cut if best is not None else len(self._buffer)
         return best or []
 
-    # -- messages
-    # ------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------
 
     def _cause(self, error: Exception, shift: int) -> str:
         text = "nested too deeply" if isinstance(error, RecursionError) else str(error)

@@ -49,8 +49,7 @@ _KIND_OF = {text: kind for kind, text in _KINDS.items()}
 _WRITTEN_SCHEMA = {"1.0.1": "1.0.2-chakra.0.0.4"}
 
 
-# -- writing
-# -----------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------------
 
 
 def write_linked(linked: Linked, path: str | Path) -> None:
@@ -288,8 +287,7 @@ def _sync_table(table: Syncs, texts: list[str]) -> list[Any]:
     return [names, *(getattr(table, c).tolist() for c in _SYNC_COLUMNS)]
 
 
-# -- reading
-# -----------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------------
 
 
 class LinkedNode(NodeWithIO, gc=False):

@@ -204,8 +204,7 @@ def find_waits(device: DeviceTrace, call: I64, kept: Bool, is_comm: Bool) -> Syn
     return SyncEdges(host[:, 0], host[:, 1], stream[:, 0], stream[:, 1], dict(state.counts))
 
 
-# -- recorded synchronisation
-# ------------------------------------------------------------------------------------
+# -- recorded synchronisation ----------------------------------------------------------------------------
 
 
 def _recorded(state: _Waits) -> set[int]:
@@ -288,8 +287,7 @@ def _recorded_stream_wait(state: _Waits, i: int, call: int, key_by_id: dict[tupl
     return state.add_stream(state.last_on_stream(source, time), waiting, "stream waits (recorded)")
 
 
-# -- by names, order and times
-# -----------------------------------------------------------------------------------
+# -- by names, order and times ---------------------------------------------------------------------------
 
 
 def _copies(state: _Waits, rows: list[int]) -> None:

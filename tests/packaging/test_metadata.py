@@ -41,12 +41,13 @@ def tracked(folder: str) -> list[Path]:
 
 
 def test_every_package_on_disk_is_in_the_wheel(arguments: dict[str, Any]) -> None:
-    """A new folder of modules needs its __init__.py, else it is left out silently."""
+    """Folders of modules and folders of data; those of modules say that they are packages."""
     on_disk = set()
     for package, folder in arguments["package_dir"].items():
         for path in tracked(folder):
+            on_disk.add(".".join((package, *path.parent.parts)))
             if path.suffix == ".py":
-                on_disk.add(".".join((package, *path.parent.parts)))
+                assert (ROOT / folder / path.parent / "__init__.py").is_file(), path
     assert on_disk == set(arguments["packages"])
 
 
