@@ -223,4 +223,31 @@ def drawing() -> list[Finding]:
     return [Finding("note", "drawing", f"no pygraphviz; {'system dot: ' + dot if dot else 'no dot either'}")]
 
 
-CHECKS = (interpreter, conflicts, requirements, schema, kernels, drawing, replay)
+def plugins() -> list[Finding]:
+    """Collective algorithms and networks that other packages offer, each loaded."""
+    from chakra.errors import ConfigError
+    from chakra.replay.collectives import registry
+    from chakra.replay.collectives.algorithms import NAMES
+    from chakra.replay.plugins import COLLECTIVES, NETWORKS, load, offered, package
+
+    findings = []
+    for group, what in ((COLLECTIVES, "collective algorithm"), (NETWORKS, "network")):
+        for name, points in offered(group).items():
+            who = ", ".join(sorted({package(point) for point in points}))
+            if group == COLLECTIVES and name in (*NAMES, *registry.OURS):
+                detail = f"of {who} has a name of ours, and is not used: its entry point needs another"
+                findings.append(Finding("fail", f"{what} {name}", detail))
+                continue
+            try:
+                if group == COLLECTIVES:
+                    registry.find(name)
+                else:
+                    load(group, name, what)
+            except ConfigError as error:
+                findings.append(Finding("fail", f"{what} {name}", str(error)))
+                continue
+            findings.append(Finding("ok", f"{what} {name}", f"from {who}"))
+    return findings or [Finding("ok", "plugins", "none installed")]
+
+
+CHECKS = (interpreter, conflicts, requirements, schema, kernels, drawing, plugins, replay)

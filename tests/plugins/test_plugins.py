@@ -234,3 +234,19 @@ def test_wrong_network_files(replay: Run, network: str, message: str) -> None:
     assert (done.code, done.out) == (2, "")
     assert message in done.err
     assert done.err.count("\n") == 1
+
+
+def test_the_doctor_looks_at_all_plugins(site: Path, command: Run) -> None:
+    good = command("doctor")
+    assert re.search(r"ok +collective algorithm star +from chakra-example", good.out)
+    assert re.search(r"ok +network hypercube +from chakra-example", good.out)
+    points: dict[str, Any] = {
+        "chakra.collectives": {"ring": "thief:X", "broken": "thief:X"},
+        "chakra.networks": {"hypercube": "thief:X"},
+    }
+    place(site, "thief", points, {"thief.py": "raise RuntimeError('no')\n"})
+    bad = command("doctor")
+    assert bad.code == 1
+    assert re.search(r"fail +collective algorithm ring +of thief has a name of ours", bad.out)
+    assert re.search(r"fail +collective algorithm broken .*cannot be loaded: RuntimeError: no", bad.out)
+    assert re.search(r"fail +network hypercube .*is offered by chakra-example .* and thief", bad.out)
