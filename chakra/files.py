@@ -33,20 +33,16 @@ def _atomic(path: PathLike) -> Iterator[Path]:
     succeeds.
     """
     target = Path(path)
-    if target.is_dir():
-        raise UsageError(f"{path}: cannot be written: it is a folder")
     try:
+        if target.is_dir():
+            raise UsageError(f"{path}: cannot be written: it is a folder")
         # A link keeps its place: the file it points at is replaced.
         target = target.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
         leftovers.remove(target.parent)
         prefix = leftovers.prefix(target.name)
         handle, name = tempfile.mkstemp(prefix=prefix, suffix=leftovers.SUFFIX, dir=target.parent)
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-    ) as error:  # ValueError: a NUL in the name; RuntimeError: links in a ring
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a ring
         raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
     leftovers.hold(handle)
     temporary = Path(name)
@@ -78,7 +74,10 @@ def _is_special(path: PathLike) -> bool:
     place.
     """
     target = Path(path)
-    return target.exists() and not target.is_file() and not target.is_dir()
+    try:
+        return target.exists() and not target.is_file() and not target.is_dir()
+    except OSError:  # a name that cannot be; the writer says so
+        return False
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """`chakra convert pytorch`: PyTorch profiles to execution traces that replay like the machine."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.link import linking_options, settings_of, show
+from chakra.cli.streams import errors_on_terminal
 from chakra.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -193,7 +193,7 @@ def _job(
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[str], None] | None]:
     """A bar on standard error while it is a terminal."""
-    if not sys.stderr.isatty():
+    if not errors_on_terminal():
         yield None
         return
     from rich.console import Console

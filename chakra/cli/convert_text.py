@@ -1,7 +1,6 @@
 """`chakra convert text`: text workloads of ASTRA-sim 1.0 to execution traces."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import rich_click as click
 
 from chakra.cli.options import format_option
+from chakra.cli.streams import errors_on_terminal
 
 Progress = Callable[[int, int], None]
 
@@ -132,7 +132,7 @@ def network_dims(path: Path) -> tuple[int, ...]:
 
 def _progress(files: int) -> AbstractContextManager[Progress | None]:
     """Progress bar on a terminal if there is enough to write."""
-    if files < _BAR_FROM_FILES or not sys.stderr.isatty():
+    if files < _BAR_FROM_FILES or not errors_on_terminal():
         return nullcontext(None)
     return _bar(files)
 

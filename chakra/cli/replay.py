@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.streams import errors_on_terminal
 from chakra.errors import ThresholdError, UsageError
 
 if TYPE_CHECKING:
@@ -422,7 +423,7 @@ class _progress:  # noqa: N801 - a context manager used like a function
     """
 
     def __init__(self, quiet: bool) -> None:
-        self.show = not quiet and sys.stderr.isatty()
+        self.show = not quiet and errors_on_terminal()
         self.bar: Any = None
         self.interrupted = False
 

@@ -1,7 +1,6 @@
 """`chakra sweep`: run a study over workload and machine parameters."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.options import format_option
+from chakra.cli.streams import errors_on_terminal
 from chakra.errors import UsageError
 
 
@@ -82,7 +82,7 @@ class _Progress:
         self._task: Any = None
 
     def __enter__(self) -> Any:
-        if sys.stderr.isatty():
+        if errors_on_terminal():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -1,7 +1,6 @@
 """Commands ``chakra generate transformer | moe | mlp | resnet | dlrm``."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, fields
 from enum import Enum
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 
 import rich_click as click
 
+from chakra.cli.streams import errors_on_terminal
 from chakra.errors import ThresholdError, UsageError
 from chakra.generate.request import REQUESTS, Request, TransformerRequest
 
@@ -224,7 +224,7 @@ class progress_bar:  # noqa: N801 - used as a function
         self._bar: Any = None
 
     def __enter__(self) -> Callable[[int], None]:
-        if sys.stderr.isatty():
+        if errors_on_terminal():
             from rich.console import Console
             from rich.progress import Progress
 

@@ -6,16 +6,15 @@ from concurrent.futures import (
     FIRST_COMPLETED,
     Executor,
     Future,
-    ProcessPoolExecutor,
     ThreadPoolExecutor,
     wait,
 )
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
 from typing import Any, Protocol
 
 from chakra.errors import UsageError
+from chakra.workers import worker_pool
 
 #: a task and its result, in the order in which results arrive
 Task = dict[str, Any]
@@ -128,11 +127,8 @@ def runner(
     if count == 1:
         yield _serial
         return
-    # spawn: numba's and numpy's threads do not survive a fork
     pool = _Pool(
-        (lambda: ThreadPoolExecutor(count))
-        if threads
-        else (lambda: ProcessPoolExecutor(count, mp_context=get_context("spawn"))),
+        (lambda: ThreadPoolExecutor(count)) if threads else (lambda: worker_pool(count)),
         count,
     )
     try:

@@ -4,10 +4,9 @@ import os
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, re
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.summary import summarize
 from chakra.errors import ThresholdError
+from chakra.workers import worker_pool
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ def _pool(ranks: int, jobs: int) -> Iterator[Executor | None]:
     if workers <= 1:
         yield None
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with worker_pool(workers) as pool:
         yield pool
 
 

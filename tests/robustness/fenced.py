@@ -1,7 +1,7 @@
 """One `chakra` command line after another, each in a process of its own behind a bound on memory and time.
 
 Run as a program. It reads lines of JSON ``{"args", "cwd", "memory", "seconds", "files", "env"}`` from standard input,
-forks for each and writes a line ``{"code", "out", "err", "seconds", "peak"}``. The command's modules are imported once, so that
+forks for each and writes a line ``{"code", "out", "err", "seconds", "peak"}``. The modules are imported once, so that
 an attack costs tens of milliseconds; the bounds hold for the child alone.
 """
 
