@@ -202,7 +202,7 @@ class GroupTable:
         counts = [npus // kind.inner if not kind.outer else kind.inner for kind in self.kinds]
         total = sum(counts)
         first = 1
-        self.digits = 1
+        self.digits: int = 1
         while total > 9 * first:
             first *= 10
             self.digits += 1
