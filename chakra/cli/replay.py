@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.compiling import tell_of_compiling
 from chakra.errors import ThresholdError, UsageError
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ def command(**options: Any) -> None:
 
     Example: chakra replay -w traces/run -s system.json -n network.yml
     """
+    tell_of_compiling()
     run_replay(**options)
 
 
