@@ -70,7 +70,8 @@ def simulate(
     ----------
     workload
         A prefix (rank i reads ``PREFIX.<i>.et`` or ``.et.gz``), a list of paths or of `Trace`, one per NPU (an entry
-        may repeat: equal ranks share a trace), or a `chakra.generate.manifest.WorkloadManifest`.
+        may repeat: equal ranks share a trace), a `chakra.builder.Workload` with its groups, or a
+        `chakra.generate.manifest.WorkloadManifest`.
     system, network, memory, comm_groups
         Paths of ASTRA-sim's files, or plain dicts with the same keys. Without `memory` there is no remote memory.
         `network` may be a list of links (docs/guides/networks.md) or a NetworkX graph of them.
@@ -181,6 +182,13 @@ def _scales(npu_scale: Any, npus: int) -> Any:
 
 def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTable, bool]:
     """Distinct traces, the trace of each NPU, groups that come with the workload, and whether peers are relative."""
+    if callable(
+        getattr(workload, "trace_of", None)
+    ):  # a builder's: a layer above, so known by what it offers
+        if workload.n_npus != npus:
+            raise WorkloadError(f"the workload is for {workload.n_npus} NPUs, but the network has {npus}")
+        traces, trace_of, _, relative = load_workload(workload.traces(), npus)
+        return traces, trace_of, {name: [ranks] for name, ranks in workload.groups.items()}, relative
     if hasattr(workload, "trace_of") and hasattr(workload, "traces"):
         trace_of = np.asarray(workload.trace_of, np.int64)
         if len(trace_of) != npus:

@@ -24,7 +24,7 @@ from chakra.replay.collectives.plan import FLAT, NATIVE, OLD_MODEL, Phase, Plan,
 from chakra.replay.collectives.select import endpoint_delay, make_plan
 from chakra.replay.collectives.steps import Do, Steps
 from chakra.replay.communicators import Membership
-from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System, Topology
+from chakra.replay.config.model import KIND_NUMBERS, Memory, MemoryKind, Network, System, Topology
 from chakra.replay.durations import Durations, tree_tables
 from chakra.replay.kernels import phases as kernel
 from chakra.replay.kernels import phases_algorithms, phases_layout
@@ -49,7 +49,6 @@ TOPOLOGIES = {
     Topology.SWITCH: phases_layout.TOPO_SWITCH,
     Topology.FULLY_CONNECTED: phases_layout.TOPO_FULL,
 }
-KINDS = {kind: i for i, kind in enumerate(CollectiveKind)}
 
 
 def physical_memory() -> int:
@@ -356,7 +355,7 @@ class PhaseEngine:
                 tau,
                 last,
                 table,
-                KINDS[plan.kind],
+                KIND_NUMBERS[plan.kind],
                 sent,
                 left,
                 same.setdefault(kind, len(same) + 1),
@@ -447,7 +446,7 @@ class PhaseEngine:
             contexts=contexts,
             max_chunks=self.max_chunks,
             max_phases=self.max_phases,
-            kinds=len(KINDS),
+            kinds=len(KIND_NUMBERS),
             repeat_pass=old or not self.options.astra,
             order=orders[self.system.intra_dimension_scheduling],
             first=phases_layout.LAST_ISSUED if newest else phases_layout.FIRST_ISSUED,
@@ -508,7 +507,7 @@ class PhaseEngine:
             q_tail=minus(queues),
             q_busy=room(queues),
             cursor=room(n * self.dims * 3),
-            tree_count=room(n * len(KINDS) * self.dims),
+            tree_count=room(n * len(KIND_NUMBERS) * self.dims),
             sent=minus(self._channel_cells),
             sent_node=minus(self._channel_cells),
             arrived=minus(self._channel_cells),
