@@ -30,12 +30,13 @@ from chakra.replay.message_run import MessageRun
 from chakra.replay.options import RunOptions
 from chakra.replay.phase_engine import PhaseEngine
 from chakra.replay.process_groups import with_metadata_groups
+from chakra.replay.programs import compile_workload
 from chakra.replay.raw import RawRun
 from chakra.replay.replicate import repeat_blocks, repeated_text, spread, traced_ranks
 from chakra.replay.result import ReplayResult
 from chakra.replay.topologies.blocks import with_faults
 from chakra.replay.usage import usage_of
-from chakra.replay.workload import Op, Workload, compile_workload
+from chakra.replay.workload import Op, Workload
 
 Source = str | os.PathLike[str]
 Progress = Callable[[int, int], bool]
@@ -187,8 +188,8 @@ def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTabl
     ):  # a builder's: a layer above, so known by what it offers
         if workload.n_npus != npus:
             raise WorkloadError(f"the workload is for {workload.n_npus} NPUs, but the network has {npus}")
-        traces, trace_of, _, relative = load_workload(workload.traces(), npus)
-        return traces, trace_of, {name: [ranks] for name, ranks in workload.groups.items()}, relative
+        distinct_traces, trace_of, _, relative = load_workload(workload.traces(), npus)
+        return distinct_traces, trace_of, {name: [ranks] for name, ranks in workload.groups.items()}, relative
     if hasattr(workload, "trace_of") and hasattr(workload, "traces"):
         trace_of = np.asarray(workload.trace_of, np.int64)
         if len(trace_of) != npus:
