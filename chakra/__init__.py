@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from chakra.builder import TraceBuilder, Workload
     from chakra.errors import ChakraError
     from chakra.et import CommType, NodeType, Trace, read_trace, read_traces, write_trace
-    from chakra.platforms import cluster
+    from chakra.platforms.cluster import cluster
     from chakra.replay import ReplayResult, simulate
 
 __version__ = "0.1.0"
@@ -50,7 +50,7 @@ __all__ = [
 find_siblings(Path(__file__).parent)
 warn_of_conflicts()
 
-__getattr__, __dir__ = lazy_names(
+lazy_names(
     __name__,
     {
         "ChakraError": "chakra.errors",

@@ -31,11 +31,24 @@ EXIT_STALL = 3
 #: a result is below a threshold that was asked for
 EXIT_BELOW_THRESHOLD = 4
 
+#: characters of a message; longer ones, which quote a file at length, lose their middle
+_MAX_MESSAGE = 1600
+
 
 class ChakraError(Exception):
     """Base of all errors raised on purpose; ``exit_code`` is what the command line returns."""
 
     exit_code: int = EXIT_BAD_INPUT
+
+    def __str__(self) -> str:
+        """The message in one printable line: names and texts of files can forge neither lines nor terminal commands."""
+        text = super().__str__()
+        if not text.isprintable():
+            text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+        if len(text) > _MAX_MESSAGE:
+            half = _MAX_MESSAGE // 2
+            text = f"{text[:half]} ... ({len(text) - 2 * half} characters) ... {text[-half:]}"
+        return text
 
 
 class UsageError(ChakraError):

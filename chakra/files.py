@@ -1,9 +1,11 @@
 """Reading and writing files: atomic writes, gzip by magic bytes, and saying what a file is."""
 
 import gzip
+import io
 import json
 import os
 import re
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -11,17 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from chakra import leftovers
 from chakra.errors import ChakraError, TraceError, UsageError
+from chakra.gunzip import GZIP_MAGIC as GZIP_MAGIC
+from chakra.gunzip import Unpacker
+from chakra.limits import MAX_STREAM_BYTES
 
 PathLike = str | os.PathLike[str]
-
-GZIP_MAGIC = b"\x1f\x8b"
-
-#: Uncompressed bytes that any gzip file may hold, whatever its size.
-_GZIP_FREE_BYTES = 1 << 28
-#: Above that, uncompressed bytes allowed for each compressed byte. gzip cannot exceed about 1030; real traces
-#: stay below 100, so that only a file made to exhaust memory is refused.
-_GZIP_MAX_RATIO = 400
 
 _CHUNK = 1 << 20
 
@@ -41,10 +39,16 @@ def _atomic(path: PathLike) -> Iterator[Path]:
         # A link keeps its place: the file it points at is replaced.
         target = target.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
-    os.close(handle)
+        leftovers.remove(target.parent)
+        prefix = leftovers.prefix(target.name)
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=leftovers.SUFFIX, dir=target.parent)
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+    ) as error:  # ValueError: a NUL in the name; RuntimeError: links in a ring
+        raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
+    leftovers.hold(handle)
     temporary = Path(name)
     try:
         yield temporary
@@ -52,9 +56,15 @@ def _atomic(path: PathLike) -> Iterator[Path]:
         temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
         os.replace(temporary, target)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+        raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
     finally:
+        os.close(handle)
         temporary.unlink(missing_ok=True)
+
+
+def reason(error: BaseException) -> str:
+    """What the system says is wrong, for a message."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _umask() -> int:
@@ -122,31 +132,80 @@ def atomic_text(path: PathLike, *, encoding: str = "utf-8") -> Iterator[IO[str]]
 # ------------------------------------------------------------------------------------------------- reading
 
 
-def open_stream(path: PathLike, *, error: type[ChakraError] = TraceError) -> IO[bytes]:
-    """Open a file for binary reading, decompressing gzip (known by its magic bytes, whatever the name).
-
-    The caller reads in pieces, so no bound is set on the uncompressed size.
+def open_file(path: PathLike, *, error: type[ChakraError] = TraceError) -> io.BufferedReader:
+    """Open a file or a pipe for binary reading, as it is on disk.
 
     Raises
     ------
     ChakraError
-        Of the class ``error`` if the file cannot be opened. Damaged gzip data raises OSError or EOFError on
-        reading.
+        Of the class ``error`` if it cannot be opened, or is a device: some of them never end.
     """
     try:
         file = open(path, "rb")  # noqa: SIM115 - handed to the caller
-    except OSError as cause:
-        raise error(f"{os.fspath(path)}: cannot be read: {cause.strerror}") from cause
+    except (OSError, ValueError) as cause:  # ValueError: a NUL in the name
+        raise error(f"{os.fspath(path)}: cannot be read: {reason(cause)}") from cause
+    mode = os.fstat(file.fileno()).st_mode
+    if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not file.isatty() and not _is_null(file)):
+        file.close()
+        raise error(f"{os.fspath(path)}: cannot be read: it is a device, not a file")
+    return file
+
+
+def _is_null(file: io.BufferedReader) -> bool:
+    return os.path.exists(os.devnull) and os.path.samestat(os.fstat(file.fileno()), os.stat(os.devnull))
+
+
+def open_stream(path: PathLike, *, error: type[ChakraError] = TraceError) -> IO[bytes]:
+    """Open a file for binary reading, decompressing gzip (known by its magic bytes, whatever the name).
+
+    Raises
+    ------
+    ChakraError
+        Of the class ``error`` if the file cannot be opened. gzip data that is damaged or grows out of proportion
+        raises OSError, EOFError or zlib.error on reading.
+    """
+    file = open_file(path, error=error)
     try:
         magic = file.peek(2)[:2]  # a pipe cannot go back
     except OSError as cause:
         file.close()
-        raise error(f"{os.fspath(path)}: cannot be read: {cause.strerror}") from cause
-    if magic != GZIP_MAGIC:
-        return file
-    packed = gzip.GzipFile(fileobj=file, mode="rb")
-    packed.myfileobj = file  # type: ignore[assignment] # so that closing it closes the file
-    return packed  # type: ignore[return-value]
+        raise error(f"{os.fspath(path)}: cannot be read: {reason(cause)}") from cause
+    return file if magic != GZIP_MAGIC else io.BufferedReader(Unpacker(file), _CHUNK)
+
+
+def read_raw(path: PathLike, *, error: type[ChakraError] = TraceError, most: int | None = None) -> bytes:
+    """The bytes of a file as they are on disk, or of a pipe.
+
+    Parameters
+    ----------
+    most
+        Bytes that it may have; by default a file may have any number, a pipe `MAX_STREAM_BYTES`.
+
+    Raises
+    ------
+    ChakraError
+        Of the class ``error``: it cannot be read, does not end within the bound, or does not fit the memory.
+    """
+    name = os.fspath(path)
+    try:
+        with open_file(path, error=error) as file:
+            size = os.fstat(file.fileno()).st_size
+            if most is not None and size > most:
+                raise error(f"{name}: {size} bytes, where at most {most} are read")
+            pieces = [file.read(size)]
+            left = most if most is not None else MAX_STREAM_BYTES
+            while piece := file.read(_CHUNK):
+                pieces.append(piece)
+                left -= len(piece)
+                if left < 0:
+                    raise error(
+                        f"{name}: cannot be read: it does not end within {most or MAX_STREAM_BYTES} bytes"
+                    )
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    except OSError as cause:
+        raise error(f"{name}: cannot be read: {reason(cause)}") from cause
+    except MemoryError as cause:
+        raise error(f"{name}: cannot be read: it does not fit the memory") from cause
 
 
 def read_bytes(path: PathLike, *, error: type[ChakraError] = TraceError) -> bytes:
@@ -157,10 +216,7 @@ def read_bytes(path: PathLike, *, error: type[ChakraError] = TraceError) -> byte
     ChakraError
         Of the class ``error``: the file cannot be read, its gzip data is damaged or grows out of proportion.
     """
-    try:
-        raw = Path(path).read_bytes()
-    except OSError as cause:
-        raise error(f"{os.fspath(path)}: cannot be read: {cause.strerror}") from cause
+    raw = read_raw(path, error=error)
     return gunzip(raw, os.fspath(path), error=error) if raw.startswith(GZIP_MAGIC) else raw
 
 
@@ -172,43 +228,61 @@ def gunzip(packed: bytes, source: str, *, error: type[ChakraError] = TraceError)
     ChakraError
         Of the class ``error`` if the data is damaged, cut off or grows out of proportion.
     """
-    limit = max(_GZIP_FREE_BYTES, len(packed) * _GZIP_MAX_RATIO)
     pieces: list[bytes] = []
-    total = 0
-    rest = packed
+    unpacker = Unpacker(io.BytesIO(packed))
     try:
-        while rest.startswith(GZIP_MAGIC):
-            member = zlib.decompressobj(wbits=31)
-            while not member.eof:
-                piece = member.decompress(rest, _CHUNK)
-                rest = member.unconsumed_tail
-                total += len(piece)
-                if total > limit:
-                    raise error(f"{source}: {len(packed)} bytes of gzip grow beyond {limit} bytes: refused")
-                pieces.append(piece)
-                if not piece and not rest and not member.eof:
-                    raise error(f"{source}: the gzip data is cut off after {total} uncompressed bytes")
-            rest = member.unused_data
+        while piece := unpacker.piece():
+            pieces.append(piece)
+        return b"".join(pieces)
     except zlib.error as cause:
+        if "not gzip" in str(cause):
+            raise error(f"{source}: {cause}") from cause
         raise error(
-            f"{source}: the gzip data is damaged after {total} uncompressed bytes ({cause})"
+            f"{source}: the gzip data is damaged after {unpacker.given} uncompressed bytes ({cause})"
         ) from cause
-    if rest.strip(b"\0"):
-        raise error(f"{source}: {len(rest)} bytes that are not gzip follow the gzip data")
-    return b"".join(pieces)
+    except (EOFError, OSError) as cause:
+        raise error(f"{source}: {cause}") from cause
+    except MemoryError as cause:
+        raise error(f"{source}: its uncompressed bytes do not fit the memory") from cause
+
+
+# --------------------------------------------------------------------------------------- files of all ranks
+
+
+def ranks_found(prefix: PathLike) -> dict[int, str]:
+    """The file ``PREFIX.<rank>.et``, else ``.et.gz``, of every rank that has one.
+
+    The folder is listed once: names are not asked for one by one, however many ranks a machine has.
+    """
+    folder, stem = os.path.split(os.fspath(prefix))
+    pattern = re.compile(re.escape(stem) + r"\.(0|[1-9][0-9]{0,17})\.et(\.gz)?")
+    try:
+        names = sorted(os.listdir(folder or "."))
+    except (OSError, ValueError):
+        return {}
+    found: dict[int, str] = {}
+    for name in names:
+        match = pattern.fullmatch(name)
+        if match:
+            found.setdefault(int(match[1]), os.path.join(folder, name))
+    return dict(sorted(found.items()))
 
 
 def rank_files(prefix: PathLike) -> list[str]:
     """Files ``PREFIX.<rank>.et`` or ``.et.gz`` that exist, by rank."""
-    base = Path(prefix)
-    found: dict[int, str] = {}
-    if base.parent.is_dir():
-        pattern = re.compile(re.escape(base.name) + r"\.(\d+)\.et(\.gz)?")
-        for name in sorted(os.listdir(base.parent)):
-            match = pattern.fullmatch(name)
-            if match:
-                found.setdefault(int(match[1]), os.path.join(os.path.dirname(os.fspath(prefix)), name))
-    return [found[rank] for rank in sorted(found)]
+    return list(ranks_found(prefix).values())
+
+
+def missing_ranks(found: dict[int, str], npus: int) -> tuple[int, str]:
+    """How many of the ranks 0 to ``npus`` - 1 have no file, and the first dozen of them as text."""
+    missing = npus - sum(rank < npus for rank in found)
+    shown: list[int] = []
+    rank = 0
+    while len(shown) < min(missing, 12):
+        if rank not in found:
+            shown.append(rank)
+        rank += 1
+    return missing, ", ".join(map(str, shown)) + (", ..." if missing > 12 else "")
 
 
 # ------------------------------------------------------------------------------------------- kinds of file
@@ -337,6 +411,16 @@ def _looks_like_records(head: bytes) -> bool:
     return head[0] == 0 or head[position + 1] in (0x0A, 0x12, 0x08, 0x10, 0x18)
 
 
+def unusable_json(cause: Exception) -> str:
+    """Why Python's decoder gave up on text that may be JSON, without its hint how to change Python's settings."""
+    if isinstance(cause, RecursionError):
+        return "nested too deeply"
+    digits = re.search(r"value has (\d+) digits", str(cause))
+    return (
+        f"a number of {digits[1]} digits; 64 bits have at most 20" if digits else str(cause).partition(";")[0]
+    )
+
+
 def read_json(path: PathLike, *, error: type[ChakraError] = TraceError) -> Any:
     """Read a JSON document (may be gzipped).
 
@@ -355,3 +439,5 @@ def read_json(path: PathLike, *, error: type[ChakraError] = TraceError) -> Any:
         raise error(f"{os.fspath(path)}: {where}: not JSON ({cause.msg})") from cause
     except RecursionError as cause:
         raise error(f"{os.fspath(path)}: JSON nested too deeply") from cause
+    except ValueError as cause:  # a number of thousands of digits
+        raise error(f"{os.fspath(path)}: not usable JSON: {unusable_json(cause)}") from cause

@@ -29,7 +29,8 @@ exclude_patterns = ["_ext", "_static", "_templates", "studies"]
 templates_path = ["_templates"]
 
 # Pages are plain Markdown that reads well without the site, so no syntax of MyST's that others print raw.
-myst_enable_extensions = ["smartquotes"]
+myst_enable_extensions: list[str] = []
+smartquotes = False  # an option that is written in plain text keeps its hyphens
 myst_heading_anchors = 4
 
 html_theme = "furo"

@@ -1,19 +1,14 @@
 """Replay of execution traces on an analytical network and collective model."""
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+from chakra.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from chakra.replay.api import simulate
+    from chakra.replay.result import ReplayResult
 
 __all__ = ["ReplayResult", "simulate"]
 
-
-def __getattr__(name: str) -> Any:
-    """Import the engine when it is asked for, so that importing the package stays cheap."""
-    if name == "simulate":
-        from chakra.replay.api import simulate
-
-        globals()["simulate"] = simulate
-        return simulate
-    if name == "ReplayResult":
-        from chakra.replay.result import ReplayResult
-
-        return ReplayResult
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# importing the package stays cheap: configurations are read without the engines
+lazy_names(__name__, {"ReplayResult": "chakra.replay.result", "simulate": "chakra.replay.api"})

@@ -11,12 +11,13 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import ABSENT, Trace, read_traces
+from chakra.files import missing_ranks, ranks_found
 from chakra.generate.manifest import SUFFIX, read_manifest
 from chakra.replay.channels import UnfoldableError
-from chakra.replay.checks import check_run, run_warnings
+from chakra.replay.checks import check_dimensions, check_run, run_warnings
 from chakra.replay.classes import Partition, discrete, partition, peers_of
 from chakra.replay.collectives.custom import load_per_node
-from chakra.replay.collectives.matching import match_scatters
+from chakra.replay.collectives.matching import match_dimensions, match_scatters
 from chakra.replay.communicators import GroupTable, Membership, resolve_groups
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
@@ -143,10 +144,11 @@ def simulate(
         warnings.append(repeated_text(traced, net.npus))
     warnings += run_warnings(compiled, options)
     membership = resolve_groups(compiled, groups)
-    compiled = match_scatters(compiled, membership)
+    compiled = match_scatters(match_dimensions(compiled, len(net.dims)), membership)
     named = isinstance(workload, str | os.PathLike)
     check_limits(compiled, sys, net, options)
     check_run(compiled, membership, options, named_by_rank=named, traced_ranks=traced)
+    check_dimensions(compiled, membership, sys, net, options)
     raw = run_engine(compiled, membership, sys, net, mem, options, progress, per_node)
     raise_if_stalled(raw, compiled, membership, options)
     if raw.engine == "messages" and comm_streams > 1 and any(has_priorities(t) for t in compiled.traces):
@@ -200,7 +202,7 @@ def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTabl
         manifest = manifest_path(os.fspath(workload))
         if manifest is not None:
             return load_workload(read_manifest(manifest), npus)
-        paths: Sequence[Any] = rank_files(os.fspath(workload), npus)
+        paths: Sequence[Any] = files_of_ranks(os.fspath(workload), npus)
     else:
         paths = list(workload)
         if len(paths) != npus:
@@ -243,37 +245,25 @@ def read_files(paths: Sequence[str]) -> list[Trace]:
     return [traces[names[path]] for path in paths]
 
 
-def rank_files(prefix: str, npus: int) -> list[str]:
+def files_of_ranks(prefix: str, npus: int) -> list[str]:
     """Files of all ranks below a prefix.
 
     Raises
     ------
     WorkloadError
-        When ranks have no file: all of them are named.
+        When ranks have no file: the first of them are named.
     """
-    files, missing = [], []
-    for i in range(npus):
-        for suffix in (".et", ".et.gz"):
-            path = f"{prefix}.{i}{suffix}"
-            if os.path.exists(path):
-                files.append(path)
-                break
-        else:
-            missing.append(i)
+    found = ranks_found(prefix)
+    missing, shown = missing_ranks(found, npus)
     if missing:
-        shown = ", ".join(map(str, missing[:12])) + (", ..." if len(missing) > 12 else "")
+        there = [rank for rank in found if rank < npus]
+        repeatable = there and there[-1] == len(there) - 1 and npus % len(there) == 0
         raise WorkloadError(
-            f"{prefix}.<rank>.et: no file for {len(missing)} of {npus} ranks: {shown}"
+            f"{prefix}.<rank>.et: no file for {missing} of {npus} ranks: {shown}"
             + ("" if Path(prefix).parent.is_dir() else f" (folder {Path(prefix).parent} does not exist)")
-            + ("; --replicate repeats the traces that there are" if _repeatable(missing, npus) else "")
+            + ("; --replicate repeats the traces that there are" if repeatable else "")
         )
-    return files
-
-
-def _repeatable(missing: list[int], npus: int) -> bool:
-    """Whether the ranks that have a trace come first and divide the number of NPUs."""
-    traced = npus - len(missing)
-    return traced > 0 and missing[0] == traced and npus % traced == 0
+    return [found[rank] for rank in range(npus)]
 
 
 def choose_partition(

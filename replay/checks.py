@@ -14,9 +14,10 @@ from chakra.arrays import I64
 from chakra.errors import ChakraError, StallError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.replay.classes import peers_of
-from chakra.replay.collectives.matching import match_scatters
+from chakra.replay.collectives.matching import match_dimensions, match_scatters
+from chakra.replay.collectives.select import choose
 from chakra.replay.communicators import Membership, resolve_groups
-from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, System
+from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System
 from chakra.replay.matching import (
     Problem,
     call_text,
@@ -95,7 +96,8 @@ def check_workload(
         except WorkloadError as error:
             problems.append(Problem(str(error)))
         else:
-            compiled = match_scatters(compiled, membership)
+            # without a network: what all dimensions are is only known where a node names them all
+            compiled = match_scatters(match_dimensions(compiled, 1), membership)
             unequal = list(_listed(collective_problems(compiled, membership)))
             problems += unequal
             if not unequal:
@@ -162,6 +164,36 @@ def check_run(
     if more:
         shown += f"; and {more} more problem{'s' * (more > 1)} (chakra validate lists them)"
     raise WorkloadError(shown) if hard else StallError(f"the workload cannot end: {shown}")
+
+
+def check_dimensions(
+    workload: Workload, membership: Membership, system: System, network: Network, options: RunOptions
+) -> None:
+    """Refuse collectives of the whole system that no dimension of the network takes part in.
+
+    Raises
+    ------
+    WorkloadError
+        Naming the first such node.
+    ConfigError
+        If the system file has no algorithm for a collective.
+    """
+    done: set[tuple[CollectiveKind, tuple[bool, ...] | None]] = set()
+    for p, program in enumerate(workload.programs):
+        npus = np.flatnonzero(workload.program_of == p)
+        for number, call in enumerate(program.calls):
+            key = (call.kind, call.involved)
+            if not len(npus) or call.involved is None or key in done or not call.bytes:
+                continue
+            comm = int(membership.comm[npus[0], call.group])
+            if comm < 0 or not membership.comms[comm].whole or workload.npus == 1:
+                continue
+            done.add(key)
+            try:
+                choose(call, workload.npus, True, system, network, options)
+            except WorkloadError as error:
+                node = int(np.flatnonzero((program.call == number) & (program.op == Op.COLLECTIVE))[0])
+                raise WorkloadError(f"{node_text(workload, int(npus[0]), node)}: {error}") from None
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -335,8 +367,25 @@ def _sender_problems(trace: Trace, npus: I64, *, astra: bool) -> Iterator[Proble
 # Order of collectives
 
 
-def order_findings(workload: Workload, membership: Membership) -> Iterator[Finding]:
-    """Members that run the same collectives of a group in another order.
+def order_problem(workload: Workload, membership: Membership, npu: int, node: int) -> str:
+    """Why a run ended at a node (program order) of an NPU whose group runs another collective there."""
+    program = workload.programs[int(workload.program_of[npu])]
+    call = program.calls[int(program.call[node])]
+    number = int(membership.comm[npu, call.group])
+    text = (
+        f"{node_text(workload, npu, node)}: rank {npu} runs {call_text(call)} in "
+        f"{group_text(membership.comms[number])}, but another member issued a collective of another kind, size or "
+        "dimensions there"
+    )
+    for finding in order_findings(workload, membership, only=number):
+        return f"{text}; {finding.message}"
+    return text
+
+
+def order_findings(
+    workload: Workload, membership: Membership, *, only: int | None = None
+) -> Iterator[Finding]:
+    """Members that run the same collectives of a group in another order; `only`: of one communicator.
 
     Dependencies and times decide the order of a run. An error is certain only if they leave no choice on both members.
     """
@@ -345,6 +394,8 @@ def order_findings(workload: Workload, membership: Membership) -> Iterator[Findi
     seen: set[tuple[int, int, int, int]] = set()
     found = 0
     for c, comm in enumerate(membership.comms):
+        if only not in (None, c):
+            continue
         lists: dict[tuple[int, int], int] = {}
         for s in range(width):
             for npu in np.flatnonzero(membership.comm[:, s] == c).tolist():

@@ -11,7 +11,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
-from chakra.replay.workload import Workload
+from chakra.replay.workload import Op, Workload
 
 #: group name -> disjoint rows of NPUs; a group file has one row per name
 GroupTable = Mapping[str, Sequence[Sequence[int]]]
@@ -42,6 +42,24 @@ class Membership:
     member: I64
 
 
+def short(name: str, shown: int = 40) -> str:
+    """A group's name in a message, cut where it is long."""
+    return repr(name if len(name) <= shown else f"{name[:shown]}...")
+
+
+def first_node(workload: Workload, trace: int, group: str) -> str:
+    """The first node of a trace that runs a collective of a group, as a place in a message."""
+    columns = workload.traces[trace]
+    slot = workload.bindings[trace].groups.index(group)
+    number = int(workload.program_of[np.flatnonzero(workload.trace_of == trace)[0]])
+    program = workload.programs[number]
+    mine = [k for k, call in enumerate(program.calls) if call.group == slot]
+    nodes = np.flatnonzero((program.op == Op.COLLECTIVE) & np.isin(program.call, mine))
+    if not len(nodes):
+        return columns.source
+    return f"{columns.source}: node {int(columns.ids[columns.order_by_id()[nodes[0]]])}"
+
+
 def resolve_groups(workload: Workload, groups: GroupTable) -> Membership:
     """Resolve the group names of all NPUs.
 
@@ -68,20 +86,21 @@ def resolve_groups(workload: Workload, groups: GroupTable) -> Membership:
         elif name in groups:
             rows = groups[name]
         else:
-            known = ", ".join(sorted(groups)[:8]) or "none"
+            known = ", ".join(short(other) for other in sorted(groups)[:8]) or "none"
+            more = ", ..." if len(groups) > 8 else ""
             raise WorkloadError(
-                f"{workload.traces[trace].source}: process group {name!r} is not defined (known groups: {known}); "
-                "give the communicator-group file"
+                f"{first_node(workload, trace, name)}: process group {short(name)} is not defined (known groups: "
+                f"{known}{more}); give the communicator-group file"
             )
         for row in rows:
             members = np.asarray(row if len(row) else range(n), np.int64)
             if len(members) and (members.min() < 0 or members.max() >= n):
                 bad = int(members.min()) if members.min() < 0 else int(members.max())
                 raise WorkloadError(
-                    f"process group {name!r} has rank {bad}, but the system has NPUs 0 to {n - 1}"
+                    f"process group {short(name)} has rank {bad}, but the system has NPUs 0 to {n - 1}"
                 )
             if len(np.unique(members)) != len(members) or (of[members] >= 0).any():
-                raise WorkloadError(f"process group {name!r} lists a rank twice")
+                raise WorkloadError(f"process group {short(name)} lists a rank twice")
             of[members] = len(comms)
             index[members] = np.arange(len(members))
             comms.append(Communicator(name, members, len(members) == n))
@@ -95,8 +114,8 @@ def resolve_groups(workload: Workload, groups: GroupTable) -> Membership:
             lost = npus[of[npus] < 0]
             if len(lost):
                 raise WorkloadError(
-                    f"{workload.traces[t].source}: NPU {int(lost[0])} runs a collective of process group {name!r} "
-                    "but is not a member of it"
+                    f"{first_node(workload, t, name)}: NPU {int(lost[0])} runs a collective of process group "
+                    f"{short(name)}, but is not a member of it"
                 )
             comm[npus, s] = of[npus]
             member[npus, s] = index[npus]

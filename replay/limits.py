@@ -4,6 +4,7 @@ The engines count in int64 and do not check; what could overflow is refused here
 """
 
 from chakra.errors import ConfigError, WorkloadError
+from chakra.limits import MAX_CHUNKS
 from chakra.replay.config.model import Network, System
 from chakra.replay.options import RunOptions
 from chakra.replay.workload import Workload
@@ -48,6 +49,17 @@ def check_limits(workload: Workload, system: System, network: Network, options: 
                 f"{dim.bandwidth_gibps:g} GB/s a message of {largest:,} bytes may take {longest:.3g} ns, "
                 "more than a year; latency is in ns, bandwidth in GB/s of 2^30 B/s"
             )
+    chunks = min(system.splits, largest)
+    if chunks > MAX_CHUNKS:
+        raise ConfigError(
+            f"{system.source}: key 'preferred-dataset-splits' cuts a collective of {largest:,} bytes into {chunks:,} "
+            f"chunks; at most {MAX_CHUNKS:,} are replayed"
+        )
+    if system.local_mem_bw_gbps and not largest * workload.npus / system.local_mem_bw_gbps < LONGEST_NS:
+        raise ConfigError(
+            f"{system.source}: key 'local-mem-bw' {system.local_mem_bw_gbps:g} GB/s: a reduction of {largest:,} bytes "
+            "may take more than a year"
+        )
     endpoint = system.endpoint_delay_ns * (options.injection_scale if system.endpoint_delay_given else 1.0)
     if not endpoint < LONGEST_NS:
         raise ConfigError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64, U64, AnyArray
-from chakra.replay.communicators import Communicator, Membership
+from chakra.replay.communicators import Communicator, Membership, short
 from chakra.replay.workload import Call, Op, Program, Workload
 
 #: ASTRA-sim takes tags modulo this (correction C19)
@@ -37,7 +37,7 @@ def group_text(comm: Communicator) -> str:
     """A communicator in a message."""
     if comm.name == "":
         return "the group of all ranks"
-    return f"process group {comm.name!r} (ranks {some(comm.members)})"
+    return f"process group {short(comm.name)} (ranks {some(comm.members)})"
 
 
 def call_text(call: Call) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.replay import message_engine as engine
+from chakra.replay.checks import order_problem
 from chakra.replay.classes import discrete, peers_of
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.custom import CustomProgram, load_algorithm, prefix_of
@@ -307,7 +308,8 @@ class MessageRun:
         machine = engine.MessageEngine(self._model(), programs, self.actors, groups, self._collectives)
         result = machine.run(None if progress is None else self._tell(progress))
         if result.mismatch is not None:
-            self._raise_mismatch(result.mismatch)
+            where = result.mismatch
+            raise WorkloadError(order_problem(self.workload, self.membership, where.npu, where.node))
         return self._raw(result)
 
     def _tell(self, progress: Callable[[int, int], bool]) -> Callable[[int, int], bool]:
@@ -316,16 +318,6 @@ class MessageRun:
             return not self._ended
 
         return tell
-
-    def _raise_mismatch(self, mismatch: engine.Mismatch) -> None:
-        program = self.workload.programs[int(self.workload.program_of[mismatch.npu])]
-        call = program.calls[int(program.call[mismatch.node])]
-        comm = self.membership.comms[int(self.membership.comm[mismatch.npu, call.group])]
-        raise WorkloadError(
-            f"{program.trace.source}: node {int(program.ids()[mismatch.node])} on NPU {mismatch.npu} of group "
-            f"{comm.name or 'all NPUs'!r}: {call.kind.value} of {call.bytes} bytes, but another member issued a "
-            "collective of another kind, size or dimensions there"
-        )
 
     def _raw(self, result: engine.EngineResult) -> RawRun:
         n = self.workload.npus

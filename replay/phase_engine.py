@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.kernels import compiled, worth_compiling
+from chakra.replay.checks import order_problem
 from chakra.replay.classes import Partition
 from chakra.replay.communicators import Membership
 from chakra.replay.config.model import Memory, Network, System
@@ -109,7 +109,9 @@ class PhaseEngine:
                 continue
             scalars = self.tables.cells("ST_SCALARS", phases_layout.SC_SIZE)
             if status == phases_layout.MISMATCH:
-                self._raise_mismatch(scalars)
+                npu = int(self.tables.npu_of[int(scalars[phases_layout.SC_ERR_ACTOR])])
+                node = int(scalars[phases_layout.SC_ERR_NODE])
+                raise WorkloadError(order_problem(self.tables.workload, self.tables.membership, npu, node))
             if status == phases_layout.PAUSED:
                 done, now = int(scalars[phases_layout.SC_NODES_DONE]), int(scalars[phases_layout.SC_NOW])
                 if progress is not None and not progress(done, now):
@@ -118,21 +120,6 @@ class PhaseEngine:
                 continue
             break
         return self._raw(partial)
-
-    def _raise_mismatch(self, scalars: I64) -> None:
-        t = self.tables
-        actor = int(scalars[phases_layout.SC_ERR_ACTOR])
-        node = int(scalars[phases_layout.SC_ERR_NODE])
-        instance = int(scalars[phases_layout.SC_ERR_INSTANCE])
-        comm = t.comms[int(t.instance_comm[instance])]
-        program = t.actor_programs[actor]
-        call = program.calls[int(program.call[node])]
-        ordinal = int((t.instance_comm[:instance] == t.instance_comm[instance]).sum())
-        raise WorkloadError(
-            f"{program.trace.source}: node {int(program.ids()[node])} on NPU {int(t.npu_of[actor])} is "
-            f"collective number {ordinal} of group {comm.name or 'all NPUs'!r}: {call.kind.value} of {call.bytes} bytes, "
-            "but another member issued a collective of another kind, size or dimensions there"
-        )
 
     def _raw(self, partial: bool) -> RawRun:
         t = self.tables

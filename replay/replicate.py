@@ -15,6 +15,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.et import Trace
+from chakra.files import ranks_found
 from chakra.replay.communicators import GroupTable
 from chakra.replay.workload import Bindings, Workload
 
@@ -33,14 +34,12 @@ def traced_ranks(workload: Any, npus: int) -> int:
         count = len(workload.trace_of)
     elif isinstance(workload, str | os.PathLike):
         prefix = os.fspath(workload)
-        there = [
-            i for i in range(npus) if any(os.path.exists(f"{prefix}.{i}{end}") for end in (".et", ".et.gz"))
-        ]
+        there = [rank for rank in ranks_found(prefix) if rank < npus]
         count = len(there)
         if count and there[-1] != count - 1:
-            missing = sorted(set(range(there[-1])) - set(there))
+            gap = next(place for place, rank in enumerate(there) if rank != place)
             raise WorkloadError(
-                f"{prefix}.<rank>.et: cannot repeat the traces: rank {missing[0]} has no file, but rank {there[-1]} has"
+                f"{prefix}.<rank>.et: cannot repeat the traces: rank {gap} has no file, but rank {there[-1]} has"
             )
         if not count:
             raise WorkloadError(f"{prefix}.<rank>.et: no file for rank 0: there is no trace to repeat")

@@ -246,7 +246,7 @@ class ReplayResult:
         return lines + list(self.raw.notes)
 
     def to_dict(self, *, nodes: bool = False) -> dict[str, Any]:
-        """The result document (schema `chakra.replay.result/1`, described in docs/architecture.md)."""
+        """The result document (schema `chakra.replay.result/1`, described in docs/formats.md)."""
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "version": __version__,

@@ -40,7 +40,13 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def encode_varint(value: int) -> bytes:
-    """Encode a non-negative integer as a base-128 varint, seven bits a byte, lowest first."""
+    """Encode a non-negative integer as a base-128 varint, seven bits a byte, lowest first.
+
+    Parameters
+    ----------
+    value
+        The number, 0 or more.
+    """
     if value < 0:
         raise ValueError(f"a varint cannot hold {value}")
     encoded = bytearray()
@@ -52,7 +58,15 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_message(out_file: IO[bytes], message: Message) -> None:
-    """Append one message as a length-delimited record to a file opened for binary writing."""
+    """Append one message as a length-delimited record to a file opened for binary writing.
+
+    Parameters
+    ----------
+    out_file
+        File opened for binary writing.
+    message
+        The message.
+    """
     payload = message.SerializeToString()
     out_file.write(encode_varint(len(payload)) + payload)
 
@@ -61,6 +75,13 @@ def decode_message(in_file: IO[bytes], message: Message) -> bool:
     """Read the next record of a binary file into ``message``; False at the end of the file.
 
     A record of length zero is an empty message, not the end of the file.
+
+    Parameters
+    ----------
+    in_file
+        File opened for binary reading.
+    message
+        Filled with what the record holds.
 
     Raises
     ------
@@ -94,7 +115,18 @@ def decode_message(in_file: IO[bytes], message: Message) -> bool:
 
 
 def open_file_rd(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a trace for reading, decompressing gzip (known by its first two bytes, whatever the name)."""
+    """Open a trace for reading, decompressing gzip (known by its first two bytes, whatever the name).
+
+    Parameters
+    ----------
+    path
+        File name.
+
+    Raises
+    ------
+    TraceError
+        The file cannot be opened.
+    """
     try:
         file = open(path, "rb")  # noqa: SIM115 - handed to the caller
     except OSError as error:

@@ -379,7 +379,12 @@ def main() -> None:
             ]
             # two at a time: an installation waits for the disk half of its time
             with ThreadPoolExecutor(2) as pool:
-                list(pool.map(lambda one: use(one, work, work / "source"), chosen))
+                try:
+                    for done in [pool.submit(use, one, work, work / "source") for one in chosen]:
+                        done.result()
+                except CheckError:
+                    pool.shutdown(cancel_futures=True)
+                    raise
         except CheckError as error:
             sys.exit(str(error))
 

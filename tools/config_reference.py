@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
-from chakra.replay.config.keys import LINK_FIELDS, LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS, Key
+from chakra.replay.config.keys import LINK_FIELDS, LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, PLUGIN_KEYS, SYSTEM_KEYS, Key
 from chakra.sweep.keys import RANGE_KEYS, STUDY_KEYS, WORKLOAD_KEYS, workload_keys
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
@@ -43,6 +43,7 @@ TABLES = {
     "network": Table(NETWORK_KEYS, "chakra.replay.config.load_network"),
     "links": Table(LINK_KEYS, "chakra.replay.config.load_network"),
     "link fields": Table(LINK_FIELDS, "chakra.replay.config.load_network"),
+    "plugin": Table(PLUGIN_KEYS, "chakra.replay.config.load_network"),
     "system": Table(SYSTEM_KEYS, "chakra.replay.config.load_system"),
     "memory": Table(MEMORY_KEYS, "chakra.replay.config.load_memory"),
     "study": Table(STUDY_KEYS, "chakra.sweep.study.load_study"),

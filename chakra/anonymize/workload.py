@@ -61,8 +61,9 @@ def anonymize(
     ----------
     source, target
         A file and a file, or a prefix and a prefix: of ``PREFIX.<rank>.et`` (with ``PREFIX.comm_groups.json``, if
-        it is there) or of ``PREFIX.workload.json`` and the traces that it names. A file is an execution trace, or
-        a JSON-encoded one (written as ``.et``). Recordings of PyTorch are converted first.
+        it is there) or of ``PREFIX.workload.json`` and the traces that it names. A file is an execution trace,
+        a JSON-encoded one (written as ``.et``), a host trace or a Kineto trace of PyTorch. A folder of recordings
+        becomes a folder of ``trace.rank<k>.host.json.gz`` and ``trace.rank<k>.kineto.json.gz``.
     labels
         Gives the classes; one object for several calls gives one numbering.
     groups, memory
@@ -99,13 +100,15 @@ def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tu
     manifest = source if source.endswith(SUFFIX) else source + SUFFIX
     if os.path.isfile(manifest):
         return _manifest_jobs(manifest, target.removesuffix(SUFFIX), labels, summary)
+    if os.path.isdir(source):
+        return _recordings(source, target, labels)
     if os.path.isfile(source):
         kind = files.sniff_kind(source)
         if kind in (files.KINETO, files.HOST_TRACE):
-            raise UsageError(
-                f"{source}: this is a {kind}; turn it into an execution trace with `chakra convert pytorch` and "
-                "anonymize that"
-            )
+            from chakra.anonymize.pytorch import Recordings
+
+            copies = Recordings(labels)
+            return [(source, target, lambda out: copies.copy(source, out, compress=out.name.endswith(".gz")))]
         return [(source, target, lambda out: _trace(source, out, labels, summary, {}))]
     ranks = files.rank_files(source)
     if not ranks:
@@ -118,6 +121,27 @@ def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tu
     beside = source + GROUPS_SUFFIX
     if os.path.isfile(beside):
         jobs.append((beside, target + GROUPS_SUFFIX, lambda out: _groups(beside, out, labels)))
+    return jobs
+
+
+def _recordings(source: str, target: str, labels: Labels) -> list[tuple[str, str, Job]]:
+    """Host and Kineto traces of all ranks in a folder, under names that say the rank only."""
+    from chakra.anonymize.pytorch import Recordings
+    from chakra.converters.pytorch.folder import find_inputs
+
+    copies = Recordings(labels)
+    jobs: list[tuple[str, str, Job]] = []
+    for inputs in find_inputs(Path(source)):
+        if inputs.linked is not None:
+            raise UsageError(
+                f"{inputs.linked}: a linked trace; anonymize the execution trace that it converts to"
+            )
+        for path, kind in ((inputs.host, "host"), (inputs.device, "kineto")):
+            if path is not None:
+                out = os.path.join(target, f"trace.rank{inputs.rank or 0}.{kind}.json.gz")
+                jobs.append(
+                    (str(path), out, lambda at, path=str(path): copies.copy(path, at, compress=True))  # type: ignore[misc]
+                )
     return jobs
 
 

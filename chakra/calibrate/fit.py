@@ -107,6 +107,12 @@ def _weighted_solution(matrix: F64, target: F64, free: Sequence[int]) -> F64:
     return solution
 
 
+def _sources(measurements: Sequence[Measurement]) -> str:
+    """The beginning of a message: the logs that the measurements come from."""
+    names = list(dict.fromkeys(m.source.rsplit(": line ", 1)[0] for m in measurements))
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "") + (": " if names else "")
+
+
 def calibrate(
     measurements: Sequence[Measurement], model: CostModel, *, endpoint_delay_ns: int | None = None
 ) -> Calibration:
@@ -135,7 +141,7 @@ def calibrate(
         Fewer than two sizes, or times that do not grow with size.
     """
     if len({(m.kind, m.size_bytes) for m in measurements}) < 2:
-        raise ConversionError("calibration needs measurements of at least two sizes")
+        raise ConversionError(f"{_sources(measurements)}calibration needs measurements of at least two sizes")
     rows = [terms(model, m.kind, m.ranks, m.size_bytes) for m in measurements]
     times = np.array([m.time_us * 1000 for m in measurements])
     # unknowns: endpoint delay, latency, 1/beta
@@ -155,7 +161,9 @@ def calibrate(
         delay = round(float(solution[0]))
         solution = _robust(matrix, times - known - matrix[:, 0] * delay, times, [1, 2])
     if solution[2] <= 0:
-        raise ConversionError("the measured times do not grow with size: no bandwidth can be fitted")
+        raise ConversionError(
+            f"{_sources(measurements)}the measured times do not grow with size: no bandwidth can be fitted"
+        )
     latency, bytes_per_ns = float(solution[1]), float(1 / solution[2])
     residuals = tuple(
         Residual(

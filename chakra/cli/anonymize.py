@@ -69,8 +69,8 @@ def command(
 ) -> None:
     """Replace names and texts of traces by classes and drop what no replay needs.
 
-    IN and OUT are trace files, or prefixes of PREFIX.<rank>.et or of PREFIX.workload.json and its traces. The result
-    replays to the same times, node by node.
+    IN and OUT are trace files, or prefixes of PREFIX.<rank>.et or of PREFIX.workload.json and its traces, or folders of
+    PyTorch's recordings. The result replays to the same times, node by node.
     """
     from chakra.anonymize import Labels, anonymize, read_key
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import format_option
 from chakra.errors import ThresholdError
 
 
@@ -55,9 +56,7 @@ from chakra.errors import ThresholdError
 @click.option(
     "--max-error", type=float, metavar="PERCENT", help="Exit with code 4 when the mean error is larger."
 )
-@click.option(
-    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
-)
+@format_option()
 def command(logs: tuple[str, ...], **options: Any) -> None:
     """Fit latency, bandwidth and endpoint delay to the output of nccl-tests or rccl-tests."""
     from chakra.calibrate import CostModel, calibrate, read_log
@@ -75,7 +74,9 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
         if options["min_bytes"] <= m.size_bytes <= top
     ]
     fitted = calibrate(measurements, model, endpoint_delay_ns=options["endpoint_delay"])
-    click.echo(json.dumps(_document(fitted), indent=1) if options["shape"] == "json" else _text(fitted))
+    click.echo(
+        json.dumps(_document(fitted), indent=1) if options["output_format"] == "json" else _text(fitted)
+    )
     _write(fitted, logs, options)
     if options["max_error"] is not None and 100 * fitted.mean_error > options["max_error"]:
         raise ThresholdError(

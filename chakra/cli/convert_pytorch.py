@@ -14,6 +14,9 @@ from chakra.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
 
+#: version of the JSON summary of a whole job
+JOB_SCHEMA = "chakra.convert.pytorch/1"
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
@@ -158,6 +161,7 @@ def _job(
             click.echo(f"chakra: warning: {mismatch}", err=True)
         if output_format == "json":
             document = {
+                "schema": JOB_SCHEMA,
                 "groups": result.groups,
                 "comm_groups_file": result.groups_path,
                 "mismatches": result.mismatches,

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import rich_click as click
 
+from chakra.cli.options import format_option
+
 Progress = Callable[[int, int], None]
 
 #: Below this many files a progress bar would only flicker.
@@ -75,13 +77,7 @@ _BAR_FROM_FILES = 64
     is_flag=True,
     help="Write equal files separately instead of storing one content once (hard links).",
 )
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="Form of the summary.",
-)
+@format_option("Form of the summary.")
 def command(
     source: Path,
     output: str,

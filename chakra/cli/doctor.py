@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 import rich_click as click
 
 from chakra import __version__
+from chakra.cli.options import format_option
 from chakra.errors import EXIT_INTERNAL
 
 DISTRIBUTION = "chakra-replay"
@@ -30,9 +31,7 @@ class Finding:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output."
-)
+@format_option()
 @click.pass_context
 def command(ctx: click.Context, /, output_format: str) -> None:
     """Check this installation: versions, conflicts, the kernel cache, optional parts, and a small replay.

@@ -88,9 +88,14 @@ def collective(
     from chakra.builder import Handle, TraceBuilder, Workload
     from chakra.errors import UsageError
     from chakra.et.attributes import comm_type
+    from chakra.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
 
     comm = comm_type(kind)
     size_bytes = parse_size(size)
+    if npus > MAX_GENERATED_NPUS:
+        raise UsageError(f"--npus must be at most {MAX_GENERATED_NPUS}, not {npus}")
+    if count > MAX_GENERATED_NODES // 2:
+        raise UsageError(f"--count must be at most {MAX_GENERATED_NODES // 2}, not {count}")
     if group_size is not None and npus % group_size:
         raise UsageError(f"--group-size {group_size} does not divide --npus {npus}")
     workload = Workload(npus)
@@ -132,7 +137,7 @@ def parse_size(text: str) -> int:
 
     from chakra.errors import UsageError
 
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?B?|)\s*", text)
+    match = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([kKMGT]?)(i?B?|)\s*", text)
     if match is None or (match[3] == "i") or (match[3] == "iB" and not match[2]):
         raise UsageError(f"{text!r} is not a size; write bytes (1048576) or a unit (1MiB, 64kB, 1.5GB)")
     base = 1000 if match[3] == "B" and match[2] else 1024

@@ -7,17 +7,19 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import format_option
+
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="TRACE...")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option()
 @click.option("--path/--no-path", "with_path", default=False, help="List the nodes of the critical path.")
 @click.option(
     "--repair",
     is_flag=True,
     help="Drop data dependencies on absent nodes, and control dependencies in cycles.",
 )
-def command(paths: tuple[str, ...], form: str, with_path: bool, repair: bool) -> None:
+def command(paths: tuple[str, ...], output_format: str, with_path: bool, repair: bool) -> None:
     """Say what execution traces hold: nodes by kind, bytes by collective and group, compute time, critical
     path.
 
@@ -43,7 +45,7 @@ def command(paths: tuple[str, ...], form: str, with_path: bool, repair: bool) ->
     documents: list[dict[str, Any]] = []
     for key, trace in distinct.items():
         summary: Summary = summarize(trace)
-        if form == "json":
+        if output_format == "json":
             document = dataclasses.asdict(summary)
             document["files"] = files[key]
             nodes = document["critical_path"].pop("nodes")
@@ -57,7 +59,7 @@ def command(paths: tuple[str, ...], form: str, with_path: bool, repair: bool) ->
                 for i in summary.critical_path.nodes:
                     node = trace.node(i)
                     click.echo(f"  {node.id}  {node.type.name}  {node.duration_ns} ns  {node.name}")
-    if form == "json":
+    if output_format == "json":
         click.echo(json.dumps({"schema": "chakra.info/1", "traces": documents}, indent=1))
 
 

@@ -7,14 +7,18 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import Decorator, format_option
 from chakra.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
 
+#: version of the JSON summary of one rank, of this command and of `chakra convert pytorch`
+SCHEMA = "chakra.link/1"
+
 
 def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Options shared by `chakra link` and `chakra convert pytorch`."""
-    options = [
+    options: list[Decorator] = [
         click.option(
             "--gaps",
             type=click.Choice(["node", "fold", "drop"]),
@@ -74,14 +78,7 @@ def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
             is_flag=True,
             help="Exit code 4 when the check of what was written finds any difference.",
         ),
-        click.option(
-            "--format",
-            "output_format",
-            type=click.Choice(["text", "json"]),
-            default="text",
-            show_default=True,
-            help="Form of the summary on standard output.",
-        ),
+        format_option("Form of the summary on standard output."),
     ]
     for option in reversed(options):
         function = option(function)
@@ -126,7 +123,7 @@ def show(summary: dict[str, Any], output: str, output_format: str) -> None:
     for problem in summary.get("self_check", []):
         click.echo(f"chakra: warning: {output}: self-check: {problem}", err=True)
     if output_format == "json":
-        click.echo(json.dumps({"output": output, **summary}, indent=1))
+        click.echo(json.dumps({"schema": SCHEMA, "output": output, **summary}, indent=1))
         return
     for line in lines(summary):
         click.echo(line)

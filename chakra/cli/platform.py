@@ -5,6 +5,8 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import format_option
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
@@ -15,17 +17,16 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option(
-    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
-)
-def list_command(shape: str) -> None:
+@format_option()
+def list_command(output_format: str) -> None:
     """Names and titles of all presets."""
     from chakra.generate.tables import aligned
     from chakra.platforms import all_platforms
 
     platforms = list(all_platforms())
-    if shape == "json":
-        click.echo(json.dumps([{"name": p.name, "title": p.title} for p in platforms], indent=1))
+    if output_format == "json":
+        rows_of = [{"name": p.name, "title": p.title} for p in platforms]
+        click.echo(json.dumps({"schema": "chakra.platforms/1", "platforms": rows_of}, indent=1))
         return
     rows = [
         (
@@ -43,16 +44,14 @@ def list_command(shape: str) -> None:
 @command.command("show")
 @click.argument("machine", nargs=-1, required=True)
 @click.option("--npus", type=int, help="NPUs in all.")
-@click.option(
-    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
-)
-def show_command(machine: tuple[str, ...], npus: int | None, shape: str) -> None:
+@format_option()
+def show_command(machine: tuple[str, ...], npus: int | None, output_format: str) -> None:
     """Every number of a machine with its unit, status and source."""
     from chakra.generate.tables import aligned
     from chakra.platforms import cluster
 
-    platform = cluster(" ".join(machine), npus, sized=shape == "json")
-    if shape == "json":
+    platform = cluster(" ".join(machine), npus, sized=output_format == "json")
+    if output_format == "json":
         click.echo(json.dumps(_document(platform), indent=1))
         return
     click.echo(platform.title)

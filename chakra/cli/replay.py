@@ -20,6 +20,7 @@ from chakra.cli.compiling import tell_of_compiling
 from chakra.errors import ThresholdError, UsageError
 
 if TYPE_CHECKING:
+    from chakra.replay.config.model import System
     from chakra.replay.result import ReplayResult
 
 _TRUE = ("true", "t", "1", "yes", "on")
@@ -188,7 +189,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     "--logging-configuration",
     default="empty",
     metavar="FILE",
-    help="Taken from ASTRA-sim's command; only its existence is checked.",
+    help="Taken from ASTRA-sim's command; the file must exist, its sinks are not set up, and a warning says so.",
 )
 @click.option(
     "--logging-folder",
@@ -295,7 +296,7 @@ def run_replay(
         )
     _write_log(result, logging_folder)
     document = _document(result, output_format, nodes=nodes, summary=not quiet)
-    warnings = list(document.get("warnings") or [])
+    warnings = [*(document.get("warnings") or []), *_not_done(result.system, logging_configuration)]
     if not quiet:
         for warning in warnings:
             click.echo(f"chakra replay: warning: {warning}", err=True)
@@ -308,6 +309,22 @@ def run_replay(
         sys.exit(EXIT_INTERRUPTED)
     if strict and warnings:
         raise ThresholdError(f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}")
+
+
+def _not_done(system: "System", logging_configuration: str) -> list[str]:
+    """What ASTRA-sim would write and this program does not."""
+    said = []
+    if logging_configuration != "empty":
+        said.append(
+            f"--logging-configuration: the sinks of {logging_configuration} are not set up; --logging-folder writes "
+            "log.log"
+        )
+    if system.track_local_mem:
+        said.append(
+            f"track-local-mem: {system.local_mem_trace_filename}.<npu>.json is not written; memory over time is in the "
+            "result (--format json, key memory)"
+        )
+    return said
 
 
 def _compare(

@@ -1,5 +1,6 @@
 """``chakra report``: a self-contained page of one or more runs."""
 
+import os
 from pathlib import Path
 
 import rich_click as click
@@ -37,7 +38,7 @@ def command(runs: tuple[Path, ...], output: Path | None, names: tuple[str, ...])
         return
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output}: unknown suffix; a report is an .html file")
-    if any(path.resolve() == output.resolve() for path in runs):
+    if any(os.path.realpath(path) == os.path.realpath(output) for path in runs):
         raise UsageError(f"{output}: would overwrite an input")
     page = report_html(found)
     with atomic_text(output) as file:

@@ -2,11 +2,13 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import format_option
 from chakra.errors import UsageError
 
 
@@ -19,6 +21,12 @@ from chakra.errors import UsageError
     "--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786 (cluster extra)."
 )
 @click.option("--shard", metavar="I/N", help="Run only every N-th point, from the I-th (for batch arrays).")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Seed of a random or optuna study, in place of the study's own.",
+)
 @click.option("--retry-failed", is_flag=True, help="Run points again that failed before.")
 @click.option(
     "--top", type=click.IntRange(min=0), default=10, show_default=True, help="Rows of the ranked table."
@@ -28,14 +36,14 @@ from chakra.errors import UsageError
     default=True,
     help="Replay the best point again and write best.json and best.html.",
 )
-@click.option(
-    "--format", "shape", type=click.Choice(["text", "json"]), default="text", help="Form of the output."
-)
+@format_option()
 def command(study_file: str, **options: Any) -> None:
     """Run a study: what is in the results folder already is not run again."""
     from chakra.sweep import Shard, Store, load_study, ranked, run_study, runner
 
     study = load_study(study_file)
+    if options["seed"] is not None:
+        study = replace(study, method=replace(study.method, seed=options["seed"]))
     store = Store(options["output"] or Path(study_file).with_suffix(".results"))
     shard = Shard.parse(options["shard"]) if options["shard"] else None
     with (
@@ -53,7 +61,7 @@ def command(study_file: str, **options: Any) -> None:
         if shard is not None and shard.count > 1
         else _write(study, store, outcomes, best, options["report"])
     )
-    if options["shape"] == "json":
+    if options["output_format"] == "json":
         click.echo(json.dumps(_document(study, outcomes, best), indent=1))
     else:
         click.echo(_text(study, outcomes, best, options["top"]))

@@ -1,5 +1,6 @@
 """``chakra timeline``: a run as a Chrome or Perfetto timeline."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import rich_click as click
 
 from chakra import files
+from chakra.cli.options import filename_options
 from chakra.errors import UsageError
 from chakra.timeline import (
     Timeline,
@@ -26,20 +28,7 @@ from chakra.viz.text import bytes_text
 
 @click.command(name="timeline", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, metavar="IN... OUT", type=click.Path(path_type=Path))
-@click.option(
-    "--input_filename",
-    "--input-filename",
-    "input_name",
-    type=click.Path(path_type=Path),
-    help="The input (for IN).",
-)
-@click.option(
-    "--output_filename",
-    "--output-filename",
-    "output_name",
-    type=click.Path(path_type=Path),
-    help="The file to write (for OUT).",
-)
+@filename_options("The input (for IN).")
 @click.option(
     "--num_npus",
     "--num-npus",
@@ -92,7 +81,7 @@ def command(
     if not inputs or target is None:
         raise UsageError("expected an input and a file to write: chakra timeline RUN.json OUT.json")
     file_format = format_of(target, options["file_format"])
-    if any(path.resolve() == target.resolve() for path in inputs):
+    if any(os.path.realpath(path) == os.path.realpath(target) for path in inputs):
         raise UsageError(f"{target}: would overwrite the input")
     started = time.perf_counter()
     window = parse_window(options["window"]) if options["window"] else None
@@ -143,7 +132,7 @@ def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[s
         log = read_log(source, npus=options["npus"], mhz=parse_frequency(options["frequency"]), traces=traces)
         return log.timeline, log.remarks
     raise UsageError(
-        f"{source}: this is: {kind}; a timeline is made from a replay's result, an ASTRA-sim log or a Kineto "
+        f"{source}: this is {'an' if kind[0] in 'aeiou' else 'a'} {kind}; a timeline is made from a replay's result, an ASTRA-sim log or a Kineto "
         f"trace"
     )
 

@@ -46,7 +46,7 @@ def _speed(function: Any) -> Any:
     return click.option(
         "--bandwidth",
         "bandwidth_gibps",
-        type=float,
+        type=click.FloatRange(min=0, min_open=True),
         default=50.0,
         show_default=True,
         metavar="GB/S",

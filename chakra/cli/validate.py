@@ -2,13 +2,14 @@
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import format_option
 from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, WorkloadError
+from chakra.files import missing_ranks, ranks_found
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,9 +32,7 @@ from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, W
     default="empty",
     help="Communicator groups (JSON); `empty` means none.",
 )
-@click.option(
-    "--format", "output_format", type=click.Choice(["text", "json"]), default="text", help="Output."
-)
+@format_option()
 @click.option("-q", "--quiet", is_flag=True, help="Only the findings.")
 @click.option("--strict", is_flag=True, help="Exit with 4 if there are warnings.")
 def command(
@@ -77,24 +76,16 @@ def trace_files(prefix: str, npus: int | None) -> list[str]:
     """
     if os.path.isfile(prefix):
         return [prefix]
-    folder, stem = os.path.split(prefix)
-    pattern = re.compile(re.escape(stem) + r"\.([0-9]+)\.et(?:\.gz)?")
-    found: dict[int, str] = {}
-    try:
-        names = sorted(os.listdir(folder or "."))
-    except OSError as error:
-        raise WorkloadError(f"{prefix}.<rank>.et: {folder}: cannot be read: {error.strerror}") from None
-    for name in names:
-        match = pattern.fullmatch(name)
-        if match and str(int(match[1])) == match[1]:
-            found.setdefault(int(match[1]), os.path.join(folder, name))
+    folder = os.path.dirname(prefix) or "."
+    if not os.path.isdir(folder):
+        raise WorkloadError(f"{prefix}.<rank>.et: {folder} is not a folder")
+    found = ranks_found(prefix)
     if not found:
         raise WorkloadError(f"{prefix}.<rank>.et: no such file for any rank")
     count = max(found) + 1 if npus is None else npus
-    missing = [rank for rank in range(count) if rank not in found]
+    missing, shown = missing_ranks(found, count)
     if missing:
-        shown = ", ".join(map(str, missing[:12])) + (", ..." if len(missing) > 12 else "")
-        raise WorkloadError(f"{prefix}.<rank>.et: no file for {_number(len(missing), 'rank')}: {shown}")
+        raise WorkloadError(f"{prefix}.<rank>.et: no file for {_number(missing, 'rank')}: {shown}")
     beyond = sorted(rank for rank in found if rank >= count)
     if beyond:
         raise WorkloadError(f"{found[beyond[0]]}: rank {beyond[0]}, but there are only {count} NPUs")

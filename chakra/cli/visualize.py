@@ -1,11 +1,13 @@
 """``chakra visualize``: draw a trace's graph."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import filename_options
 from chakra.errors import UsageError
 from chakra.viz import select
 from chakra.viz.draw import FORMATS, HTML_LIMIT, PLAIN_LIMIT, DrawOptions, draw, format_of
@@ -16,20 +18,7 @@ from chakra.viz.source import read_graph
 
 @click.command(name="visualize", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, metavar="IN.et OUT", type=click.Path(path_type=Path))
-@click.option(
-    "--input_filename",
-    "--input-filename",
-    "input_name",
-    type=click.Path(path_type=Path),
-    help="The trace (for IN.et).",
-)
-@click.option(
-    "--output_filename",
-    "--output-filename",
-    "output_name",
-    type=click.Path(path_type=Path),
-    help="The file to write (for OUT).",
-)
+@filename_options("The trace (for IN.et).")
 @click.option(
     "--fold", "fold_way", type=click.Choice([str(f) for f in Folding]), is_flag=False, flag_value="auto",
     help="Fold repeated layers (repeat), call trees (operator), chains, streams or equal segments; auto does "
@@ -87,7 +76,7 @@ def command(
     html."""
     source, target = _files(paths, input_name, output_name)
     format_of(target)
-    if source.resolve() == target.resolve():
+    if os.path.realpath(source) == os.path.realpath(target):
         raise UsageError(f"{target}: would overwrite the trace itself")
     started = time.perf_counter()
     graph = _selected(read_graph(source), options)

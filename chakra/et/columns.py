@@ -22,9 +22,9 @@ class StringPool:
     __slots__ = ("__dict__", "data", "ends", "starts")
 
     def __init__(self, data: U8, starts: I64, ends: I64) -> None:
-        self.data = data
-        self.starts = starts
-        self.ends = ends
+        self.data: U8 = data
+        self.starts: I64 = starts
+        self.ends: I64 = ends
 
     @classmethod
     def of(cls, strings: tuple[str, ...]) -> "StringPool":
@@ -76,10 +76,10 @@ class Columns:
         Dependencies of node i are ``ids[offsets[i]:offsets[i + 1]]``; offsets int64 (n + 1,), ids uint64.
     is_cpu_op
         int8: -1 absent, 0, 1.
-    duration_ns, comm_type, comm_size, comm_src, comm_dst, comm_tag, comm_priority, num_ops, tensor_size,
-    stream, tid
-        int64, ``ABSENT`` where the node does not have the attribute. duration_ns in nanoseconds, sizes in
-        bytes.
+    duration_ns, comm_size
+        int64 nanoseconds and bytes, ``ABSENT`` where the node does not have the attribute.
+    comm_type, comm_src, comm_dst, comm_tag, comm_priority, num_ops, tensor_size, stream, tid
+        int64, ``ABSENT`` where the node does not have the attribute; tensor_size in bytes.
     pg_codes, pg_pool
         int32 index of the process group's name (attribute pg_name, or comm_group of older files as text); -1
         absent.

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 from google.protobuf import json_format
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from chakra import files
@@ -173,6 +174,14 @@ def trace_bytes(content: bytes, source: str) -> bytes:
     return b"".join(_upstream_records(first, documents, source))
 
 
+#: what building a message raises for values of the wrong kind
+_BUILD_ERRORS = (binascii.Error, TypeError, ValueError, AttributeError, KeyError, OverflowError)
+
+
+def _reason(error: Exception) -> str:
+    return "a text is not Unicode" if isinstance(error, SystemError) else str(error) or type(error).__name__
+
+
 def _documents(text: str, source: str) -> Iterator[Any]:
     decoder = json.JSONDecoder()
     position = 0
@@ -188,6 +197,8 @@ def _documents(text: str, source: str) -> Iterator[Any]:
             raise TraceError(f"{source}: {where}: not JSON ({error.msg})") from error
         except RecursionError as error:
             raise TraceError(f"{source}: JSON nested too deeply") from error
+        except ValueError as error:  # a number of thousands of digits
+            raise TraceError(f"{source}: not usable JSON: {files.unusable_json(error)}") from error
         yield document
 
 
@@ -215,8 +226,8 @@ def _framed(entry: dict[str, Any], build: Any, where: str) -> bytes:
             if "length" in entry
             else encode_varint(len(payload))
         )
-    except (binascii.Error, TypeError, ValueError, AttributeError, KeyError) as error:
-        raise TraceError(f"{where}: {error}") from error
+    except (*_BUILD_ERRORS, SystemError) as error:
+        raise TraceError(f"{where}: {_reason(error)}") from error
     return bytes(prefix + payload)
 
 
@@ -230,18 +241,24 @@ def _metadata_from(entry: dict[str, Any], where: str) -> GlobalMetadata:
 def _node_from(entry: dict[str, Any], where: str) -> Node:
     allowed = {*_PLAIN_FIELDS, "type", "ctrl_deps", "data_deps", "inputs", "outputs", "attr", "raw", "length"}
     _refuse_unknown(entry, allowed, where)
-    node = Node(**{key: entry[key] for key in _PLAIN_FIELDS if key in entry})
+    node = Node()
+    for key in _PLAIN_FIELDS:
+        if key in entry:
+            _set(node, key, entry[key])
     kind = entry.get("type", 0)
     node.type = NodeType.Value(kind) if isinstance(kind, str) else kind  # type: ignore[assignment]
-    node.ctrl_deps.extend(entry.get("ctrl_deps", []))
-    node.data_deps.extend(entry.get("data_deps", []))
+    for key in ("ctrl_deps", "data_deps"):
+        try:
+            getattr(node, key).extend(entry.get(key, []))
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"{key} must be a list of node ids, found {_short(entry[key])}") from None
     for field in ("inputs", "outputs"):
         if field in entry:
             side = getattr(node, field)
             side.SetInParent()
             _refuse_unknown(entry[field], {"values", "shapes", "types"}, where)
             for key, value in entry[field].items():
-                setattr(side, key, value)
+                _set(side, key, value)
     node.attr.extend(_attribute_from(item, where) for item in entry.get("attr", []))
     return node
 
@@ -270,6 +287,20 @@ def _parsed(value: Any, member: str) -> Any:
     return value
 
 
+def _set(message: Message, key: str, value: Any) -> None:
+    try:
+        setattr(message, key, value)
+    except (TypeError, ValueError, OverflowError):
+        kind = message.DESCRIPTOR.fields_by_name[key].cpp_type
+        wanted = "a text" if kind == FieldDescriptor.CPPTYPE_STRING else "a whole number that fits the field"
+        raise ValueError(f"{key} must be {wanted}, found {_short(value)}") from None
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:56] + "..."
+
+
 def _refuse_unknown(entry: Any, allowed: set[str] | frozenset[str], where: str) -> None:
     if not isinstance(entry, dict):
         raise ValueError(f"an object is needed, not {entry!r}")
@@ -287,12 +318,13 @@ def _upstream_records(first: Any, others: Iterator[Any], source: str) -> Iterato
     for position, document in enumerate(documents):
         try:
             json_format.ParseDict(document, message)
-        except (json_format.ParseError, DecodeError, AttributeError, TypeError) as error:
+            payload = message.SerializeToString(deterministic=True)
+        # The protobuf library lets out what its parts raise: SystemError for a key that is no UTF-8 text.
+        except (json_format.ParseError, DecodeError, *_BUILD_ERRORS, SystemError, RecursionError) as error:
             what = "metadata" if position == 0 else "node"
             raise TraceError(
                 f"{source}: object {position + 1} is not the {what} of an execution trace in JSON "
-                f"({str(error).splitlines()[0]})"
+                f"({_reason(error)})"
             ) from error
-        payload = message.SerializeToString(deterministic=True)
         yield encode_varint(len(payload)) + payload
         message = Node()

@@ -43,7 +43,7 @@ class NodeView:
 
     def __init__(self, trace: "Trace", index: int) -> None:
         self._trace = trace
-        self.index = index
+        self.index: int = index
 
     @property
     def id(self) -> int:

@@ -83,8 +83,8 @@ def read_traces(
         if trace is None:
             try:
                 stat = os.stat(name)
-            except OSError as error:
-                raise TraceError(f"{name}: cannot be read: {error.strerror}") from error
+            except (OSError, ValueError) as error:
+                raise TraceError(f"{name}: cannot be read: {files.reason(error)}") from error
             identity = (stat.st_dev, stat.st_ino)
             trace = by_file.get(identity) if stat.st_ino else None
             if trace is None:
@@ -130,9 +130,9 @@ def _read_raw(name: str) -> U8:
         size = os.stat(name).st_size
         if size > _MAP_ABOVE_BYTES and Path(name).is_file():
             return np.memmap(name, np.uint8, "r")
-        return np.frombuffer(Path(name).read_bytes(), np.uint8)
-    except OSError as error:
-        raise TraceError(f"{name}: cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{name}: cannot be read: {files.reason(error)}") from error
+    return np.frombuffer(files.read_raw(name), np.uint8)
 
 
 def _unpack(raw: U8, name: str) -> U8:
@@ -154,7 +154,7 @@ def decode_trace(data: U8, source: str, *, repair: bool = False) -> Trace:
 
         data = np.frombuffer(encode_json_et(data.tobytes(), source), np.uint8)
     elif kind == files.JSONIZED_ET:
-        raise TraceError(f"{source}: this is a {kind}; turn it back with `chakra jsonize --reverse`")
+        raise TraceError(f"{source}: this is a {kind}; turn it back with `chakra jsonize {source} OUT.et`")
     elif kind not in (files.EXECUTION_TRACE, files.UNKNOWN, files.EMPTY, files.TEXT):
         raise TraceError(f"{source}: this is a {kind}, not an execution trace{_advice(kind)}")
     try:

@@ -1,6 +1,7 @@
 """What a trace holds, in figures."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +84,7 @@ def summarize(trace: Trace) -> Summary:
         source=trace.source,
         version=metadata.version,
         rank=trace.rank,
-        metadata={attr.name: _shown(trace, attr.name) for attr in metadata.attr},
+        metadata={name: _shown(attr) for name, attr in {attr.name: attr for attr in metadata.attr}.items()},
         nodes=trace.n_nodes,
         nodes_by_type={kind.name: counts[kind] for kind in NodeType if counts[kind]},
         cpu_nodes=int(on_cpu.sum()),
@@ -103,11 +104,10 @@ def summarize(trace: Trace) -> Summary:
     )
 
 
-def _shown(trace: Trace, name: str) -> str:
+def _shown(attr: Any) -> str:
     from chakra.et.node import attribute_value
 
-    values = [attribute_value(attr) for attr in trace.metadata.attr if attr.name == name]
-    text = " ".join(str(values[-1]).split())
+    text = " ".join(str(attribute_value(attr)).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

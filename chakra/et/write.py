@@ -65,7 +65,7 @@ class TraceColumns:
         self.types: U8 = np.full(n, NodeType.COMP, np.uint8)
         self.start_micros: I64 = np.zeros(n, np.int64)
         self.duration_micros: I64 = np.zeros(n, np.int64)
-        self.metadata = GlobalMetadata(version=VERSION)
+        self.metadata: GlobalMetadata = GlobalMetadata(version=VERSION)
         self._names: tuple[I32, tuple[str, ...]] = (np.zeros(n, np.int32), ("",))
         self._ctrl: tuple[I64, U64] = (np.zeros(n + 1, np.int64), np.zeros(0, np.uint64))
         self._data: tuple[I64, U64] = (np.zeros(n + 1, np.int64), np.zeros(0, np.uint64))

@@ -183,7 +183,7 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
     from chakra.generate.tables import plan_text
 
     plan = request.plan()
-    failed = _check(request, plan) if options["check"] else 0
+    failed = _check(request, plan, err=options["shape"] == "json") if options["check"] else 0
     if options["output"]:
         _write(request, kind, plan, options)
     elif options["files"] or options["tensors"]:
@@ -239,7 +239,8 @@ class progress_bar:  # noqa: N801 - used as a function
             self._bar.stop()
 
 
-def _check(request: Request, plan: Any) -> int:
+def _check(request: Request, plan: Any, *, err: bool) -> int:
+    """Number of closed forms that the workload misses; the table goes to standard error beside a document."""
     from chakra.generate.tables import aligned
     from chakra.generate.verify import check_step
 
@@ -256,8 +257,8 @@ def _check(request: Request, plan: Any) -> int:
         )
         for check in checks
     ]
-    click.echo(aligned(("closed form", "expected", "generated", "unit", ""), rows))
-    click.echo()
+    text = aligned(("closed form", "expected", "generated", "unit", ""), rows)
+    click.echo(f"{text}\n", err=err)
     return sum(not check.passed for check in checks)
 
 

@@ -25,7 +25,6 @@ row is the order of the group's logical ring. A rank is in at most one row of a 
 ``about`` is free text for people.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +34,8 @@ import numpy as np
 
 from chakra.arrays import I32, I64, AnyArray
 from chakra.errors import WorkloadError
+from chakra.files import read_json
+from chakra.limits import MAX_NPUS
 
 if TYPE_CHECKING:
     from chakra.et import Trace
@@ -45,6 +46,9 @@ SUFFIX = ".workload.json"
 PEER_MODE = "peer_mode"
 RELATIVE = "relative"
 ABSOLUTE = "absolute"
+
+#: ranks and strides beyond it cannot be meant, and their sums would not fit int64
+_MAX_STRIDE = 1 << 32
 
 Digits = tuple[tuple[int, int], ...]
 
@@ -179,10 +183,6 @@ def manifest_to_dict(manifest: WorkloadManifest, trace_names: Sequence[str]) -> 
     }
 
 
-#: more ranks than any manifest needs; a bound against files that ask for all memory
-MAX_NPUS = 1 << 26
-
-
 def _count(digits: Any, where: str) -> int:
     total = 1
     if not isinstance(digits, list):
@@ -191,9 +191,10 @@ def _count(digits: Any, where: str) -> int:
         if (
             not (isinstance(digit, list) and len(digit) == 2 and all(type(x) is int for x in digit))
             or digit[0] < 1
+            or abs(digit[1]) > _MAX_STRIDE
         ):
             raise WorkloadError(
-                f"{where}: {digit!r} is not a [count, stride] pair of integers with count >= 1"
+                f"{where}: {digit!r} is not a [count, stride] pair of integers with count >= 1 and stride within 2^32"
             )
         total *= digit[0]
     if total > MAX_NPUS:
@@ -201,9 +202,11 @@ def _count(digits: Any, where: str) -> int:
     return total
 
 
-def _integer(value: Any, where: str) -> int:
+def _integer(value: Any, where: str, most: int = _MAX_STRIDE) -> int:
     if type(value) is not int:
-        raise WorkloadError(f"{where}: must be an integer, not {value!r}")
+        raise WorkloadError(f"{where}: must be an integer, not {str(value)[:40]!r}")
+    if abs(value) > most:
+        raise WorkloadError(f"{where}: must lie between {-most} and {most}, not {str(value)[:40]}")
     return value
 
 
@@ -291,7 +294,7 @@ def check_header(document: Any, source: str) -> int:
     """Number of ranks of a manifest document whose format, rank count, peer mode and trace list are in order."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise WorkloadError(f"{source}: not a workload manifest: 'format' must be {FORMAT!r}")
-    npus = _integer(document.get("npus"), f"{source}: npus")
+    npus = _integer(document.get("npus"), f"{source}: npus", 2**63)
     if not 1 <= npus <= MAX_NPUS:
         raise WorkloadError(f"{source}: npus must be 1..{MAX_NPUS}, not {npus}")
     mode = document.get(PEER_MODE, ABSOLUTE)
@@ -321,12 +324,7 @@ def read_manifest(path: str | Path) -> WorkloadManifest:
     from chakra.et import read_traces
 
     path = Path(path)
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise WorkloadError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise WorkloadError(f"{path}: not a readable JSON file: {error}") from None
+    document = read_json(path, error=WorkloadError)
     check_header(document, str(path))
     traces = read_traces([path.parent / name for name in document["traces"]])
     return manifest_from_dict(document, traces, str(path))

@@ -1,6 +1,7 @@
 """Requests: one flat set of named parameters per kind of workload, for the command line, YAML files and sweeps alike."""
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
@@ -27,6 +28,7 @@ from chakra.generate.schedule import ScheduleKind
 from chakra.generate.stages import StageModel
 from chakra.generate.template import EmitOptions
 from chakra.generate.training import StepPlan, plan_step
+from chakra.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
 
 #: bytes per element by name
 DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
@@ -47,6 +49,16 @@ class CommOrder(Enum):
 
     PROGRAM = "program"
     STREAM = "stream"
+
+
+#: no size of a model or a batch is larger
+_MOST_SIZE = 1 << 40
+_MOST = {
+    "npus": MAX_GENERATED_NPUS,
+    **dict.fromkeys(("layers", "experts", "shared_experts"), 1 << 16),
+    **dict.fromkeys(("tp", "cp", "ep", "dp", "pp", "vp"), MAX_GENERATED_NPUS),
+    **dict.fromkeys(("micro_batches", "decode_steps", "prefetch"), 1 << 20),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +124,22 @@ class Request:
     matmul_efficiency: float = 1.0
     memory_efficiency: float = 1.0
     launch_ns: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that no machine holds, before anything is built from them."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            most = _MOST.get(item.name, _MOST_SIZE)
+            if type(value) is int and value > most:
+                shown = value if value < 10**40 else "that many"
+                raise UsageError(f"{item.name.replace('_', '-')} must be at most {most}, not {shown}")
+        work = math.prod(
+            max(getattr(self, name, None) or 1, 1) for name in ("layers", "micro_batches", "decode_steps")
+        )
+        if work > MAX_GENERATED_NODES:
+            raise UsageError(
+                f"layers x micro-batches x decode-steps are {work}; at most {MAX_GENERATED_NODES} are generated"
+            )
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from chakra.errors import UsageError
 from chakra.et import NodeType
 from chakra.generate.compute import ComputeModel
 from chakra.generate.ir import OpKind, Work
 from chakra.generate.placement import Conversion, joined
+from chakra.limits import MAX_GENERATED_NODES
 from chakra.replay.config.model import CollectiveKind
 
 
@@ -136,6 +138,10 @@ class TemplateBuilder:
     ) -> int:
         t = self.template
         data = sorted(set(data))
+        if len(t.names) >= MAX_GENERATED_NODES:
+            raise UsageError(
+                f"a trace of more than {MAX_GENERATED_NODES} nodes: take larger buckets or fewer layers"
+            )
         t.names.append(name)
         t.types.append(int(node_type))
         t.flops.append(work.flops if work else 0)

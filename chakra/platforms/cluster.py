@@ -15,7 +15,7 @@ from chakra.replay.config.model import Topology
 #: one-way latency per hop that a fabric gets when nothing else is known, ns
 FABRIC_LATENCY_NS = 1000.0
 
-_CLUSTER = re.compile(r"^\s*(?:(\d+)\s*x\s+)?(\S+?)(?:\s+over\s+(.+?))?\s*$", re.IGNORECASE)
+_CLUSTER = re.compile(r"^\s*(?:(\d{1,18})\s*x\s+)?(\S+?)(?:\s+over\s+(.+?))?\s*$", re.IGNORECASE)
 _RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*g(?:b/s|bps|bit/s|be)?$", re.IGNORECASE)
 _WORDS = {
     "rail",

@@ -2,7 +2,7 @@
 is named."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -78,8 +78,14 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
     UsageError
         If the file is none, or its lists do not fit together.
     """
+    kind = files.sniff_kind(path, error=UsageError)
+    if kind not in (files.RESULT, files.JSON):
+        article = "an" if kind[0] in "aeiou" else "a"
+        raise UsageError(
+            f"{path}: this is {article} {kind}; a report is made from what `chakra replay --format json` prints"
+        )
     document = files.read_json(path, error=UsageError)
-    return run_of(document, name or str(path))
+    return replace(run_of(document, str(path)), name=name or str(path))
 
 
 def run_of(document: Any, name: str) -> Run:

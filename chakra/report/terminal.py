@@ -58,7 +58,8 @@ def _bars(run: Run, most: int) -> list[str]:
         bar, filled, total = "", 0, 0
         for key, value in group.parts.items():
             total += value
-            cells = round(_BAR * total / longest) - filled
+            # a document may claim parts that are longer than its run
+            cells = min(round(_BAR * total / longest), _BAR) - filled
             bar += _SIGNS[key] * cells
             filled += cells
         lines.append(f"{group.label:<{width}}  |{bar:<{_BAR}}| {duration_text(group.finish_ns)}")

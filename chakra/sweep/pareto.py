@@ -53,6 +53,7 @@ def plot(study: Study, outcomes: Sequence[Outcome], path: str | Path) -> Path:
         matplotlib is not installed (the ``plot`` extra).
     """
     try:
+        from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
@@ -77,7 +78,8 @@ def plot(study: Study, outcomes: Sequence[Outcome], path: str | Path) -> Path:
     axes.set_title(study.name)
     axes.grid(visible=True, color="0.9")
     axes.legend()
-    with atomic_bytes(path) as file:
+    # matplotlib names the parts of an SVG by chance unless it has a salt.
+    with rc_context({"svg.hashsalt": "chakra"}), atomic_bytes(path) as file:
         figure.savefig(
             file,
             format=path.suffix.lstrip(".") or "svg",

@@ -59,8 +59,8 @@ class Store:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self.points = self.folder / "points"
+        self.folder: Path = Path(folder)
+        self.points: Path = self.folder / "points"
 
     def find(self, key: str, point: Point) -> Outcome | None:
         """The outcome stored under this key; None if there is none or the file is not whole."""

@@ -26,7 +26,7 @@ from chakra.errors import ConfigError
 from chakra.platforms.yaml import read_yaml
 from chakra.sweep.expressions import Expression, plain_name
 from chakra.sweep.keys import STUDY_KEYS
-from chakra.sweep.space import Parameter, Point, grid, parameter_from, sampled
+from chakra.sweep.space import MAX_POINTS, Parameter, Point, grid, parameter_from, sampled
 
 #: metrics of a point and whether more is better
 METRICS: dict[str, bool] = {
@@ -262,7 +262,7 @@ def _method(value: Any, source: str) -> Method:
             number = value[chosen[0]]
             if (
                 type(number) is int
-                and number >= 1
+                and 1 <= number <= MAX_POINTS
                 and all(type(x) is int and x >= 0 for x in numbers)
                 and numbers[1]
             ):

@@ -9,6 +9,7 @@ from fractions import Fraction
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
 from chakra.files import PathLike, open_stream
+from chakra.limits import MAX_LINE_BYTES
 from chakra.timeline.document import from_document
 from chakra.timeline.kinds import type_of
 from chakra.timeline.model import Timeline
@@ -81,7 +82,9 @@ def read_log(
     scale = Fraction(1000) / mhz
     try:
         with open_stream(path, error=UsageError) as file:
-            for number, raw in enumerate(file, 1):
+            for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
+                if len(raw) == MAX_LINE_BYTES:
+                    raise UsageError(f"{path}: line {number}: longer than {MAX_LINE_BYTES} bytes: not a log")
                 line = raw.decode("utf-8", "replace").rstrip("\r\n")
                 if "issue" not in line and "callback" not in line:
                     continue

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from chakra.replay import ReplayResult
 
 _COLUMNS = ("ids", "issue_ns", "finish_ns")
+_OPTIONAL_COLUMNS = ("names", "kinds", "engines", "peers", "tags", "groups")
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
@@ -101,6 +102,9 @@ def _checked(entry: Any, place: int, source: str) -> dict[str, Any]:
     for key in _COLUMNS:
         if key not in lengths:
             raise UsageError(f"{source}: nodes[{place}] has no list {key!r}")
+    for key in _OPTIONAL_COLUMNS:
+        if key not in lengths and entry.get(key) is not None:
+            raise UsageError(f"{source}: nodes[{place}]: {key!r} is no list")
     if len(set(lengths.values())) > 1:
         raise UsageError(f"{source}: nodes[{place}] has lists of unequal length: {lengths}")
     return entry

@@ -1,6 +1,7 @@
 """Drawing a graph to a file: which layout, which format, how large is too large."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -191,6 +192,15 @@ def _refuse_large(graph: Graph, limit: int, path: PathLike) -> None:
             )
 
 
+def _without_date(picture: bytes) -> bytes:
+    """A PDF without the time of its making, so that equal graphs give equal files; same length, so offsets hold."""
+    return re.sub(
+        rb"(/CreationDate \(D:)[^)]*",
+        lambda found: found[1] + b"19700101000000Z".ljust(len(found[0]) - len(found[1])),
+        picture,
+    )
+
+
 def _by_own_layout(graph: Graph, picture: str, remarks: list[str]) -> bytes:
     scene = scene_of(graph, layered(graph))
     if picture == "png" and scale_of(scene) < 0.75:
@@ -227,13 +237,14 @@ def _by_graphviz(graph: Graph, picture: str, options: DrawOptions, remarks: list
                 input=dot_text(graph).encode(),
                 capture_output=True,
                 timeout=options.budget_s,
+                env={**os.environ, "TZ": "UTC"},  # a time zone would change the length of a PDF's date
                 check=False,
             )
         except subprocess.TimeoutExpired:
             problem = f"dot did not finish within {options.budget_s:g} s (--budget)"
         else:
             if done.returncode == 0 and out.exists() and out.stat().st_size:
-                return out.read_bytes()
+                return _without_date(out.read_bytes())
             problem = (
                 "no Graphviz here (pip install pygraphviz)"
                 if done.returncode == NO_GRAPHVIZ

@@ -40,7 +40,7 @@ __all__ = [
 
 _PACKAGE = "chakra.converters.pytorch"
 # the kernels of this package are imported without the readers, which take a tenth of a second
-__getattr__, __dir__ = lazy_names(
+lazy_names(
     __name__,
     {
         "EmitOptions": f"{_PACKAGE}.emit",

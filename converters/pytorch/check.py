@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I32, I64
 from chakra.converters.pytorch.attach import kernels
 from chakra.et import ABSENT, Trace
 
@@ -30,7 +30,7 @@ class ReplayCheck:
         return self.replayed_ns / self.measured_ns - 1 if self.measured_ns else 0.0
 
 
-def replay_span(trace: Trace, engine: I64 | None = None) -> int:
+def replay_span(trace: Trace, engine: I32 | None = None) -> int:
     """End of a replay (ns) in which every node takes its recorded duration.
 
     One engine per ``tid`` for host nodes and per (device, stream) for device nodes; a node starts when all
@@ -62,7 +62,7 @@ def replay_span(trace: Trace, engine: I64 | None = None) -> int:
     return int(ends.max())
 
 
-def engines(trace: Trace) -> I64:
+def engines(trace: Trace) -> I32:
     """Engine number of every node."""
     host = trace.is_cpu_op == 1
     device = np.array([int(trace.attr(i, "device", 0)) for i in np.flatnonzero(~host).tolist()], np.int64)

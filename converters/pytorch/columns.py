@@ -79,9 +79,12 @@ class Growing:
 def integers(values: Sequence[Any], default: int) -> I64:
     """Column of integers out of decoded JSON values; what is no integer becomes ``default``."""
     try:
-        return np.array([default if v is None else v for v in values], np.int64)
+        column = np.array([default if v is None else v for v in values], np.int64)
     except (TypeError, ValueError, OverflowError):
+        column = None
+    if column is None or column.ndim != 1:  # lists of equal length make a matrix
         return np.array([to_integer(v, default) for v in values], np.int64)
+    return column
 
 
 def to_integer(value: Any, default: int) -> int:

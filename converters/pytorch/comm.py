@@ -298,7 +298,7 @@ class _Finder:
                 try:
                     dims = msgspec.json.decode(self.device.io[row][0])
                     types = msgspec.json.decode(self.device.io[row][1] or b"[]")
-                except msgspec.DecodeError:
+                except (msgspec.DecodeError, RecursionError):
                     return -1
                 total = 0
                 for shape, dtype in zip(dims, types, strict=False):

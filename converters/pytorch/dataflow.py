@@ -40,7 +40,7 @@ class _Storages:
             found: set[int] = set()
             try:
                 _storages(msgspec.json.decode(self.texts[code].split("\x00", 1)[0]), found)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 found = set()
             self.known[code] = tuple(sorted(found))
         return self.known[code]

@@ -295,7 +295,9 @@ class _Builder:
             self.fractional = any(b"." in text for text in texts[:100])
         try:
             dur_us = np.array([e.dur or 0 for e in rows], np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
+            dur_us = np.zeros(0)
+        if dur_us.shape != start.shape:  # not numbers, or lists of equal length
             dur_us = np.array([_number(e.dur) for e in rows], np.float64)
         bad = (start == BAD_TIME) | ~(dur_us >= 0) | (dur_us > 1e15)
         if bad.any():
@@ -391,7 +393,7 @@ class _Builder:
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return float("nan")
 
 

@@ -55,7 +55,7 @@ class Graph:
     parent: I64
     offsets: I64
     sources: I64
-    engine: I64
+    engine: I32
     n_engines: int
     comm: dict[int, Comm]
     edges: dict[str, int] = field(default_factory=dict)
@@ -192,7 +192,7 @@ def _settle(graph: Graph, hold: I64) -> None:
     graph.replay_ns = int(ends.max(initial=0))
 
 
-def micros(duration_ns: I64, engine: I64) -> I64:
+def micros(duration_ns: I64, engine: I32) -> I64:
     """Whole microseconds whose running sum per engine stays within half a microsecond of the true sum
     (R-DUR).
     """

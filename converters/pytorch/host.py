@@ -230,7 +230,7 @@ class _Builder:
         for name, raw in zip(("inputs", "types", "outputs"), parts, strict=True):
             try:
                 out[name] = msgspec.json.decode(raw) if bytes(raw) else []
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 out[name] = []
                 self.unreadable += 1
         return out
@@ -241,7 +241,7 @@ class _Builder:
             values = msgspec.json.decode(raw)
             items = msgspec.json.decode(values[0])
             self.groups.extend(item for item in items if isinstance(item, dict))
-        except (msgspec.DecodeError, IndexError, TypeError, AttributeError):
+        except (msgspec.DecodeError, RecursionError, IndexError, TypeError, AttributeError):
             self.unreadable += 1
 
 

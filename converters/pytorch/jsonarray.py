@@ -7,20 +7,25 @@ decoding: a cut inside a string or at another depth leaves unbalanced JSON, whic
 boundary before it is tried.
 """
 
+import io
 import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from chakra.errors import ConversionError
+from chakra.files import open_file, reason
+from chakra.gunzip import GZIP_MAGIC, Unpacker
 
 T = TypeVar("T")
 
+#: What decoding bad JSON raises: RecursionError for brackets nested a thousand deep.
+BAD_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 PIECE_BYTES = 8 << 20
-MAX_PIECE_BYTES = 1 << 30
+MAX_PIECE_BYTES = 1 << 28
 #: How many boundaries are tried, going backwards, before the piece is made larger instead.
 TRIES = 6
 
@@ -39,44 +44,24 @@ class Source:
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         self.cut: str | None = None
+        self._file = open_file(path, error=ConversionError)
         try:
-            self._file: IO[bytes] = open(path, "rb")  # noqa: SIM115 - closed by `close`
-            self._packed = self._file.read(2) == b"\x1f\x8b"
-            self._file.seek(0)
+            packed = self._file.peek(2)[:2] == GZIP_MAGIC  # a pipe cannot go back
         except OSError as error:
-            raise ConversionError(f"{path}: cannot be read: {error.strerror}") from None
-        self._member = zlib.decompressobj(wbits=31)
-        self._input = b""
+            raise ConversionError(f"{path}: cannot be read: {reason(error)}") from None
+        self._packed = Unpacker(self._file) if packed else None
 
     def read(self, size: int) -> bytes:
         """Next bytes, at most ``size``; empty at the end."""
         try:
-            return self._unpack(size) if self._packed else self._file.read(size)
+            return self._packed.piece(size) if self._packed else self._file.read(size)
+        except EOFError:
+            self.cut = "the gzip stream is cut off"
+        except zlib.error as error:
+            self.cut = f"the gzip stream is damaged ({error})"
         except OSError as error:
-            raise ConversionError(f"{self.path}: cannot be read: {error.strerror}") from None
-
-    def _unpack(self, size: int) -> bytes:
-        while self.cut is None:
-            if not self._input:
-                self._input = self._file.read(1 << 18)
-            if self._member.eof:
-                # Another member may follow (concatenated gzip files are one stream).
-                self._input = (self._member.unused_data + self._input).lstrip(b"\0")
-                if not self._input:
-                    return b""
-                self._member = zlib.decompressobj(wbits=31)
-            elif not self._input:
-                self.cut = "the gzip stream is cut off"
-                break
-            try:
-                data = self._member.decompress(self._input, size)
-            except zlib.error as error:
-                self.cut = f"the gzip stream is damaged ({error})"
-                break
-            # At the end of a member both tails hold what follows it.
-            self._input = b"" if self._member.eof else self._member.unconsumed_tail
-            if data:
-                return data
+            raise ConversionError(f"{self.path}: cannot be read: {reason(error)}") from None
+        self._packed = Unpacker(io.BytesIO())  # nothing more comes
         return b""
 
     def close(self) -> None:
@@ -209,14 +194,14 @@ class ArrayReader(Generic[T]):
         text = self._buffer[: match.end()] + b"]}"
         try:
             self.header = self._decode_header(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise self._error(error, 0, "the part before the array") from None
         self._advance(match.end())
 
     def _decode_header(self, text: bytes) -> dict[str, Any]:
         try:
             decoded = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD_JSON:
             text, count = repair_bytes(text)
             decoded = msgspec.json.decode(text)
             self.repaired += count
@@ -282,14 +267,14 @@ class ArrayReader(Generic[T]):
     def _try(self, piece: bytes) -> list[T] | None:
         try:
             return self._list.decode(piece)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD_JSON:
             pass
         mended, count = repair_bytes(piece)
         if not count:
             return None
         try:
             elements = self._list.decode(mended)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD_JSON:
             return None
         self.repaired += count
         return elements
@@ -320,7 +305,7 @@ class ArrayReader(Generic[T]):
             others = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
             del others[self.key]
             self.header.update({name: msgspec.json.decode(raw) for name, raw in others.items()})
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except BAD_JSON:
             return None
         return elements
 
@@ -344,7 +329,7 @@ class ArrayReader(Generic[T]):
         if elements is None:
             try:
                 self._list.decode(b"[" + inner + b"]")
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except BAD_JSON as error:
                 return self._broken_tail(self._cause(error, 1))
         at = self._offset + len(inner) + 1
         self._read_tail(tail, at)
@@ -375,7 +360,7 @@ class ArrayReader(Generic[T]):
             return
         try:
             self.header.update(self._decode_header(text[:end]))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             if not self._repair:
                 raise self._error(error, at, f"the part after {self.key!r}") from None
             self.lost_bytes += len(tail)
@@ -402,7 +387,7 @@ class ArrayReader(Generic[T]):
         cut = 0
         if buffer.endswith(b"}"):
             best, cut = self._try(b"[" + buffer + b"]"), len(buffer)
-        closing = separator.index(b"}") + 1
+        closing = separator.find(b"}") + 1  # elements that are no objects have none
         for _ in range(64):
             if best is not None or (at := buffer.rfind(separator, 0, end)) < 0:
                 break
@@ -422,14 +407,15 @@ class ArrayReader(Generic[T]):
     # ------------------------------------------------------------------------------------------------
 
     def _cause(self, error: Exception, shift: int) -> str:
-        text = str(error)
+        text = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         match = _BYTE_IN_MESSAGE.search(text)
         if not match:
             return text
         return _BYTE_IN_MESSAGE.sub(f"(byte {self._offset + int(match.group(1)) - shift} of the file)", text)
 
     def _error(self, error: Exception, at: int, where: str) -> ConversionError:
-        text = _BYTE_IN_MESSAGE.sub(lambda m: f"(byte {at + int(m.group(1))})", str(error))
+        said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        text = _BYTE_IN_MESSAGE.sub(lambda m: f"(byte {at + int(m.group(1))})", said)
         return ConversionError(f"{self.path}: {where} is not valid JSON: {text}")
 
     def _wrong_document(self) -> ConversionError:

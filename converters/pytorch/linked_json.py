@@ -30,6 +30,13 @@ from chakra.converters.pytorch.host import HostTrace, NodeWithIO
 from chakra.converters.pytorch.jsonarray import ArrayReader
 from chakra.converters.pytorch.kinds import FileKind, expect
 from chakra.converters.pytorch.link import NODE_DEVICE, Linked
+from chakra.converters.pytorch.linked_tables import (
+    check_range,
+    integer_table,
+    nanoseconds,
+    texts,
+    thread_pairs,
+)
 from chakra.converters.pytorch.pair import Pairing
 from chakra.converters.pytorch.sync import classify
 from chakra.converters.pytorch.timeline import NODE_JOIN, NODE_SYNC
@@ -346,9 +353,10 @@ def _device_of(
     comm: list[CommArgs] = []
     tid = host.nodes.tid
     thread = integers([hosts[i].os_thread if ours else int(tid[i]) for i in matched], 0)
-    threads = [(str(a), str(b)) for a, b in extra["threads"]] if ours else _tids(tid)
-    start = _ns([hosts[i].ts for i in matched])
-    end = start + _ns([hosts[i].inclusive_dur for i in matched])
+    threads = thread_pairs(extra["threads"], source) if ours else _tids(tid)
+    check_range(thread, len(threads), "os_thread", source)
+    start = nanoseconds([hosts[i].ts for i in matched], source)
+    end = start + nanoseconds([hosts[i].inclusive_dur for i in matched], source)
     ev_idx = integers([hosts[i].ev_idx for i in matched], 0)
     rows = np.array(matched, np.int64)
     order = np.lexsort((rows, ev_idx, start - end, start, thread))
@@ -369,9 +377,13 @@ def _device_of(
         comm=np.array([_comm_row(comm, hosts[i].comm) for i in rows.tolist()], np.int64),
         dims=np.full(len(rows), -1, np.int64),
     )
-    gpu_nodes.sort(key=lambda n: (float(n.ts or 0), to_integer(n.id, 0)))
-    device = _device_ops(names, gpu_nodes, comm, ours)
-    calls = _calls(extra, names) if ours else _calls_at_parents(names, host, ops, rows, gpu_nodes)
+    gpu_nodes.sort(key=lambda n: (n.ts if isinstance(n.ts, (int, float)) else 0, to_integer(n.id, 0)))
+    device = _device_ops(names, gpu_nodes, comm, ours, source)
+    calls = (
+        _calls(extra, names, len(threads), source)
+        if ours
+        else _calls_at_parents(names, host, ops, rows, gpu_nodes)
+    )
     first = 0 if ours else int(min(start.min(), device.start.min(initial=1 << 62)))
     for table in (ops, device, calls):
         if first:
@@ -384,11 +396,11 @@ def _device_of(
         ops=ops,
         calls=calls,
         device=device,
-        syncs=_syncs(extra.get("syncs"), names),
-        records=_syncs(extra.get("records"), names),
+        syncs=_syncs(extra, "syncs", names, source),
+        records=_syncs(extra, "records", names, source),
         comm=comm,
         io=[],
-        header=extra.get("header", {}) if ours else {},
+        header=header if ours and isinstance(header := extra.get("header"), dict) else {},
         first_ns=to_integer(extra.get("first_ns"), first),
         resolution_ns=to_integer(extra.get("resolution_ns"), 1),
         events=len(hosts) + len(gpu_nodes),
@@ -408,15 +420,6 @@ def _tids(tid: I64) -> list[tuple[str, str]]:
     return [("0", str(t)) for t in range(int(tid.max(initial=0)) + 1)]
 
 
-def _ns(values: list[Any]) -> I64:
-    """Nanoseconds of microseconds given as JSON numbers; exact to the third decimal below 2^43
-    microseconds.
-    """
-    numbers = np.array([v if isinstance(v, (int, float)) else 0 for v in values], np.float64)
-    whole = np.floor(numbers)
-    return (whole.astype(np.int64) * 1000) + np.rint((numbers - whole) * 1000).astype(np.int64)
-
-
 def _comm_row(comm: list[CommArgs], args: CommArgs | None) -> int:
     if args is None:
         return -1
@@ -424,8 +427,10 @@ def _comm_row(comm: list[CommArgs], args: CommArgs | None) -> int:
     return len(comm) - 1
 
 
-def _device_ops(names: Names, nodes: list[LinkedNode], comm: list[CommArgs], ours: bool) -> DeviceOps:
-    start = _ns([n.ts for n in nodes])
+def _device_ops(
+    names: Names, nodes: list[LinkedNode], comm: list[CommArgs], ours: bool, source: str
+) -> DeviceOps:
+    start = nanoseconds([n.ts for n in nodes], source)
     rows = []
     for n in nodes:
         args = n.comm
@@ -440,7 +445,7 @@ def _device_ops(names: Names, nodes: list[LinkedNode], comm: list[CommArgs], our
         context=integers([n.context for n in nodes], 0),
         stream=integers([n.stream for n in nodes], 0),
         start=start,
-        end=start + _ns([n.inclusive_dur for n in nodes]),
+        end=start + nanoseconds([n.inclusive_dur for n in nodes], source),
         correlation=correlation,
         external=np.zeros(len(nodes), np.int64),
         comm=np.array(rows, np.int64),
@@ -448,11 +453,13 @@ def _device_ops(names: Names, nodes: list[LinkedNode], comm: list[CommArgs], our
     )
 
 
-def _calls(extra: dict[str, Any], names: Names) -> Calls:
-    codes = names.encode(map(str, extra.get("names", [])))
-    columns = [np.array(c, np.int64) for c in extra.get("calls", [[]] * 6)]
-    name = codes[columns[0]] if len(columns[0]) else columns[0]
-    return Calls(name, *columns[1:])
+def _calls(extra: dict[str, Any], names: Names, n_threads: int, source: str) -> Calls:
+    known = texts(extra.get("names", []), "names", source)
+    codes = names.encode(known)
+    name, *columns = integer_table(extra.get("calls", [[]] * 6), "calls", 6, source)
+    check_range(name, len(known), "chakra_link: name of a call", source)
+    check_range(columns[0], n_threads, "chakra_link: thread of a call", source)
+    return Calls(codes[name] if len(name) else name, *columns)
 
 
 def _calls_at_parents(names: Names, host: HostTrace, ops: Ops, rows: I64, nodes: list[LinkedNode]) -> Calls:
@@ -468,8 +475,14 @@ def _calls_at_parents(names: Names, host: HostTrace, ops: Ops, rows: I64, nodes:
     return Calls(code, thread[order], start[order], end[order], have[order] + 1, zero)
 
 
-def _syncs(table: Any, names: Names) -> Syncs:
+def _syncs(extra: dict[str, Any], key: str, names: Names, source: str) -> Syncs:
+    table = extra.get(key)
+    if table is None:
+        table = [[] for _ in range(1 + len(_SYNC_COLUMNS))]
     if not isinstance(table, list) or len(table) != 1 + len(_SYNC_COLUMNS):
-        empty = np.zeros(0, np.int64)
-        return Syncs(empty, *(empty.copy() for _ in _SYNC_COLUMNS))
-    return Syncs(names.encode(map(str, table[0])), *(np.array(c, np.int64) for c in table[1:]))
+        raise ConversionError(f"{source}: chakra_link: '{key}' must be {1 + len(_SYNC_COLUMNS)} lists")
+    known = texts(table[0], key, source)
+    columns = integer_table(table[1:], key, len(_SYNC_COLUMNS), source)
+    if len(columns[0]) != len(known):
+        raise ConversionError(f"{source}: chakra_link: '{key}' has lists of unequal length")
+    return Syncs(names.encode(known), *columns)

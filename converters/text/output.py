@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
+from chakra import leftovers
 from chakra.arrays import U8
 from chakra.errors import UsageError
+from chakra.files import reason
 
 
 class StagedFiles:
@@ -37,11 +39,15 @@ class StagedFiles:
         self._suffixes: list[str] = []
         try:
             self.prefix.parent.mkdir(parents=True, exist_ok=True)
+            leftovers.remove(self.prefix.parent)
+            begin = leftovers.prefix(self.prefix.name)
             self._folder = Path(
-                tempfile.mkdtemp(prefix=f".{self.prefix.name[:100]}.", suffix=".tmp", dir=self.prefix.parent)
+                tempfile.mkdtemp(prefix=begin, suffix=leftovers.SUFFIX, dir=self.prefix.parent)
             )
-        except OSError as error:
-            raise UsageError(f"{prefix}: cannot be written: {error.strerror}") from error
+            self._held = os.open(self._folder, os.O_RDONLY)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{prefix}: cannot be written: {reason(error)}") from error
+        leftovers.hold(self._held)
 
     def __enter__(self) -> "StagedFiles":
         return self
@@ -49,9 +55,10 @@ class StagedFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        os.close(self._held)
         shutil.rmtree(self._folder, ignore_errors=True)
         if isinstance(error, OSError):
-            raise UsageError(f"{self.prefix}: cannot be written: {error.strerror}") from error
+            raise UsageError(f"{self.prefix}: cannot be written: {reason(error)}") from error
 
     def target(self, suffix: str) -> Path:
         """Where the file with this suffix will be."""

@@ -49,6 +49,11 @@ def home_of(module: str, name: str) -> str:
     return max(inside, key=len) if inside else offering[0]
 
 
+def page_of(module: str) -> str:
+    """Name of the page of a module beside the others."""
+    return module.rpartition(".")[2]
+
+
 def is_constant(value: Any) -> bool:
     """Whether a public name is a value, not a function or class."""
     return not (inspect.isroutine(value) or inspect.isclass(value) or inspect.ismodule(value))
@@ -71,7 +76,7 @@ class ChakraModule(SphinxDirective):
             value = getattr(loaded, name)
             home = home_of(module, name)
             if home != module:
-                elsewhere.append(f":py:obj:`{name} <{home}.{name}>`")
+                elsewhere.append(f":py:obj:`{name} <{home}.{name}>` of :doc:`{home} <{page_of(home)}>`")
             elif inspect.isclass(value):
                 lines += [f".. autoclass:: {module}.{name}", "   :members:", ""]
                 if issubclass(value, Exception):
@@ -81,7 +86,8 @@ class ChakraModule(SphinxDirective):
             else:
                 lines += [f".. autodata:: {module}.{name}", "   :no-value:", ""]
         if elsewhere:
-            lines += [f"Described with their own modules: {', '.join(elsewhere)}.", ""]
+            lines += ["Described with the modules that they come from:", ""]
+            lines += [f"- {item}" for item in elsewhere] + [""]
         holder = nodes.Element()
         self.state.nested_parse(StringList(lines, f"<{module}>"), self.content_offset, holder)
         return holder.children
@@ -100,6 +106,11 @@ def complete(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
 def remember(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Keep the text of properties: napoleon takes what stands before a colon in the first line for a type."""
     lines[:] = [_SINGLE.sub(r"``\1``", line) for line in lines]
+    if what == "class":
+        for base in obj.__mro__[1:]:  # fields of a base that is not public are the class's own to its users
+            if base.__module__.startswith("chakra.") and not is_offered(base):
+                _, _, fields = inspect.cleandoc(base.__doc__ or "").partition("\nAttributes\n")
+                lines += ["", "Attributes", *fields.splitlines(), ""] if fields else []
     if what in ("attribute", "property") and not any(line.startswith("---") for line in lines):
         _TEXTS[name] = list(lines)
 
@@ -108,6 +119,7 @@ def restore(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: li
     """Put it back after napoleon."""
     if name in _TEXTS:
         lines[:] = _TEXTS.pop(name)
+    lines[:] = [line for line in lines if not (line.startswith(":vartype") and "ndarray[" in line)]
     # "a, b" would be read as a type and a name
     lines[:] = [
         re.sub(r"^:ivar [^:]+:", lambda m: f":ivar {m[0][6:].replace(' ', '')}", line) for line in lines
@@ -122,15 +134,14 @@ def shorter(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature
     """
     if what != "class" or not signature:
         return None
-    offered = {getattr(importlib.import_module(m), n) for m in MODULES for n in names_of(m) if is_class(m, n)}
     if issubclass(obj, enum.Enum):
         return "", returns
     own = inspect.signature(obj)
     hints = [p.annotation for p in own.parameters.values()]
-    if any(inspect.isclass(h) and h.__module__.startswith("chakra.") and h not in offered for h in hints):
+    if any(inspect.isclass(h) and h.__module__.startswith("chakra.") and not is_offered(h) for h in hints):
         return "", returns
     for base in obj.__mro__[1:]:
-        if base in offered and dataclasses.is_dataclass(base):
+        if is_offered(base) and dataclasses.is_dataclass(base):
             taken = {field.name for field in dataclasses.fields(base)}
             rest = [p for p in own.parameters.values() if p.name not in taken]
             rest.append(inspect.Parameter(base.__name__.lower(), inspect.Parameter.VAR_KEYWORD))
@@ -141,23 +152,32 @@ def shorter(app: Sphinx, what: str, name: str, obj: Any, options: Any, signature
     return None
 
 
-def is_class(module: str, name: str) -> bool:
-    """Whether a public name is a class."""
-    return inspect.isclass(getattr(importlib.import_module(module), name))
+def is_offered(value: Any) -> bool:
+    """Whether a class is public."""
+    return any(getattr(importlib.import_module(m), n) is value for m in MODULES for n in names_of(m))
 
 
 def simplify(app: Sphinx, doctree: nodes.document) -> None:
-    """Write `ndarray[int64]` for the annotation of an array, whose shape is in the text, and Attributes for Variables."""
+    """Attributes for Variables, `a, b` for names that share a description, a dash before the description."""
     for node in doctree.findall(nodes.field_name):
         if node.astext() == "Variables":
             node.children = [nodes.Text("Attributes")]
     for node in doctree.findall(addnodes.literal_strong):
         if "," in (text := node.astext()):
             node.children = [nodes.Text(", ".join(text.split(",")))]
+    for field in doctree.findall(nodes.field_body):
+        for text in list(field.findall(nodes.Text)):
+            if text.startswith(" -- "):
+                text.parent.replace(text, nodes.Text(" \N{EN DASH} " + text.removeprefix(" -- ")))
+
+
+def shorten_arrays(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Write `ndarray[int64]` for the annotation of an array; its shape is in the text."""
     array = re.compile(r"ndarray\[tuple\[(?:Any|int), \.\.\.\], dtype\[(\w+)\]\]")
     for kind in (addnodes.desc_annotation, addnodes.desc_returns, addnodes.desc_sig_name):
         for node in doctree.findall(kind):
-            if "ndarray[tuple" in (text := node.astext()):
+            text = "".join(child.astext() for child in node.children)
+            if "ndarray[tuple" in text:
                 node.children = []
                 node += nodes.Text(array.sub(r"ndarray[\1]", text))
 
@@ -199,5 +219,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", restore, priority=900)
     app.connect("autodoc-process-signature", shorter)
     app.connect("doctree-read", simplify)
+    app.connect("doctree-resolved", shorten_arrays)
     app.connect("missing-reference", resolve)
     return {"parallel_read_safe": True}

@@ -8,6 +8,7 @@ from typing import Any
 
 #: public modules; ``docs/api/`` has a page for each. The names are those of their ``__all__``.
 MODULES = (
+    "chakra",
     "chakra.et",
     "chakra.builder",
     "chakra.replay",
@@ -25,15 +26,16 @@ MODULES = (
     "chakra.viz",
     "chakra.timeline",
     "chakra.report",
+    "chakra.schemas.protolib",
     "chakra.errors",
 )
 
 
 def names_of(module: str) -> list[str]:
-    """Public names of a module: its ``__all__``, else the functions and classes that it defines."""
+    """Public names of a module: its ``__all__`` without `__version__`, else the functions and classes that it defines."""
     loaded = importlib.import_module(module)
     if hasattr(loaded, "__all__"):
-        return list(loaded.__all__)
+        return [name for name in loaded.__all__ if not name.startswith("__")]
     return [
         name
         for name, value in vars(loaded).items()

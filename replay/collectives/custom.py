@@ -4,6 +4,7 @@ Sources: replay semantics, section 4.6; D20 for the order of members.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ def load_per_node(path: str, system: System) -> dict[int, str]:
     out: dict[int, str] = {}
     for key, entry in document.items():
         value = entry.value
-        if not str(key).isdigit() or not isinstance(value, str):
+        if not re.fullmatch(r"[0-9]{1,20}", str(key)) or not isinstance(value, str):
             raise ConfigError(f"{where}: {key!r}: expected a node id and the prefix of an algorithm's traces")
         out[int(str(key))] = value
     return out

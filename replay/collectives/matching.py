@@ -1,4 +1,4 @@
-"""Which collectives of an NPU belong together, by the order of node ids; one size for scatters whose members differ.
+"""Which collectives of an NPU belong together, by the order of node ids; one form for those that mean the same.
 
 A scatter's root gives its whole buffer as `comm_size`, the others the part that they receive. All members of a scatter
 get the largest size that any of them gives (C6).
@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.replay.collectives.select import INVOLVED_BY_DEFAULT
 from chakra.replay.communicators import Membership
 from chakra.replay.config.model import CollectiveKind
 from chakra.replay.workload import Call, Op, Program, Workload
@@ -25,6 +26,36 @@ def ordinals(program: Program) -> I64:
             mine = nodes[group == g]
             out[mine] = np.arange(len(mine))
     return out
+
+
+def match_dimensions(workload: Workload, dims: int) -> Workload:
+    """The workload with one form of `involved_dim` for the same dimensions of a network of `dims`.
+
+    Flags beyond the last dimension mean nothing, nor do trailing ones that are false. All dimensions are what nodes
+    without the attribute take, up to as many as ASTRA-sim then takes (section 1.3).
+    """
+    programs = list(workload.programs)
+    for number, program in enumerate(programs):
+        calls = [replace(call, involved=_canonical(call.involved, dims)) for call in program.calls]
+        if calls == list(program.calls):
+            continue
+        place = {call: i for i, call in enumerate(dict.fromkeys(calls))}
+        index = program.call.copy()
+        nodes = program.op == Op.COLLECTIVE
+        index[nodes] = np.array([place[call] for call in calls], np.int64)[index[nodes]]
+        programs[number] = _with_calls(program, list(place), index)
+    return replace(workload, programs=tuple(programs))
+
+
+def _canonical(involved: tuple[bool, ...] | None, dims: int) -> tuple[bool, ...] | None:
+    if involved is None:
+        return None
+    used = involved[:dims]
+    if len(used) == dims <= INVOLVED_BY_DEFAULT and all(used):
+        return None
+    while used and not used[-1]:
+        used = used[:-1]
+    return used
 
 
 def match_scatters(workload: Workload, membership: Membership) -> Workload:

@@ -5,9 +5,9 @@ object is a `chakra.replay.collectives.steps.StepAlgorithm`.
 """
 
 from functools import cache, lru_cache
-from importlib import metadata
 
 from chakra.errors import ConfigError
+from chakra.replay import plugins
 from chakra.replay.collectives import (
     bruck,
     pipelined_tree,
@@ -16,9 +16,10 @@ from chakra.replay.collectives import (
     scatter_gather,
     trees,
 )
+from chakra.replay.collectives.offered import checked_algorithm, checked_steps
 from chakra.replay.collectives.steps import Do, Link, StepAlgorithm, Steps
 
-GROUP = "chakra.collectives"
+GROUP = plugins.COLLECTIVES
 
 OURS: dict[str, StepAlgorithm] = {
     algorithm.name: algorithm
@@ -35,14 +36,9 @@ OURS: dict[str, StepAlgorithm] = {
 
 
 @cache
-def _others() -> dict[str, metadata.EntryPoint]:
-    return {point.name: point for point in metadata.entry_points(group=GROUP) if point.name not in OURS}
-
-
-@cache
 def names() -> tuple[str, ...]:
     """Names of all algorithms that are tables of steps."""
-    return (*OURS, *sorted(_others()))
+    return (*OURS, *(name for name in plugins.offered(GROUP) if name not in OURS))
 
 
 @cache
@@ -52,22 +48,14 @@ def find(name: str) -> StepAlgorithm:
     Raises
     ------
     ConfigError
-        If no package offers it, or its entry point is not a `StepAlgorithm`.
+        If no package offers it, two do, or its entry point is not a right `StepAlgorithm`.
     """
     if name in OURS:
         return OURS[name]
-    if name not in _others():
+    if name not in plugins.offered(GROUP):
         raise ConfigError(f"unknown collective algorithm {name!r} (known: {', '.join(names())})")
-    point = _others()[name]
-    try:
-        found = point.load()
-    except Exception as error:  # the package's own fault, whatever it is
-        raise ConfigError(
-            f"collective algorithm {name!r}: {point.value} cannot be loaded: {error}"
-        ) from error
-    if not isinstance(found, StepAlgorithm):
-        raise ConfigError(f"collective algorithm {name!r}: {point.value} is not a StepAlgorithm")
-    return found
+    found, words = plugins.load(GROUP, name, "collective algorithm")
+    return checked_algorithm(found, name, words)
 
 
 @lru_cache(maxsize=256)
@@ -77,13 +65,14 @@ def steps(name: str, do: Do, n: int, size_bytes: int, link: Link) -> Steps:
     Raises
     ------
     ConfigError
-        If the algorithm does not do that, or its schedule is for another number of members.
+        If the algorithm does not do that, or what another package's algorithm returns is no schedule of n members.
     """
     algorithm = find(name)
     if do not in algorithm.kinds:
         able = ", ".join(kind.name for kind in sorted(algorithm.kinds))
         raise ConfigError(f"algorithm {name!r} cannot run {do.name} (it runs {able})")
-    made = algorithm.schedule(do, n, size_bytes, link)
-    if made.n != n:
-        raise ConfigError(f"algorithm {name!r} made a schedule for {made.n} members instead of {n}")
-    return made
+    if name in OURS:
+        return algorithm.schedule(do, n, size_bytes, link)
+    words = f"collective algorithm {name!r}: schedule of {do.name} for {n} members"
+    made = plugins.guarded(lambda: algorithm.schedule(do, n, size_bytes, link), f"{words} failed")
+    return checked_steps(made, n, words)

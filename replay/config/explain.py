@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chakra.replay.config.files import Source
-from chakra.replay.config.keys import LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS, Key
+from chakra.replay.config.keys import LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, PLUGIN_KEYS, SYSTEM_KEYS, Key
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Network, SharedBus, System
 from chakra.replay.config.network import load_network
@@ -47,6 +47,12 @@ def explain_network(src: Source, *, compat: str | None = None) -> Explanation:
         section = Section(os.fspath(src), {}, False)
         return Explanation("network", section.source, _link_rows(section, network), _link_notes(network))
     section = Section.of(src, kind="network", compat=compat, yaml=True)
+    if section.given("plugin"):
+        given = {key.name: section.entries[key.name].value for key in PLUGIN_KEYS if section.given(key.name)}
+        made = {key.name: given.get(key.name) for key in PLUGIN_KEYS}
+        dims = " x ".join(f"{dim.topology.value}({dim.npus})" for dim in network.dims)
+        said = (f"{network.npus} NPUs in all: {dims}",) if network.links is None else _link_notes(network)
+        return Explanation("network", section.source, _rows(section, PLUGIN_KEYS, made), said)
     if network.links is not None:
         return Explanation("network", section.source, _link_rows(section, network), _link_notes(network))
     values = {

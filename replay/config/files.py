@@ -6,13 +6,17 @@ author thinks it is.
 """
 
 import json
+import math
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from chakra.errors import ConfigError
+from chakra.files import UNKNOWN, kind_of, read_raw, unusable_json
+from chakra.limits import MAX_CONFIG_BYTES, MAX_YAML_VALUES
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
@@ -28,16 +32,10 @@ class Entry:
 def read_text(path: str | os.PathLike[str]) -> str:
     """Text of a UTF-8 file (a byte order mark is dropped); raises ConfigError naming the file."""
     name = os.fspath(path)
-    try:
-        with open(name, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise ConfigError(f"{name}: cannot be read: {error.strerror or error}") from None
+    data = read_raw(name, error=ConfigError, most=MAX_CONFIG_BYTES)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        from chakra.files import UNKNOWN, kind_of
-
         kind = kind_of(data[: 1 << 16])
         hint = "" if kind == UNKNOWN else f"; its content is that of this kind: {kind}"
         raise ConfigError(f"{name}: not a text file (byte {error.start} is not UTF-8){hint}") from None
@@ -62,9 +60,11 @@ def read_json(path: str | os.PathLike[str], *, last_wins: bool = False) -> dict[
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(items)
         if len(found) < len(items) and not last_wins:
-            keys = [key for key, _ in items]
-            twice = next(key for i, key in enumerate(keys) if key in keys[:i])
-            raise ConfigError(f"{name}{_line_of_repeat(text, twice)}: key '{twice}' is given twice")
+            once: set[str] = set()
+            twice = next(key for key, _ in items if key in once or once.add(key))  # type: ignore[func-returns-value]
+            raise ConfigError(
+                f"{name}{_line_of_repeat(text, twice)}: key '{shortened(twice)}' is given twice"
+            )
         return found
 
     def constant(word: str) -> NoReturn:
@@ -80,7 +80,7 @@ def read_json(path: str | os.PathLike[str], *, last_wins: bool = False) -> dict[
             f"{name}:{error.lineno}:{error.colno}: not valid JSON: {_plain(error.msg)}{hint}"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: not usable JSON: {str(error) or 'nested too deeply'}") from None
+        raise ConfigError(f"{name}: not usable JSON: {unusable_json(error)}") from None
     if not isinstance(value, dict):
         raise ConfigError(f"{name}: expected a JSON object {{...}}, found {describe(value)}")
     return {key: Entry(item) for key, item in value.items()}
@@ -145,18 +145,31 @@ def _read_plain(text: str) -> dict[Any, Entry] | None:
     return entries or None
 
 
+def composed(text: str) -> tuple[Any, Any]:
+    """Root node of a YAML text (None: empty) and the YAML reader that can construct it."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import ReusedAnchorWarning
+
+    yaml = YAML(typ="safe", pure=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", ReusedAnchorWarning
+        )  # the last of equal anchors counts, as YAML has it
+        return yaml.compose(text), yaml
+
+
 def _read_general(name: str, text: str) -> dict[Any, Entry]:
     """Any YAML mapping, by way of the composed nodes, which keep the lines and the text of the scalars."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        root = YAML(typ="safe", pure=True).compose(text)
+        root, _ = composed(text)
         if root is None:
             raise ConfigError(f"{name}: the file is empty")
         if root.id != "mapping":
             line = root.start_mark.line + 1
             raise ConfigError(f"{name}:{line}: expected `key: value` lines, found a {root.id}")
+        refuse_growth(root, name)
         entries: dict[Any, Entry] = {}
         known: dict[Any, Any] = {}
         for key_node, value_node in root.value:
@@ -166,7 +179,7 @@ def _read_general(name: str, text: str) -> dict[Any, Entry]:
                 raise ConfigError(f"{name}:{line}: a key must be a word or a number")
             if key in entries:
                 raise ConfigError(
-                    f"{name}:{line}: key '{key}' is given twice (first on line {entries[key].line})"
+                    f"{name}:{line}: key '{shortened(key)}' is given twice (first on line {entries[key].line})"
                 )
             entries[key] = Entry(_value(name, value_node, known), line)
     except MarkedYAMLError as error:
@@ -175,9 +188,38 @@ def _read_general(name: str, text: str) -> dict[Any, Entry]:
         problem = " ".join(str(part) for part in (error.context, error.problem) if part)
         raise ConfigError(f"{name}{place}: not valid YAML: {problem}") from None
     except (YAMLError, RecursionError, ValueError) as error:
-        reason = (str(error) or "nested too deeply").splitlines()[0]
+        deep = isinstance(error, RecursionError) or not str(error)
+        reason = "nested too deeply" if deep else str(error).splitlines()[0]
         raise ConfigError(f"{name}: not valid YAML: {reason}") from None
     return entries
+
+
+def refuse_growth(root: Any, source: str) -> None:
+    """Refuse a composed YAML node whose aliases, once written out, stand for too many values, or for themselves."""
+    size = _expanded_size(root)
+    if math.isinf(size):
+        raise ConfigError(f"{source}: nested without end: an alias stands inside what it names")
+    if size > MAX_YAML_VALUES:
+        raise ConfigError(f"{source}: its aliases stand for more than {MAX_YAML_VALUES} values")
+
+
+def _expanded_size(root: Any) -> float:
+    """Values that a composed YAML node stands for once its aliases are written out; infinite if it holds itself."""
+    sizes: dict[int, float] = {}
+    stack = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if node.id == "scalar":
+            sizes[id(node)] = 1
+            continue
+        inner = node.value if node.id == "sequence" else [part for pair in node.value for part in pair]
+        if done:
+            sizes[id(node)] = 1 + sum(sizes[id(part)] for part in inner)
+        elif id(node) not in sizes:
+            sizes[id(node)] = math.inf  # as long as its parts are not known: a part that is the node itself
+            stack.append((node, True))
+            stack += [(part, False) for part in inner]
+    return sizes[id(root)]
 
 
 def _value(name: str, node: Any, known: dict[Any, Any], depth: int = 0) -> Any:
@@ -216,10 +258,18 @@ def describe(value: Any) -> str:
     return shown if len(shown) <= 40 else shown[:36] + "..."
 
 
+def shortened(key: object) -> str:
+    """A key as a message shows it."""
+    text = str(key)
+    return text if len(text) <= 60 else text[:56] + "..."
+
+
 def nearest(word: str, choices: list[str]) -> str:
     """`; did you mean 'x'?` or nothing."""
     import difflib
 
+    if len(word) > 100:  # no key, and slow to compare
+        return ""
     folded = {choice.lower(): choice for choice in choices}
     close = difflib.get_close_matches(word.lower(), list(folded), n=1, cutoff=0.6)
     return f"; did you mean '{folded[close[0]]}'?" if close else ""

@@ -98,6 +98,12 @@ LINK_FIELDS = (
     Key("directed", "true or false", "", "false", "one way only"),
 )
 
+#: a network that another package makes
+PLUGIN_KEYS = (
+    Key("plugin", "name of an entry point of chakra.networks", "", REQUIRED, "who makes the network"),
+    Key("arguments", "map", "as the plugin says", "none", "keyword arguments of its function"),
+)
+
 SYSTEM_KEYS = (
     Key(
         "scheduling-policy",
@@ -252,7 +258,7 @@ MEMORY_KEYS = (
 ALL_KEYS = {
     kind: frozenset(key.name for key in keys)
     for kind, keys in (
-        ("network", (*NETWORK_KEYS, *LINK_KEYS)),
+        ("network", (*NETWORK_KEYS, *LINK_KEYS, *PLUGIN_KEYS)),
         ("system", SYSTEM_KEYS),
         ("memory", MEMORY_KEYS),
     )

@@ -1,14 +1,20 @@
 """Network files: four lists of equal length, one entry per dimension (spec 1.2), or a list of links."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from chakra.replay.config.files import Source, describe, nearest
+from chakra.limits import MAX_NPUS
+from chakra.replay.config.files import Entry, Source, describe, nearest
 from chakra.replay.config.keys import NETWORK_KEYS
 from chakra.replay.config.links import dump_links, graph_network, links_network, read_graphml
 from chakra.replay.config.model import Dimension, Network, Topology
+from chakra.replay.config.network_plugins import plugin_network
 from chakra.replay.config.section import MAX_INT, Section, finite
 
+#: so many dimensions of two NPUs have all the NPUs that a machine may have
+MAX_DIMS = MAX_NPUS.bit_length() - 1
 _NAMES = [key.name for key in NETWORK_KEYS]
 _TOPOLOGIES = {topology.value: topology for topology in Topology}
 #: keys that only the network files of ASTRA-sim 1.0 have
@@ -48,6 +54,11 @@ def load_network(src: Source | Network | Any, *, compat: str | None = None) -> N
             raise section.error(
                 old, "belongs to a network file of ASTRA-sim 1.0: convert it with `chakra convert config`"
             )
+    if section.given("plugin"):
+        made, words = plugin_network(section)
+        if not isinstance(made, Mapping):
+            return replace(load_network(made, compat=compat), source=words)
+        section = Section(words, {key: Entry(value) for key, value in made.items()}, section.as_head)
     if section.given("links"):
         return links_network(section)
     section.refuse_unknown(_NAMES)
@@ -57,6 +68,11 @@ def load_network(src: Source | Network | Any, *, compat: str | None = None) -> N
     latencies = section.items("latency", "latencies in ns")
     if not topologies:
         raise section.error("topology", "is an empty list: a network has at least one dimension")
+    if len(topologies) > MAX_DIMS:
+        raise section.error(
+            "topology",
+            f"has {len(topologies)} entries; a network of at most {MAX_NPUS} NPUs has at most {MAX_DIMS} dimensions",
+        )
     for key, values in (("npus_count", counts), ("bandwidth", bandwidths), ("latency", latencies)):
         if len(values) != len(topologies):
             raise section.error(
@@ -68,8 +84,10 @@ def load_network(src: Source | Network | Any, *, compat: str | None = None) -> N
         for d, values in enumerate(zip(topologies, counts, bandwidths, latencies, strict=True))
     )
     network = Network(dims, section.source)
-    if network.npus > MAX_INT:
-        raise section.error("npus_count", f"gives {network.npus} NPUs in all, more than {MAX_INT}")
+    if network.npus > MAX_NPUS:
+        raise section.error(
+            "npus_count", f"gives {network.npus} NPUs in all, more than the {MAX_NPUS} supported"
+        )
     return network
 
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from chakra.arrays import F64
 from chakra.errors import ConfigError
+from chakra.files import unusable_json
 from chakra.replay.config.files import describe, read_json, read_text
 from chakra.replay.config.section import finite
 
-_LINE = re.compile(r"([0-9]+)(?:-([0-9]+))?\s*[\s,:=]\s*(\S+)")
+_LINE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?\s*[\s,:=]\s*(\S+)")
 
 
 def load_npu_scale(src: str | os.PathLike[str] | Mapping[Any, Any] | Sequence[float] | F64, npus: int) -> F64:
@@ -64,8 +65,8 @@ def load_npu_scale(src: str | os.PathLike[str] | Mapping[Any, Any] | Sequence[fl
 def _json_list(name: str, text: str) -> list[Any]:
     try:
         values = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{name}: not valid JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: not valid JSON: {unusable_json(error)}") from None
     return list(values)
 
 
@@ -103,7 +104,7 @@ def _filled(pairs: list[tuple[object, object, str]], npus: int) -> F64:
     scale = np.ones(npus)
     seen: set[int] = set()
     for key, value, place in pairs:
-        if isinstance(key, bool) or not re.fullmatch(r"[0-9]+", str(key)):
+        if isinstance(key, bool) or not re.fullmatch(r"[0-9]{1,18}", str(key)):
             raise ConfigError(f"{place}: key '{key}' must be the number of an NPU")
         npu = int(str(key))
         if npu >= npus:

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from chakra.errors import ConfigError
-from chakra.replay.config.files import Entry, Source, describe, nearest, read_json, read_yaml
+from chakra.replay.config.files import Entry, Source, describe, nearest, read_json, read_yaml, shortened
 from chakra.replay.config.keys import ALL_KEYS
 
 #: ASTRA-sim keeps integers of the system file in 32 bits
@@ -58,7 +58,7 @@ class Section:
         """A ConfigError about one key, for the caller to raise."""
         entry = self.entries.get(key)
         line = f":{entry.line}" if entry is not None and entry.line else ""
-        return ConfigError(f"{self.source}{line}: key '{key}' {problem}")
+        return ConfigError(f"{self.source}{line}: key '{shortened(key)}' {problem}")
 
     def refuse_unknown(self, known: Iterable[str]) -> None:
         """Unknown keys are errors with the nearest match; ASTRA-sim ignores them (C14)."""

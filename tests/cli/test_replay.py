@@ -280,3 +280,17 @@ def test_parquet_needs_a_file(chakra: Chakra, ring8: Path) -> None:
     outcome = chakra("replay", *SHORT, "--format", "parquet")
     assert outcome.code == 2
     assert "--output" in outcome.err
+
+
+def test_what_astra_sim_would_write_and_we_do_not_is_said(chakra: Chakra, ring8: Path) -> None:
+    """Log sinks and the file of the memory account: one warning line each, and exit code 4 with --strict."""
+    (ring8 / "sinks.toml").write_text("")
+    values = json.loads((ring8 / "system.json").read_text()) | {"track-local-mem": 1}
+    (ring8 / "system.json").write_text(json.dumps(values))
+    outcome = chakra("replay", *SHORT, "--logging-configuration", "sinks.toml")
+    assert outcome.code == 0
+    assert outcome.err.count("\n") == 2
+    assert "the sinks of sinks.toml are not set up" in outcome.err
+    assert "local_mem_trace.<npu>.json is not written" in outcome.err
+    assert chakra("replay", *SHORT, "--strict").code == 4
+    assert chakra("replay", *SHORT, "-q").err == ""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chakra.errors import ConfigError
-from chakra.replay import simulate
+from chakra.replay import plugins, simulate
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.pipelined_tree import two_trees
 from chakra.replay.collectives.steps import (
@@ -264,10 +264,10 @@ def _star(monkeypatch: pytest.MonkeyPatch) -> Any:
     point = metadata.EntryPoint("star", f"{__name__}:STAR", registry.GROUP)
     monkeypatch.setattr(metadata.EntryPoint, "load", lambda self: STAR)
     monkeypatch.setattr(metadata, "entry_points", lambda **_: [point])
-    for cached in (registry.names, registry.find, registry._others, registry.steps):
+    for cached in (registry.names, registry.find, plugins.offered, registry.steps):
         cached.cache_clear()
     yield
-    for cached in (registry.names, registry.find, registry._others, registry.steps):
+    for cached in (registry.names, registry.find, plugins.offered, registry.steps):
         cached.cache_clear()
 
 

@@ -2,11 +2,14 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from chakra.cli.main import COMMANDS
+from chakra.output_schemas import load, names
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -57,3 +60,50 @@ def test_every_public_module_has_a_page() -> None:
     assert [module for module in names.MODULES if f"chakra-module:: {module}\n" not in text] == []
     listed = (DOCS / "api" / "index.md").read_text(encoding="utf-8")
     assert [module for module in names.MODULES if f"[{module}](" not in listed] == []
+
+
+def test_figures_of_pages_are_those_of_the_benchmarks() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/benchmark_tables.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_name_files_of_the_repository_that_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    paths = re.findall(r"(?<![\w./])((?:tests|tools|benchmarks)/[\w./-]*[\w/])", text)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_architecture_names_every_module_and_none_that_is_gone() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(
+        r"`((?:chakra|replay|converters|schemas|tools|tests|benchmarks|docs)/[\w./*-]*)`", text
+    )
+    assert [path for path in named if not list(ROOT.glob(path.rstrip("/")))] == []
+    modules = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("chakra", "replay", "converters", "schemas")
+        for path in (ROOT / package).rglob("*.py")
+        if path.name not in ("__init__.py", "__main__.py")
+    }
+    for path in named:
+        if path.endswith("/"):
+            modules -= {module for module in modules if module.startswith(path)}
+        else:
+            modules -= {found.relative_to(ROOT).as_posix() for found in ROOT.glob(path)}
+    assert modules == set()
+
+
+def test_every_json_document_and_its_keys_are_in_the_page_of_formats() -> None:
+    text = (DOCS / "formats.md").read_text(encoding="utf-8")
+    assert [name for name in names() if f"`{name}`" not in text] == []
+    properties = load("chakra.replay.result/1")["properties"]
+    assert [key for key in properties if f"`{key}`" not in text] == []
+    for key in ("collectives", "dimensions", "links", "critical_path", "nodes"):
+        assert [inner for inner in properties[key]["items"]["properties"] if f"`{inner}`" not in text] == []

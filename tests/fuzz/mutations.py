@@ -26,7 +26,9 @@ WORDS = (
     "ALLREDUCE", "ALLGATHER", "[", "]", "{", "}", ":", "- ", "#", "&a", "*a", "!!python/object", "|", ">", "\t", "\0", "²",
     "\x1b[31m", "'", '"', "<a>", "</a>", "--", ",", "%", "\u2028", "٣",
 )  # fmt: skip
-_MEMBERS = [field.name for field in AttributeProto.DESCRIPTOR.fields if field.name not in ("name", "doc_string")]
+_MEMBERS = [
+    field.name for field in AttributeProto.DESCRIPTOR.fields if field.name not in ("name", "doc_string")
+]
 _NAMES = [*INT_COLUMNS, "comm_group", "is_cpu_op", "pg_name", "involved_dim", "peer_mode", "x"]
 
 
@@ -110,9 +112,9 @@ def _json(data: bytes, rng: random.Random) -> bytes:
     try:
         document = json.loads(data)
         changed = _change(document, rng)
-        return json.dumps(changed, indent=rng.choice((None, None, 1)), ensure_ascii=rng.random() < 0.7).encode(
-            "utf-8", "surrogatepass"
-        )
+        return json.dumps(
+            changed, indent=rng.choice((None, None, 1)), ensure_ascii=rng.random() < 0.7
+        ).encode("utf-8", "surrogatepass")
     except (ValueError, RecursionError):
         return _words(data, rng)
 
@@ -181,7 +183,10 @@ def _et(data: bytes, rng: random.Random) -> bytes:
     if rng.random() < 0.15:
         return _bytes(data, rng)
     if len(pieces) < 2:
-        return b"".join(encode_varint(len(piece)) + piece for piece in (b"\n\x050.0.4", Node(id=1, type=4).SerializeToString()))  # type: ignore[arg-type]
+        return b"".join(
+            encode_varint(len(piece)) + piece
+            for piece in (b"\n\x050.0.4", Node(id=1, type=4).SerializeToString())
+        )  # type: ignore[arg-type]
     for _ in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(pieces))
         match rng.randrange(7):

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -61,7 +62,9 @@ def main() -> int:
         each = max(1, int(left * min(options.jobs, len(names)) / len(names)))
         _run_all(names, folders, each, options.jobs, options.seed)
         rows = [_row(name, folders[name], Path(options.keep)) for name in names]
-    print(f"{'harness':18} {'executions':>10} {'exec/s':>7} {'edges':>6} {'features':>8} {'new':>5} {'findings':>8}")
+    print(
+        f"{'harness':18} {'executions':>10} {'exec/s':>7} {'edges':>6} {'features':>8} {'new':>5} {'findings':>8}"
+    )
     for row in rows:
         print(
             f"{row[0]:18} {row[1]:10d} {row[2]:7d} {row[3]:6d} {row[4]:8d} {row[5]:5d} {len(row[6]):8d}"  # type: ignore[arg-type]
@@ -136,6 +139,7 @@ def _fuzz(name: str, folders: dict[str, Path], seconds: int, seed: int) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    warnings.simplefilter("error")  # a warning is more than one line on standard error
     reader = readers.READERS[name]
     known: set[str] = set()
 
@@ -150,7 +154,11 @@ def _fuzz(name: str, folders: dict[str, Path], seconds: int, seed: int) -> None:
 
     def mutate(data: bytes, max_size: int, number: int) -> bytes:
         rng = random.Random(number)
-        out = atheris.Mutate(data, max_size) if rng.random() < 0.2 else mutations.mutated(reader.form, data, rng)
+        out = (
+            atheris.Mutate(data, max_size)
+            if rng.random() < 0.2
+            else mutations.mutated(reader.form, data, rng)
+        )
         return out[:max_size]
 
     argv = [
@@ -235,6 +243,7 @@ def _replay(name: str, path: str) -> int:
                 readers.check(readers.READERS[name], data, Path(folder))
             except Exception:
                 continue
+        warnings.simplefilter("error")
         limit = 4 * RSS_LIMIT_MB << 20  # address space, of which numpy's threads take a part
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         start = time.process_time()

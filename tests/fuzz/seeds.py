@@ -60,7 +60,14 @@ def _traces() -> list[bytes]:
     # the two older wire formats: the node type in another place, attributes with types of their own
     older = _framed(b"\n\x050.0.2", b"\x08\x01\x12\x01a\x18\x04\x52\x08\x0a\x03x_i\x10\x02\x18\x05")
     oldest = _framed(b"\n\x050.0.1", b"\x08\x01\x12\x01a\x18\x64\x28\x05\x3a\x02\x01\x02")
-    return [made, older, oldest, _framed(b""), *_small("traces/*/workload.0.et"), *_small("tests/data/oracle/d*/et/*.0.et")]
+    return [
+        made,
+        older,
+        oldest,
+        _framed(b""),
+        *_small("traces/*/workload.0.et"),
+        *_small("tests/data/oracle/d*/et/*.0.et"),
+    ]
 
 
 def _jsonized() -> list[bytes]:
@@ -72,13 +79,24 @@ def _jsonized() -> list[bytes]:
         except Exception:  # the old formats
             continue
         out.append(text.getvalue().encode())
-    return [*out, b'{"version": "0.0.4"}\n{"id": "1", "name": "a", "type": "COMP_NODE", "attr": [{"name": "x", "int64Val": "5"}]}']
+    return [
+        *out,
+        b'{"version": "0.0.4"}\n{"id": "1", "name": "a", "type": "COMP_NODE", "attr": [{"name": "x", "int64Val": "5"}]}',
+    ]
 
 
 JSON_ET: dict[str, Any] = {
     "workload_graph": [
         {"Id": 1, "Name": "a", "NodeType": 4, "is_cpu_op": True, "data_deps": [], "runtime": 5.5},
-        {"Id": 2, "Name": "b", "NodeType": 7, "data_deps": [1], "comm_type": 0, "comm_size": 1024, "comm_priority": 1},
+        {
+            "Id": 2,
+            "Name": "b",
+            "NodeType": 7,
+            "data_deps": [1],
+            "comm_type": 0,
+            "comm_size": 1024,
+            "comm_priority": 1,
+        },
     ]
 }
 
@@ -92,7 +110,8 @@ def _text() -> list[bytes]:
             Header.GROUP_AND_CHECKPOINTS: f"{policy} model_parallel_NPU_group: 4 checkpoints: 2 0 1 checkpoint_initiates: 1 1",
         }.get(row.header, policy)
         layers = [
-            f"L{i} -1 10 ALLGATHER 64 20 ALLTOALL 8 30 ALLREDUCE 128 5{' DATA' if row.per_layer else ''}" for i in range(3)
+            f"L{i} -1 10 ALLGATHER 64 20 ALLTOALL 8 30 ALLREDUCE 128 5{' DATA' if row.per_layer else ''}"
+            for i in range(3)
         ]
         out.append("\n".join([header, "3", *layers, ""]).encode())
     return out
@@ -171,7 +190,15 @@ KINETO: dict[str, Any] = {
     "schemaVersion": 1,
     "distributedInfo": {"rank": 0, "backend": "nccl", "pg_config": [{"pg_name": "0", "ranks": [0, 1]}]},
     "traceEvents": [
-        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": "7", "ts": 1782000000000000.125, "dur": 0.2},
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "aten::mm",
+            "pid": 1,
+            "tid": "7",
+            "ts": 1782000000000000.125,
+            "dur": 0.2,
+        },
         {"ph": "i", "name": "note", "pid": 1, "tid": 7, "ts": 1},
         {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}},
     ],
@@ -187,7 +214,12 @@ def _pytorch() -> tuple[dict[str, Any], dict[str, Any], bytes]:
     job.op("aten::linear", 10, 30, inputs=([[3, 4, 0, 8, 4, "cuda:0"]], [[4, 2]], ["Tensor(float)"]))
     job.call("cudaLaunchKernel", 15, 2, 900)
     job.kernel("gemm", 20, 40, 900)
-    job.op("record_param_comms", 50, 10, attrs={"collective_name": "allreduce", "pg_name": "0", "in_msg_nelems": 64})
+    job.op(
+        "record_param_comms",
+        50,
+        10,
+        attrs={"collective_name": "allreduce", "pg_name": "0", "in_msg_nelems": 64},
+    )
     job.call("cudaLaunchKernel", 52, 2, 901)
     job.kernel(
         "ncclDevKernel_AllReduce", 60, 30, 901, stream=9,

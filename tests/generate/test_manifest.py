@@ -175,5 +175,5 @@ def test_a_missing_trace_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match="no such file"):
+    with pytest.raises(WorkloadError, match="No such file"):
         read_manifest(tmp_path / "none.workload.json")

@@ -28,6 +28,9 @@ BASE = (
     "chakra.conflicts",
     "chakra.checkout",
     "chakra.lazy",
+    "chakra.gunzip",
+    "chakra.leftovers",
+    "chakra.limits",
 )
 TRACE = (*BASE, "chakra.et", "chakra.schemas")
 ALLOWED: dict[str, tuple[str, ...]] = {

@@ -108,8 +108,51 @@ def test_order_that_differs() -> None:
     (severity, text), *rest = messages(traces)
     assert (severity, rest) == ("error", [])
     assert "the order differs" in text
-    with pytest.raises(WorkloadError, match="another member issued"):
-        run(traces)
+    both = r"rank 1 runs ALL_REDUCE of 64 bytes .* another member issued .* rank 0 .*1048576 bytes, rank 1 .*64 bytes"
+    for engine in ("phases", "messages"):
+        with pytest.raises(WorkloadError, match=both):
+            run(traces, engine=engine)
+
+
+def dimensions(*flags: bool) -> Trace:
+    """One all-reduce in the dimensions that the flags name; none given: no attribute."""
+    return made(lambda b: b.collective("all_reduce", size_bytes=MIB, involved_dim=list(flags) or None))
+
+
+def test_the_same_dimensions_in_other_words() -> None:
+    """No attribute, all dimensions, more than there are; and trailing dimensions that take no part."""
+    net = {"topology": ["Ring"] * 2, "npus_count": [2, 2], "bandwidth": [50.0] * 2, "latency": [500.0] * 2}
+    sys = {**SYSTEM, "all-reduce-implementation": ["ring", "ring"]}
+    every = [
+        dimensions(),
+        dimensions(True, True),
+        dimensions(True, True, False),
+        dimensions(True, True, True),
+    ]
+    wanted = simulate([dimensions()] * 4, sys, net).finish_ns
+    assert np.array_equal(simulate(every, sys, net).finish_ns, wanted)
+    assert messages([dimensions(), dimensions(True)]) == []
+    first = simulate([dimensions(True, False)] * 4, sys, net).finish_ns
+    assert np.array_equal(
+        simulate([dimensions(True), dimensions(True, False)] * 2, sys, net).finish_ns, first
+    )
+    assert (first < wanted).all()
+    with pytest.raises(WorkloadError, match="involved_dim differs"):
+        simulate([dimensions(), dimensions(), dimensions(True), dimensions()], sys, net)
+
+
+def test_a_collective_without_dimensions_is_named() -> None:
+    with pytest.raises(WorkloadError, match=r"<memory>: node 0 .*involves none of the network's dimensions"):
+        run([dimensions(False, True)] * 2)
+
+
+def test_a_group_that_nobody_defines_is_named_with_its_node() -> None:
+    long = "dp" * 500
+    with pytest.raises(
+        WorkloadError, match=r"<memory>: node 0: process group 'dpdp.*\.\.\.' is not defined"
+    ) as error:
+        run([reduce_of(MIB, group=long)] * 2)
+    assert len(str(error.value)) < 250
 
 
 def test_order_that_dependencies_leave_open_is_a_warning() -> None:

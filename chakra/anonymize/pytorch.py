@@ -1,0 +1,387 @@
+"""Recordings of PyTorch (host trace, Kineto trace) made anew from the keys that `chakra convert pytorch` reads.
+
+Names stay where they are words of a closed list that the conversion goes by (collectives, waits of the host, profiler
+steps); all others become classes. Both files of a rank must see the same `Labels`, for names match them.
+"""
+
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chakra import files
+from chakra.anonymize.labels import Labels
+from chakra.converters.pytorch.comm import COLLECTIVES, NOT_COMMUNICATION, dtype_bytes, normalise
+from chakra.converters.pytorch.device import CATEGORIES, COMMUNICATION
+from chakra.converters.pytorch.kinds import FileKind, expect
+from chakra.converters.pytorch.sync import classify
+from chakra.errors import ConversionError
+
+#: words of collectives, all variants reduced
+_WORDS = {*COLLECTIVES, *NOT_COMMUNICATION, "send", "recv", "coalesced"} - {""}
+_FIXED = re.compile(
+    r"record_param_comms|ProfilerStep#\d{1,9}|## process_group:init ##"
+    r"|\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]"
+)
+_CALLS = {
+    "device": "cudaDeviceSynchronize", "stream": "cudaStreamSynchronize", "event": "cudaEventSynchronize",
+    "wait": "cudaStreamWaitEvent", "record": "cudaEventRecord", "copy": "cudaMemcpyAsync",
+}  # fmt: skip
+_SYNCS = ("Stream Sync", "Event Sync", "Stream Wait Event", "Context Sync", "Device Sync")
+_KERNEL = re.compile(
+    r"(AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|Reduce|Gather|Scatter|SendRecv|Barrier)",
+    re.IGNORECASE,
+)
+_LIBRARY = re.compile(r"nccl|rccl|oneccl|msccl|hccl", re.IGNORECASE)
+_DEVICE = re.compile(r"(cpu|cuda|hip|xpu|meta|mps|hpu|mtia)(:\d{1,3})?")
+_TYPE_WORDS = {
+    *(
+        "Tensor",
+        "GenericList",
+        "Tuple",
+        "Int",
+        "Double",
+        "Bool",
+        "String",
+        "Device",
+        "None",
+        "Object",
+        "float",
+        "double",
+    ),
+    *(
+        "long",
+        "int",
+        "short",
+        "signed",
+        "unsigned",
+        "char",
+        "bool",
+        "c10",
+        "Half",
+        "BFloat16",
+        "complex",
+        "Float8_e4m3fn",
+    ),
+    *("Float8_e5m2", "Scalar", "ScalarList", "TensorList"),
+}
+_NUMBERS = re.compile(r"[\[\]\d\s,.-]{0,65536}")
+_HOST_INTS = (
+    *("id", "ctrl_deps", "parent", "rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid"),
+    *(
+        "in_msg_nelems",
+        "out_msg_nelems",
+        "global_rank_start",
+        "global_rank_stride",
+        "pg_size",
+        "is_asynchronized_op",
+    ),
+)
+_EVENT_INTS = (
+    *(
+        "External id",
+        "correlation",
+        "Record function id",
+        "Ev Idx",
+        "Sequence number",
+        "Fwd thread id",
+        "stream",
+    ),
+    *(
+        "device",
+        "context",
+        "bytes",
+        "wait_on_stream",
+        "wait_on_cuda_event_record_corr_id",
+        "wait_on_cuda_event_id",
+    ),
+    *(
+        "event_id",
+        "In msg nelems",
+        "Out msg nelems",
+        "Group size",
+        "Global rank start",
+        "Global rank stride",
+        "Rank",
+    ),
+    *("Src Rank", "Dst Rank", "Seq"),
+)
+_DTYPE = re.compile(
+    r"[A-Za-z]+\d{0,2}|[Ff]loat8_?e\dm\d[a-z]{0,4}"
+    r"|c10::(Half|BFloat16|complex<(float|double)>|Float8_e\dm\d[a-z]{0,4})"
+)
+_VERSION = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}(-chakra\.\d{1,4}(\.\d{1,4}){0,3})?")
+#: how far behind the first file of a call another one may begin, ns
+_MARGIN_NS = 10**15
+
+
+class Recordings:
+    """Anonymous copies of the recordings of one job."""
+
+    def __init__(self, labels: Labels) -> None:
+        self.labels = labels
+        self._origin_ns: int | None = None
+
+    def copy(self, source: str, target: Path, *, compress: bool) -> None:
+        """Write the anonymous copy of one file.
+
+        Raises
+        ------
+        ConversionError
+            When the file is no host or Kineto trace, or damaged; linked traces are refused.
+        """
+        kind = expect(source, FileKind.HOST, FileKind.DEVICE)
+        try:
+            data = files.read_bytes(source, error=ConversionError).decode("utf-8-sig")
+            document = json.loads(data, parse_float=Decimal)
+        except (ValueError, RecursionError) as error:
+            raise ConversionError(f"{source}: not whole JSON: {error}") from None
+        out = self._host(document) if kind is FileKind.HOST else self._device(document)
+        with files.atomic_bytes(target, compress=compress) as file:
+            file.write(msgspec.json.Encoder(decimal_format="number").encode(out))
+
+    # ------------------------------------------------------------------------------------------------ host
+
+    def _host(self, document: dict[str, Any]) -> dict[str, Any]:
+        schema = str(document.get("schema", ""))
+        nodes = [self._host_node(node) for node in document["nodes"] if isinstance(node, dict)]
+        return {"schema": schema if _VERSION.fullmatch(schema) else "", "nodes": nodes}
+
+    def _host_node(self, node: dict[str, Any]) -> dict[str, Any]:
+        name = self._name(node.get("name"))
+        comm = name == "record_param_comms" or name.startswith(COMMUNICATION)
+        out = {"name": name, **_integers(node, _HOST_INTS)}
+        values = node.get("inputs")
+        if name == "## process_group:init ##":
+            texts = values.get("values") if isinstance(values, dict) else values
+            groups = [self._groups_text(text) for text in texts or () if isinstance(text, str)]
+            if isinstance(values, dict):
+                out["inputs"] = {"values": groups, "shapes": [[]], "types": ["String"]}
+            else:
+                out |= {"inputs": groups, "input_shapes": [[]], "input_types": ["String"]}
+        else:
+            out |= self._io(node, "inputs", comm=comm)
+        out |= self._io(node, "outputs", comm=comm)
+        if isinstance(node.get("attrs"), list):
+            out["attrs"] = [kept for attr in node["attrs"] if (kept := self._attr(attr)) is not None]
+        return out
+
+    def _io(self, node: dict[str, Any], side: str, *, comm: bool) -> dict[str, Any]:
+        given = node.get(side)
+        if side == "inputs" and node.get("name") == "## process_group:init ##":
+            return {}
+        if isinstance(given, dict):
+            return {
+                side: {
+                    "values": self._values(given.get("values", []), comm=comm),
+                    "shapes": _shapes(given.get("shapes", [])),
+                    "types": _types(given.get("types", [])),
+                }
+            }
+        if given is None:
+            return {}
+        one = side.removesuffix("s")
+        return {
+            side: self._values(given, comm=comm),
+            f"{one}_shapes": _shapes(node.get(f"{one}_shapes", [])),
+            f"{one}_types": _types(node.get(f"{one}_types", [])),
+        }
+
+    def _values(self, value: Any, *, comm: bool) -> Any:
+        """Tensors (ids, sizes, device) stay; other values only where they describe communication."""
+        if isinstance(value, list):
+            if len(value) == 6 and isinstance(value[5], str):
+                device = value[5] if _DEVICE.fullmatch(value[5]) else ""
+                return [*(item if _is_integer(item) else 0 for item in value[:5]), device]
+            return [self._values(item, comm=comm) for item in value]
+        if isinstance(value, str):
+            return (_collective(value) or self.labels.group(value)) if comm else ""
+        return value if comm and (value is None or isinstance(value, bool | int)) else 0
+
+    def _attr(self, attr: Any) -> dict[str, Any] | None:
+        name, value = (attr.get("name"), attr.get("value")) if isinstance(attr, dict) else (None, None)
+        if name in _HOST_INTS and _is_integer(value):
+            kind = "int64" if name == "seq_id" else "uint64"
+            return {"name": name, "type": kind, "value": value}
+        text = self._text(str(name), value)
+        return None if text is None else {"name": name, "type": "string", "value": text}
+
+    def _text(self, name: str, value: Any) -> str | None:
+        """What is kept of a text attribute or argument; None if nothing is."""
+        if not isinstance(value, str):
+            return None
+        if name in ("collective_name", "Collective name"):
+            return _collective(value)
+        if name == "dtype":
+            return value if dtype_bytes(value) and len(value) < 24 and _known_dtype(value) else None
+        if name in ("pg_name", "Process Group Name"):
+            return self.labels.group(value)
+        if name in ("in_split_size", "out_split_size", "Process Group Ranks"):
+            return value if _NUMBERS.fullmatch(value) else None
+        if name == "kernel_backend":
+            return "triton" if value == "triton" else ""
+        return None
+
+    def _groups_text(self, text: str) -> str:
+        try:
+            items = json.loads(text)
+        except ValueError:
+            return "[]"
+        kept = [
+            {
+                "pg_name": self.labels.group(str(item.get("pg_name", ""))),
+                "ranks": [rank for rank in item.get("ranks") or () if _is_integer(rank)],
+                **_integers(item, ("group_size", "group_count", "pg_size")),
+            }
+            for item in items
+            if isinstance(item, dict)
+        ]
+        return json.dumps(kept)
+
+    def _name(self, name: Any) -> str:
+        text = name if isinstance(name, str) else str(name)
+        if text.startswith("## process_group:init"):
+            return "## process_group:init ##"
+        if _FIXED.fullmatch(text):
+            return text
+        for prefix in COMMUNICATION:
+            if text.startswith(prefix):
+                word = re.match(r"\s*(\w+)", text[len(prefix) :])
+                known = _collective(word[1]) if word else None
+                return prefix + (known or self.labels.label("node", text, "op"))
+        return self.labels.node(text)
+
+    # ---------------------------------------------------------------------------------------------- Kineto
+
+    def _device(self, document: Any) -> dict[str, Any]:
+        head = document if isinstance(document, dict) else {}
+        events = document["traceEvents"] if isinstance(document, dict) else document
+        kept = [e for e in events if _is_work(e)]
+        shift = self._shift(head.get("baseTimeNanoseconds"), kept)
+        out: dict[str, Any] = {"schemaVersion": 1}
+        info = head.get("distributedInfo")
+        if isinstance(info, dict):
+            groups = [
+                {
+                    "pg_name": self.labels.group(str(item.get("pg_name", ""))),
+                    "ranks": [rank for rank in item.get("ranks") or () if _is_integer(rank)],
+                    **_integers(item, ("pg_size", "group_size")),
+                }
+                for item in info.get("pg_config") or ()
+                if isinstance(item, dict)
+            ]
+            out["distributedInfo"] = {
+                **_integers(info, ("rank", "world_size", "pg_count")),
+                "pg_config": groups,
+            }
+        if _is_integer(head.get("baseTimeNanoseconds")):
+            out["baseTimeNanoseconds"] = head["baseTimeNanoseconds"] - shift
+            shift = 0
+        out["traceEvents"] = [self._event(event, shift // 1000) for event in kept]
+        return out
+
+    def _shift(self, base: Any, events: list[Any]) -> int:
+        """ns to take from all times: the date of the first file of the job stays home."""
+        if self._origin_ns is None:
+            first = base if _is_integer(base) else min((int(e["ts"]) for e in events), default=0) * 1000
+            self._origin_ns = max(first - _MARGIN_NS, 0) // 1000 * 1000
+        return self._origin_ns
+
+    def _event(self, event: dict[str, Any], shift_us: int) -> dict[str, Any]:
+        category = str(event["cat"]).lower()
+        given = event.get("args")
+        given = given if isinstance(given, dict) else {}
+        args: dict[str, Any] = _integers(given, _EVENT_INTS)
+        for name in ("Collective name", "dtype", "Process Group Name", "Process Group Ranks"):
+            text = self._text(name, given.get(name))
+            if text is not None:
+                args[name] = text
+        if given.get("cuda_sync_kind") in _SYNCS:
+            args["cuda_sync_kind"] = given["cuda_sync_kind"]
+        if "Input Dims" in given:
+            args["Input Dims"] = _shapes(given["Input Dims"])
+            args["Input type"] = _types(given.get("Input type", []))
+        return {
+            "ph": "X",
+            "cat": event["cat"],
+            "name": self._event_name(category, event.get("name")),
+            "pid": self._row(event.get("pid")),
+            "tid": self._row(event.get("tid")),
+            "ts": event["ts"] - shift_us,
+            "dur": event["dur"] if _is_number(event.get("dur")) else 0,
+            "args": args,
+        }
+
+    def _event_name(self, category: str, name: Any) -> str:
+        text = str(name)
+        if "runtime" in category or "driver" in category:
+            if "query" in text.lower():
+                return "cudaEventQuery"
+            kind = classify(text)
+            return _CALLS[kind] if kind is not None else self.labels.label("call", text)
+        if "sync" in category:
+            return text if text in _SYNCS else "sync"
+        if category in ("kernel", "collective_comm", "mtia_ccp_events") and _LIBRARY.search(text):
+            kind_word = _KERNEL.search(text)
+            return f"ncclDevKernel_{kind_word[1] if kind_word else 'Generic'}"
+        return self._name(text)
+
+    def _row(self, value: Any) -> int | str:
+        return value if _is_integer(value) else self.labels.label("row", str(value))
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return _is_integer(value) or (isinstance(value, Decimal) and value.is_finite())
+
+
+def _is_work(event: Any) -> bool:
+    """Whether the conversion reads an event; arrows, counters, Python frames and row names stay home."""
+    return (
+        isinstance(event, dict)
+        and event.get("ph") == "X"
+        and isinstance(event.get("cat"), str)
+        and event["cat"].lower() in CATEGORIES
+        and _is_number(event.get("ts"))
+    )
+
+
+def _integers(given: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Whole numbers of known keys; text that is one becomes one."""
+    out = {}
+    for name in names:
+        value = given.get(name)
+        if isinstance(value, bool) or _is_integer(value):
+            out[name] = value
+        elif isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
+            out[name] = int(value)
+    return out
+
+
+def _collective(text: str) -> str | None:
+    """A collective's word, if it is one; case and marks of variants stay within what is known."""
+    return text if re.fullmatch(r"[A-Za-z_]{1,48}", text) and normalise(text) in _WORDS else None
+
+
+def _known_dtype(text: str) -> bool:
+    return _DTYPE.fullmatch(text) is not None
+
+
+def _shapes(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_shapes(item) for item in value]
+    return value if _is_integer(value) else 0
+
+
+def _types(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_types(item) for item in value]
+    words = re.findall(r"\w+", value) if isinstance(value, str) else ["?"]
+    plain = re.fullmatch(r"[\w\s:<>(),\[\]]*", value) if isinstance(value, str) else None
+    return value if plain and set(words) <= _TYPE_WORDS else "Object"

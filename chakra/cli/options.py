@@ -1,0 +1,41 @@
+"""Options that several commands have, so that they are spelled and explained alike."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import rich_click as click
+
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def format_option(help_text: str = "Form of the output.") -> Decorator:
+    """``--format text|json`` of commands that print a summary; the parameter is ``output_format``."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help=help_text,
+    )
+
+
+def filename_options(what: str) -> Decorator:
+    """Upstream's ``--input_filename`` and ``--output_filename``, which say what the arguments say.
+
+    The parameters are ``input_name`` and ``output_name``; ``what`` is the text that explains the first.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for direction, text in (("output", "The file to write (for OUT)."), ("input", what)):
+            function = click.option(
+                f"--{direction}_filename",
+                f"--{direction}-filename",
+                f"{direction}_name",
+                type=click.Path(path_type=Path),
+                help=text,
+            )(function)
+        return function
+
+    return decorate

@@ -1,0 +1,41 @@
+"""`--quiet` on every command: no messages on standard error, but the one line of a failure; data stays as it is."""
+
+import contextlib
+import io
+from typing import Any
+
+import rich_click as click
+
+
+def with_quiet(command: Any) -> Any:
+    """The command, and its sub-commands, with ``-q/--quiet`` where they have none of their own."""
+    if isinstance(command, click.Group):
+        find = command.get_command
+
+        def found(ctx: click.Context, cmd_name: str) -> Any:
+            sub = find(ctx, cmd_name)
+            return sub if sub is None else with_quiet(sub)
+
+        command.get_command = found  # type: ignore[method-assign]
+        return command
+    names = {name for parameter in command.params for name in getattr(parameter, "opts", ())}
+    if "--quiet" in names:
+        return command
+    flags = [name for name in ("-q", "--quiet") if name not in names]
+    command.params.append(
+        click.Option(
+            flags,
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_hush,
+            help="No messages on standard error, but that of a failure.",
+        )
+    )
+    return command
+
+
+def _hush(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    """Let what the command says go nowhere until its context ends; failures are said after that."""
+    if value:
+        ctx.with_resource(contextlib.redirect_stderr(io.StringIO()))

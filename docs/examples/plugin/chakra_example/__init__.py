@@ -1,0 +1,1 @@
+"""A collective algorithm and a network for chakra-replay."""

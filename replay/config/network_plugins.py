@@ -1,0 +1,50 @@
+"""Networks that other packages make: the key `plugin` of a network file.
+
+A package offers a function as an entry point of the group ``chakra.networks``. It takes the keyword arguments of the
+file's `arguments`, and returns what `load_network` reads: a dict with the keys of a network file, a NetworkX graph or a
+`Network`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from chakra.errors import ConfigError
+from chakra.replay import plugins
+from chakra.replay.config.files import describe, nearest
+from chakra.replay.config.keys import PLUGIN_KEYS
+from chakra.replay.config.model import Network
+from chakra.replay.config.section import Section
+
+
+def plugin_network(section: Section) -> tuple[Any, str]:
+    """What the plugin of a file or dict returned, and words that name it in messages.
+
+    Raises
+    ------
+    ConfigError
+        For an unknown plugin, wrong arguments, or whatever goes wrong in the package.
+    """
+    section.refuse_unknown(key.name for key in PLUGIN_KEYS)
+    name = section.text("plugin", "")
+    known = plugins.offered(plugins.NETWORKS)
+    if name not in known:
+        there = ", ".join(known) or "none is installed"
+        raise section.error(
+            "plugin", f"has {describe(name)}{nearest(name, list(known)) or f'; there are: {there}'}"
+        )
+    arguments = section.entries["arguments"].value if section.given("arguments") else {}
+    if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
+        raise section.error("arguments", f"must be a map of names to values, found {describe(arguments)}")
+    make, words = plugins.load(plugins.NETWORKS, name, "network")
+    if not callable(make):
+        raise ConfigError(f"{words} is a {type(make).__name__}, not a function")
+    made = plugins.guarded(lambda: make(**arguments), f"{section.source}: {words} failed")
+    graph = hasattr(made, "is_directed") and hasattr(made, "edges")
+    if not (isinstance(made, Mapping | Network) or graph):
+        raise ConfigError(
+            f"{section.source}: {words} returned a {type(made).__name__}: a dict with the keys of a network file, a "
+            "NetworkX graph or a Network is needed"
+        )
+    if isinstance(made, Mapping) and "plugin" in made:
+        raise ConfigError(f"{section.source}: {words} returned the name of a plugin, not a network")
+    return made, f"{section.source} (plugin {name!r})"

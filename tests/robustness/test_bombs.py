@@ -1,0 +1,259 @@
+"""Small inputs that ask for much: each is refused, or read, within 2 GiB of address space and seconds, in one line."""
+
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chakra.schemas import et_def_pb2 as pb2
+from chakra.schemas.protolib import encode_varint
+
+TRACES = Path(__file__).resolve().parents[2] / "traces" / "allreduce_ring8"
+WORKLOAD = ("-w", TRACES / "workload")
+SYSTEM = ("-s", TRACES / "system.json")
+NETWORK = ("-n", TRACES / "network.yml")
+METADATA = b"\x07\x0a\x051.0.0"
+DEEP = "[" * 200_000
+
+
+def record(payload: bytes) -> bytes:
+    """A length-delimited record."""
+    return encode_varint(len(payload)) + payload
+
+
+def gzipped(head: bytes, mebibytes: int, fill: bytes = b"\0") -> bytes:
+    """A few bytes of gzip for many."""
+    packer = zlib.compressobj(9, wbits=31)
+    block = fill * (1 << 20)
+    return b"".join(
+        [packer.compress(head), *(packer.compress(block) for _ in range(mebibytes)), packer.flush()]
+    )
+
+
+def collective(size: int) -> bytes:
+    """A trace of one all-reduce."""
+    node = pb2.Node(id=1, name="c", type=pb2.COMM_COLL_NODE)
+    node.attr.add(name="comm_type", int64_val=0)
+    node.attr.add(name="comm_size", uint64_val=size)
+    return METADATA + record(node.SerializeToString())
+
+
+def dims(count: str, n: int = 1) -> str:
+    """A network file."""
+    row = ", ".join([count] * n)
+    return (
+        f"topology: [ {', '.join(['Ring'] * n)} ]\nnpus_count: [ {row} ]\n"
+        f"bandwidth: [ {', '.join(['50'] * n)} ]\nlatency: [ {', '.join(['500'] * n)} ]\n"
+    )
+
+
+LAUGH = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 30)
+)
+MERGE = "b0: &b0 {x0: 1}\n" + "".join(
+    f"b{i}: &b{i}\n  <<: [{', '.join([f'*b{i - 1}'] * 9)}]\n  x{i}: 1\n" for i in range(1, 6)
+)
+STUDY = (
+    "workload: {{kind: transformer, model: gpt3-175b, npus: 64, fuse: true}}\nplatform: hgx-h100\n"
+    "parameters: {parameters}\nmethod: {method}\n"
+)
+SYSTEM_KEYS = json.loads((TRACES / "system.json").read_text())
+
+
+def system(**keys: object) -> str:
+    """A system file with other values."""
+    return json.dumps({**SYSTEM_KEYS, **{key.replace("_", "-"): value for key, value in keys.items()}})
+
+
+INFO = ("info", "@")
+AS_SYSTEM = ("replay", *WORKLOAD, "-s", "@", *NETWORK)
+AS_NETWORK = ("replay", *WORKLOAD, *SYSTEM, "-n", "@")
+AS_GROUPS = ("replay", *WORKLOAD, *SYSTEM, *NETWORK, "-g", "@")
+AS_SCALE = ("replay", *WORKLOAD, *SYSTEM, *NETWORK, "--npu-scale", "@")
+AS_DEVICE = ("link", "--device", "@", "-o", "out.et")
+SWEEP = ("sweep", "@", "-o", "results", "--workers", "1")
+
+#: name: (command with @ for the file, its content, a part of the one line)
+REFUSED: dict[str, tuple[tuple[object, ...], Callable[[], bytes | str], str]] = {
+    "record of 4 GiB": (
+        INFO,
+        lambda: METADATA + b"\xff\xff\xff\xff\x0fxx",
+        "record of 4294967295 bytes, but only 2",
+    ),
+    "length of 11 bytes": (INFO, lambda: METADATA + b"\xff" * 10 + b"\1", "more than 5 bytes"),
+    "attribute of 2 GiB": (INFO, lambda: METADATA + record(b"\x08\1\x12\xff\xff\xff\xff\x07ab"), "byte 9"),
+    "dependencies of negative length": (
+        INFO,
+        lambda: METADATA + record(b"\x08\1\x2a" + b"\xff" * 9 + b"\1"),
+        "byte 9",
+    ),
+    "nested groups": (INFO, lambda: METADATA + record(b"\x08\1" + b"\x7b" * 100_000), "not a Node"),
+    "a million empty nodes": (INFO, lambda: METADATA + b"\0" * 1_000_000, "used twice"),
+    "gzip of zeros": (INFO, lambda: gzipped(b"", 400), "grow beyond"),
+    "gzip in members": (INFO, lambda: gzip.compress(bytes(1 << 22)) * 80, "grow beyond"),
+    "gzip cut off": (INFO, lambda: gzip.compress(os.urandom(50_000))[:-500], "cut off"),
+    "gzip empty members": (INFO, lambda: gzip.compress(b"") * 100_000, "is empty"),
+    "gzip of blanks, Kineto": (
+        AS_DEVICE,
+        lambda: gzipped(b'{"schemaVersion":1,"traceEvents":[{"ph":"X"},', 300, b" "),
+        "grow beyond",
+    ),
+    "deep JSON ET": (INFO, lambda: '{"workload_graph":' + DEEP, "nested too deeply"),
+    "deep Kineto": (AS_DEVICE, lambda: '{"traceEvents":[{"args":' + DEEP, "broken after byte 16"),
+    "deep Kineto head": (AS_DEVICE, lambda: '{"x":' + DEEP + ',"traceEvents":[]}', "nested too deeply"),
+    "deep system": (AS_SYSTEM, lambda: '{"a":' * 200_000, "nested too deeply"),
+    "deep factors": (AS_SCALE, lambda: DEEP, "nested too deeply"),
+    "deep result": (
+        ("report", "@"),
+        lambda: '{"schema":"chakra.replay.result/1","x":' + DEEP,
+        "nested too deeply",
+    ),
+    "deep YAML": (AS_NETWORK, lambda: "- " * 100_000 + "a", "not valid YAML"),
+    "deep study": (SWEEP, lambda: "a: " + DEEP, "nested more than 50"),
+    "aliases of aliases": (AS_NETWORK, lambda: LAUGH, "aliases stand for more than"),
+    "aliases in a study": (
+        SWEEP,
+        lambda: LAUGH + "parameters: {workload.tp: *a29}\n",
+        "aliases stand for more than",
+    ),
+    "aliases in a preset": (("platform", "show", "@"), lambda: LAUGH, "aliases stand for more than"),
+    "merge keys": (SWEEP, lambda: MERGE, "merge keys"),
+    "an alias of itself": (SWEEP, lambda: "a: &a [*a]\n", "nested without end"),
+    "10^12 NPUs": (AS_NETWORK, lambda: dims("1000000000000"), "npus_count"),
+    "2^30 NPUs": (AS_NETWORK, lambda: dims("2", 30), "at most 26 dimensions"),
+    "2*10^9 NPUs": (AS_NETWORK, lambda: dims("2000000000"), "more than the 67108864 supported"),
+    "100,000 dimensions": (AS_NETWORK, lambda: dims("2", 100_000), "has 100000 entries"),
+    "2^26 NPUs without traces": (
+        AS_NETWORK,
+        lambda: dims("67108864"),
+        "no file for 67108856 of 67108864 ranks",
+    ),
+    "number of 5,000 digits": (
+        AS_SYSTEM,
+        lambda: '{"endpoint-delay":' + "9" * 5000 + "}",
+        "a number of 5000 digits",
+    ),
+    "1e400": (AS_SYSTEM, lambda: '{"endpoint-delay":1e400}', "found inf"),
+    "octal": (AS_NETWORK, lambda: dims("010"), 'found "010"'),
+    "underscore": (AS_NETWORK, lambda: dims("1_000"), 'found "1_000"'),
+    "hexadecimal": (AS_NETWORK, lambda: dims("0x10"), 'found "0x10"'),
+    "10^9 chunks": (AS_SYSTEM, lambda: system(preferred_dataset_splits=10**9), "at most 65,536"),
+    "memory of 10^-300 GB/s": (AS_SYSTEM, lambda: system(local_mem_bw=1e-300), "more than a year"),
+    "repeated keys": (
+        AS_GROUPS,
+        lambda: "{" + "".join(f'"{i}":[0],' for i in range(1, 100_000)) + '"1":[0]}',
+        "key '1' is given twice",
+    ),
+    "rank of 22 digits": (AS_GROUPS, lambda: '{"1":[9999999999999999999999]}', "but the network has 8 NPUs"),
+    "range of factors": (AS_SCALE, lambda: "0-99999999999 2\n", "the network has 8 NPUs"),
+    "10^9 layers": (
+        ("convert", "text", "-i", "@", "-o", "out", "--npus", 8),
+        lambda: "DATA\n1000000000\nl -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 10 1\n",
+        "ends after 1",
+    ),
+    "10^12 designs": (
+        SWEEP,
+        lambda: STUDY.format(
+            parameters="{workload.tp: {range: [1, 1000000]}, workload.pp: {range: [1, 1000000]}}",
+            method="grid",
+        ),
+        "1000000000000 combinations",
+    ),
+    "10^9 samples": (
+        SWEEP,
+        lambda: STUDY.format(parameters="{workload.tp: [1]}", method="{random: 1000000000}"),
+        "method",
+    ),
+    "line of a log": (
+        ("timeline", "@", "out.json"),
+        lambda: b"[0] [workload] [debug] issue," + b"a" * (2 << 20),
+        "longer than 1048576 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_in_one_line(name: str, fence: Callable[..., Any], tmp_path: Path) -> None:
+    args, make, part = REFUSED[name]
+    content = make()
+    file = tmp_path / "bomb.yml"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    ended = fence(*(file.name if arg == "@" else arg for arg in args))
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1), ended
+    assert part in ended.err
+    assert len(ended.err) < 1000
+    assert [path.name for path in tmp_path.iterdir()] in (["bomb.yml"], ["bomb.yml", "results"])
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        (("transformer", "--model", "gpt3-175b", "--npus", 10**9, "--layers", 10**9), "must be at most"),
+        (("transformer", "--model", "gpt3-175b", "--npus", 8, "--layers", 10**9), "layers must be at most"),
+        (("transformer", "--model", "gpt3-175b", "--npus", 8, "--hidden", 10**15), "hidden must be at most"),
+        (
+            ("transformer", "--model", "gpt3-175b", "--npus", 8, "--micro-batches", 10**9),
+            "micro-batches must be",
+        ),
+        (
+            ("transformer", "--model", "gpt3-175b", "--mode", "decode", "--decode-steps", 10**9),
+            "decode-steps must be",
+        ),
+        (("dlrm", "--npus", 10**9), "npus must be at most"),
+        (("collective", "--npus", 10**9, "--size", "1MiB"), "--npus must be at most"),
+        (("collective", "--npus", 8, "--count", 10**9, "--size", "1MiB"), "--count must be at most"),
+        (("collective", "--npus", 8, "--size", "9" * 5000), "is not a size"),
+    ],
+)
+def test_absurd_sizes_are_not_generated(
+    args: tuple[object, ...], part: str, fence: Callable[..., Any], tmp_path: Path
+) -> None:
+    ended = fence("generate", *args, "-o", tmp_path / "out")
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1), ended
+    assert part in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("size", "part"), [(2**64 - 1, "does not fit a signed"), (2**63 - 1, "does not fit 64 bits")]
+)
+def test_sizes_beyond_64_bits(size: int, part: str, fence: Callable[..., Any], tmp_path: Path) -> None:
+    for rank in range(8):
+        (tmp_path / f"w.{rank}.et").write_bytes(collective(size))
+    ended = fence("replay", "-w", "w", *SYSTEM, *NETWORK)
+    assert ended.code == 2
+    assert part in ended.err
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/full", "/dev/urandom", "loop", "folder", "n" * 3000])
+@pytest.mark.parametrize(
+    "args", [INFO, AS_SYSTEM, AS_NETWORK, AS_GROUPS, AS_SCALE, AS_DEVICE, ("report", "@"), SWEEP]
+)
+def test_what_is_no_file(
+    path: str, args: tuple[object, ...], fence: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "folder").mkdir()
+    ended = fence(*(path if arg == "@" else arg for arg in args), seconds=5)
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1), ended
+
+
+def test_gaps_between_ranks(fence: Callable[..., Any], tmp_path: Path) -> None:
+    for rank in (0, 10**9):
+        (tmp_path / f"w.{rank}.et").write_bytes((TRACES / "workload.0.et").read_bytes())
+    ended = fence("validate", "w", seconds=5)
+    assert ended.code == 2
+    assert "no file for 999999999 ranks: 1, 2, 3" in ended.err
+    ended = fence("replay", "-w", "w", *SYSTEM, *NETWORK, seconds=5)
+    assert ended.code == 2
+    assert "no file for 7 of 8 ranks: 1, 2, 3" in ended.err
+
+
+def test_many_attributes_of_the_metadata_take_linear_time(fence: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "m.et").write_bytes(record(b"\x0a\x051.0.0" + b"\x12\0" * 300_000))
+    assert fence("info", "m.et", seconds=10).code == 0

@@ -1,0 +1,115 @@
+"""Every JSON document names its schema and fits it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chakra.cli.main import run
+from chakra.errors import UsageError
+from chakra.output_schemas import load, names
+from chakra.replay import simulate
+
+sys.path.insert(0, str(Path(__file__).parent))
+from conftest import Ran
+from json_schema import problems
+from scenes import SCENES, prepare
+
+
+def walk(schema: Any) -> Any:
+    yield schema
+    for child in (*schema.get("properties", {}).values(), *schema.get("anyOf", ())):
+        yield from walk(child)
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from walk(schema[key])
+
+
+@pytest.mark.parametrize("name", [name for name, scene in SCENES.items() if scene.schema])
+def test_document_fits_its_schema(first: dict[str, Ran], name: str) -> None:
+    scene, ran = SCENES[name], first[name]
+    assert ran.code == 0, ran.err
+    document = json.loads(ran.files[scene.document] if scene.document else ran.out)
+    assert next(iter(document)) in ("schema", "format")
+    assert next(iter(document.values())) == scene.schema
+    assert problems(document, load(str(scene.schema))) == []
+
+
+def test_stored_points_fit_their_schema(first: dict[str, Ran]) -> None:
+    points = list((first["sweep"].folder / "results" / "points").glob("*.json"))
+    assert len(points) == 4
+    for path in points:
+        assert problems(json.loads(path.read_text()), load("chakra.sweep.point/1")) == []
+
+
+def test_every_schema_has_a_document() -> None:
+    assert {*(scene.schema for scene in SCENES.values() if scene.schema), "chakra.sweep.point/1"} == set(
+        names()
+    )
+
+
+@pytest.mark.parametrize("name", names())
+def test_schema_files(name: str) -> None:
+    schema = load(name)
+    head = next(iter(schema["properties"].items()))
+    assert head[0] in ("schema", "format")
+    assert head[1] == {"const": name}
+    for part in walk(schema):
+        # Closed objects would make every added key a break for readers that validate.
+        assert part.get("additionalProperties") is not False
+        assert set(part.get("required", ())) <= set(part.get("properties", ()))
+
+
+def test_the_checker_finds_what_is_wrong(first: dict[str, Ran]) -> None:
+    document = json.loads(first["replay"].out)
+    schema = load("replay.result")
+    assert problems({**document, "npus": "four"}, schema)
+    assert problems({**document, "npus": True}, schema)
+    assert problems({**document, "finish_ns": [1.5]}, schema)
+    assert problems({**document, "new": 1}, schema) == ["$: undocumented key new"]
+    del document["account"]["idle_ns"]
+    assert problems(document, schema) == ["$.account: idle_ns is missing"]
+
+
+CORPUS = Path(__file__).parents[1] / "data" / "oracle"
+
+
+def test_results_of_the_oracle_cases(shared_cases: list[Any]) -> None:
+    schema = load("chakra.replay.result/1")
+    for case in shared_cases:
+        with case.laid_out():
+            groups = "comm_groups.json" if Path("comm_groups.json").exists() else None
+            result = simulate(
+                "workload", "system.json", "network.yml", memory="memory.json", comm_groups=groups,
+                backend=case.backend, **case.options(),
+            )  # fmt: skip
+        assert problems(json.loads(json.dumps(result.to_dict(nodes=True))), schema) == [], case.name
+
+
+@pytest.fixture
+def shared_cases() -> list[Any]:
+    sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
+    from oracle_cases import cases
+
+    return [case for case in cases(CORPUS) if case.sound][::4]
+
+
+def test_bad_findings_fit_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prepare(tmp_path)
+    (tmp_path / "run.1.et").write_bytes((tmp_path / "run.1.et").read_bytes()[:-3])
+    run(["validate", str(tmp_path / "run"), "--npus", "4", "--format", "json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["findings"]
+    assert problems(document, load("validate")) == []
+
+
+def test_the_command_prints_schemas(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schema"]) == 0
+    assert capsys.readouterr().out.split() == names()
+    assert run(["schema", "replay.result"]) == 0
+    assert json.loads(capsys.readouterr().out) == load("chakra.replay.result/1")
+    assert run(["schema", "nothing"]) == 2
+    with pytest.raises(UsageError, match="there is no schema"):
+        load("nothing")

@@ -1,0 +1,194 @@
+"""Data on standard output, messages on standard error, the same bytes everywhere, codes as documented."""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chakra.cli.main import COMMANDS
+from chakra.cli.main import run as run_here
+from chakra.cli.quiet import with_quiet
+
+sys.path.insert(0, str(Path(__file__).parent))
+from conftest import Ran
+from scenes import SCENES, prepare, run, words
+
+ESCAPE = b"\x1b["
+COLOUR = re.compile(rb"\x1b\[(\d+;)*(3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
+
+
+def test_every_command_has_a_scene() -> None:
+    told = {scene.line.split()[0] for scene in SCENES.values()}
+    assert set(COMMANDS) - told == {"completion", "schema", "warmup"}
+
+
+@pytest.mark.parametrize("name", list(SCENES))
+def test_same_bytes_in_another_place(first: dict[str, Ran], second: dict[str, Ran], name: str) -> None:
+    """doctor speaks of the installation, whose kernel cache may grow; its verdicts stay."""
+    one, two = first[name], second[name]
+    assert one.code == two.code == 0, one.err + two.err
+    assert set(one.files) == set(SCENES[name].writes)
+    assert one.files == two.files
+    if name != "doctor":
+        assert one.out == two.out
+
+
+@pytest.mark.parametrize("name", list(SCENES))
+def test_no_colours_and_no_progress_in_files(first: dict[str, Ran], name: str) -> None:
+    assert ESCAPE not in first[name].out + first[name].err
+    assert b"\r" not in first[name].out + first[name].err
+
+
+@pytest.mark.parametrize("name", list(SCENES))
+def test_messages_are_not_data(first: dict[str, Ran], name: str) -> None:
+    """Scenes with a document or a table print that and nothing else; the others say where they wrote."""
+    out = first[name].out
+    assert not any(line.startswith((b"wrote", b"note:", b"warning", b"chakra:")) for line in out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("variables", "colours"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        ({"TERM": "dumb"}, False),
+    ],
+)
+def test_colour_variables(tmp_path: Path, variables: dict[str, str], colours: bool) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM", "CLICOLOR_FORCE"):
+        os.environ.pop(name, None)
+    done = run(["--help"], tmp_path, **variables)
+    assert done.returncode == 0
+    assert bool(COLOUR.search(done.stdout)) == colours
+    prepare(tmp_path)
+    done = run(words(SCENES["replay"]), tmp_path, **variables)
+    assert ESCAPE not in done.stdout  # data has none, whatever is asked for
+
+
+CODES = [
+    ("replay -w run -s system.json -n network.yml", 0),
+    ("replay -w none -s system.json -n network.yml", 2),
+    ("replay --no-such-option", 2),
+    ("no-such-command", 2),
+    ("replay", 2),
+    ("replay -w stalls -s system.json -n network.yml", 3),
+    ("calibrate sweep.log --max-error 0.0000001", 4),
+    ("validate stalls --npus 4 --strict", 2),
+]
+
+
+@pytest.mark.parametrize(("line", "code"), CODES)
+def test_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, code: int) -> None:
+    from chakra.builder import TraceBuilder
+    from chakra.et import write_trace
+
+    prepare(tmp_path)
+    for rank in range(4):
+        b = TraceBuilder(rank=rank)
+        b.compute("a", duration_micros=1)
+        if rank != 2:
+            b.collective("all-reduce", size_bytes=64)
+        write_trace(b.build(), tmp_path / f"stalls.{rank}.et")
+    monkeypatch.chdir(tmp_path)
+    assert run_here(line.split()) == code
+
+
+def test_quiet_hushes_messages_but_not_data_or_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import importlib
+
+    import rich_click as click
+
+    from chakra.errors import ChakraError
+
+    prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name in ("convert text", "generate collective", "visualize dot", "topology"):
+        args = words(SCENES[name])
+        command: click.Command = with_quiet(importlib.import_module(COMMANDS[args[0]][0]).command)
+        with command.make_context(args[0], [*args[1:], "-q"]) as context:
+            command.invoke(context)
+        streams = capsys.readouterr()
+        assert streams.err == ""
+        assert bool(streams.out) == (name in ("convert text", "topology"))
+    command = with_quiet(importlib.import_module("chakra.cli.visualize").command)
+    with pytest.raises(ChakraError), command.make_context("visualize", ["none.et", "x.svg", "-q"]) as context:
+        command.invoke(context)
+
+
+# --------------------------------------------------------------------------------------------- completion
+
+
+def complete(line: str, shell: str = "bash") -> list[str]:
+    """What a shell is offered at the end of a line."""
+    every = line.split(" ")
+    variables = {"_CHAKRA_COMPLETE": f"{shell}_complete", "COMP_WORDS": line}
+    variables["COMP_CWORD"] = every[-1] if shell == "fish" else str(len(every) - 1)
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "chakra"],
+        env={**os.environ, **variables}, capture_output=True, check=True, text=True,
+    )  # fmt: skip
+    assert "numba" not in done.stderr
+    assert "pandas" not in done.stderr
+    return done.stdout.split()
+
+
+def test_completion_of_commands_options_and_values() -> None:
+    assert complete("chakra re") == ["plain,replay", "plain,report"]
+    assert complete("chakra replay --back") == ["plain,--backend"]
+    assert complete("chakra replay --backend ") == ["plain,unaware", "plain,aware"]
+    assert complete("chakra generate tr") == ["plain,transformer"]
+    assert "replay" in complete("chakra re", "zsh")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_here(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert f"_CHAKRA_COMPLETE={shell}_complete" in script
+    if shell == "bash":
+        ask = (
+            'COMP_WORDS=(chakra val); COMP_CWORD=1; _chakra_completion chakra; printf "%s " "${COMPREPLY[@]}"'
+        )
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True,
+            env={**os.environ, "PATH": path},
+        )  # fmt: skip
+        assert done.stdout.split() == ["validate"]
+
+
+def test_completion_is_fast() -> None:
+    """Processor time, since the machine may be busy; best of three."""
+
+    def used() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    times = []
+    for _ in range(3):
+        before = used()
+        subprocess.run(
+            [sys.executable, "-m", "chakra"], check=True, capture_output=True,
+            env={**os.environ, "_CHAKRA_COMPLETE": "bash_complete", "COMP_WORDS": "chakra re", "COMP_CWORD": "1"},
+        )  # fmt: skip
+        times.append(used() - before)
+    assert min(times) < 0.3
+
+
+# ------------------------------------------------------------------------------------------------- seeds
+
+
+def test_a_seed_changes_the_samples_and_the_same_one_does_not(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    outs = {}
+    for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
+        line = f"sweep study.yml -o {name} --workers 1 --no-report --format json --seed {seed}"
+        outs[name] = run(line.split(), tmp_path).stdout
+    assert outs["a"] == outs["b"] != outs["c"]
