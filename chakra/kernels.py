@@ -16,11 +16,15 @@ import importlib
 import importlib.util
 import os
 import sys
-import tempfile
 import types
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+#: called before a kernel module is compiled that is not in the cache, once a process; a command line tells its user
+before_compiling: Callable[[], None] | None = None
+_told = False
 
 
 def cache_folder(source: bytes) -> str:
@@ -34,6 +38,8 @@ def cache_folder(source: bytes) -> str:
         if not os.access(path, os.W_OK):
             raise PermissionError(path)
     except OSError:
+        import tempfile
+
         path = Path(tempfile.mkdtemp(prefix="chakra-kernels-"))
     return str(path)
 
@@ -58,7 +64,6 @@ def worth_compiling(
     return work >= cached_from and is_cached(module_name)
 
 
-@cache
 def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     """Compile every public and private function of a kernel module; returns a namespace with the dispatchers.
 
@@ -69,6 +74,17 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     ``ENTRY_POINTS``, only those are kept in the cache: what they call is part of them, and leaving it out halves the
     time to compile.
     """
+    global _told
+    if before_compiling is not None and not _told and f"{module_name}__compiled" not in sys.modules:
+        folder = cache_folder(kernel_sources(module_name)[0] + b"boundscheck" * boundscheck)
+        if not any(Path(folder).rglob("*.nbi")):
+            _told = True
+            before_compiling()
+    return _compiled(module_name, boundscheck=boundscheck)
+
+
+@cache
+def _compiled(module_name: str, *, boundscheck: bool) -> Any:
     import numba  # type: ignore[import-untyped,unused-ignore]
 
     sources, origin = kernel_sources(module_name)
@@ -80,7 +96,7 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     for name, value in list(vars(twin).items()):
         where = value.__module__ if isinstance(value, types.FunctionType) else twin.__name__
         if where != twin.__name__ and where.rpartition(".")[0] == package:
-            callee = compiled(where, boundscheck=boundscheck)
+            callee = _compiled(where, boundscheck=boundscheck)
             vars(twin)[name] = getattr(callee, value.__name__)
     config: Any = numba.config
     saved = config.CACHE_DIR

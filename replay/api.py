@@ -31,12 +31,13 @@ from chakra.replay.message_run import MessageRun
 from chakra.replay.options import RunOptions
 from chakra.replay.phase_engine import PhaseEngine
 from chakra.replay.process_groups import with_metadata_groups
+from chakra.replay.programs import compile_workload
 from chakra.replay.raw import RawRun
 from chakra.replay.replicate import repeat_blocks, repeated_text, spread, traced_ranks
 from chakra.replay.result import ReplayResult
 from chakra.replay.topologies.blocks import with_faults
 from chakra.replay.usage import usage_of
-from chakra.replay.workload import Op, Workload, compile_workload
+from chakra.replay.workload import Op, Workload
 
 Source = str | os.PathLike[str]
 Progress = Callable[[int, int], bool]
@@ -71,7 +72,8 @@ def simulate(
     ----------
     workload
         A prefix (rank i reads ``PREFIX.<i>.et`` or ``.et.gz``), a list of paths or of `Trace`, one per NPU (an entry
-        may repeat: equal ranks share a trace), or a `chakra.generate.manifest.WorkloadManifest`.
+        may repeat: equal ranks share a trace), a `chakra.builder.Workload` with its groups, or a
+        `chakra.generate.manifest.WorkloadManifest`.
     system, network, memory, comm_groups
         Paths of ASTRA-sim's files, or plain dicts with the same keys. Without `memory` there is no remote memory.
         `network` may be a list of links (docs/guides/networks.md) or a NetworkX graph of them.
@@ -183,6 +185,13 @@ def _scales(npu_scale: Any, npus: int) -> Any:
 
 def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTable, bool]:
     """Distinct traces, the trace of each NPU, groups that come with the workload, and whether peers are relative."""
+    if callable(
+        getattr(workload, "trace_of", None)
+    ):  # a builder's: a layer above, so known by what it offers
+        if workload.n_npus != npus:
+            raise WorkloadError(f"the workload is for {workload.n_npus} NPUs, but the network has {npus}")
+        distinct_traces, trace_of, _, relative = load_workload(workload.traces(), npus)
+        return distinct_traces, trace_of, {name: [ranks] for name, ranks in workload.groups.items()}, relative
     if hasattr(workload, "trace_of") and hasattr(workload, "traces"):
         trace_of = np.asarray(workload.trace_of, np.int64)
         if len(trace_of) != npus:

@@ -30,7 +30,8 @@ from chakra.replay.matching import (
 )
 from chakra.replay.options import RunOptions
 from chakra.replay.process_groups import metadata_groups
-from chakra.replay.workload import Op, Program, Workload, compile_workload
+from chakra.replay.programs import compile_workload
+from chakra.replay.workload import Op, Program, Workload
 
 #: findings of one kind that are listed one by one
 LISTED = 20

@@ -12,6 +12,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.et import ABSENT, NodeType
+from chakra.replay.bindings import group_name
 from chakra.replay.classes import coordinates, hops_between, peers_of
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
 from chakra.replay.collectives.plan import chunk_sizes
@@ -27,7 +28,7 @@ from chakra.replay.communicators import Membership
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System
 from chakra.replay.matching import ASTRA_TAGS
 from chakra.replay.options import RunOptions
-from chakra.replay.workload import Call, Op, Workload, group_name
+from chakra.replay.workload import Call, Op, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from chakra.replay.collectives.plan import Do as PlanDo
 from chakra.replay.collectives.select import endpoint_delay, make_plan, steps_of
 from chakra.replay.collectives.steps import Steps
 from chakra.replay.communicators import Communicator, Membership
-from chakra.replay.config.model import CollectiveKind, Links, Memory, MemoryKind, Network, System, Topology
+from chakra.replay.config.model import KIND_NUMBERS, Links, Memory, MemoryKind, Network, System, Topology
 from chakra.replay.matching import ASTRA_TAGS, tags_of
 from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
@@ -45,7 +45,6 @@ DOES = {
     PlanDo.BROADCAST: engine.Do.BROADCAST,
     PlanDo.REDUCE: engine.Do.REDUCE,
 }
-KINDS = {kind: i for i, kind in enumerate(CollectiveKind)}
 
 
 class MessageRun:
@@ -158,7 +157,7 @@ class MessageRun:
                 phases=tuple(self._phase(plan, k, comm) for k in range(len(first))),
                 endpoint_delay_ns=endpoint_delay(comm.whole, self.system, self.options),
                 bus=self.system.shared_bus is not None and (comm.whole or not self.options.astra),
-                tree_counter=KINDS[plan.kind],
+                tree_counter=KIND_NUMBERS[plan.kind],
             )
         )
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from chakra.errors import WorkloadError
 from chakra.et import NodeType, Trace
+from chakra.replay.bindings import group_name
 from chakra.replay.communicators import GroupTable
-from chakra.replay.workload import Workload, group_name
+from chakra.replay.workload import Workload
 
 #: a file of the PyTorch converter holds a few such nodes; a name is all they must have
 _KEY = "pg_name"

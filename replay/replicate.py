@@ -21,14 +21,16 @@ from chakra.replay.workload import Bindings, Workload
 
 
 def traced_ranks(workload: Any, npus: int) -> int:
-    """Number of ranks that have a trace, in a prefix, list or manifest.
+    """Number of ranks that have a trace, in a prefix, list, manifest or builder's workload.
 
     Raises
     ------
     WorkloadError
         If a rank below another one has no file, or the number of NPUs is not a multiple of the traced ranks.
     """
-    if hasattr(workload, "trace_of"):
+    if callable(getattr(workload, "trace_of", None)):
+        count = int(workload.n_npus)
+    elif hasattr(workload, "trace_of"):
         count = len(workload.trace_of)
     elif isinstance(workload, str | os.PathLike):
         prefix = os.fspath(workload)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.compiling import tell_of_compiling
 from chakra.cli.streams import errors_on_terminal
 from chakra.errors import ThresholdError, UsageError
 
@@ -206,6 +207,7 @@ def command(**options: Any) -> None:
 
     Example: chakra replay -w traces/run -s system.json -n network.yml
     """
+    tell_of_compiling()
     run_replay(**options)
 
 
@@ -355,7 +357,7 @@ def _check_output(output: str | None) -> None:
     """Fail before the run, not after it, where the output cannot be written."""
     if output is None:
         return
-    folder = Path(output).absolute().parent
+    folder = Path(os.path.dirname(output) or ".")
     if Path(output).is_dir():
         raise UsageError(f"--output: {output} is a folder")
     if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK)):

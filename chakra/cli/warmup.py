@@ -1,11 +1,13 @@
-"""`chakra warmup`: compile the kernels of traces and replays into the cache, so that no later run waits for it."""
+"""`chakra warmup`: compile all kernels into the cache, so that no later run waits for it."""
 
 import contextlib
 import importlib
+import multiprocessing
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
 import rich_click as click
@@ -16,19 +18,46 @@ NETWORK = {"topology": ["Ring", "Switch"], "npus_count": [2, 2], "bandwidth": [5
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 def command(quiet: bool) -> None:
-    """Compile the kernels of reading, writing and replaying traces into the cache.
+    """Compile all kernels into the cache: traces, replays, drawings, timelines and PyTorch traces.
 
-    Big inputs run compiled code; without this the first big run waits up to a minute or two for the compiler. The cache
-    is in CHAKRA_CACHE_DIR, else in the user's cache folder. Kernels of drawing, timelines and PyTorch traces are
-    compiled when first used.
+    Big inputs run compiled code; without this the first big run waits for the compiler, up to half a minute. The
+    cache is in CHAKRA_CACHE_DIR, else in the user's cache folder. The parts are compiled side by side, one per CPU.
     """
-    for number, (name, part) in enumerate(PARTS, 1):
-        start = time.monotonic()
-        part()
+    start = time.monotonic()
+    for number, (name, seconds) in enumerate(compile_parts(_cpus()), 1):
         if not quiet:
-            click.echo(
-                f"chakra warmup: {number}/{len(PARTS)} {name}: {time.monotonic() - start:.1f} s", err=True
-            )
+            click.echo(f"chakra warmup: {number}/{len(PARTS)} {name}: {seconds:.1f} s", err=True)
+    if not quiet:
+        click.echo(f"chakra warmup: done in {time.monotonic() - start:.1f} s", err=True)
+
+
+def compile_parts(workers: int) -> Iterator[tuple[str, float]]:
+    """Compile every part, at most `workers` at a time; name and wall seconds of each, as they end."""
+    if workers == 1:
+        yield from map(_timed, range(len(PARTS)))
+        return
+    # Compiling holds the interpreter's lock: threads would take turns.
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        waiting = [pool.submit(_timed, number) for number in range(len(PARTS))]
+        try:
+            for done in as_completed(waiting):
+                yield done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _timed(number: int) -> tuple[str, float]:
+    name, part = PARTS[number]
+    start = time.monotonic()
+    part()
+    return name, time.monotonic() - start
+
+
+def _cpus() -> int:
+    """CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextlib.contextmanager
@@ -95,8 +124,54 @@ def messages() -> None:
     _replay("chakra.replay.message_engine", "ring", backend="aware", engine="messages")
 
 
+def drawings() -> None:
+    """Ordering and levelling a graph to be drawn."""
+    from chakra.viz import from_trace
+    from chakra.viz.layout import order_and_levels
+
+    with _set("chakra.viz.layout", _PLAIN=0):
+        order_and_levels(from_trace(_workload().trace_of(0)))
+
+
+def timelines() -> None:
+    """Rows of overlapping slices, and Perfetto files."""
+    simulate = importlib.import_module("chakra.replay").simulate
+    from chakra.timeline import from_result, write_timeline
+
+    result = simulate(_workload().traces(), {"all-reduce-implementation": ["ring"] * 2}, NETWORK)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _set("chakra.timeline.lanes", _PLAIN=0),
+        _set("chakra.timeline.perfetto", _PLAIN=0),
+    ):
+        write_timeline(from_result(result), os.path.join(folder, "warmup.pftrace"))
+
+
+def pytorch() -> None:
+    """Nesting, pairing and ordering the events of a PyTorch trace, and checking what is written."""
+    import numpy as np
+
+    from chakra.converters.pytorch import attach
+
+    with _set("chakra.converters.pytorch.attach", COMPILE_ABOVE=-1):
+        kernels = attach.kernels(1)
+    thread, start, end = (np.array([0, at], np.int64) for at in (0, 1, 2))
+    parent, out = np.full(2, -1, np.int64), np.full(2, -1, np.int64)
+    kernels.nest(thread, start, end, parent)
+    kernels.innermost(thread, start, end, parent, thread, start, out)
+    kernels.align(start, start, 2, out)
+    kernels.pieces(thread, start, end, end, *(np.zeros(0, np.int64),) * 3, *np.empty((5, 8), np.int64))
+    offsets, none, hold = np.zeros(3, np.int64), np.zeros(0, np.int64), np.full(2, -1, np.int64)
+    kernels.replay(offsets, none, end, thread, 2, hold, out)
+    kernels.replay(offsets, none.astype(np.int32), end, thread.astype(np.int32), 2, hold, out)
+
+
+#: the longest first, so that they run side by side
 PARTS: tuple[tuple[str, Callable[[], None]], ...] = (
-    ("traces", traces),
     ("replay by phases", phases),
     ("replay by messages", messages),
+    ("traces", traces),
+    ("PyTorch traces", pytorch),
+    ("timelines", timelines),
+    ("drawings", drawings),
 )

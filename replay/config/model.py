@@ -36,6 +36,10 @@ class CollectiveKind(StrEnum):
     BARRIER = "BARRIER"
 
 
+#: number of each kind, as the kernels count them
+KIND_NUMBERS = {kind: number for number, kind in enumerate(CollectiveKind)}
+
+
 class MemoryKind(StrEnum):
     """Kinds of remote memory."""
 

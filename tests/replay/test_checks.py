@@ -17,7 +17,7 @@ from chakra.replay.communicators import resolve_groups
 from chakra.replay.config.model import Memory, System
 from chakra.replay.options import RunOptions
 from chakra.replay.process_groups import definitions, metadata_groups
-from chakra.replay.workload import compile_workload
+from chakra.replay.programs import compile_workload
 from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 from chakra.schemas.protolib import encode_message
 

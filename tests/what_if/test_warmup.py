@@ -7,7 +7,18 @@ import pytest
 
 from chakra.cli import warmup
 
-MODULES = ("chakra.replay.phase_engine", "chakra.replay.message_engine", "chakra.et.codec", "chakra.et.graph")
+MODULES = (
+    "chakra.replay.phase_engine",
+    "chakra.replay.message_engine",
+    "chakra.et.codec",
+    "chakra.et.graph",
+    "chakra.timeline.lanes",
+    "chakra.timeline.perfetto",
+    "chakra.viz.layout",
+    "chakra.converters.pytorch.attach",
+)
+#: those that keep a name of their own for the function that compiles
+OWN_NAME = (*MODULES[:2], *MODULES[4:])
 
 
 def test_every_part_asks_for_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,10 +30,10 @@ def test_every_part_asks_for_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -
         return importlib.import_module(module)
 
     monkeypatch.setattr("chakra.kernels.compiled", plain)
-    for name in MODULES[:2]:
+    for name in OWN_NAME:
         monkeypatch.setattr(f"{name}.compiled", plain)
     monkeypatch.setattr("chakra.et.codec._loaded", set())
-    before = {name: dict(vars(sys.modules[name])) for name in MODULES}
+    before = {name: dict(vars(importlib.import_module(name))) for name in MODULES}
     for _, part in warmup.PARTS:
         part()
     assert asked >= {
@@ -31,8 +42,20 @@ def test_every_part_asks_for_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -
         "chakra.et._decode_kernel",
         "chakra.et._encode_kernel",
         "chakra.et._graph_kernel",
+        "chakra.timeline._lanes_kernel",
+        "chakra.timeline._perfetto_kernel",
+        "chakra.viz._layout_kernel",
+        "chakra.converters.pytorch.kernels",
     }
-    bounds = ("COMPILE_FROM", "KERNEL_THRESHOLD", "NUMBA_THRESHOLD", "LOADED_THRESHOLD", "WARM_THRESHOLD")
+    bounds = (
+        "COMPILE_FROM",
+        "KERNEL_THRESHOLD",
+        "NUMBA_THRESHOLD",
+        "LOADED_THRESHOLD",
+        "WARM_THRESHOLD",
+        "_PLAIN",
+        "COMPILE_ABOVE",
+    )
     for name in MODULES:
         now = vars(sys.modules[name])
         assert all(now[key] == before[name][key] for key in bounds if key in now)
