@@ -4,7 +4,7 @@ import math
 import os
 from typing import Any
 
-from chakra.errors import ChakraError, ConfigError, UsageError
+from chakra.errors import ConfigError, UsageError
 from chakra.generate.request import REQUESTS
 from chakra.replay.config.explain import Explanation, Row
 from chakra.replay.config.files import read_yaml
@@ -82,19 +82,30 @@ def _values(parameter: Parameter) -> Any:
     """What a parameter takes, in short."""
     if parameter.values:
         return list(parameter.values)
-    try:
-        return list(parameter.listed()[:12])
-    except ChakraError:
-        return f"{parameter.low:g} to {parameter.high:g}"
+    how = f" in steps of {parameter.step:g}" if parameter.step is not None else ""
+    how += f", {parameter.count} values" if parameter.count is not None else ""
+    return f"{parameter.low:g} to {parameter.high:g}{how}{', logarithmic' if parameter.log else ''}"
 
 
 def _notes(study: Study) -> tuple[str, ...]:
-    """How many points there are."""
+    """How many points there are; they are counted one by one only where that is quick."""
     method = study.method
     if method.kind != "grid":
         return (f"{method.number} points, {method.kind}",)
+    most = math.prod(_most(parameter) for parameter in study.parameters)
+    if most > 100_000:
+        return (f"up to {most} points before constraints",)
     total = math.prod(len(parameter.listed()) for parameter in study.parameters)
-    if total > 100_000:
-        return (f"{total} points before constraints",)
     left = sum(1 for _ in study.points())
     return (f"{total} points" + (f", of which constraints leave {left}" if left < total else ""),)
+
+
+def _most(parameter: Parameter) -> int:
+    """Values of a parameter, at most."""
+    if parameter.values:
+        return len(parameter.values)
+    if parameter.count is not None:
+        return parameter.count
+    if parameter.step is None and not parameter.whole:
+        return len(parameter.listed())  # refused, with the reason
+    return int((parameter.high - parameter.low) / (parameter.step or 1) + 1e-9) + 1

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
@@ -177,3 +178,36 @@ def test_wrong_files_of_every_kind(
     assert (outcome.code, outcome.out) == (2, "")
     assert message in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("parameters", "note"),
+    [
+        ("workload.micro-batch: {range: [1, 4]}", "note: 4 points"),
+        ("workload.micro-batch: {range: [1, 8], count: 4, log: true}", "1 to 8, 4 values, logarithmic"),
+        ("workload.micro-batch: {range: [1, 9], step: 4}", "1 to 9 in steps of 4"),
+        (
+            "network.dim0.latency: {range: [0, 1000000000]}",
+            "note: up to 1000000001 points before constraints",
+        ),
+        ("network.dim0.latency: {range: [1, 9], count: 10000000}", "note: up to 10000000 points"),
+    ],
+)
+def test_large_studies_are_counted_not_listed(
+    chakra: Chakra, ring8: Path, parameters: str, note: str
+) -> None:
+    text = f"workload: {{kind: mlp}}\nplatform: hgx-h100\nparameters:\n  {parameters}\n"
+    (ring8 / "study.yml").write_text(text)
+    start = time.monotonic()
+    outcome = chakra("check-config", "study.yml")
+    assert outcome.code == 0
+    assert note in outcome.out
+    assert time.monotonic() - start < 10
+
+
+def test_a_range_that_cannot_be_crossed_is_told(chakra: Chakra, ring8: Path) -> None:
+    text = (
+        "workload: {kind: mlp}\nplatform: hgx-h100\nparameters:\n  network.dim0.latency: {range: [0.5, 1]}\n"
+    )
+    (ring8 / "study.yml").write_text(text)
+    assert "needs a step or a count" in chakra("check-config", "study.yml").err
