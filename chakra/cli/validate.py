@@ -98,7 +98,8 @@ def check(paths: list[str], groups: str, npus: int | None) -> list[dict[str, Any
     from chakra.replay.config import load_groups
 
     count = len(paths) if npus is None else npus
-    loaded = load_groups(groups, npus=count)
+    # one trace of a larger job is checked alone: how many ranks there are is not known
+    loaded = load_groups(groups, npus=None if npus is None and count == 1 else count)
     traces: list[Trace] = []
     try:
         traces = read_traces(paths)

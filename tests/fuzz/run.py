@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing of every reader: ``python tests/fuzz/run.py --seconds 60``.
 
-Needs atheris (``pip install atheris``), with wheels for some Pythons only; where it cannot be imported, this says so
-and ends with 0, and the property tests of ``test_fuzz.py`` stand for it. The time is the total, spread over the
-harnesses, ``--jobs`` of them at a time. Every finding is run again in a fresh process without instrumentation; those that stand are
+Needs atheris (``pip install atheris``), with wheels for some Pythons only; where it cannot be imported, this says so and
+ends with 0, and the property tests of ``test_fuzz.py`` stand for it. The time is the total, spread over the harnesses,
+``--jobs`` of them at a time. Every finding is run again in a fresh process without instrumentation; those that stand are
 kept, smallest first, under ``--keep``, and the exit code is 1.
 """
 
@@ -59,7 +59,8 @@ def main() -> int:
         for name in names:
             _warm(name, folders[name])
         left = max(5.0, options.seconds - (time.monotonic() - began) - 2)
-        each = max(1, int(left * min(options.jobs, len(names)) / len(names)))
+        # a process takes most of a second to begin and end
+        each = max(1, int(left * min(options.jobs, len(names)) / len(names) - 0.7))
         _run_all(names, folders, each, options.jobs, options.seed)
         rows = [_row(name, folders[name], Path(options.keep)) for name in names]
     print(
