@@ -76,6 +76,14 @@ class LazyGroup(click.RichGroup):
         finally:
             self._listing = False
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Completions of a command's name, without importing any command."""
+        self._listing = True
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self._listing = False
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Find the command named by the first argument, or say which one was probably meant."""
         name = args[0]
