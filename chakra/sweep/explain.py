@@ -7,7 +7,7 @@ from typing import Any
 from chakra.errors import ConfigError, UsageError
 from chakra.generate.request import REQUESTS
 from chakra.replay.config.explain import Explanation, Row
-from chakra.replay.config.files import read_yaml
+from chakra.replay.config.files import describe, read_yaml
 from chakra.sweep.keys import STUDY_KEYS, WORKLOAD_KEYS, workload_keys
 from chakra.sweep.space import Parameter
 from chakra.sweep.study import SECTIONS, Study, load_study
@@ -41,7 +41,7 @@ def explain_study(path: str | os.PathLike[str]) -> Explanation:
             rows += _workload(value, origin, source)
             continue
         if key.name in SECTIONS and isinstance(value, dict):
-            parts = [(f"{key.name}.{name}", item) for name, item in value.items()]
+            parts = [(f"{key.name}.{name}", _plain(item)) for name, item in value.items()]
         elif key.name == "parameters" and study.parameters:
             parts = [(parameter.name, _values(parameter)) for parameter in study.parameters]
         rows += [
@@ -66,7 +66,9 @@ def _workload(given: dict[str, Any], origin: str, source: str) -> list[Row]:
     return [
         Row(
             f"workload.{key.name}",
-            named.get(key.name, None if key.default == "none" else key.default),
+            _plain(named[key.name])
+            if key.name in named
+            else (None if key.default == "none" else key.default),
             key.unit,
             key.default,
             origin if key.name in named else "default",
@@ -78,10 +80,17 @@ def _workload(given: dict[str, Any], origin: str, source: str) -> list[Row]:
     ]
 
 
+def _plain(value: Any) -> Any:
+    """A value as it is shown: lists of plain values; what is nested (nine lines may stand for 10^9 values) in words."""
+    if isinstance(value, list):
+        return [describe(item) if isinstance(item, list | dict) else item for item in value[:1000]]
+    return describe(value) if isinstance(value, dict) else value
+
+
 def _values(parameter: Parameter) -> Any:
     """What a parameter takes, in short."""
     if parameter.values:
-        return list(parameter.values)
+        return _plain(list(parameter.values))
     how = f" in steps of {parameter.step:g}" if parameter.step is not None else ""
     how += f", {parameter.count} values" if parameter.count is not None else ""
     return f"{parameter.low:g} to {parameter.high:g}{how}{', logarithmic' if parameter.log else ''}"

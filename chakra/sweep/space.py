@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chakra.errors import ConfigError
+from chakra.replay.config.files import describe
 from chakra.sweep.keys import RANGE_KEYS
 
 #: a grid with more points is surely a mistake
@@ -107,7 +108,7 @@ def parameter_from(name: str, value: Any, source: str) -> Parameter:
         value = {"values": value}
     if not isinstance(value, dict):
         raise ConfigError(
-            f"{where}: must be a list, {{values: [...]}} or {{range: [low, high]}}, not {value!r}"
+            f"{where}: must be a list, {{values: [...]}} or {{range: [low, high]}}, not {describe(value)}"
         )
     unknown = set(value) - {key.name for key in RANGE_KEYS}
     if unknown or ("values" in value) == ("range" in value):
@@ -122,7 +123,7 @@ def parameter_from(name: str, value: Any, source: str) -> Parameter:
             if not isinstance(item, bool | int | float | str | list) or (
                 isinstance(item, float) and item != item
             ):
-                raise ConfigError(f"{where}: {item!r} is not a plain value")
+                raise ConfigError(f"{where}: {describe(item)} is not a plain value")
         return Parameter(name, tuple(values))
     return _range_from(name, value, where)
 
@@ -135,12 +136,12 @@ def _range_from(name: str, value: Mapping[str, Any], where: str) -> Parameter:
         or not all(type(x) in (int, float) and math.isfinite(x) for x in bounds)
         or bounds[0] > bounds[1]
     ):
-        raise ConfigError(f"{where}: range must be [low, high] with low <= high, not {bounds!r}")
+        raise ConfigError(f"{where}: range must be [low, high] with low <= high, not {describe(bounds)}")
     step, count, log = value.get("step"), value.get("count"), value.get("log", False)
     if step is not None and (type(step) not in (int, float) or not 0 < step < math.inf):
-        raise ConfigError(f"{where}: step must be a number above 0, not {step!r}")
+        raise ConfigError(f"{where}: step must be a number above 0, not {describe(step)}")
     if count is not None and (type(count) is not int or not 1 <= count <= MAX_POINTS):
-        raise ConfigError(f"{where}: count must be a whole number of at least 1, not {count!r}")
+        raise ConfigError(f"{where}: count must be a whole number of at least 1, not {describe(count)}")
     if type(log) is not bool or (log and (bounds[0] <= 0 or step is not None)):
         raise ConfigError(f"{where}: log must be true or false, and needs a range above 0 without step")
     if step is not None and count is not None:

@@ -24,6 +24,7 @@ from typing import Any
 
 from chakra.errors import ConfigError
 from chakra.platforms.yaml import read_yaml
+from chakra.replay.config.files import describe
 from chakra.sweep.expressions import Expression, plain_name
 from chakra.sweep.keys import STUDY_KEYS
 from chakra.sweep.space import MAX_POINTS, Parameter, Point, grid, parameter_from, sampled
@@ -245,8 +246,8 @@ def _parameters(document: Mapping[str, Any], source: str) -> tuple[Parameter, ..
 
 
 def _metric(name: Any, where: str) -> str:
-    if name not in METRICS:
-        raise ConfigError(f"{where}: {name!r} is not one of {', '.join(METRICS)}")
+    if not isinstance(name, str) or name not in METRICS:
+        raise ConfigError(f"{where}: {describe(name)} is not one of {', '.join(METRICS)}")
     return str(name)
 
 
@@ -269,5 +270,5 @@ def _method(value: Any, source: str) -> Method:
                 return Method(chosen[0], number, numbers[0], numbers[1])
     raise ConfigError(
         f"{source}: method must be grid, {{random: SAMPLES, seed: N}} or {{optuna: TRIALS, seed: N, batch: N}}, "
-        f"not {value!r}"
+        f"not {describe(value)}"
     )
