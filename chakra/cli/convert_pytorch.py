@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.link import linking_options, settings_of, show
-from chakra.cli.streams import errors_on_terminal
+from chakra.streams import errors_on_terminal
 from chakra.errors import UsageError
 
 _PATH = click.Path(path_type=Path)

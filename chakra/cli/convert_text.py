@@ -8,7 +8,7 @@ from pathlib import Path
 import rich_click as click
 
 from chakra.cli.options import format_option
-from chakra.cli.streams import errors_on_terminal
+from chakra.streams import errors_on_terminal
 
 Progress = Callable[[int, int], None]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from chakra.cli.compiling import tell_of_compiling
-from chakra.cli.streams import errors_on_terminal
+from chakra.streams import errors_on_terminal
 from chakra.errors import ThresholdError, UsageError
 
 if TYPE_CHECKING:

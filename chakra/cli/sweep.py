@@ -8,7 +8,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.options import format_option
-from chakra.cli.streams import errors_on_terminal
+from chakra.streams import errors_on_terminal
 from chakra.errors import UsageError
 
 
@@ -162,14 +162,14 @@ def _text(study: Any, outcomes: Any, best: Any, top: int) -> str:
     ]  # fmt: skip
     if rows:
         lines += ["", aligned(("rank", *names, *(label(name) for name in metrics), "Pareto"), rows)]
-    reasons: dict[str, int] = {}
+    reasons: dict[tuple[str, str], int] = {}
     for o in outcomes:
-        if o.status == "failed":
-            reasons[o.reason] = reasons.get(o.reason, 0) + 1
-    lines += [
-        f"failed {count}x: {reason}"
-        for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:5]
-    ]
+        if o.status != "ok":
+            reasons[o.status, o.reason] = reasons.get((o.status, o.reason), 0) + 1
+    ranked = sorted(reasons.items(), key=lambda item: (item[0][0] != "failed", -item[1]))
+    lines += [f"{status} {count}x: {reason}" for (status, reason), count in ranked[:5]]
+    if len(ranked) > 5:
+        lines.append(f"{len(ranked) - 5} more reasons are in the table of results")
     return "\n".join(lines)
 
 

@@ -24,6 +24,13 @@ BASE = (
     "chakra.errors",
     "chakra.arrays",
     "chakra.files",
+    "chakra.gunzip",
+    "chakra.leftovers",
+    "chakra.streams",
+    "chakra.workers",
+    "chakra.limits",
+    "chakra.streams",
+    "chakra.workers",
     "chakra.kernels",
     "chakra.conflicts",
     "chakra.checkout",
@@ -69,7 +76,7 @@ HEAVY = {
     "perfetto",
 }
 #: modules whose whole purpose is a heavy package, themselves imported inside functions only
-WHOLE_PURPOSE = {"chakra.viz.html": "jinja2", "chakra.report.page": "jinja2"}
+WHOLE_PURPOSE: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
