@@ -31,17 +31,19 @@ def build(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole site."""
-    out = tmp_path_factory.mktemp("docs") / "site"
-    done = build(out)
-    assert done.returncode == 0, done.stderr
-    return out
-
-
 @pytest.mark.slow
-def test_the_site_has_every_command_and_option(site: Path) -> None:
+def test_the_site_is_whole(tmp_path: Path) -> None:
+    """One test, because one build is enough for all of it."""
+    site = tmp_path / "site"
+    done = build(site)
+    assert done.returncode == 0, done.stderr
+    has_every_command_and_option(site)
+    has_the_files_of_the_gallery(site)
+    loads_nothing_from_elsewhere(site)
+
+
+def has_every_command_and_option(site: Path) -> None:
+    """The pages of commands name all that the commands take."""
     for name in COMMANDS:
         text = (site / "cli" / f"{name}.html").read_text(encoding="utf-8")
         context = click.Context(cli, info_name="chakra")
@@ -63,14 +65,15 @@ def options(command: click.Command, parent: click.Context) -> list[str]:
     return found
 
 
-@pytest.mark.slow
-def test_files_of_the_gallery_are_in_the_site(site: Path) -> None:
+def has_the_files_of_the_gallery(site: Path) -> None:
+    """Pictures, reports and timelines are shipped as they are."""
     shipped = {path.name for path in (site / "gallery").iterdir()}
     assert {path.name for path in (ROOT / "docs" / "gallery").iterdir()} - {"README.md"} <= shipped
 
 
-@pytest.mark.slow
-def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+def loads_nothing_from_elsewhere(site: Path) -> None:
+    """A reader without network sees all of it, and nobody learns of the reader."""
+
     class Loads(HTMLParser):
         """Addresses that a browser fetches by itself."""
 
