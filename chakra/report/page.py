@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jinja2
 from markupsafe import Markup
 
 from chakra import __version__
@@ -17,9 +16,14 @@ from chakra.timeline.document import from_document
 from chakra.timeline.lenient import number, numbers
 from chakra.viz.text import bytes_text, count_text, duration_text, printable
 
+if TYPE_CHECKING:
+    import jinja2
+
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment() -> "jinja2.Environment":
+    import jinja2
+
     return jinja2.Environment(
         loader=jinja2.PackageLoader("chakra.report", "templates"),
         autoescape=True,

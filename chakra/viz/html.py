@@ -2,15 +2,17 @@
 
 import json
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jinja2
 from markupsafe import Markup
 
 from chakra.viz.fold_tree import FoldTree
 from chakra.viz.graph import Graph
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
 from chakra.viz.text import printable
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 def html_text(graph: Graph, tree: FoldTree) -> str:
@@ -29,8 +31,10 @@ def html_text(graph: Graph, tree: FoldTree) -> str:
 
 
 @cache
-def environment() -> jinja2.Environment:
+def environment() -> "jinja2.Environment":
     """The templates of this package; everything put into them is escaped."""
+    import jinja2
+
     return jinja2.Environment(
         loader=jinja2.PackageLoader("chakra.viz", "templates"),
         autoescape=True,
