@@ -401,7 +401,10 @@ class TraceBuilder:
         if self.n_npus is not None and peer >= self.n_npus:
             raise WorkloadError(f"node {name!r}: rank {peer} does not exist among {self.n_npus} NPUs")
         if peer == self.rank:
-            raise WorkloadError(f"node {name!r}: rank {peer} cannot exchange a message with itself")
+            raise WorkloadError(
+                f"node {name!r}: rank {peer} cannot exchange a message with itself; "
+                "TraceBuilder(rank=...) says whose trace this is"
+            )
         return int(peer)
 
 

@@ -143,6 +143,8 @@ def simulate(
         compiled, groups = repeat_blocks(compiled, groups, traced)
         warnings.append(repeated_text(traced, net.npus))
     warnings += run_warnings(compiled, options)
+    if isinstance(workload, str | os.PathLike):
+        warnings += unused_traces(os.fspath(workload), net.npus)
     membership = resolve_groups(compiled, groups)
     compiled = match_scatters(match_dimensions(compiled, len(net.dims)), membership)
     named = isinstance(workload, str | os.PathLike)
@@ -264,6 +266,18 @@ def files_of_ranks(prefix: str, npus: int) -> list[str]:
             + ("; --replicate repeats the traces that there are" if repeatable else "")
         )
     return [found[rank] for rank in range(npus)]
+
+
+def unused_traces(prefix: str, npus: int) -> list[str]:
+    """A warning if there are traces of ranks that the network does not have: probably it is the wrong one."""
+    if manifest_path(prefix) is not None:
+        return []
+    beyond = sorted(rank for rank in ranks_found(prefix) if rank >= npus)
+    if not beyond:
+        return []
+    first = ", ".join(str(rank) for rank in beyond[:3]) + (", ..." if len(beyond) > 3 else "")
+    count = f"{len(beyond)} more rank" + ("s" if len(beyond) > 1 else "")
+    return [f"{prefix}.<rank>.et: traces of {count} ({first}) are not used: the network has {npus} NPUs"]
 
 
 def choose_partition(

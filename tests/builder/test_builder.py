@@ -118,7 +118,7 @@ def others() -> Handle:
         (lambda b: b.collective("all_reduce", size_bytes=1, involved_dim=[False]), "no dimension"),
         (lambda b: b.send(None, size_bytes=1), "the peer must be a rank"),
         (lambda b: b.send(-1, size_bytes=1), "the peer must be a rank"),
-        (lambda b: b.send(1, size_bytes=1), "with itself"),
+        (lambda b: b.send(1, size_bytes=1), "with itself; TraceBuilder"),
         (lambda b: b.send(4, size_bytes=1), "does not exist among 4"),
         (lambda b: b.recv(1, size_bytes=1), "with itself"),
         (lambda b: b.recv(0, size_bytes=-1), "size_bytes must be"),

@@ -4,56 +4,132 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: pages whose blocks are run; a block marked ```text is not
-PAGES = ["README.md", "docs/guides/replay.md", "docs/guides/migrating.md", "docs/formats.md"]
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    if re.search(r"^```(?:sh|bash|python)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+)
+#: (page, how the block begins) -> why it is not run here
+NOT_RUN = {
+    ("README.md", "python3 -m venv .venv && . .venv/bin/activate && python -m pip install -q ."):
+        "makes an environment; the next test runs the command behind it",
+    ("README.md", 'python3 -m venv .venv && . .venv/bin/activate && python -m pip install -q -e'):
+        "makes an environment and runs these tests",
+    ("docs/index.md", "python3 -m venv"): "makes an environment; README's command is the same",
+    ("docs/guides/pytorch.md", "chakra convert pytorch"): "needs profiles of PyTorch; tests/pytorch converts some",
+    ("docs/guides/pytorch.md", "echo '{\"replay-only\""): "needs the traces of the block before",
+    ("docs/guides/pytorch.md", "from chakra.capture import capture"):
+        "needs PyTorch and a training loop; tests/pytorch/test_capture.py runs one",
+    ("docs/guides/sweeps.md", "chakra sweep docs/studies"): "takes a minute; the next test compares the study",
+}  # fmt: skip
 
 
-def blocks(page: str, *languages: str) -> list[str]:
-    """Fenced blocks of a page in one of the languages."""
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of commands or Python, and the output that the page shows for it."""
+
+    language: str
+    code: str
+    shown: str | None
+
+
+def blocks(page: str) -> list[Block]:
+    """Blocks of a page in order; a ```text block right behind one is what it prints."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    found = re.findall(
+        r"^```(sh|bash|python)\n(.*?)^```\n(?:\n*```text\n(.*?)^```)?", text, re.DOTALL | re.MULTILINE
+    )
+    return [Block(language, code, shown or None) for language, code, shown in found]
 
 
-def shell_lines(page: str) -> list[str]:
-    """Command lines of a page that do not set up environments (CI runs those)."""
-    lines = [line for block in blocks(page, "sh", "bash") for line in block.replace("\\\n", " ").splitlines()]
-    return [line for line in lines if line.strip() and "venv" not in line and not line.startswith("#")]
+def reason_not_run(page: str, block: Block) -> str | None:
+    """Why a block is not run."""
+    for (name, start), reason in NOT_RUN.items():
+        if name == page and block.code.startswith(start):
+            return reason
+    return None
+
+
+def prepare(page: str, folder: Path) -> None:
+    """Files that a page speaks of as the reader's own."""
+    (folder / "traces").symlink_to(ROOT / "traces")
+    if page == "docs/guides/platforms.md":
+        for name, factor in (("all_reduce", 2), ("all_gather", 1)):
+            write_log(folder / f"{name}.log", name, factor)
+    if page == "docs/guides/seeing.md":
+        paths = ("-s", "traces/h100_box/system.json", "-n", "traces/h100_box/network.yml")
+        for name, scale in (("base", "1"), ("faster", "0.5")):
+            options = ["--compute-scale", scale, "--format", "json", "-o", f"{name}.json"]
+            command = [sys.executable, "-m", "chakra", "replay", "-w", "traces/h100_box/workload"]
+            run([*command, *paths, *options], folder)
+
+
+def write_log(path: Path, name: str, factor: int) -> None:
+    """A log as nccl-tests write it: 4 ranks, 20 us and 100 GB/s."""
+    lines = [f"# {name}_perf", *(f"# Rank {rank} Group 0 Pid 1 on host device {rank}" for rank in range(4))]
+    for size in (1 << k for k in range(10, 29, 3)):
+        time = factor * (20 + size * 3 / 4 / 1e5)
+        lines.append(f"{size} {size // 4} float sum -1 {time:.2f} 1 1 0 {time:.2f} 1 1 0")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def run(command: list[str], folder: Path) -> str:
+    """Standard output of a command that must work."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, (command[-1], done.stdout[-2000:], done.stderr)
+    return done.stdout
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_blocks_run_in_order(page: str, tmp_path: Path) -> None:
-    """A page's commands and Python blocks work, in a folder that has only the shipped traces."""
-    (tmp_path / "traces").symlink_to(ROOT / "traces")
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for line in shell_lines(page):
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", line],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, (line, done.stderr)
-    for block in blocks(page, "python"):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", block],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.returncode == 0, (block, done.stderr)
+def test_blocks_run_in_order_and_print_what_is_shown(page: str, tmp_path: Path) -> None:
+    """A page's blocks work, one after another, in a folder that has the shipped traces only."""
+    prepare(page, tmp_path)
+    for block in blocks(page):
+        if reason_not_run(page, block) is None:
+            command = (
+                [sys.executable, "-W", "error", "-c", block.code]
+                if block.language == "python"
+                else ["bash", "-euo", "pipefail", "-c", block.code]
+            )
+            printed = [line.rstrip() for line in run(command, tmp_path).splitlines()]
+            shown = [line.rstrip() for line in (block.shown or "").splitlines() if line.strip() != "..."]
+            at = 0
+            for line in shown:
+                assert line in printed[at:], (block.code, line, printed)
+                at = printed.index(line, at) + 1
+
+
+def test_blocks_that_are_not_run_exist_and_are_few() -> None:
+    """Nothing is left out by an entry that no longer fits, and hardly anything at all."""
+    left_out = {key: [block for block in blocks(key[0]) if block.code.startswith(key[1])] for key in NOT_RUN}
+    assert [key for key, found in left_out.items() if len(found) != 1] == []
+    assert all(NOT_RUN.values())
+    assert len(NOT_RUN) < sum(len(blocks(page)) for page in PAGES) / 4
+
+
+def test_the_guides_study_is_the_one_that_ships() -> None:
+    from ruamel.yaml import YAML
+
+    text = (ROOT / "docs/guides/sweeps.md").read_text(encoding="utf-8")
+    match = re.search(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert match
+    shipped = (ROOT / "docs/studies/gpt3_1024_h100.yml").read_text(encoding="utf-8")
+    yaml = YAML(typ="safe")
+    assert yaml.load(match[1]) == yaml.load(shipped)
 
 
 def test_readme_sets_up_and_replays_in_one_command(tmp_path: Path) -> None:
     """The first block is the main job: what follows the installation prints the tutorial's figure."""
-    first = blocks("README.md", "sh")[0].strip()
+    first = blocks("README.md")[0].code.strip()
     assert "\n" not in first
     setup, _, job = first.rpartition("&& ")
     assert "venv" in setup

@@ -6,6 +6,7 @@ import pytest
 
 from chakra.builder import TraceBuilder, Workload
 from chakra.errors import WorkloadError
+from chakra.et import write_trace
 from chakra.replay import simulate
 
 SYSTEM = {"all-reduce-implementation": ["ring"]}
@@ -52,3 +53,16 @@ def test_a_builder_workload_can_be_repeated(work: Workload) -> None:
     four = NETWORK | {"topology": ["Switch"]}
     once = simulate(work, SYSTEM, four).finish_ns.tolist()
     assert simulate(work, SYSTEM, eight, replicate=True).finish_ns.tolist() == once * 2
+
+
+def test_traces_that_the_network_has_no_npus_for_are_named(tmp_path: Path) -> None:
+    """Fewer NPUs than traces is a network of another job more often than a wish."""
+    builder = TraceBuilder()
+    builder.compute(duration_ns=5)
+    for rank in range(6):
+        write_trace(builder.build(), tmp_path / f"job.{rank}.et")
+    warnings = simulate(tmp_path / "job", {}, NETWORK).warnings
+    assert [text for text in warnings if "2 more ranks (4, 5) are not used: the network has 4 NPUs" in text]
+    (tmp_path / "job.4.et").unlink()
+    (tmp_path / "job.5.et").unlink()
+    assert not [text for text in simulate(tmp_path / "job", {}, NETWORK).warnings if "not used" in text]

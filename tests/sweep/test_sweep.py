@@ -385,3 +385,12 @@ def test_the_studies_in_the_guide_are_valid() -> None:
     assert len(found) >= 2
     for document in found:
         study_from(document, "guide")
+
+
+def test_the_command_says_why_points_cannot_be(tmp_path: Path) -> None:
+    """A machine that nobody knows is found by its reason on the screen, not in a file."""
+    (tmp_path / "study.yml").write_text(
+        "study: s\nworkload: {kind: mlp, npus: 8}\nparameters: {platform: [no-such-box]}\n"
+    )
+    done = CliRunner().invoke(command, [str(tmp_path / "study.yml"), "-o", str(tmp_path / "results")])
+    assert "infeasible 1x: no machine preset 'no-such-box'" in done.output
