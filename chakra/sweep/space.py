@@ -136,7 +136,7 @@ def _range_from(name: str, value: Mapping[str, Any], where: str) -> Parameter:
         or not all(type(x) in (int, float) and math.isfinite(x) for x in bounds)
         or bounds[0] > bounds[1]
     ):
-        raise ConfigError(f"{where}: range must be [low, high] with low <= high, not {describe(bounds)}")
+        raise ConfigError(f"{where}: range must be [low, high] with low <= high, not {str(bounds)[:60]}")
     step, count, log = value.get("step"), value.get("count"), value.get("log", False)
     if step is not None and (type(step) not in (int, float) or not 0 < step < math.inf):
         raise ConfigError(f"{where}: step must be a number above 0, not {describe(step)}")
