@@ -11,10 +11,12 @@ functions of its own module or of those.
 """
 
 import ast
+import atexit
 import hashlib
 import importlib
 import importlib.util
 import os
+import shutil
 import sys
 import types
 from collections.abc import Callable
@@ -41,6 +43,7 @@ def cache_folder(source: bytes) -> str:
         import tempfile
 
         path = Path(tempfile.mkdtemp(prefix="chakra-kernels-"))
+        atexit.register(shutil.rmtree, path, ignore_errors=True)
     return str(path)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.link import linking_options, settings_of, show
-from chakra.streams import errors_on_terminal
 from chakra.errors import UsageError
+from chakra.streams import errors_on_terminal
 
 _PATH = click.Path(path_type=Path)
 

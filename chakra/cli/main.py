@@ -1,8 +1,8 @@
 """The `chakra` command: a group whose sub-commands are imported only when they run.
 
 Data goes to standard output, messages to standard error. A failure is one line and an exit code: 2 for input
-or usage, 3 for a stall, 4 for a threshold, 130 after Ctrl-C, 141 when the reader of the output went away, and
-1 for a fault of ours (``CHAKRA_DEBUG=1`` shows where).
+or usage, 3 for a stall, 4 for a threshold, 130 after Ctrl-C, 141 when the reader of the output went away, 143
+after SIGTERM, and 1 for a fault of ours (``CHAKRA_DEBUG=1`` shows where).
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import errno
 import importlib
 import os
 import re
+import signal
 import sys
 from typing import Any, NoReturn
 
@@ -21,6 +22,7 @@ from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, ChakraError
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+EXIT_TERMINATED = 143
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -66,7 +68,9 @@ class LazyGroup(click.RichGroup):
         module, help_text = COMMANDS[cmd_name]
         if self._listing:
             return click.RichCommand(name=cmd_name, help=help_text)
-        return importlib.import_module(module).command
+        from chakra.cli.quiet import with_quiet
+
+        return with_quiet(importlib.import_module(module).command)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help page without importing any command."""
@@ -117,6 +121,9 @@ def cli() -> None:
 
 def entry(args: list[str] | None = None) -> NoReturn:
     """Console entry point: every failure becomes one line on standard error and an exit code."""
+    # as an exception, so that files being written and workers are cleaned up
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     try:
         code = run(args)
         if sys.stdout is not None:
@@ -140,6 +147,9 @@ def run(args: list[str] | None = None) -> int:
     """
     if "_CHAKRA_COMPLETE" in os.environ:  # a shell asks for completions
         cli.main(prog_name="chakra")
+    from chakra.cli.compiling import tell_of_compiling
+
+    tell_of_compiling()
     try:
         with cli.make_context("chakra", list(sys.argv[1:] if args is None else args)) as context:
             code = cli.invoke(context)
@@ -158,6 +168,8 @@ def run(args: list[str] | None = None) -> int:
         return _say("interrupted", EXIT_INTERRUPTED)
     except OSError:
         raise
+    except MemoryError:
+        return _say("error: this input needs more memory than there is", EXIT_BAD_INPUT)
     except Exception as error:
         return _internal(error)
     return code if isinstance(code, int) else EXIT_DONE

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from chakra.cli.compiling import tell_of_compiling
-from chakra.streams import errors_on_terminal
 from chakra.errors import ThresholdError, UsageError
+from chakra.streams import errors_on_terminal
 
 if TYPE_CHECKING:
     from chakra.replay.config.model import System
@@ -207,7 +206,6 @@ def command(**options: Any) -> None:
 
     Example: chakra replay -w traces/run -s system.json -n network.yml
     """
-    tell_of_compiling()
     run_replay(**options)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.options import format_option
-from chakra.streams import errors_on_terminal
 from chakra.errors import UsageError
+from chakra.streams import errors_on_terminal
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -132,8 +132,8 @@ def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[s
         log = read_log(source, npus=options["npus"], mhz=parse_frequency(options["frequency"]), traces=traces)
         return log.timeline, log.remarks
     raise UsageError(
-        f"{source}: this is {'an' if kind[0] in 'aeiou' else 'a'} {kind}; a timeline is made from a replay's result, an ASTRA-sim log or a Kineto "
-        f"trace"
+        f"{source}: this is {'an' if kind[0] in 'aeiou' else 'a'} {kind}; a timeline is made from a replay's "
+        "result, an ASTRA-sim log or a Kineto trace"
     )
 
 

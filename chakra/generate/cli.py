@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 
 import rich_click as click
 
-from chakra.streams import errors_on_terminal
 from chakra.errors import ThresholdError, UsageError
 from chakra.generate.request import REQUESTS, Request, TransformerRequest
+from chakra.streams import errors_on_terminal
 
 #: what each parameter means, with its unit
 HELP = {
