@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
-from chakra.replay.config.keys import LINK_FIELDS, LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, PLUGIN_KEYS, SYSTEM_KEYS, Key
+from chakra.replay.config.keys import (
+    LINK_FIELDS,
+    LINK_KEYS,
+    MEMORY_KEYS,
+    NETWORK_KEYS,
+    PLUGIN_KEYS,
+    SYSTEM_KEYS,
+    Key,
+)
 from chakra.sweep.keys import RANGE_KEYS, STUDY_KEYS, WORKLOAD_KEYS, workload_keys
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"

@@ -215,9 +215,9 @@ def test_command_line(tmp_path: Path) -> None:
 
     listed = run("list").stdout
     assert all(name in listed for name in platform_names())
-    assert {entry["name"] for entry in json.loads(run("list", "--format", "json").stdout)["platforms"]} == set(
-        platform_names()
-    )
+    assert {
+        entry["name"] for entry in json.loads(run("list", "--format", "json").stdout)["platforms"]
+    } == set(platform_names())
     shown = run("show", "hgx-h100").stdout
     assert "dim1 bandwidth [10^9 B/s]" in shown
     assert "fitted" in shown
