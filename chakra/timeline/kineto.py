@@ -146,7 +146,7 @@ def _add(builder: TimelineBuilder, file: _File, rank: int, first: int) -> None:
 def _args(raw: msgspec.Raw) -> _Args | None:
     try:
         return msgspec.json.decode(raw, type=_Args)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
