@@ -5,15 +5,18 @@ removes what nobody holds; what is younger than a few seconds stays, because its
 """
 
 import contextlib
+import importlib
 import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
+fcntl: Any
 try:
-    import fcntl
+    fcntl = importlib.import_module("fcntl")
 except ImportError:  # Windows: nothing is locked there, so nothing is removed
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
 
 #: how the name of every temporary file or folder ends
 SUFFIX = ".chakra-tmp"
