@@ -6,7 +6,6 @@ import json
 import os
 import re
 import stat
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,22 +39,18 @@ def _atomic(path: PathLike) -> Iterator[Path]:
         target = target.resolve()
         target.parent.mkdir(parents=True, exist_ok=True)
         leftovers.remove(target.parent)
-        prefix = leftovers.prefix(target.name)
-        handle, name = tempfile.mkstemp(prefix=prefix, suffix=leftovers.SUFFIX, dir=target.parent)
+        handle, temporary = leftovers.new_file(target.parent, leftovers.prefix(target.name))
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a ring
         raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
-    leftovers.hold(handle)
-    temporary = Path(name)
     try:
         yield temporary
-        # mkstemp makes private files; a new file gets the usual permissions, an old one keeps its own.
+        # temporary files are private; a new file gets the usual permissions, an old one keeps its own.
         temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
         os.replace(temporary, target)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
     finally:
-        os.close(handle)
-        temporary.unlink(missing_ok=True)
+        leftovers.drop(handle, temporary)
 
 
 def reason(error: BaseException) -> str:

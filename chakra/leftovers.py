@@ -4,11 +4,15 @@ A writer holds a lock on its temporary file or folder for as long as it lives. T
 removes what nobody holds; what is younger than a few seconds stays, because its writer may be about to take the lock.
 """
 
+import atexit
 import contextlib
 import importlib
 import os
 import re
+import secrets
 import shutil
+import string
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +26,13 @@ except ImportError:  # Windows: nothing is locked there, so nothing is removed
 SUFFIX = ".chakra-tmp"
 _NAME = re.compile(r"\..*\.[a-z0-9_]{8}" + re.escape(SUFFIX), re.DOTALL)
 _YOUNG_S = 10.0
+_LETTERS = string.ascii_lowercase + string.digits + "_"
+_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 #: folders that this process has looked at; a writer of a million files does so once
 _seen: set[str] = set()
+#: temporary files and folders that are in use, and the process that made them
+_ours: dict[Path, int] = {}
 
 
 def prefix(name: str) -> str:
@@ -32,11 +40,61 @@ def prefix(name: str) -> str:
     return f".{os.fsencode(name)[:100].decode('utf-8', 'ignore')}."
 
 
-def hold(handle: int) -> None:
-    """Say, until the handle is closed, that the file or folder behind it is in use."""
-    if fcntl is not None:
-        with contextlib.suppress(OSError):  # some file systems know no locks
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def new_file(folder: Path, begin: str) -> tuple[int, Path]:
+    """Make a temporary file in a folder, in use until its handle is closed; `begin` comes from `prefix`."""
+    return _new(folder, begin, lambda path: os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600))
+
+
+def new_folder(folder: Path, begin: str) -> tuple[int, Path]:
+    """Make a temporary folder in a folder, in use until its handle is closed."""
+
+    def make(path: Path) -> int:
+        path.mkdir(0o700)
+        return os.open(path, os.O_RDONLY) if fcntl is not None else os.open(os.devnull, os.O_RDONLY)
+
+    return _new(folder, begin, make)
+
+
+def drop(handle: int, path: Path) -> None:
+    """Close and remove what `new_file` or `new_folder` made, if it is still there."""
+    os.close(handle)
+    _erase(path)
+    _ours.pop(path, None)
+
+
+def _new(folder: Path, begin: str, make: Callable[[Path], int]) -> tuple[int, Path]:
+    while True:
+        path = folder / f"{begin}{''.join(secrets.choice(_LETTERS) for _ in range(8))}{SUFFIX}"
+        _ours[path] = os.getpid()  # before it is there: an interrupt may come at any point
+        try:
+            handle = make(path)
+        except FileExistsError:
+            del _ours[path]
+            continue
+        except BaseException:
+            _erase(path)
+            del _ours[path]
+            raise
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # some file systems know no locks
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return handle, path
+
+
+def _erase(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+@atexit.register
+def _erase_ours() -> None:
+    """Remove what an interrupt left between making a file and the block that removes it."""
+    for path, process in list(_ours.items()):
+        if process == os.getpid():  # not a worker's copy of its parent's list
+            _erase(path)
 
 
 def remove(folder: Path) -> None:
@@ -68,9 +126,6 @@ def _remove_unheld(path: Path, now: float) -> None:
         if now - os.fstat(handle).st_mtime < _YOUNG_S:
             return
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        _erase(path)
     finally:
         os.close(handle)

@@ -4,14 +4,13 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chakra import files
+from chakra import files, leftovers
 from chakra.anonymize.labels import Labels
 from chakra.anonymize.trace import anonymous_trace
 from chakra.errors import ConfigError, UsageError, WorkloadError
@@ -224,7 +223,7 @@ def _write_json(out: Path, document: Any) -> None:
 def _all_or_none() -> Iterator[Callable[[str], Path]]:
     """Gives a place for each target; all take their targets' places when the block ends without an error."""
     staged: list[tuple[Path, str]] = []
-    folders: dict[str, Path] = {}
+    folders: dict[str, tuple[int, Path]] = {}
 
     def place(target: str) -> Path:
         if os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target):
@@ -233,12 +232,13 @@ def _all_or_none() -> Iterator[Callable[[str], Path]]:
         if parent not in folders:
             try:
                 os.makedirs(parent, exist_ok=True)
-                folders[parent] = Path(tempfile.mkdtemp(prefix=".anonymize.", suffix=".tmp", dir=parent))
+                leftovers.remove(Path(parent))
+                folders[parent] = leftovers.new_folder(Path(parent), leftovers.prefix("anonymize"))
             except OSError as error:
                 raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
         if os.path.isdir(target):
             raise UsageError(f"{target}: cannot be written: it is a folder")
-        staged.append((folders[parent] / f"{len(staged)}{_ending(target)}", target))
+        staged.append((folders[parent][1] / f"{len(staged)}{_ending(target)}", target))
         return staged[-1][0]
 
     try:
@@ -249,8 +249,8 @@ def _all_or_none() -> Iterator[Callable[[str], Path]]:
             except OSError as error:
                 raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
     finally:
-        for folder in folders.values():
-            shutil.rmtree(folder, ignore_errors=True)
+        for handle, folder in folders.values():
+            leftovers.drop(handle, folder)
 
 
 def _ending(target: str) -> str:

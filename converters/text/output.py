@@ -1,8 +1,6 @@
 """Writing many files that belong together: all of them or none, equal contents stored once."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -40,14 +38,11 @@ class StagedFiles:
         try:
             self.prefix.parent.mkdir(parents=True, exist_ok=True)
             leftovers.remove(self.prefix.parent)
-            begin = leftovers.prefix(self.prefix.name)
-            self._folder = Path(
-                tempfile.mkdtemp(prefix=begin, suffix=leftovers.SUFFIX, dir=self.prefix.parent)
+            self._held, self._folder = leftovers.new_folder(
+                self.prefix.parent, leftovers.prefix(self.prefix.name)
             )
-            self._held = os.open(self._folder, os.O_RDONLY)
         except (OSError, ValueError) as error:
             raise UsageError(f"{prefix}: cannot be written: {reason(error)}") from error
-        leftovers.hold(self._held)
 
     def __enter__(self) -> "StagedFiles":
         return self
@@ -55,8 +50,7 @@ class StagedFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._held)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        leftovers.drop(self._held, self._folder)
         if isinstance(error, OSError):
             raise UsageError(f"{self.prefix}: cannot be written: {reason(error)}") from error
 
