@@ -1,6 +1,8 @@
 """`chakra sweep`: run a study over workload and machine parameters."""
 
 import json
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,12 +48,19 @@ def command(study_file: str, **options: Any) -> None:
         study = replace(study, method=replace(study.method, seed=options["seed"]))
     store = Store(options["output"] or Path(study_file).with_suffix(".results"))
     shard = Shard.parse(options["shard"]) if options["shard"] else None
+    place = _place(options["workers"], options["threads"], options["scheduler"])
     with (
         runner(workers=options["workers"], threads=options["threads"], scheduler=options["scheduler"]) as run,
-        _Progress(study.name) as progress,
+        _Progress(study.name, place) as progress,
     ):
         outcomes = run_study(
-            study, store, run, shard=shard, retry_failed=options["retry_failed"], progress=progress
+            study,
+            store,
+            run,
+            shard=shard,
+            retry_failed=options["retry_failed"],
+            progress=progress,
+            begin=progress.begin,
         )
     if not outcomes:
         raise UsageError(f"{study_file}: no point meets the constraints")
@@ -73,15 +82,27 @@ def command(study_file: str, **options: Any) -> None:
         )
 
 
-class _Progress:
-    """A bar on standard error when that is a terminal; silent otherwise."""
+def _place(workers: int | None, threads: bool, scheduler: str | None) -> str:
+    """Where points run, in words."""
+    if scheduler:
+        return f"the workers of {scheduler}"
+    count = workers or os.cpu_count() or 1
+    return f"{count} {'thread' if threads else 'worker'}{'s' if count != 1 else ''}"
 
-    def __init__(self, name: str) -> None:
+
+class _Progress:
+    """On standard error: a bar where that is a terminal, else a line at the start and one at the end."""
+
+    def __init__(self, name: str, place: str) -> None:
         self.name = name
+        self.place = place
         self._bar: Any = None
         self._task: Any = None
+        self._begun = 0.0
+        self._done = 0
+        self._cached = 0
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> "_Progress":
         if errors_on_terminal():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -94,13 +115,31 @@ class _Progress:
             self._task = self._bar.add_task(self.name, total=None)
         return self
 
+    def begin(self, total: int) -> None:
+        """Told before the first point is run."""
+        self._begun = time.monotonic()
+        if self._bar:
+            self._bar.update(self._task, total=total)
+        else:
+            click.echo(f"{self.name}: {_points(total)} on {self.place}", err=True)
+
     def __call__(self, done: int, total: int, outcome: Any) -> None:
+        self._done = done
+        self._cached += outcome.cached
         if self._bar:
             self._bar.update(self._task, completed=done, total=total)
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         if self._bar:
             self._bar.stop()
+        elif kind is None:
+            seconds = time.monotonic() - self._begun
+            earlier = f", {self._cached} of them in earlier runs" if self._cached else ""
+            click.echo(f"{self.name}: {_points(self._done)} done in {seconds:.1f} s{earlier}", err=True)
+
+
+def _points(count: int) -> str:
+    return f"{count:,} point{'s' if count != 1 else ''}"
 
 
 def _write(study: Any, store: Any, outcomes: Any, best: Any, report: bool) -> list[Path]:
@@ -143,25 +182,16 @@ def _counts(outcomes: Any) -> dict[str, int]:
 
 
 def _text(study: Any, outcomes: Any, best: Any, top: int) -> str:
-    from chakra.generate.tables import aligned
-    from chakra.sweep import METRICS, front
-    from chakra.sweep.pareto import label
+    from chakra.sweep.table import notes, ranked_table
 
     counts = _counts(outcomes)
     ran = f"{counts['ok']} ran, {counts['infeasible']} infeasible, {counts['failed']} failed"
-    lines = [f"{study.name}: {len(outcomes)} points: {ran} ({counts['cached']} from earlier runs)"]
-    names = [parameter.name for parameter in study.parameters]
-    metrics = [name for name in METRICS if best and name in best[0].metrics]
-    on_front = {o.key for o in front(study, outcomes)}
-    rows = [
-        (
-            str(i), *(str(o.point[name]) for name in names), *(f"{o.metrics[name]:.6g}" for name in metrics),
-            "*" if o.key in on_front else "",
-        )
-        for i, o in enumerate(best[:top], start=1)
-    ]  # fmt: skip
-    if rows:
-        lines += ["", aligned(("rank", *names, *(label(name) for name in metrics), "Pareto"), rows)]
+    lines = [f"{study.name}: {_points(len(outcomes))}: {ran} ({counts['cached']} from earlier runs)"]
+    table = ranked_table(study, outcomes, best, top)
+    if table:
+        lines += ["", table]
+    if best:
+        lines += [f"note: {note}" for note in notes(study)]
     reasons: dict[tuple[str, str], int] = {}
     for o in outcomes:
         if o.status != "ok":
@@ -175,6 +205,7 @@ def _text(study: Any, outcomes: Any, best: Any, top: int) -> str:
 
 def _document(study: Any, outcomes: Any, best: Any) -> dict[str, Any]:
     from chakra.sweep import front
+    from chakra.sweep.table import notes
 
     def entry(o: Any) -> dict[str, Any]:
         return {"point": o.point, "status": o.status, "metrics": o.metrics, "reason": o.reason, "key": o.key}
@@ -184,6 +215,7 @@ def _document(study: Any, outcomes: Any, best: Any) -> dict[str, Any]:
         "study": study.name,
         "objective": study.objective,
         "counts": _counts(outcomes),
+        "notes": notes(study),
         "ranked": [entry(o) for o in best],
         "pareto": [entry(o) for o in front(study, outcomes)],
         "points": [entry(o) for o in outcomes],

@@ -29,6 +29,7 @@ from chakra.generate.stages import StageModel
 from chakra.generate.template import EmitOptions
 from chakra.generate.training import StepPlan, plan_step
 from chakra.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
+from chakra.replay.config.files import nearest
 
 #: bytes per element by name
 DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
@@ -504,7 +505,8 @@ class DlrmRequest(Request):
             An unknown preset, or sizes that do not fit together.
         """
         if self.model not in DLRM:
-            raise UsageError(f"no DLRM preset {self.model!r}; there are: {', '.join(DLRM)}")
+            hint = nearest(self.model, list(DLRM)) or f"; there are: {', '.join(DLRM)}"
+            raise UsageError(f"no DLRM preset {self.model!r}{hint}")
         keys = ("bottom", "top", "tables", "rows", "dim", "pooling")
         return replace(
             DLRM[self.model], **{k: getattr(self, k) for k in keys if getattr(self, k) is not None}

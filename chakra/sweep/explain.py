@@ -9,6 +9,7 @@ from chakra.generate.request import REQUESTS
 from chakra.replay.config.explain import Explanation, Row
 from chakra.replay.config.files import describe, read_yaml
 from chakra.sweep.keys import STUDY_KEYS, WORKLOAD_KEYS, workload_keys
+from chakra.sweep.preflight import check_study
 from chakra.sweep.space import Parameter
 from chakra.sweep.study import SECTIONS, Study, load_study
 
@@ -17,6 +18,7 @@ def explain_study(path: str | os.PathLike[str]) -> Explanation:
     """Explain a study file; raises ConfigError as `load_study` does."""
     source = os.fspath(path)
     study = load_study(source)
+    check_study(study)
     lines = {key: entry.line for key, entry in read_yaml(source).items()}
     values: dict[str, Any] = {key.name: study.fixed.get(key.name) for key in STUDY_KEYS}
     method = study.method

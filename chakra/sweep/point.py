@@ -11,8 +11,9 @@ from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.generate.request import REQUESTS, TransformerRequest
 
 #: entries of the network section that a platform's network takes: dim<k>.<key>
-_DIM_KEYS = {"topology": "topology", "npus": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
-_REPLAY_OPTIONS = {
+DIM_KEYS = {"topology": "topology", "npus": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
+#: options of `simulate` that a study may set
+REPLAY_OPTIONS = {
     "backend", "compat", "queues_per_dim", "injection_scale", "comm_scale", "compute_scale", "rendezvous", "comm_streams",
 }  # fmt: skip
 
@@ -116,10 +117,10 @@ def _run(merged: Mapping[str, Any], needs_memory: bool, document: bool) -> dict[
         # generated nodes carry durations (with the efficiencies asked for); the replay's own roofline has none
         system["roofline-enabled"] = 0
     options = {key.replace("-", "_"): value for key, value in merged["replay"].items()}
-    unknown = sorted(set(options) - _REPLAY_OPTIONS)
+    unknown = sorted(set(options) - REPLAY_OPTIONS)
     if unknown:
         raise ConfigError(
-            f"unknown replay option {unknown[0]!r}; there are: {', '.join(sorted(_REPLAY_OPTIONS))}"
+            f"unknown replay option {unknown[0]!r}; there are: {', '.join(sorted(REPLAY_OPTIONS))}"
         )
     made = workload() if callable(workload) else workload
     result = simulate(made, system, network, **options)
@@ -176,15 +177,15 @@ def machine(merged: Mapping[str, Any], npus: int | None) -> tuple[Any, Any]:
         system = {key: entry.value for key, entry in read_json(system_given.pop("file")).items()}
     for name, value in network_given.items():
         dim, _, key = str(name).partition(".")
-        if not dim.startswith("dim") or not dim[3:].isdecimal() or key not in _DIM_KEYS:
+        if not dim.startswith("dim") or not dim[3:].isdecimal() or key not in DIM_KEYS:
             raise ConfigError(
-                f"network.{name}: must be dim<k>.<{'|'.join(_DIM_KEYS)}>, such as dim1.bandwidth"
+                f"network.{name}: must be dim<k>.<{'|'.join(DIM_KEYS)}>, such as dim1.bandwidth"
             )
-        k, column = int(dim[3:]), list(network[_DIM_KEYS[key]])
+        k, column = int(dim[3:]), list(network[DIM_KEYS[key]])
         if k >= len(column):
             raise ConfigError(f"network.{name}: the network has {len(column)} dimensions")
         column[k] = value
-        network[_DIM_KEYS[key]] = column
+        network[DIM_KEYS[key]] = column
     system.update({str(key).replace("_", "-"): value for key, value in system_given.items()})
     return network, system
 

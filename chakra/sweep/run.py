@@ -8,6 +8,7 @@ from chakra.errors import UsageError
 from chakra.sweep.executors import Runner
 from chakra.sweep.expressions import Expression
 from chakra.sweep.point import point_key, run_point
+from chakra.sweep.preflight import check_study
 from chakra.sweep.space import Point
 from chakra.sweep.store import Outcome, Store
 from chakra.sweep.study import METRICS, Study
@@ -58,6 +59,7 @@ def run_study(
     shard: Shard | None = None,
     retry_failed: bool = False,
     progress: Progress | None = None,
+    begin: Callable[[int], None] | None = None,
 ) -> list[Outcome]:
     """Run a study to its end.
 
@@ -71,6 +73,8 @@ def run_study(
         Run points again that failed before (infeasible ones stay).
     progress
         Told about every point.
+    begin
+        Told the number of points before the first is run.
 
     Returns
     -------
@@ -79,18 +83,25 @@ def run_study(
 
     Raises
     ------
+    ConfigError
+        A platform, model, parameter or option that is not there: found before anything runs.
     UsageError
         A shard of an optimised study, whose points depend on each other.
     """
+    check_study(study)
     if study.method.kind == "optuna":
         if shard is not None and shard.count > 1:
             raise UsageError("an optimised study has no shards: each point depends on earlier ones")
         from chakra.sweep.optimise import optimise
 
+        if begin:
+            begin(study.method.number)
         return optimise(study, store, run, retry_failed=retry_failed, progress=progress)
     points = list(study.points())
     if shard is not None:
         points = shard.of(points)
+    if begin:
+        begin(len(points))
     outcomes: dict[int, Outcome] = {}
     for index, outcome in run_points(study, store, run, points, retry_failed=retry_failed):
         outcomes[index] = outcome

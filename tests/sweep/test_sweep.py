@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from chakra.cli.quiet import with_quiet
 from chakra.cli.sweep import command
-from chakra.errors import UsageError
+from chakra.errors import ConfigError, UsageError
 from chakra.sweep import (
     Outcome,
     Shard,
@@ -26,6 +27,7 @@ from chakra.sweep import (
     write_table,
 )
 from chakra.sweep.store import Outcome as StoredOutcome
+from chakra.sweep.table import figures, notes
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides" / "sweeps.md"
 
@@ -388,9 +390,92 @@ def test_the_studies_in_the_guide_are_valid() -> None:
 
 
 def test_the_command_says_why_points_cannot_be(tmp_path: Path) -> None:
-    """A machine that nobody knows is found by its reason on the screen, not in a file."""
-    (tmp_path / "study.yml").write_text(
-        "study: s\nworkload: {kind: mlp, npus: 8}\nparameters: {platform: [no-such-box]}\n"
-    )
-    done = CliRunner().invoke(command, [str(tmp_path / "study.yml"), "-o", str(tmp_path / "results")])
-    assert "infeasible 1x: no machine preset 'no-such-box'" in done.output
+    """A point that cannot be is found by its reason on the screen, not in a file."""
+    path = write_study(tmp_path, parameters={"workload.tp": [1, 3], "workload.dp": [4]})
+    done = invoke(str(path), "--workers", "1", "--no-report")
+    assert "infeasible 1x: width 128 of dense0 must be a multiple of tp (3)" in done.output
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"parameters": {"platform": ["dgx-a100", "dgx-a10"]}}, "no machine preset 'dgx-a10'; did you mean 'dgx-a100'?"),
+        ({"platform": "8x hgx-h10"}, "no machine preset 'hgx-h10'; did you mean"),
+        ({"platform": "hgx-h100 over fat tree"}, "a fabric needs a port rate"),
+        (
+            {"workload": {}, "parameters": {"workload.model": ["gpt3-175b", "gpt3-175"]}},
+            "no model preset 'gpt3-175'; did you mean 'gpt3-175b'?",
+        ),
+        ({"workload": {"kind": "dlrm", "model": "dlrm-crieto"}}, "no DLRM preset 'dlrm-crieto'; did you mean"),
+        ({"parameters": {"workload.kind": ["mlp", "mpl"]}}, 'no workload "mpl"; did you mean '),
+        ({"parameters": {"workload.micro-batchs": [1]}}, "did you mean 'micro-batches'?"),
+        ({"parameters": {"workload.dp": [2, "x"]}}, "dp must be a whole number, not 'x'"),
+        ({"parameters": {"network.dim0.bandwith": [2]}}, "did you mean 'bandwidth'?"),
+        ({"replay": {"comm-stream": 2}}, "did you mean 'comm-streams'?"),
+        ({"parameters": {"replay.backend": ["unaware", "awrae"]}}, "did you mean 'aware'?"),
+        ({"method": {"optuna": 4}, "platform": "dgx-a10"}, "did you mean 'dgx-a100'?"),
+    ],
+)  # fmt: skip
+def test_a_mistyped_word_stops_the_study_before_anything_runs(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    result = invoke(str(write_study(tmp_path, **changes)), "--workers", "1")
+    assert isinstance(result.exception, ConfigError)
+    assert result.exception.exit_code == 2
+    assert message in str(result.exception)
+    assert str(tmp_path / "small.yml") in str(result.exception)
+    assert not (tmp_path / "small.results").exists()
+
+
+def test_what_only_some_kinds_have_is_no_mistake(tmp_path: Path) -> None:
+    """Widths belong to one of the two kinds: points of the other cannot be, the study goes on."""
+    study = small(parameters={"workload.kind": ["mlp", "resnet"], "workload.dp": [2]})
+    assert [outcome.status for outcome in run(study, tmp_path)] == ["ok", "infeasible"]
+
+
+def test_a_column_of_figures_has_one_form() -> None:
+    assert figures([1208530.0, 998.25, 12.0]) == ["1,208,530.00", "998.25", "12.00"]
+    assert figures([1208530.4, 1108530.4]) == ["1,208,530", "1,108,530"]
+    assert figures([0.012345678, 0.5, None]) == ["0.01235", "0.50000", "-"]
+    assert figures([100.0, 50.0, 1024]) == ["100", "50", "1,024"]
+    assert figures(["ring", True, [1, 2]]) == ["ring", "True", "[1, 2]"]
+    assert figures([0.0, 0.0]) == ["0", "0"]
+
+
+def test_the_table_has_units_and_no_powers_of_ten(tmp_path: Path) -> None:
+    path = write_study(tmp_path, parameters={"workload.dp": [2, 4], "workload.micro-batch": [8, 4096]})
+    lines = invoke(str(path), "--workers", "1", "--no-report").stdout.splitlines()
+    header = next(line for line in lines if line.startswith("rank"))
+    assert "FLOPs utilisation [% of peak]" in header
+    assert "step [ms]" in header
+    rows = lines[lines.index(header) + 1 : lines.index(header) + 5]
+    assert not any("e+" in row or "e-" in row for row in rows)
+    decimals = [[cell.partition(".")[2] for cell in re.split(r"\s{2,}", row)] for row in rows]
+    assert len({tuple(map(len, row[:8])) for row in decimals}) == 1
+
+
+def test_peak_speed_that_nobody_asked_for_is_said(tmp_path: Path) -> None:
+    path = str(write_study(tmp_path, parameters={"workload.dp": [2]}))
+    shown = invoke(path, "--workers", "1", "--no-report").stdout
+    assert "note: computation runs at 100 % of peak FLOP/s and memory bandwidth" in shown
+    assert "set workload.matmul-efficiency and workload.memory-efficiency" in shown
+    document = json.loads(invoke(path, "--workers", "1", "--no-report", "--format", "json").stdout)
+    assert len(document["notes"]) == 1
+    half = notes(small(parameters={"workload.matmul_efficiency": [0.5]}))
+    assert ["matmul-efficiency" in note for note in half] == [False]
+    workload = {**STUDY["workload"], "matmul-efficiency": 0.5, "memory-efficiency": 0.8}
+    assert notes(small(workload=workload)) == []
+    assert notes(small(workload={"files": "x"})) == []
+
+
+def test_a_study_without_a_terminal_says_when_it_begins_and_ends(tmp_path: Path) -> None:
+    path = str(write_study(tmp_path))
+    first = invoke(path, "--workers", "1", "--no-report").stderr.splitlines()
+    assert first[0] == "small: 12 points on 1 worker"
+    assert re.fullmatch(r"small: 12 points done in \d+\.\d s", first[1])
+    again = invoke(path, "--workers", "2", "--threads", "--no-report").stderr.splitlines()
+    assert again[0] == "small: 12 points on 2 threads"
+    assert re.fullmatch(r"small: 12 points done in \d+\.\d s, 12 of them in earlier runs", again[1])
+    quiet = CliRunner().invoke(with_quiet(command), [path, "--workers", "1", "--no-report", "--quiet"])
+    assert quiet.exit_code == 0
+    assert quiet.stderr == ""

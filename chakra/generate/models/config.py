@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from chakra.errors import UsageError
+from chakra.replay.config.files import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +169,9 @@ def transformer(name: str) -> TransformerConfig:
     Raises
     ------
     UsageError
-        No such preset; the message lists those there are.
+        No such preset; the message names the nearest, or lists those there are.
     """
     if name not in TRANSFORMERS:
-        raise UsageError(f"no model preset {name!r}; there are: {', '.join(TRANSFORMERS)}")
+        hint = nearest(name, list(TRANSFORMERS)) or f"; there are: {', '.join(TRANSFORMERS)}"
+        raise UsageError(f"no model preset {name!r}{hint}")
     return TRANSFORMERS[name]

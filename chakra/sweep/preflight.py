@@ -1,0 +1,130 @@
+"""What is wrong with a study whatever the point: names that nothing knows. Found before anything runs.
+
+A point may turn out not to be possible; a word that no machine, model or option has is a mistake in the study file, and
+would make a point that nobody asked for.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from chakra.errors import ChakraError, ConfigError, UsageError
+from chakra.generate.request import REQUESTS, DlrmRequest, Request, TransformerRequest
+from chakra.platforms import cluster
+from chakra.replay.config.files import describe, nearest
+from chakra.replay.options import BACKENDS, COMPAT_MODES
+from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS
+from chakra.sweep.study import Study
+
+
+def check_study(study: Study) -> None:
+    """Refuse a study that names a platform, model, parameter or option that is not there.
+
+    Parameters
+    ----------
+    study
+        The study; its lists of values are read, nothing is run.
+
+    Raises
+    ------
+    ConfigError
+        Naming the study file, the key and the nearest name.
+    """
+    try:
+        _platforms(study)
+        _workload(study)
+        _options(study)
+    except UsageError as error:
+        raise ConfigError(f"{study.source}: {error}") from None
+
+
+def _values(study: Study, name: str) -> list[Any]:
+    """Values that a key takes: those of its parameter, else the fixed one, else none."""
+    for parameter in study.parameters:
+        if parameter.name == name:
+            return list(parameter.values) or [parameter.low, parameter.high]
+    section, _, key = name.partition(".")
+    given = study.fixed.get(section)
+    if not key:
+        return [] if given is None else [given]
+    found = {_plain(k): v for k, v in given.items()} if isinstance(given, dict) else {}
+    return [found[key]] if key in found else []
+
+
+def _plain(key: Any) -> str:
+    return str(key).replace("_", "-")
+
+
+def _keys(study: Study, section: str) -> Iterator[str]:
+    """Keys of a section, given or varied, as they are written."""
+    given = study.fixed.get(section)
+    yield from map(str, given if isinstance(given, dict) else ())
+    yield from (
+        parameter.name.partition(".")[2]
+        for parameter in study.parameters
+        if parameter.name.startswith(f"{section}.")
+    )
+
+
+def _platforms(study: Study) -> None:
+    for words in _values(study, "platform"):
+        if not isinstance(words, str):
+            raise UsageError(f"platform: must be a text, not {describe(words)}")
+        cluster(words, sized=False)
+
+
+def _workload(study: Study) -> None:
+    """Kinds, names of parameters and presets; what only some kinds have is left to the points of the others."""
+    if "files" in _keys(study, "workload"):
+        return
+    kinds = []
+    for kind in _values(study, "workload.kind") or ["transformer"]:
+        if not isinstance(kind, str) or kind not in REQUESTS:
+            hint = nearest(str(kind), list(REQUESTS)) or f"; there are: {', '.join(REQUESTS)}"
+            raise UsageError(f"workload.kind: no workload {describe(kind)}{hint}")
+        kinds.append(REQUESTS[kind])
+    for key in _keys(study, "workload"):
+        if key == "kind":
+            continue
+        for value in _values(study, f"workload.{key}") or _values(study, f"workload.{_plain(key)}"):
+            _accepted(kinds, key, value)
+
+
+def _accepted(kinds: list[type[Request]], key: str, value: Any) -> None:
+    """Refuse a value that no kind of workload takes, with the first kind's reason."""
+    reasons = []
+    for kind in kinds:
+        try:
+            request = kind.from_mapping({key: value})
+            if key == "model" and value and isinstance(request, TransformerRequest | DlrmRequest):
+                request.config()
+            return
+        except ChakraError as error:
+            reasons.append(error)
+    raise UsageError(f"workload: {reasons[0]}")
+
+
+def _options(study: Study) -> None:
+    """Names of the network's dimensions and of the replay's options."""
+    given = study.fixed.get("network")
+    for name in _keys(study, "network"):
+        dim, _, key = name.partition(".")
+        if not (dim.startswith("dim") and dim[3:].isdecimal() and key in DIM_KEYS) and name != "file":
+            hint = nearest(key, list(DIM_KEYS)) if key else ""
+            raise UsageError(
+                f"network.{name}: must be dim<k>.<{'|'.join(DIM_KEYS)}>, such as dim1.bandwidth{hint}"
+            )
+    if isinstance(given, dict) and "file" in given and not isinstance(given["file"], str):
+        raise UsageError(f"network.file: must be a path, not {describe(given['file'])}")
+    for name in _keys(study, "replay"):
+        option = name.replace("-", "_")
+        if option not in REPLAY_OPTIONS:
+            known = [_plain(known) for known in sorted(REPLAY_OPTIONS)]
+            hint = nearest(_plain(name), known) or f"; there are: {', '.join(known)}"
+            raise UsageError(f"replay: unknown option {name!r}{hint}")
+        words = {"backend": BACKENDS, "compat": COMPAT_MODES}.get(option)
+        for value in _values(study, f"replay.{name}"):
+            if words and value not in words:
+                hint = nearest(str(value), [word for word in words if word])
+                raise UsageError(
+                    f"replay.{name}: {describe(value)} is not one of {', '.join(w for w in words if w)}{hint}"
+                )

@@ -1,0 +1,107 @@
+"""The ranked table of a study for people: one form of number per column, each with its unit."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from chakra.generate.tables import aligned
+from chakra.sweep.pareto import front, label
+from chakra.sweep.store import Outcome
+from chakra.sweep.study import METRICS, Study
+
+#: the smallest figure of a column keeps this many digits that say something
+_DIGITS = 4
+_MAX_DECIMALS = 6
+
+
+def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], top: int) -> str:
+    """The first points with their parameters and metrics; empty without points.
+
+    Parameters
+    ----------
+    study
+        The study.
+    outcomes
+        All outcomes, of which the Pareto front is made.
+    best
+        Good ones, best first.
+    top
+        Rows.
+    """
+    shown = best[:top]
+    if not shown:
+        return ""
+    names = [parameter.name for parameter in study.parameters]
+    metrics = [name for name in METRICS if name in best[0].metrics]
+    on_front = {outcome.key for outcome in front(study, outcomes)}
+    columns = [[str(i) for i in range(1, len(shown) + 1)]]
+    columns += [figures([outcome.point[name] for outcome in shown]) for name in names]
+    columns += [_metric(name, shown) for name in metrics]
+    columns.append(["*" if outcome.key in on_front else "" for outcome in shown])
+    header = ("rank", *names, *(_heading(name) for name in metrics), "Pareto")
+    return aligned(header, list(zip(*columns, strict=True)))
+
+
+def _heading(metric: str) -> str:
+    return "FLOPs utilisation [% of peak]" if metric == "flops_utilisation" else label(metric)
+
+
+def _metric(name: str, shown: Sequence[Outcome]) -> list[str]:
+    values = [outcome.metrics.get(name) for outcome in shown]
+    if name == "flops_utilisation":
+        return ["-" if value is None else f"{100 * value:.1f}" for value in values]
+    return figures(values)
+
+
+def figures(values: Sequence[Any]) -> list[str]:
+    """Values of a column as text: numbers with the same decimals and thousands set apart, None as a dash.
+
+    Parameters
+    ----------
+    values
+        Numbers, texts or lists.
+    """
+    numbers = [value for value in values if isinstance(value, float) and math.isfinite(value)]
+    sizes = [abs(value) for value in numbers if value]
+    smallest = math.floor(math.log10(min(sizes))) if sizes else 0
+    decimals = min(max(_DIGITS - 1 - smallest, 0), _MAX_DECIMALS)
+    while decimals and all(round(value, decimals) == round(value, decimals - 1) for value in numbers):
+        decimals -= 1
+    return [_figure(value, decimals) for value in values]
+
+
+def _figure(value: Any, decimals: int) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.{decimals}f}" if isinstance(value, float) else f"{value:,}"
+
+
+def notes(study: Study) -> list[str]:
+    """What a reader of the results should know: efficiencies that nobody set, so that nodes run at the peak.
+
+    Parameters
+    ----------
+    study
+        The study.
+    """
+    given = study.fixed.get("workload")
+    names = {str(name).replace("_", "-") for name in given} if isinstance(given, Mapping) else set()
+    names |= {
+        parameter.name.removeprefix("workload.").replace("_", "-")
+        for parameter in study.parameters
+        if parameter.name.startswith("workload.")
+    }
+    machine = study.fixed.get("platform") or any(p.name == "platform" for p in study.parameters)
+    if "files" in names or not (machine or "peak-tflops" in names):
+        return []
+    unset = [name for name in ("matmul-efficiency", "memory-efficiency") if name not in names]
+    if not unset:
+        return []
+    what = {"matmul-efficiency": "peak FLOP/s", "memory-efficiency": "memory bandwidth"}
+    speeds = " and ".join(what[name] for name in unset)
+    keys = " and ".join(f"workload.{name}" for name in unset)
+    return [
+        f"computation runs at 100 % of {speeds}, which no machine reaches: set {keys} (a share, such as 0.6)"
+    ]
