@@ -61,9 +61,10 @@ def group_name(name: str, *, astra: bool) -> str:
     return name
 
 
-def structure_key(trace: Trace, order: I64, group: I64, peer: I64, *, ids: bool) -> bytes:
+def structure_key(trace: Trace, order: I64, bindings: Bindings, group: I64, peer: I64, *, ids: bool) -> bytes:
     """What two traces must share to be one program: everything but the numbers of nodes, groups and peers.
 
+    Which of the groups is all NPUs must be the same, too: only there `involved_dim` counts.
     `ids` asks for equal node ids, too (where a file names collectives by node id).
     """
     import hashlib
@@ -88,7 +89,7 @@ def structure_key(trace: Trace, order: I64, group: I64, peer: I64, *, ids: bool)
     start, child, _ = children_in_order(trace, order)
     for column in (group, peer, start, child, *((trace.ids,) if ids else ())):
         digest.update(np.ascontiguousarray(column).tobytes())
-    digest.update(repr(trace.dim_table).encode())
+    digest.update(repr((trace.dim_table, bindings.world)).encode())
     return digest.digest()
 
 

@@ -101,6 +101,8 @@ def resolve_groups(workload: Workload, groups: GroupTable) -> Membership:
                 )
             if len(np.unique(members)) != len(members) or (of[members] >= 0).any():
                 raise WorkloadError(f"process group {short(name)} lists a rank twice")
+            if len(members) == n:  # runs on the network's own dimensions, in order of ranks (section 3.3)
+                members = np.arange(n)
             of[members] = len(comms)
             index[members] = np.arange(len(members))
             comms.append(Communicator(name, members, len(members) == n))

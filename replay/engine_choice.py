@@ -11,7 +11,7 @@ from chakra.replay.collectives.select import make_plan
 from chakra.replay.communicators import Membership
 from chakra.replay.config.model import Network, System
 from chakra.replay.options import RunOptions
-from chakra.replay.workload import Workload
+from chakra.replay.workload import Op, Workload
 
 
 def why_every_npu(workload: Workload, system: System, options: RunOptions) -> str | None:
@@ -42,8 +42,11 @@ def why_messages(
         call.node_id is not None for p in workload.programs for call in p.calls
     ):
         return "a custom collective algorithm is given as traces"
-    if options.astra and options.rendezvous and any(program.calls for program in workload.programs):
-        return "requests of rendezvous decide the order of collectives that end at one tick"
+    talking = [program for program in workload.programs if program.comm.max(initial=-1) >= 0]
+    if options.astra and options.rendezvous and talking:
+        return "requests of rendezvous decide the order of collectives that end at one tick, and meet messages of any size"
+    if options.astra and talking and any((program.op == Op.SERVER).any() for program in workload.programs):
+        return "collectives that end at one tick queue for the memory server in the order of their messages"
     if options.backend == "aware":
         return _why_links(workload, membership, classes, system, network, options)
     return None

@@ -15,7 +15,7 @@ from chakra.replay.classes import Partition
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.matching import ordinals
 from chakra.replay.collectives.plan import FLAT, NATIVE, OLD_MODEL, Phase, Plan, Schedule
-from chakra.replay.collectives.select import endpoint_delay, make_plan
+from chakra.replay.collectives.select import endpoint_delay, least_bytes, make_plan
 from chakra.replay.collectives.steps import Do, Steps
 from chakra.replay.communicators import Membership
 from chakra.replay.config.model import KIND_NUMBERS, Memory, MemoryKind, Network, System, Topology
@@ -90,7 +90,7 @@ class PhaseTables:
             lat=np.array([d.latency_ns for d in dims], np.float64),
             rate=np.array([d.bytes_per_ns for d in dims], np.float64),
             sum_dims=not self.options.astra,
-            min_bytes=1,
+            min_bytes=least_bytes(self.options),
             reduce_rate=self.system.local_mem_bw_gbps * 1e9,
             rendezvous=self.options.rendezvous,
             old=self.options.compat == OLD_MODEL,

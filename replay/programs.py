@@ -25,7 +25,7 @@ from chakra.replay.node_costs import (
     scaled,
 )
 from chakra.replay.options import RunOptions
-from chakra.replay.workload import Call, Engine, Op, Program, Workload
+from chakra.replay.workload import Bindings, Call, Engine, Op, Program, Workload
 
 
 def compile_workload(
@@ -50,8 +50,8 @@ def compile_workload(
         [b""]
         if len(traces) == 1
         else [
-            structure_key(trace, trace.order_by_id(), group, peer, ids=bool(per_node_custom))
-            for trace, (_, group, peer) in zip(traces, prepared, strict=True)
+            structure_key(trace, trace.order_by_id(), bindings, group, peer, ids=bool(per_node_custom))
+            for trace, (bindings, group, peer) in zip(traces, prepared, strict=True)
         ]
     )
     scale = options.npu_scale
@@ -64,9 +64,8 @@ def compile_workload(
         key = (keys[t], factor)
         if key not in by_key:
             by_key[key] = len(programs)
-            _, group, peer = prepared[t]
             programs.append(
-                compile_program(traces[t], group, peer, system, memory, options, per_node_custom, factor)
+                compile_program(traces[t], *prepared[t], system, memory, options, per_node_custom, factor)
             )
         number[i] = by_key[key]
     program_of = number[inverse.reshape(-1)]
@@ -77,6 +76,7 @@ def compile_workload(
 
 def compile_program(
     trace: Trace,
+    bindings: Bindings,
     group: I64,
     peer: I64,
     system: System,
@@ -155,7 +155,7 @@ def compile_program(
                 order[bad[0]],
                 "a communication node with is_cpu_op true cannot be replayed; set it to false",
             )
-    calls, call = _calls(trace, order, op, types, sizes, group, per_node_custom)
+    calls, call = _calls(trace, order, op, types, sizes, group, bindings.world, per_node_custom)
     p2p = np.flatnonzero((op == Op.SEND) | (op == Op.RECV))
     call[p2p] = np.arange(len(p2p))
     comm = np.full(n, -1, np.int64)
@@ -189,6 +189,11 @@ def compile_program(
     )
 
 
+#: dimensions of a collective of a process group, as many as ASTRA-sim then counts, and their code
+ALL_DIMS = (True,) * 10
+GROUP_DIMS = -2
+
+
 def _calls(
     trace: Trace,
     order: I64,
@@ -196,9 +201,14 @@ def _calls(
     types: AnyArray,
     sizes: I64,
     group: I64,
+    world: int,
     per_node_custom: frozenset[int],
 ) -> tuple[tuple[Call, ...], I64]:
-    """Distinct collectives of a program and, per node, which of them it is."""
+    """Distinct collectives of a program and, per node, which of them it is.
+
+    A node that names a process group has the group's members, whatever its `involved_dim` says (section 3.3); `world` is
+    the index of all NPUs among the groups.
+    """
     call = np.full(len(order), -1, np.int64)
     nodes = np.flatnonzero(op == Op.COLLECTIVE)
     if not len(nodes):
@@ -208,9 +218,8 @@ def _calls(
     if per_node_custom:
         own = np.array([int(i) if int(i) in per_node_custom else -1 for i in ids], np.int64)
     size = np.where(sizes[nodes] == ABSENT, 0, sizes[nodes])
-    rows = np.stack(
-        [trace.comm_type[order][nodes], size, group[nodes], trace.dim_codes[order][nodes], own], axis=1
-    )
+    dims_of = np.where(group[nodes] == world, trace.dim_codes[order][nodes], GROUP_DIMS)
+    rows = np.stack([trace.comm_type[order][nodes], size, group[nodes], dims_of, own], axis=1)
     distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
     call[nodes] = inverse.reshape(-1)
     calls = tuple(
@@ -218,7 +227,7 @@ def _calls(
             kind=CollectiveKind(CommType(int(kind)).name),
             bytes=int(n_bytes),
             group=int(name),
-            involved=trace.dim_table[int(dims)] if dims >= 0 else None,
+            involved=ALL_DIMS if dims == GROUP_DIMS else trace.dim_table[int(dims)] if dims >= 0 else None,
             node_id=int(node) if node >= 0 else None,
         )
         for kind, n_bytes, name, dims, node in distinct
@@ -244,7 +253,7 @@ def _slots(
     slot = np.full(len(op), 2, np.int64)
     slot[engine == Engine.GPU] = 1
     slot[cpu] = 0
-    slot[op == Op.RECV] = 3
+    slot[(trace.types[order] == NodeType.COMM_RECV) & ~cpu] = 3
     # 1.0 has no communication slot: its workload layer issues whatever is ready
     streams = UNBOUNDED if options.compat == OLD_MODEL else options.comm_streams
     return slot, np.array([1, 1, streams, UNBOUNDED], np.int64)

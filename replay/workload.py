@@ -101,6 +101,11 @@ class Bindings:
     #: peers in order of first use: NPU numbers, or offsets if the trace is written for relative peers
     peers: I64
 
+    @property
+    def world(self) -> int:
+        """Index of all NPUs among the groups, -1 if no collective is of all."""
+        return self.groups.index("") if "" in self.groups else -1
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:

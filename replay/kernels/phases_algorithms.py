@@ -93,7 +93,9 @@ def packet_count(alg: int, do: int, n: int) -> int:
 
 
 def packet_bytes(alg: int, do: int, n: int, d: int, p: int, least: int) -> int:
-    """Size of packet p, also of those past the last one."""
+    """Size of packet p, also of those past the last one; a barrier moves nothing."""
+    if d == 0:
+        return 0
     if alg == ALG_HALVING_DOUBLING:
         levels = log2_floor(n)
         if do == DO_ALL_GATHER:
@@ -401,7 +403,7 @@ def eval_tree(
 
 def step_bytes(d: int, share: int, whole: int, least: int) -> int:
     """Size of a message that carries share / whole of d bytes, rounded up."""
-    if share == 0:
+    if share == 0 or d == 0:
         return 0
     return max(d // whole * share + (d % whole * share + whole - 1) // whole, least)
 
