@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from chakra.alignment import aligned
 from chakra.errors import UsageError
 from chakra.files import json_text
 
@@ -266,15 +267,9 @@ def _dimensions(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _table(rows: list[list[str]], *, left: int) -> Iterator[str]:
-    """Columns of equal width; the first `left` ones are aligned left. Long tables are cut."""
+    """Aligned columns. Long tables are cut."""
+    yield aligned(rows[0], rows[1 : _MAX_ROWS + 1], left=left)
     cut = len(rows) - 1 - _MAX_ROWS
-    rows = rows[: _MAX_ROWS + 1]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
     if cut > 0:
         yield f"... and {cut} more (--format json has all)"
 

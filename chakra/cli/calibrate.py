@@ -85,7 +85,7 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
 
 
 def _text(fitted: Any) -> str:
-    from chakra.generate.tables import aligned
+    from chakra.alignment import aligned
 
     rows = [
         (

@@ -1,16 +1,14 @@
 """`chakra convert pytorch`: PyTorch profiles to execution traces that replay like the machine."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
 from chakra.cli.link import linking_options, settings_of, show
+from chakra.cli.progress import progress_bar
 from chakra.errors import UsageError
-from chakra.streams import errors_on_terminal
 
 _PATH = click.Path(path_type=Path)
 
@@ -177,7 +175,7 @@ def _job(
         if check:
             _show_error([o.summary for o in result.outcomes])
 
-    with _progress(2 * len(inputs)) as tell:
+    with progress_bar("linking", 2 * len(inputs), elapsed=True) as move:
         convert_job(
             inputs,
             prefix,
@@ -185,21 +183,6 @@ def _job(
             check=check,
             shortest=shortest,
             jobs=workers,
-            progress=tell,
+            progress=move and (lambda text: move(advance=1, description=text)),
             report=report,
         )
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None] | None]:
-    """A bar on standard error while it is a terminal."""
-    if not errors_on_terminal():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("linking", total=total)
-        yield lambda text: bar.update(task, advance=1, description=text)

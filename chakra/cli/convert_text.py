@@ -1,19 +1,12 @@
 """`chakra convert text`: text workloads of ASTRA-sim 1.0 to execution traces."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import rich_click as click
 
 from chakra.cli.options import format_option
-from chakra.streams import errors_on_terminal
-
-Progress = Callable[[int, int], None]
-
-#: Below this many files a progress bar would only flicker.
-_BAR_FROM_FILES = 64
+from chakra.cli.progress import progress_bar
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -112,7 +105,8 @@ def command(
         span=span,
         compat=compat,
     )
-    with _progress(converted.npus) as progress:
+    with progress_bar("writing traces", converted.npus) as move:
+        progress = move and (lambda done, _: move(completed=done))
         summary = write_converted(converted, output, link=not copy, progress=progress)
     for note in summary.notes:
         click.echo(f"note: {note}", err=True)
@@ -128,20 +122,3 @@ def network_dims(path: Path) -> tuple[int, ...]:
     from chakra.replay.config import load_network
 
     return tuple(dim.npus for dim in load_network(path).dims)
-
-
-def _progress(files: int) -> AbstractContextManager[Progress | None]:
-    """Progress bar on a terminal if there is enough to write."""
-    if files < _BAR_FROM_FILES or not errors_on_terminal():
-        return nullcontext(None)
-    return _bar(files)
-
-
-@contextmanager
-def _bar(files: int) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import Progress as RichProgress
-
-    with RichProgress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("writing traces", total=files)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

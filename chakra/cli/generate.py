@@ -1,40 +1,20 @@
 """`chakra generate`: workloads without a recording."""
 
-import importlib
-import importlib.util
-from typing import Any
-
 import rich_click as click
 
-#: sub-command -> where it is, imported only when it runs
-GENERATORS: dict[str, str] = {
+from chakra.cli.subcommands import LazySubcommands
+
+GENERATORS = {
     "collective": "chakra.cli.generate:collective",
-    "dlrm": "chakra.generate.cli:dlrm",
-    "mlp": "chakra.generate.cli:mlp",
-    "moe": "chakra.generate.cli:moe",
-    "resnet": "chakra.generate.cli:resnet",
-    "transformer": "chakra.generate.cli:transformer",
+    "dlrm": "chakra.cli.generate_workload:dlrm",
+    "mlp": "chakra.cli.generate_workload:mlp",
+    "moe": "chakra.cli.generate_workload:moe",
+    "resnet": "chakra.cli.generate_workload:resnet",
+    "transformer": "chakra.cli.generate_workload:transformer",
 }
 
 
-class LazyGenerators(click.RichGroup):
-    """A group that imports a generator when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the generators that this installation has."""
-        return [name for name in sorted(GENERATORS) if self.get_command(ctx, name) is not None]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Any:
-        """The generator, imported now; None if there is none of this name."""
-        if cmd_name not in GENERATORS:
-            return None
-        module, attribute = GENERATORS[cmd_name].split(":")
-        if importlib.util.find_spec(module) is None:
-            return None
-        return getattr(importlib.import_module(module), attribute, None)
-
-
-@click.group(cls=LazyGenerators, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazySubcommands, places=GENERATORS, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Generate workloads: one trace a rank, and the process groups."""
 

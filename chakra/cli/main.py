@@ -58,12 +58,12 @@ class LazyGroup(click.RichGroup):
     _listing = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the commands that this installation has."""
-        return sorted(name for name, (module, _) in COMMANDS.items() if _exists(module))
+        """Names of the commands."""
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> Any:
         """The command, imported now; None if there is no such command."""
-        if cmd_name not in COMMANDS or not _exists(COMMANDS[cmd_name][0]):
+        if cmd_name not in COMMANDS:
             return None
         module, help_text = COMMANDS[cmd_name]
         if self._listing:
@@ -96,13 +96,6 @@ class LazyGroup(click.RichGroup):
                 f"No such command '{name}'.{_did_you_mean(name, self.list_commands(ctx))}", ctx=ctx
             )
         return super().resolve_command(ctx, args)
-
-
-def _exists(module: str) -> bool:
-    """Whether a command's module is part of this installation."""
-    from importlib.util import find_spec
-
-    return find_spec(module) is not None
 
 
 def _did_you_mean(word: str, choices: list[str]) -> str:

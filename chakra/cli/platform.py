@@ -20,7 +20,7 @@ def command() -> None:
 @format_option()
 def list_command(output_format: str) -> None:
     """Names and titles of all presets."""
-    from chakra.generate.tables import aligned
+    from chakra.alignment import aligned
     from chakra.platforms import all_platforms
 
     platforms = list(all_platforms())
@@ -47,7 +47,7 @@ def list_command(output_format: str) -> None:
 @format_option()
 def show_command(machine: tuple[str, ...], npus: int | None, output_format: str) -> None:
     """Every number of a machine with its unit, status and source."""
-    from chakra.generate.tables import aligned
+    from chakra.alignment import aligned
     from chakra.platforms import cluster
 
     platform = cluster(" ".join(machine), npus, sized=output_format == "json")

@@ -5,8 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
-from types import UnionType
-from typing import Any, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, get_type_hints
 
 from chakra.errors import UsageError
 from chakra.generate.compute import ComputeModel
@@ -24,6 +23,7 @@ from chakra.generate.models.config import TransformerConfig, transformer
 from chakra.generate.models.transformer import ContextParallel, TokenShape, TransformerOptions
 from chakra.generate.options import Recompute, TrainingOptions, Zero
 from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig
+from chakra.generate.parameters import coerce
 from chakra.generate.schedule import ScheduleKind
 from chakra.generate.stages import StageModel
 from chakra.generate.template import EmitOptions
@@ -160,7 +160,7 @@ class Request:
                 near = difflib.get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ""
                 raise UsageError(f"unknown parameter {key!r}{hint}")
-            given[name] = _coerce(name, value, hints[name])
+            given[name] = coerce(name, value, hints[name])
         return cls(**given)
 
     def parallel(self) -> ParallelConfig:
@@ -535,33 +535,3 @@ REQUESTS: dict[str, type[Request]] = {
     "resnet": ResnetRequest,
     "dlrm": DlrmRequest,
 }
-
-
-def _coerce(name: str, value: Any, hint: Any) -> Any:
-    """Check a plain value against the annotation of a parameter, and turn words into enumeration members."""
-    shown = name.replace("_", "-")
-    if get_origin(hint) in (Union, UnionType):
-        if value is None:
-            return None
-        hint = next(item for item in get_args(hint) if item is not type(None))
-    if get_origin(hint) is tuple:
-        if not isinstance(value, list | tuple) or not all(type(item) is int for item in value):
-            raise UsageError(f"{shown} must be a list of whole numbers, not {value!r}")
-        return tuple(value)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        words = [str(member.value) for member in hint]
-        if isinstance(value, hint):
-            return value
-        if value not in words:
-            raise UsageError(f"{shown} must be one of {', '.join(words)}, not {value!r}")
-        return hint(value)
-    if hint is float and type(value) in (int, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            raise UsageError(f"{shown} must be a finite number, not {value}")
-        return float(value)
-    if type(value) is not hint:
-        word = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}.get(
-            hint, str(hint)
-        )
-        raise UsageError(f"{shown} must be {word}, not {value!r}")
-    return value

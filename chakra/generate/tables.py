@@ -1,22 +1,10 @@
-"""Plain text for people: aligned tables of a plan's totals, with units."""
+"""A plan's totals as tables for people, with units."""
 
 from collections.abc import Sequence
 
+from chakra.alignment import aligned
 from chakra.generate.summary import StageSummary, summarize, total_matmul_flops, total_parameters
 from chakra.generate.training import StepPlan
-
-
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns padded to equal width; the first left-aligned, the others right-aligned."""
-    table = [list(header), *[list(row) for row in rows]]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    lines = []
-    for row in table:
-        cells = [row[0].ljust(widths[0])] + [
-            cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def plan_text(plan: StepPlan) -> str:

@@ -1,5 +1,6 @@
 """The essence of a report for a terminal: plain text, no colour needed."""
 
+from chakra.alignment import aligned
 from chakra.report import tables
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.groups import npu_groups
@@ -75,15 +76,7 @@ def _bars(run: Run, most: int) -> list[str]:
 
 def plain_table(table: tables.Table) -> list[str]:
     """A table as aligned text."""
-    rows = [table.columns, *table.rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
-    lines = []
-    for row in rows:
-        cells = (
-            f"{cell:>{width}}" if i >= table.first_number else f"{cell:<{width}}"
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join(cells).rstrip())
+    lines = [aligned(table.columns, table.rows, left=table.first_number)]
     if table.omitted:
         lines.append(f"({table.omitted} more)")
     return lines

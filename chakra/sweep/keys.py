@@ -1,9 +1,7 @@
 """Every key of a study file: what it may be, unit, default, meaning. The reader refuses every other key."""
 
-from dataclasses import fields
 from enum import Enum
-from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from chakra.replay.config.keys import REQUIRED, Key
 
@@ -100,28 +98,19 @@ _UNITS = {"bucket_mb": "MB of 10^6 B", "peak_tflops": "10^12 op/s", "mem_gbps": 
 
 def workload_keys(kind: str) -> tuple[Key, ...]:
     """Parameters of a kind of generated workload, as study files and `chakra generate --config` take them."""
-    from chakra.generate.cli import HELP
+    from chakra.generate.parameters import parameters_of
     from chakra.generate.request import REQUESTS
 
-    request = REQUESTS[kind]
-    hints = get_type_hints(request)
-    out = []
-    for item in fields(request):
-        hint = hints[item.name]
-        if get_origin(hint) in (Union, UnionType):
-            hint = next(part for part in get_args(hint) if part is not type(None))
-        meaning, _, said = HELP[item.name].partition("  [default: ")
-        default = said.rstrip("]") or _shown(item.default)
-        out.append(
-            Key(
-                item.name.replace("_", "-"),
-                _allowed(hint),
-                _UNITS.get(item.name, ""),
-                default,
-                meaning.rstrip("."),
-            )
+    return tuple(
+        Key(
+            parameter.name.replace("_", "-"),
+            _allowed(parameter.type),
+            _UNITS.get(parameter.name, ""),
+            parameter.default_in_words or _shown(parameter.default),
+            parameter.meaning.rstrip("."),
         )
-    return tuple(out)
+        for parameter in parameters_of(REQUESTS[kind])
+    )
 
 
 def _allowed(hint: Any) -> str:

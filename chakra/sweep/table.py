@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chakra.generate.tables import aligned
+from chakra.alignment import aligned
 from chakra.sweep.pareto import front, label
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import METRICS, Study

@@ -27,10 +27,9 @@ def test_version_and_help(chakra: Callable[..., Any]) -> None:
 
 
 def test_every_command_of_the_table_exists(chakra: Callable[..., Any]) -> None:
-    """The modules that are there hold a command, and its help can be shown."""
-    for name, (module, _) in main.COMMANDS.items():
-        if main._exists(module):
-            assert chakra(name, "--help").code == 0, name
+    """Every module of the table holds a command, and its help can be shown."""
+    for name in main.COMMANDS:
+        assert chakra(name, "--help").code == 0, name
 
 
 @pytest.mark.parametrize(

@@ -1,86 +1,18 @@
-"""Commands ``chakra generate transformer | moe | mlp | resnet | dlrm``."""
+"""Commands ``chakra generate transformer | moe | mlp | resnet | dlrm``, made from the parameters of each request."""
 
 import json
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, fields
+from dataclasses import asdict, fields
 from enum import Enum
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, get_origin
 
 import rich_click as click
 
+from chakra.cli.progress import progress_bar
 from chakra.errors import ThresholdError, UsageError
+from chakra.generate.parameters import Parameter, parameters_of
 from chakra.generate.request import REQUESTS, Request, TransformerRequest
-from chakra.streams import errors_on_terminal
-
-#: what each parameter means, with its unit
-HELP = {
-    "tp": "Tensor-parallel ranks.",
-    "cp": "Context-parallel ranks.",
-    "ep": "Expert-parallel ranks (cut out of cp x dp).",
-    "dp": "Data-parallel replicas.  [default: npus/(tp*cp*pp), or 1]",
-    "pp": "Pipeline stages.",
-    "vp": "Model chunks per pipeline stage (interleaved schedule).",
-    "npus": "Ranks in all; dp follows.",
-    "order": "Rank order, fastest axis first.",
-    "micro_batch": "Sequences (samples, requests) per micro-batch and replica.",
-    "micro_batches": "Micro-batches per step.  [default: 1]",
-    "global_batch": "Sequences (samples) per step over all replicas, instead of micro-batches.",
-    "dtype": "Element type of activations and weights: fp32, bf16, fp16, fp8.",
-    "grad_dtype": "Element type of weight gradients.",
-    "schedule": "Pipeline schedule.",
-    "schedule_file": "CSV file with the schedule: a line per stage, cells such as F0, B0, I1, W1.",
-    "recompute": "Activations computed again in the backward pass.",
-    "zero": "ZeRO stage: 0 none, 1 optimizer, 2 gradients, 3 weights (FSDP).",
-    "bucket_mb": "Size of gradient buckets, MB of 10^6 bytes.",
-    "reshard": "ZeRO-3: gather weights again for the backward pass.",
-    "reduce_once": "ZeRO-3: reduce gradients once a step, not once per micro-batch.",
-    "prefetch": "ZeRO-3: layers gathered ahead.",
-    "optimizer_bytes": "Bytes of optimizer state per parameter.",
-    "optimizer_step": "End the step with the optimizer.",
-    "overlap": "Communication beside computation.",
-    "comm_order": "One chain of collectives per rank (program), or one per stream.",
-    "fuse": "Merge operators that have no communication between them.",
-    "peak_tflops": "Peak of the accelerator, 10^12 operations per second; with mem-gbps nodes carry durations.",
-    "mem_gbps": "Device memory bandwidth, 10^9 bytes per second.",
-    "matmul_efficiency": "Reachable share of the peak, 0 to 1.",
-    "memory_efficiency": "Reachable share of the memory bandwidth, 0 to 1.",
-    "launch_ns": "Fixed cost of every operator, ns.",
-    "model": "Model preset (see --list-models).",
-    "layers": "Layers.",
-    "hidden": "Hidden width.",
-    "heads": "Attention heads.",
-    "kv_heads": "Key-value heads.",
-    "head_dim": "Width of a head.",
-    "ffn": "Feed-forward width.",
-    "vocabulary": "Vocabulary size.",
-    "gated": "Gated feed-forward (three matrices).",
-    "experts": "Experts per MoE layer.",
-    "experts_per_token": "Experts that each token visits.",
-    "moe_ffn": "Width of one expert.",
-    "shared_experts": "Experts that every token visits.",
-    "seq": "Tokens per sequence (training) or prompt (inference).  [default: the model's]",
-    "mode": "Training step, prefill, decode, or serve (prefill, then decode).",
-    "decode_steps": "Tokens generated per request.",
-    "sp": "Sequence parallelism along tp.",
-    "regather": "With --sp: gather inputs again in the backward pass.",
-    "context": "Kind of context parallelism.",
-    "flash": "Fused attention without a matrix of scores in memory.",
-    "causal": "Count only the unmasked half of attention.",
-    "capacity": "MoE capacity factor.",
-    "stage_layers": "Layers of each pipeline chunk, comma-separated.",
-    "widths": "Widths, inputs first, comma-separated.",
-    "image": "Side of the image, pixels.",
-    "classes": "Number of classes.",
-    "bottom": "Bottom MLP widths, comma-separated.",
-    "top": "Top MLP widths, comma-separated.",
-    "tables": "Embedding tables.",
-    "rows": "Rows of all tables together.",
-    "dim": "Width of embeddings.",
-    "pooling": "Lookups per table and sample.",
-}
-
 
 if TYPE_CHECKING:
     _IntListBase = click.ParamType[tuple[int, ...]]
@@ -103,24 +35,25 @@ class IntList(_IntListBase):
             self.fail(f"{value!r} is not a comma-separated list of whole numbers", param, ctx)
 
 
-def _option(name: str, hint: Any, default: Any) -> Any:
+def _option(parameter: Parameter) -> Any:
+    name, kind, default = parameter.name, parameter.type, parameter.default
     flag = "--" + name.replace("_", "-")
-    if get_origin(hint) in (Union, UnionType):
-        hint = next(item for item in get_args(hint) if item is not type(None))
-    shown = default is not None and default is not MISSING and default != ""
-    common: dict[str, Any] = {"default": None, "help": HELP[name]}
-    if shown:
+    help_text = parameter.meaning
+    if parameter.default_in_words:
+        help_text += f"  [default: {parameter.default_in_words}]"
+    elif default is not None and default != "":
         text = default.value if isinstance(default, Enum) else default
         if isinstance(default, tuple):
             text = ",".join(str(item) for item in default)
-        common["help"] += f"  [default: {'on' if text is True else 'off' if text is False else text}]"
-    if hint is bool:
+        help_text += f"  [default: {'on' if text is True else 'off' if text is False else text}]"
+    common: dict[str, Any] = {"default": None, "help": help_text}
+    if kind is bool:
         return click.option(f"{flag}/--no-{flag[2:]}", name, **common)
-    if get_origin(hint) is tuple:
+    if get_origin(kind) is tuple:
         return click.option(flag, name, type=IntList(), **common)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return click.option(flag, name, type=click.Choice([str(member.value) for member in hint]), **common)
-    return click.option(flag, name, type=hint, **common)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return click.option(flag, name, type=click.Choice([str(member.value) for member in kind]), **common)
+    return click.option(flag, name, type=kind, **common)
 
 
 def _command(kind: str, help_text: str) -> Any:
@@ -131,7 +64,6 @@ def _command(kind: str, help_text: str) -> Any:
 
     run.__doc__ = help_text
     command: Callable[..., Any] = run
-    hints = get_type_hints(request_type)
     decorators = [
         click.option("-o", "--output", metavar="PREFIX", help="Write PREFIX.workload.json and its traces."),
         click.option(
@@ -158,7 +90,7 @@ def _command(kind: str, help_text: str) -> Any:
     ]
     if kind in ("transformer", "moe", "dlrm"):
         decorators.append(click.option("--list-models", is_flag=True, help="List model presets and stop."))
-    decorators += [_option(item.name, hints[item.name], item.default) for item in fields(request_type)]
+    decorators += [_option(parameter) for parameter in parameters_of(request_type)]
     for decorator in reversed(decorators):
         command = decorator(command)
     return click.command(name=kind, context_settings={"help_option_names": ["-h", "--help"]})(command)
@@ -211,37 +143,15 @@ def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> N
     }
     workload = build_workload(plan, tensors=options["tensors"], metadata=metadata)
     total = workload.n_npus if options["files"] else len(workload.traces)
-    with progress_bar("writing traces", total) as advance:
-        path = (write_plain if options["files"] else write_shared)(workload, options["output"], advance)
+    write = write_plain if options["files"] else write_shared
+    with progress_bar("writing traces", total) as move:
+        path = write(workload, options["output"], move and (lambda done: move(completed=done)))
     click.echo(f"wrote {path} and {total} traces", err=True)
-
-
-class progress_bar:  # noqa: N801 - used as a function
-    """A progress bar on standard error when that is a terminal, else nothing."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self.what, self.total = what, total
-        self._bar: Any = None
-
-    def __enter__(self) -> Callable[[int], None]:
-        if errors_on_terminal():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True))
-            self._bar.start()
-            task = self._bar.add_task(self.what, total=self.total)
-            return lambda done: self._bar.update(task, completed=done)
-        return lambda done: None
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar:
-            self._bar.stop()
 
 
 def _check(request: Request, plan: Any, *, err: bool) -> int:
     """Number of closed forms that the workload misses; the table goes to standard error beside a document."""
-    from chakra.generate.tables import aligned
+    from chakra.alignment import aligned
     from chakra.generate.verify import check_step
 
     if not isinstance(request, TransformerRequest):
@@ -277,10 +187,10 @@ def _document(plan: Any) -> dict[str, Any]:
 
 
 def _models(kind: str) -> str:
+    from chakra.alignment import aligned
     from chakra.generate.closed import parameters
     from chakra.generate.models.classic import DLRM
     from chakra.generate.models.config import TRANSFORMERS
-    from chakra.generate.tables import aligned
 
     if kind == "dlrm":
         rows = [(m.name, f"{m.tables}", f"{m.rows * m.dim / 1e9:.2f}e9") for m in DLRM.values()]
