@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from chakra.cli import generate_workload
 from chakra.errors import ChakraError, UsageError
 from chakra.et import read_trace
-from chakra.generate import cli, read_manifest
+from chakra.generate import read_manifest
 from chakra.generate.models.config import TRANSFORMERS
 from chakra.platforms import platform_names
 
@@ -18,7 +19,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides" / "generate.md"
 
 
 def run(kind: str, *arguments: str) -> Any:
-    result = CliRunner().invoke(getattr(cli, kind), list(arguments))
+    result = CliRunner().invoke(getattr(generate_workload, kind), list(arguments))
     if isinstance(result.exception, ChakraError):
         raise result.exception
     assert result.exit_code == 0, result.output
@@ -160,7 +161,7 @@ def test_options_and_platforms_of_the_guide_exist() -> None:
     text = DOCS.read_text()
     known = {
         option
-        for command in (cli.transformer,)
+        for command in (generate_workload.transformer,)
         for param in command.params
         for option in [*param.opts, *param.secondary_opts]
     }
