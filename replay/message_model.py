@@ -212,9 +212,6 @@ class CollectiveRecord:
     #: when the last member had issued it
     ready_ns: int
     end_ns: int
-    #: per phase: first start and last end over chunks and members
-    phase_start_ns: tuple[int, ...]
-    phase_end_ns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +257,6 @@ class WaitingMessage:
 class Stall:
     """Nothing can happen any more, but some NPUs are not finished."""
 
-    tick_ns: int
     unfinished: I64
     collectives: tuple[WaitingCollective, ...]
     messages: tuple[WaitingMessage, ...]

@@ -28,7 +28,6 @@ def read_result(t: Tables, m: I64, status: int, jit: bool) -> EngineResult:
     stall = mismatch = None
     if status == lay.STALLED:
         stall = Stall(
-            tick_ns=int(m[lay.C_NOW]),
             unfinished=np.flatnonzero(npu[:, lay.N_FINISH] < 0),
             collectives=_waiting_collectives(t, m),
             messages=waiting,
@@ -62,7 +61,7 @@ def _records(t: Tables, m: I64) -> tuple[CollectiveRecord, ...]:
     at = int(m[m[lay.C_FIRST_RECORD] + lay.RC_NEXT])
     while at != lay.NIL:
         plan = number[int(m[at + lay.RC_PLAN])]
-        row = m[at : at + lay.REC_ROW + 2 * len(t.collectives[plan].phases)].tolist()
+        row = m[at : at + lay.REC_ROW].tolist()
         out.append(
             CollectiveRecord(
                 collective=plan,
@@ -71,8 +70,6 @@ def _records(t: Tables, m: I64) -> tuple[CollectiveRecord, ...]:
                 start_ns=row[lay.RC_START],
                 ready_ns=row[lay.RC_READY],
                 end_ns=row[lay.RC_END],
-                phase_start_ns=tuple(row[lay.REC_ROW :: 2]),
-                phase_end_ns=tuple(row[lay.REC_ROW + 1 :: 2]),
             )
         )
         at = row[lay.RC_NEXT]

@@ -366,7 +366,6 @@ class MessageRun:
             instance_ready_ns=np.array([r.ready_ns for r in instances], np.int64),
             instance_plan=np.array([r.collective for r in instances], np.int64),
             instance_comm=np.array([r.group for r in instances], np.int64),
-            instance_issued=self._issued(result, number),
             plans=tuple(self.plans),
             comms=tuple((c.name, c.size, tuple(c.members.tolist())) for c in self.membership.comms),
             dim_bytes=np.broadcast_to(result.dim_bytes // max(n, 1), (n, len(self.network.dims))),
@@ -398,15 +397,6 @@ class MessageRun:
             ordinals[group] = ordinal + 1
             out[int(program.comm[node])] = number.get((group, ordinal), -1)
         return out
-
-    def _issued(self, result: engine.EngineResult, number: dict[tuple[int, int], int]) -> I64:
-        """Members that have issued each collective."""
-        sizes = [self.membership.comms[r.group].size for r in result.collectives]
-        issued = np.array(sizes, np.int64)
-        if result.stall is not None:
-            for waiting in result.stall.collectives:
-                issued[number[waiting.group, waiting.ordinal]] = len(waiting.issued)
-        return issued
 
     def _links(self, result: engine.EngineResult) -> tuple[dict[str, Any], ...]:
         links = result.links

@@ -446,7 +446,7 @@ class Tables:
         self._scalars[lay.C_RELIEVE] = relieve
         if relieve:
             rows += 4 * n * n_dims * model.queues_per_dim * window
-        return rows * lay.ROW + (concurrent + 1) * (self._max_block + lay.REC_ROW + 2 * phases)
+        return rows * lay.ROW + (concurrent + 1) * (self._max_block + lay.REC_ROW)
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,6 @@ class PhaseEngine:
             instance_ready_ns=cells("ST_INST_READY", instances),
             instance_plan=cells("ST_INST_PLAN", instances),
             instance_comm=t.instance_comm,
-            instance_issued=cells("ST_INST_ISSUED", instances),
             plans=tuple(t.plans),
             plan_bytes=np.asarray(t.plan_bytes or [0], np.int64),
             comms=tuple((c.name, c.size, c.actors) for c in t.comms),

@@ -29,7 +29,6 @@ class RawRun:
     instance_ready_ns: I64  # when the last member had issued
     instance_plan: I64
     instance_comm: I64
-    instance_issued: I64
     plans: tuple[Plan, ...]
     comms: tuple[tuple[str, int, tuple[int, ...]], ...]  # name, members, actors
     dim_bytes: I64  # (actors, dims) bytes sent by collectives
@@ -52,11 +51,6 @@ class RawRun:
     def actor_of(self, npu: int) -> int:
         """The actor that stands for an NPU."""
         return int(self.partition.class_of[npu])
-
-    @property
-    def stalled(self) -> bool:
-        """Whether the run came to a halt before all NPUs had finished."""
-        return not self.partial and bool((self.finish_ns < 0).any())
 
     def finish_per_npu(self) -> I64:
         """Finish of every NPU."""

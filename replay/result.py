@@ -1,6 +1,5 @@
 """The result of a replay: times, and everything that can be derived from them on demand."""
 
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -32,7 +31,25 @@ SCHEMA = "chakra.replay.result/1"
 
 @dataclass
 class ReplayResult:
-    """Times of one replay in ns, made by `simulate`. Derived figures are computed when they are first asked for."""
+    """Times of one replay in ns, made by `simulate`. Derived figures are computed when they are first asked for.
+
+    Attributes
+    ----------
+    raw
+        What the engine handed back, per class of equal NPUs; the other members say the same per NPU.
+    workload
+        The traces, prepared.
+    membership
+        Which NPU belongs to which groups.
+    system, network, memory_config
+        The machine.
+    options
+        How the run was made.
+    warnings
+        What the user should know, a line each.
+    source
+        What the workload was read from, in words.
+    """
 
     raw: RawRun
     workload: Workload
@@ -42,10 +59,7 @@ class ReplayResult:
     memory_config: Memory = field(default_factory=Memory)
     options: RunOptions = field(default_factory=RunOptions)
     warnings: list[str] = field(default_factory=list)
-    #: what the workload was read from, for the document
     source: str = ""
-    #: corrections found outside the programs (plans, messages): name -> count
-    found: Counter[str] = field(default_factory=Counter)
 
     # -- times -------------------------------------------------------------------------------------------------
 
@@ -91,10 +105,6 @@ class ReplayResult:
         ]
         return self._per_npu(values)
 
-    def program(self, actor: int) -> Program:
-        """Program of an actor."""
-        return self._programs[actor]
-
     def node_ticks(self, npu: int) -> tuple[AnyArray, I64, I64]:
         """Node ids, issue and finish ticks of an NPU, in issue order."""
         actor = self.raw.actor_of(npu)
@@ -137,7 +147,7 @@ class ReplayResult:
     @cached_property
     def corrections(self) -> dict[str, int]:
         """Corrections of ASTRA-sim that changed something, and how often (nodes or collectives, over all NPUs)."""
-        total = self.found + find_corrections(
+        total = find_corrections(
             self.workload, self.membership, self.system, self.network, self.memory_config, self.options
         )
         if not self.options.astra and not self.partial:
@@ -307,7 +317,7 @@ class ReplayResult:
 
     def _node_document(self, npu: int) -> dict[str, Any]:
         actor = self.raw.actor_of(npu)
-        program = self.program(actor)
+        program = self._programs[actor]
         ids, issue, finish = self.node_ticks(npu)
         first = int(self.raw.node_start[actor])
         order = self.raw.order[first : first + int(self.raw.order_n[actor])]

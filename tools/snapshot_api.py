@@ -19,10 +19,8 @@ FILE = ROOT / "tests" / "packaging" / "api.txt"
 
 #: the public modules: those that the reference has pages for, and those that only lead to them
 PUBLIC = (
-    "chakra",
     "chakra.converters",
     "chakra.schemas",
-    "chakra.schemas.protolib",
     *runpy.run_path(str(ROOT / "docs" / "_ext" / "public_names.py"))["MODULES"],
 )
 

@@ -11,12 +11,9 @@ from typing import Any
 
 import numpy as np
 
-# Rows of the attribute table: the integer columns come first (see schema.INT_COLUMNS), then these.
-N_INT = 11
-COMM_GROUP = 11
+# Rows of the attribute table: the integer columns and comm_group come first (see schema.INT_COLUMNS), then these.
 IS_CPU_OP = 12
 PG_NAME = 13
-INVOLVED_DIM = 14
 
 _ABSENT = -(2**63)
 

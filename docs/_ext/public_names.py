@@ -14,6 +14,7 @@ MODULES = (
     "chakra.replay",
     "chakra.replay.config",
     "chakra.replay.topologies",
+    "chakra.replay.collectives.steps",
     "chakra.converters.text",
     "chakra.converters.pytorch",
     "chakra.converters.astra_config",

@@ -20,7 +20,22 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import ConfigError
 
+__all__ = [
+    "LAST_OF_ROUND",
+    "REDUCES",
+    "Do",
+    "Link",
+    "StepAlgorithm",
+    "Steps",
+    "Symmetry",
+    "best_segments",
+    "from_arrays",
+    "from_rounds",
+]
+
+#: flag of a message that the receiver adds to its own data
 REDUCES = 1
+#: flag of the last message of a round
 LAST_OF_ROUND = 2
 
 
@@ -48,18 +63,35 @@ class Symmetry(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a message between neighbours costs, for schedules that choose how finely they cut the data."""
+    """What a message between neighbours costs, for schedules that choose how finely they cut the data.
 
-    #: latency of an empty message and endpoint delay, ns
+    Attributes
+    ----------
+    latency_ns
+        Latency of an empty message and endpoint delay, ns.
+    bytes_per_ns
+        Bandwidth, bytes per ns.
+    """
+
     latency_ns: float
     bytes_per_ns: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """A schedule: rows (source, destination, share, flags) of `messages`, in rounds.
+    """A schedule: rounds of messages, as `from_rounds` and `from_arrays` make it.
 
-    A message carries share / whole of the bytes that enter the phase, rounded up. Flags: `REDUCES`, `LAST_OF_ROUND`.
+    Attributes
+    ----------
+    n
+        Members.
+    messages
+        (messages, 4) int64: source, destination, share, flags (`REDUCES`, `LAST_OF_ROUND`), in rounds. A message carries
+        share / whole of the bytes that enter the phase, rounded up.
+    whole
+        Parts of all the data.
+    symmetry
+        How members resemble each other.
     """
 
     n: int
@@ -114,15 +146,28 @@ def member_rows(steps: Steps) -> MemberRows:
 class StepAlgorithm:
     """An algorithm that is a table of steps, under the name that system files use.
 
-    `schedule(do, n, size_bytes, link)` returns the `Steps` of one phase of n members. Third parties offer objects of
-    this class as entry points of the group ``chakra.collectives``.
+    Third parties offer objects of this class as entry points of the group ``chakra.collectives``.
+
+    Attributes
+    ----------
+    name
+        Name in system files.
+    kinds
+        What the algorithm can do.
+    schedule
+        ``schedule(do, n, size_bytes, link)`` returns the `Steps` of one phase of n members, which `size_bytes` enter.
+    summary
+        A few words.
+    formula
+        Time of one chunk of d bytes on n alike members, in the words of docs/guides/collectives.md.
+    source
+        Where the algorithm is described.
     """
 
     name: str
     kinds: frozenset[Do]
     schedule: Callable[[Do, int, int, Link], Steps]
     summary: str
-    #: time of one chunk of d bytes on n alike members, in the words of docs/guides/collectives.md
     formula: str
     source: str
 
@@ -135,6 +180,18 @@ def from_rounds(
 ) -> Steps:
     """Steps from rounds of (source, destination, share, reduces); empty rounds are left out.
 
+    Parameters
+    ----------
+    n
+        Members.
+    rounds
+        Messages of each round; a member sends at most one and receives at most one. `reduces` says that the destination
+        adds the message to its own data.
+    whole
+        Parts of all the data: a message carries share / whole of it.
+    symmetry
+        How members resemble each other.
+
     Raises
     ------
     ConfigError
@@ -145,7 +202,24 @@ def from_rounds(
 
 
 def from_arrays(n: int, rounds: Sequence[I64], whole: int, symmetry: Symmetry = Symmetry.NONE) -> Steps:
-    """Steps from one array (messages, 4) per round: source, destination, share, whether the destination reduces."""
+    """Steps from one array per round; empty rounds are left out.
+
+    Parameters
+    ----------
+    n
+        Members.
+    rounds
+        Per round (messages, 4) int64: source, destination, share, whether the destination reduces.
+    whole
+        Parts of all the data: a message carries share / whole of it.
+    symmetry
+        How members resemble each other.
+
+    Raises
+    ------
+    ConfigError
+        If a member sends or receives twice in a round, sends to itself, or a number is out of range.
+    """
     parts = []
     for k, given in enumerate(rounds):
         rows = np.asarray(given, np.int64).copy()
@@ -176,6 +250,23 @@ def best_segments(
     A pipeline of `fill` rounds and `each` more per segment takes (fill + each s)(a + b d / (parts s)), which is least at
     s = sqrt(fill b d / (parts each a)) (a: latency, b: 1 / bandwidth). At most `most`, and so few that a schedule stays
     below a million messages.
+
+    Parameters
+    ----------
+    fill
+        Rounds until the first segment has passed.
+    each
+        Rounds of every further segment.
+    parts
+        Equal parts of the data that are cut.
+    n
+        Members.
+    size_bytes
+        Bytes that enter the phase.
+    link
+        What a message costs.
+    most
+        Bound of the segments.
     """
     if size_bytes <= parts or fill <= 0:
         return 1

@@ -212,13 +212,10 @@ BE_STATE = 0
 BE_PREVIOUS = 1
 BE_LAST = 2
 BE_SENDS = 3
-BE_OUT_HEAD = 4
-BE_OUT_TAIL = 5
-BE_IN_HEAD = 6
-BE_IN_TAIL = 7
+BE_OUT_HEAD = 4  # of a list: its tail is the next word
+BE_IN_HEAD = 6  # likewise
 BE_IN_N = 8
-BE_UNIT_HEAD = 9
-BE_UNIT_TAIL = 10
+BE_UNIT_HEAD = 9  # likewise
 BE_UNIT_BUSY = 11
 BUS_FREE = 0
 BUS_SENDING = 1
@@ -275,7 +272,6 @@ OP_RECV = 4
 OP_SERVER = 5
 
 # --- collectives ---------------------------------------------------------------------------------------------------
-PLAN_ROW = 15
 P_CHUNKS = 0
 P_CHUNK = 1
 P_PHASES = 2
@@ -345,7 +341,6 @@ RING_FLAT = 1
 RING_GROUP = 2
 
 MEMBERSHIP_ROW = 3
-GROUP_ROW = 4
 G_N = 0
 G_MEMBERS = 1
 G_FIRST = 2  # its collectives in progress

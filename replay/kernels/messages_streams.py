@@ -13,7 +13,6 @@ from chakra.replay.kernels.messages_layout import (
     C_COORDS,
     C_DIM_ROWS,
     C_DIMS,
-    C_NOW,
     C_STREAMS,
     CUSTOM,
     D_N,
@@ -24,7 +23,6 @@ from chakra.replay.kernels.messages_layout import (
     HALVING_DOUBLING,
     I_GROUP,
     I_PLAN,
-    I_RECORD,
     NIL,
     P_BUS,
     P_DELAY,
@@ -41,7 +39,6 @@ from chakra.replay.kernels.messages_layout import (
     Q_HEAD,
     Q_RUNNING,
     Q_TAIL,
-    REC_ROW,
     REDUCE_SCATTER,
     RING,
     RING_FLAT,
@@ -213,7 +210,7 @@ def enter_phase(s: State, x: int, phase_index: int) -> None:
 
 
 def leave_phase(s: State, x: int) -> None:
-    """Bytes that leave a phase; note its end."""
+    """Bytes that leave a phase."""
     m = s.m
     n = m[x + S_RING_N]
     if m[x + S_ALGORITHM] != TREE and m[x + S_ALGORITHM] != CUSTOM:
@@ -221,16 +218,11 @@ def leave_phase(s: State, x: int) -> None:
             m[x + S_BYTES] = max(m[x + S_BYTES] // n, m[x + S_LEAST])
         elif m[x + S_DO] == ALL_GATHER:
             m[x + S_BYTES] *= n
-    at = m[m[x + S_INSTANCE] + I_RECORD] + REC_ROW + 2 * m[x + S_PHASE]
-    m[at + 1] = max(m[at + 1], m[C_NOW])
 
 
 def start_stream(s: State, x: int) -> None:
     """A stream gets a place in its queue: its phase begins."""
     m = s.m
-    at = m[m[x + S_INSTANCE] + I_RECORD] + REC_ROW + 2 * m[x + S_PHASE]
-    if m[at] < 0:
-        m[at] = m[C_NOW]
     algorithm = m[x + S_ALGORITHM]
     if algorithm == TREE:
         tree_start(s, x)

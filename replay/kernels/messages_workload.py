@@ -335,7 +335,7 @@ def open_instance(s: State, plan: int, group: int, ordinal: int) -> int:
     m[at + I_ENDED] = 0
     m[at + I_MEMBERS] = members
     record = m[C_TOP]
-    m[C_TOP] = record + REC_ROW + 2 * m[plan + P_PHASES]
+    m[C_TOP] = record + REC_ROW
     m[record + RC_NEXT] = NIL
     m[m[C_LAST_RECORD] + RC_NEXT] = record
     m[C_LAST_RECORD] = record
@@ -346,8 +346,6 @@ def open_instance(s: State, plan: int, group: int, ordinal: int) -> int:
     m[record + RC_START] = m[C_NOW]
     m[record + RC_READY] = -1
     m[record + RC_END] = -1
-    for k in range(2 * m[plan + P_PHASES]):
-        m[record + REC_ROW + k] = -1
     size_class = m[plan + P_CLASS]
     block = m[size_class]
     if block != NIL:

@@ -21,8 +21,6 @@ NAMES = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(NAMES)
 MODULES, constant_doc, publics = NAMES.MODULES, NAMES.constant_doc, NAMES.publics
 
-#: made by a function; its fields are internal, its properties are the interface
-MADE_BY_FUNCTIONS = {"ReplayResult"}
 #: constants
 _PLAIN = (int, float, str, tuple, dict, frozenset)
 
@@ -125,7 +123,7 @@ def test_a_class_describes_what_it_holds_or_takes(name: str) -> None:
     doc = inspect.cleandoc(value.__dict__.get("__doc__") or "")
     assert doc, "no docstring"
     assert not doc.startswith(f"{value.__name__}("), "the signature that a dataclass writes is no docstring"
-    if issubclass(value, (enum.Enum, Exception)) or value.__name__ in MADE_BY_FUNCTIONS or is_protocol(value):
+    if issubclass(value, (enum.Enum, Exception)) or is_protocol(value):
         return
     told = described(doc, "Parameters", "Attributes", "Other Parameters") | commented(value)
     for base in value.__mro__[1:-1]:
