@@ -3,6 +3,8 @@
 Sources: replay semantics, section 2; correction C18 of `differences.md`.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from chakra.arrays import I32, I64, AnyArray
@@ -20,8 +22,16 @@ def first_use(values: AnyArray) -> tuple[AnyArray, I64]:
     return out, rank[inverse.reshape(-1)]
 
 
-def bindings_of(trace: Trace, order: I64, *, astra: bool) -> tuple[Bindings, I64, I64]:
+class Bound(NamedTuple):
     """Bindings of a trace, and per node (program order) the index of its group and of its peer (-1: none)."""
+
+    bindings: Bindings
+    group: I64
+    peer: I64
+
+
+def bindings_of(trace: Trace, order: I64, *, astra: bool) -> Bound:
+    """What the names in a trace stand for."""
     types = trace.types[order]
     group = np.full(len(order), -1, np.int64)
     coll = np.flatnonzero(types == NodeType.COMM_COLL)
@@ -43,7 +53,7 @@ def bindings_of(trace: Trace, order: I64, *, astra: bool) -> tuple[Bindings, I64
         distinct_peers, inverse = first_use(values)
         peer[p2p] = inverse
         peers = distinct_peers.astype(np.int64)
-    return Bindings(names, peers), group, peer
+    return Bound(Bindings(names, peers), group, peer)
 
 
 def group_name(name: str, *, astra: bool) -> str:
@@ -61,7 +71,7 @@ def group_name(name: str, *, astra: bool) -> str:
     return name
 
 
-def structure_key(trace: Trace, order: I64, bindings: Bindings, group: I64, peer: I64, *, ids: bool) -> bytes:
+def structure_key(trace: Trace, order: I64, bound: Bound, *, ids: bool) -> bytes:
     """What two traces must share to be one program: everything but the numbers of nodes, groups and peers.
 
     Which of the groups is all NPUs must be the same, too: only there `involved_dim` counts.
@@ -87,9 +97,9 @@ def structure_key(trace: Trace, order: I64, bindings: Bindings, group: I64, peer
     ):
         digest.update(np.ascontiguousarray(column[order]).tobytes())
     start, child, _ = children_in_order(trace, order)
-    for column in (group, peer, start, child, *((trace.ids,) if ids else ())):
+    for column in (bound.group, bound.peer, start, child, *((trace.ids,) if ids else ())):
         digest.update(np.ascontiguousarray(column).tobytes())
-    digest.update(repr((trace.dim_table, bindings.world)).encode())
+    digest.update(repr((trace.dim_table, bound.bindings.world)).encode())
     return digest.digest()
 
 
