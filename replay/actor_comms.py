@@ -28,13 +28,26 @@ class ActorComm:
     label: tuple[int, bool]
 
 
+@dataclass(frozen=True, slots=True)
+class ActorComms:
+    """All communicators, and which of them an actor's groups are: group g of actor a is cell group_start[a] + g."""
+
+    comms: tuple[ActorComm, ...]
+    group_start: I64
+    #: index into `comms`
+    group_comm: I64
+    #: which of the communicator's actors this one is
+    group_member: I64
+
+    def comm_of(self, actor: int, group: int) -> int:
+        """Index of the communicator that is a group of an actor."""
+        return int(self.group_comm[self.group_start[actor] + group])
+
+
 def actor_communicators(
-    membership: Membership,
-    classes_of_npus: Partition,
-    network: Network,
-    usage: Usage,
-) -> tuple[list[ActorComm], I64, I64, I64]:
-    """Communicators between actors, and per actor and group which one and where in it."""
+    membership: Membership, classes_of_npus: Partition, network: Network, usage: Usage
+) -> ActorComms:
+    """Communicators between actors; groups whose members lie and behave alike are one."""
     class_of, npu_of = classes_of_npus.class_of, classes_of_npus.representative
     found: dict[tuple[Any, ...], int] = {}
     comms: list[ActorComm] = []
@@ -71,7 +84,9 @@ def actor_communicators(
             group_comm.append(number)
             group_member.append(comms[number].actors.index(int(class_of[npu])))
         group_start.append(len(group_comm))
-    return comms, ints(group_comm), ints(group_member), np.asarray(group_start[:-1], np.int64)
+    return ActorComms(
+        tuple(comms), np.asarray(group_start[:-1], np.int64), ints(group_comm), ints(group_member)
+    )
 
 
 def _actor_comm(

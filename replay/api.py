@@ -18,10 +18,10 @@ from chakra.replay.checks import check_dimensions, check_run, run_warnings
 from chakra.replay.classes import Partition, discrete, partition, peers_of
 from chakra.replay.collectives.custom import load_per_node
 from chakra.replay.collectives.matching import match_dimensions, match_scatters
-from chakra.replay.communicators import GroupTable, Membership, resolve_groups
+from chakra.replay.communicators import GroupTable, resolve_groups
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
-from chakra.replay.config.model import Memory, Network, System
+from chakra.replay.config.model import Memory
 from chakra.replay.config.network import load_network
 from chakra.replay.config.system import load_system
 from chakra.replay.engine_choice import why_every_npu, why_messages
@@ -35,9 +35,10 @@ from chakra.replay.programs import compile_workload
 from chakra.replay.raw import RawRun
 from chakra.replay.replicate import repeat_blocks, repeated_text, spread, traced_ranks
 from chakra.replay.result import ReplayResult
+from chakra.replay.scenario import Scenario
 from chakra.replay.topologies.blocks import with_faults
 from chakra.replay.usage import usage_of
-from chakra.replay.workload import Op, Workload
+from chakra.replay.workload import Op
 
 Source = str | os.PathLike[str]
 Progress = Callable[[int, int], bool]
@@ -151,7 +152,8 @@ def simulate(
     check_limits(compiled, sys, net, options)
     check_run(compiled, membership, options, named_by_rank=named, traced_ranks=traced)
     check_dimensions(compiled, membership, sys, net, options)
-    raw = run_engine(compiled, membership, sys, net, mem, options, progress, per_node)
+    scenario = Scenario(compiled, membership, sys, net, mem, options)
+    raw = run_engine(scenario, progress, per_node)
     raise_if_stalled(raw, compiled, membership, options)
     if raw.engine == "messages" and comm_streams > 1 and any(has_priorities(t) for t in compiled.traces):
         warnings.append("comm_priority has no effect where every message is simulated")
@@ -280,35 +282,20 @@ def unused_traces(prefix: str, npus: int) -> list[str]:
     return [f"{prefix}.<rank>.et: traces of {count} ({first}) are not used: the network has {npus} NPUs"]
 
 
-def choose_partition(
-    workload: Workload, membership: Membership, system: System, network: Network, options: RunOptions
-) -> Partition:
+def choose_partition(scenario: Scenario) -> Partition:
     """Classes of NPUs, or every NPU its own class where a resource that all share breaks the symmetry."""
+    workload, membership, network = scenario.workload, scenario.membership, scenario.network
     shared = any((p.op == Op.SERVER).any() for p in workload.programs)
-    if not options.fold or shared:
+    if not scenario.options.fold or shared:
         return discrete(workload.npus)
-    usage = usage_of(workload, membership, system, network, options)
+    usage = usage_of(workload, membership, scenario.system, network, scenario.options)
     return partition(workload, membership, network, usage, peers_of(workload))
 
 
-def run_engine(
-    workload: Workload,
-    membership: Membership,
-    system: System,
-    network: Network,
-    memory: Memory,
-    options: RunOptions,
-    progress: Progress | None,
-    per_node: dict[int, str],
-) -> RawRun:
+def run_engine(scenario: Scenario, progress: Progress | None, per_node: dict[int, str]) -> RawRun:
     """Run the engine that fits."""
-
-    def messages(why: str) -> RawRun:
-        every = replace(options, engine="messages")
-        run = MessageRun(workload, membership, system, network, memory, every, per_node).run(progress)
-        return replace(run, notes=(f"every message simulated: {why}", *run.notes))
-
-    reason = why_every_npu(workload, system, options)
+    network, options = scenario.network, scenario.options
+    reason = why_every_npu(scenario.workload, scenario.system, options)
     if network.links is not None:
         if options.engine == "phases":
             raise UsageError(
@@ -316,13 +303,16 @@ def run_engine(
             )
         reason = "the network is given link by link"
     if reason is None:
-        classes = choose_partition(workload, membership, system, network, options)
-        reason = why_messages(workload, membership, classes, system, network, options)
+        classes = choose_partition(scenario)
+        reason = why_messages(
+            scenario.workload, scenario.membership, classes, scenario.system, network, options
+        )
     if reason is not None:
-        return messages(reason)
+        every = replace(scenario, options=replace(options, engine="messages"))
+        run = MessageRun(every, per_node).run(progress)
+        return replace(run, notes=(f"every message simulated: {reason}", *run.notes))
     try:
-        raw = PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)
+        engine = PhaseEngine(scenario, classes)
     except UnfoldableError:
-        classes = discrete(workload.npus)
-        raw = PhaseEngine(workload, membership, classes, system, network, memory, options).run(progress)
-    return raw
+        engine = PhaseEngine(scenario, discrete(scenario.workload.npus))
+    return engine.run(progress)

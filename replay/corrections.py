@@ -28,6 +28,7 @@ from chakra.replay.communicators import Membership
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System
 from chakra.replay.matching import ASTRA_TAGS
 from chakra.replay.options import RunOptions
+from chakra.replay.scenario import Scenario
 from chakra.replay.workload import Call, Op, Workload
 
 
@@ -306,36 +307,24 @@ REGISTRY: tuple[Correction, ...] = (
 BY_NAME = {correction.name: correction for correction in REGISTRY}
 
 
-def find_corrections(
-    workload: Workload,
-    membership: Membership,
-    system: System,
-    network: Network,
-    memory: Memory,
-    options: RunOptions,
-) -> Counter[str]:
+def find_corrections(scenario: Scenario) -> Counter[str]:
     """Corrections that changed something in a run of default mode: name -> count over all NPUs (see `unit`).
 
     Those that a program counts itself (`Program.corrections`) are not in it, and C9 and C13 are seen in a run only.
     """
-    if options.astra:
+    if scenario.options.astra:
         return Counter()
     found: Counter[str] = Counter()
-    _count_collectives(found, workload, membership, system, network, options)
-    _count_messages(found, workload, network)
-    _count_nodes(found, workload, memory)
+    _count_collectives(found, scenario)
+    _count_messages(found, scenario.workload, scenario.network)
+    _count_nodes(found, scenario.workload, scenario.memory)
     return +found
 
 
-def _count_collectives(
-    found: Counter[str],
-    workload: Workload,
-    membership: Membership,
-    system: System,
-    network: Network,
-    options: RunOptions,
-) -> None:
+def _count_collectives(found: Counter[str], scenario: Scenario) -> None:
     """C1, C3 to C7, C12, C15 and C18 of all collective nodes."""
+    workload, membership, system = scenario.workload, scenario.membership, scenario.system
+    network, options = scenario.network, scenario.options
     names: dict[tuple[Call, int, bool], list[str]] = {}
     for t, bindings in enumerate(workload.bindings):
         npus = np.flatnonzero(workload.trace_of == t)

@@ -20,23 +20,14 @@ from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
 from chakra.replay.collectives.plan import Do as PlanDo
 from chakra.replay.collectives.select import endpoint_delay, least_bytes, make_plan, steps_of
 from chakra.replay.collectives.steps import Steps
-from chakra.replay.communicators import Communicator, Membership
-from chakra.replay.config.model import (
-    KIND_NUMBERS,
-    CollectiveKind,
-    Links,
-    Memory,
-    MemoryKind,
-    Network,
-    System,
-    Topology,
-)
+from chakra.replay.communicators import Communicator
+from chakra.replay.config.model import KIND_NUMBERS, CollectiveKind, Links, MemoryKind, Topology
 from chakra.replay.matching import ASTRA_TAGS, tags_of
-from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
+from chakra.replay.scenario import Scenario
 from chakra.replay.topologies.routes import link_graph
 from chakra.replay.usage import ROOTED
-from chakra.replay.workload import Call, Op, Program, Workload
+from chakra.replay.workload import Call, Op, Program
 
 FAMILIES = {
     Family.RING: engine.Algorithm.RING,
@@ -59,22 +50,13 @@ DOES = {
 class MessageRun:
     """One run of the message-level engine."""
 
-    def __init__(
-        self,
-        workload: Workload,
-        membership: Membership,
-        system: System,
-        network: Network,
-        memory: Memory,
-        options: RunOptions,
-        per_node: dict[int, str],
-    ) -> None:
-        self.workload = workload
-        self.membership = membership
-        self.system = system
-        self.network = network
-        self.memory = memory
-        self.options = options
+    def __init__(self, scenario: Scenario, per_node: dict[int, str]) -> None:
+        self.workload = scenario.workload
+        self.membership = scenario.membership
+        self.system = scenario.system
+        self.network = scenario.network
+        self.memory = scenario.memory
+        self.options = scenario.options
         self.per_node = per_node
         self._ended = False  # by `progress`, before all NPUs had finished
         self.plans: list[Plan] = []
@@ -83,7 +65,7 @@ class MessageRun:
         self._collective_of: dict[tuple[Any, ...], int] = {}
         self._customs: dict[tuple[str, int], list[int]] = {}
         self._custom_programs: list[CustomProgram] = []
-        self._programs = [self._program(p) for p in workload.programs]
+        self._programs = [self._program(p) for p in self.workload.programs]
         self.actors = self._actors()
 
     def _program(self, program: Program) -> engine.Program:

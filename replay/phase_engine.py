@@ -14,14 +14,14 @@ from chakra.errors import WorkloadError
 from chakra.kernels import compiled, worth_compiling
 from chakra.replay.checks import order_problem
 from chakra.replay.classes import Partition
-from chakra.replay.communicators import Membership
-from chakra.replay.config.model import Memory, Network, System
 from chakra.replay.kernels import phases as kernel
 from chakra.replay.kernels import phases_layout
-from chakra.replay.options import RunOptions
 from chakra.replay.phase_tables import PhaseTables
+from chakra.replay.plan_tables import Planned
 from chakra.replay.raw import RawRun
-from chakra.replay.workload import Op, Workload
+from chakra.replay.scenario import Scenario
+from chakra.replay.tables import ints
+from chakra.replay.workload import Op
 
 #: events from which compiled code pays when it is loaded, when it must be loaded (half a second), and when it must be
 #: compiled first (15 s); plain Python takes about 40 us per event
@@ -36,12 +36,10 @@ class PhaseEngine:
 
     Parameters
     ----------
-    workload, membership
-        What NPUs do, and the groups they do it in.
+    scenario
+        What is run on what.
     partition
         Classes of NPUs that behave alike; one of each is simulated.
-    system, network, memory, options
-        The machine.
 
     Raises
     ------
@@ -49,38 +47,19 @@ class PhaseEngine:
         When the tables do not fit this machine's memory, or a message goes to an NPU that is not there.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        membership: Membership,
-        partition: Partition,
-        system: System,
-        network: Network,
-        memory: Memory,
-        options: RunOptions,
-    ) -> None:
-        self.tables = PhaseTables(workload, membership, partition, system, network, memory, options)
+    def __init__(self, scenario: Scenario, partition: Partition) -> None:
+        self.scenario = scenario
+        self.tables = PhaseTables(scenario, partition)
 
     def work_estimate(self) -> int:
         """Events that the run will take, about; a phase that is evaluated member by member counts for its ring."""
         t = self.tables
-        streams = [len(plan.chunks) * max(len(v) for v in plan.variants) for plan in t.plans]
-        members = [
-            max(
-                (len(npus) if len(np.unique(stand)) > 1 else 1)
-                for rings in t.comms[c].views
-                for npus, stand in rings
-            )
-            for c in t.plan_comm
-        ]
-        weight = np.array([s * (1 + m // 4) for s, m in zip(streams, members, strict=True)] or [0], np.int64)
+        weight = ints([_events(item) for item in t.planned])
         total = int(t.node_start[-1])
-        at = 0
-        for program in t.actor_programs:
+        for at, program in zip(t.call_start.tolist(), t.actor_programs, strict=False):
             calls = program.call[program.op == Op.COLLECTIVE]
             if len(calls):
                 total += int(weight[t.call_plan[at + calls]].sum())
-            at += len(program.calls)
         return total
 
     def run(self, progress: Callable[[int, int], bool] | None = None) -> RawRun:
@@ -111,7 +90,9 @@ class PhaseEngine:
             if status == phases_layout.MISMATCH:
                 npu = int(self.tables.npu_of[int(scalars[phases_layout.SC_ERR_ACTOR])])
                 node = int(scalars[phases_layout.SC_ERR_NODE])
-                raise WorkloadError(order_problem(self.tables.workload, self.tables.membership, npu, node))
+                raise WorkloadError(
+                    order_problem(self.scenario.workload, self.scenario.membership, npu, node)
+                )
             if status == phases_layout.PAUSED:
                 done, now = int(scalars[phases_layout.SC_NODES_DONE]), int(scalars[phases_layout.SC_NOW])
                 if progress is not None and not progress(done, now):
@@ -125,7 +106,7 @@ class PhaseEngine:
         t = self.tables
         cells = t.cells
         n, nodes, comm = len(t.npu_of), int(t.node_start[-1]), int(t.comm_start[-1])
-        instances = t.instances
+        instances = len(t.instance_comm)
         relieved = int(cells("ST_SCALARS", phases_layout.SC_SIZE)[phases_layout.SC_RELIEVED])
         notes = (
             f"streams blocked each other in full queues {relieved} times; each queue started one more (C13)",
@@ -145,12 +126,20 @@ class PhaseEngine:
             instance_ready_ns=cells("ST_INST_READY", instances),
             instance_plan=cells("ST_INST_PLAN", instances),
             instance_comm=t.instance_comm,
-            plans=tuple(t.plans),
-            plan_bytes=np.asarray(t.plan_bytes or [0], np.int64),
-            comms=tuple((c.name, c.size, c.actors) for c in t.comms),
+            plans=tuple(item.plan for item in t.planned),
+            plan_bytes=ints([item.size_bytes for item in t.planned]),
+            comms=tuple((c.name, c.size, c.actors) for c in t.groups.comms),
             dim_bytes=cells("ST_DIM_BYTES", n * t.dims).reshape(n, -1),
             partial=partial,
             events=int(cells("ST_SCALARS", phases_layout.SC_SIZE)[phases_layout.SC_EVENTS]),
             engine="phases",
             notes=notes if relieved else (),
         )
+
+
+def _events(item: Planned) -> int:
+    """Events of one instance of a collective, about."""
+    members = max(
+        (len(npus) if len(np.unique(stand)) > 1 else 1) for rings in item.comm.views for npus, stand in rings
+    )
+    return len(item.plan.chunks) * item.phases * (1 + members // 4)

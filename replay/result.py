@@ -24,6 +24,7 @@ from chakra.replay.figures import collective_rows, critical_path, egress_bytes_p
 from chakra.replay.memory_use import MemoryUse, memory_use
 from chakra.replay.options import RunOptions
 from chakra.replay.raw import RawRun
+from chakra.replay.scenario import Scenario
 from chakra.replay.workload import Engine, Op, Program, Workload
 
 SCHEMA = "chakra.replay.result/1"
@@ -148,7 +149,9 @@ class ReplayResult:
     def corrections(self) -> dict[str, int]:
         """Corrections of ASTRA-sim that changed something, and how often (nodes or collectives, over all NPUs)."""
         total = find_corrections(
-            self.workload, self.membership, self.system, self.network, self.memory_config, self.options
+            Scenario(
+                self.workload, self.membership, self.system, self.network, self.memory_config, self.options
+            )
         )
         if not self.options.astra and not self.partial:
             total["C13"] += any("(C13)" in note for note in self.raw.notes)
