@@ -7,7 +7,7 @@ use it. (The kernel module as plain Python is slower than protobuf: it serves th
 
 import sys
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,9 +103,18 @@ def readable(data: U8) -> U8:
     return view
 
 
+class KnownNames(NamedTuple):
+    """Names of the attributes with columns, as the kernel takes them: bytes, bounds, and a hash table to find them."""
+
+    text: U8
+    starts: I64
+    ends: I64
+    lookup: I32
+
+
 @cache
-def known_table() -> tuple[U8, I64, I64, I32]:
-    """Names of the attributes with columns for the kernel: bytes, bounds, and a hash table to find them."""
+def known_names() -> KnownNames:
+    """The table, made once."""
     encoded = [name.encode() for name in (*INT_COLUMNS, *_OTHER_KNOWN)]
     ends = np.cumsum([len(name) for name in encoded], dtype=np.int64)
     starts = ends - np.array([len(name) for name in encoded], np.int64)
@@ -115,7 +124,7 @@ def known_table() -> tuple[U8, I64, I64, I32]:
         while lookup[slot] >= 0:
             slot = (slot + 1) & 63
         lookup[slot] = row
-    return np.frombuffer(bytearray(b"".join(encoded)), np.uint8), starts, ends, lookup
+    return KnownNames(np.frombuffer(bytearray(b"".join(encoded)), np.uint8), starts, ends, lookup)
 
 
 def decode_compiled(kernels: Any, records: Records, source: str) -> Columns:
@@ -132,7 +141,7 @@ def decode_compiled(kernels: Any, records: Records, source: str) -> Columns:
     names, groups, dim_codes = np.zeros(n, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     ctrl_offsets, data_offsets = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
     bad, ctrl, data, text_starts, text_ends, dims, not_ascii = kernels.decode_nodes(
-        *(readable(records.data), records.starts, records.ends, *known_table()),
+        *(readable(records.data), records.starts, records.ends, *known_names()),
         *(ids, types, names, times, ints, cpu, groups, dim_codes, ctrl_offsets, data_offsets),
     )
     if bad >= 0:
@@ -148,13 +157,13 @@ def decode_compiled(kernels: Any, records: Records, source: str) -> Columns:
             _ = pool.strings
         except UnicodeDecodeError:
             return decode_protobuf.decode(records, source)
-    name_codes, name_pool, pg_codes, pg_pool = _split_pool(names, groups, pool)
-    pg_codes, pg_pool = _with_comm_group(pg_codes, pg_pool, ints[rows])
+    name, group = _split_pool(names, groups, pool)
+    group = _with_comm_group(group, ints[rows])
     return Columns(
         ids=ids.view(np.uint64),
         types=types,
-        name_codes=name_codes,
-        name_pool=name_pool,
+        name_codes=name.codes,
+        name_pool=name.pool,
         start_micros=times[0],
         duration_micros=times[1],
         ctrl_offsets=ctrl_offsets,
@@ -162,8 +171,8 @@ def decode_compiled(kernels: Any, records: Records, source: str) -> Columns:
         data_offsets=data_offsets,
         data_ids=np.ascontiguousarray(data).view(np.uint64),
         is_cpu_op=cpu,
-        pg_codes=pg_codes,
-        pg_pool=pg_pool,
+        pg_codes=group.codes,
+        pg_pool=group.pool,
         dim_codes=dim_codes,
         dim_table=tuple(_bools(int(bits)) for bits in dims),
         **dict(zip(INT_COLUMNS, ints, strict=False)),
@@ -183,26 +192,32 @@ def _renumbered(codes: I32, size: int) -> tuple[I32, I64]:
     return new[codes], old
 
 
-def _split_pool(names: I32, groups: I32, pool: StringPool) -> tuple[I32, StringPool, I32, StringPool]:
+class _Texts(NamedTuple):
+    """A column of texts: codes (-1: none) and what they stand for."""
+
+    codes: I32
+    pool: StringPool
+
+
+def _split_pool(names: I32, groups: I32, pool: StringPool) -> tuple[_Texts, _Texts]:
     """Names and group names as two columns with tables of their own; the kernel puts both into one."""
     if not len(groups) or groups.max() < 0:
-        return names, pool, groups, StringPool.of(())
+        return _Texts(names, pool), _Texts(groups, StringPool.of(()))
     names, old_names = _renumbered(names, len(pool))
     groups, old_groups = _renumbered(groups, len(pool))
     return (
-        names,
-        StringPool(pool.data, pool.starts[old_names], pool.ends[old_names]),
-        groups,
-        StringPool(pool.data, pool.starts[old_groups], pool.ends[old_groups]),
+        _Texts(names, StringPool(pool.data, pool.starts[old_names], pool.ends[old_names])),
+        _Texts(groups, StringPool(pool.data, pool.starts[old_groups], pool.ends[old_groups])),
     )
 
 
-def _with_comm_group(codes: I32, pool: StringPool, comm_group: I64) -> tuple[I32, StringPool]:
+def _with_comm_group(groups: _Texts, comm_group: I64) -> _Texts:
     """Groups of older files: the number in attribute comm_group, as text, where there is no pg_name."""
+    codes = groups.codes
     where = np.flatnonzero((comm_group != ABSENT) & (codes < 0))
     if not len(where):
-        return codes, pool
-    texts = list(pool.strings)
+        return groups
+    texts = list(groups.pool.strings)
     table = {text: code for code, text in enumerate(texts)}
     values, inverse = np.unique(comm_group[where], return_inverse=True)
     translation = [table.setdefault(str(value), len(table)) for value in values.tolist()]
@@ -210,7 +225,7 @@ def _with_comm_group(codes: I32, pool: StringPool, comm_group: I64) -> tuple[I32
     codes[where] = np.array(translation, np.int32)[inverse]
     codes, old = _renumbered(codes, len(table))
     names = list(table)
-    return codes, StringPool.of(tuple(names[code] for code in old))
+    return _Texts(codes, StringPool.of(tuple(names[code] for code in old)))
 
 
 def _bools(bits: int) -> tuple[bool, ...]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -142,7 +143,16 @@ def compact(draft: Draft) -> None:
     draft.edges = [(s.astype(np.int32), t.astype(np.int32), kind) for s, t, kind in draft.edges]
 
 
-def _collect(draft: Draft, position: I32) -> tuple[I64, I64, I64, Counter[str]]:
+class _Edges(NamedTuple):
+    """Edges between nodes in their final order, and how many were left out because they go back in time."""
+
+    sources: I64
+    targets: I64
+    kinds: I64
+    against: Counter[str]
+
+
+def _collect(draft: Draft, position: I32) -> _Edges:
     against: Counter[str] = Counter()
     parts: list[tuple[AnyArray, AnyArray, AnyArray]] = []
     for source, target, kind in draft.edges:
@@ -154,8 +164,8 @@ def _collect(draft: Draft, position: I32) -> tuple[I64, I64, I64, Counter[str]]:
         parts.append((s[forward], t[forward], np.full(int(forward.sum()), kind, np.int8)))
     if not parts:
         empty = np.zeros(0, np.int64)
-        return empty, empty, empty, against
-    return (
+        return _Edges(empty, empty, empty, against)
+    return _Edges(
         np.concatenate([p[0] for p in parts]),
         np.concatenate([p[1] for p in parts]),
         np.concatenate([p[2] for p in parts]),

@@ -342,39 +342,9 @@ def _device_of(
     extra = extra if isinstance(extra, dict) else {}
     ours = bool(extra.get("threads"))
     hosts.sort(key=lambda n: to_integer(n.id, 0))
-    matched = [i for i, n in enumerate(hosts) if (n.os_thread is not None if ours else _has_time(n))]
-    matched = [i for i in matched if not host.nodes.root[i]]
-    if not matched:
-        raise ConversionError(
-            f"{source}: no host node carries a time; was the file linked with a device trace?"
-        )
+    threads = thread_pairs(extra["threads"], source) if ours else _tids(host.nodes.tid)
     comm: list[CommArgs] = []
-    tid = host.nodes.tid
-    thread = integers([hosts[i].os_thread if ours else int(tid[i]) for i in matched], 0)
-    threads = thread_pairs(extra["threads"], source) if ours else _tids(tid)
-    check_range(thread, len(threads), "os_thread", source)
-    start = nanoseconds([hosts[i].ts for i in matched], source)
-    end = start + nanoseconds([hosts[i].inclusive_dur for i in matched], source)
-    ev_idx = integers([hosts[i].ev_idx for i in matched], 0)
-    rows = np.array(matched, np.int64)
-    order = np.lexsort((rows, ev_idx, start - end, start, thread))
-    rows, thread, start, end = rows[order], thread[order], start[order], end[order]
-    ops = Ops(
-        name=host.nodes.name[rows],
-        thread=thread,
-        start=start,
-        end=end,
-        rf_id=host.nodes.rf_id[rows],
-        external=np.zeros(len(rows), np.int64),
-        ev_idx=ev_idx[order],
-        sequence=integers([hosts[i].sequence for i in rows.tolist()], -1),
-        annotation=np.array(
-            [bool(hosts[i].annotation) if ours else int(host.nodes.scope[i]) == 7 for i in rows.tolist()],
-            np.bool_,
-        ),
-        comm=np.array([_comm_row(comm, hosts[i].comm) for i in rows.tolist()], np.int64),
-        dims=np.full(len(rows), -1, np.int64),
-    )
+    ops, rows = _host_ops(source, host, hosts, comm, len(threads), ours=ours)
     gpu_nodes.sort(key=lambda n: (n.ts if isinstance(n.ts, (int, float)) else 0, to_integer(n.id, 0)))
     device = _device_ops(names, gpu_nodes, comm, ours, source)
     calls = (
@@ -382,7 +352,7 @@ def _device_of(
         if ours
         else _calls_at_parents(names, host, ops, rows, gpu_nodes)
     )
-    first = 0 if ours else int(min(start.min(), device.start.min(initial=1 << 62)))
+    first = 0 if ours else int(min(ops.start.min(), device.start.min(initial=1 << 62)))
     for table in (ops, device, calls):
         if first:
             table.start -= first
@@ -408,6 +378,47 @@ def _device_of(
     node = rows.copy()
     real = int((host.nodes.root == 0).sum())
     return host, trace, Pairing(op, node, "linked file", real, 1.0, [])
+
+
+def _host_ops(
+    source: str, host: HostTrace, hosts: list[LinkedNode], comm: list[CommArgs], n_threads: int, *, ours: bool
+) -> tuple[Ops, I64]:
+    """Host nodes that carry a time, as the device trace's operators, and their rows among the host nodes.
+
+    What the operators of communication say is added to `comm`.
+    """
+    matched = [i for i, n in enumerate(hosts) if (n.os_thread is not None if ours else _has_time(n))]
+    matched = [i for i in matched if not host.nodes.root[i]]
+    if not matched:
+        raise ConversionError(
+            f"{source}: no host node carries a time; was the file linked with a device trace?"
+        )
+    tid = host.nodes.tid
+    thread = integers([hosts[i].os_thread if ours else int(tid[i]) for i in matched], 0)
+    check_range(thread, n_threads, "os_thread", source)
+    start = nanoseconds([hosts[i].ts for i in matched], source)
+    end = start + nanoseconds([hosts[i].inclusive_dur for i in matched], source)
+    ev_idx = integers([hosts[i].ev_idx for i in matched], 0)
+    rows = np.array(matched, np.int64)
+    order = np.lexsort((rows, ev_idx, start - end, start, thread))
+    rows = rows[order]
+    ops = Ops(
+        name=host.nodes.name[rows],
+        thread=thread[order],
+        start=start[order],
+        end=end[order],
+        rf_id=host.nodes.rf_id[rows],
+        external=np.zeros(len(rows), np.int64),
+        ev_idx=ev_idx[order],
+        sequence=integers([hosts[i].sequence for i in rows.tolist()], -1),
+        annotation=np.array(
+            [bool(hosts[i].annotation) if ours else int(host.nodes.scope[i]) == 7 for i in rows.tolist()],
+            np.bool_,
+        ),
+        comm=np.array([_comm_row(comm, hosts[i].comm) for i in rows.tolist()], np.int64),
+        dims=np.full(len(rows), -1, np.int64),
+    )
+    return ops, rows
 
 
 def _has_time(node: LinkedNode) -> bool:

@@ -261,6 +261,26 @@ def sort_cuts(parts: list[tuple[I64, I64, I64, int, I64]]) -> Cuts:
     return Cuts(thread[order], time[order], resume[order], kind[order], ref[order])
 
 
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Time of all threads in pieces, one entry each: a node, or time that goes to one, or is left out."""
+
+    #: operator, -1 for time that none covers
+    owner: I64
+    begin: I64
+    finish: I64
+    #: whether it is the operator's first
+    own: Bool
+    #: the cut that ends it (-1: none) and its kind
+    cut: I64
+    cut_kind: I64
+    thread: I64
+    #: its time goes to the operator's first piece; to the next node; nowhere
+    moved: Bool
+    folded: Bool
+    dropped: Bool
+
+
 def cut_time(
     thread: I64, start: I64, end: I64, annotation: Bool, cuts: Cuts, skip_gap: I64, gaps: str
 ) -> Pieces:
@@ -295,24 +315,8 @@ def cut_time(
     # What ends at a cut starts something (a launch, another thread): it must not wait for what follows.
     folded[:-1] &= (cut[1:] < 0) | (where[1:] != where[:-1])
     folded &= _node_follows(~moved & ~folded & ~dropped, where)
-    is_node = ~moved & ~folded & ~dropped
-    return _nodes(
-        n,
-        cuts,
-        owner,
-        begin,
-        finish,
-        head,
-        cut,
-        cut_kind,
-        where,
-        length,
-        moved,
-        folded,
-        dropped,
-        is_node,
-        is_gap,
-    )
+    own = head == 1
+    return _nodes(n, cuts, _Cut(owner, begin, finish, own, cut, cut_kind, where, moved, folded, dropped))
 
 
 def _piece_threads(thread: I64, cuts: Cuts, owner: I64, head: I64, cut: I64, count: int) -> I64:
@@ -354,29 +358,17 @@ def _moved(owner: I64, length: I64, tail: Bool, annotation: Bool) -> Bool:
     return moved
 
 
-def _nodes(
-    n: int,
-    cuts: Cuts,
-    owner: I64,
-    begin: I64,
-    finish: I64,
-    head: I64,
-    cut: I64,
-    cut_kind: I64,
-    where: I64,
-    length: I64,
-    moved: Bool,
-    folded: Bool,
-    dropped: Bool,
-    is_node: Bool,
-    is_gap: Bool,
-) -> Pieces:
+def _nodes(n: int, cuts: Cuts, pieces: _Cut) -> Pieces:
+    """The nodes of `n` operators, with the time that is theirs."""
+    owner, where, moved, folded = pieces.owner, pieces.thread, pieces.moved, pieces.folded
+    length = pieces.finish - pieces.begin
+    is_node = ~moved & ~folded & ~pieces.dropped
     count = len(owner)
     index = np.cumsum(is_node) - 1  # last node at or before each piece
     n_nodes = int(is_node.sum())
     rows = np.flatnonzero(is_node)
     node_of_op = np.full(n, -1, np.int64)
-    heads = rows[head[rows] == 1]
+    heads = rows[pieces.own[rows]]
     node_of_op[owner[heads]] = index[heads]
     # The piece before on the same thread hands its time on: folded pieces belong to the next node.
     node = np.where(is_node, index, np.where(folded, index + 1, index))
@@ -387,39 +379,45 @@ def _nodes(
     add = is_node | folded
     np.add.at(duration, node[add], length[add])
     np.add.at(duration, node_of_op[owner[moved]], length[moved])
-    start = begin[rows].copy()
+    start = pieces.begin[rows].copy()
     f = np.flatnonzero(folded)
     if len(f):
-        np.minimum.at(start, node[f], begin[f])
-    # Self time moved to the front makes what follows late until its own place is passed.
-    delta = np.zeros(count + 1, np.int64)
-    head_piece = np.full(n, -1, np.int64)
-    head_piece[owner[head == 1]] = np.flatnonzero(head == 1)
-    m = np.flatnonzero(moved)
-    np.add.at(delta, head_piece[owner[m]], length[m])
-    np.add.at(delta, m, -length[m])
-    late = np.cumsum(delta)[:count]
+        np.minimum.at(start, node[f], pieces.begin[f])
     kind = np.full(n_nodes, NODE_GAP, np.int64)
-    kind[head[rows] == 1] = NODE_OP
-    kind[(cut_kind[rows] == CUT_SYNC) & (head[rows] == 0)] = NODE_SYNC
-    kind[(cut_kind[rows] == CUT_JOIN) & (head[rows] == 0)] = NODE_JOIN
-    ref = np.where(cut[rows] >= 0, cuts.ref[cut[rows]] if len(cuts.ref) else -1, -1)
+    kind[pieces.own[rows]] = NODE_OP
+    kind[(pieces.cut_kind[rows] == CUT_SYNC) & ~pieces.own[rows]] = NODE_SYNC
+    kind[(pieces.cut_kind[rows] == CUT_JOIN) & ~pieces.own[rows]] = NODE_JOIN
+    cut = pieces.cut[rows]
+    ref = np.where(cut >= 0, cuts.ref[cut] if len(cuts.ref) else -1, -1)
     return Pieces(
         kind=kind,
         op=owner[rows],
         thread=where[rows],
         start=start,
-        end=finish[rows],
+        end=pieces.finish[rows],
         duration=duration,
         ref=np.where((kind == NODE_SYNC) | (kind == NODE_JOIN), ref, -1),
-        target_end=finish[rows] + late[rows],
-        piece_start=begin,
+        target_end=(pieces.finish + _late(n, pieces))[rows],
+        piece_start=pieces.begin,
         piece_thread=where,
         piece_node=np.minimum(before, n_nodes - 1),
         node_of_op=node_of_op,
         moved_ns=int(length[moved].sum()),
-        dropped_ns=int(length[dropped].sum()),
+        dropped_ns=int(length[pieces.dropped].sum()),
     )
+
+
+def _late(n: int, pieces: _Cut) -> I64:
+    """By how much pieces end late: self time moved to the front delays what follows until its own place is passed."""
+    delta = np.zeros(len(pieces.owner) + 1, np.int64)
+    head_piece = np.full(n, -1, np.int64)
+    head_piece[pieces.owner[pieces.own]] = np.flatnonzero(pieces.own)
+    moved = np.flatnonzero(pieces.moved)
+    length = pieces.finish[moved] - pieces.begin[moved]
+    np.add.at(delta, head_piece[pieces.owner[moved]], length)
+    np.add.at(delta, moved, -length)
+    out: I64 = np.cumsum(delta)[:-1]
+    return out
 
 
 def node_before(pieces: Pieces, thread: I64, time: I64, *, inclusive: bool) -> I64:
