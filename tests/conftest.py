@@ -1,6 +1,8 @@
 """Fixtures shared by all tests."""
 
+import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,3 +21,19 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("no reference data beside the repository (../shared)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def perfetto_trace() -> Any:
+    """perfetto's own message class; its generated code asks for a newer protobuf than it needs to be read."""
+    from google.protobuf import runtime_version
+
+    checked = runtime_version.ValidateProtobufRuntimeVersion
+    runtime_version.ValidateProtobufRuntimeVersion = lambda *_: None  # type: ignore[assignment]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+    finally:
+        runtime_version.ValidateProtobufRuntimeVersion = checked
+    return Trace

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -30,8 +31,17 @@ def expected() -> dict[str, tuple[int, str]]:
     return {name: (int(code), text) for name, code, text in rows}
 
 
-def outcome(case: Case, folder: Path) -> tuple[int, str, str, list[str]]:
+class Outcome(NamedTuple):
     """Exit code, standard error, standard output, and what changed in the folder."""
+
+    code: int
+    err: str
+    out: str
+    changed: list[str]
+
+
+def outcome(case: Case, folder: Path) -> Outcome:
+    """Run a case."""
     for name, content in case.files.items():
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -45,7 +55,7 @@ def outcome(case: Case, folder: Path) -> tuple[int, str, str, list[str]]:
         os.chdir(home)
     after = {path.name: path.read_bytes() if path.is_file() else b"" for path in folder.iterdir()}
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return code, err.getvalue(), out.getvalue(), changed
+    return Outcome(code, err.getvalue(), out.getvalue(), changed)
 
 
 def test_the_table_and_the_cases_are_the_same() -> None:

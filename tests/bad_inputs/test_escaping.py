@@ -7,7 +7,6 @@ import io
 import json
 import re
 import sys
-import warnings
 import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
@@ -164,22 +163,6 @@ def test_graphml_is_read_back(hostile: Path, benign: Path) -> None:
     assert set(graphs[0].nodes) == set(graphs[1].nodes)
     names = {str(value) for _, data in graphs[0].nodes(data=True) for value in data.values()}
     assert any("<script>alert(1)</script>" in name for name in names)
-
-
-@pytest.fixture(scope="module")
-def perfetto_trace() -> Any:
-    """perfetto's own message class; its generated code asks for a newer protobuf than it needs to be read."""
-    from google.protobuf import runtime_version
-
-    checked = runtime_version.ValidateProtobufRuntimeVersion
-    runtime_version.ValidateProtobufRuntimeVersion = lambda *_: None  # type: ignore[assignment]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
-    finally:
-        runtime_version.ValidateProtobufRuntimeVersion = checked
-    return Trace
 
 
 def test_timelines_are_read_back(hostile: Path, perfetto_trace: Any) -> None:

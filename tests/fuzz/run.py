@@ -19,6 +19,7 @@ import time
 import traceback
 import warnings
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -68,10 +69,11 @@ def main() -> int:
     )
     for row in rows:
         print(
-            f"{row[0]:18} {row[1]:10d} {row[2]:7d} {row[3]:6d} {row[4]:8d} {row[5]:5d} {len(row[6]):8d}"  # type: ignore[arg-type]
+            f"{row.harness:18} {row.executions:10d} {row.per_s:7d} {row.edges:6d} {row.features:8d} {row.new:5d} "
+            f"{len(row.findings):8d}"
         )
-    found = [finding for row in rows for finding in row[6]]  # type: ignore[attr-defined]
-    total = sum(row[1] for row in rows)  # type: ignore[misc]
+    found = [finding for row in rows for finding in row.findings]
+    total = sum(row.executions for row in rows)
     print(f"{total} executions, {len(found)} findings, {time.monotonic() - began:.0f} s")
     for finding in found:
         print(finding)
@@ -195,7 +197,19 @@ def _note(folder: Path, data: bytes, signature: str, known: set[str]) -> None:
         known.add(signature)
 
 
-def _row(name: str, folders: dict[str, Path], keep: Path) -> tuple[str, int, int, int, int, int, list[str]]:
+class Row(NamedTuple):
+    """What one harness did."""
+
+    harness: str
+    executions: int
+    per_s: int
+    edges: int
+    features: int
+    new: int
+    findings: list[str]
+
+
+def _row(name: str, folders: dict[str, Path], keep: Path) -> Row:
     """What libFuzzer's log says, and the findings that a fresh process confirms."""
     log = (folders["work"].parent / "log").read_text(errors="replace")
     runs = [int(number) for number in re.findall(r"stat::number_of_executed_units:\s*(\d+)", log)]
@@ -213,7 +227,7 @@ def _row(name: str, folders: dict[str, Path], keep: Path) -> tuple[str, int, int
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(path.read_bytes())
             findings.append(f"{name}: {reason}: python tests/fuzz/run.py --replay {name} {target}")
-    return name, sum(runs), sum(runs) // took, edges, features, new, findings
+    return Row(name, sum(runs), sum(runs) // took, edges, features, new, findings)
 
 
 def confirm(name: str, path: Path) -> str | None:

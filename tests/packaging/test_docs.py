@@ -160,17 +160,6 @@ def test_links_between_files_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), target
 
 
-def test_the_configuration_reference_is_in_step() -> None:
-    done = subprocess.run(
-        [sys.executable, "tools/config_reference.py", "--check"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_every_option_of_replay_is_in_its_guides() -> None:
     """A flag that no guide names is a flag that nobody finds."""
     from chakra.cli.replay import command

@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[attr-defined]
@@ -68,6 +68,16 @@ def attributes(node: Any) -> dict[str, Any]:
         value = getattr(attr, which)
         out[attr.name] = list(value.values) if which.endswith("_list") else value
     return out
+
+
+class ReadTrace(NamedTuple):
+    """A trace: its program, peers of its messages, its calls, GPU compute ns and id of each node."""
+
+    program: Program
+    peers: np.ndarray
+    calls: list[Any]
+    gpu_ns: np.ndarray
+    ids: list[int]
 
 
 @dataclass
@@ -198,9 +208,9 @@ class Loader:
         for npu in members:
             name = files[str(sorted(members).index(npu))]
             if name not in built:
-                program, partner, _, _ = self.program(self.folder / "custom" / prefix / name, custom=True)
-                built[name] = (len(self.programs), partner)
-                self.programs.append(program)
+                read = self.program(self.folder / "custom" / prefix / name, custom=True)
+                built[name] = (len(self.programs), read.peers)
+                self.programs.append(read.program)
             which.append(built[name][0])
             peers.append(np.array(members, np.int64)[built[name][1]])
         phase = Phase(0, Algorithm.CUSTOM, Do.ALL_REDUCE, Rule.FIXED, Ring.GROUP)
@@ -224,8 +234,8 @@ class Loader:
         perf = min(bandwidth * (ops / size), peak)
         return int(ops / perf * 1e9)
 
-    def program(self, path: Path, custom: bool = False) -> tuple[Program, np.ndarray, list[Any], list[int]]:
-        """Program of a trace, peers of its point-to-point nodes, its calls, GPU compute ns of each node."""
+    def program(self, path: Path, custom: bool = False) -> ReadTrace:
+        """Read a trace."""
         nodes = read_nodes(path)
         index = {node.id: k for k, node in enumerate(nodes)}
         n = len(nodes)
@@ -292,9 +302,7 @@ class Loader:
             p2p_tag=np.array(tag, np.int64),
             slot_cap=np.array([1, 1, 1, ANY_NUMBER], np.int64),
         )
-        self.gpu = gpu
-        self.last_ids = [node.id for node in nodes]
-        return program, np.array(peer, np.int64), calls, []
+        return ReadTrace(program, np.array(peer, np.int64), calls, gpu, [node.id for node in nodes])
 
     def bus(self) -> Bus | None:
         """The shared bus."""
@@ -319,21 +327,20 @@ class Loader:
         for npu in range(self.npus):
             name = files[str(npu)]
             if name not in built:
-                program, peers, calls, _ = self.program(self.folder / "et" / name)
-                gpu, node_ids = self.gpu, self.last_ids
+                read = self.program(self.folder / "et" / name)
                 resolved = [
                     (self.collective(kind, size, self.group(group), involved, node_id), self.group(group))
-                    for kind, size, group, involved, node_id in calls
+                    for kind, size, group, involved, node_id in read.calls
                 ]
                 built[name] = (
                     len(self.programs),
-                    peers,
+                    read.peers,
                     np.array(resolved, np.int64).reshape(-1, 2),
-                    gpu,
+                    read.gpu_ns,
                     len(ids),
                 )
-                ids.append(node_ids)
-                self.programs.append(program)
+                ids.append(read.ids)
+                self.programs.append(read.program)
             number, peers, resolved_calls, gpu, place = built[name]
             actors.append(Actor(number, resolved_calls, peers, npu // block if per_node else 0))
             gpu_ns.append(gpu)

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import warnings
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -175,22 +174,6 @@ def test_chrome_json_is_strict_and_holds_everything(
     assert len(counted) == sum(len(c.time_ns) for c in timeline.counters)
 
 
-@pytest.fixture(scope="module")
-def trace_class() -> Any:
-    """perfetto's own message class; its generated code asks for a newer protobuf than it needs to be read."""
-    from google.protobuf import runtime_version
-
-    checked = runtime_version.ValidateProtobufRuntimeVersion
-    runtime_version.ValidateProtobufRuntimeVersion = lambda *_: None  # type: ignore[assignment]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
-    finally:
-        runtime_version.ValidateProtobufRuntimeVersion = checked
-    return Trace
-
-
 def _parse_perfetto(message: Any) -> tuple[list[tuple[Any, ...]], list[tuple[Any, Any]]]:
     """Slices (rank, tid, start, duration, name, node) and flows (from, to) as slices, as a viewer reads
     them."""
@@ -239,12 +222,12 @@ def _parse_perfetto(message: Any) -> tuple[list[tuple[Any, ...]], list[tuple[Any
 @settings(max_examples=80, deadline=None)
 @given(timeline=timelines())
 def test_perfetto_parses_back_with_perfettos_own_classes(
-    timeline: Timeline, trace_class: Any, tmp_path_factory: pytest.TempPathFactory
+    timeline: Timeline, perfetto_trace: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("t") / "t.pftrace"
     size = write_timeline(timeline, path)
     assert size == path.stat().st_size
-    message = trace_class()
+    message = perfetto_trace()
     message.ParseFromString(path.read_bytes())
     slices, flows = _parse_perfetto(message)
     expected = [(*s[:4], s[4].encode("utf-8", "replace").decode(), s[5]) for s in _expected(timeline)]
@@ -281,7 +264,7 @@ def big(n: int) -> Timeline:
 
 @pytest.mark.parametrize("n", [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_a_filtered_run_has_about_the_size_that_was_estimated(
-    n: int, tmp_path: Path, trace_class: Any
+    n: int, tmp_path: Path, perfetto_trace: Any
 ) -> None:
     whole = big(n)
     small = filtered(whole, min_duration_ns=500, ranks={0, 3})
@@ -289,7 +272,7 @@ def test_a_filtered_run_has_about_the_size_that_was_estimated(
     assert 0.7 < size / estimated_bytes(small, "perfetto") < 1.3
     assert size < 8 * n
     assert small.n_slices == int(np.sum((np.arange(n) % 10 == 0) & np.isin(np.arange(n) % 64 // 4, (0, 3))))
-    message = trace_class()
+    message = perfetto_trace()
     message.ParseFromString((tmp_path / "t.pftrace").read_bytes())
     assert len(_parse_perfetto(message)[0]) == small.n_slices
     size = write_timeline(small, tmp_path / "t.json")

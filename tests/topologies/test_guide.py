@@ -2,8 +2,6 @@
 
 import itertools
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,14 +147,3 @@ def test_links_on_the_way(network: Any, links: Callable[[int, int], int]) -> Non
     pairs = list(itertools.combinations(range(network.npus), 2))
     for a, b in pairs:
         assert took(network, a, b, 1, "unaware") == 1000 * links(a, b), (a, b)
-
-
-def test_the_pictures_are_what_the_tool_draws() -> None:
-    done = subprocess.run(
-        [sys.executable, "tools/network_pictures.py", "--check"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from viz_strategies import graphs
-from viz_traces import make_trace
+from viz_traces import digraph, make_trace
 
 from chakra.kernels import compiled
 from chakra.viz import Folding, Graph, fold, folded, from_trace
@@ -19,13 +19,6 @@ from chakra.viz.repeats import find_repeats
 short = st.sampled_from(["a", "b0", "b1", "c"])
 
 
-def _digraph(graph: Graph) -> "nx.DiGraph[int]":
-    made: nx.DiGraph[int] = nx.DiGraph()
-    made.add_nodes_from(range(graph.n_nodes))
-    made.add_edges_from(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
-    return made
-
-
 @settings(max_examples=80, deadline=None)
 @given(graphs(texts=short))
 def test_levels_are_longest_paths_and_the_order_is_topological(graph: Graph) -> None:
@@ -34,7 +27,7 @@ def test_levels_are_longest_paths_and_the_order_is_topological(graph: Graph) -> 
     place[order] = np.arange(graph.n_nodes)
     assert np.all(place[graph.src] < place[graph.dst])
     wanted = [0] * graph.n_nodes
-    for depth, generation in enumerate(nx.topological_generations(_digraph(graph))):
+    for depth, generation in enumerate(nx.topological_generations(digraph(graph))):
         for node in generation:
             wanted[node] = depth
     assert level.tolist() == wanted
@@ -75,7 +68,7 @@ def test_a_long_chain_is_wrapped_to_a_page() -> None:
 def test_reduction_is_networkx_transitive_reduction(graph: Graph) -> None:
     reduced = transitively_reduced(graph)
     kept = set(zip(reduced.src.tolist(), reduced.dst.tolist(), strict=True))
-    assert kept == set(nx.transitive_reduction(_digraph(graph)).edges)
+    assert kept == set(nx.transitive_reduction(digraph(graph)).edges)
 
 
 @settings(max_examples=80, deadline=None)
@@ -100,7 +93,7 @@ def test_folding_loses_no_node_time_or_crossing_edge(graph: Graph, how: Folding,
 @settings(max_examples=60, deadline=None)
 @given(graphs(texts=short), st.sampled_from([Folding.REPEAT, Folding.CHAIN]))
 def test_folding_repeats_and_chains_makes_no_cycle(graph: Graph, how: Folding) -> None:
-    assert nx.is_directed_acyclic_graph(_digraph(folded(graph, fold(graph, how))))
+    assert nx.is_directed_acyclic_graph(digraph(folded(graph, fold(graph, how))))
 
 
 @settings(max_examples=40, deadline=None)

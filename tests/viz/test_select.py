@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from viz_strategies import graphs
-from viz_traces import make_trace
+from viz_traces import digraph, make_trace
 
 from chakra.errors import UsageError
 from chakra.et import Trace
@@ -18,19 +18,12 @@ from chakra.viz.style import EdgeKind
 short = st.sampled_from(["a", "b"])
 
 
-def _digraph(graph: Graph) -> "nx.DiGraph[int]":
-    made: nx.DiGraph[int] = nx.DiGraph()
-    made.add_nodes_from(range(graph.n_nodes))
-    made.add_edges_from(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
-    return made
-
-
 @settings(max_examples=60, deadline=None)
 @given(graphs(texts=short), st.integers(0, 4), st.integers(0, 100))
 def test_around_is_an_ego_graph(graph: Graph, hops: int, pick: int) -> None:
     centre = pick % graph.n_nodes
     found = select.around(graph, int(graph.ids[centre]), hops)
-    ego = nx.ego_graph(_digraph(graph).to_undirected(), centre, hops)
+    ego = nx.ego_graph(digraph(graph).to_undirected(), centre, hops)
     assert set(found.ids.tolist()) == {int(graph.ids[i]) for i in ego}
 
 
@@ -38,15 +31,15 @@ def test_around_is_an_ego_graph(graph: Graph, hops: int, pick: int) -> None:
 @given(graphs(texts=short))
 def test_critical_path_is_as_long_as_the_longest_path_and_has_only_its_edges(graph: Graph) -> None:
     path = select.critical_nodes(graph).tolist()
-    digraph = _digraph(graph)
-    assert all(digraph.has_edge(a, b) for a, b in itertools.pairwise(path))
-    for a, b in digraph.edges:
-        digraph.edges[a, b]["weight"] = int(graph.duration_ns[a])
-    ends = {node: int(graph.duration_ns[node]) for node in digraph}
+    made = digraph(graph)
+    assert all(made.has_edge(a, b) for a, b in itertools.pairwise(path))
+    for a, b in made.edges:
+        made.edges[a, b]["weight"] = int(graph.duration_ns[a])
+    ends = {node: int(graph.duration_ns[node]) for node in made}
     best = 0
-    length = dict.fromkeys(digraph, 0)
-    for node in nx.topological_sort(digraph):
-        for child in digraph.successors(node):
+    length = dict.fromkeys(made, 0)
+    for node in nx.topological_sort(made):
+        for child in made.successors(node):
             length[child] = max(length[child], length[node] + ends[node])
         best = max(best, length[node] + ends[node])
     assert sum(ends[node] for node in path) == best

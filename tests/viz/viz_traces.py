@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import networkx as nx
+
 from chakra.et import Trace, TraceColumns
+from chakra.viz import Graph
 
 
 def make_trace(
@@ -30,3 +33,11 @@ def _csr(lists: Sequence[Sequence[int]], n: int) -> tuple[list[int], list[int]]:
         offsets.append(offsets[-1] + len(item))
     assert len(offsets) == n + 1
     return offsets, [value for item in lists for value in item]
+
+
+def digraph(graph: Graph) -> "nx.DiGraph[int]":
+    """The graph as NetworkX has it."""
+    made: nx.DiGraph[int] = nx.DiGraph()
+    made.add_nodes_from(range(graph.n_nodes))
+    made.add_edges_from(zip(graph.src.tolist(), graph.dst.tolist(), strict=True))
+    return made
