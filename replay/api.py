@@ -295,7 +295,7 @@ def choose_partition(scenario: Scenario) -> Partition:
 def run_engine(scenario: Scenario, progress: Progress | None, per_node: dict[int, str]) -> RawRun:
     """Run the engine that fits."""
     network, options = scenario.network, scenario.options
-    reason = why_every_npu(scenario.workload, scenario.system, options)
+    reason = why_every_npu(scenario)
     if network.links is not None:
         if options.engine == "phases":
             raise UsageError(
@@ -304,9 +304,7 @@ def run_engine(scenario: Scenario, progress: Progress | None, per_node: dict[int
         reason = "the network is given link by link"
     if reason is None:
         classes = choose_partition(scenario)
-        reason = why_messages(
-            scenario.workload, scenario.membership, classes, scenario.system, network, options
-        )
+        reason = why_messages(scenario, classes)
     if reason is not None:
         every = replace(scenario, options=replace(options, engine="messages"))
         run = MessageRun(every, per_node).run(progress)

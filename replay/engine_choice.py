@@ -8,59 +8,41 @@ from chakra.replay.classes import Partition
 from chakra.replay.closed_forms import has_closed_form
 from chakra.replay.collectives.plan import FLAT
 from chakra.replay.collectives.select import make_plan
-from chakra.replay.communicators import Membership
-from chakra.replay.config.model import Network, System
-from chakra.replay.options import RunOptions
-from chakra.replay.workload import Op, Workload
+from chakra.replay.scenario import Scenario
+from chakra.replay.workload import Op
 
 
-def why_every_npu(workload: Workload, system: System, options: RunOptions) -> str | None:
+def why_every_npu(scenario: Scenario) -> str | None:
     """Why neither classes nor closed forms can be used, whatever the network; None if they can."""
-    if system.shared_bus is not None:
+    if scenario.system.shared_bus is not None:
         return "the shared memory bus couples the streams of an NPU"
-    calls = [call for program in workload.programs for call in program.calls]
-    if {call.kind for call in calls} & set(system.custom) or any(call.node_id is not None for call in calls):
+    calls = [call for program in scenario.workload.programs for call in program.calls]
+    custom = {call.kind for call in calls} & set(scenario.system.custom)
+    if custom or any(call.node_id is not None for call in calls):
         return "a custom collective algorithm is given as traces"
-    return "asked for" if options.engine == "messages" else None
+    return "asked for" if scenario.options.engine == "messages" else None
 
 
-def why_messages(
-    workload: Workload,
-    membership: Membership,
-    classes: Partition,
-    system: System,
-    network: Network,
-    options: RunOptions,
-) -> str | None:
-    """Why a run needs the message-level engine, or None if the phase-level engine can do it."""
-    if options.engine != "auto":
-        return "asked for" if options.engine == "messages" else None
-    if system.shared_bus is not None:
-        return "the shared memory bus couples the streams of an NPU"
-    kinds = {call.kind for program in workload.programs for call in program.calls}
-    if kinds & set(system.custom) or any(
-        call.node_id is not None for p in workload.programs for call in p.calls
-    ):
-        return "a custom collective algorithm is given as traces"
-    talking = [program for program in workload.programs if program.comm.max(initial=-1) >= 0]
-    if options.astra and options.rendezvous and talking:
-        return "requests of rendezvous decide the order of collectives that end at one tick, and meet messages of any size"
-    if options.astra and talking and any((program.op == Op.SERVER).any() for program in workload.programs):
+def why_messages(scenario: Scenario, classes: Partition) -> str | None:
+    """Why a run that may use classes needs the message-level engine, or None if the phase-level engine can do it."""
+    options, programs = scenario.options, scenario.workload.programs
+    if options.engine == "phases":
+        return None
+    talks = any(program.n_comm for program in programs)
+    if options.astra and options.rendezvous and talks:
+        return (
+            "requests of rendezvous decide the order of collectives that end at one tick, and meet messages "
+            "of any size"
+        )
+    if options.astra and talks and any((program.op == Op.SERVER).any() for program in programs):
         return "collectives that end at one tick queue for the memory server in the order of their messages"
-    if options.backend == "aware":
-        return _why_links(workload, membership, classes, system, network, options)
-    return None
+    return _why_links(scenario, classes) if options.backend == "aware" else None
 
 
-def _why_links(
-    workload: Workload,
-    membership: Membership,
-    classes: Partition,
-    system: System,
-    network: Network,
-    options: RunOptions,
-) -> str | None:
+def _why_links(scenario: Scenario, classes: Partition) -> str | None:
     """Why links may be shared on the congestion-aware network."""
+    workload, membership, system = scenario.workload, scenario.membership, scenario.system
+    network, options = scenario.network, scenario.options
     if options.rendezvous:
         return "rendezvous requests occupy links"
     if any(len(program.p2p_peer) for program in workload.programs):
