@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -128,7 +128,8 @@ def simulate(
     sys = load_system(system, compat=compat)
     mem = load_memory(memory, compat=compat) if memory is not None else Memory()
     traced = traced_ranks(workload, net.npus) if replicate else net.npus
-    traces, trace_of, groups, relative = load_workload(workload, traced)
+    loaded = load_workload(workload, traced)
+    traces, trace_of, groups = loaded.traces, loaded.trace_of, loaded.groups
     if comm_groups is not None:
         given = load_groups(comm_groups, compat=compat, npus=net.npus)
         groups = {**groups, **{name: [ranks] for name, ranks in given.items()}}
@@ -136,7 +137,7 @@ def simulate(
         traces, trace_of = spread(traces, trace_of, net.npus)
     per_node = load_per_node(sys.per_node_custom, sys) if sys.per_node_custom is not None else {}
     compiled = compile_workload(
-        traces, trace_of, sys, mem, options, per_node_custom=frozenset(per_node), relative=relative
+        traces, trace_of, sys, mem, options, per_node_custom=frozenset(per_node), relative=loaded.relative
     )
     groups = with_metadata_groups(compiled, groups, astra=options.astra)
     warnings = []
@@ -187,21 +188,34 @@ def _scales(npu_scale: Any, npus: int) -> Any:
     return scale
 
 
-def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTable, bool]:
-    """Distinct traces, the trace of each NPU, groups that come with the workload, and whether peers are relative."""
+class Loaded(NamedTuple):
+    """A workload as it was given."""
+
+    #: distinct ones
+    traces: list[Trace]
+    #: trace of each NPU
+    trace_of: I64
+    #: groups that come with the workload
+    groups: GroupTable
+    #: whether peers are offsets
+    relative: bool
+
+
+def load_workload(workload: Any, npus: int) -> Loaded:
+    """Read what `simulate` takes as a workload."""
     if callable(
         getattr(workload, "trace_of", None)
     ):  # a builder's: a layer above, so known by what it offers
         if workload.n_npus != npus:
             raise WorkloadError(f"the workload is for {workload.n_npus} NPUs, but the network has {npus}")
-        distinct_traces, trace_of, _, relative = load_workload(workload.traces(), npus)
-        return distinct_traces, trace_of, {name: [ranks] for name, ranks in workload.groups.items()}, relative
+        built = load_workload(workload.traces(), npus)
+        return built._replace(groups={name: [ranks] for name, ranks in workload.groups.items()})
     if hasattr(workload, "trace_of") and hasattr(workload, "traces"):
         trace_of = np.asarray(workload.trace_of, np.int64)
         if len(trace_of) != npus:
             raise WorkloadError(f"the workload is for {len(trace_of)} NPUs, but the network has {npus}")
         relative = getattr(workload, "peer_mode", "absolute") == "relative"
-        return list(workload.traces), trace_of, workload.groups, relative
+        return Loaded(list(workload.traces), trace_of, workload.groups, relative)
     if isinstance(workload, str | os.PathLike):
         manifest = manifest_path(os.fspath(workload))
         if manifest is not None:
@@ -223,7 +237,7 @@ def load_workload(workload: Any, npus: int) -> tuple[list[Trace], I64, GroupTabl
             distinct[id(trace)] = len(traces)
             traces.append(trace)
         trace_of[i] = distinct[id(trace)]
-    return traces, trace_of, {}, False
+    return Loaded(traces, trace_of, {}, False)
 
 
 def manifest_path(prefix: str) -> str | None:

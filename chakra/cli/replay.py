@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -206,108 +207,113 @@ def command(**options: Any) -> None:
 
     Example: chakra replay -w traces/run -s system.json -n network.yml
     """
-    run_replay(**options)
+    shown = Shown(**{item.name: options.pop(item.name) for item in fields(Shown)})
+    changes = options.pop("what_if")
+    _check_options(shown, options["workload"], what_if=changes is not None)
+    run = _arguments(**options)
+    if changes is not None:
+        _compare(changes, run, shown)
+    else:
+        _replay(run, shown)
 
 
-def run_replay(
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is printed and written of a run; the fields are options of `command`."""
+
+    output_format: str
+    output: str | None
+    nodes: bool
+    logging_configuration: str
+    logging_folder: str | None
+    explain_engine: bool
+    quiet: bool
+    strict: bool
+
+    def warn(self, warnings: list[str]) -> None:
+        """Print warnings."""
+        if not self.quiet:
+            for warning in warnings:
+                click.echo(f"chakra replay: warning: {warning}", err=True)
+
+    def end(self, warnings: list[str]) -> None:
+        """End the command.
+
+        Raises
+        ------
+        ThresholdError
+            If warnings count and there are some.
+        """
+        if self.strict and warnings:
+            raise ThresholdError(
+                f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}"
+            )
+
+
+def _check_options(shown: Shown, workload: str, *, what_if: bool) -> None:
+    """Refuse options that do not go together, before the run."""
+    if shown.nodes and shown.output_format == "text":
+        raise UsageError("--nodes needs --format json, csv or parquet")
+    if not workload:
+        raise UsageError("--workload: the prefix is empty")
+    if shown.output_format == "parquet" and shown.output is None:
+        raise UsageError("--format parquet writes a file: give --output FILE")
+    tabular = shown.output_format in ("csv", "parquet")
+    if what_if and (shown.nodes or shown.explain_engine or tabular or shown.logging_folder):
+        raise UsageError(
+            "--what-if prints text or json of two runs: without --nodes, csv, logs or --explain-engine"
+        )
+    _check_output(shown.output)
+    sinks = shown.logging_configuration
+    if sinks != "empty" and not Path(sinks).is_file():
+        raise UsageError(f"--logging-configuration: {sinks}: no such file")
+
+
+def _arguments(
     *,
-    workload: str,
-    system: str,
-    network: str,
-    memory: str | None,
     groups: str,
     compat: str,
     npu_scale: str | None,
     replicate: bool,
     fail_links: tuple[str, ...],
     slow_links: tuple[str, ...],
-    what_if: str | None,
-    output_format: str,
-    nodes: bool,
-    output: str | None,
-    logging_configuration: str,
-    logging_folder: str | None,
-    explain_engine: bool,
-    quiet: bool,
-    strict: bool,
-    **model: Any,
-) -> None:
-    """Run the replay and print it; parameters are the options of `command`.
-
-    Raises
-    ------
-    ChakraError
-        for input, a stall, or with `strict` a warning
-    """
-    if nodes and output_format == "text":
-        raise UsageError("--nodes needs --format json, csv or parquet")
-    if not workload:
-        raise UsageError("--workload: the prefix is empty")
-    if output_format == "parquet" and output is None:
-        raise UsageError("--format parquet writes a file: give --output FILE")
-    tabular = output_format in ("csv", "parquet")
-    if what_if is not None and (nodes or explain_engine or tabular or logging_folder):
-        raise UsageError(
-            "--what-if prints text or json of two runs: without --nodes, csv, logs or --explain-engine"
-        )
-    _check_output(output)
+    **options: Any,
+) -> dict[str, Any]:
+    """Arguments of `simulate` and `what_if` from options of the command."""
     mode = None if compat == "none" else compat
-    if logging_configuration != "empty" and not Path(logging_configuration).is_file():
-        raise UsageError(f"--logging-configuration: {logging_configuration}: no such file")
+    given = {**options, "comm_groups": groups, "compat": mode}
     if npu_scale is not None:
         from chakra.replay.config import load_network
         from chakra.replay.config.npu_scale import load_npu_scale
 
-        model["npu_scale"] = load_npu_scale(npu_scale, load_network(network, compat=mode).npus)
+        given["npu_scale"] = load_npu_scale(npu_scale, load_network(given["network"], compat=mode).npus)
     if replicate:
-        model["replicate"] = True
+        given["replicate"] = True
     if fail_links or slow_links:
         from chakra.replay.topologies.blocks import parse_slow
 
-        model |= {"fail_links": fail_links, "slow_links": parse_slow(slow_links)}
-    if what_if is not None:
-        files = (workload, system, network)
-        _compare(
-            what_if,
-            files,
-            output_format,
-            output,
-            quiet,
-            strict,
-            memory=memory,
-            comm_groups=groups,
-            compat=mode,
-            **model,
-        )
-        return
+        given |= {"fail_links": fail_links, "slow_links": parse_slow(slow_links)}
+    return given
+
+
+def _replay(run: dict[str, Any], shown: Shown) -> None:
+    """Replay and print the result."""
     # by name: the package hands out the function, which shares its name with the module that holds it
     simulate = importlib.import_module("chakra.replay").simulate
-    with _progress(quiet) as progress:
-        result: ReplayResult = simulate(
-            workload,
-            system,
-            network,
-            memory=memory,
-            comm_groups=groups,
-            compat=mode,
-            progress=progress,
-            **model,
-        )
-    _write_log(result, logging_folder)
-    document = _document(result, output_format, nodes=nodes, summary=not quiet)
-    warnings = [*(document.get("warnings") or []), *_not_done(result.system, logging_configuration)]
-    if not quiet:
-        for warning in warnings:
-            click.echo(f"chakra replay: warning: {warning}", err=True)
-    if explain_engine:
+    with _progress(shown.quiet) as progress:
+        result: ReplayResult = simulate(progress=progress, **run)
+    _write_log(result, shown.logging_folder)
+    document = _document(result, shown)
+    warnings = [*(document.get("warnings") or []), *_not_done(result.system, shown.logging_configuration)]
+    shown.warn(warnings)
+    if shown.explain_engine:
         for line in result.explain():
             click.echo(f"chakra replay: {line}", err=True)
-    _print(document, output_format, output, summary=not quiet)
+    _print(document, shown)
     if result.partial:
         click.echo("chakra replay: interrupted: the result is partial", err=True)
         sys.exit(EXIT_INTERRUPTED)
-    if strict and warnings:
-        raise ThresholdError(f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}")
+    shown.end(warnings)
 
 
 def _not_done(system: "System", logging_configuration: str) -> list[str]:
@@ -326,29 +332,18 @@ def _not_done(system: "System", logging_configuration: str) -> list[str]:
     return said
 
 
-def _compare(
-    changes: str,
-    files: tuple[str, str, str],
-    output_format: str,
-    output: str | None,
-    quiet: bool,
-    strict: bool,
-    **options: Any,
-) -> None:
+def _compare(changes: str, run: dict[str, Any], shown: Shown) -> None:
     """Run with and without some changes, and print the difference."""
     from chakra.replay.formatting import format_json
     from chakra.replay.what_if import what_if
 
-    with _progress(quiet) as progress:
-        found = what_if(*files, changes, progress=progress, **options)
+    with _progress(shown.quiet) as progress:
+        found = what_if(changes=changes, progress=progress, **run)
     document = found.to_dict()
     warnings = document["warnings"]
-    if not quiet:
-        for warning in warnings:
-            click.echo(f"chakra replay: warning: {warning}", err=True)
-    _emit(format_json(document) if output_format == "json" else found.to_text(), output)
-    if strict and warnings:
-        raise ThresholdError(f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}")
+    shown.warn(warnings)
+    _emit(format_json(document) if shown.output_format == "json" else found.to_text(), shown.output)
+    shown.end(warnings)
 
 
 def _check_output(output: str | None) -> None:
@@ -362,28 +357,28 @@ def _check_output(output: str | None) -> None:
         raise UsageError(f"--output: {output}: {folder} is not a folder that can be written to")
 
 
-def _document(result: "ReplayResult", output_format: str, *, nodes: bool, summary: bool) -> dict[str, Any]:
+def _document(result: "ReplayResult", shown: Shown) -> dict[str, Any]:
     """The result as a document: whole for JSON and nodes, else only what is printed."""
     from chakra.replay.formatting import essential
 
-    if output_format == "json" or nodes:
-        return result.to_dict(nodes=nodes)
-    return essential(result, summary=summary or output_format in ("csv", "parquet"))
+    if shown.output_format == "json" or shown.nodes:
+        return result.to_dict(nodes=shown.nodes)
+    return essential(result, summary=not shown.quiet or shown.output_format in ("csv", "parquet"))
 
 
-def _print(document: dict[str, Any], output_format: str, output: str | None, *, summary: bool) -> None:
+def _print(document: dict[str, Any], shown: Shown) -> None:
     from chakra.replay.formatting import format_csv, format_json, format_text, write_parquet
 
-    if output_format == "parquet" and output is not None:
-        write_parquet(document, output)
+    if shown.output_format == "parquet" and shown.output is not None:
+        write_parquet(document, shown.output)
         return
-    if output_format == "json":
+    if shown.output_format == "json":
         text = format_json(document)
-    elif output_format == "csv":
+    elif shown.output_format == "csv":
         text = format_csv(document)
     else:
-        text = format_text(document, summary=summary)
-    _emit(text, output)
+        text = format_text(document, summary=not shown.quiet)
+    _emit(text, shown.output)
 
 
 def _emit(text: str, output: str | None) -> None:

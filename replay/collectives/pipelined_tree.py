@@ -9,8 +9,9 @@ Source: Sanders, Speck, Traeff, "Two-tree algorithms for full bandwidth broadcas
 35(12), 2009, doi:10.1016/j.parco.2009.09.001.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from chakra.replay.collectives.steps import (
     Do,
@@ -51,81 +52,94 @@ def schedule(do: Do, n: int, size_bytes: int, link: Link) -> Steps:
     return _schedule(n, best_segments(4 * depth, 4, 2, n, size_bytes, link, most=32))
 
 
+class _Messages:
+    """Messages between NPUs: each waits for those that feed it, then competes for both ends' ports."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[int, int, bool]] = []  # source, destination, whether the latter reduces
+        self.waits: list[int] = []  # messages that must arrive before this one can leave
+        self.feeds: list[list[int]] = []
+        self.rank: list[tuple[int, int, int]] = []  # who goes first; the last is the message's number
+
+    def add(self, src: int, dst: int, reduces: bool, order: tuple[int, int]) -> int:
+        """A message; returns its number."""
+        number = len(self.ends)
+        self.ends.append((src, dst, reduces))
+        self.waits.append(0)
+        self.feeds.append([])
+        self.rank.append((*order, number))
+        return number
+
+    def feed(self, source: int, target: int) -> None:
+        """Let a message wait for another."""
+        self.feeds[source].append(target)
+        self.waits[target] += 1
+
+    def rounds(self) -> list[list[Message]]:
+        """Rounds in which every NPU sends at most one message and receives at most one."""
+        ready = [rank for rank, count in zip(self.rank, self.waits, strict=True) if count == 0]
+        heapify(ready)
+        waits = list(self.waits)
+        rounds: list[list[Message]] = []
+        while ready:
+            sends, receives = set[int](), set[int]()
+            now: list[int] = []
+            later: list[tuple[int, int, int]] = []
+            while ready:
+                entry = heappop(ready)
+                src, dst, _ = self.ends[entry[2]]
+                if src in sends or dst in receives:
+                    later.append(entry)
+                    continue
+                sends.add(src)
+                receives.add(dst)
+                now.append(entry[2])
+            rounds.append([(*self.ends[k][:2], 1, self.ends[k][2]) for k in now])
+            for k in now:
+                for target in self.feeds[k]:
+                    waits[target] -= 1
+                    if waits[target] == 0:
+                        later.append(self.rank[target])
+            for entry in later:
+                heappush(ready, entry)
+        return rounds
+
+
 @lru_cache(maxsize=32)
 def _schedule(n: int, segments: int) -> Steps:
-    # an edge of a tree, up and down: messages wait for those that feed them, then compete for both ends' ports
-    waits: list[int] = []  # messages that must arrive before this one can leave
-    feeds: list[list[int]] = []
-    ends: list[tuple[int, int, bool]] = []
-    rank: list[tuple[int, int, int]] = []
-
-    def message(src: int, dst: int, reduces: bool, order: tuple[int, int]) -> int:
-        waits.append(0)
-        feeds.append([])
-        ends.append((src, dst, reduces))
-        rank.append((*order, len(rank)))
-        return len(waits) - 1
-
+    messages = _Messages()
     for tree, parents in enumerate(two_trees(n)):
-        children: list[list[int]] = [[] for _ in range(n)]
         depth = [0] * n
-        for i, parent in enumerate(parents):
-            if parent >= 0:
-                children[parent].append(i)
+        for i in range(n):
             at = i
             while parents[at] >= 0:
                 at = parents[at]
                 depth[i] += 1
-        height = max(depth)
         for segment in range(segments):
-            # priority: when the message would run in a pipeline without contention
-            start = 4 * segment + tree
-            up = {
-                i: message(i, parents[i], True, (start + 2 * (height - depth[i]), tree))
-                for i in range(n)
-                if parents[i] >= 0
-            }
-            down = {
-                i: message(parents[i], i, False, (start + 2 * (height + depth[i]), tree))
-                for i in range(n)
-                if parents[i] >= 0
-            }
-            for i, k in up.items():
-                above = up.get(parents[i])
-                for target in [above] if above is not None else [down[j] for j in children[parents[i]]]:
-                    feeds[k].append(target)
-                    waits[target] += 1
-            for i, k in down.items():
-                for j in children[i]:
-                    feeds[k].append(down[j])
-                    waits[down[j]] += 1
-    ready: list[tuple[int, int, int]] = []
-    for k, count in enumerate(waits):
-        if count == 0:
-            heappush(ready, rank[k])
-    rounds: list[list[Message]] = []
-    while ready:
-        sends, receives = set[int](), set[int]()
-        now: list[int] = []
-        later: list[tuple[int, int, int]] = []
-        while ready:
-            entry = heappop(ready)
-            src, dst, _ = ends[entry[2]]
-            if src in sends or dst in receives:
-                later.append(entry)
-                continue
-            sends.add(src)
-            receives.add(dst)
-            now.append(entry[2])
-        rounds.append([(*ends[k][:2], 1, ends[k][2]) for k in now])
-        for k in now:
-            for target in feeds[k]:
-                waits[target] -= 1
-                if waits[target] == 0:
-                    later.append(rank[target])
-        for entry in later:
-            heappush(ready, entry)
-    return from_rounds(n, rounds, 2 * segments)
+            _segment(messages, parents, depth, tree, segment)
+    return from_rounds(n, messages.rounds(), 2 * segments)
+
+
+def _segment(
+    messages: _Messages, parents: Sequence[int], depth: Sequence[int], tree: int, segment: int
+) -> None:
+    """A segment of the data goes up a tree, reduced on its way, and down again."""
+    children: list[list[int]] = [[] for _ in parents]
+    for i, parent in enumerate(parents):
+        if parent >= 0:
+            children[parent].append(i)
+    edges = [i for i, parent in enumerate(parents) if parent >= 0]
+    # priority: when the message would run in a pipeline without contention
+    start, height = 4 * segment + tree, max(depth)
+    up = {i: messages.add(i, parents[i], True, (start + 2 * (height - depth[i]), tree)) for i in edges}
+    down = {i: messages.add(parents[i], i, False, (start + 2 * (height + depth[i]), tree)) for i in edges}
+    for i in edges:
+        above = up.get(parents[i])
+        for target in [above] if above is not None else [down[j] for j in children[parents[i]]]:
+            messages.feed(up[i], target)
+    for i in edges:
+        for j in children[i]:
+            messages.feed(down[i], down[j])
 
 
 ALGORITHM = StepAlgorithm(
