@@ -424,6 +424,13 @@ def unusable_json(cause: Exception) -> str:
     )
 
 
+def json_fault(cause: Exception) -> str:
+    """What is wrong with a text that Python's decoder refused: where it stops being JSON, or why it cannot be used."""
+    if isinstance(cause, json.JSONDecodeError):
+        return f"line {cause.lineno} column {cause.colno}: not JSON ({cause.msg})"
+    return f"not usable JSON: {unusable_json(cause)}"
+
+
 def read_json(path: PathLike, *, error: type[ChakraError] = TraceError) -> Any:
     """Read a JSON document (may be gzipped).
 
@@ -437,10 +444,5 @@ def read_json(path: PathLike, *, error: type[ChakraError] = TraceError) -> Any:
         return json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as cause:
         raise error(f"{os.fspath(path)}: byte {cause.start}: not UTF-8 text") from cause
-    except json.JSONDecodeError as cause:
-        where = f"line {cause.lineno} column {cause.colno}"
-        raise error(f"{os.fspath(path)}: {where}: not JSON ({cause.msg})") from cause
-    except RecursionError as cause:
-        raise error(f"{os.fspath(path)}: JSON nested too deeply") from cause
-    except ValueError as cause:  # a number of thousands of digits
-        raise error(f"{os.fspath(path)}: not usable JSON: {unusable_json(cause)}") from cause
+    except (ValueError, RecursionError) as cause:
+        raise error(f"{os.fspath(path)}: {json_fault(cause)}") from cause

@@ -299,24 +299,14 @@ def what_if(
         None if memory is None else load_memory(memory, compat=compat),
         {name: float(options.pop(name)) for name in scales if name in options},
     )
-    base = play(
-        workload,
-        machine.system,
-        machine.network,
-        memory=machine.memory,
-        compat=compat,
-        **options,
-        **machine.scales,
-    )
+
+    def run() -> ReplayResult:
+        machine_files = (machine.system, machine.network)
+        return play(
+            workload, *machine_files, memory=machine.memory, compat=compat, **options, **machine.scales
+        )
+
+    base = run()
     for change in parsed:
         machine.change(change)
-    changed = play(
-        workload,
-        machine.system,
-        machine.network,
-        memory=machine.memory,
-        compat=compat,
-        **options,
-        **machine.scales,
-    )
-    return WhatIf(parsed, base, changed)
+    return WhatIf(parsed, base, run())

@@ -227,14 +227,14 @@ def plugins() -> list[Finding]:
     """Collective algorithms and networks that other packages offer, each loaded."""
     from chakra.errors import ConfigError
     from chakra.replay.collectives import registry
-    from chakra.replay.collectives.algorithms import NAMES
+    from chakra.replay.config.system import NATIVE_ALGORITHMS
     from chakra.replay.plugins import COLLECTIVES, NETWORKS, load, offered, package
 
     findings = []
     for group, what in ((COLLECTIVES, "collective algorithm"), (NETWORKS, "network")):
         for name, points in offered(group).items():
             who = ", ".join(sorted({package(point) for point in points}))
-            if group == COLLECTIVES and name in (*NAMES, *registry.OURS):
+            if group == COLLECTIVES and name in (*NATIVE_ALGORITHMS, *registry.OURS):
                 detail = f"of {who} has a name of ours, and is not used: its entry point needs another"
                 findings.append(Finding("fail", f"{what} {name}", detail))
                 continue

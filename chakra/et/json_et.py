@@ -7,7 +7,7 @@ from typing import Any
 
 from chakra.errors import TraceError
 from chakra.et.schema import NodeType
-from chakra.files import unusable_json
+from chakra.files import json_fault
 from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 from chakra.schemas.protolib import encode_varint
 
@@ -41,15 +41,11 @@ def encode_json_et(data: bytes, source: str) -> bytes:
         document = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise TraceError(f"{source}: byte {error.start}: not UTF-8 text") from error
-    except json.JSONDecodeError as error:
-        raise TraceError(
-            f"{source}: line {error.lineno} column {error.colno}: not JSON ({error.msg}); a JSON-encoded "
-            f"execution trace was expected"
-        ) from error
-    except RecursionError as error:
-        raise TraceError(f"{source}: this JSON cannot be read: nested too deeply") from error
-    except ValueError as error:
-        raise TraceError(f"{source}: this JSON cannot be read: {unusable_json(error)}") from error
+    except (ValueError, RecursionError) as error:
+        hint = (
+            "; a JSON-encoded execution trace was expected" if isinstance(error, json.JSONDecodeError) else ""
+        )
+        raise TraceError(f"{source}: {json_fault(error)}{hint}") from error
     graph = document.get("workload_graph")
     if not isinstance(graph, list):
         raise TraceError(f"{source}: key 'workload_graph' must be a list of nodes")

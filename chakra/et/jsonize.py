@@ -192,13 +192,8 @@ def _documents(text: str, source: str) -> Iterator[Any]:
             return
         try:
             document, position = decoder.raw_decode(text, position)
-        except json.JSONDecodeError as error:
-            where = f"line {error.lineno} column {error.colno}"
-            raise TraceError(f"{source}: {where}: not JSON ({error.msg})") from error
-        except RecursionError as error:
-            raise TraceError(f"{source}: JSON nested too deeply") from error
-        except ValueError as error:  # a number of thousands of digits
-            raise TraceError(f"{source}: not usable JSON: {files.unusable_json(error)}") from error
+        except (ValueError, RecursionError) as error:
+            raise TraceError(f"{source}: {files.json_fault(error)}") from error
         yield document
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from chakra.converters.astra_config._common import ConvertedConfig, nearest, plain
 from chakra.errors import ConfigError
+from chakra.replay.config.system import NATIVE_ALGORITHMS
 
 #: 1.0 charges 3 ns for every full 500,000 bytes that are reduced; 2.0 charges 3 ns for every ``local-mem-bw``
 #: bytes.
@@ -47,15 +48,6 @@ def _real(text: str) -> float | int:
 _ALGORITHM = re.compile(
     r"ring|direct\d{0,5}|halvingDoubling|doubleBinaryTree|oneRing|oneDirect\d{0,5}|oneHalvingDoubling"
 )
-_ALGORITHMS = (
-    "ring",
-    "direct",
-    "halvingDoubling",
-    "doubleBinaryTree",
-    "oneRing",
-    "oneDirect",
-    "oneHalvingDoubling",
-)
 
 
 def _algorithms(text: str) -> list[str]:
@@ -63,7 +55,7 @@ def _algorithms(text: str) -> list[str]:
     for name in names:
         if _ALGORITHM.fullmatch(name) is None:
             raise ValueError(
-                f"has {name!r}, which is not one of {', '.join(_ALGORITHMS)}{nearest(name, _ALGORITHMS)}"
+                f"has {name!r}, which is not one of {', '.join(NATIVE_ALGORITHMS)}{nearest(name, NATIVE_ALGORITHMS)}"
             )
     return names
 

@@ -109,6 +109,11 @@ def _first_element_end(buffer: bytes) -> int:
     """Offset just behind the first JSON object in ``buffer`` (which starts at it), or -1 if it is not
     whole.
     """
+    return next((match.end() for match, depth in _closings(buffer) if depth == 0), -1)
+
+
+def _closings(buffer: bytes) -> Iterator[tuple[re.Match[bytes], int]]:
+    """Closing brackets outside of strings, and how deep the text is behind each."""
     depth = 0
     for match in re.finditer(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', buffer, re.DOTALL):
         token = match.group()
@@ -116,9 +121,7 @@ def _first_element_end(buffer: bytes) -> int:
             depth += 1
         elif token in b"}]":
             depth -= 1
-            if depth == 0:
-                return match.end()
-    return -1
+            yield match, depth
 
 
 class ArrayReader(Generic[T]):
@@ -282,15 +285,9 @@ class ArrayReader(Generic[T]):
 
     def _split_tail(self, buffer: bytes) -> tuple[bytes, bytes] | None:
         """Elements and what follows the closing bracket; None if there is no closing bracket."""
-        depth = 0
-        for match in re.finditer(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', buffer, re.DOTALL):
-            token = match.group()
-            if token in b"{[":
-                depth += 1
-            elif token in b"}]":
-                depth -= 1
-                if depth < 0:
-                    return buffer[: match.start()], buffer[match.end() :]
+        for match, depth in _closings(buffer):
+            if depth < 0:
+                return buffer[: match.start()], buffer[match.end() :]
         return None
 
     def _whole_tail(self) -> list[T] | None:

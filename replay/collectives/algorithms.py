@@ -6,16 +6,7 @@ from enum import IntEnum
 
 from chakra.errors import ConfigError
 from chakra.replay.collectives import registry
-
-NAMES = (
-    "ring",
-    "direct",
-    "halvingDoubling",
-    "doubleBinaryTree",
-    "oneRing",
-    "oneDirect",
-    "oneHalvingDoubling",
-)
+from chakra.replay.config.system import NATIVE_ALGORITHMS
 
 UNLIMITED = 0
 
@@ -102,7 +93,7 @@ def parse(name: str, where: str) -> Algorithm:
     for known in registry.names():
         if name == known or name == flat_name(known):
             return Algorithm(Family.STEPS, name != known, steps=known)
-    every = (*NAMES, *registry.names())
+    every = (*NATIVE_ALGORITHMS, *registry.names())
     near = get_close_matches(name, every, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ConfigError(f"{where}: unknown collective algorithm {name!r}{hint} (known: {', '.join(every)})")

@@ -49,6 +49,11 @@ class MemoryKind(StrEnum):
     POOL = "MEMORY_POOL"
 
 
+def bytes_per_ns(bandwidth_gibps: float) -> float:
+    """Bytes per ns of GB/s of 2**30 bytes, evaluated left to right in double precision as ASTRA-sim does."""
+    return bandwidth_gibps * (1 << 30) / 1_000_000_000
+
+
 @dataclass(frozen=True, slots=True)
 class Dimension:
     """One network dimension: `npus` positions joined by `topology`, every link alike.
@@ -72,8 +77,8 @@ class Dimension:
 
     @property
     def bytes_per_ns(self) -> float:
-        """Bandwidth in bytes per ns, evaluated left to right in double precision as ASTRA-sim does."""
-        return self.bandwidth_gibps * (1 << 30) / 1_000_000_000
+        """Bandwidth in bytes per ns."""
+        return bytes_per_ns(self.bandwidth_gibps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class Link:
     @property
     def bytes_per_ns(self) -> float:
         """Bandwidth in bytes per ns."""
-        return self.bandwidth_gibps * (1 << 30) / 1_000_000_000
+        return bytes_per_ns(self.bandwidth_gibps)
 
 
 @dataclass(frozen=True, slots=True)
