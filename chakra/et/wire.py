@@ -201,10 +201,8 @@ def parse_node(records: Records, index: int, source: str) -> Node:
     try:
         node.ParseFromString(payload)
     except DecodeError as error:
-        reason = explain_old_format(payload) or f"record {index + 2} is not a Node message ({_short(error)})"
+        reason = (
+            explain_old_format(payload) or f"record {index + 2} is not a Node message (it does not parse)"
+        )
         raise TraceError(f"{source}: byte {records.offset(index)}: {reason}") from error
     return node
-
-
-def _short(error: Exception) -> str:
-    return str(error).split("'")[-1].strip(" :") or "it does not parse"

@@ -80,8 +80,8 @@ def passed_to_simulate(monkeypatch: pytest.MonkeyPatch, chakra: Chakra, *flags: 
     class SeenError(ChakraError):
         pass
 
-    def watch(*args: Any, **options: Any) -> Any:
-        seen.update(options, args=args)
+    def watch(**options: Any) -> Any:
+        seen.update(options)
         raise SeenError("seen")
 
     monkeypatch.setattr(package, "simulate", watch)
@@ -101,7 +101,9 @@ def test_every_option_reaches_simulate(chakra: Chakra, ring8: Path, monkeypatch:
     assert scale.tolist() == [1.5, 1.5, 1.5, 1, 1, 1, 1, 2]
     assert seen.pop("progress")(10, 1000) is True  # goes on until Ctrl-C
     assert seen == {
-        "args": ("w", "system.json", "network.yml"),
+        "workload": "w",
+        "system": "system.json",
+        "network": "network.yml",
         "memory": "m.json",
         "comm_groups": "g.json",
         "backend": "aware",
