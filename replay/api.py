@@ -19,6 +19,7 @@ from chakra.replay.classes import Partition, discrete, partition, peers_of
 from chakra.replay.collectives.custom import load_per_node
 from chakra.replay.collectives.matching import match_dimensions, match_scatters
 from chakra.replay.communicators import GroupTable, resolve_groups
+from chakra.replay.compute_notes import compute_warnings
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Memory
@@ -73,8 +74,8 @@ def simulate(
     ----------
     workload
         A prefix (rank i reads ``PREFIX.<i>.et`` or ``.et.gz``), a list of paths or of `Trace`, one per NPU (an entry
-        may repeat: equal ranks share a trace), a `chakra.builder.Workload` with its groups, or a
-        `chakra.generate.manifest.WorkloadManifest`.
+        may repeat: equal ranks share a trace), a `Trace` for a machine of one NPU, a `chakra.builder.Workload` with its
+        groups, or a `chakra.generate.manifest.WorkloadManifest`.
     system, network, memory, comm_groups
         Paths of ASTRA-sim's files, or plain dicts with the same keys. Without `memory` there is no remote memory.
         `network` may be a list of links (docs/guides/networks.md) or a NetworkX graph of them.
@@ -145,6 +146,7 @@ def simulate(
         compiled, groups = repeat_blocks(compiled, groups, traced)
         warnings.append(repeated_text(traced, net.npus))
     warnings += run_warnings(compiled, options)
+    warnings += compute_warnings(compiled.traces, sys)
     if isinstance(workload, str | os.PathLike):
         warnings += unused_traces(os.fspath(workload), net.npus)
     membership = resolve_groups(compiled, groups)
@@ -222,9 +224,11 @@ def load_workload(workload: Any, npus: int) -> Loaded:
             return load_workload(read_manifest(manifest), npus)
         paths: Sequence[Any] = files_of_ranks(os.fspath(workload), npus)
     else:
-        paths = list(workload)
+        paths = [workload] if isinstance(workload, Trace) else list(workload)
         if len(paths) != npus:
-            raise WorkloadError(f"{len(paths)} traces for {npus} NPUs; give one per NPU")
+            raise WorkloadError(
+                f"{len(paths)} trace{'s' * (len(paths) != 1)} for {npus} NPU{'s' * (npus != 1)}; give one per NPU"
+            )
     if paths and isinstance(paths[0], Trace):
         every = list(paths)
     else:

@@ -49,6 +49,7 @@ def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
         "warnings": list(result.warnings),
     }
     if summary:
+        document["notes"] = result.notes
         document["corrections"] = result.corrections
         document["account"] = {name: values.tolist() for name, values in result.account.items()}
         document["collectives"] = result.collectives
@@ -82,6 +83,12 @@ def table(document: Document) -> tuple[list[str], Iterator[list[Any]]]:
     ]
     rows = ([npu, *row] for npu, row in enumerate(zip(*columns, strict=True)))
     return ["npu", "finish_ns", "exposed_comm_ns", *keys_of_account], rows
+
+
+def rows_of(document: Document) -> list[dict[str, Any]]:
+    """The rows of `table` as dicts."""
+    header, rows = table(document)
+    return [dict(zip(header, row, strict=True)) for row in rows]
 
 
 def format_csv(document: Document) -> str:
@@ -134,6 +141,28 @@ def format_text(document: Document, *, summary: bool = True) -> str:
     return "\n".join(lines) + "\n"
 
 
+def format_summary(document: Document) -> str:
+    """The summary below the finish lines."""
+    return "\n".join(_summary(document))
+
+
+def format_html(summary: str, npus: Sequence[Mapping[str, Any]]) -> str:
+    """A summary and the rows of the first NPUs as HTML, for notebooks."""
+    from html import escape
+
+    shown = npus[:_MAX_ROWS]
+    head = "".join(f"<th>{escape(name)}</th>" for name in (shown[0] if shown else ()))
+    body = "".join(
+        "<tr>" + "".join(f"<td style='text-align:right'>{value:,}</td>" for value in row.values()) + "</tr>"
+        for row in shown
+    )
+    more = f"<p>... and {len(npus) - len(shown):,} more NPUs</p>" if len(npus) > len(shown) else ""
+    return (
+        f"<div><pre>{escape(summary)}</pre>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
+    )
+
+
 def finish_lines(document: Document) -> Iterator[str]:
     """The line that ASTRA-sim prints for each NPU that finished (1 cycle = 1 ns)."""
     for npu, (finish, exposed) in enumerate(
@@ -184,6 +213,8 @@ def _machine(document: Document) -> Iterator[str]:
     backend = document.get("backend", "unaware")
     yield f"backend           {backend} ({words.get(backend, 'plug-in')})"
     yield f"mode              {mode + ' (its answer, quirks included)' if mode else 'default (corrected)'}"
+    for note in document.get("notes") or []:
+        yield f"note              {note}"
 
 
 def _account(document: Document, npu: int) -> Iterator[str]:
@@ -244,6 +275,10 @@ def _collectives(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             "links (try --backend aware)"
         )
     yield "GB/s of 10^9 B/s; algbw = bytes / time from the last member's start, busbw as nccl-tests define it"
+    yield (
+        "bound = bytes that an NPU must send / bandwidth of all its links, without latencies and steps: small "
+        "collectives take many times that"
+    )
 
 
 def _dimensions(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

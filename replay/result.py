@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from chakra import __version__
 from chakra.arrays import I64, AnyArray
+from chakra.errors import UsageError
 from chakra.et import NodeType
 from chakra.replay.account import (
     ACCOUNT,
@@ -18,6 +19,7 @@ from chakra.replay.account import (
 )
 from chakra.replay.classes import coordinates, peers_of
 from chakra.replay.communicators import Membership
+from chakra.replay.compute_notes import compute_notes
 from chakra.replay.config.model import Memory, Network, System
 from chakra.replay.corrections import find_corrections
 from chakra.replay.figures import collective_rows, critical_path, egress_bytes_per_ns
@@ -30,7 +32,7 @@ from chakra.replay.workload import Engine, Op, Program, Workload
 SCHEMA = "chakra.replay.result/1"
 
 
-@dataclass
+@dataclass(repr=False)
 class ReplayResult:
     """Times of one replay in ns, made by `simulate`. Derived figures are computed when they are first asked for.
 
@@ -230,7 +232,7 @@ class ReplayResult:
     @cached_property
     def critical_path(self) -> list[dict[str, Any]]:
         """Nodes that lead to the latest finish, first to last."""
-        return critical_path(self.raw, self._programs, self.raw.partition.representative)
+        return critical_path(self.raw, self._programs, self.workload)
 
     @cached_property
     def memory(self) -> list[MemoryUse]:
@@ -246,6 +248,78 @@ class ReplayResult:
         if not uses:
             return np.zeros(self.npus, np.int64)
         return self._per_npu([use.peak_bytes for use in uses])
+
+    # -- for people --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a reader of the times should know: compute at peak speed, which no machine reaches."""
+        return compute_notes(self.workload.traces, self.system)
+
+    def __repr__(self) -> str:
+        last = int(self.finish_ns.max(initial=0))
+        partial = ", partial" if self.partial else ""
+        return (
+            f"<ReplayResult: {self.npus:,} NPUs, finished after {last:,} ns, {self.options.backend}{partial}>"
+        )
+
+    def __str__(self) -> str:
+        """The summary that `chakra replay` prints."""
+        from chakra.replay.formatting import essential, format_summary
+
+        return format_summary(essential(self, summary=True))
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook: the summary, and the times of the first NPUs as a table."""
+        from chakra.replay.formatting import format_html
+
+        return format_html(str(self), self.records())
+
+    def records(
+        self,
+        what: Literal["npus", "nodes", "collectives", "dimensions", "links", "critical_path"] = "npus",
+    ) -> list[dict[str, Any]]:
+        """Rows of one kind, for ``pandas.DataFrame(result.records("nodes"))`` and the like.
+
+        Parameters
+        ----------
+        what
+            ``"npus"``: finish, exposed communication and time account of each NPU; ``"nodes"``: name, kind, engine,
+            issue and finish of each node of each NPU; ``"collectives"``, ``"dimensions"``, ``"links"``,
+            ``"critical_path"``: the rows of the attribute of that name. Times in ns.
+
+        Raises
+        ------
+        UsageError
+            For any other word.
+
+        Examples
+        --------
+        >>> from chakra.builder import TraceBuilder
+        >>> from chakra.replay import simulate
+        >>> builder = TraceBuilder()
+        >>> _ = builder.compute("forward", duration_micros=5)
+        >>> ring = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+        >>> [row["finish_ns"] for row in simulate([builder.build()] * 2, {}, ring).records()]
+        [5000, 5000]
+        """
+        from chakra.replay.formatting import rows_of
+
+        if what in ("collectives", "dimensions", "links", "critical_path"):
+            return [dict(row) for row in getattr(self, what)]
+        if what == "npus":
+            return rows_of(
+                {
+                    "finish_ns": self.finish_ns.tolist(),
+                    "exposed_comm_ns": self.exposed_comm_ns.tolist(),
+                    "account": {name: values.tolist() for name, values in self.account.items()},
+                }
+            )
+        if what == "nodes":
+            return rows_of({"nodes": [self._node_document(npu) for npu in range(self.npus)]})
+        raise UsageError(
+            f"records: {what!r} is none of npus, nodes, collectives, dimensions, links, critical_path"
+        )
 
     # -- documents ---------------------------------------------------------------------------------------------
 
@@ -271,6 +345,7 @@ class ReplayResult:
             "exposed_comm_ns": self.exposed_comm_ns.tolist(),
             "corrections": self.corrections,
             "warnings": list(self.warnings),
+            "notes": self.notes,
             "inputs": self._inputs(),
             "account": {name: values.tolist() for name, values in self.account.items()},
             "statistics": {name: values.tolist() for name, values in self.statistics.items()},

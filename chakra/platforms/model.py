@@ -172,8 +172,10 @@ class Platform:
         if machines is not None:
             npus = machines * node
         wanted = node if npus is None else npus
-        if wanted < 2:
-            raise UsageError(f"{self.name}: a network joins at least 2 NPUs, not {wanted}; say how many")
+        if wanted < 1:
+            raise UsageError(f"{self.name}: a machine has at least 1 NPU, not {wanted}")
+        if npus is None and wanted == 1:
+            raise UsageError(f"{self.name}: one machine is one NPU; say how many")
         scale_out = [dim for dim in self.dims if dim.npus is None]
         fixed = [dim for dim in self.dims if dim.npus is not None]
         if wanted < node or not scale_out:

@@ -34,7 +34,10 @@ def headline(run: Run) -> list[tuple[str, str]]:
     ]
     total = int(run.finish_ns.sum())
     facts += [
-        (WORDS[key].capitalize(), f"{percent(int(run.account[key].sum()), total)} of all NPUs' time")
+        (
+            WORDS[key][0].upper() + WORDS[key][1:],
+            f"{percent(int(run.account[key].sum()), total)} of all NPUs' time",
+        )
         for key, _ in ACCOUNT_PARTS
         if key in run.account and int(run.account[key].sum()) > 0
     ]
@@ -68,7 +71,9 @@ def waiting_verdict(run: Run) -> str:
     share = percent(sums[key], total)
     meaning = {
         "compute_ns": "most of the time the NPUs compute",
-        "cpu_ns": "most of the time the NPUs wait for their CPUs",
+        "cpu_ns": "most of the time the NPUs wait for their CPUs"
+        if sums.get("compute_ns")
+        else "most of the time the CPUs compute, in traces without accelerator work",
         "transfer_ns": "most of the time goes into moving data that no compute hides",
         "waiting_ns": "most of the time NPUs wait for peers that are late",
         "memory_ns": "most of the time goes into memory accesses that nothing hides",

@@ -39,7 +39,7 @@ NETWORK_KEYS = (
     Key("topology", "list of Ring, FullyConnected, Switch", "", REQUIRED, "building block of each dimension"),
     Key(
         "npus_count",
-        "list of whole numbers, 2 or more",
+        "list of whole numbers, 2 or more; [1] for a machine of one NPU",
         "NPUs",
         REQUIRED,
         "size of each dimension; dimension 0 varies fastest in the NPU number",

@@ -79,8 +79,10 @@ def load_network(src: Source | Network | Any, *, compat: str | None = None) -> N
                 key,
                 f"has {len(values)} entries, but 'topology' has {len(topologies)}: one per dimension",
             )
+    # a machine of one NPU has one dimension; ASTRA-sim refuses it, and nothing is left to be joined by another one
+    fewest = 1 if compat is None and len(topologies) == 1 else 2
     dims = tuple(
-        _dimension(section, d, *values)
+        _dimension(section, d, fewest, *values)
         for d, values in enumerate(zip(topologies, counts, bandwidths, latencies, strict=True))
     )
     network = Network(dims, section.source)
@@ -92,9 +94,9 @@ def load_network(src: Source | Network | Any, *, compat: str | None = None) -> N
 
 
 def _dimension(
-    section: Section, d: int, topology: Any, count: Any, bandwidth: Any, latency: Any
+    section: Section, d: int, fewest: int, topology: Any, count: Any, bandwidth: Any, latency: Any
 ) -> Dimension:
-    """Dimension `d` from its four values."""
+    """Dimension `d` of at least `fewest` NPUs from its four values."""
     if not isinstance(topology, str) or topology not in _TOPOLOGIES:
         hint = nearest(topology, list(_TOPOLOGIES)) if isinstance(topology, str) else ""
         raise section.error(
@@ -105,9 +107,10 @@ def _dimension(
         whole = not isinstance(count, (bool, str, float)) and int(count) == count
     except (TypeError, ValueError):
         whole = False
-    if not whole or not 2 <= count <= MAX_INT:
+    if not whole or not fewest <= count <= MAX_INT:
         raise section.error(
-            "npus_count", f"entry {d} must be a whole number of NPUs, at least 2, found {describe(count)}"
+            "npus_count",
+            f"entry {d} must be a whole number of NPUs, at least {fewest}, found {describe(count)}",
         )
     return Dimension(
         _TOPOLOGIES[topology],

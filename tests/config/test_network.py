@@ -2,12 +2,15 @@
 
 import math
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chakra.builder import TraceBuilder
 from chakra.errors import ConfigError
+from chakra.replay import simulate
 from chakra.replay.config import Dimension, Network, Topology, dump_network, load_network
 from chakra.replay.config.files import _read_general, _read_plain
 
@@ -59,7 +62,7 @@ def test_block_style_and_crlf_are_yaml_too(tmp_path: Path) -> None:
         ({"topology": [7]}, "found 7"),
         ({"topology": "Ring"}, "'topology' must be a list of topologies.* found \"Ring\""),
         ({"topology": []}, "empty list"),
-        ({"npus_count": [1]}, "'npus_count' entry 0 .* at least 2, found 1"),
+        ({"npus_count": [0]}, "'npus_count' entry 0 .* at least 1, found 0"),
         ({"npus_count": [8.0]}, "found 8.0"),
         ({"npus_count": [True]}, "found true"),
         ({"npus_count": ["8"]}, 'found "8"'),
@@ -216,3 +219,25 @@ def test_the_fast_reader_equals_the_yaml_library(lines: list[str]) -> None:
     if plain is not None:
         general = _read_general("x", text)
         assert repr(plain) == repr(general)
+
+
+@pytest.mark.parametrize("topology", ["Ring", "Switch", "FullyConnected"])
+@pytest.mark.parametrize("backend", ["unaware", "aware"])
+def test_a_machine_of_one_npu(topology: str, backend: Literal["unaware", "aware"]) -> None:
+    """Its computes take their time, and a collective of one member ends at once; ASTRA-sim refuses the file."""
+    one = {"topology": [topology], "npus_count": [1], "bandwidth": [50], "latency": [500]}
+    builder = TraceBuilder()
+    first = builder.compute("first", duration_micros=5)
+    reduced = builder.collective("all_reduce", size_bytes=1 << 20, after=first)
+    builder.compute("second", duration_micros=7, after=reduced)
+    result = simulate([builder.build()], {"all-reduce-implementation": ["ring"]}, one, backend=backend)
+    assert result.finish_ns.tolist() == [12_000]
+    assert result.to_dict(nodes=True)["dimensions"][0]["bytes_per_npu"] == 0
+    with pytest.raises(ConfigError, match="at least 2, found 1"):
+        load_network(one, compat="astra-sim")
+
+
+def test_one_npu_in_one_of_several_dimensions_is_refused() -> None:
+    several = {"topology": ["Ring"] * 2, "npus_count": [1, 4], "bandwidth": [50] * 2, "latency": [500] * 2}
+    with pytest.raises(ConfigError, match="entry 0 must be a whole number of NPUs, at least 2, found 1"):
+        load_network(several)

@@ -113,6 +113,9 @@ def test_clusters_in_words(words: str, shape: list[int] | None, gbps: list[float
     ("hgx-h100", 4, [4]),
     ("tpu-v4", 16, [4, 4]),
     ("gb200-nvl72", 144, [72, 2]),
+    ("gb200-nvl72", 1, [1]),
+    ("tpu-v4", 1, [1]),
+    ("cs-2", 1, [1]),
 ])  # fmt: skip
 def test_size_in_npus(words: str, npus: int, shape: list[int]) -> None:
     assert [dim.npus for dim in cluster(words, npus).dims] == shape
@@ -122,7 +125,7 @@ def test_size_in_npus(words: str, npus: int, shape: list[int]) -> None:
     ("hgx-h10", None, "no machine preset 'hgx-h10'; did you mean 'hgx-h100'"),
     ("hgx-h100", 12, "12 NPUs are no whole number of machines of 8"),
     ("tpu-v4", 128, "no scale-out network"),
-    ("hgx-h100", 1, "at least 2 NPUs, not 1"),
+    ("hgx-h100", 0, "at least 1 NPU, not 0"),
     ("0x hgx-h100", None, "at least 1"),
     ("2x hgx-h100", 99, "has 16 NPUs, not 99"),
     ("2x hgx-h100 over fat tree", None, "needs a port rate"),
