@@ -24,8 +24,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+#: what a user is told who waits for the compiler
+COMPILING = "compiling kernels (once, up to half a minute; `chakra warmup` does it ahead)"
+
+
+def _tell_a_session() -> None:
+    """Say it to a person at a prompt or in a notebook; a program's users have its own messages."""
+    shell = sys.modules.get("IPython")
+    notebook = shell is not None and shell.get_ipython() is not None
+    if (notebook or hasattr(sys, "ps1")) and sys.stderr is not None:
+        print(f"chakra: {COMPILING}", file=sys.stderr)  # noqa: T201
+
+
 #: called before a kernel module is compiled that is not in the cache, once a process; a command line tells its user
-before_compiling: Callable[[], None] | None = None
+before_compiling: Callable[[], None] | None = _tell_a_session
 _told = False
 
 

@@ -6,7 +6,8 @@ import rich_click as click
 
 from chakra import kernels
 
-TEXT = "compiling kernels (once, up to half a minute; `chakra warmup` does it ahead)"
+#: kernel module of each engine of the replay, without those that it calls
+REPLAYS = ("chakra.replay.kernels.phases", "chakra.replay.kernels.messages")
 
 
 def tell_of_compiling() -> None:
@@ -18,4 +19,14 @@ def _tell() -> None:
     context = click.get_current_context(silent=True)
     quiet = context is not None and (context.params.get("quiet", False) or context.info_name == "warmup")
     if not quiet and sys.stderr is not None and sys.stderr.isatty():
-        click.echo(f"chakra: {TEXT}", err=True)
+        click.echo(f"chakra: {kernels.COMPILING}", err=True)
+
+
+def tell_of_workers() -> None:
+    """Say that worker processes, which are silent, may have to compile the replay's kernels first."""
+    if not any(kernels.is_cached(name) for name in REPLAYS):
+        click.echo(
+            "note: the first points may wait for kernels to be compiled (once, up to half a minute; "
+            "`chakra warmup` does it ahead)",
+            err=True,
+        )

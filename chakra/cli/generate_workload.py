@@ -86,7 +86,7 @@ def _command(kind: str, help_text: str) -> Any:
             default="text",
             help="Form of the summary.",
         ),
-        click.option("--quiet", is_flag=True, help="No summary."),
+        click.option("--quiet", "no_summary", is_flag=True, help="No summary."),
     ]
     if kind in ("transformer", "moe", "dlrm"):
         decorators.append(click.option("--list-models", is_flag=True, help="List model presets and stop."))
@@ -120,7 +120,7 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
         _write(request, kind, plan, options)
     elif options["files"] or options["tensors"]:
         raise UsageError("--files and --tensors say how to write: give --output PREFIX too")
-    if not options["quiet"]:
+    if not options["no_summary"]:
         click.echo(json.dumps(_document(plan), indent=1) if options["shape"] == "json" else plan_text(plan))
     if request.peak_tflops is None and options["output"]:
         click.echo(

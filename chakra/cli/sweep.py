@@ -9,6 +9,7 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.compiling import tell_of_workers
 from chakra.cli.options import format_option
 from chakra.errors import UsageError
 from chakra.streams import errors_on_terminal
@@ -118,6 +119,7 @@ class _Progress:
     def begin(self, total: int) -> None:
         """Told before the first point is run."""
         self._begun = time.monotonic()
+        tell_of_workers()
         if self._bar:
             self._bar.update(self._task, total=total)
         else:

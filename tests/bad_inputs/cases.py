@@ -122,7 +122,7 @@ def _network() -> list[Case]:
         "unclosed": "topology: [ Ring\nnpus_count: [ 2 ]\n", "tab": "topology:\n\t- Ring\n", "no-topology": "\n".join(line[1:]),
         "no-npus": "\n".join([line[0], *line[2:]]), "twice": NETWORK + "latency: [ 1 ]\n", "word": NETWORK.replace("Ring", "Torus2D"),
         "typo": NETWORK.replace("Ring", "Rign"), "unknown-key": NETWORK + "latencies: [ 1 ]\n",
-        "one-npu": NETWORK.replace("[ 2 ]", "[ 1 ]"), "no-npu": NETWORK.replace("[ 2 ]", "[ 0 ]"), "npus-text": NETWORK.replace("[ 2 ]", "[ two ]"),
+        "no-npu": NETWORK.replace("[ 2 ]", "[ 0 ]"), "npus-text": NETWORK.replace("[ 2 ]", "[ two ]"),
         "npus-negative": NETWORK.replace("[ 2 ]", "[ -2 ]"), "npus-huge": NETWORK.replace("[ 2 ]", "[ 99999999999 ]"),
         "npus-digits": NETWORK.replace("[ 2 ]", f"[ {'9' * 5000} ]"), "npus-fraction": NETWORK.replace("[ 2 ]", "[ 2.5 ]"),
         "bandwidth-zero": NETWORK.replace("50.0", "0"), "bandwidth-nan": NETWORK.replace("50.0", ".nan"),

@@ -12,14 +12,19 @@ from chakra.cli import compiling
 KERNEL = "chakra.timeline._lanes_kernel"
 
 
+def uncached(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """An empty cache, and a process that has compiled nothing."""
+    monkeypatch.setenv("CHAKRA_CACHE_DIR", str(folder))
+    monkeypatch.setattr(kernels, "_told", False)
+    monkeypatch.setattr(kernels, "_compiled", lambda *_, **__: None)  # seconds of compiler
+    monkeypatch.delitem(sys.modules, f"{KERNEL}__compiled", raising=False)
+
+
 @pytest.fixture
 def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and a process that has compiled nothing; returns the folder of the kernel's code."""
-    monkeypatch.setenv("CHAKRA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernels, "_told", False)
+    uncached(monkeypatch, tmp_path)
     monkeypatch.setattr(kernels, "before_compiling", None)
-    monkeypatch.setattr(kernels, "_compiled", lambda *_, **__: None)  # seconds of compiler
-    monkeypatch.delitem(sys.modules, f"{KERNEL}__compiled", raising=False)
     compiling.tell_of_compiling()
     return Path(kernels.cache_folder(kernels.kernel_sources(KERNEL)[0]))
 
@@ -41,7 +46,7 @@ def lines(
 @pytest.mark.usefixtures("cold")
 def test_a_terminal_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """One line for a process, however many kernels there are."""
-    assert lines(monkeypatch, capsys, True) == [f"chakra: {compiling.TEXT}"]
+    assert lines(monkeypatch, capsys, True) == [f"chakra: {kernels.COMPILING}"]
 
 
 @pytest.mark.usefixtures("cold")
@@ -69,3 +74,36 @@ def test_cached_code_needs_no_word(
     """With the kernel's code in the cache there is nothing to wait for."""
     (cold / "any.nbi").touch()
     assert lines(monkeypatch, capsys, True) == []
+
+
+@pytest.mark.parametrize(("session", "told"), [("prompt", True), ("notebook", True), ("program", False)])
+def test_a_session_in_python_is_told(
+    session: str,
+    told: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Who calls `simulate` at a prompt or in a notebook waits as well; a program's output stays its own."""
+    uncached(monkeypatch, tmp_path)
+    monkeypatch.setattr(kernels, "before_compiling", kernels._tell_a_session)
+    if session == "prompt":
+        monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    shell = SimpleNamespace(get_ipython=lambda: session == "notebook" or None)
+    monkeypatch.setitem(sys.modules, "IPython", shell)  # type: ignore[arg-type]
+    kernels.compiled(KERNEL)
+    kernels.compiled(KERNEL)
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"chakra: {kernels.COMPILING}\n" if told else "")
+
+
+def test_a_study_says_that_workers_may_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uncached(monkeypatch, tmp_path)
+    compiling.tell_of_workers()
+    assert "wait for kernels to be compiled" in capsys.readouterr().err
+    folder = Path(kernels.cache_folder(kernels.kernel_sources(compiling.REPLAYS[0])[0]))
+    (folder / "any.nbi").touch()
+    compiling.tell_of_workers()
+    assert capsys.readouterr().err == ""
