@@ -13,9 +13,10 @@ from chakra.output_schemas import load, names
 from chakra.replay import simulate
 
 sys.path.insert(0, str(Path(__file__).parent))
-from conftest import Ran
 from json_schema import problems
 from scenes import SCENES, prepare
+
+from .conftest import Ran
 
 
 def walk(schema: Any) -> Any:
