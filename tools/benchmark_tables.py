@@ -6,9 +6,10 @@ A page has a table between ``<!-- benchmarks: NAME -->`` and ``<!-- end -->``; t
 """
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from made_files import renewed, write_or_check
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "docs" / "benchmarks.md"
@@ -104,30 +105,20 @@ TABLES: dict[str, Callable[[str], list[str]]] = {
 }
 
 
-def updated(page: str, text: str) -> str:
-    """A page with its tables made anew."""
-    return re.sub(
-        r"(<!-- benchmarks: (\w+) -->\n).*?(<!-- end -->)",
-        lambda found: "\n".join([found[1], *TABLES[found[2]](text), "", found[3]]),
-        page,
-        flags=re.DOTALL,
-    )
-
-
-def main() -> int:
+def main() -> None:
     """Write the pages, or with --check say which are out of step."""
     text = SOURCE.read_text(encoding="utf-8")
-    old = 0
-    for path in PAGES:
-        page = path.read_text(encoding="utf-8")
-        new = updated(page, text)
-        if new != page and "--check" in sys.argv:
-            print(f"{path.relative_to(ROOT)}: run python tools/benchmark_tables.py", file=sys.stderr)
-            old += 1
-        elif new != page:
-            path.write_text(new, encoding="utf-8")
-    return 1 if old else 0
+    made = {
+        path: renewed(
+            path.read_text(encoding="utf-8"),
+            "benchmarks",
+            TABLES,
+            lambda name: "\n".join(TABLES[name](text)) + "\n",
+        )
+        for path in PAGES
+    }
+    write_or_check(made, "benchmark_tables.py")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

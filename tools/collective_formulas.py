@@ -11,12 +11,13 @@ the longest of them, o(m) time for which m bytes keep a link busy, r(m) reductio
 
 import ast
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+
+from made_files import renewed, require_each_once, write_or_check
 
 from chakra.replay.collectives.steps import Do
 
@@ -305,25 +306,11 @@ def table(name: str) -> str:
     return "\n".join(rows) + "\n"
 
 
-def rendered(page: str) -> str:
-    """The page with the table between every `<!-- formulas: NAME -->` and `<!-- end -->` renewed."""
-    for name in FORMULAS:
-        pattern = re.compile(rf"(<!-- formulas: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-        page, count = pattern.subn(lambda m, name=name: f"{m[1]}\n{table(name)}\n{m[2]}", page)
-        if count != 1:
-            sys.exit(f"{PAGE.name}: expected one place for the formulas of {name}, found {count}")
-    return page
-
-
 def main() -> None:
     """Rewrite or check the page."""
     page = PAGE.read_text(encoding="utf-8")
-    new = rendered(page)
-    if "--check" in sys.argv[1:]:
-        if new != page:
-            sys.exit(f"{PAGE.name} is not in step: run python tools/collective_formulas.py")
-        return
-    PAGE.write_text(new, encoding="utf-8")
+    require_each_once(page, "formulas", FORMULAS)
+    write_or_check({PAGE: renewed(page, "formulas", FORMULAS, table)}, "collective_formulas.py")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ python tools/config_reference.py            rewrite the tables
 python tools/config_reference.py --check    fail if they are not in step
 """
 
-import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from made_files import renewed, require_each_once, write_or_check
 
 from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
 from chakra.replay.config.keys import (
@@ -81,27 +81,12 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "\\<")
 
 
-def rendered(page: str) -> str:
-    """The page with every table between its `<!-- keys: NAME -->` and `<!-- end -->` renewed."""
-    for name, table in TABLES.items():
-        pattern = re.compile(rf"(<!-- keys: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        page, count = pattern.subn(
-            lambda m, table=table: m[1] + "\n" + rendered_table(table) + "\n" + m[2], page
-        )
-        if count != 1:
-            sys.exit(f"{PAGE.name}: expected one place for the table of {name} keys, found {count}")
-    return page
-
-
 def main() -> None:
     """Rewrite or check the page."""
     page = PAGE.read_text(encoding="utf-8")
-    new = rendered(page)
-    if "--check" in sys.argv[1:]:
-        if new != page:
-            sys.exit(f"{PAGE.name} is not in step: run python tools/config_reference.py")
-        return
-    PAGE.write_text(new, encoding="utf-8")
+    require_each_once(page, "keys", TABLES)
+    made = renewed(page, "keys", TABLES, lambda name: rendered_table(TABLES[name]))
+    write_or_check({PAGE: made}, "config_reference.py")
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ python tools/network_pictures.py --check    fail if they are not in step
 """
 
 import math
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
+
+from made_files import write_or_check
 
 from chakra.replay.config import load_network
 from chakra.replay.config.model import Links, Network
@@ -146,17 +147,7 @@ def draw(picture: Picture) -> str:
 def main() -> None:
     """Write or check the pictures."""
     made = {FOLDER / f"network_{name}.svg": draw(picture) for name, picture in pictures().items()}
-    if "--check" in sys.argv[1:]:
-        wrong = [
-            p.name for p, text in made.items() if not p.is_file() or p.read_text(encoding="utf-8") != text
-        ]
-        if wrong:
-            sys.exit(
-                f"docs/pictures is not in step ({', '.join(wrong)}): run python tools/network_pictures.py"
-            )
-        return
-    for path, text in made.items():
-        path.write_text(text, encoding="utf-8")
+    write_or_check(made, "network_pictures.py")
 
 
 if __name__ == "__main__":

@@ -8,13 +8,11 @@ is reduced (or full where nothing is reduced). Lines are messages with the block
 follow the reader's colour scheme together, so the pictures read on white and dark pages.
 """
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
+from made_files import write_or_check
 from schedule_blocks import Block, Held, Message, Schedule, custom, double_binary_tree, held, native, table
 
 from chakra.builder import TraceBuilder
@@ -269,18 +267,7 @@ def _strip(schedule: Schedule, state: Held, i: int, x: float, wide: float, cells
 def main() -> None:
     """Write or check the pictures."""
     made = {FOLDER / f"{name}.svg": draw(picture) for name, picture in pictures().items()}
-    if "--check" in sys.argv[1:]:
-        wrong = [
-            path.name
-            for path, text in made.items()
-            if not path.is_file() or path.read_text(encoding="utf-8") != text
-        ]
-        if wrong:
-            sys.exit(f"docs/pictures is not in step ({', '.join(wrong)}): run python tools/pictures.py")
-        return
-    FOLDER.mkdir(exist_ok=True)
-    for path, text in made.items():
-        path.write_text(text, encoding="utf-8")
+    write_or_check(made, "pictures.py")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The formulas of docs/guides/collectives.md, computed and compared with the engine, and with its schedules."""
 
-import importlib.util
 import itertools
 import sys
 from fractions import Fraction
@@ -20,26 +19,17 @@ from chakra.replay.kernels import phases_algorithms as kernel
 
 from .helpers import ENDPOINT, GIBPS, LATENCY, network, one, system
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import collective_formulas as tool
+
 ROOT = Path(__file__).resolve().parents[2]
+
 RATE = GIBPS * (1 << 30) / 1e9  # bytes per ns
 #: members end apart, so that a chunk begins before the one before it has ended everywhere
 STAGGERED = {(name, Do.ALL_REDUCE) for name in ("binomialTree", "chain", "doubleBinaryTree", "pipelinedTree")}
 NATIVE = (Do.ALL_REDUCE, Do.REDUCE_SCATTER, Do.ALL_GATHER, Do.ALL_TO_ALL)
 TOPOLOGIES = ("Ring", "Switch", "FullyConnected")
-
-
-def load(name: str) -> Any:
-    """A module of the folder tools."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = load("collective_formulas")
-CASES = [(name, formula) for name, formulas in TOOL.FORMULAS.items() for formula in formulas]
+CASES = [(name, formula) for name, formulas in tool.FORMULAS.items() for formula in formulas]
 IDS = [f"{name}-{formula.do.name}" for name, formula in CASES]
 
 
@@ -107,7 +97,7 @@ def test_the_engine_takes_the_time_of_the_formula(name: str, formula: Any, topol
             for window in (2, 3) if name == "direct<w>" else (0,):
                 called = f"direct{window}" if window else name
                 wanted = sum(
-                    TOOL.value(formula.time, names(name, n, d, topology, mem, window))
+                    tool.value(formula.time, names(name, n, d, topology, mem, window))
                     for d in pieces(size, splits)
                 )
                 took = int(finish(called, formula.do, n, size, topology, splits, mem).max())
@@ -125,9 +115,9 @@ def test_the_engine_takes_the_time_of_the_formula(name: str, formula: Any, topol
 @pytest.mark.parametrize("active", [2, 3])
 def test_chunks_run_in_rounds_of_those_that_are_active(name: str, active: int) -> None:
     """C equal chunks take ceil(C / active) times one chunk's time."""
-    formula = TOOL.FORMULAS[name][0]
+    formula = tool.FORMULAS[name][0]
     n, splits, d = 8, 8, 1 << 17
-    wanted = TOOL.value(formula.time, names(name, n, d, "Switch", 50.0)) * -(-splits // active)
+    wanted = tool.value(formula.time, names(name, n, d, "Switch", 50.0)) * -(-splits // active)
     assert finish(name, formula.do, n, splits * d, "Switch", splits, 50.0, active).max() == wanted
 
 
@@ -137,7 +127,7 @@ def test_direct_all_reduce_on_a_ring(n: int) -> None:
     for size in (n * 1000, 1 << 20):
         given = names("direct", n, size, "Ring", 50.0)
         low, high = (
-            TOOL.value(f"3*e + {way} + r(d/n)", given) for way in ("l(d/n) + far(d/n)", "2*far(d/n)")
+            tool.value(f"3*e + {way} + r(d/n)", given) for way in ("l(d/n) + far(d/n)", "2*far(d/n)")
         )
         assert low <= finish("direct", Do.ALL_REDUCE, n, size, "Ring", 1, 50.0).max() <= high
 
@@ -149,7 +139,7 @@ def test_steps_and_bytes_are_those_of_the_schedule(name: str, formula: Any) -> N
             continue
         d = 16 * 9 * 5 * 7 * 1024
         given = names(name, n, d, "Switch", 0.0, 2)
-        steps, sent = (int(TOOL.value(text, given)) for text in (formula.steps, formula.sent))
+        steps, sent = (int(tool.value(text, given)) for text in (formula.steps, formula.sent))
         if name in registry.OURS:
             table = registry.steps(name, formula.do, n, d, link_of("Switch"))
             bytes_of = np.zeros(n)
@@ -253,10 +243,10 @@ def test_flat_rings_are_bounded_by_their_slowest_pair(name: str) -> None:
     took = simulate([one("ALL_REDUCE", d)] * n, system([flat]), net).finish_ns.max()
     given = names(name, n, d, "FullyConnected", 0.0)
     near = given["l"]
-    bound = TOOL.value(TOOL.FORMULAS[name][0].time, given | {"l": lambda m, k=1: 2 * near(m, k)})
-    assert TOOL.value(TOOL.FORMULAS[name][0].time, given) <= took <= bound
+    bound = tool.value(tool.FORMULAS[name][0].time, given | {"l": lambda m, k=1: 2 * near(m, k)})
+    assert tool.value(tool.FORMULAS[name][0].time, given) <= took <= bound
 
 
 def test_every_algorithm_and_kind_has_a_formula() -> None:
     for name, algorithm in registry.OURS.items():
-        assert {formula.do for formula in TOOL.FORMULAS[name]} == set(algorithm.kinds), name
+        assert {formula.do for formula in tool.FORMULAS[name]} == set(algorithm.kinds), name
