@@ -92,21 +92,21 @@ class TraceBuilder:
     ----------
     rank
         Whose trace this is; messages to itself are refused.
-    n_npus
+    npus
         Number of ranks, if known; peers outside are refused.
     groups
         Process groups (name -> ranks), if known; collectives of others are refused.
     """
 
     def __init__(
-        self, rank: int = 0, n_npus: int | None = None, groups: Mapping[str, Sequence[int]] | None = None
+        self, rank: int = 0, npus: int | None = None, groups: Mapping[str, Sequence[int]] | None = None
     ) -> None:
-        if rank < 0 or (n_npus is not None and rank >= n_npus):
+        if rank < 0 or (npus is not None and rank >= npus):
             raise WorkloadError(
-                f"rank {rank} does not exist" + ("" if n_npus is None else f" among {n_npus} NPUs")
+                f"rank {rank} does not exist" + ("" if npus is None else f" among {npus} NPUs")
             )
         self.rank = rank
-        self.n_npus = n_npus
+        self.npus = npus
         self._groups = groups
         self._drafts: list[_Draft] = []
 
@@ -398,8 +398,8 @@ class TraceBuilder:
     def _peer(self, name: str, peer: Any) -> int:
         if isinstance(peer, bool) or not isinstance(peer, int | np.integer) or peer < 0:
             raise WorkloadError(f"node {name!r}: the peer must be a rank, not {peer!r}")
-        if self.n_npus is not None and peer >= self.n_npus:
-            raise WorkloadError(f"node {name!r}: rank {peer} does not exist among {self.n_npus} NPUs")
+        if self.npus is not None and peer >= self.npus:
+            raise WorkloadError(f"node {name!r}: rank {peer} does not exist among {self.npus} NPUs")
         if peer == self.rank:
             raise WorkloadError(
                 f"node {name!r}: rank {peer} cannot exchange a message with itself; "
@@ -409,20 +409,20 @@ class TraceBuilder:
 
 
 class Workload:
-    """The traces of ``n_npus`` ranks and their process groups.
+    """The traces of ``npus`` ranks and their process groups.
 
     Either one program for all ranks (`run`), or a builder for each (`builder`), or both.
 
     Parameters
     ----------
-    n_npus
+    npus
         Number of ranks.
     """
 
-    def __init__(self, n_npus: int) -> None:
-        if n_npus < 1:
-            raise WorkloadError(f"a workload needs at least one NPU, not {n_npus!r}")
-        self.n_npus = n_npus
+    def __init__(self, npus: int) -> None:
+        if npus < 1:
+            raise WorkloadError(f"a workload needs at least one NPU, not {npus!r}")
+        self.npus = npus
         self.groups: dict[str, tuple[int, ...]] = {}
         self._builders: dict[int, TraceBuilder] = {}
         self._uniform: TraceBuilder | None = None
@@ -447,10 +447,10 @@ class Workload:
             raise WorkloadError(f"group {name!r}: this name means all ranks")
         if name in self.groups:
             raise WorkloadError(f"group {name!r} exists already")
-        wrong = [rank for rank in members if not 0 <= rank < self.n_npus]
+        wrong = [rank for rank in members if not 0 <= rank < self.npus]
         if not members or wrong or len(set(members)) < len(members):
             reason = "is empty" if not members else f"names rank {wrong[0]}" if wrong else "repeats a rank"
-            raise WorkloadError(f"group {name!r} {reason}; the ranks are 0 to {self.n_npus - 1}")
+            raise WorkloadError(f"group {name!r} {reason}; the ranks are 0 to {self.npus - 1}")
         self.groups[name] = members
         self.__dict__.pop("_traces", None)
         return name
@@ -466,7 +466,7 @@ class Workload:
         if self._uniform is not None:
             raise WorkloadError("this workload runs one uniform program; it has no builder for a single rank")
         if rank not in self._builders:
-            self._builders[rank] = TraceBuilder(rank, self.n_npus, self.groups)
+            self._builders[rank] = TraceBuilder(rank, self.npus, self.groups)
         self.__dict__.pop("_traces", None)
         return self._builders[rank]
 
@@ -485,12 +485,12 @@ class Workload:
         if uniform:
             if self._builders or self._uniform is not None:
                 raise WorkloadError("a uniform program must be the only content of a workload")
-            everyone = {name: ranks for name, ranks in self.groups.items() if len(ranks) == self.n_npus}
+            everyone = {name: ranks for name, ranks in self.groups.items() if len(ranks) == self.npus}
             self._uniform = TraceBuilder(0, 1, everyone)
             program(self._uniform)
             self.__dict__.pop("_traces", None)
             return
-        for rank in range(self.n_npus):
+        for rank in range(self.npus):
             program(self.builder(rank))
 
     def trace_of(self, rank: int) -> Trace:
@@ -501,8 +501,8 @@ class Workload:
         WorkloadError
             If the rank does not exist or has no nodes.
         """
-        if not 0 <= rank < self.n_npus:
-            raise WorkloadError(f"rank {rank} does not exist among {self.n_npus} NPUs")
+        if not 0 <= rank < self.npus:
+            raise WorkloadError(f"rank {rank} does not exist among {self.npus} NPUs")
         return self._traces[rank]
 
     def traces(self) -> list[Trace]:
@@ -512,19 +512,19 @@ class Workload:
     @cached_property
     def _traces(self) -> tuple[Trace, ...]:
         if self._uniform is not None:
-            return (self._uniform.build(),) * self.n_npus
-        idle = [rank for rank in range(self.n_npus) if not len(self._builders.get(rank, ()))]
+            return (self._uniform.build(),) * self.npus
+        idle = [rank for rank in range(self.npus) if not len(self._builders.get(rank, ()))]
         if idle:
-            raise WorkloadError(f"rank {idle[0]} has no nodes ({len(idle)} of {self.n_npus} ranks have none)")
+            raise WorkloadError(f"rank {idle[0]} has no nodes ({len(idle)} of {self.npus} ranks have none)")
         contents: dict[bytes, list[int]] = {}
-        for rank in range(self.n_npus):
+        for rank in range(self.npus):
             contents.setdefault(self._builders[rank]._columns().encode(), []).append(rank)
         traces: dict[int, Trace] = {}
         for ranks in contents.values():
             # A trace that only one rank has says so; one that many share cannot, or it would not be shared.
-            trace = self._builders[ranks[0]].build(write_rank=len(ranks) == 1 and self.n_npus > 1)
+            trace = self._builders[ranks[0]].build(write_rank=len(ranks) == 1 and self.npus > 1)
             traces.update(dict.fromkeys(ranks, trace))
-        return tuple(traces[rank] for rank in range(self.n_npus))
+        return tuple(traces[rank] for rank in range(self.npus))
 
     def check_messages(self) -> None:
         """Refuse messages that never meet: every send needs a receive of equal source, destination, tag and
@@ -565,7 +565,7 @@ class Workload:
             If a file cannot be written.
         """
         self.check_messages()
-        written = [f"{prefix}.{rank}.et{'.gz' * compress}" for rank in range(self.n_npus)]
+        written = [f"{prefix}.{rank}.et{'.gz' * compress}" for rank in range(self.npus)]
         for path, trace in zip(written, self._traces, strict=True):
             with files.atomic_bytes(path, compress=compress) as file:
                 file.write(trace.records.data.data)

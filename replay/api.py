@@ -208,8 +208,8 @@ def load_workload(workload: Any, npus: int) -> Loaded:
     if callable(
         getattr(workload, "trace_of", None)
     ):  # a builder's: a layer above, so known by what it offers
-        if workload.n_npus != npus:
-            raise WorkloadError(f"the workload is for {workload.n_npus} NPUs, but the network has {npus}")
+        if workload.npus != npus:
+            raise WorkloadError(f"the workload is for {workload.npus} NPUs, but the network has {npus}")
         built = load_workload(workload.traces(), npus)
         return built._replace(groups={name: [ranks] for name, ranks in workload.groups.items()})
     if hasattr(workload, "trace_of") and hasattr(workload, "traces"):

@@ -29,7 +29,7 @@ def traced_ranks(workload: Any, npus: int) -> int:
         If a rank below another one has no file, or the number of NPUs is not a multiple of the traced ranks.
     """
     if callable(getattr(workload, "trace_of", None)):
-        count = int(workload.n_npus)
+        count = int(workload.npus)
     elif hasattr(workload, "trace_of"):
         count = len(workload.trace_of)
     elif isinstance(workload, str | os.PathLike):

@@ -142,7 +142,7 @@ def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> N
         "parameters": json.dumps(request.about(kind)["parameters"], sort_keys=True),
     }
     workload = build_workload(plan, tensors=options["tensors"], metadata=metadata)
-    total = workload.n_npus if options["files"] else len(workload.traces)
+    total = workload.npus if options["files"] else len(workload.traces)
     write = write_plain if options["files"] else write_shared
     with progress_bar("writing traces", total) as move:
         path = write(workload, options["output"], move and (lambda done: move(completed=done)))

@@ -3,7 +3,7 @@
 >>> from chakra.generate import TransformerRequest, build_workload
 >>> request = TransformerRequest(model="gpt2-small", tp=2, pp=2, npus=64, micro_batches=4)
 >>> workload = build_workload(request.plan())
->>> workload.n_npus, len(workload.traces), workload.groups["tp"].shape
+>>> workload.npus, len(workload.traces), workload.groups["tp"].shape
 (64, 2, (32, 2))
 """
 

@@ -71,7 +71,7 @@ def group_ids(manifest: WorkloadManifest) -> dict[str, I32]:
     following = 1
     for name in sorted(manifest.groups):
         table = manifest.groups[name]
-        if table.shape == (1, manifest.n_npus) and (table[0] == np.arange(manifest.n_npus)).all():
+        if table.shape == (1, manifest.npus) and (table[0] == np.arange(manifest.npus)).all():
             ids[name] = np.zeros(1, dtype=np.int32)
             continue
         ids[name] = np.arange(following, following + len(table), dtype=np.int32)
@@ -155,7 +155,7 @@ def write_plain(manifest: WorkloadManifest, prefix: str | Path, progress: Progre
     prefix = Path(prefix)
     prefix.parent.mkdir(parents=True, exist_ok=True)
     ranks = RankTraces(manifest)
-    for rank in range(manifest.n_npus):
+    for rank in range(manifest.npus):
         with atomic_bytes(prefix.parent / f"{prefix.name}.{rank}.et") as target:
             target.write(ranks.columns(rank).encode())
         if progress:

@@ -59,12 +59,12 @@ class WorkloadManifest:
 
     Attributes
     ----------
-    n_npus
+    npus
         Number of ranks.
     traces
         Distinct traces.
     trace_of
-        (n_npus,) int32: index into ``traces`` of every rank.
+        (npus,) int32: index into ``traces`` of every rank.
     groups
         Symbolic name -> (n_groups, size) int32: rank r's group ``name`` is the row that contains r. A name need not
         cover all ranks.
@@ -76,7 +76,7 @@ class WorkloadManifest:
         Where it came from, for messages.
     """
 
-    n_npus: int
+    npus: int
     traces: tuple["Trace", ...]
     trace_of: I32
     groups: Mapping[str, I32]
@@ -85,9 +85,9 @@ class WorkloadManifest:
     source: str = "<memory>"
 
     def rows(self, name: str) -> I32:
-        """(n_npus,) row of every rank in the table of group ``name``; -1 for ranks in none."""
+        """(npus,) row of every rank in the table of group ``name``; -1 for ranks in none."""
         table = self._table(name)
-        out = np.full(self.n_npus, -1, dtype=np.int32)
+        out = np.full(self.npus, -1, dtype=np.int32)
         out[table] = np.arange(len(table), dtype=np.int32)[:, None]
         return out
 
@@ -174,7 +174,7 @@ def manifest_to_dict(manifest: WorkloadManifest, trace_names: Sequence[str]) -> 
         trace_of.append({"trace": index, "ranks": _ranks_to_json(ranks)})
     return {
         "format": FORMAT,
-        "npus": manifest.n_npus,
+        "npus": manifest.npus,
         PEER_MODE: manifest.peer_mode,
         "traces": list(trace_names),
         "trace_of": trace_of,

@@ -203,7 +203,7 @@ def _workload(section: Mapping[str, Any], platform: Any) -> tuple[Any, dict[str,
             from chakra.generate.manifest import read_manifest
 
             manifest = read_manifest(files)
-            return manifest, {"npus": manifest.n_npus}
+            return manifest, {"npus": manifest.npus}
         return files, {}
     kind = given.pop("kind", "transformer")
     if kind not in REQUESTS:

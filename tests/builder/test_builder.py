@@ -13,7 +13,7 @@ from chakra.schemas.et_def_pb2 import AttributeProto
 
 
 def test_every_kind_of_node() -> None:
-    b = TraceBuilder(rank=1, n_npus=4)
+    b = TraceBuilder(rank=1, npus=4)
     metadata = b.metadata("groups", groups={"5": [0, 1]})
     work = b.compute("work", duration_micros=3, num_ops=10, tensor_bytes=20, after=metadata)
     host = b.compute("host", duration_ns=1500, cpu=True, ctrl=work)

@@ -20,7 +20,7 @@ def chakra(*arguments: object, code: int = 0) -> None:
 
 @pytest.fixture
 def trace_file(tmp_path: Path) -> Path:
-    b = TraceBuilder(n_npus=4)
+    b = TraceBuilder(npus=4)
     a = b.compute("a", duration_micros=2, num_ops=7)
     c = b.compute("c", duration_ns=500, cpu=True, after=a)
     b.collective("all_reduce", size_bytes=64, after=c)

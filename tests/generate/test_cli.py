@@ -37,7 +37,7 @@ def test_the_example_checks_writes_and_describes(tmp_path: Path) -> None:
     assert "peak GB" in result.stdout
     assert "wrote" in result.stderr
     workload = read_manifest(tmp_path / "w.workload.json")
-    assert (workload.n_npus, len(workload.traces)) == (1024, 8)
+    assert (workload.npus, len(workload.traces)) == (1024, 8)
     trace = workload.traces[0]
     assert trace.node(0).name == "F0 embedding.lookup"
     facts = {attribute.name: attribute for attribute in trace.metadata.attr}

@@ -46,7 +46,7 @@ def test_strided_is_right_or_declines(values: list[int]) -> None:
 def test_a_workload_survives_its_files(tmp_path: Path, options: dict[str, Any]) -> None:
     workload = build_workload(request(**options).plan())
     again = read_manifest(write_shared(workload, tmp_path / "w"))
-    assert again.n_npus == workload.n_npus
+    assert again.npus == workload.npus
     assert again.peer_mode == workload.peer_mode == "relative"
     assert again.trace_of.tolist() == workload.trace_of.tolist()
     assert {k: v.tolist() for k, v in again.groups.items()} == {
@@ -80,7 +80,7 @@ def test_plain_files_say_the_same_with_absolute_peers_and_numbered_groups(tmp_pa
     groups = json.loads((tmp_path / "w.comm_groups.json").read_text())
     assert sorted(map(int, groups)) == list(range(1, len(groups) + 1))
     assert all(len(members) > 1 for members in groups.values())
-    for rank in range(workload.n_npus):
+    for rank in range(workload.npus):
         plain, shared = read_trace(tmp_path / f"w.{rank}.et"), workload.traces[workload.trace_of[rank]]
         assert plain.n_nodes == shared.n_nodes
         assert plain.comm_size.tolist() == shared.comm_size.tolist()

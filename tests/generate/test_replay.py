@@ -44,11 +44,11 @@ def network(npus: int, inner: int = 0) -> dict[str, Any]:
 
 def replay(workload: Any, inner: int = 0, **options: Any) -> Any:
     system = dict(SYSTEM)
-    if inner > 1 and workload.n_npus % inner == 0 and workload.n_npus > inner:
+    if inner > 1 and workload.npus % inner == 0 and workload.npus > inner:
         for key in list(system):
             if key.endswith("implementation"):
                 system[key] = [*system[key], *system[key]]  # type: ignore[misc]
-    return simulate(workload, system, network(workload.n_npus, inner), **options)
+    return simulate(workload, system, network(workload.npus, inner), **options)
 
 
 @st.composite
@@ -212,7 +212,7 @@ def test_equal_ranks_are_one_class_at_scale() -> None:
          "mem-gbps": 3350.0}
     )  # fmt: skip
     workload = build_workload(request.plan(), names=False)
-    assert (len(workload.traces), workload.n_npus) == (8, 102_400)
+    assert (len(workload.traces), workload.npus) == (8, 102_400)
     result = replay(workload, inner=8)
     assert result.raw.partition.n_classes == 8
     assert result.finish_ns.shape == (102_400,)

@@ -38,7 +38,7 @@ def ranks_of(options: dict[str, Any]) -> tuple[list[Any], dict[str, list[int]]]:
         for name, numbers in ranks.ids.items()
         for number, members in zip(numbers.tolist(), workload.groups[name].tolist(), strict=True)
     }
-    return [ranks.columns(rank).build() for rank in range(workload.n_npus)], groups
+    return [ranks.columns(rank).build() for rank in range(workload.npus)], groups
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
