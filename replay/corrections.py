@@ -131,8 +131,9 @@ REGISTRY: tuple[Correction, ...] = (
         "C6",
         "BROADCAST, REDUCE, GATHER, SCATTER, BARRIER, REDUCE_SCATTER_BLOCK",
         "a local timer (BROADCAST), or an abort",
-        "priced by the network: BROADCAST and REDUCE by a binomial tree or a pipelined chain, SCATTER and GATHER as an "
-        "all-gather of the shards, REDUCE_SCATTER_BLOCK as a reduce-scatter, BARRIER as an all-reduce of no data",
+        "priced by the network: BROADCAST and REDUCE by a binomial tree, a pipelined chain or scatter and all-gather, "
+        "SCATTER and GATHER as an all-gather of the shards, REDUCE_SCATTER_BLOCK as a reduce-scatter, BARRIER as an "
+        "all-reduce of no data",
         "they move data like the others; by duration only in replay-only mode",
         Example("BROADCAST of 1 MiB on R8", 1, 48760),
         "collective nodes",

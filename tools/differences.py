@@ -1,5 +1,6 @@
 """Write docs/differences.md from the registry of corrections; a test holds that they are in step."""
 
+import re
 from pathlib import Path
 
 from chakra.replay.corrections import REGISTRY, Correction
@@ -8,7 +9,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "differences.md"
 
 HEAD = """# Where we differ from ASTRA-sim on purpose
 
-Written by `tools/differences.py` from `replay/corrections.py`; every number on this page is held by a test.
+Every case in which the default answer is not ASTRA-sim's: what each of the two says, why, and an example with both
+numbers. Read it when a result names a correction (`C3`), or when you compare with published figures.
 
 Two modes, one engine:
 
@@ -20,8 +22,10 @@ Two modes, one engine:
   Malformed input (a cut file, a dependency cycle, a duplicate id, members of a group that run different
   collectives, a tree used for anything but all-reduce) is an error in both modes.
 
-`compat="astra-sim-1.0"` is the older cost model. Where ASTRA-sim is sound both modes agree: the tutorials'
-demos are such cases.
+`compat="astra-sim-1.0"` is [the older cost model](guides/collectives.md#--compat-astra-sim-10). Where ASTRA-sim is sound
+both modes agree: the tutorials' demos are such cases.
+
+The page is written by `tools/differences.py` from `replay/corrections.py`; a test runs every example in both modes.
 """
 
 EXAMPLES = """
@@ -86,6 +90,12 @@ def row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def anchor(correction: Correction) -> str:
+    """The place of a correction's section in the page, as sites of Markdown make it of the heading."""
+    words = re.sub(r"[^\w\s-]", "", f"{correction.name}: {correction.case}".lower())
+    return f"#{words.replace(' ', '-')}"
+
+
 def detail(correction: Correction) -> str:
     """A correction's reason, example and count."""
     example = correction.example
@@ -104,7 +114,7 @@ def page() -> str:
             HEAD,
             row("#", "case", "ASTRA-sim HEAD = compat", "default here"),
             "|---|---|---|---|",
-            *(row(c.name, c.case, c.astra, c.default) for c in REGISTRY),
+            *(row(f"[{c.name}]({anchor(c)})", c.case, c.astra, c.default) for c in REGISTRY),
             EXAMPLES,
             *(detail(correction) for correction in REGISTRY),
             "## Kept as they are, in both modes\n",
