@@ -159,7 +159,7 @@ def kernels() -> list[Finding]:
     """numba compiles, and its cache can be written."""
     from chakra.kernels import cache_folder
 
-    folder = cache_folder(b"doctor")
+    folder = cache_folder(b"doctor" + os.urandom(16))  # its own: others may be checking at the same time
     numba = importlib.import_module("numba")
     compiled = numba.njit(_probe)
     good = compiled(20) == _probe(20)

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -106,3 +107,20 @@ def test_a_rival_distribution_is_found_and_warned_of(tmp_path: Path, monkeypatch
     with pytest.warns(conflicts.ConflictWarning, match="pip uninstall mlc-chakra chakra-replay"):
         conflicts.warn_of_conflicts()
     assert doctor.conflicts()[0].status == "fail"
+
+
+def test_two_doctors_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One comes and goes while the other is about to remove its probe of the cache."""
+    monkeypatch.setenv("CHAKRA_CACHE_DIR", str(tmp_path))
+    remove = os.rmdir
+    others = []
+
+    def rmdir(path: str) -> None:
+        monkeypatch.setattr("os.rmdir", remove)
+        others.extend(doctor.kernels())
+        remove(path)
+
+    monkeypatch.setattr("os.rmdir", rmdir)
+    found = doctor.kernels()
+    assert [finding.status for finding in [*found, *others]] == ["ok"] * 4
+    assert list(tmp_path.iterdir()) == []
