@@ -28,4 +28,6 @@ class LazySubcommands(click.RichGroup):
         if cmd_name not in self.places:
             return None
         module, _, attribute = self.places[cmd_name].partition(":")
-        return getattr(importlib.import_module(module), attribute)
+        command = getattr(importlib.import_module(module), attribute)
+        command.name = cmd_name  # help lists commands by this, and modules call theirs `command`
+        return command

@@ -155,3 +155,11 @@ def test_ctrl_c_while_reading(tmp_path: Path) -> None:
     assert out == ""
     assert process.returncode in (130, -signal.SIGINT)  # the latter if it had not got beyond starting Python
     assert process.returncode != 130 or errors.strip() == "chakra: interrupted"
+
+
+@pytest.mark.parametrize("group", ["convert", "generate", "platform", "topology"])
+def test_help_of_a_group_lists_its_commands_by_their_names(chakra: Callable[..., Any], group: str) -> None:
+    command = main.cli.get_command(click.Context(main.cli), group)
+    names = command.list_commands(click.Context(command))
+    page = chakra(group, "--help").out
+    assert [name for name in names if f"\N{BOX DRAWINGS LIGHT VERTICAL} {name} " not in page] == []
