@@ -4,6 +4,8 @@ from pathlib import Path
 
 import rich_click as click
 
+from chakra.cli.written import need_file, say, written_option
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
@@ -20,7 +22,8 @@ import rich_click as click
     type=click.Path(path_type=Path),
     help="Where to write the network (YAML) or system file (JSON) of today; standard output if left out.",
 )
-def command(source: Path, output: Path | None) -> None:
+@written_option()
+def command(source: Path, output: Path | None, output_format: str) -> None:
     """Convert a network or system file of ASTRA-sim 1.0.
 
     Which of the two it is shows in its content. What has no counterpart today is dropped and named.
@@ -29,6 +32,7 @@ def command(source: Path, output: Path | None) -> None:
     from chakra.files import atomic_text
     from chakra.replay.config import load_network, load_system
 
+    need_file(output, output_format)
     converted = convert_config(source)
     # What is written must load.
     if converted.kind == "network":
@@ -44,3 +48,5 @@ def command(source: Path, output: Path | None) -> None:
         click.echo(f"note: {note}", err=True)
     if output is not None:
         click.echo(f"{converted.kind} file written to {output}", err=True)
+        keys = {"keys": len(converted.content)}
+        say(output_format, "convert config", [output], keys, converted.notes)

@@ -5,6 +5,7 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.written import need_file, say, written_option
 from chakra.errors import UsageError
 
 
@@ -31,6 +32,7 @@ def _numbers(kind: type[int] | type[float]) -> Any:
 
 
 def _speed(function: Any) -> Any:
+    function = written_option()(function)
     function = click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")(
         function
     )
@@ -54,9 +56,10 @@ def _speed(function: Any) -> Any:
     )(function)
 
 
-def _write(network: Any, output: str | None) -> None:
+def _write(name: str, network: Any, output: str | None, output_format: str) -> None:
     from chakra.replay.config.network import dump_network
 
+    need_file(output, output_format)
     text = dump_network(network)
     if output is None:
         sys.stdout.write(text)
@@ -66,9 +69,12 @@ def _write(network: Any, output: str | None) -> None:
     with atomic_text(output) as file:
         file.write(text)
     links = len(network.links.links)
+    switches = len(network.links.vertices)
     click.echo(
-        f"{output}: {network.npus} NPUs, {len(network.links.vertices)} switches, {links} links", err=True
+        f"{output}: {network.npus} NPUs, {switches} switches, {links} links (one per direction)", err=True
     )
+    figures = {"npus": network.npus, "switches": switches, "directed_links": links}
+    say(output_format, f"topology {name}", [output], figures)
 
 
 @command.command("fat-tree")
@@ -94,12 +100,12 @@ def _write(network: Any, output: str | None) -> None:
     help="Bandwidth down over bandwidth up, for all levels or each.",
 )
 @_speed
-def fat_tree(output: str | None, oversubscription: list[float], **options: Any) -> None:
+def fat_tree(output: str | None, output_format: str, oversubscription: list[float], **options: Any) -> None:
     """A fat tree of any number of levels."""
     from chakra.replay import topologies
 
     ratio = oversubscription[0] if len(oversubscription) == 1 else oversubscription
-    _write(topologies.fat_tree(oversubscription=ratio, **options), output)
+    _write("fat-tree", topologies.fat_tree(oversubscription=ratio, **options), output, output_format)
 
 
 @command.command("rail")
@@ -140,11 +146,11 @@ def fat_tree(output: str | None, oversubscription: list[float], **options: Any) 
     help="Bandwidth of a rail's NPUs over that to the spines.",
 )
 @_speed
-def rail(output: str | None, **options: Any) -> None:
+def rail(output: str | None, output_format: str, **options: Any) -> None:
     """Nodes joined by one switch per place in the node."""
     from chakra.replay import topologies
 
-    _write(topologies.rail_optimised(**options), output)
+    _write("rail", topologies.rail_optimised(**options), output, output_format)
 
 
 @command.command("torus")
@@ -157,11 +163,11 @@ def rail(output: str | None, **options: Any) -> None:
 )
 @click.option("--mesh", is_flag=True, help="Without the links that close the rings.")
 @_speed
-def torus(output: str | None, mesh: bool, **options: Any) -> None:
+def torus(output: str | None, output_format: str, mesh: bool, **options: Any) -> None:
     """A torus or a mesh of any number of dimensions."""
     from chakra.replay import topologies
 
-    _write(topologies.torus(wrap=not mesh, **options), output)
+    _write("torus", topologies.torus(wrap=not mesh, **options), output, output_format)
 
 
 @command.command("dragonfly")
@@ -190,8 +196,8 @@ def torus(output: str | None, mesh: bool, **options: Any) -> None:
     help="Between groups. [default: as --latency]",
 )
 @_speed
-def dragonfly(output: str | None, **options: Any) -> None:
+def dragonfly(output: str | None, output_format: str, **options: Any) -> None:
     """Groups of routers, one link between every two groups."""
     from chakra.replay import topologies
 
-    _write(topologies.dragonfly(**options), output)
+    _write("dragonfly", topologies.dragonfly(**options), output, output_format)

@@ -8,6 +8,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.options import filename_options
+from chakra.cli.written import say, written_option
 from chakra.errors import UsageError
 from chakra.viz import select
 from chakra.viz.draw import FORMATS, HTML_LIMIT, PLAIN_LIMIT, DrawOptions, draw, format_of
@@ -69,8 +70,13 @@ from chakra.viz.source import read_graph
     help="Time that Graphviz may take.",
 )
 @click.option("--all-edges", is_flag=True, help="Keep edges of a folded picture that longer paths imply.")
+@written_option()
 def command(
-    paths: tuple[Path, ...], input_name: Path | None, output_name: Path | None, **options: Any
+    paths: tuple[Path, ...],
+    input_name: Path | None,
+    output_name: Path | None,
+    output_format: str,
+    **options: Any,
 ) -> None:
     """Draw the graph of an execution trace. The suffix of OUT says the format: pdf, svg, png, dot, graphml or
     html."""
@@ -101,6 +107,8 @@ def command(
     click.echo(
         f"wrote {drawing.path}: {drawing.boxes} boxes, {drawing.edges} edges, {seconds:.1f} s", err=True
     )
+    figures = {"nodes": graph.n_nodes, "boxes": drawing.boxes, "edges": drawing.edges}
+    say(output_format, "visualize", [drawing.path], figures, drawing.remarks)
 
 
 def _files(paths: tuple[Path, ...], input_name: Path | None, output_name: Path | None) -> tuple[Path, Path]:

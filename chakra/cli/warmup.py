@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import json
 import multiprocessing
 import os
 import tempfile
@@ -12,23 +13,36 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.options import format_option
+
 NETWORK = {"topology": ["Ring", "Switch"], "npus_count": [2, 2], "bandwidth": [50, 50], "latency": [500, 500]}
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@format_option("json: print what each part took as a document, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
-def command(quiet: bool) -> None:
+def command(output_format: str, quiet: bool) -> None:
     """Compile all kernels into the cache: traces, replays, drawings, timelines and PyTorch traces.
 
     Big inputs run compiled code; without this the first big run waits for the compiler, up to half a minute. The
     cache is in CHAKRA_CACHE_DIR, else in the user's cache folder. The parts are compiled side by side, one per CPU.
     """
     start = time.monotonic()
+    parts = []
     for number, (name, seconds) in enumerate(compile_parts(_cpus()), 1):
+        parts.append({"name": name, "seconds": round(seconds, 3)})
         if not quiet:
             click.echo(f"chakra warmup: {number}/{len(PARTS)} {name}: {seconds:.1f} s", err=True)
+    whole = time.monotonic() - start
     if not quiet:
-        click.echo(f"chakra warmup: done in {time.monotonic() - start:.1f} s", err=True)
+        click.echo(f"chakra warmup: done in {whole:.1f} s", err=True)
+    if output_format == "json":
+        document = {
+            "schema": "chakra.warmup/1",
+            "parts": parts,
+            "seconds": round(whole, 3),
+        }
+        click.echo(json.dumps(document, indent=2))
 
 
 def compile_parts(workers: int) -> Iterator[tuple[str, float]]:

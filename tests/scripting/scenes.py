@@ -54,7 +54,9 @@ SCENES = {
     "anonymize": Scene("anonymize run hidden --format json", "chakra.anonymize/1", None, ("hidden.0.et", "hidden.3.et")),
     "calibrate": Scene("calibrate sweep.log --format json -o fitted.yml", "chakra.calibration/1", None, ("fitted.yml",)),
     "check-config": Scene("check-config -s system.json -n network.yml --format json", "chakra.check-config/1"),
-    "convert config": Scene("convert config -i network.yml -o new.yml", None, None, ("new.yml",)),
+    "convert config": Scene(
+        "convert config -i network.yml -o new.yml --format json", "chakra.written/1", None, ("new.yml",)
+    ),
     "convert text": Scene(
         "convert text -i model.txt -o text --npus 4 --format json", "chakra.convert.text/1", None, ("text.0.et",)
     ),
@@ -99,9 +101,13 @@ SCENES = {
     "timeline": Scene("timeline result.json line.json.gz", None, None, ("line.json.gz",)),
     "timeline perfetto": Scene("timeline result.json line.pftrace", None, None, ("line.pftrace",)),
     "topology": Scene("topology torus --shape 2x2"),
+    "topology file": Scene(
+        "topology dragonfly --groups 3 --routers 2 --npus-per-router 2 -o fly.yml --format json", "chakra.written/1",
+        None, ("fly.yml",),
+    ),
     "validate": Scene("validate run --npus 4 --format json", "chakra.validate/1"),
     "visualize html": Scene("visualize run.0.et graph.html", None, None, ("graph.html",)),
-    "visualize svg": Scene("visualize run.0.et graph.svg", None, None, ("graph.svg",)),
+    "visualize svg": Scene("visualize run.0.et graph.svg --format json", "chakra.written/1", None, ("graph.svg",)),
     "visualize pdf": Scene("visualize run.0.et graph.pdf", None, None, ("graph.pdf",)),
     "visualize dot": Scene("visualize run.0.et graph.dot", None, None, ("graph.dot",)),
 }  # fmt: skip

@@ -46,9 +46,43 @@ def test_stored_points_fit_their_schema(first: dict[str, Ran]) -> None:
 
 
 def test_every_schema_has_a_document() -> None:
-    assert {*(scene.schema for scene in SCENES.values() if scene.schema), "chakra.sweep.point/1"} == set(
-        names()
-    )
+    """Points and the warm-up, which compiles for half a minute, have tests of their own."""
+    elsewhere = {"chakra.sweep.point/1", "chakra.warmup/1"}
+    assert {scene.schema for scene in SCENES.values() if scene.schema} | elsewhere == set(names())
+
+
+def test_the_warm_up_tells_its_parts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("chakra.cli.warmup._cpus", lambda: 1)
+    monkeypatch.setattr("chakra.cli.warmup.PARTS", (("traces", lambda: None), ("drawings", lambda: None)))
+    assert run(["warmup", "--format", "json", "-q"]) == 0
+    streams = capsys.readouterr()
+    document = json.loads(streams.out)
+    assert problems(document, load("warmup")) == []
+    assert [part["name"] for part in document["parts"]] == ["traces", "drawings"]
+    assert streams.err == ""
+
+
+def test_what_was_written_is_told(first: dict[str, Ran]) -> None:
+    fly = json.loads(first["topology file"].out)
+    assert fly["command"] == "topology dragonfly"
+    assert fly["files"] == [{"path": "fly.yml", "bytes": len(first["topology file"].files["fly.yml"])}]
+    assert fly["figures"] == {"npus": 12, "switches": 6, "directed_links": 2 * (12 + 3 + 3)}
+    graph = json.loads(first["visualize svg"].out)
+    assert graph["figures"] == {"nodes": 3, "boxes": 3, "edges": 2}
+
+
+@pytest.mark.parametrize("line", ["topology torus --shape 2x2", "convert config -i network.yml"])
+def test_a_document_about_standard_output_is_refused(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run([*line.split(), "--format", "json"]) == 2
+    streams = capsys.readouterr()
+    assert streams.out == ""
+    assert streams.err.endswith("name the file with --output\n")
 
 
 @pytest.mark.parametrize("name", names())
