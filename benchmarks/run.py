@@ -31,6 +31,7 @@ def main() -> None:
     parts = [
         "# Benchmarks",
         "",
+        "What replays, traces and conversions cost; the figures behind [performance](guides/performance.md).",
         f"Made by `python benchmarks/run.py` on {date.today().isoformat()}: {machine}.",
         "Times are CPU time unless they say otherwise; kernels are warm. ASTRA-sim's seconds come from the reference",
         "data, measured on a machine of the same kind.",

@@ -22,6 +22,8 @@ extensions = [
     "command_reference",
     "public_api",
     "inline_code",
+    "pictures",
+    "code_links",
 ]
 source_suffix = {".md": "markdown"}
 root_doc = "index"

@@ -20,13 +20,17 @@ TRACES = Path("traces")
 
 INDEX = """# Gallery
 
-Made by `python tools/gallery.py` from the workloads in `traces/`.
+What the drawings, reports and timelines of [seeing a trace and a run](../guides/seeing.md) look like: one file of each,
+made by `python tools/gallery.py` from the workloads in `traces/`. Pages (`.html`) open in a browser, `.pftrace` and
+`.json` in [Perfetto](https://ui.perfetto.dev).
 
 | what | how | file |
 |---|---|---|
 {rows}
 
 ## Pictures
+
+Each leads to the file in its full size.
 
 {pictures}
 """
@@ -52,7 +56,7 @@ def main() -> None:
 
     def listed(file: str, what: str, how: str) -> Path:
         if file.endswith((".svg", ".png")):
-            pictures.append(f"[![{what}]({file})]({file})")
+            pictures.append(f"{what}:\n\n[![{what}]({file})]({file})")
         rows.append(f"| {what} | `{how}` | [{file}]({file}) |")
         return OUT / file
 

@@ -1,4 +1,4 @@
-"""The directive ``chakra-command``: a command's reference, made from its definition.
+"""The block ``chakra-command``: a command's reference, made from its definition.
 
     ```{chakra-command} replay
     ```
@@ -10,13 +10,12 @@ for its sub-commands, each in a section of its own.
 import re
 import textwrap
 from collections.abc import Iterator
-from typing import Any, ClassVar
 
 import click
-from docutils import nodes
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
+from sphinx.util import logging
+
+logger = logging.getLogger(__name__)
 
 #: what a metavar or the type of a value stands for
 KINDS = {
@@ -27,6 +26,10 @@ KINDS = {
     "FILE": "a file",
     "DIRECTORY": "a folder",
 }
+
+#: the section of the options that most sub-commands share; so many are rather said again in each
+SHARED, ANCHOR = "Options of several", "options-of-several"
+SAID_AGAIN = 6
 
 
 def plain(text: str) -> str:
@@ -114,8 +117,19 @@ def option_lines(option: click.Option) -> Iterator[str]:
     yield ""
 
 
-def command_lines(command: click.Command, path: str, depth: int, parent: click.Context) -> Iterator[str]:
-    """The reference of a command and its sub-commands as Markdown."""
+def command_lines(
+    command: click.Command,
+    path: str,
+    depth: int,
+    parent: click.Context,
+    *,
+    said: frozenset[str] = frozenset(),
+    remark: str = "",
+) -> Iterator[str]:
+    """The reference of a command and its sub-commands as Markdown.
+
+    Options in `said` are described elsewhere; `remark` follows the description.
+    """
     context = click.Context(command, info_name=path.split()[-1], parent=parent)
     if depth > 1:
         yield f"{'#' * depth} {path}"
@@ -124,21 +138,71 @@ def command_lines(command: click.Command, path: str, depth: int, parent: click.C
         words = " ".join(block.split())
         if example := re.fullmatch(r"(?:Example: )?(chakra .*)", words):  # to type
             yield from ("Example:", "", "```text", example[1], "```", "")
-        else:
+        elif words := words.removesuffix("Example:").strip():
             yield from (marked(words), "")
+    if isinstance(command, click.Group):
+        yield from group_lines(command, path, depth, context, remark)
+        return
+    yield from (remark, "")
     usage = " ".join(piece for piece in command.collect_usage_pieces(context) if piece)
     yield from ("```text", f"{path} {usage}", "```", "", f"```{{program}} {path}", "```", "")
-    options = [
-        item for item in command.get_params(context) if isinstance(item, click.Option) and not item.hidden
+    for lines in options_of(command, context):
+        if lines not in said:
+            yield lines
+    if said:
+        yield from (f"And the [options of several](#{ANCHOR}).", "")
+
+
+def options_of(command: click.Command, context: click.Context) -> list[str]:
+    """The description of each option."""
+    return [
+        "\n".join(option_lines(item))
+        for item in command.get_params(context)
+        if isinstance(item, click.Option) and not item.hidden and item.name != "help"
     ]
-    for option in options:
-        if option.name != "help":
-            yield from option_lines(option)
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            sub = command.get_command(context, name)
-            if sub is not None:
-                yield from command_lines(sub, f"{path} {name}", depth + 1, context)
+
+
+def group_lines(
+    group: click.Group, path: str, depth: int, context: click.Context, remark: str
+) -> Iterator[str]:
+    """A list of the sub-commands, a section for each, and one for options that most of them share."""
+    subs = {}
+    for name in group.list_commands(context):
+        if (sub := group.get_command(context, name)) is not None:
+            subs[name] = sub
+    for name, sub in subs.items():
+        first = " ".join(plain(textwrap.dedent(sub.help or "")).split("\n\n")[0].split())
+        anchor = re.sub(r"\W+", "-", f"{path} {name}")
+        yield f"- [{path} {name}](#{anchor}): {marked(first)}"
+    yield from ("", remark, "")
+    options = {
+        name: options_of(sub, click.Context(sub, info_name=name, parent=context))
+        for name, sub in subs.items()
+    }
+    names, shared = shared_options(options)
+    for name, sub in subs.items():
+        said = frozenset(shared) if name in names else frozenset()
+        yield from command_lines(sub, f"{path} {name}", depth + 1, context, said=said)
+    if shared:
+        listed = ", ".join(f"`{name}`" for name in names[:-1])
+        yield from (f"{'#' * (depth + 1)} {SHARED}", "")
+        yield from (f"{listed} and `{names[-1]}` take these, too.", "")
+        yield from (f"```{{program}} {path}", "```", "")
+        yield from shared
+
+
+def shared_options(options: dict[str, list[str]]) -> tuple[tuple[str, ...], list[str]]:
+    """Which sub-commands (all, or all but one) describe the same options, and these; nothing if they are few."""
+    among: dict[str, list[str]] = {}
+    for name, texts in options.items():
+        for text in texts:
+            among.setdefault(text, []).append(name)
+    by_names: dict[tuple[str, ...], list[str]] = {}
+    for text, names in among.items():
+        if len(names) >= max(3, len(options) - 1):
+            by_names.setdefault(tuple(names), []).append(text)
+    best = max(by_names.items(), key=lambda item: len(item[1]), default=((), []))
+    return best if len(best[1]) > SAID_AGAIN else ((), [])
 
 
 def find(name: str) -> tuple[click.Command, click.Context]:
@@ -152,24 +216,27 @@ def find(name: str) -> tuple[click.Command, click.Context]:
     return command, context
 
 
-class ChakraCommand(SphinxDirective):
-    """Writes the reference of one command."""
+_BLOCK = re.compile(r"^```\{chakra-command\} (\S+)\n```\n(.*)\Z", re.MULTILINE | re.DOTALL)
 
-    required_arguments = 1
-    has_content = False
-    option_spec: ClassVar[dict[str, Any]] = {}
 
-    def run(self) -> list[nodes.Node]:
-        """The nodes of the reference."""
-        command, context = find(self.arguments[0])
-        lines = list(command_lines(command, f"chakra {self.arguments[0]}", 1, context))
-        holder = nodes.Element()
-        source = f"<chakra {self.arguments[0]}>"
-        self.state.nested_parse(StringList(lines, source), self.content_offset, holder, match_titles=True)
-        return holder.children
+def expand(app: Sphinx, page: str, source: list[str]) -> None:
+    """Put the reference of a command into the text of its page, and what the page says after it behind the description.
+
+    Done in the text, for a directive cannot make the sections that follow a paragraph of its own.
+    """
+    found = _BLOCK.search(source[0])
+    if found is None:
+        return
+    try:
+        command, context = find(found[1])
+    except LookupError as error:
+        logger.warning("%s", error, location=page, type="command")
+        return
+    lines = command_lines(command, f"chakra {found[1]}", 1, context, remark=found[2])
+    source[0] = source[0][: found.start()] + "\n".join(lines) + "\n"
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
-    app.add_directive("chakra-command", ChakraCommand)
+    app.connect("source-read", expand)
     return {"parallel_read_safe": True}

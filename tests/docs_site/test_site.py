@@ -1,9 +1,11 @@
 """The site: it builds without a warning, ships what it links to, and a mistake in a page ends the build."""
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -40,6 +42,9 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     has_every_command_and_option(site)
     has_the_files_of_the_gallery(site)
     loads_nothing_from_elsewhere(site)
+    groups_begin_with_what_they_are_for(site)
+    code_leads_to_the_reference(site)
+    pictures_can_be_enlarged(site)
 
 
 def has_every_command_and_option(site: Path) -> None:
@@ -91,6 +96,58 @@ def loads_nothing_from_elsewhere(site: Path) -> None:
         parser = Loads()
         parser.feed(page.read_text(encoding="utf-8"))
         assert parser.found == [], page
+
+
+def text_of(page: Path) -> str:
+    """What a reader sees of the article of a page."""
+    article = page.read_text(encoding="utf-8").partition("<article")[2].partition("</article>")[0]
+    return unescape(re.sub(r"<[^>]+>", "", article))
+
+
+def groups_begin_with_what_they_are_for(site: Path) -> None:
+    """Description and list of sub-commands stand above the sub-commands; options that most share are said once."""
+    for name in COMMANDS:
+        context = click.Context(cli, info_name="chakra")
+        command = cli.get_command(context, name)
+        if not isinstance(command, click.Group):
+            continue
+        text = text_of(site / "cli" / f"{name}.html")
+        first = " ".join((command.help or "").split("\n\n")[0].split())
+        subs = command.list_commands(click.Context(command, info_name=name, parent=context))
+        places = [text.index(first), *(text.index(f"chakra {name} {sub}:") for sub in subs)]
+        assert places == sorted(places)
+        assert (
+            places[-1]
+            < text.index("Guide")
+            < min(text.index(f"chakra {name} {sub}\N{PILCROW SIGN}") for sub in subs)
+        )
+    text = text_of(site / "cli" / "generate.html")
+    assert text.count("--micro-batches INTEGER") == 1
+    assert text.count("--widths") == 1
+    assert text.index("Options of several") < text.index("--micro-batches INTEGER")
+
+
+def code_leads_to_the_reference(site: Path) -> None:
+    """Commands and public names in the text are links, but not to the place where they stand."""
+    text = (site / "guides" / "migrating.html").read_text(encoding="utf-8")
+    assert 'href="../cli/convert.html#chakra-convert-text"><code' in text
+    assert 'href="../cli/replay.html"><code' in text
+    text = (site / "api" / "replay.html").read_text(encoding="utf-8")
+    assert 'class="reference internal" href="#chakra.replay.ReplayResult"' in text
+    entry = text.partition('id="chakra.replay.ReplayResult"')[2].partition('id="chakra.replay.simulate"')[0]
+    assert '#chakra.replay.ReplayResult"><code' not in entry
+    assert '#chakra.replay.simulate"' in entry
+
+
+def pictures_can_be_enlarged(site: Path) -> None:
+    """Every picture of a page is a link; drawings for both themes are marked as such, others are not."""
+    for page in ("guides/networks.html", "guides/collectives.html", "guides/concepts.html"):
+        text = (site / page).read_text(encoding="utf-8").partition("<article")[2]
+        assert len(re.findall(r"<img ", text)) == len(re.findall(r"<a [^>]*><img ", text)) > 0
+    assert re.search(
+        r'<img[^>]*class="adapts"[^>]*network_ring.svg', (site / "guides/networks.html").read_text()
+    )
+    assert not re.search(r"<img[^>]*adapts[^>]*concept_", (site / "guides/concepts.html").read_text())
 
 
 @pytest.fixture
