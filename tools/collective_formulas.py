@@ -279,10 +279,9 @@ def _call(node: ast.Call) -> str:
         body = _text(given[3])
         return f"{head} ({body})" if " " in body else f"{head} {body}"
     if name == "l":
-        place = f"{{{_text(given[1])}}}" if len(given) > 1 else ""
-        return f"ℓ{place}({_text(given[0])})"
+        return f"ℓ({', '.join(map(_text, given))})"
     if name == "far":
-        return f"ℓ{{max}}({_text(given[0])})"
+        return f"ℓmax({_text(given[0])})"
     if name in ("ceil", "floor"):
         left, right = "⌈⌉" if name == "ceil" else "⌊⌋"
         return f"{left}{_text(given[0])}{right}"
