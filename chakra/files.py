@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -301,6 +301,12 @@ _JSON_KEYS = {
     "workload_graph": JSON_ET,
     "nodes": HOST_TRACE,
 }
+
+
+def kind_of_keys(keys: Iterable[object]) -> str:
+    """What a JSON object of these keys is; empty if they say nothing."""
+    return next((_JSON_KEYS[key] for key in keys if isinstance(key, str) and key in _JSON_KEYS), "")
+
 
 _POLICIES = (
     *("DATA", "MODEL", "MICRO", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA", "HYBRID_TRANSFORMER"),

@@ -1,6 +1,7 @@
 """`chakra.replay.simulate`: from files or objects to a result."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from chakra.replay.classes import Partition, discrete, partition, peers_of
 from chakra.replay.collectives.custom import load_per_node
 from chakra.replay.collectives.matching import match_dimensions, match_scatters
 from chakra.replay.communicators import GroupTable, resolve_groups
-from chakra.replay.compute_notes import compute_warnings
+from chakra.replay.compute_notes import compute_warnings, generated_at_speed
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Memory
@@ -244,6 +245,18 @@ def load_workload(workload: Any, npus: int) -> Loaded:
     return Loaded(traces, trace_of, {}, False)
 
 
+def workload_facts(prefix: str) -> tuple[int | None, bool]:
+    """Number of ranks below a prefix (None if it has no trace), and whether its computes were timed when generated."""
+    manifest = manifest_path(prefix)
+    if manifest is not None:
+        read = read_manifest(manifest)
+        return len(read.trace_of), bool(read.traces) and generated_at_speed(read.traces[0])
+    found = ranks_found(prefix)
+    if not found:
+        return None, False
+    return max(found) + 1, generated_at_speed(read_files([found[min(found)]])[0])
+
+
 def manifest_path(prefix: str) -> str | None:
     """The workload manifest that a prefix names, if it names one: the file itself, or ``PREFIX.workload.json``."""
     if prefix.endswith(SUFFIX):
@@ -284,8 +297,15 @@ def files_of_ranks(prefix: str, npus: int) -> list[str]:
             f"{prefix}.<rank>.et: no file for {missing} of {npus} ranks: {shown}"
             + ("" if Path(prefix).parent.is_dir() else f" (folder {Path(prefix).parent} does not exist)")
             + ("; --replicate repeats the traces that there are" if repeatable else "")
+            + (f"; the prefix of this file is {prefix_of(prefix)}" if prefix_of(prefix) else "")
         )
     return [found[rank] for rank in range(npus)]
+
+
+def prefix_of(file: str) -> str:
+    """The prefix of a trace ``PREFIX.<rank>.et`` that exists; empty for anything else."""
+    match = re.fullmatch(r"(.+)\.\d+\.et(\.gz)?", file)
+    return match[1] if match is not None and os.path.isfile(file) else ""
 
 
 def unused_traces(prefix: str, npus: int) -> list[str]:

@@ -21,9 +21,9 @@ def compute_notes(traces: tuple[Trace, ...], system: System) -> list[str]:
             return []
         speeds = f"{system.peak_perf_tflops:g} TFLOP/s and {system.local_mem_bw_gbps:g} GB/s"
         return [f"the roofline computes at 100 % of {speeds}, which no machine reaches"]
-    parameters = generated_with(traces[0])
-    if not {"peak_tflops", "mem_gbps"} <= parameters.keys():
+    if not generated_at_speed(traces[0]):
         return []
+    parameters = generated_with(traces[0])
     full = [words for name, words in _EFFICIENCIES.items() if parameters.get(name, 1) == 1]
     if not full:
         return []
@@ -40,10 +40,15 @@ def compute_warnings(traces: tuple[Trace, ...], system: System) -> list[str]:
         for name in _EFFICIENCIES
         if isinstance(parameters.get(name), int | float) and parameters[name] != 1
     ]
-    if not shares or not {"peak_tflops", "mem_gbps"} <= parameters.keys():
+    if not shares or not generated_at_speed(traces[0]):
         return []
     made = f"the traces' durations ({', '.join(shares)})"
     return [f"{made} are not used, because roofline-enabled is on: switch it off in the system file"]
+
+
+def generated_at_speed(trace: Trace) -> bool:
+    """Whether `chakra generate` knew an accelerator, so that computes carry durations."""
+    return {"peak_tflops", "mem_gbps"} <= generated_with(trace).keys()
 
 
 def generated_with(trace: Trace) -> dict[str, Any]:

@@ -180,7 +180,7 @@ def _summary(document: Document) -> Iterator[str]:
     last = max(range(len(finish)), key=finish.__getitem__)
     first = min(range(len(finish)), key=finish.__getitem__)
     spread = (
-        f"all {len(finish)} NPUs at the same time"
+        ("the only NPU" if len(finish) == 1 else f"all {len(finish)} NPUs at the same time")
         if finish[first] == finish[last]
         else f"NPU {last} last, NPU {first} first at {_time(finish[first])}"
     )
@@ -205,7 +205,7 @@ def _machine(document: Document) -> Iterator[str]:
     }
     for d, dim in enumerate(network.get("dims") or []):
         yield (
-            f"{'network' if d == 0 else '':18}dim {d}: {dim['topology']} of {dim['npus']} NPUs, "
+            f"{'network' if d == 0 else '':18}dim {d}: {dim['topology']} of {dim['npus']} NPU{'s' * (dim['npus'] != 1)}, "
             f"{dim['bandwidth_gibps']:g} GB/s (of 2^30 B/s) per link and direction, "
             f"{dim['latency_ns']:g} ns per hop"
         )

@@ -97,7 +97,8 @@ def collective(
 
     workload.run(program, uniform=len(groups) == 1)
     written = workload.write(output, compress=compress)
-    click.echo(f"wrote {len(written)} files: {written[0]} to {written[-1]}", err=True)
+    names = written[0] if len(written) == 1 else f"{written[0]} to {written[-1]}"
+    click.echo(f"wrote {len(written)} file{'s' * (len(written) != 1)}: {names}", err=True)
 
 
 def parse_size(text: str) -> int:
@@ -117,7 +118,9 @@ def parse_size(text: str) -> int:
 
     from chakra.errors import UsageError
 
-    match = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([kKMGT]?)(i?B?|)\s*", text)
+    match = re.fullmatch(
+        r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([kKMGT]?)(i?B?|)\s*", text.upper().replace("I", "i")
+    )
     if match is None or (match[3] == "i") or (match[3] == "iB" and not match[2]):
         raise UsageError(f"{text!r} is not a size; write bytes (1048576) or a unit (1MiB, 64kB, 1.5GB)")
     base = 1000 if match[3] == "B" and match[2] else 1024

@@ -127,8 +127,24 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
             "note: nodes carry operations and bytes, no durations: replay with roofline-enabled, or give --platform",
             err=True,
         )
+    elif options["output"]:
+        for note in speed_notes(request):
+            click.echo(f"note: {note}", err=True)
     if failed:
         raise ThresholdError(f"{failed} closed forms are not met")
+
+
+def speed_notes(request: Request) -> list[str]:
+    """What a reader of durations should know: where they are those of an accelerator at its peak."""
+    speeds = {"matmul_efficiency": "peak FLOP/s", "memory_efficiency": "memory bandwidth"}
+    full = [name for name in speeds if getattr(request, name) == 1]
+    if not full:
+        return []
+    what = " and ".join(speeds[name] for name in full)
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in full)
+    return [
+        f"computation is timed at 100 % of {what}, which no machine reaches: set {flags} (a share, such as 0.6)"
+    ]
 
 
 def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> None:
@@ -146,7 +162,7 @@ def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> N
     write = write_plain if options["files"] else write_shared
     with progress_bar("writing traces", total) as move:
         path = write(workload, options["output"], move and (lambda done: move(completed=done)))
-    click.echo(f"wrote {path} and {total} traces", err=True)
+    click.echo(f"wrote {path} and {total} trace{'s' * (total != 1)}", err=True)
 
 
 def _check(request: Request, plan: Any, *, err: bool) -> int:

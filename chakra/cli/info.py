@@ -23,19 +23,24 @@ def command(paths: tuple[str, ...], output_format: str, with_path: bool, repair:
     """Say what execution traces hold: nodes by kind, bytes by collective and group, compute time, critical
     path.
 
-    A TRACE is a file, or the prefix of one file a rank (PREFIX.<rank>.et). Files of equal content are
-    described once.
+    A TRACE is a file, or the prefix of one file a rank (PREFIX.<rank>.et) or of a generated workload
+    (PREFIX.workload.json). Files of equal content are described once.
     """
     from chakra.errors import UsageError
     from chakra.et import read_traces
     from chakra.et.summary import Summary, summarize
     from chakra.files import rank_files
+    from chakra.generate.manifest import SUFFIX, shared_traces
 
     names: list[str] = []
     for path in paths:
+        shared = shared_traces(path)
+        if shared:
+            names += shared
+            continue
         of_prefix = [] if os.path.exists(path) else rank_files(path)
         if not of_prefix and not os.path.exists(path):
-            raise UsageError(f"{path}: there is no such file, and no {path}.<rank>.et")
+            raise UsageError(f"{path}: there is no such file, and no {path}.<rank>.et or {path}{SUFFIX}")
         names += of_prefix or [path]
     traces = read_traces(names, repair=repair)
     files: dict[int, list[str]] = {}
@@ -76,7 +81,8 @@ def _lines(summary: Any, files: list[str]) -> list[str]:
     )
     lines.append(
         f"  dependencies: {summary.data_edges} data, {summary.ctrl_edges} control; "
-        f"{summary.roots} nodes wait for none, on {summary.leaves} waits none"
+        f"{summary.roots} first (wait{'s' * (summary.roots == 1)} for none), "
+        f"{summary.leaves} last (none waits for {'it' if summary.leaves == 1 else 'them'})"
     )
     for name, count in (("control", summary.dropped_ctrl_deps), ("data", summary.dropped_data_deps)):
         if count:

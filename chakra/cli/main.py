@@ -18,6 +18,7 @@ import rich_click as click
 from click.exceptions import Abort, ClickException, Exit, NoArgsIsHelpError
 
 from chakra import __version__
+from chakra.cli.subcommands import Subcommands, did_you_mean
 from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, ChakraError
 
 EXIT_INTERRUPTED = 130
@@ -51,7 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.RichGroup):
+class LazyGroup(Subcommands):
     """A group that imports a sub-command's module when the sub-command is asked for."""
 
     #: while the group's own help is written, commands are stand-ins that carry their one line
@@ -87,23 +88,6 @@ class LazyGroup(click.RichGroup):
             return super().shell_complete(ctx, incomplete)
         finally:
             self._listing = False
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Find the command named by the first argument, or say which one was probably meant."""
-        name = args[0]
-        if name not in self.list_commands(ctx) and not name.startswith("-"):
-            raise click.UsageError(
-                f"No such command '{name}'.{_did_you_mean(name, self.list_commands(ctx))}", ctx=ctx
-            )
-        return super().resolve_command(ctx, args)
-
-
-def _did_you_mean(word: str, choices: list[str]) -> str:
-    """` Did you mean 'x'?` or the list of what there is."""
-    import difflib
-
-    close = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5)
-    return f" Did you mean '{close[0]}'?" if close else f" There are: {', '.join(choices)}."
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -194,7 +178,7 @@ def _nearest_choice(error: ClickException) -> str:
     found = re.match(r"'([^']*)' is not one of", getattr(error, "message", ""))
     if not choices or not found:
         return ""
-    hint = _did_you_mean(found[1], [str(choice) for choice in choices])
+    hint = did_you_mean(found[1], [str(choice) for choice in choices])
     return hint if "Did you mean" in hint else ""
 
 

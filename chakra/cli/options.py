@@ -30,6 +30,7 @@ def filename_options(what: str) -> Decorator:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for direction, text in (("output", "The file to write (for OUT)."), ("input", what)):
             function = click.option(
+                *(("-o", "--output") if direction == "output" else ()),
                 f"--{direction}_filename",
                 f"--{direction}-filename",
                 f"{direction}_name",

@@ -6,9 +6,10 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.options import format_option
+from chakra.cli.subcommands import Subcommands
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """List, show and write machine presets.
 

@@ -52,18 +52,22 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     "--system",
     "--system-configuration",
     "system",
-    required=True,
     metavar="FILE",
-    help="System description (JSON).",
+    help="System description (JSON). Needed without --platform.",
 )
 @click.option(
     "-n",
     "--network",
     "--network-configuration",
     "network",
-    required=True,
     metavar="FILE",
-    help="Network description (YAML, or GraphML of links).",
+    help="Network description (YAML, or GraphML of links). Needed without --platform.",
+)
+@click.option(
+    "--platform",
+    metavar="MACHINE",
+    help='A known machine, such as hgx-h100 or "8x hgx-h100 over 400G", with as many NPUs as the workload has ranks, in '
+    "place of -s, -n or both.",
 )
 @click.option(
     "-m",
@@ -180,9 +184,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     "--format",
     "output_format",
     type=click.Choice(["text", "json", "csv", "parquet"]),
-    default="text",
-    show_default=True,
-    help="Form of the output.",
+    help="Form of the output. [default: by the suffix of -o: .json, .csv, .parquet; else text]",
 )
 @click.option("--nodes", is_flag=True, help="With json, csv or parquet: issue and finish of every node.")
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
@@ -207,14 +209,56 @@ def command(**options: Any) -> None:
 
     Example: chakra replay -w traces/run -s system.json -n network.yml
     """
+    options["output_format"] = options["output_format"] or _format_of(options["output"])
     shown = Shown(**{item.name: options.pop(item.name) for item in fields(Shown)})
     changes = options.pop("what_if")
+    _machine(options)
     _check_options(shown, options["workload"], what_if=changes is not None)
     run = _arguments(**options)
     if changes is not None:
         _compare(changes, run, shown)
     else:
         _replay(run, shown)
+
+
+def _format_of(output: str | None) -> str:
+    """The form that the suffix of a file to write names; text for any other."""
+    suffix = Path(output or "").suffix.lower().removeprefix(".")
+    return suffix if suffix in ("json", "csv", "parquet") else "text"
+
+
+def _machine(options: dict[str, Any]) -> None:
+    """Put the configuration of `--platform` where no file is given.
+
+    Raises
+    ------
+    UsageError
+        Neither is given, or there is no such machine, or not of the workload's size.
+    """
+    words = options.pop("platform")
+    missing = [
+        flags
+        for name, flags in (
+            ("system", "'-s' / '--system' / '--system-configuration'"),
+            ("network", "'-n' / '--network' / '--network-configuration'"),
+        )
+        if options[name] is None
+    ]
+    if words is None:
+        if missing:
+            raise click.UsageError(f"Missing option {missing[0]}, or '--platform' for a known machine.")
+        return
+    if not missing:
+        raise UsageError("--platform: the machine is given by -s and -n already")
+    from chakra.platforms import cluster
+    from chakra.replay.api import workload_facts
+
+    npus, timed = workload_facts(options["workload"])
+    machine = cluster(words, None if options["replicate"] else npus)
+    if options["network"] is None:
+        options["network"] = machine.network()
+    if options["system"] is None:
+        options["system"] = machine.system(**({"roofline_enabled": 0} if timed else {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +280,11 @@ class Shown:
             for warning in warnings:
                 click.echo(f"chakra replay: warning: {warning}", err=True)
 
+    def wrote(self) -> None:
+        """Name the file that was written."""
+        if self.output is not None and not self.quiet:
+            click.echo(f"wrote {self.output}", err=True)
+
     def end(self, warnings: list[str]) -> None:
         """End the command.
 
@@ -253,7 +302,7 @@ class Shown:
 def _check_options(shown: Shown, workload: str, *, what_if: bool) -> None:
     """Refuse options that do not go together, before the run."""
     if shown.nodes and shown.output_format == "text":
-        raise UsageError("--nodes needs --format json, csv or parquet")
+        raise UsageError("--nodes needs --format json, csv or parquet, or such a suffix of --output")
     if not workload:
         raise UsageError("--workload: the prefix is empty")
     if shown.output_format == "parquet" and shown.output is None:
@@ -343,6 +392,7 @@ def _compare(changes: str, run: dict[str, Any], shown: Shown) -> None:
     warnings = document["warnings"]
     shown.warn(warnings)
     _emit(format_json(document) if shown.output_format == "json" else found.to_text(), shown.output)
+    shown.wrote()
     shown.end(warnings)
 
 
@@ -371,6 +421,7 @@ def _print(document: dict[str, Any], shown: Shown) -> None:
 
     if shown.output_format == "parquet" and shown.output is not None:
         write_parquet(document, shown.output)
+        shown.wrote()
         return
     if shown.output_format == "json":
         text = format_json(document)
@@ -379,6 +430,7 @@ def _print(document: dict[str, Any], shown: Shown) -> None:
     else:
         text = format_text(document, summary=not shown.quiet)
     _emit(text, shown.output)
+    shown.wrote()
 
 
 def _emit(text: str, output: str | None) -> None:

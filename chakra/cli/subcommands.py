@@ -6,7 +6,19 @@ from typing import Any
 import rich_click as click
 
 
-class LazySubcommands(click.RichGroup):
+class Subcommands(click.RichGroup):
+    """A group that says which sub-commands there are."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find the sub-command named by the first argument, or say which ones there are."""
+        if args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
+            raise click.UsageError(
+                f"No such command '{args[0]}'.{did_you_mean(args[0], self.list_commands(ctx))}", ctx=ctx
+            )
+        return super().resolve_command(ctx, args)
+
+
+class LazySubcommands(Subcommands):
     """A group that imports a sub-command when it is asked for.
 
     Parameters
@@ -31,3 +43,11 @@ class LazySubcommands(click.RichGroup):
         command = getattr(importlib.import_module(module), attribute)
         command.name = cmd_name  # help lists commands by this, and modules call theirs `command`
         return command
+
+
+def did_you_mean(word: str, choices: list[str]) -> str:
+    """` Did you mean 'x'?` or the list of what there is."""
+    import difflib
+
+    close = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5)
+    return f" Did you mean '{close[0]}'?" if close else f" There are: {', '.join(choices)}."

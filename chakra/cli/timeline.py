@@ -133,7 +133,7 @@ def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[s
         return log.timeline, log.remarks
     raise UsageError(
         f"{source}: this is {'an' if kind[0] in 'aeiou' else 'a'} {kind}; a timeline is made from a replay's "
-        "result, an ASTRA-sim log or a Kineto trace"
+        "result (chakra replay --format json --nodes), an ASTRA-sim log or a Kineto trace"
     )
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.written import need_file, say, written_option
+from chakra.cli.subcommands import Subcommands
 from chakra.errors import UsageError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
     """Write fat trees, rail-optimised clusters, tori, meshes and dragonflies as network files.
 

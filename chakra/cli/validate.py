@@ -10,6 +10,7 @@ import rich_click as click
 from chakra.cli.options import format_option
 from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, WorkloadError
 from chakra.files import missing_ranks, ranks_found
+from chakra.generate.manifest import SUFFIX
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -80,6 +81,11 @@ def trace_files(prefix: str, npus: int | None) -> list[str]:
     if not os.path.isdir(folder):
         raise WorkloadError(f"{prefix}.<rank>.et: {folder} is not a folder")
     found = ranks_found(prefix)
+    if not found and os.path.isfile(prefix + SUFFIX):
+        raise WorkloadError(
+            f"{prefix}{SUFFIX}: ranks share traces here: chakra replay checks them against each other before it runs; "
+            "chakra generate --files writes a trace per rank"
+        )
     if not found:
         raise WorkloadError(f"{prefix}.<rank>.et: no such file for any rank")
     count = max(found) + 1 if npus is None else npus

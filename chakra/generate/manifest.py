@@ -25,6 +25,7 @@ row is the order of the group's logical ring. A rank is in at most one row of a 
 ``about`` is free text for people.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -304,6 +305,14 @@ def check_header(document: Any, source: str) -> int:
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise WorkloadError(f"{source}: 'traces' must be a non-empty list of file names")
     return npus
+
+
+def shared_traces(path: str) -> list[str]:
+    """Files of the traces that ranks share, for a manifest or the prefix of one; empty if `path` is neither."""
+    named = path if path.endswith(SUFFIX) else path + SUFFIX
+    if not os.path.isfile(named):
+        return []
+    return [trace.source for trace in read_manifest(named).traces]
 
 
 def read_manifest(path: str | Path) -> WorkloadManifest:

@@ -229,10 +229,16 @@ def from_arrays(n: int, rounds: Sequence[I64], whole: int, symmetry: Symmetry = 
             ends = rows[:, side]
             if ends.min() < 0 or ends.max() >= n:
                 raise ConfigError(f"collective schedule: round {k}: members are 0 to {n - 1}")
-            if len(np.unique(ends)) != len(ends):
-                raise ConfigError(f"collective schedule: round {k}: a member {word} more than one message")
+            members, counts = np.unique(ends, return_counts=True)
+            if len(members) != len(ends):
+                member = int(members[np.argmax(counts)])
+                raise ConfigError(
+                    f"collective schedule: round {k} (from 0): member {member} {word} {counts.max()} messages; "
+                    "one is the most"
+                )
         if (rows[:, 0] == rows[:, 1]).any():
-            raise ConfigError(f"collective schedule: round {k}: a member sends to itself")
+            member = int(rows[np.argmax(rows[:, 0] == rows[:, 1]), 0])
+            raise ConfigError(f"collective schedule: round {k} (from 0): member {member} sends to itself")
         if whole < 1 or rows[:, 2].min() < 0 or rows[:, 2].max() > whole * n:
             raise ConfigError(f"collective schedule: round {k}: shares are 0 to {whole * n} of {whole}")
         rows[:, 3] = (rows[:, 3] != 0) * REDUCES

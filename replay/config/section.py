@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 from chakra.errors import ConfigError
+from chakra.files import kind_of_keys
 from chakra.replay.config.files import Entry, Source, describe, nearest, read_json, read_yaml, shortened
 from chakra.replay.config.keys import ALL_KEYS
 
@@ -60,11 +61,19 @@ class Section:
         line = f":{entry.line}" if entry is not None and entry.line else ""
         return ConfigError(f"{self.source}{line}: key '{shortened(key)}' {problem}")
 
+    def _other_kind(self) -> str:
+        """What else a file is that has none of a configuration's keys; empty if nobody knows."""
+        ours = any(set(self.entries) & set(keys) for keys in ALL_KEYS.values())
+        return "" if ours else kind_of_keys(self.entries)
+
     def refuse_unknown(self, known: Iterable[str]) -> None:
         """Unknown keys are errors with the nearest match; ASTRA-sim ignores them (C14)."""
         if self.as_head:
             return
         names = sorted(known)
+        other = self._other_kind()
+        if other:
+            raise ConfigError(f"{self.source}: this is a {other}, not a configuration file")
         for key in self.entries:
             if key not in names:
                 raise self.error(key, f"is unknown{self._hint(key, names)}")

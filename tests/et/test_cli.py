@@ -36,7 +36,7 @@ def test_info_as_text(trace_file: Path, capsys: pytest.CaptureFixture[str]) -> N
     out = capsys.readouterr().out
     for line in (
         "nodes: 6 (1 MEM_LOAD, 2 COMP, 1 COMM_SEND, 2 COMM_COLL; 1 on the CPU)",
-        "dependencies: 4 data, 1 control; 1 nodes wait for none, on 4 waits none",
+        "dependencies: 4 data, 1 control; 1 first (waits for none), 4 last (none waits for them)",
         "compute: 2000 ns on the accelerator, 500 ns on the CPU",
         "collective: 1 x ALL_REDUCE, all ranks, 64 bytes",
         "collective: 1 x ALL_REDUCE, group '3', 32 bytes",

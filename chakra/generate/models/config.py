@@ -172,6 +172,10 @@ def transformer(name: str) -> TransformerConfig:
         No such preset; the message names the nearest, or lists those there are.
     """
     if name not in TRANSFORMERS:
-        hint = nearest(name, list(TRANSFORMERS)) or f"; there are: {', '.join(TRANSFORMERS)}"
+        family = [known for known in TRANSFORMERS if name and known.startswith(name.lower())]
+        if len(family) > 1:
+            hint = f"; did you mean one of {', '.join(family)}?"
+        else:
+            hint = nearest(name, list(TRANSFORMERS)) or f"; there are: {', '.join(TRANSFORMERS)}"
         raise UsageError(f"no model preset {name!r}{hint}")
     return TRANSFORMERS[name]

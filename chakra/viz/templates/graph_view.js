@@ -40,7 +40,8 @@ function redraw() { if (!pending) { pending = true; requestAnimationFrame(paint)
 function traceEdge(k) {
   const a = V.src[k], b = V.dst[k], shift = V.kind[k] === 1 ? 5 : -3;
   const x0 = L.x[a] + BOX_W / 2, y0 = L.y[a] + shift, x1 = L.x[b] - BOX_W / 2, y1 = L.y[b] + shift;
-  const reach = Math.max(14, Math.min(Math.abs(x1 - x0) * 0.4, 220));
+  // an edge back to the left leads to a band further down: it stays clear of the lanes' names
+  const reach = x1 < x0 ? 14 : Math.max(14, Math.min((x1 - x0) * 0.4, 220));
   const lift = Math.abs(L.y[a] - L.y[b]) < 2 && x1 - x0 > BOX_W ? BOX_H * 1.15 * (V.kind[k] === 1 ? 1 : -1) : 0;
   pen.moveTo(x0, y0);
   if (zoom < 0.08) pen.lineTo(x1, y1);
@@ -60,6 +61,32 @@ function strokeEdges(edges, width, alpha) {
 function outline(style, x, y) {
   style.outline.forEach(([px, py], i) => { pen[i ? "lineTo" : "moveTo"](x + (px - 0.5) * BOX_W, y + (py - 0.5) * BOX_H); });
   pen.closePath();
+}
+// Width of a kind's shape at a height above or below its middle, as a share of the box.
+const chords = new Map();
+function chord(kind, dy) {
+  const key = kind + ":" + dy;
+  if (!chords.has(key)) {
+    const y = 0.5 + dy / BOX_H, points = G.kindStyles[kind].outline, xs = [];
+    points.forEach(([ax, ay], i) => {
+      const [bx, by] = points[(i + 1) % points.length];
+      if (ay <= y !== by <= y) xs.push(ax + (bx - ax) * (y - ay) / (by - ay));
+    });
+    chords.set(key, xs.length > 1 ? Math.max(...xs) - Math.min(...xs) : 0);
+  }
+  return chords.get(key);
+}
+// The text, shortened in its middle until it fits a width at the pen's font.
+const fitted = new Map(); // emptied when zooming has filled it with sizes
+function fitText(text, room) {
+  const key = pen.font + room + ":" + text;
+  if (!fitted.has(key)) {
+    let limit = Math.min([...text].length, 60);
+    while (limit > 3 && pen.measureText(cut(text, limit)).width > room) limit--;
+    if (fitted.size > 50000) fitted.clear();
+    fitted.set(key, cut(text, limit));
+  }
+  return fitted.get(key);
 }
 function cut(text, limit) {
   const chars = [...text];
@@ -127,13 +154,26 @@ function paint() {
   if (zoom > 0.45) {
     pen.font = "8px Helvetica, Arial, sans-serif";
     for (const v of boxes) {
-      const lines = labelOf(V.elements[v]);
-      lines.forEach((line, i) => pen.fillText(cut(line, 24), L.x[v], L.y[v] + 3 + 10.5 * (i - (lines.length - 1) / 2)));
+      const lines = labelOf(V.elements[v]), kind = kindOf[V.elements[v]];
+      lines.forEach((line, i) => {
+        const dy = 10.5 * (i - (lines.length - 1) / 2);
+        pen.fillText(fitText(line, chord(kind, dy) * BOX_W - 6), L.x[v], L.y[v] + 3 + dy);
+      });
     }
   }
   if (zoom > 0.12) {
-    pen.textAlign = "left"; pen.font = `bold ${Math.min(8 / Math.min(zoom, 1), 22)}px Helvetica, Arial, sans-serif`;
-    for (let at = 0; at < L.tops.length; at++) if (L.used[at]) pen.fillText(cut(G.laneNames[at % L.lanes], 26), 6, L.tops[at] + 26);
+    // names keep a readable size when the picture shrinks, are cut to the margin, and cover the edges below them
+    const bold = (size) => { pen.font = `bold ${size}px Helvetica, Arial, sans-serif`; };
+    const names = G.laneNames.map((name) => cut(name, 26)), room = MARGIN - 10;
+    bold(8);
+    const widest = Math.max(...names.map((name) => pen.measureText(name).width), 1);
+    const scale = Math.min(zoom, 1), size = Math.min(Math.max(8 * room / widest, 7 / scale), 8 / scale, 22);
+    pen.textAlign = "left"; bold(size);
+    for (let at = 0; at < L.tops.length; at++) if (L.used[at]) {
+      const name = fitText(names[at % L.lanes], room), y = L.tops[at] + 26;
+      pen.fillStyle = "#fff"; pen.fillRect(4, y - size, pen.measureText(name).width + 4, size * 1.3);
+      pen.fillStyle = "#111"; pen.fillText(name, 6, y);
+    }
   }
 }
 
