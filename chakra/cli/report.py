@@ -34,8 +34,8 @@ def command(runs: tuple[Path, ...], output: Path | None, names: tuple[str, ...])
     page = next(
         (path for path in runs if path.suffix.lower() in (".html", ".htm") and not path.exists()), None
     )
-    if page is not None and output is None:
-        raise UsageError(f"{page}: there is no such file; the page to write goes behind -o")
+    if unwritten is not None and output is None:
+        raise UsageError(f"{unwritten}: there is no such file; the page to write goes behind -o")
     called = [*names, *_short_names(runs)[len(names) :]]
     found = [read_run(path, name) for path, name in zip(runs, called, strict=True)]
     if output is None:

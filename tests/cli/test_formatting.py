@@ -120,7 +120,7 @@ def test_nothing_but_the_lines() -> None:
 
 def test_a_minimal_document_prints() -> None:
     minimal = {"finish_ns": [0], "exposed_comm_ns": [0]}
-    assert "finished after    0 ns: all 1 NPUs" in format_text(minimal)
+    assert "finished after    0 ns: the only NPU; " in format_text(minimal)
     assert format_csv(minimal) == "npu,finish_ns,exposed_comm_ns\n0,0,0\n"
 
 

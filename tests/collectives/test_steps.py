@@ -284,9 +284,12 @@ def test_another_package_adds_an_algorithm() -> None:
 @pytest.mark.parametrize(
     ("rounds", "text"),
     [
-        ([[(0, 1, 1, False), (0, 2, 1, False)]], "sends more than one"),
-        ([[(0, 2, 1, False), (1, 2, 1, False)]], "receives more than one"),
-        ([[(1, 1, 1, False)]], "sends to itself"),
+        (
+            [[(0, 1, 1, False), (0, 2, 1, False)]],
+            "round 0 \\(from 0\\): member 0 sends 2 messages; one is the most",
+        ),
+        ([[(0, 2, 1, False), (1, 2, 1, False)]], "member 2 receives 2 messages"),
+        ([[(1, 1, 1, False)]], "member 1 sends to itself"),
         ([[(0, 3, 1, False)]], "members are 0 to 2"),
         ([[(0, 1, 99, False)]], "shares are"),
     ],

@@ -139,6 +139,18 @@ def test_a_comparison_shows_speedup_and_only_inputs_that_differ() -> None:
     assert "scheduling_policy" not in text
 
 
+@pytest.mark.parametrize(("gpu_ns", "verdict"), [
+    (0, "Most of the time the CPUs compute, in traces without accelerator work (99.0 %)."),
+    (10, "Most of the time the NPUs wait for their CPUs (98.0 %)."),
+])  # fmt: skip
+def test_the_verdict_fits_traces_of_the_cpu_alone(gpu_ns: int, verdict: str) -> None:
+    account = {"compute_ns": [gpu_ns], "cpu_ns": [990 - gpu_ns], "transfer_ns": [10]}
+    document = {**sample(1, 0), "npus": 1, "finish_ns": [1000], "exposed_comm_ns": [10], "account": account}
+    text = essence(run_of(document, "a run"))
+    assert verdict in text
+    assert "\nCPU: " in text
+
+
 def test_the_essence_states_units_and_bars_fit_the_terminal() -> None:
     text = essence(run_of(sample(), "x"))
     assert "900 µs (900,000 ns)" in text
