@@ -31,7 +31,7 @@ def command(runs: tuple[Path, ...], output: Path | None, names: tuple[str, ...])
     first."""
     if len(names) > len(runs):
         raise UsageError(f"--name is given {len(names)} times for {len(runs)} runs")
-    page = next(
+    unwritten = next(
         (path for path in runs if path.suffix.lower() in (".html", ".htm") and not path.exists()), None
     )
     if unwritten is not None and output is None:

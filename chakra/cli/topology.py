@@ -5,8 +5,8 @@ from typing import Any
 
 import rich_click as click
 
-from chakra.cli.written import need_file, say, written_option
 from chakra.cli.subcommands import Subcommands
+from chakra.cli.written import need_file, say, written_option
 from chakra.errors import UsageError
 
 
