@@ -1,9 +1,6 @@
 """A small machine and workload on disk, and the command line as a function."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,27 +68,6 @@ def ring8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def et() -> SimpleNamespace:
     """Functions that make nodes and trace files."""
     return SimpleNamespace(all_reduce=all_reduce, compute=compute, write=write_et, system=SYSTEM, pb2=pb2)
-
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="session")
-def chakra_process() -> Run:
-    """Run the command in a process of its own."""
-
-    def run(*args: str, **options: object) -> "subprocess.CompletedProcess[str]":
-        environment = {**os.environ, "COLUMNS": "100", **options.pop("env", {})}  # type: ignore[dict-item]
-        return subprocess.run(
-            [sys.executable, "-m", "chakra", *args],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=environment,
-            **options,  # type: ignore[call-overload]
-        )
-
-    return run
 
 
 class Outcome:

@@ -377,62 +377,26 @@ class TransformerLayers:
 
     def _moe(self, base: int) -> list[Operator]:
         """Router, dispatch, experts (split over ep and tp), combine, and shared experts beside them."""
-        model, parallel, options = self.model, self.parallel, self.options
-        item = options.itemsize
-        ops = [self._norm("norm2", base - 1, self.residual_bytes)]
-        router_in = self._stay(base, self.residual_bytes)
-        rows = self.residual_tokens
-        forward, inputs, grads = gemm(
-            rows, model.experts, model.hidden, itemsize=item, grad_itemsize=options.grad_itemsize
-        )
-        router = Weight(model.hidden * model.experts, partial_tp=options.sp, copies=parallel.tp)
-        ops.append(
-            Operator(
-                "router", OpKind.GEMM, (router_in,), forward, inputs, grads, (router,),
-                output_bytes=rows * model.experts * item,
-                saved_bytes=self._saved(rows * model.experts * item),
-            )
-        )  # fmt: skip
-        # copies of tokens, one for each chosen expert, here and after dispatch (even routing)
+        model, options = self.model, self.options
+        item, rows = options.itemsize, self.residual_tokens
+        # copies of tokens, one for each chosen expert (even routing)
         copies = _scaled(rows * model.experts_per_token, options.capacity_factor)
-        routed = copies * parallel.tp if options.sp else copies
-        copy_bytes, routed_bytes = copies * model.hidden * item, routed * model.hidden * item
-        ops.append(
+        router_bytes = rows * model.experts * item
+        ops = [
+            self._norm("norm2", base - 1, self.residual_bytes),
+            self._router(base, router_bytes),
             self._elementwise(
-                "permute", (self._stay(base, self.residual_bytes), self._stay(base + 1, rows * model.experts * item)),
+                "permute", (self._stay(base, self.residual_bytes), self._stay(base + 1, router_bytes)),
                 copies * model.hidden,
-            )
-        )  # fmt: skip
-        local, fan = model.moe_ffn // parallel.tp, 2 if model.gated else 1
-        here = model.experts // parallel.ep
-        tokens, experts = Shard("token"), Shard("expert")
-        dispatch = Edge(
-            base + 2, copy_bytes, {"ep": tokens, "tp": self.residual}, {"ep": experts, "tp": REPLICATE},
-            {"ep": experts, "tp": PARTIAL},
-        )  # fmt: skip
-        inner_bytes = routed * local * item
-        ops.append(
-            self._experts("expert1", dispatch, routed, fan * local, model.hidden, here, routed_bytes),
-        )
-        ops.append(
-            self._elementwise(
-                "expert_act", (self._stay(base + 3, fan * inner_bytes),), routed * local, reads=fan,
-                ops=_ACTIVATION_OPS, saved=fan * inner_bytes,
-            )
-        )  # fmt: skip
-        ops.append(
-            self._experts(
-                "expert2", self._stay(base + 4, inner_bytes), routed, model.hidden, local, here, inner_bytes
-            )
-        )
-        back = {"ep": tokens, "tp": self.residual}
-        combine = Edge(base + 5, routed_bytes, {"ep": experts, "tp": PARTIAL}, back, back)
+            ),
+            *self._routed_mlp(base, copies),
+        ]  # fmt: skip
         work = Work(2 * copies * model.hidden, 2 * copies * model.hidden * item)
         ops.append(
             Operator(
-                "unpermute", OpKind.ELEMENTWISE, (combine, self._stay(base + 1, rows * model.experts * item)),
+                "unpermute", OpKind.ELEMENTWISE, (self._combine(base, copies), self._stay(base + 1, router_bytes)),
                 work, work if options.training else NO_WORK, output_bytes=self.residual_bytes,
-                saved_bytes=self._saved(copy_bytes),
+                saved_bytes=self._saved(copies * model.hidden * item),
             )
         )  # fmt: skip
         extra: tuple[int, ...] = ()
@@ -442,7 +406,7 @@ class TransformerLayers:
             )
             ops += shared
             extra = (base + len(ops) - 1,)
-        elements = self.residual_tokens * model.hidden
+        elements = rows * model.hidden
         edges = (
             self._stay(base + 6, self.residual_bytes),
             self._stay(base - 1, self.residual_bytes),
@@ -456,6 +420,54 @@ class TransformerLayers:
             )
         )  # fmt: skip
         return ops
+
+    def _router(self, base: int, output_bytes: int) -> Operator:
+        """Scores of all experts for every token."""
+        model, options = self.model, self.options
+        forward, inputs, grads = gemm(
+            self.residual_tokens, model.experts, model.hidden, itemsize=options.itemsize,
+            grad_itemsize=options.grad_itemsize,
+        )  # fmt: skip
+        weight = Weight(model.hidden * model.experts, partial_tp=options.sp, copies=self.parallel.tp)
+        edge = self._stay(base, self.residual_bytes)
+        return Operator(
+            "router", OpKind.GEMM, (edge,), forward, inputs, grads, (weight,),
+            output_bytes=output_bytes, saved_bytes=self._saved(output_bytes),
+        )  # fmt: skip
+
+    def _routed(self, copies: int) -> int:
+        """Copies of tokens that reach the experts of one rank after dispatch."""
+        return copies * self.parallel.tp if self.options.sp else copies
+
+    def _routed_mlp(self, base: int, copies: int) -> list[Operator]:
+        """The experts of one rank, behind the dispatch of tokens to them."""
+        model, parallel, item = self.model, self.parallel, self.options.itemsize
+        routed = self._routed(copies)
+        local, fan = model.moe_ffn // parallel.tp, 2 if model.gated else 1
+        here, inner_bytes = model.experts // parallel.ep, routed * local * item
+        experts = Shard("expert")
+        dispatch = Edge(
+            base + 2, copies * model.hidden * item, {"ep": Shard("token"), "tp": self.residual},
+            {"ep": experts, "tp": REPLICATE}, {"ep": experts, "tp": PARTIAL},
+        )  # fmt: skip
+        return [
+            self._experts(
+                "expert1", dispatch, routed, fan * local, model.hidden, here, routed * model.hidden * item
+            ),
+            self._elementwise(
+                "expert_act", (self._stay(base + 3, fan * inner_bytes),), routed * local, reads=fan,
+                ops=_ACTIVATION_OPS, saved=fan * inner_bytes,
+            ),
+            self._experts(
+                "expert2", self._stay(base + 4, inner_bytes), routed, model.hidden, local, here, inner_bytes
+            ),
+        ]  # fmt: skip
+
+    def _combine(self, base: int, copies: int) -> Edge:
+        """Results of the experts, back to the ranks that have the tokens."""
+        back = {"ep": Shard("token"), "tp": self.residual}
+        routed_bytes = self._routed(copies) * self.model.hidden * self.options.itemsize
+        return Edge(base + 5, routed_bytes, {"ep": Shard("expert"), "tp": PARTIAL}, back, back)
 
     def _experts(
         self, name: str, edge: Edge, rows: int, columns: int, inner: int, experts: int, saved: int
