@@ -185,6 +185,8 @@ def check_dimensions(
             key = (call.kind, call.involved)
             if not len(npus) or call.involved is None or key in done or not call.bytes:
                 continue
+            if call.kind in system.custom or call.node_id is not None:
+                continue  # an algorithm given as traces has no dimensions
             comm = int(membership.comm[npus[0], call.group])
             if comm < 0 or not membership.comms[comm].whole or workload.npus == 1:
                 continue

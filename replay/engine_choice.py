@@ -6,8 +6,8 @@ never share a link. Everything else goes to the message-level engine. Both are e
 
 from chakra.replay.classes import Partition
 from chakra.replay.closed_forms import has_closed_form
-from chakra.replay.collectives.plan import FLAT
-from chakra.replay.collectives.select import make_plan
+from chakra.replay.collectives.plan import FLAT, OLD_MODEL, Schedule
+from chakra.replay.collectives.select import SCHEDULES, make_plan
 from chakra.replay.scenario import Scenario
 from chakra.replay.workload import Op
 
@@ -28,15 +28,24 @@ def why_messages(scenario: Scenario, classes: Partition) -> str | None:
     options, programs = scenario.options, scenario.workload.programs
     if options.engine == "phases":
         return None
-    talks = any(program.n_comm for program in programs)
-    if options.astra and options.rendezvous and talks:
-        return (
-            "requests of rendezvous decide the order of collectives that end at one tick, and meet messages "
-            "of any size"
-        )
-    if options.astra and talks and any((program.op == Op.SERVER).any() for program in programs):
-        return "collectives that end at one tick queue for the memory server in the order of their messages"
+    if _in_order(scenario) and any(program.n_comm for program in programs):
+        if options.astra and options.rendezvous:
+            return (
+                "requests of rendezvous decide the order of collectives that end at one tick, and meet messages "
+                "of any size"
+            )
+        if any((program.op == Op.SERVER).any() for program in programs):
+            return (
+                "collectives that end at one tick queue for the memory server in the order of their messages"
+            )
     return _why_links(scenario, classes) if options.backend == "aware" else None
+
+
+def _in_order(scenario: Scenario) -> bool:
+    """Whether chunks go through dimensions and queues in the order that the message-level engine knows."""
+    system = scenario.system
+    fixed = SCHEDULES[system.inter_dimension_scheduling] is Schedule.PLAN or len(scenario.network.dims) == 1
+    return fixed and system.intra_dimension_scheduling == "FIFO" and scenario.options.compat != OLD_MODEL
 
 
 def _why_links(scenario: Scenario, classes: Partition) -> str | None:

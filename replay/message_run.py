@@ -18,7 +18,7 @@ from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.custom import CustomProgram, load_algorithm, prefix_of
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
 from chakra.replay.collectives.plan import Do as PlanDo
-from chakra.replay.collectives.select import endpoint_delay, least_bytes, make_plan, steps_of
+from chakra.replay.collectives.select import endpoint_delay, make_plan, steps_of
 from chakra.replay.collectives.steps import Steps
 from chakra.replay.communicators import Communicator
 from chakra.replay.config.model import KIND_NUMBERS, CollectiveKind, Links, MemoryKind, Topology
@@ -149,7 +149,7 @@ class MessageRun:
                 endpoint_delay_ns=endpoint_delay(comm.whole, self.system, self.options),
                 bus=self.system.shared_bus is not None and (comm.whole or not self.options.astra),
                 tree_counter=KIND_NUMBERS[plan.kind],
-                least_bytes=0 if plan.kind is CollectiveKind.BARRIER else least_bytes(self.options),
+                least_bytes=0 if plan.kind is CollectiveKind.BARRIER else 1,
             )
         )
 

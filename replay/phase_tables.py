@@ -13,7 +13,7 @@ from chakra.replay.channels import message_channels
 from chakra.replay.classes import Partition
 from chakra.replay.collectives.matching import ordinals
 from chakra.replay.collectives.plan import OLD_MODEL
-from chakra.replay.collectives.select import least_bytes, make_plan
+from chakra.replay.collectives.select import make_plan
 from chakra.replay.config.model import KIND_NUMBERS, MemoryKind, Network, System, Topology
 from chakra.replay.durations import Durations
 from chakra.replay.kernels import phases_layout
@@ -60,7 +60,7 @@ def kernel_network(network: Network, system: System, options: RunOptions) -> pha
         lat=np.array([d.latency_ns for d in dims], np.float64),
         rate=np.array([d.bytes_per_ns for d in dims], np.float64),
         sum_dims=not options.astra,
-        min_bytes=least_bytes(options),
+        min_bytes=1,
         reduce_rate=system.local_mem_bw_gbps * 1e9,
         rendezvous=options.rendezvous,
         old=options.compat == OLD_MODEL,

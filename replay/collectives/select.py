@@ -227,7 +227,7 @@ def make_plan(
         for turn in range(turns)
     ]
     _check_phases(choice, orders[0], system)
-    least = 0 if barrier else least_bytes(options)
+    least = 0 if barrier else 1
     distinct = list(dict.fromkeys(sizes))
     variants = tuple(
         make_phases(chunk, choice.parts, order, least=least) for chunk in distinct for order in orders
@@ -245,15 +245,6 @@ def make_plan(
         )
     chunks = tuple(distinct.index(chunk) * turns for chunk in sizes)
     return Plan(call.kind, chunks, variants, schedule, templates)
-
-
-def least_bytes(options: RunOptions) -> int:
-    """Least size of a message of a collective that moves data.
-
-    ASTRA-sim has no such rule. Its chunks keep what is sent from being empty, but the packet that halving-doubling arms
-    after its last one, whose delay and reduction are charged, may have 0 bytes.
-    """
-    return 0 if options.astra else 1
 
 
 def _check_engine(schedule: Schedule, old: bool, system: System, options: RunOptions) -> None:

@@ -41,7 +41,7 @@ ALLOCATES = False
 
 
 def packet_size(s: State, x: int, p: int) -> int:
-    """Bytes of packet p."""
+    """Bytes of packet p; halving-doubling's last one is armed but not sent, and may be empty."""
     m = s.m
     if m[x + S_ALGORITHM] != HALVING_DOUBLING:
         return m[x + S_SIZE]
@@ -54,7 +54,7 @@ def packet_size(s: State, x: int, p: int) -> int:
             size = entering >> (p + 1)
         else:
             size = 2 * (entering >> (levels + 1)) << (p - levels)
-    return max(size, m[x + S_LEAST])
+    return max(size, m[x + S_LEAST]) if p < m[x + S_TOTAL] else size
 
 
 def arm(s: State, x: int) -> None:

@@ -93,11 +93,16 @@ def packet_count(alg: int, do: int, n: int) -> int:
 
 
 def packet_bytes(alg: int, do: int, n: int, d: int, p: int, least: int) -> int:
-    """Size of packet p, also of those past the last one; a barrier moves nothing."""
+    """Size of packet p, also of those past the last one; a barrier moves nothing.
+
+    Halving-doubling arms a packet more than it sends, whose delay and reduction are charged: that one may be empty.
+    """
     if d == 0:
         return 0
     if alg == ALG_HALVING_DOUBLING:
         levels = log2_floor(n)
+        if p >= packet_count(alg, do, n):
+            least = 0
         if do == DO_ALL_GATHER:
             size = d << p
         elif do == DO_ALL_REDUCE and p >= levels:
