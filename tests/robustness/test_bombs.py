@@ -43,6 +43,11 @@ def collective(size: int) -> bytes:
     return METADATA + record(node.SerializeToString())
 
 
+def links_of_a_star(npus: int) -> str:
+    """Links of NPUs around one switch."""
+    return "".join(f"- [{npu}, hub]\n" for npu in range(npus))
+
+
 def dims(count: str, n: int = 1) -> str:
     """A network file."""
     row = ", ".join([count] * n)
@@ -142,6 +147,13 @@ REFUSED: dict[str, tuple[tuple[object, ...], Callable[[], bytes | str], str]] = 
     "octal": (AS_NETWORK, lambda: dims("010"), 'found "010"'),
     "underscore": (AS_NETWORK, lambda: dims("1_000"), 'found "1_000"'),
     "hexadecimal": (AS_NETWORK, lambda: dims("0x10"), 'found "0x10"'),
+    "8,200 NPUs of single links": (
+        (*AS_NETWORK, "--replicate"),
+        lambda: "npus_count: [8200]\nbandwidth: 50\nlatency: 500\nlinks:\n" + links_of_a_star(8200),
+        "a network of single links has at most 8192",
+    ),
+    "network of 257 MiB": (AS_NETWORK, lambda: b"#" * (257 << 20), "at most 268435456 are read"),
+    "preset of 5 MB": (("platform", "show", "@"), lambda: "#" * 5_000_000, "4000000"),
     "10^9 chunks": (AS_SYSTEM, lambda: system(preferred_dataset_splits=10**9), "at most 65,536"),
     "memory of 10^-300 GB/s": (AS_SYSTEM, lambda: system(local_mem_bw=1e-300), "more than a year"),
     "repeated keys": (
@@ -216,6 +228,14 @@ def test_absurd_sizes_are_not_generated(
     ended = fence("generate", *args, "-o", tmp_path / "out")
     assert (ended.code, len(ended.err.splitlines())) == (2, 1), ended
     assert part in ended.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_more_links_than_a_list_has(fence: Callable[..., Any], tmp_path: Path) -> None:
+    ended = fence("topology", "torus", "--shape", "2000x2000", "-o", tmp_path / "out.yml")
+    assert (ended.code, ended.err) == (
+        2, "chakra: error: 8,000,000 links; a list of links has at most 2,000,000\n",
+    )  # fmt: skip
     assert not list(tmp_path.iterdir())
 
 
