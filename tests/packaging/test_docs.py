@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
@@ -100,12 +101,17 @@ def test_blocks_run_in_order_and_print_what_is_shown(page: str, tmp_path: Path) 
                 if block.language == "python"
                 else ["bash", "-euo", "pipefail", "-c", block.code]
             )
-            printed = [line.rstrip() for line in run(command, tmp_path).splitlines()]
-            shown = [line.rstrip() for line in (block.shown or "").splitlines() if line.strip() != "..."]
-            at = 0
-            for line in shown:
-                assert line in printed[at:], (block.code, line, printed)
-                at = printed.index(line, at) + 1
+            is_shown(block, run(command, tmp_path))
+
+
+def is_shown(block: Block, output: str) -> None:
+    """Check that the lines that a page shows are among those that are printed, in their order."""
+    printed = [line.rstrip() for line in output.splitlines()]
+    at = 0
+    for line in (block.shown or "").splitlines():
+        if line.strip() != "...":
+            assert line.rstrip() in printed[at:], (block.code, line, printed)
+            at = printed.index(line.rstrip(), at) + 1
 
 
 def test_blocks_that_are_not_run_exist_and_are_few() -> None:
@@ -129,7 +135,10 @@ def test_the_guides_study_is_the_one_that_ships() -> None:
 
 def test_readme_sets_up_and_replays_in_one_command(tmp_path: Path) -> None:
     """The first block is the main job: what follows the installation prints the tutorial's figure."""
-    first = blocks("README.md")[0].code.strip()
+    block = Block(
+        "sh", *re.findall(r"^```sh\n(.*?)^```\n.*?```text\n(.*?)^```", README, re.DOTALL | re.MULTILINE)[0]
+    )
+    first = block.code.strip()
     assert "\n" not in first
     setup, _, job = first.rpartition("&& ")
     assert "venv" in setup
@@ -144,6 +153,8 @@ def test_readme_sets_up_and_replays_in_one_command(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("finished, 117780 cycles") == 8
+    assert block.shown is not None
+    is_shown(block, done.stdout)
 
 
 MARKDOWN = [
