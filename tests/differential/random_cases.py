@@ -24,6 +24,12 @@ KEYS = {kind: kind.lower().replace("_", "-") for kind in COLLECTIVES}
 #: workloads: the same collectives everywhere; unequal computation; graphs with CPU, zero-time and memory nodes; messages
 STYLES = ("equal", "unequal", "graph", "messages", "pipeline", "groups", "mixed", "custom")
 MAX_NPUS = 40
+#: cases from here on are disguised, too: other node numbers, another order in the file, other integer types
+DISGUISED = 1_000_000
+INTEGERS = (
+    "int32_val", "int64_val", "uint32_val", "uint64_val", "sint32_val", "sint64_val", "fixed32_val", "fixed64_val",
+    "sfixed32_val", "sfixed64_val",
+)  # fmt: skip
 
 
 class Trace:
@@ -114,7 +120,43 @@ def _write_traces(folder: Path, traces: list[Trace]) -> None:
 
 def make(seed: int) -> RandomCase:
     """The case of a seed."""
-    return _Maker(seed).case()
+    case = _Maker(seed).case()
+    if seed >= DISGUISED:
+        draw = random.Random(-seed)
+        alike = draw.random() < 0.8  # else ranks may order their collectives differently
+        for traces in (case.traces, *case.custom.values()):
+            state = draw.getstate()
+            for trace in traces:
+                if alike:
+                    draw.setstate(state)
+                disguise(trace, draw)
+    return case
+
+
+def disguise(trace: Trace, draw: random.Random) -> None:
+    """Renumber nodes, shuffle them in the file and give integers other types; nodes still refer to the same ones."""
+    count = len(trace.nodes)
+    numbers = list(range(count))
+    if draw.random() < 0.5:
+        numbers = draw.sample(range(draw.choice([count, 4 * count, 10**6 + count])), count)
+        if draw.random() < 0.5:
+            numbers.sort()
+    for node in trace.nodes:
+        node.id = numbers[node.id]
+        for deps in (node.data_deps, node.ctrl_deps):
+            deps[:] = [numbers[i] for i in deps]
+            if draw.random() < 0.1:
+                deps.extend(deps[:1])
+        for attr in node.attr:
+            form = attr.WhichOneof("value")
+            if form in INTEGERS:
+                value = getattr(attr, form)
+                fitting = (
+                    INTEGERS if value < 1 << 31 else ("int64_val", "uint64_val", "sint64_val", "fixed64_val")
+                )
+                setattr(attr, draw.choice(fitting), value)
+    if draw.random() < 0.5:
+        draw.shuffle(trace.nodes)
 
 
 class _Maker:
