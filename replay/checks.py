@@ -54,9 +54,7 @@ class Finding:
     stall: bool = False
 
 
-def check_workload(
-    traces: Sequence[Trace], groups: Mapping[str, Sequence[int]], n_npus: int
-) -> list[Finding]:
+def check_workload(traces: Sequence[Trace], groups: Mapping[str, Sequence[int]], npus: int) -> list[Finding]:
     """Everything that is wrong with the traces of ranks 0, 1, 2, ..., alone and against each other.
 
     Parameters
@@ -65,7 +63,7 @@ def check_workload(
         One per rank. A single trace for one NPU is checked alone: there is nobody for it to meet.
     groups
         Communicator groups by name, as `chakra.replay.config.load_groups` gives them.
-    n_npus
+    npus
         Number of NPUs of the system.
 
     Returns
@@ -74,17 +72,17 @@ def check_workload(
         Errors first. A replay in default mode refuses the workload for each of the errors.
     """
     errors: list[Finding] = []
-    if len(traces) != n_npus:
-        errors.append(Finding("error", f"{len(traces)} traces for {n_npus} NPUs; give one per NPU"))
+    if len(traces) != npus:
+        errors.append(Finding("error", f"{len(traces)} traces for {npus} NPUs; give one per NPU"))
     distinct: dict[int, int] = {}
     trace_of = np.array([distinct.setdefault(id(t), len(distinct)) for t in traces], np.int64)
     unique = [traces[int(np.argmax(trace_of == k))] for k in range(len(distinct))]
     problems = list(_listed(trace_problems(unique)))
     compiled: Workload | None = None
-    if not problems and len(traces) == n_npus:
+    if not problems and len(traces) == npus:
         compiled = compile_workload(unique, trace_of, System(), Memory(MemoryKind.PER_NPU), RunOptions())
     warnings = [Finding("warning", text) for trace in unique for text in unit_warnings(trace)]
-    if compiled is not None and n_npus > 1:
+    if compiled is not None and npus > 1:
         problems += _listed(rank_problems(compiled, strict=True))
         ends = list(_listed(peer_problems(compiled, astra=False)))
         problems += ends
