@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from chakra.arrays import F64, I64
+from chakra.replay.collectives.steps import Do as Do
 from chakra.replay.collectives.steps import Steps
 from chakra.replay.config.model import Topology
 from chakra.replay.kernels import messages_layout as lay
@@ -22,17 +23,6 @@ class Algorithm(IntEnum):
     TREE = lay.TREE
     CUSTOM = lay.CUSTOM
     STEPS = lay.STEPS
-
-
-class Do(IntEnum):
-    """What a phase does to the data."""
-
-    ALL_REDUCE = lay.ALL_REDUCE
-    REDUCE_SCATTER = lay.REDUCE_SCATTER
-    ALL_GATHER = lay.ALL_GATHER
-    ALL_TO_ALL = lay.ALL_TO_ALL
-    BROADCAST = lay.BROADCAST
-    REDUCE = lay.REDUCE
 
 
 class Rule(IntEnum):

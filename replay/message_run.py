@@ -17,9 +17,8 @@ from chakra.replay.classes import discrete, peers_of
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.custom import CustomProgram, load_algorithm, prefix_of
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
-from chakra.replay.collectives.plan import Do as PlanDo
 from chakra.replay.collectives.select import endpoint_delay, make_plan, steps_of
-from chakra.replay.collectives.steps import Steps
+from chakra.replay.collectives.steps import Do, Steps
 from chakra.replay.communicators import Communicator
 from chakra.replay.config.model import KIND_NUMBERS, CollectiveKind, Links, MemoryKind, Topology
 from chakra.replay.matching import ASTRA_TAGS, tags_of
@@ -37,14 +36,6 @@ FAMILIES = {
     Family.STEPS: engine.Algorithm.STEPS,
 }
 RULES = {Rule.ANY: engine.Rule.ANY, Rule.FIRST: engine.Rule.FIRST, Rule.LAST: engine.Rule.LAST}
-DOES = {
-    PlanDo.ALL_REDUCE: engine.Do.ALL_REDUCE,
-    PlanDo.REDUCE_SCATTER: engine.Do.REDUCE_SCATTER,
-    PlanDo.ALL_GATHER: engine.Do.ALL_GATHER,
-    PlanDo.ALL_TO_ALL: engine.Do.ALL_TO_ALL,
-    PlanDo.BROADCAST: engine.Do.BROADCAST,
-    PlanDo.REDUCE: engine.Do.REDUCE,
-}
 
 
 class MessageRun:
@@ -167,7 +158,7 @@ class MessageRun:
         return engine.Phase(
             dim=phase.dim,
             algorithm=FAMILIES[phase.algorithm.family],
-            do=DOES[phase.do],
+            do=phase.do,
             rule=RULES[phase.rule],
             ring=ring,
             window=phase.algorithm.window,
@@ -191,9 +182,7 @@ class MessageRun:
         first = len(self.workload.programs)
         programs = tuple(numbers[int(p)] for p in position)
         peers = tuple(members[self._custom_programs[n - first].partner] for n in programs)
-        phase = Phase(
-            FLAT, 0, Rule.ANY, Algorithm(Family.NONE, True), PlanDo.ALL_REDUCE, comm.size, call.bytes
-        )
+        phase = Phase(FLAT, 0, Rule.ANY, Algorithm(Family.NONE, True), Do.ALL_REDUCE, comm.size, call.bytes)
         self.plans.append(Plan(call.kind, (0,), ((phase,),)))
         self._collectives.append(
             engine.Collective(

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 from message_worlds import one_dim, one_phase, run_collective
 
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.plan import Schedule
 from chakra.replay.config.model import Topology
+from chakra.replay.kernels import messages_layout, phases_layout
 from chakra.replay.message_engine import Algorithm, Bus, Do
+from chakra.replay.workload import Op
 
 
 @pytest.mark.slow
@@ -31,3 +35,18 @@ def test_compiled_and_plain_runs_are_equal(topology: Topology, aware: bool) -> N
         assert plain.events == fast.events
         if plain.links is not None and fast.links is not None:
             assert plain.links.queued_ns.tolist() == fast.links.queued_ns.tolist()
+
+
+def test_numbers_of_enumerations_are_those_of_the_kernels() -> None:
+    """They are written down twice, because kernels hold plain numbers only."""
+    for do in Do:
+        assert getattr(messages_layout, do.name) == do
+        assert getattr(phases_layout, f"DO_{do.name}", do) == do
+    assert phases_layout.DO_ALL_TO_ALL == Do.ALL_TO_ALL
+    for schedule in Schedule:
+        name = "NONE" if schedule is Schedule.PLAN else schedule.name
+        assert getattr(phases_layout, f"SCHEDULE_{name}") == schedule
+    for family in Family:
+        assert getattr(phases_layout, f"ALG_{family.name}") == family
+    for op in Op:
+        assert getattr(messages_layout, f"OP_{op.name}") == getattr(phases_layout, f"OP_{op.name}") == op
