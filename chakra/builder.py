@@ -28,7 +28,6 @@ Many ranks, written once; ``b.rank`` says whose turn it is:
 """
 
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +37,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from chakra import files
+from chakra.arguments import checked, shown
 from chakra.errors import TraceError, WorkloadError
 from chakra.et import CommType, NodeType, Trace, TraceColumns
 from chakra.et.attributes import Value, attribute, comm_type
@@ -98,6 +98,7 @@ class TraceBuilder:
         Process groups (name -> ranks), if known; collectives of others are refused.
     """
 
+    @checked
     def __init__(
         self, rank: int = 0, npus: int | None = None, groups: Mapping[str, Sequence[int]] | None = None
     ) -> None:
@@ -193,7 +194,10 @@ class TraceBuilder:
             If the group is unknown or does not hold this rank.
         """
         comm = comm_type(kind)
-        title = name or comm.name.lower()
+        _text("", "name", name)
+        title = comm.name.lower() if name is None or name == "" else name
+        _text(title, "group", group)
+        dims = [] if involved_dim is None else _truths(title, "involved_dim", involved_dim)
         if group is not None and self._groups is not None and group not in ("", "0"):
             if group not in self._groups:
                 raise WorkloadError(f"collective {title!r}: there is no group {group!r}; add_group makes one")
@@ -201,14 +205,14 @@ class TraceBuilder:
                 raise WorkloadError(
                     f"collective {title!r}: rank {self.rank} is not a member of group {group!r}"
                 )
-        if involved_dim is not None and not any(involved_dim):
+        if involved_dim is not None and not any(dims):
             raise TraceError(f"collective {title!r}: involved_dim names no dimension")
         known: dict[str, Value | None] = {
             "comm_type": int(comm),
             "comm_size": _whole(title, "size_bytes", size_bytes),
             "comm_priority": priority,
             "pg_name": group,
-            "involved_dim": None if involved_dim is None else [bool(item) for item in involved_dim],
+            "involved_dim": None if involved_dim is None else dims,
         }
         duration = _duration(title, duration_micros, duration_ns)
         return self._add(NodeType.COMM_COLL, title, duration, known, after, ctrl, attrs)
@@ -291,17 +295,30 @@ class TraceBuilder:
         """Add a node that takes no time: it carries attributes, or defines process groups (name -> ranks).
 
         A file of groups (`Workload.write`) does the same and is understood by more simulators.
+
+        Raises
+        ------
+        TraceError
+            If the groups are no dict, or a dependency is not a handle of this builder.
+        WorkloadError
+            If a group is no list of ranks.
         """
         inputs = ""
         if groups is not None:
+            if not isinstance(groups, Mapping):
+                raise TraceError(
+                    f"node {name!r}: groups must be a dict of names to ranks, not {shown(groups)}"
+                )
             items = [
-                {"pg_name": str(key), "ranks": [int(rank) for rank in ranks]} for key, ranks in groups.items()
+                {"pg_name": str(key), "ranks": _ranks(f"group {key!r}", ranks)}
+                for key, ranks in groups.items()
             ]
             inputs = f"['{json.dumps(items)}']"
         return self._add(NodeType.METADATA, name, 0, {}, after, ctrl, attrs, inputs=inputs)
 
     # ----------------------------------------------------------------------------------------------- result
 
+    @checked
     def build(self, *, write_rank: bool = False) -> Trace:
         """The trace of everything added so far.
 
@@ -357,6 +374,11 @@ class TraceBuilder:
         cpu: bool = False,
         inputs: str = "",
     ) -> Handle:
+        _text(name, "name", name)
+        if not isinstance(cpu, bool):
+            raise TraceError(f"node {name!r}: cpu must be True or False, not {shown(cpu)}")
+        if attrs is not None and not isinstance(attrs, Mapping):
+            raise TraceError(f"node {name!r}: attrs must be a dict of names to values, not {shown(attrs)}")
         values: dict[str, Value | AttributeProto] = {"is_cpu_op": cpu}
         for key, given in known.items():
             if given is not None:
@@ -365,6 +387,7 @@ class TraceBuilder:
         if duration_ns % 1000:
             values["duration_ns"] = duration_ns
         for key, value in (attrs or {}).items():
+            _text(name, "a name in attrs", key)
             if key in values:
                 raise TraceError(f"node {name!r}: attribute {key} is set by the call itself")
             values[key] = value
@@ -383,12 +406,14 @@ class TraceBuilder:
     def _dependencies(self, name: str, option: str, given: Dependencies) -> tuple[int, ...]:
         handles: Any = (given,) if isinstance(given, Handle) else given
         if not isinstance(handles, Iterable) or isinstance(handles, str | bytes):
-            raise TraceError(f"node {name!r}: {option} takes the handles of earlier calls, not {given!r}")
+            raise TraceError(
+                f"node {name!r}: {option} takes the handles of earlier calls, not {shown(given)}"
+            )
         ids: dict[int, None] = {}
         for handle in handles:
             if not isinstance(handle, Handle):
                 raise TraceError(
-                    f"node {name!r}: {option} takes the handles of earlier calls, not {handle!r}"
+                    f"node {name!r}: {option} takes the handles of earlier calls, not {shown(handle)}"
                 )
             if handle.builder is not self:
                 raise TraceError(f"node {name!r}: {option} names {handle.name!r}, a node of another builder")
@@ -397,9 +422,9 @@ class TraceBuilder:
 
     def _peer(self, name: str, peer: Any) -> int:
         if isinstance(peer, bool) or not isinstance(peer, int | np.integer) or peer < 0:
-            raise WorkloadError(f"node {name!r}: the peer must be a rank, not {peer!r}")
+            raise WorkloadError(f"node {name!r}: the peer must be a rank, not {shown(peer)}")
         if self.npus is not None and peer >= self.npus:
-            raise WorkloadError(f"node {name!r}: rank {peer} does not exist among {self.npus} NPUs")
+            raise WorkloadError(f"node {name!r}: rank {shown(peer)} does not exist among {self.npus} NPUs")
         if peer == self.rank:
             raise WorkloadError(
                 f"node {name!r}: rank {peer} cannot exchange a message with itself; "
@@ -419,6 +444,7 @@ class Workload:
         Number of ranks.
     """
 
+    @checked
     def __init__(self, npus: int) -> None:
         if npus < 1:
             raise WorkloadError(f"a workload needs at least one NPU, not {npus!r}")
@@ -427,6 +453,7 @@ class Workload:
         self._builders: dict[int, TraceBuilder] = {}
         self._uniform: TraceBuilder | None = None
 
+    @checked
     def add_group(self, ranks: Iterable[int], name: str | None = None) -> str:
         """Define a process group; returns its name, by default the next free number from 1 (which ASTRA-sim
         needs).
@@ -438,7 +465,7 @@ class Workload:
         WorkloadError
             If the group is empty, repeats a rank, names one that does not exist, or the name is taken.
         """
-        members = tuple(int(rank) for rank in ranks)
+        members = tuple(_ranks("a group" if name is None else f"group {name!r}", ranks))
         if name is None:
             name = str(len(self.groups) + 1)
             while name in self.groups:
@@ -455,6 +482,7 @@ class Workload:
         self.__dict__.pop("_traces", None)
         return name
 
+    @checked
     def builder(self, rank: int) -> TraceBuilder:
         """The builder of one rank.
 
@@ -470,6 +498,7 @@ class Workload:
         self.__dict__.pop("_traces", None)
         return self._builders[rank]
 
+    @checked
     def run(self, program: Callable[[TraceBuilder], object], *, uniform: bool = False) -> None:
         """Call ``program`` once for each rank with that rank's builder.
 
@@ -493,6 +522,7 @@ class Workload:
         for rank in range(self.npus):
             program(self.builder(rank))
 
+    @checked
     def trace_of(self, rank: int) -> Trace:
         """The trace of one rank; ranks with equal nodes share one object.
 
@@ -551,6 +581,7 @@ class Workload:
                     f"{lacks} ({abs(count)} of this kind are left over)"
                 )
 
+    @checked
     def write(self, prefix: files.PathLike, *, compress: bool = False) -> list[str]:
         """Write ``PREFIX.<rank>.et`` for every rank (``.et.gz`` with ``compress``) and
         ``PREFIX.groups.json``.
@@ -578,11 +609,30 @@ class Workload:
         return written
 
 
+def _text(node: object, what: str, value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TraceError(f"node {shown(node)}: {what} must be a text, not {shown(value)}")
+
+
+def _truths(node: str, what: str, values: Any) -> list[bool]:
+    given = list(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else [None]
+    if any(not isinstance(item, bool | int | np.bool_ | np.integer) for item in given):
+        raise TraceError(f"collective {node!r}: {what} must be a list of True or False, not {shown(values)}")
+    return [bool(item) for item in given]
+
+
+def _ranks(what: str, ranks: Any) -> list[int]:
+    given = list(ranks) if isinstance(ranks, Iterable) and not isinstance(ranks, str | bytes) else None
+    if given is None or any(isinstance(x, bool) or not isinstance(x, int | np.integer) for x in given):
+        raise WorkloadError(f"{what} must be a list of ranks, not {shown(ranks)}")
+    return [int(rank) for rank in given]
+
+
 def _whole(name: str, what: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TraceError(f"node {name!r}: {what} must be a whole number, not {value!r}")
+        raise TraceError(f"node {name!r}: {what} must be a whole number, not {shown(value)}")
     if not 0 <= value < 2**63:
-        raise TraceError(f"node {name!r}: {what} must be from 0 to 2^63 - 1, not {value}")
+        raise TraceError(f"node {name!r}: {what} must be from 0 to 2^63 - 1, not {shown(value)}")
     return int(value)
 
 
@@ -596,8 +646,10 @@ def _duration(name: str, micros: Any, nanos: int | None) -> int:
         return 0
     if isinstance(micros, bool) or not isinstance(micros, int | float | np.integer | np.floating):
         raise TraceError(f"node {name!r}: duration_micros must be a number, not {micros!r}")
-    if not math.isfinite(micros) or micros < 0:
-        raise TraceError(f"node {name!r}: duration_micros must be 0 or more, not {micros}")
+    if not 0 <= micros < 2**63:
+        raise TraceError(
+            f"node {name!r}: duration_micros must be 0 or more, and less than 2^63, not {shown(micros)}"
+        )
     exact = int(micros) * 1000 if micros == int(micros) else round(micros * 1000)
     return _whole(name, "duration_micros", exact)
 

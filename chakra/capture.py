@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
 
 __all__ = ["Recording", "capture"]
@@ -64,6 +65,7 @@ class Recording:
 
 
 @contextmanager
+@checked
 def capture(
     prefix: str | os.PathLike[str],
     *,

@@ -82,10 +82,10 @@ def _new(folder: Path, begin: str, make: Callable[[Path], int]) -> tuple[int, Pa
 
 
 def _erase(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
+    if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # ValueError: a name that cannot be
             path.unlink(missing_ok=True)
 
 

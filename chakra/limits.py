@@ -18,10 +18,18 @@ MAX_YAML_VALUES = 1 << 22
 #: Bytes of a line of a log.
 MAX_LINE_BYTES = 1 << 20
 #: NPUs of a replayed machine or of a workload.
-MAX_NPUS = 1 << 26
+MAX_NPUS = 1 << 24
+#: Members of all groups of a workload's manifest together.
+MAX_GROUP_MEMBERS = 1 << 26
+#: NPUs of a network that is given link by link: there is a route between every two.
+MAX_LINKED_NPUS = 8192
+#: Links of a topology that is written, or that building blocks become once links fail.
+MAX_LINKS = 2_000_000
 #: Chunks that a collective may be cut into.
 MAX_CHUNKS = 1 << 16
 #: NPUs of a generated workload.
 MAX_GENERATED_NPUS = 1 << 22
 #: Nodes of one trace that is generated.
 MAX_GENERATED_NODES = 1 << 22
+#: Passes (of a micro-batch through a chunk of the model, or of a decode step) of all stages of a generated workload.
+MAX_GENERATED_PASSES = 1 << 22

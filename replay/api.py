@@ -2,13 +2,14 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from chakra.arguments import checked, shown
 from chakra.arrays import I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import ABSENT, Trace, read_traces
@@ -23,7 +24,7 @@ from chakra.replay.communicators import GroupTable, resolve_groups
 from chakra.replay.compute_notes import compute_warnings, generated_at_speed
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
-from chakra.replay.config.model import Memory
+from chakra.replay.config.model import Memory, System
 from chakra.replay.config.network import load_network
 from chakra.replay.config.system import load_system
 from chakra.replay.engine_choice import why_every_npu, why_messages
@@ -46,12 +47,13 @@ Source = str | os.PathLike[str]
 Progress = Callable[[int, int], bool]
 
 
+@checked
 def simulate(
     workload: Any,
-    system: Source | Mapping[str, Any],
-    network: Source | Mapping[str, Any],
+    system: Source | Mapping[str, Any] | System,
+    network: Any,
     *,
-    memory: Source | Mapping[str, Any] | None = None,
+    memory: Source | Mapping[str, Any] | Memory | None = None,
     comm_groups: Source | Mapping[str, Any] | None = None,
     backend: str = "unaware",
     compat: str | None = None,
@@ -79,7 +81,8 @@ def simulate(
         groups, or a `chakra.generate.manifest.WorkloadManifest`.
     system, network, memory, comm_groups
         Paths of ASTRA-sim's files, or plain dicts with the same keys. Without `memory` there is no remote memory.
-        `network` may be a list of links (docs/guides/networks.md) or a NetworkX graph of them.
+        `network` may be a list of links (docs/guides/networks.md) or a NetworkX graph of them. What
+        `chakra.replay.config` loads from them will do too.
     backend
         ``"unaware"`` (no contention) or ``"aware"`` (links are first-come-first-served servers).
     compat
@@ -183,7 +186,21 @@ def has_priorities(trace: Trace) -> bool:
 def _scales(npu_scale: Any, npus: int) -> Any:
     if npu_scale is None:
         return None
-    scale = np.asarray(npu_scale, np.float64)
+    given = npu_scale if isinstance(npu_scale, np.ndarray) else None
+    if (
+        isinstance(npu_scale, Sequence)
+        and not isinstance(npu_scale, str | bytes)
+        and all(
+            isinstance(factor, int | float | np.number) and not isinstance(factor, bool)
+            for factor in npu_scale
+        )
+    ):
+        given = np.array(npu_scale, np.float64)
+    if given is None or given.dtype.kind not in "iuf":
+        raise UsageError(
+            f"npu_scale: a list or array of one factor for each of {npus} NPUs is needed, not {shown(npu_scale)}"
+        )
+    scale = given.astype(np.float64)
     if scale.shape != (npus,):
         raise UsageError(f"npu_scale: {scale.size} factors for {npus} NPUs; give one per NPU")
     if not np.isfinite(scale).all() or (scale < 0).any():
@@ -217,6 +234,8 @@ def load_workload(workload: Any, npus: int) -> Loaded:
         trace_of = np.asarray(workload.trace_of, np.int64)
         if len(trace_of) != npus:
             raise WorkloadError(f"the workload is for {len(trace_of)} NPUs, but the network has {npus}")
+        if not all(isinstance(trace, Trace) for trace in workload.traces):
+            raise UsageError("workload: its traces must be of the class chakra.et.Trace")
         relative = getattr(workload, "peer_mode", "absolute") == "relative"
         return Loaded(list(workload.traces), trace_of, workload.groups, relative)
     if isinstance(workload, str | os.PathLike):
@@ -225,15 +244,23 @@ def load_workload(workload: Any, npus: int) -> Loaded:
             return load_workload(read_manifest(manifest), npus)
         paths: Sequence[Any] = files_of_ranks(os.fspath(workload), npus)
     else:
+        if not isinstance(workload, Iterable | Trace) or isinstance(workload, bytes | Mapping):
+            raise UsageError(
+                "workload: a prefix of files, a list of paths or traces, or a workload of chakra.builder or "
+                f"chakra.generate is needed, not {shown(workload)}"
+            )
         paths = [workload] if isinstance(workload, Trace) else list(workload)
         if len(paths) != npus:
             raise WorkloadError(
                 f"{len(paths)} trace{'s' * (len(paths) != 1)} for {npus} NPU{'s' * (npus != 1)}; give one per NPU"
             )
-    if paths and isinstance(paths[0], Trace):
+    if all(isinstance(path, Trace) for path in paths):
         every = list(paths)
+    elif all(isinstance(path, str | os.PathLike) for path in paths):
+        every = read_files([os.fspath(path) for path in paths])
     else:
-        every = read_files([os.fspath(p) for p in paths])
+        odd = next(path for path in paths if not isinstance(path, str | os.PathLike))
+        raise UsageError(f"workload: the list must hold paths alone or traces alone, but holds {shown(odd)}")
     distinct: dict[int, int] = {}
     traces: list[Trace] = []
     trace_of = np.empty(npus, np.int64)
@@ -295,7 +322,11 @@ def files_of_ranks(prefix: str, npus: int) -> list[str]:
         repeatable = there and there[-1] == len(there) - 1 and npus % len(there) == 0
         raise WorkloadError(
             f"{prefix}.<rank>.et: no file for {missing} of {npus} ranks: {shown}"
-            + ("" if Path(prefix).parent.is_dir() else f" (folder {Path(prefix).parent} does not exist)")
+            + (
+                ""
+                if os.path.isdir(Path(prefix).parent)
+                else f" (folder {Path(prefix).parent} does not exist)"
+            )
             + ("; --replicate repeats the traces that there are" if repeatable else "")
             + (f"; the prefix of this file is {prefix_of(prefix)}" if prefix_of(prefix) else "")
         )

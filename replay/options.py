@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from chakra.arguments import check_fields
 from chakra.arrays import F64
 from chakra.errors import UsageError
 
@@ -37,6 +38,7 @@ class RunOptions:
     fold: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.backend not in BACKENDS:
             raise UsageError(f"backend: {self.backend!r} is not one of {', '.join(BACKENDS)}")
         if self.compat not in COMPAT_MODES:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from chakra import __version__
+from chakra.arguments import checked
 from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.et import NodeType
@@ -108,8 +109,17 @@ class ReplayResult:
         ]
         return self._per_npu(values)
 
+    @checked
     def node_ticks(self, npu: int) -> tuple[AnyArray, I64, I64]:
-        """Node ids, issue and finish ticks of an NPU, in issue order."""
+        """Node ids, issue and finish ticks of an NPU, in issue order.
+
+        Raises
+        ------
+        UsageError
+            If there is no such NPU.
+        """
+        if not 0 <= npu < self.npus:
+            raise UsageError(f"npu: {npu} is not one of 0 to {self.npus - 1}")
         actor = self.raw.actor_of(npu)
         first = int(self.raw.node_start[actor])
         order = self.raw.order[first : first + int(self.raw.order_n[actor])]
@@ -275,6 +285,7 @@ class ReplayResult:
 
         return format_html(str(self), self.records())
 
+    @checked
     def records(
         self,
         what: Literal["npus", "nodes", "collectives", "dimensions", "links", "critical_path"] = "npus",
@@ -332,6 +343,7 @@ class ReplayResult:
         ]
         return lines + list(self.raw.notes)
 
+    @checked
     def to_dict(self, *, nodes: bool = False) -> dict[str, Any]:
         """The result document (schema `chakra.replay.result/1`, described in docs/formats.md)."""
         document: dict[str, Any] = {

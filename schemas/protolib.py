@@ -21,6 +21,7 @@ from typing import IO
 
 from google.protobuf.message import DecodeError, Message
 
+from chakra.arguments import checked
 from chakra.errors import TraceError
 
 __all__ = [
@@ -39,6 +40,7 @@ MAX_LENGTH_BYTES = 5
 GZIP_MAGIC = b"\x1f\x8b"
 
 
+@checked
 def encode_varint(value: int) -> bytes:
     """Encode a non-negative integer as a base-128 varint, seven bits a byte, lowest first.
 
@@ -57,6 +59,7 @@ def encode_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
+@checked
 def encode_message(out_file: IO[bytes], message: Message) -> None:
     """Append one message as a length-delimited record to a file opened for binary writing.
 
@@ -71,6 +74,7 @@ def encode_message(out_file: IO[bytes], message: Message) -> None:
     out_file.write(encode_varint(len(payload)) + payload)
 
 
+@checked
 def decode_message(in_file: IO[bytes], message: Message) -> bool:
     """Read the next record of a binary file into ``message``; False at the end of the file.
 
@@ -114,6 +118,7 @@ def decode_message(in_file: IO[bytes], message: Message) -> bool:
     return True
 
 
+@checked
 def open_file_rd(path: str | os.PathLike[str]) -> IO[bytes]:
     """Open a trace for reading, decompressing gzip (known by its first two bytes, whatever the name).
 
@@ -129,8 +134,8 @@ def open_file_rd(path: str | os.PathLike[str]) -> IO[bytes]:
     """
     try:
         file = open(path, "rb")  # noqa: SIM115 - handed to the caller
-    except OSError as error:
-        raise TraceError(f"{path}: cannot be opened: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise TraceError(f"{path}: cannot be opened: {getattr(error, 'strerror', error)}") from error
     magic = file.read(2)
     if magic == GZIP_MAGIC:
         file.close()

@@ -9,6 +9,7 @@ import hashlib
 import re
 
 from chakra import files
+from chakra.arguments import checked
 from chakra.errors import UsageError
 
 #: shortest key, in bytes: what cannot be tried out
@@ -53,6 +54,7 @@ class Labels:
     ('gemm0', 'node0', 'gemm0')
     """
 
+    @checked
     def __init__(self, key: bytes | None = None, *, kinds: bool = True) -> None:
         if key is not None and len(key) < MIN_KEY_BYTES:
             raise UsageError(f"the key has {len(key)} bytes; it must have at least {MIN_KEY_BYTES}")
@@ -61,6 +63,7 @@ class Labels:
         self._known: dict[str, dict[str, str]] = {}
         self._used: dict[str, int] = {}
 
+    @checked
     def label(self, kind: str, text: str, prefix: str | None = None) -> str:
         """The class of a text among those of its kind, such as ``tensor17``."""
         known = self._known.setdefault(kind, {})
@@ -79,12 +82,14 @@ class Labels:
             known[text] = found
         return found
 
+    @checked
     def node(self, name: str) -> str:
         """The class of a node's name; empty stays empty."""
         if not name:
             return name
         return self.label("node", name, self._kind_of(name))
 
+    @checked
     def group(self, name: str) -> str:
         """The name of a process group: numbers stay, since ASTRA-sim reads nothing else.
 
@@ -105,6 +110,7 @@ class Labels:
         return found.lastgroup if found else None
 
 
+@checked
 def read_key(path: str) -> bytes:
     """The key in a file: its bytes without white space at the ends.
 

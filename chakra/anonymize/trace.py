@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from chakra.anonymize.labels import Labels
+from chakra.arguments import checked
 from chakra.arrays import I32, I64
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns
 from chakra.et.schema import INTEGER_MEMBERS
@@ -27,6 +28,7 @@ TENSORS = ("inputs", "outputs")
 _VERSION = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}(-chakra\.\d{1,4}(\.\d{1,4}){0,3})?")
 
 
+@checked
 def anonymous_trace(trace: Trace, labels: Labels) -> bytes:
     """The bytes of the anonymous (uncompressed) trace file.
 

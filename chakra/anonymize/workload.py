@@ -13,6 +13,7 @@ from typing import Any
 from chakra import files, leftovers
 from chakra.anonymize.labels import Labels
 from chakra.anonymize.trace import anonymous_trace
+from chakra.arguments import checked
 from chakra.errors import ConfigError, UsageError, WorkloadError
 from chakra.et import read_trace
 from chakra.generate.manifest import FORMAT, SUFFIX, manifest_from_dict, manifest_to_dict
@@ -45,6 +46,7 @@ class Summary:
     nodes: int = 0
 
 
+@checked
 def anonymize(
     source: str,
     target: str,
@@ -82,9 +84,9 @@ def anonymize(
         jobs.append((groups, target + NAMED_GROUPS_SUFFIX, lambda out: _groups(groups, out, labels)))
     if memory is not None:
         jobs.append((memory, target + MEMORY_SUFFIX, lambda out: _memory(memory, out)))
-    sources = {os.path.realpath(path) for path, _, _ in jobs}
+    sources = {_real(path) for path, _, _ in jobs}
     for _, out, _ in jobs:
-        if not in_place and os.path.realpath(out) in sources:
+        if not in_place and _real(out) in sources:
             raise UsageError(f"{out}: input and output are the same file; --in-place allows that")
     with _all_or_none() as place:
         for path, out, job in jobs:
@@ -92,6 +94,14 @@ def anonymize(
             summary.written.append((path, out))
     summary.classes = labels.counts()
     return summary
+
+
+def _real(path: str) -> str:
+    """The file that a path stands for."""
+    try:
+        return os.path.realpath(path)
+    except ValueError as error:
+        raise UsageError(f"{path}: no path of a file: {error}") from None
 
 
 def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tuple[str, str, Job]]:

@@ -11,6 +11,7 @@ nanoseconds is left out here; :func:`modelled_ns` has it.
 
 from dataclasses import dataclass
 
+from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
 from chakra.replay.config.model import CollectiveKind, Topology
 
@@ -37,6 +38,7 @@ class CostModel:
     local_mem_bw_gbps: float = 0.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.algorithm not in ALGORITHMS:
             raise UsageError(f"algorithm {self.algorithm!r} is not one of {', '.join(ALGORITHMS)}")
         if self.splits < 1:
@@ -114,6 +116,7 @@ def terms(model: CostModel, kind: CollectiveKind, ranks: int, size_bytes: int) -
     )
 
 
+@checked
 def modelled_ns(
     model: CostModel,
     kind: CollectiveKind,
@@ -142,7 +145,22 @@ def modelled_ns(
         Bandwidth of a link, bytes per ns.
     endpoint_delay_ns
         Endpoint delay, ns.
+
+    Raises
+    ------
+    UsageError
+        A number out of its range, or an algorithm that cannot run this.
     """
+    if ranks < 2:
+        raise UsageError(f"ranks: a collective has at least 2, not {ranks}")
+    if size_bytes < 0 or endpoint_delay_ns < 0:
+        raise UsageError(
+            f"size and endpoint delay must be at least 0, not {size_bytes} and {endpoint_delay_ns}"
+        )
+    if not 0 <= latency_ns < float("inf") or not bytes_per_ns > 0:
+        raise UsageError(
+            f"latency and bandwidth must be at least and above 0, not {latency_ns} and {bytes_per_ns}"
+        )
     chunk = size_bytes / model.splits
     link = hops(model.topology) * latency_ns
     one = endpoint_delay_ns

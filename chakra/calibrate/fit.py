@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.arrays import F64
 from chakra.calibrate.cost import CostModel, modelled_ns, terms
 from chakra.calibrate.nccl_log import Measurement
-from chakra.errors import ConversionError
+from chakra.errors import ConversionError, UsageError
 
 #: residuals larger than this share of the measured time count less (Huber's weights)
 _HUBER = 0.05
@@ -113,6 +114,7 @@ def _sources(measurements: Sequence[Measurement]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "") + (": " if names else "")
 
 
+@checked
 def calibrate(
     measurements: Sequence[Measurement], model: CostModel, *, endpoint_delay_ns: int | None = None
 ) -> Calibration:
@@ -137,9 +139,13 @@ def calibrate(
 
     Raises
     ------
+    UsageError
+        A negative endpoint delay.
     ConversionError
         Fewer than two sizes, or times that do not grow with size.
     """
+    if endpoint_delay_ns is not None and endpoint_delay_ns < 0:
+        raise UsageError(f"endpoint_delay_ns: {endpoint_delay_ns} is not a whole number of at least 0")
     if len({(m.kind, m.size_bytes) for m in measurements}) < 2:
         raise ConversionError(f"{_sources(measurements)}calibration needs measurements of at least two sizes")
     rows = [terms(model, m.kind, m.ranks, m.size_bytes) for m in measurements]

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from chakra.errors import ConversionError
+from chakra.arguments import check_fields, checked
+from chakra.errors import ConversionError, UsageError
 from chakra.files import read_bytes
 from chakra.replay.config.model import CollectiveKind
 
@@ -47,7 +48,17 @@ class Measurement:
     time_us: float
     source: str
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.ranks < 2:
+            raise UsageError(f"{self.source}: a collective has at least 2 ranks, not {self.ranks}")
+        if self.size_bytes < 1 or not 0 < self.time_us < float("inf"):
+            raise UsageError(
+                f"{self.source}: size and time must be above 0, not {self.size_bytes} bytes in {self.time_us} us"
+            )
 
+
+@checked
 def read_log(
     path: str | Path, *, kind: CollectiveKind | None = None, ranks: int | None = None, in_place: bool = False
 ) -> list[Measurement]:

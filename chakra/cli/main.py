@@ -165,7 +165,8 @@ def _internal(error: Exception) -> int:
 
 
 def _say(text: str, code: int, *, prog: str | None = None) -> int:
-    """One line on standard error; returns the exit code."""
+    """One printable line on standard error; returns the exit code."""
+    text = str(ChakraError(text))  # what click quotes of the command line is as it came
     with contextlib.suppress(OSError):
         print(f"{prog or 'chakra'}: {text}", file=sys.stderr)  # noqa: T201
     return code

@@ -314,7 +314,7 @@ def _check_options(shown: Shown, workload: str, *, what_if: bool) -> None:
         )
     _check_output(shown.output)
     sinks = shown.logging_configuration
-    if sinks != "empty" and not Path(sinks).is_file():
+    if sinks != "empty" and not os.path.isfile(sinks):
         raise UsageError(f"--logging-configuration: {sinks}: no such file")
 
 
@@ -400,10 +400,10 @@ def _check_output(output: str | None) -> None:
     """Fail before the run, not after it, where the output cannot be written."""
     if output is None:
         return
-    folder = Path(os.path.dirname(output) or ".")
-    if Path(output).is_dir():
+    folder = os.path.dirname(output) or "."
+    if os.path.isdir(output):
         raise UsageError(f"--output: {output} is a folder")
-    if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK)):
+    if os.path.exists(folder) and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
         raise UsageError(f"--output: {output}: {folder} is not a folder that can be written to")
 
 

@@ -140,12 +140,7 @@ def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[s
 def _traces(prefix: str) -> dict[int, Any]:
     from chakra.et import read_traces
 
-    folder = Path(prefix).parent
-    found: dict[int, Path] = {}
-    for path in sorted(folder.glob(f"{Path(prefix).name}.*.et*")):
-        rank = path.name.removeprefix(f"{Path(prefix).name}.").split(".")[0]
-        if rank.isascii() and rank.isdigit() and path.name.endswith((".et", ".et.gz")):
-            found[int(rank)] = path
+    found = files.ranks_found(prefix)
     if not found:
         raise UsageError(f"--workload {prefix}: no {prefix}.<rank>.et")
     return dict(zip(found, read_traces(list(found.values())), strict=True))

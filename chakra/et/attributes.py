@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from chakra.arguments import shown
 from chakra.errors import TraceError
 from chakra.et.schema import CommType
 from chakra.schemas.et_def_pb2 import AttributeProto
@@ -44,14 +45,14 @@ def comm_type(kind: CommType | str | int) -> CommType:
     if isinstance(kind, int):
         if kind in CommType._value2member_map_:
             return CommType(kind)
-    else:
+    elif isinstance(kind, str):
         flat = "".join(letter for letter in kind.lower() if letter.isalnum())
         for candidate in (flat, flat.removesuffix("v")):
             for member in CommType:
                 if member.name.replace("_", "").lower() == candidate:
                     return member
     names = ", ".join(member.name.lower() for member in CommType)
-    raise TraceError(f"unknown collective {kind!r}; the kinds are {names}")
+    raise TraceError(f"unknown collective {shown(kind)}; the kinds are {names}")
 
 
 def attribute(name: str, value: Value | AttributeProto) -> AttributeProto:

@@ -6,11 +6,11 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
 from chakra import files
+from chakra.arguments import checked
 from chakra.arrays import U8
 from chakra.errors import TraceError
 from chakra.et.codec import decode_records, frame
@@ -24,6 +24,7 @@ _MAP_ABOVE_BYTES = 1 << 28
 Progress = Callable[[int, int], None]
 
 
+@checked
 def read_trace(path: files.PathLike, *, repair: bool = False) -> Trace:
     """Read one execution trace.
 
@@ -51,6 +52,7 @@ def read_trace(path: files.PathLike, *, repair: bool = False) -> Trace:
     return decode_trace(_load(source), source, repair=repair)
 
 
+@checked
 def read_traces(
     paths: Iterable[files.PathLike], *, repair: bool = False, progress: Progress | None = None
 ) -> list[Trace]:
@@ -128,7 +130,7 @@ def _read_raw(name: str) -> U8:
     """The file's bytes as they are on disk; big files are mapped."""
     try:
         size = os.stat(name).st_size
-        if size > _MAP_ABOVE_BYTES and Path(name).is_file():
+        if size > _MAP_ABOVE_BYTES and os.path.isfile(name):
             return np.memmap(name, np.uint8, "r")
     except (OSError, ValueError) as error:
         raise TraceError(f"{name}: cannot be read: {files.reason(error)}") from error

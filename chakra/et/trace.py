@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.arrays import I32, I64
 from chakra.errors import TraceError
 from chakra.et.columns import Columns, Records
@@ -117,6 +118,7 @@ class Trace(Columns):
 
     # ------------------------------------------------------------------------------------------ nodes
 
+    @checked
     def node(self, index: int) -> NodeView:
         """View of node number ``index`` (negative counts from the end).
 
@@ -125,18 +127,23 @@ class Trace(Columns):
         IndexError
             If there is no such node.
         """
+        return NodeView(self, self._place(index))
+
+    def _place(self, index: int) -> int:
         if not -self.n_nodes <= index < self.n_nodes:
             raise IndexError(f"node index {index} of {self.n_nodes} nodes")
-        return NodeView(self, index % self.n_nodes)
+        return index % self.n_nodes
 
     def nodes(self) -> Iterator[NodeView]:
         """Views of all nodes in file order."""
         return (NodeView(self, index) for index in range(self.n_nodes))
 
+    @checked
     def node_proto(self, index: int) -> Node:
         """A fresh protobuf message of node number ``index``, as it stands in the file."""
-        return parse_node(self.records, index, self.source)
+        return parse_node(self.records, self._place(index), self.source)
 
+    @checked
     def attr(self, index: int, name: str, default: Any = None) -> Any:
         """Any attribute of node number ``index`` as a Python value (list kinds as tuples), else
         ``default``.
@@ -147,6 +154,7 @@ class Trace(Columns):
                 found = attribute_value(attr)
         return found
 
+    @checked
     def index_of(self, node_id: int) -> int:
         """Index of the node with this id.
 

@@ -1,12 +1,13 @@
 """Writing traces, and making them from whole columns at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from chakra import files
+from chakra.arguments import checked, shown
 from chakra.arrays import I8, I32, I64, U8, U64, AnyArray
 from chakra.errors import TraceError
 from chakra.et.attributes import USUAL_KINDS, IntegerKind
@@ -57,6 +58,7 @@ class TraceColumns:
     {'is_cpu_op': False, 'comm_type': 0, 'comm_size': 1048576, 'pg_name': '7'}
     """
 
+    @checked
     def __init__(self, n: int) -> None:
         if n < 0:
             raise TraceError(f"a trace cannot have {n} nodes")
@@ -75,32 +77,46 @@ class TraceColumns:
 
     # -------------------------------------------------------------------------------------------- fields
 
+    @checked
     def set_names(self, names: Sequence[str] | npt.ArrayLike, table: Sequence[str] | None = None) -> None:
-        """Set all names: one text a node, or (codes, table of distinct texts)."""
+        """Set all names: one text a node, or (codes, table of distinct texts).
+
+        Raises
+        ------
+        TraceError
+            If they are neither.
+        """
         if table is None:
+            if not isinstance(names, Iterable) or any(not isinstance(name, str) for name in names):
+                raise TraceError(f"names: one text for each of {self.n} nodes is needed, not {shown(names)}")
             texts = [str(name) for name in cast("Sequence[str]", names)]
             distinct = {text: code for code, text in enumerate(dict.fromkeys(texts))}
             names, table = [distinct[text] for text in texts], list(distinct)
         self._names = (self._codes("names", names, len(table), optional=False), tuple(table))
 
+    @checked
     def set_data_deps(self, offsets: npt.ArrayLike, ids: npt.ArrayLike) -> None:
         """Set data dependencies: those of node i are the node ids ``ids[offsets[i]:offsets[i + 1]]``."""
         self._data = self._csr("data dependencies", offsets, ids)
 
+    @checked
     def set_ctrl_deps(self, offsets: npt.ArrayLike, ids: npt.ArrayLike) -> None:
         """Set control dependencies, as `set_data_deps`."""
         self._ctrl = self._csr("control dependencies", offsets, ids)
 
+    @checked
     def set_inputs(self, codes: npt.ArrayLike, table: Sequence[IOInfo]) -> None:
         """Set the field ``inputs`` from a table of distinct messages; code -1 means none."""
         self._inputs = (self._codes("inputs", codes, len(table)), tuple(table))
 
+    @checked
     def set_outputs(self, codes: npt.ArrayLike, table: Sequence[IOInfo]) -> None:
         """Set the field ``outputs`` from a table of distinct messages; code -1 means none."""
         self._outputs = (self._codes("outputs", codes, len(table)), tuple(table))
 
     # ---------------------------------------------------------------------------------------- attributes
 
+    @checked
     def set_int(self, name: str, values: npt.ArrayLike, kind: IntegerKind | None = None) -> None:
         """Set an integer attribute; a scalar means the same for every node, ``ABSENT`` that a node does not
         have it.
@@ -123,6 +139,7 @@ class TraceColumns:
             chosen = "int64"
         self._attributes[name] = AttributeColumn(name, f"{chosen}_val", column, None)
 
+    @checked
     def set_bool(self, name: str, values: npt.ArrayLike) -> None:
         """Set a bool attribute; a scalar means the same for every node, -1 that a node does not have it.
 
@@ -138,12 +155,14 @@ class TraceColumns:
         wide[wide < 0] = ABSENT
         self._attributes[name] = AttributeColumn(name, "bool_val", wide, None)
 
+    @checked
     def set_text(self, name: str, codes: npt.ArrayLike, table: Sequence[str]) -> None:
         """Set a string attribute from a table of distinct texts; code -1 means that a node does not have
         it.
         """
         self.set_attribute(name, codes, [AttributeProto(name=name, string_val=text) for text in table])
 
+    @checked
     def set_bools(self, name: str, codes: npt.ArrayLike, table: Sequence[Sequence[bool]]) -> None:
         """Set an attribute that is a list of bools (such as involved_dim) from a table of distinct lists."""
         messages = []
@@ -154,6 +173,7 @@ class TraceColumns:
             messages.append(message)
         self.set_attribute(name, codes, messages)
 
+    @checked
     def set_attribute(self, name: str, codes: npt.ArrayLike, table: Sequence[AttributeProto]) -> None:
         """Set an attribute of any kind from a table of distinct messages; code -1 means that a node lacks
         it.
@@ -181,6 +201,7 @@ class TraceColumns:
             )
         )
 
+    @checked
     def build(self, source: str = "<memory>") -> Trace:
         """Make the trace; ``source`` names it in messages.
 
@@ -200,17 +221,12 @@ class TraceColumns:
     # -------------------------------------------------------------------------------------------- checks
 
     def _column(self, what: str, values: npt.ArrayLike, dtype: type[np.generic]) -> AnyArray:
-        given = np.asarray(values)
+        given = _as_array(what, values)
         if given.ndim == 0:
             given = np.full(self.n, given)
         if given.shape != (self.n,):
             raise TraceError(f"{what}: {given.size} values for {self.n} nodes")
-        if given.dtype.kind not in "biu" and self.n:
-            raise TraceError(f"{what}: integers are needed, not {given.dtype}")
-        converted = np.ascontiguousarray(given, dtype)
-        if given.dtype != converted.dtype and not np.array_equal(converted, given):
-            raise TraceError(f"{what}: a value does not fit {np.dtype(dtype)}")
-        return converted
+        return _integers(what, given, dtype)
 
     def _codes(self, what: str, codes: npt.ArrayLike, size: int, *, optional: bool = True) -> I32:
         column: I32 = self._column(what, codes, np.int32)
@@ -219,8 +235,7 @@ class TraceColumns:
         return column
 
     def _csr(self, what: str, offsets: npt.ArrayLike, ids: npt.ArrayLike) -> tuple[I64, U64]:
-        bounds = np.ascontiguousarray(offsets, np.int64)
-        targets = np.ascontiguousarray(ids, np.uint64)
+        bounds, targets = _integers(what, offsets, np.int64), _integers(what, ids, np.uint64)
         if (
             bounds.shape != (self.n + 1,)
             or bounds[0] != 0
@@ -233,6 +248,25 @@ class TraceColumns:
         return bounds, targets
 
 
+def _as_array(what: str, values: npt.ArrayLike) -> AnyArray:
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError):
+        raise TraceError(f"{what}: integers are needed, not {shown(values)}") from None
+
+
+def _integers(what: str, values: npt.ArrayLike, dtype: type[np.generic]) -> AnyArray:
+    given = _as_array(what, values)
+    if given.dtype.kind not in "biu" and given.size:
+        raise TraceError(f"{what}: integers are needed, not {shown(values)}")
+    if given.dtype.kind not in "biu":  # an empty list has no type
+        return np.zeros(given.shape, dtype)
+    converted = np.ascontiguousarray(given.astype(dtype))
+    if given.dtype != converted.dtype and not np.array_equal(converted, given):
+        raise TraceError(f"{what}: a value does not fit {np.dtype(dtype)}")
+    return converted.reshape(given.shape)
+
+
 def _fits(kind: str, low: int, high: int) -> bool:
     bits = 32 if kind.endswith("32") else 64
     least, most = (
@@ -241,6 +275,7 @@ def _fits(kind: str, low: int, high: int) -> bool:
     return bool(least <= low <= high <= most)
 
 
+@checked
 def write_trace(trace: Trace | TraceColumns, path: files.PathLike) -> None:
     """Write a trace; gzipped if the name ends in ``.gz``. The file appears whole or not at all.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.arrays import I32
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns, write_trace
 from chakra.files import atomic_bytes, atomic_text
@@ -17,6 +18,7 @@ from chakra.schemas.et_def_pb2 import AttributeProto
 Progress = Callable[[int], None]
 
 
+@checked
 def write_shared(manifest: WorkloadManifest, prefix: str | Path, progress: Progress | None = None) -> Path:
     """Write ``PREFIX.class<k>.et`` and ``PREFIX.workload.json``; returns the manifest's path.
 
@@ -138,6 +140,7 @@ def _copy_tensors(trace: Trace, columns: TraceColumns, name: str) -> None:
     columns.set_attribute(name, codes, table)
 
 
+@checked
 def write_plain(manifest: WorkloadManifest, prefix: str | Path, progress: Progress | None = None) -> Path:
     """Write ``PREFIX.<rank>.et`` for every rank and ``PREFIX.comm_groups.json``; returns the latter's path.
 

@@ -19,7 +19,7 @@ from chakra.generate.schedule import forward_only
 from chakra.generate.stages import StageModel
 from chakra.generate.stamp import Stamp
 from chakra.generate.template import EmitOptions, Template, TemplateBuilder
-from chakra.generate.training import StagePlan, StepPlan
+from chakra.generate.training import StagePlan, StepPlan, check_passes
 
 #: bytes of a token number on its way back to the first stage
 _TOKEN_BYTES = 4
@@ -137,6 +137,8 @@ def plan_inference(
     """
     if parallel.cp > 1 and options.decode_steps:
         raise UsageError(f"decoding does not split the context: cp must be 1, not {parallel.cp}")
+    steps = options.decode_steps + options.prefill
+    check_passes(steps * parallel.pp * parallel.vp * options.micro_batches)
     layout = replace(layout, training=False)
     longest = options.prompt + options.decode_steps
     models = [

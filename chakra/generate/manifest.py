@@ -33,10 +33,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chakra.arguments import checked, shown
 from chakra.arrays import I32, I64, AnyArray
 from chakra.errors import WorkloadError
 from chakra.files import read_json
-from chakra.limits import MAX_NPUS
+from chakra.limits import MAX_GROUP_MEMBERS, MAX_NPUS
 
 if TYPE_CHECKING:
     from chakra.et import Trace
@@ -85,6 +86,34 @@ class WorkloadManifest:
     about: Mapping[str, Any] = field(default_factory=dict)
     source: str = "<memory>"
 
+    def __post_init__(self) -> None:
+        """Refuse tables that do not fit together."""
+        given: Any = self  # any user's values, whatever the annotations say
+        if type(self.npus) is not int or not 1 <= self.npus <= MAX_NPUS:
+            raise WorkloadError(f"npus must be a whole number from 1 to {MAX_NPUS}, not {shown(self.npus)}")
+        if not isinstance(given.traces, list | tuple) or not len(self.traces):
+            raise WorkloadError(f"{self.source}: traces must be a tuple of traces, not {shown(self.traces)}")
+        if not isinstance(given.peer_mode, str) or self.peer_mode not in (RELATIVE, ABSOLUTE):
+            raise WorkloadError(
+                f"{self.source}: peer_mode must be relative or absolute, not {shown(self.peer_mode)}"
+            )
+        self._check("trace_of", self.trace_of, 1, len(self.traces))
+        if len(self.trace_of) != self.npus:
+            raise WorkloadError(
+                f"{self.source}: {len(self.trace_of)} entries of trace_of for {self.npus} NPUs"
+            )
+        if not isinstance(given.groups, Mapping) or not isinstance(given.about, Mapping):
+            raise WorkloadError(f"{self.source}: groups and about must be dicts")
+        for name, table in self.groups.items():
+            self._check(f"group {name!r}", table, 2, self.npus)
+
+    def _check(self, what: str, table: Any, ndim: int, most: int) -> None:
+        if not isinstance(table, np.ndarray) or table.ndim != ndim or table.dtype.kind not in "iu":
+            raise WorkloadError(f"{self.source}: {what} must be an array of integers, not {shown(table)}")
+        if table.size and not 0 <= table.min() <= table.max() < most:
+            raise WorkloadError(f"{self.source}: {what} must hold numbers from 0 to {most - 1}")
+
+    @checked
     def rows(self, name: str) -> I32:
         """(npus,) row of every rank in the table of group ``name``; -1 for ranks in none."""
         table = self._table(name)
@@ -92,6 +121,7 @@ class WorkloadManifest:
         out[table] = np.arange(len(table), dtype=np.int32)[:, None]
         return out
 
+    @checked
     def members(self, name: str, rank: int) -> I32:
         """Ranks of ``rank``'s group ``name`` in ring order.
 
@@ -101,6 +131,8 @@ class WorkloadManifest:
             No such group, or the rank is in none of its rows.
         """
         table = self._table(name)
+        if not 0 <= rank < self.npus:
+            raise WorkloadError(f"{self.source}: rank {rank} does not exist among {self.npus} NPUs")
         row = int(self.rows(name)[rank])
         if row < 0:
             raise WorkloadError(f"{self.source}: rank {rank} is in no group {name!r}")
@@ -242,7 +274,9 @@ def _table_from_json(value: Any, npus: int, where: str) -> I32:
     outside = table[(table < 0) | (table >= npus)]
     if len(outside):
         raise WorkloadError(f"{where}: rank {outside[0]} is outside 0..{npus - 1}")
-    if len(np.unique(table)) != table.size:
+    seen = np.zeros(npus, np.bool_)
+    seen[table] = True
+    if np.count_nonzero(seen) != table.size:
         raise WorkloadError(f"{where}: a rank appears twice; a rank is in at most one group of a name")
     return table.astype(np.int32)
 
@@ -262,6 +296,7 @@ def manifest_from_dict(
     entries = document.get("trace_of")
     if not isinstance(entries, list):
         raise WorkloadError(f"{source}: 'trace_of' must be a list of objects with 'trace' and 'ranks'")
+    given = 0
     for number, entry in enumerate(entries):
         where = f"{source}: trace_of[{number}]"
         if not isinstance(entry, dict) or "trace" not in entry or "ranks" not in entry:
@@ -272,18 +307,29 @@ def manifest_from_dict(
         ranks = _ranks_from_json(entry["ranks"], f"{where}: ranks")
         if len(ranks) and (ranks.min() < 0 or ranks.max() >= npus):
             raise WorkloadError(f"{where}: ranks outside 0..{npus - 1}")
-        if (trace_of[ranks] >= 0).any() or len(np.unique(ranks)) != len(ranks):
-            raise WorkloadError(f"{where}: a rank is given a trace twice")
+        taken = (trace_of[ranks] >= 0).any()
         trace_of[ranks] = index
+        given += len(ranks)
+        # sorting is for short lists, counting for long ones
+        few = len(ranks) < npus // 16
+        twice = len(np.unique(ranks)) < len(ranks) if few else np.count_nonzero(trace_of >= 0) < given
+        if taken or twice:
+            raise WorkloadError(f"{where}: a rank is given a trace twice")
     missing = np.flatnonzero(trace_of < 0)
     if len(missing):
         raise WorkloadError(f"{source}: {len(missing)} ranks have no trace, the first is rank {missing[0]}")
     groups = document.get("groups", {})
     if not isinstance(groups, dict):
         raise WorkloadError(f"{source}: 'groups' must be an object")
-    tables = {
-        name: _table_from_json(value, npus, f"{source}: group {name!r}") for name, value in groups.items()
-    }
+    tables: dict[str, I32] = {}
+    left = MAX_GROUP_MEMBERS
+    for name, value in groups.items():
+        tables[name] = _table_from_json(value, npus, f"{source}: group {name!r}")
+        left -= tables[name].size
+        if left < 0:
+            raise WorkloadError(
+                f"{source}: groups: more than {MAX_GROUP_MEMBERS} members in all, at group {name!r}"
+            )
     about = document.get("about", {})
     return WorkloadManifest(
         npus, tuple(traces), trace_of, tables, document.get(PEER_MODE, ABSOLUTE),
@@ -315,6 +361,7 @@ def shared_traces(path: str) -> list[str]:
     return [trace.source for trace in read_manifest(named).traces]
 
 
+@checked
 def read_manifest(path: str | Path) -> WorkloadManifest:
     """Read ``PREFIX.workload.json`` and its traces.
 

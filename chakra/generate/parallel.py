@@ -14,6 +14,7 @@ import numpy as np
 
 from chakra.arrays import I32, I64
 from chakra.errors import UsageError
+from chakra.limits import MAX_GENERATED_NPUS
 
 AXES = ("tp", "cp", "ep", "dp", "pp")
 #: Megatron-LM's default: first is fastest in the rank number
@@ -40,6 +41,8 @@ class ParallelConfig:
         for axis in (*AXES, "vp"):
             if getattr(self, axis) < 1:
                 raise UsageError(f"{axis} must be at least 1, not {getattr(self, axis)}")
+        if self.world > MAX_GENERATED_NPUS:
+            raise UsageError(f"tp*cp*dp*pp = {self.world} NPUs; at most {MAX_GENERATED_NPUS} are generated")
         names = self.order.split("-")
         if sorted(names) != sorted(AXES):
             raise UsageError(

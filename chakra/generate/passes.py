@@ -166,6 +166,7 @@ def _ring(
     assert ring is not None
     builder = context.builder
     parts = ring.steps + 1
+    builder.reserve(3 * ring.steps)
     held = list(data)
     last = -1
     for part in range(parts):

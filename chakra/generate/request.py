@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from typing import Any, Self, get_type_hints
 
+from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
 from chakra.generate.compute import ComputeModel
 from chakra.generate.inference import InferenceOptions, plan_inference
@@ -60,6 +61,13 @@ _MOST = {
     **dict.fromkeys(("tp", "cp", "ep", "dp", "pp", "vp"), MAX_GENERATED_NPUS),
     **dict.fromkeys(("micro_batches", "decode_steps", "prefetch"), 1 << 20),
 }
+
+
+#: numbers that some workloads do not look at
+_NOT_NEGATIVE = (
+    *("experts_per_token", "moe_ffn", "shared_experts", "launch_ns"),
+    *("matmul_efficiency", "memory_efficiency", "optimizer_bytes", "prefetch"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +135,15 @@ class Request:
     launch_ns: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse sizes that no machine holds, before anything is built from them."""
+        """Refuse values of other types and sizes that no machine holds, before anything is built from them."""
+        check_fields(self)
         for item in fields(self):
             value = getattr(self, item.name)
             most = _MOST.get(item.name, _MOST_SIZE)
+            least = 0 if item.name in _NOT_NEGATIVE else -math.inf
+            if isinstance(value, int | float) and not (least <= value and -math.inf < value < math.inf):
+                what = "a number of at least 0" if least == 0 else "a finite number"
+                raise UsageError(f"{item.name.replace('_', '-')} must be {what}, not {value}")
             if type(value) is int and value > most:
                 shown = value if value < 10**40 else "that many"
                 raise UsageError(f"{item.name.replace('_', '-')} must be at most {most}, not {shown}")
@@ -143,6 +156,7 @@ class Request:
             )
 
     @classmethod
+    @checked
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """A request from plain values (YAML, JSON); ``-`` and ``_`` are the same in names.
 
@@ -172,6 +186,9 @@ class Request:
             npus that the other degrees do not divide, or that contradicts dp.
         """
         dp = self.dp
+        for axis in ("tp", "cp", "pp"):
+            if getattr(self, axis) < 1:
+                raise UsageError(f"{axis} must be at least 1, not {getattr(self, axis)}")
         rest = self.tp * self.cp * self.pp
         if self.npus is not None:
             if self.npus < 1 or self.npus % rest:
@@ -189,6 +206,7 @@ class Request:
             order=self.order,
         )
 
+    @checked
     def batches(self, parallel: ParallelConfig) -> int:
         """Micro-batches per step.
 
@@ -212,6 +230,7 @@ class Request:
             )
         return self.global_batch // share
 
+    @checked
     def training(self, parallel: ParallelConfig) -> TrainingOptions:
         """Options of the training step.
 
@@ -264,6 +283,7 @@ class Request:
                 raise UsageError(f"{what} {name!r} is not one of {', '.join(DTYPES)}")
         return DTYPES[self.dtype], DTYPES[self.grad_dtype]
 
+    @checked
     def about(self, kind: str) -> dict[str, Any]:
         """What the manifest records: the kind of workload and every parameter that is not None."""
         values = {

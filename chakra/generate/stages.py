@@ -12,6 +12,7 @@ from chakra.generate.passes import Kept, PassContext, backward, forward, weight_
 from chakra.generate.placement import joined
 from chakra.generate.schedule import Action, Phase
 from chakra.generate.template import EmitOptions, Outside, Stream, Template, TemplateBuilder
+from chakra.limits import MAX_GENERATED_NODES
 from chakra.replay.config.model import CollectiveKind
 
 #: group of the first and the last stage, which both hold a tied embedding
@@ -32,6 +33,16 @@ class StageModel:
     tied_copy: bool = False
     training: bool = True
     cache_layer_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse exchanges round a ring of more steps than a trace can hold, before they are laid out."""
+        for chunk in self.chunks:
+            steps = sum(op.ring.steps for layer in chunk for op in layer.operators if op.ring)
+            if 3 * steps > MAX_GENERATED_NODES:
+                raise UsageError(
+                    f"{steps} steps of attention round the ring of cp ranks: more than {MAX_GENERATED_NODES} nodes; "
+                    "take fewer cp ranks, or --context all-gather"
+                )
 
     def of_stage(self, stage: int, stages: int) -> tuple[tuple[Layer, ...], ...]:
         """Chunks of one stage, in the order of its chunk numbers."""
@@ -254,11 +265,13 @@ class StageBuilder:
                 self._reduce(builder, f"{layer.name}.grads", bucket.axes, elements)
                 continue
             bucket.ready += elements * self.model.grad_itemsize
+            builder.reserve((bucket.ready - bucket.reduced) // self.training.bucket_bytes)
             while self._reduces_early() and bucket.ready - bucket.reduced >= self.training.bucket_bytes:
                 self._reduce_bucket(builder, bucket, self.training.bucket_bytes)
 
     def _flush(self, builder: TemplateBuilder, buckets: dict[WeightGroup, _Bucket]) -> None:
         for bucket in buckets.values():
+            builder.reserve((bucket.ready - bucket.reduced) // self.training.bucket_bytes)
             while bucket.ready > bucket.reduced:
                 size = min(self.training.bucket_bytes, bucket.ready - bucket.reduced)
                 self._reduce_bucket(builder, bucket, size)
@@ -350,6 +363,7 @@ class StageBuilder:
         ranks = self.parallel.size(axes)
         total = _padded(elements, ranks) * self.model.itemsize
         bucket = _padded(self.training.bucket_bytes, ranks * self.model.itemsize)
+        builder.reserve(total // bucket)
         for number, start in enumerate(range(0, total, bucket)):
             size = min(bucket, total - start) // ranks
             builder.collective(

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from chakra.arrays import I64, AnyArray
+from chakra.errors import UsageError
 from chakra.et import ABSENT, CommType, NodeType, Trace, TraceColumns
 from chakra.generate.manifest import PEER_MODE, RELATIVE
 from chakra.generate.template import N_CHAINS, Outside, Template
+from chakra.limits import MAX_GENERATED_NODES
 from chakra.replay.config.model import CollectiveKind
 from chakra.schemas.et_def_pb2 import AttributeProto
 
@@ -56,6 +58,11 @@ def stamp_trace(
     ends = np.cumsum(sizes)
     first = ends - sizes
     n = int(ends[-1]) if len(ends) else 0
+    if n > MAX_GENERATED_NODES:
+        raise UsageError(
+            f"a trace of {n} nodes, where at most {MAX_GENERATED_NODES} are generated: take larger buckets, or fewer "
+            "layers, micro-batches or decode steps"
+        )
     owner = np.repeat(np.arange(len(stamps), dtype=np.int64), sizes)
     starts = tables.starts[[stamp.template for stamp in stamps]]
     pick = np.arange(n, dtype=np.int64) - first[owner] + starts[owner]
@@ -96,7 +103,14 @@ class _Tables:
         self.starts = np.cumsum(self.sizes) - self.sizes
 
         def column(name: str) -> I64:
-            return np.array([value for t in templates for value in getattr(t, name)], dtype=np.int64)
+            values = [value for t in templates for value in getattr(t, name)]
+            try:
+                return np.array(values, dtype=np.int64)
+            except OverflowError:
+                what = {"flops": "operations", "durations_ns": "ns", "tag_bases": "tags"}.get(name, "bytes")
+                raise UsageError(
+                    f"a node of {max(values)} {what}: 64 bits do not hold it; make the model or the batch smaller"
+                ) from None
 
         self.types = column("types").astype(np.uint8)
         self.flops, self.bytes, self.durations = column("flops"), column("bytes"), column("durations_ns")

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from chakra.arguments import checked
 from chakra.et import NodeType
 from chakra.generate.closed import sent_bytes
 from chakra.generate.memory import StageMemory, stage_memory
@@ -48,6 +49,7 @@ def group_size(parallel: ParallelConfig, name: str) -> int:
     return 2 if name == EMBEDDING_GROUP else parallel.size(name.split("_"))
 
 
+@checked
 def summarize(plan: StepPlan) -> tuple[StageSummary, ...]:
     """Totals for every stage.
 
@@ -106,6 +108,7 @@ def _traffic(parallel: ParallelConfig, calls: Mapping[tuple[str, str, int], int]
     )
 
 
+@checked
 def total_parameters(plan: StepPlan) -> int:
     """Distinct parameters over all ranks: replicas, tensor-parallel copies and tied copies counted once.
 
@@ -125,6 +128,7 @@ def total_parameters(plan: StepPlan) -> int:
     return total
 
 
+@checked
 def total_matmul_flops(plan: StepPlan) -> int:
     """Matrix FLOPs of the step over all ranks.
 

@@ -121,6 +121,19 @@ class TemplateBuilder:
         #: data dependencies that the next compute node takes on
         self.required: list[int] = []
 
+    def reserve(self, count: int) -> None:
+        """Refuse, before it is begun, what would make the template larger than a trace may be.
+
+        Raises
+        ------
+        UsageError
+            With ``count`` more nodes it would be.
+        """
+        if len(self.template.names) + count > MAX_GENERATED_NODES:
+            raise UsageError(
+                f"a trace of more than {MAX_GENERATED_NODES} nodes: take larger buckets or fewer layers"
+            )
+
     def _append(
         self,
         name: str,
@@ -138,10 +151,7 @@ class TemplateBuilder:
     ) -> int:
         t = self.template
         data = sorted(set(data))
-        if len(t.names) >= MAX_GENERATED_NODES:
-            raise UsageError(
-                f"a trace of more than {MAX_GENERATED_NODES} nodes: take larger buckets or fewer layers"
-            )
+        self.reserve(1)
         t.names.append(name)
         t.types.append(int(node_type))
         t.flops.append(work.flops if work else 0)

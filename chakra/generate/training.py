@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.arrays import I32, I64
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
@@ -22,6 +23,7 @@ from chakra.generate.schedule import (
 from chakra.generate.stages import EMBEDDING_GROUP, StageBuilder, StageModel
 from chakra.generate.stamp import Stamp, TraceFacts, stamp_trace
 from chakra.generate.template import EmitOptions, Template
+from chakra.limits import MAX_GENERATED_PASSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,25 @@ def plan_schedule(training: TrainingOptions, parallel: ParallelConfig) -> Schedu
     ConfigError
         A schedule file that is wrong.
     """
+    check_passes(2 * parallel.pp * parallel.vp * training.micro_batches)
     if training.schedule_file:
         return read_schedule(training.schedule_file, parallel.pp, training.micro_batches, parallel.vp)
     return build_schedule(training.schedule, parallel.pp, training.micro_batches, parallel.vp)
+
+
+def check_passes(count: int) -> None:
+    """Refuse a workload of more passes than are generated, before they are listed.
+
+    Raises
+    ------
+    UsageError
+        More than `MAX_GENERATED_PASSES`.
+    """
+    if count > MAX_GENERATED_PASSES:
+        raise UsageError(
+            f"{count} passes (stages x micro-batches x phases or decode steps); at most {MAX_GENERATED_PASSES} are "
+            "generated"
+        )
 
 
 def plan_step(
@@ -141,6 +159,7 @@ def group_tables(layout: RankLayout, names: Iterable[str]) -> dict[str, I32]:
     return tables
 
 
+@checked
 def build_workload(
     plan: StepPlan,
     *,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.platforms.model import Number, Platform, PlatformDim, Status, platform_from
 from chakra.platforms.yaml import parse_yaml, read_yaml
@@ -38,6 +39,7 @@ def platform_names() -> tuple[str, ...]:
     )
 
 
+@checked
 def load_platform(name: str) -> Platform:
     """A preset by name, or a file of the same form by path (ending in .yml or .yaml).
 
@@ -71,6 +73,7 @@ def all_platforms() -> Iterator[Platform]:
         yield load_platform(name)
 
 
+@checked
 def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platform:
     """A cluster in words: ``[COUNT x] PRESET [over RATE [rail-optimised] [fat tree] [oversubscribed K]]``.
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError, UsageError
+from chakra.limits import MAX_NPUS
 from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
 from chakra.replay.config.files import nearest
 from chakra.replay.config.keys import Key
@@ -51,6 +53,9 @@ class Number:
     links: float | None = None
     link_gbps: float | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
@@ -72,6 +77,9 @@ class Accelerator:
     peak: Number
     bandwidth: Number
     capacity: Number
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def peak_tflops(self) -> float:
@@ -112,6 +120,9 @@ class PlatformDim:
     bandwidth: Number
     latency: Number
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Platform:
@@ -140,6 +151,9 @@ class Platform:
     note: str = ""
     source: str = "<platform>"
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def node_npus(self) -> int:
         """NPUs of one machine (all fixed dimensions)."""
@@ -157,6 +171,7 @@ class Platform:
             yield f"dim{k} bandwidth [10^9 B/s]", dim.bandwidth
             yield f"dim{k} latency [ns]", dim.latency
 
+    @checked
     def sized(self, npus: int | None = None, *, machines: int | None = None) -> "Platform":
         """The platform with ``npus`` NPUs (or ``machines`` machines) in all.
 
@@ -176,6 +191,8 @@ class Platform:
             raise UsageError(f"{self.name}: a machine has at least 1 NPU, not {wanted}")
         if npus is None and wanted == 1:
             raise UsageError(f"{self.name}: one machine is one NPU; say how many")
+        if wanted > MAX_NPUS:
+            raise UsageError(f"{self.name}: {wanted} NPUs; a network has at most {MAX_NPUS}")
         scale_out = [dim for dim in self.dims if dim.npus is None]
         fixed = [dim for dim in self.dims if dim.npus is not None]
         if wanted < node or not scale_out:

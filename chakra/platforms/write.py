@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from chakra.arguments import checked
 from chakra.files import atomic_text
 from chakra.platforms.model import Platform
 
@@ -23,6 +24,7 @@ def network_text(platform: Platform) -> str:
     return "\n".join(lines) + "\n"
 
 
+@checked
 def write_platform(platform: Platform, prefix: str | Path) -> tuple[Path, Path]:
     """Write the network and the system file; returns their paths.
 

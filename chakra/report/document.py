@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from chakra import files
+from chakra.arguments import checked
 from chakra.arrays import I64
 from chakra.errors import UsageError
 from chakra.files import PathLike
@@ -57,12 +58,14 @@ class Run:
         """Finish of the last NPU."""
         return int(self.finish_ns.max(initial=0))
 
+    @checked
     def table(self, key: str) -> list[Mapping[str, Any]]:
         """A list of objects of the document; empty if it has none."""
         value = self.document.get(key)
         return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 
+@checked
 def read_run(path: PathLike, name: str | None = None) -> Run:
     """Read a result document.
 
@@ -88,6 +91,7 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
     return replace(run_of(document, str(path)), name=name or str(path))
 
 
+@checked
 def run_of(document: Any, name: str) -> Run:
     """Check a result document.
 

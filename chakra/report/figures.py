@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.groups import npu_groups
@@ -43,6 +44,7 @@ def _new(width: float, height: float) -> tuple["Figure", Any]:
     return figure, figure.add_subplot()
 
 
+@checked
 def graph_figure(graph: Graph) -> "Figure":
     """A graph as a figure, laid out in levels and lanes; fold or select larger ones first.
 
@@ -113,6 +115,7 @@ def _inches(graph: Graph) -> tuple[float, float]:
     return min(max(layout.width / 110, 5), 60), min(max((layout.height + 80) / 110, 2), 60)
 
 
+@checked
 def timeline_figure(timeline: Timeline) -> "Figure":
     """A timeline as a figure, a bar a slice; filter larger ones first.
 
@@ -155,6 +158,7 @@ def timeline_figure(timeline: Timeline) -> "Figure":
     return figure
 
 
+@checked
 def account_figure(runs: Run | Sequence[Run]) -> "Figure":
     """The time account of one run, a bar for each group of NPUs, or of several, a bar for each run's mean.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from chakra import __version__
+from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.report import charts, tables
 from chakra.report.document import ACCOUNT_PARTS, Run
@@ -33,6 +34,7 @@ def _environment() -> "jinja2.Environment":
     )
 
 
+@checked
 def report_html(runs: Sequence[Run]) -> str:
     """The page of one run, or the comparison page of several.
 

@@ -1,6 +1,8 @@
 """The essence of a report for a terminal: plain text, no colour needed."""
 
 from chakra.alignment import aligned
+from chakra.arguments import checked
+from chakra.errors import UsageError
 from chakra.report import tables
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.groups import npu_groups
@@ -17,6 +19,7 @@ _SIGNS = {
 }
 
 
+@checked
 def essence(run: Run, bars: int = 8) -> str:
     """A few lines: headline figures, what the machine waited for, a bar a group of NPUs, the costliest
     collectives.
@@ -29,6 +32,11 @@ def essence(run: Run, bars: int = 8) -> str:
         The run.
     bars
         Bars of the time account at most, one a group of equal NPUs.
+
+    Raises
+    ------
+    UsageError
+        If that is below 1.
     """
     lines = [f"{word + ':':<24}{value}" for word, value in tables.headline(run)]
     if run.document.get("partial"):
@@ -36,6 +44,8 @@ def essence(run: Run, bars: int = 8) -> str:
     verdict = tables.waiting_verdict(run)
     if verdict:
         lines.append(verdict)
+    if bars < 1:
+        raise UsageError(f"bars: {bars} is not a whole number of at least 1")
     if run.account:
         lines += ["", *_bars(run, bars)]
     table = tables.collectives(run, 5)

@@ -13,9 +13,12 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.workers import worker_pool
 
+#: more processes or threads are surely a mistake
+MAX_WORKERS = 4096
 #: a task and its result, in the order in which results arrive
 Task = dict[str, Any]
 
@@ -97,6 +100,7 @@ class _Pool:
 
 
 @contextmanager
+@checked
 def runner(
     *, workers: int | None = None, threads: bool = False, scheduler: str | None = None
 ) -> Iterator[Runner]:
@@ -122,8 +126,8 @@ def runner(
             yield run
         return
     count = workers if workers is not None else (os.cpu_count() or 1)
-    if count < 1:
-        raise UsageError(f"at least one worker is needed, not {count}")
+    if not 1 <= count <= MAX_WORKERS:
+        raise UsageError(f"from 1 to {MAX_WORKERS} workers are possible, not {count}")
     if count == 1:
         yield _serial
         return

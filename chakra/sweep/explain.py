@@ -103,20 +103,9 @@ def _notes(study: Study) -> tuple[str, ...]:
     method = study.method
     if method.kind != "grid":
         return (f"{method.number} points, {method.kind}",)
-    most = math.prod(_most(parameter) for parameter in study.parameters)
+    most = math.prod(parameter.size() for parameter in study.parameters)
     if most > 100_000:
         return (f"up to {most} points before constraints",)
     total = math.prod(len(parameter.listed()) for parameter in study.parameters)
     left = sum(1 for _ in study.points())
     return (f"{total} points" + (f", of which constraints leave {left}" if left < total else ""),)
-
-
-def _most(parameter: Parameter) -> int:
-    """Values of a parameter, at most."""
-    if parameter.values:
-        return len(parameter.values)
-    if parameter.count is not None:
-        return parameter.count
-    if parameter.step is None and not parameter.whole:
-        return len(parameter.listed())  # refused, with the reason
-    return int((parameter.high - parameter.low) / (parameter.step or 1) + 1e-9) + 1

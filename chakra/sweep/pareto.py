@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.files import atomic_bytes
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import METRICS, Study
 
 
+@checked
 def front(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Good points that no other beats in one of the study's two Pareto metrics without losing in the other.
 
@@ -35,6 +37,7 @@ def front(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
     return kept
 
 
+@checked
 def plot(study: Study, outcomes: Sequence[Outcome], path: str | Path) -> Path:
     """Draw all good points and the front as SVG, PDF or PNG (by the suffix).
 
@@ -59,6 +62,10 @@ def plot(study: Study, outcomes: Sequence[Outcome], path: str | Path) -> Path:
     except ImportError:
         raise UsageError("a Pareto plot needs matplotlib: pip install 'chakra-replay[plot]'") from None
     path = Path(path)
+    kind = path.suffix.lstrip(".").lower() or "svg"
+    if kind not in FigureCanvasAgg.get_supported_filetypes():
+        known = ", ".join(sorted(FigureCanvasAgg.get_supported_filetypes()))
+        raise UsageError(f"{path}: no picture's suffix; the name must end in one of {known}")
     first, second = study.pareto
     good = [o for o in outcomes if o.ok and first in o.metrics and second in o.metrics]
     best = front(study, outcomes)
@@ -82,8 +89,8 @@ def plot(study: Study, outcomes: Sequence[Outcome], path: str | Path) -> Path:
     with rc_context({"svg.hashsalt": "chakra"}), atomic_bytes(path) as file:
         figure.savefig(
             file,
-            format=path.suffix.lstrip(".") or "svg",
-            metadata={"Date": None} if path.suffix == ".svg" else None,
+            format=kind,
+            metadata={"Date": None} if kind == "svg" else None,
         )
     return path
 

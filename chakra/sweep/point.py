@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from chakra.arguments import checked
 from chakra.errors import ChakraError, ConfigError, UsageError
+from chakra.generate.manifest import SUFFIX
 from chakra.generate.request import REQUESTS, TransformerRequest
 
 #: entries of the network section that a platform's network takes: dim<k>.<key>
@@ -55,11 +58,22 @@ def _files(merged: Mapping[str, Any]) -> list[Path]:
     paths = [Path(name) for name in names if isinstance(name, str)]
     files = merged["workload"].get("files")
     if isinstance(files, str):
-        path = Path(files)
-        paths += [path] if path.is_file() else sorted(path.parent.glob(f"{path.name}.*.et*"))
+        paths += _files_of(files.removesuffix(SUFFIX))
     return paths
 
 
+def _files_of(prefix: str) -> list[Path]:
+    """What a workload may be read from: traces and manifest ``PREFIX.*``, of which the manifest may name any."""
+    folder, stem = os.path.split(prefix)
+    try:
+        names = sorted(name for name in os.listdir(folder or ".") if name.startswith(f"{stem}."))
+    except (OSError, ValueError):
+        return []
+    endings = (".et", ".et.gz", SUFFIX)
+    return [path for name in names if name.endswith(endings) and os.path.isfile(path := Path(folder, name))]
+
+
+@checked
 def run_point(
     merged: Mapping[str, Any], *, needs_memory: bool = False, document: bool = False
 ) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
 from chakra.sweep.executors import Runner
 from chakra.sweep.expressions import Expression
@@ -32,7 +33,13 @@ class Shard:
     index: int = 1
     count: int = 1
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not 1 <= self.index <= self.count:
+            raise UsageError(f"a shard is i/n with 1 <= i <= n, such as 3/16, not {self.index}/{self.count}")
+
     @classmethod
+    @checked
     def parse(cls, text: str) -> "Shard":
         """From ``i/n``.
 
@@ -46,11 +53,13 @@ class Shard:
             raise UsageError(f"a shard is i/n with 1 <= i <= n, such as 3/16, not {text!r}")
         return cls(int(first), int(second))
 
+    @checked
     def of(self, points: Sequence[Point]) -> list[Point]:
         """The points of this shard."""
         return list(points[self.index - 1 :: self.count])
 
 
+@checked
 def run_study(
     study: Study,
     store: Store,
@@ -86,7 +95,7 @@ def run_study(
     ConfigError
         A platform, model, parameter or option that is not there: found before anything runs.
     UsageError
-        A shard of an optimised study, whose points depend on each other.
+        A shard of an optimised study, whose points depend on each other; a folder that cannot be written.
     """
     check_study(study)
     if study.method.kind == "optuna":
@@ -94,12 +103,14 @@ def run_study(
             raise UsageError("an optimised study has no shards: each point depends on earlier ones")
         from chakra.sweep.optimise import optimise
 
+        store.open()
         if begin:
             begin(study.method.number)
         return optimise(study, store, run, retry_failed=retry_failed, progress=progress)
     points = list(study.points())
     if shard is not None:
         points = shard.of(points)
+    store.open()
     if begin:
         begin(len(points))
     outcomes: dict[int, Outcome] = {}
@@ -122,7 +133,7 @@ def run_points(
         key = point_key(merged, needs_memory=study.needs_memory)
         found = store.find(key, point)
         if found is not None and not (retry_failed and found.status == "failed"):
-            yield index, checked(study, found)
+            yield index, constrained(study, found)
             continue
         if key not in waiting:
             tasks.append({"merged": merged, "needs_memory": study.needs_memory})
@@ -131,10 +142,10 @@ def run_points(
     for task, result in run(run_point, tasks):
         for index in waiting[keys[task]]:
             outcome = store.put(keys[task], points[index], tasks[task]["merged"], result)
-            yield index, checked(study, outcome)
+            yield index, constrained(study, outcome)
 
 
-def checked(study: Study, outcome: Outcome) -> Outcome:
+def constrained(study: Study, outcome: Outcome) -> Outcome:
     """The outcome, infeasible if a constraint on results is not met."""
     if not outcome.ok:
         return outcome
@@ -153,6 +164,7 @@ def checked(study: Study, outcome: Outcome) -> Outcome:
     return outcome
 
 
+@checked
 def ranked(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Good points, best first by the objective; ties keep the order of the study.
 

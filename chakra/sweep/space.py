@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError
 from chakra.replay.config.files import describe
 from chakra.sweep.keys import RANGE_KEYS
 
 #: a grid with more points is surely a mistake
-MAX_POINTS = 10_000_000
+MAX_POINTS = 1_000_000
 
 Point = dict[str, Any]
 
@@ -48,6 +49,22 @@ class Parameter:
     count: int | None = None
     log: bool = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.values:
+            return
+        wrong = ""
+        if not -math.inf < self.low <= self.high < math.inf:
+            wrong = f"range must be [low, high] with low <= high, not [{self.low}, {self.high}]"
+        elif self.step is not None and not 0 < self.step < math.inf:
+            wrong = f"step must be a number above 0, not {self.step}"
+        elif self.count is not None and not 1 <= self.count <= MAX_POINTS:
+            wrong = f"count must be a whole number from 1 to {MAX_POINTS}, not {self.count}"
+        elif self.log and self.low <= 0:
+            wrong = "a logarithmic scale needs a range above 0"
+        if wrong:
+            raise ConfigError(f"parameter {self.name}: {wrong}")
+
     @property
     def whole(self) -> bool:
         """Whether a range has whole numbers only."""
@@ -60,21 +77,34 @@ class Parameter:
         Raises
         ------
         ConfigError
-            A range of real numbers without step or count.
+            A range of real numbers without step or count, or of more than `MAX_POINTS` values.
         """
+        total = self.size()
         if self.values:
             return self.values
         if self.count is not None:
             return tuple(dict.fromkeys(self._spread(self.count)))
-        step = self.step if self.step is not None else (1 if self.whole else None)
-        if step is None:
+        step = 1 if self.step is None else self.step
+        return tuple(self.low + i * step for i in range(total))
+
+    def size(self) -> int:
+        """Number of the values to cross (a count may be of fewer different ones), without listing them.
+
+        Raises
+        ------
+        ConfigError
+            As `listed`.
+        """
+        if self.values or self.count is not None:
+            return len(self.values) or self.count or 0
+        if self.step is None and not self.whole:
             raise ConfigError(
                 f"parameter {self.name}: crossing a range of real numbers needs a step or a count"
             )
-        total = int((self.high - self.low) / step + 1e-9) + 1
+        total = int((self.high - self.low) / (self.step or 1) + 1e-9) + 1
         if total > MAX_POINTS:
-            raise ConfigError(f"parameter {self.name}: {total} values")
-        return tuple(self.low + i * step for i in range(total))
+            raise ConfigError(f"parameter {self.name}: {total} values: more than {MAX_POINTS}")
+        return total
 
     def _spread(self, count: int) -> Iterator[Any]:
         for i in range(count):
@@ -85,10 +115,17 @@ class Parameter:
                 value = self.low + share * (self.high - self.low)
             yield round(value) if self.whole else value
 
+    @checked
     def sample(self, rng: random.Random) -> Any:
         """One value, every one equally likely (on a logarithmic scale with ``log``)."""
-        if self.values or self.step is not None or self.count is not None:
-            return rng.choice(self.listed())
+        return self._sample(rng, self._choices())
+
+    def _choices(self) -> tuple[Any, ...]:
+        return self.listed() if self.values or self.step is not None or self.count is not None else ()
+
+    def _sample(self, rng: random.Random, choices: tuple[Any, ...]) -> Any:
+        if choices:
+            return rng.choice(choices)
         if self.log:
             value = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
             return round(value) if self.whole else value
@@ -141,12 +178,30 @@ def _range_from(name: str, value: Mapping[str, Any], where: str) -> Parameter:
     if step is not None and (type(step) not in (int, float) or not 0 < step < math.inf):
         raise ConfigError(f"{where}: step must be a number above 0, not {describe(step)}")
     if count is not None and (type(count) is not int or not 1 <= count <= MAX_POINTS):
-        raise ConfigError(f"{where}: count must be a whole number of at least 1, not {describe(count)}")
+        raise ConfigError(
+            f"{where}: count must be a whole number from 1 to {MAX_POINTS}, not {describe(count)}"
+        )
     if type(log) is not bool or (log and (bounds[0] <= 0 or step is not None)):
         raise ConfigError(f"{where}: log must be true or false, and needs a range above 0 without step")
     if step is not None and count is not None:
         raise ConfigError(f"{where}: give step or count, not both")
     return Parameter(name, (), bounds[0], bounds[1], step, count, log)
+
+
+def check_space(parameters: tuple[Parameter, ...], source: str) -> None:
+    """Refuse a space that cannot be crossed, before anything is listed.
+
+    Raises
+    ------
+    ConfigError
+        Naming the study.
+    """
+    try:
+        total = math.prod(parameter.size() for parameter in parameters)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    if total > MAX_POINTS:
+        raise ConfigError(f"{source}: {total} combinations: more than {MAX_POINTS}")
 
 
 def grid(parameters: tuple[Parameter, ...]) -> Iterator[Point]:
@@ -170,10 +225,13 @@ def sampled(parameters: tuple[Parameter, ...], samples: int, seed: int) -> Itera
     """``samples`` different random points (fewer if the space has no more)."""
     rng = random.Random(seed)
     seen: set[str] = set()
+    choices = [parameter._choices() for parameter in parameters]
+    if all(choices):
+        samples = min(samples, math.prod(len(set(map(repr, values))) for values in choices))
     for _ in range(20 * samples):
         if len(seen) == samples:
             return
-        point = {parameter.name: parameter.sample(rng) for parameter in parameters}
+        point = {p.name: p._sample(rng, values) for p, values in zip(parameters, choices, strict=True)}
         key = repr(point)
         if key not in seen:
             seen.add(key)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chakra.files import atomic_bytes, atomic_text
+from chakra.arguments import checked
+from chakra.errors import UsageError
+from chakra.files import atomic_bytes, atomic_text, reason
 from chakra.sweep.space import Point
 from chakra.sweep.study import METRICS
 
@@ -58,10 +60,25 @@ class Store:
         Made when the first point is stored.
     """
 
+    @checked
     def __init__(self, folder: str | Path) -> None:
         self.folder: Path = Path(folder)
         self.points: Path = self.folder / "points"
 
+    def open(self) -> None:
+        """Make the folder, so that a study stops before its first run where nothing can be kept.
+
+        Raises
+        ------
+        UsageError
+            It cannot be made.
+        """
+        try:
+            self.points.mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.folder}: cannot be written: {reason(error)}") from error
+
+    @checked
     def find(self, key: str, point: Point) -> Outcome | None:
         """The outcome stored under this key; None if there is none or the file is not whole."""
         try:
@@ -78,8 +95,17 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
+    @checked
     def put(self, key: str, point: Point, merged: Mapping[str, Any], outcome: Mapping[str, Any]) -> Outcome:
-        """Store an outcome under its key."""
+        """Store an outcome under its key.
+
+        Raises
+        ------
+        UsageError
+            If it has no status, or cannot be written.
+        """
+        if not isinstance(outcome.get("status"), str):
+            raise UsageError("outcome: it needs a 'status', as run_point gives it")
         document = {
             "format": "chakra.sweep.point/1",
             "point": point,
@@ -91,6 +117,7 @@ class Store:
         return Outcome(key, point, outcome["status"], outcome.get("metrics", {}), outcome.get("reason", ""))
 
 
+@checked
 def write_table(outcomes: Sequence[Outcome], folder: str | Path) -> Path:
     """Write ``results.parquet`` (with pyarrow) or ``results.csv``; one row a point, failures included.
 

@@ -22,12 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chakra.errors import ConfigError
+from chakra.arguments import check_fields, checked
+from chakra.errors import ConfigError, UsageError
 from chakra.platforms.yaml import read_yaml
 from chakra.replay.config.files import describe
 from chakra.sweep.expressions import Expression, plain_name
 from chakra.sweep.keys import STUDY_KEYS
-from chakra.sweep.space import MAX_POINTS, Parameter, Point, grid, parameter_from, sampled
+from chakra.sweep.space import MAX_POINTS, Parameter, Point, check_space, grid, parameter_from, sampled
 
 #: metrics of a point and whether more is better
 METRICS: dict[str, bool] = {
@@ -62,6 +63,13 @@ class Method:
     seed: int = 0
     #: Optuna: points asked for at a time; part of the study, so that the number of workers changes nothing
     batch: int = 8
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.kind not in ("grid", "random", "optuna"):
+            raise UsageError(f"kind: {self.kind!r} is not one of grid, random, optuna")
+        if min(self.number, self.seed) < 0 or self.batch < 1:
+            raise UsageError("number and seed must be at least 0, batch at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,7 @@ class Study:
             raise ConfigError(f"{self.source}: an optimised study has no list of points")
         return (point for point in points if self.admits(point))
 
+    @checked
     def admits(self, point: Point) -> bool:
         """Whether a point meets all constraints on parameters (those on results are checked after the run)."""
         names = self.names(point)
@@ -127,6 +136,7 @@ class Study:
                 return False
         return True
 
+    @checked
     def names(self, point: Point) -> dict[str, Any]:
         """Values that expressions may use: every fixed and varied plain parameter, also without its section."""
         values = {}
@@ -141,8 +151,15 @@ class Study:
             out.setdefault(plain_name(name.split(".", 1)[-1]), value)
         return out
 
+    @checked
     def merged(self, point: Point) -> dict[str, Any]:
-        """The sections with a point's values in place: all that a run of this point depends on."""
+        """The sections with a point's values in place: all that a run of this point depends on.
+
+        Raises
+        ------
+        UsageError
+            A name that is in no section.
+        """
         out: dict[str, Any] = {key: self.fixed.get(key) for key in ("platform", *SECTIONS)}
         for section in SECTIONS:
             given = out[section]
@@ -151,6 +168,8 @@ class Study:
             )
         for name, value in point.items():
             section, _, key = name.partition(".")
+            if section not in ("platform", *SECTIONS):
+                raise UsageError(f"point: {name!r} is neither 'platform' nor in a section of {self.source}")
             if section == "platform":
                 out["platform"] = value
             else:
@@ -158,6 +177,7 @@ class Study:
         return out
 
 
+@checked
 def load_study(path: str | Path) -> Study:
     """Read and check a study file.
 
@@ -174,6 +194,7 @@ def load_study(path: str | Path) -> Study:
     return study_from(read_yaml(Path(path)), str(path))
 
 
+@checked
 def study_from(document: Any, source: str) -> Study:
     """A study from a plain document; see :func:`load_study`.
 
@@ -222,10 +243,13 @@ def study_from(document: Any, source: str) -> Study:
     if not isinstance(pareto, list) or len(pareto) != 2:
         raise ConfigError(f"{source}: pareto must be a list of two metrics")
     first, second = (_metric(name, f"{source}: pareto") for name in pareto)
+    method = _method(document.get("method", "grid"), source)
+    if method.kind == "grid":
+        check_space(parameters, source)
     return Study(
         str(document.get("study", Path(source).stem)),
         {key: document.get(key) for key in ("platform", *SECTIONS)},
-        parameters, _method(document.get("method", "grid"), source), "memory" in constraints, texts, objective,
+        parameters, method, "memory" in constraints, texts, objective,
         (first, second), source,
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ import zlib
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
 from chakra.files import PathLike, open_stream
@@ -51,6 +52,7 @@ class _Rank:
     running: dict[int, int] = field(default_factory=dict)
 
 
+@checked
 def read_log(
     path: PathLike,
     *,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.arrays import I64, U64, Bool
 from chakra.errors import UsageError
 from chakra.et import ABSENT, NodeType, Trace
@@ -24,6 +25,7 @@ _OPTIONAL_COLUMNS = ("names", "kinds", "engines", "peers", "tags", "groups")
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
+@checked
 def from_result(result: "ReplayResult") -> Timeline:
     """The timeline of a replay that ran in this process.
 
@@ -37,6 +39,7 @@ def from_result(result: "ReplayResult") -> Timeline:
     return from_document(result.to_dict(nodes=True), traces=traces, source="replay")
 
 
+@checked
 def from_document(
     document: Mapping[str, Any], *, traces: Mapping[int, Trace] | None = None, source: str = "<document>"
 ) -> Timeline:

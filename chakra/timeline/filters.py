@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.timeline.model import Counter, Timeline
 
@@ -14,6 +15,7 @@ from chakra.timeline.model import Counter, Timeline
 _BYTES: Final = {"json": (102.0, 190.0, 90.0), "perfetto": (46.0, 20.0, 22.0)}
 
 
+@checked
 def filtered(
     timeline: Timeline,
     *,
@@ -66,6 +68,7 @@ def _windowed(counter: Counter, begin: int, end: int) -> Counter:
     return replace(counter, time_ns=counter.time_ns[first:last], value=counter.value[first:last])
 
 
+@checked
 def estimated_bytes(timeline: Timeline, file_format: str) -> int:
     """About how large the uncompressed file will be; ``file_format`` is json or perfetto.
 
@@ -75,7 +78,14 @@ def estimated_bytes(timeline: Timeline, file_format: str) -> int:
         The timeline.
     file_format
         "json" or "perfetto".
+
+    Raises
+    ------
+    UsageError
+        If the format is another.
     """
+    if file_format not in _BYTES:
+        raise UsageError(f"file_format: {file_format!r} is not one of {', '.join(_BYTES)}")
     per_slice, per_flow, per_value = _BYTES[file_format]
     if timeline.n_slices:
         lengths = np.array([len(name.encode()) for name in timeline.names], np.int64)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.files import PathLike, read_bytes
 from chakra.timeline.builder import TimelineBuilder
@@ -43,6 +44,7 @@ class _File(msgspec.Struct, gc=False):
     distributedInfo: Any = None  # noqa: N815
 
 
+@checked
 def read_kineto(paths: list[PathLike]) -> Timeline:
     """One timeline of one or more Kineto files, one a rank, on a common clock that begins at their first
     event.
@@ -58,6 +60,8 @@ def read_kineto(paths: list[PathLike]) -> Timeline:
         If a file is no Kineto trace, has no events with a duration, or two files say that they are the same
         rank.
     """
+    if not paths:
+        raise UsageError("paths: at least one Kineto trace is needed")
     files = [_load(path) for path in paths]
     ranks = _ranks(files, paths)
     builder = TimelineBuilder(", ".join(map(str, paths)))

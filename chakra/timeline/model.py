@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.arrays import F64, I32, I64, Bool
 
 #: Category names, by code: the colour groups of viewers.
@@ -113,6 +114,7 @@ class Timeline:
         """Name of a rank's process."""
         return self.process_names.get(rank, f"rank {rank}")
 
+    @checked
     def kept(self, keep: Bool) -> "Timeline":
         """The timeline with the marked slices only, and the flows and rows that those need; ``keep`` is (n,)
         bool."""

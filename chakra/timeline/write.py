@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.files import PathLike, atomic_bytes
 from chakra.timeline.chrome import chrome_pieces
@@ -22,7 +23,10 @@ def format_of(path: PathLike, wanted: str | None = None) -> str:
     UsageError
         If neither says it.
     """
-    if wanted:
+    if wanted is not None:
+        known = sorted(set(SUFFIXES.values()))
+        if wanted not in known:
+            raise UsageError(f"format {wanted!r} is not one of {', '.join(known)}")
         return wanted
     name = os.fspath(path).lower().removesuffix(".gz")
     suffix = Path(name).suffix
@@ -33,6 +37,7 @@ def format_of(path: PathLike, wanted: str | None = None) -> str:
     return SUFFIXES[suffix]
 
 
+@checked
 def write_timeline(timeline: Timeline, path: PathLike, file_format: str | None = None) -> int:
     """Write Chrome JSON or a Perfetto trace, gzipped if the name ends in .gz; the file's uncompressed size in
     bytes.

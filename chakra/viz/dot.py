@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from chakra.arguments import checked
 from chakra.viz.graph import Graph
 from chakra.viz.scene import printable_lines
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
@@ -10,6 +11,7 @@ from chakra.viz.text import printable, shortened
 _LABEL_CHARS = 60
 
 
+@checked
 def dot_text(graph: Graph, *, legend: bool = True) -> str:
     """The graph as DOT.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
 from chakra.files import PathLike, atomic_bytes, atomic_text
 from chakra.viz.dot import dot_pieces, dot_text
@@ -34,6 +35,8 @@ PLAIN_LIMIT: Final = 20_000
 #: The same for the interactive page, whose browser holds everything at once.
 HTML_LIMIT: Final = 200_000
 _EDGES_PER_NODE: Final = 10
+#: Seconds that Graphviz may be given.
+MAX_SECONDS: Final = 1e6
 #: Above this, a picture is made but a smaller one is suggested.
 _SUGGEST_ABOVE: Final = 2_000
 #: ``auto`` asks Graphviz up to this many nodes and edges (a second or so); ``dot`` is warned about and
@@ -76,6 +79,15 @@ class DrawOptions:
     budget_s: float = 20.0
     all_edges: bool = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.boxes < 1 or (self.limit is not None and self.limit < 0):
+            raise UsageError(
+                f"boxes must be at least 1 and limit at least 0, not {self.boxes} and {self.limit}"
+            )
+        if not 0 <= self.budget_s <= MAX_SECONDS:
+            raise UsageError(f"budget_s: {self.budget_s} is not a number from 0 to {MAX_SECONDS:g}")
+
 
 @dataclass(slots=True)
 class Drawing:
@@ -97,6 +109,7 @@ class Drawing:
     remarks: list[str] = field(default_factory=list)
 
 
+@checked
 def draw(graph: Graph, path: PathLike, options: DrawOptions | None = None) -> Drawing:
     """Draw a graph to a file whose suffix says the format (pdf, svg, png, dot, graphml or html).
 

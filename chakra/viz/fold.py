@@ -10,7 +10,9 @@ from typing import Final
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.arrays import I64
+from chakra.errors import UsageError
 from chakra.viz.fold_tree import FoldTree, merged
 from chakra.viz.graph import Graph
 from chakra.viz.layout import csr
@@ -82,6 +84,7 @@ class _Builder:
         return FoldTree(self.original.n_nodes, np.concatenate(self.parent).astype(np.int32), self.labels)
 
 
+@checked
 def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTree:
     """Fold a graph.
 
@@ -94,7 +97,14 @@ def fold(graph: Graph, how: Folding = Folding.AUTO, limit: int = 300) -> FoldTre
     limit
         Boxes that the closed drawing should have at most; guaranteed by ``AUTO`` and ``SEGMENT`` (up to one
         box for each lane and segment), an aim elsewhere.
+
+    Raises
+    ------
+    UsageError
+        If the limit is below 1.
     """
+    if limit < 1:
+        raise UsageError(f"limit: {limit} is not a whole number of at least 1")
     builder = _Builder(_in_topological_order(graph))
     order = _order(graph)
     stages: tuple[_Stage, ...]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.arrays import I32, I64, AnyArray, Bool
 from chakra.viz.graph import NONE, Graph
 from chakra.viz.style import EdgeKind, Kind
@@ -117,6 +118,7 @@ def _majority(target: AnyArray, value: AnyArray, weight: I64, size: int, n_value
     return winners
 
 
+@checked
 def folded(graph: Graph, tree: FoldTree, opened: Bool | None = None) -> Graph:
     """The graph of what is visible; closed groups by default.
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.arrays import I32, I64, U8, U64, Bool
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.schemas.et_def_pb2 import Node
@@ -97,6 +98,7 @@ class Graph:
 Dependencies = tuple[U64, I64]
 
 
+@checked
 def from_trace(
     trace: Trace, title: str | None = None, *, written: tuple[Dependencies, Dependencies] | None = None
 ) -> Graph:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 from xml.sax.saxutils import escape
 
+from chakra.arguments import checked
 from chakra.viz.graph import Graph
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
 from chakra.viz.text import printable
@@ -21,6 +22,7 @@ _NODE_KEYS: Final = (
 )
 
 
+@checked
 def graphml_text(graph: Graph) -> str:
     """The graph as GraphML; both kinds of edges between the same two nodes are two edges.
 

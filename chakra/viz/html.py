@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from chakra.arguments import checked
 from chakra.viz.fold_tree import FoldTree
 from chakra.viz.graph import Graph
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import jinja2
 
 
+@checked
 def html_text(graph: Graph, tree: FoldTree) -> str:
     """The whole page. It loads nothing (a content policy forbids it) and needs a browser with a canvas
     only.

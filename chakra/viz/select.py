@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from chakra.arguments import checked
 from chakra.arrays import I64, Bool
 from chakra.errors import UsageError
 from chakra.viz.graph import Graph, induced
@@ -27,6 +28,7 @@ _TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)?\s*$")
 _TIME_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
+@checked
 def around(graph: Graph, node_id: int, hops: int) -> Graph:
     """Nodes at most ``hops`` edges away from the node with this id, in either direction.
 
@@ -44,6 +46,8 @@ def around(graph: Graph, node_id: int, hops: int) -> Graph:
     UsageError
         If no node has this id.
     """
+    if hops < 0:
+        raise UsageError(f"hops: {hops} is not a whole number of at least 0")
     found = np.flatnonzero(graph.ids == np.uint64(node_id)) if 0 <= node_id < 2**64 else np.zeros(0, np.int64)
     if not len(found):
         raise UsageError(f"--around {node_id}: {graph.title} has no node with this id")
@@ -59,6 +63,7 @@ def around(graph: Graph, node_id: int, hops: int) -> Graph:
     return induced(graph, keep, f"{graph.title}: {hops} hops around node {node_id}")
 
 
+@checked
 def only(graph: Graph, words: tuple[str, ...]) -> Graph:
     """Nodes of some kinds; paths through the others become dotted edges to the nearest chosen ancestors.
 
@@ -90,6 +95,7 @@ def only(graph: Graph, words: tuple[str, ...]) -> Graph:
     return _with_paths(graph, keep, f"{graph.title}: only {', '.join(words)}")
 
 
+@checked
 def window(graph: Graph, begin_ns: int, end_ns: int) -> Graph:
     """Nodes that run within [begin, end) after the first start.
 
@@ -120,6 +126,7 @@ def window(graph: Graph, begin_ns: int, end_ns: int) -> Graph:
     return induced(graph, keep, f"{graph.title}: {begin_ns} to {end_ns} ns ({what})")
 
 
+@checked
 def critical_path(graph: Graph) -> Graph:
     """The longest path by durations, each node waiting for its parents only; edges are those along the
     path.

@@ -2,6 +2,7 @@
 
 import os
 
+from chakra.arguments import checked
 from chakra.errors import TraceError
 from chakra.et import read_trace
 from chakra.files import PathLike, open_stream
@@ -10,6 +11,7 @@ from chakra.schemas.protolib import decode_message
 from chakra.viz.graph import Graph, dependencies_of, from_trace
 
 
+@checked
 def read_graph(path: PathLike) -> Graph:
     """The graph of an execution trace; parents that are not in the file become ghosts.
 

@@ -7,6 +7,7 @@ are one word joined by ``_``.
 
 import os
 
+from chakra.arguments import checked
 from chakra.converters.astra_config._common import ConvertedConfig, key_lines, read_text
 from chakra.converters.astra_config.network import (
     OldDimension,
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 
+@checked
 def convert_config(path: str | os.PathLike[str]) -> ConvertedConfig:
     """Convert a network or system file of ASTRA-sim 1.0; which it is shows in its content.
 

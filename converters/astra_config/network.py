@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chakra.arguments import checked
 from chakra.converters.astra_config._common import ConvertedConfig, error_at, nearest, plain, read_text
 from chakra.errors import ConfigError
 
@@ -68,6 +69,7 @@ class OldNetwork:
     notes: tuple[str, ...]
 
 
+@checked
 def is_old_network(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a network file of 1.0 (a JSON object with its keys).
 
@@ -83,6 +85,7 @@ def is_old_network(path: str | os.PathLike[str]) -> bool:
     return isinstance(value, dict) and any(key in value for key in _NETWORK_MARKS)
 
 
+@checked
 def read_old_network(path: str | os.PathLike[str]) -> OldNetwork:
     """Read a network file of 1.0.
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from chakra import __version__
+from chakra.arguments import check_fields
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.device import KERNEL, MEMCPY, MEMSET
 from chakra.converters.pytorch.graph import RECV, SEND, Comm, micros
@@ -36,6 +37,9 @@ class EmitOptions:
 
     io: bool = True
     metadata_nodes: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def emit(linked: Linked, rank: int, groups: GroupTable, options: EmitOptions | None = None) -> TraceColumns:

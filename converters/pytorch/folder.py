@@ -1,10 +1,12 @@
 """Which files of a folder belong to which rank of which job."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from chakra.arguments import checked
 from chakra.converters.pytorch.job import Inputs
 from chakra.converters.pytorch.jsonarray import Source
 from chakra.converters.pytorch.kinds import HEAD_BYTES, FileKind, describe_bytes, read_head
@@ -28,6 +30,7 @@ class TraceFile:
     pid: str
 
 
+@checked
 def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
     """Pair the traces of a folder by content, job and rank.
 
@@ -48,7 +51,7 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
     UsageError
         Not a folder.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise UsageError(f"{folder}: not a folder")
     found = [f for p in sorted(folder.iterdir()) if p.is_file() and (f := _look(p)) is not None]
     if not found:

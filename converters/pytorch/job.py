@@ -1,11 +1,13 @@
 """One rank from files to files: read, link, write, check."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chakra.arguments import check_fields, checked
 from chakra.converters.pytorch.check import ReplayCheck, replay_span
 from chakra.converters.pytorch.columns import Names
 from chakra.converters.pytorch.device import DeviceTrace, read_device_trace
@@ -47,6 +49,9 @@ class Inputs:
     linked: Path | None = None
     rank: int | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -73,6 +78,12 @@ class Settings:
     min_matched: float = 0.9
     min_attached: float = 0.5
     strict: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("min_matched", "min_attached"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"{name}: {getattr(self, name)!r} is not a share from 0 to 1")
 
 
 @dataclass(slots=True)
@@ -137,6 +148,7 @@ def rank_of(inputs: Inputs, device: DeviceTrace | None) -> int:
     return 0
 
 
+@checked
 def convert_rank(
     inputs: Inputs,
     output: Path,
@@ -171,9 +183,8 @@ def convert_rank(
     UsageError
         The output would overwrite an input.
     """
-    if output.exists() and any(p is not None and p.exists() and p.samefile(output) for p in (
-        inputs.host, inputs.device, inputs.linked
-    )):  # fmt: skip
+    given = [path for path in (inputs.host, inputs.device, inputs.linked) if path and os.path.exists(path)]
+    if os.path.exists(output) and any(os.path.samefile(path, output) for path in given):
         raise UsageError(f"{output}: the output would overwrite an input")
     linked, rank = read_and_link(inputs, settings)
     summary = summarize(linked, rank)

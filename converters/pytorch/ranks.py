@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chakra.arguments import checked
 from chakra.converters.pytorch.across import RankPart, cross_check, shortest_durations
 from chakra.converters.pytorch.graph import COLL, SEND
 from chakra.converters.pytorch.groups import GroupTable, write_groups
@@ -42,6 +43,7 @@ class JobResult:
     mismatches: list[str] = field(default_factory=list)
 
 
+@checked
 def convert_job(
     inputs: list[Inputs],
     prefix: Path,

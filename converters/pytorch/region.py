@@ -4,12 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from chakra.arguments import check_fields
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.attach import Attachment, without_launch
 from chakra.converters.pytorch.device import DeviceTrace, Ops
 from chakra.converters.pytorch.host import HostTrace
 from chakra.converters.pytorch.pair import Pairing
-from chakra.errors import ConversionError
+from chakra.errors import ConversionError, UsageError
+
+_WORDS = {"gaps": ("node", "fold", "drop"), "cpu_comm": ("comm", "comp"), "deps": ("order", "tensors")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,12 @@ class LinkOptions:
     gpu_only: bool = False
     cpu_comm: str = "comm"
     deps: str = "order"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                raise UsageError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(words)}")
 
 
 def calls_as_ops(device: DeviceTrace) -> Ops:

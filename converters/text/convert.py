@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
+from chakra.arguments import checked
 from chakra.arrays import U8
 from chakra.converters.text.encode import encode_common, rank_files
 from chakra.converters.text.grammar import TextWorkload
@@ -71,6 +72,7 @@ class Converted:
         return GroupTable(self.npus, self.members)
 
 
+@checked
 def load_text(
     source: str | os.PathLike[str],
     *,
@@ -112,7 +114,7 @@ def load_text(
         The file or an option is wrong; see `convert_text`.
     """
     npus = _npus(npus, network_dims)
-    _check_numbers(npus, passes, time_unit, span)
+    _check_numbers(npus, passes, model_parallel, time_unit, span)
     if compat is not None:
         _check_compat(compat, network_dims, model_parallel, time_unit, update_time, span)
         workload = read_workload(source, as_upstream=True)
@@ -134,6 +136,7 @@ def load_text(
     return Converted(workload, graph, npus, passes, members, time_unit, update_time, None, unknown)
 
 
+@checked
 def convert_text(
     source: str | os.PathLike[str],
     output: str | os.PathLike[str],
@@ -206,6 +209,7 @@ def convert_text(
     return write_converted(converted, output, link=link, progress=progress)
 
 
+@checked
 def write_converted(
     converted: Converted,
     output: str | os.PathLike[str],
@@ -291,9 +295,11 @@ def _npus(npus: int | None, dims: Sequence[int] | None) -> int:
     return npus if npus is not None else int(total or 0)
 
 
-def _check_numbers(npus: int, passes: int, time_unit: str, span: str) -> None:
+def _check_numbers(npus: int, passes: int, model_parallel: int | None, time_unit: str, span: str) -> None:
     if not 1 <= npus <= MAX_NPUS:
         raise UsageError(f"the number of NPUs must lie between 1 and {MAX_NPUS}, but is {npus}")
+    if model_parallel is not None and model_parallel < 1:
+        raise UsageError(f"the NPUs that share a model must be at least 1, but are {model_parallel}")
     if passes < 1:
         raise UsageError(f"the number of passes must be at least 1, but is {passes}")
     if time_unit not in ("us", "ns"):

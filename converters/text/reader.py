@@ -8,6 +8,7 @@ import difflib
 import os
 from collections.abc import Iterable
 
+from chakra.arguments import checked
 from chakra.converters.text.grammar import CommWord, Layer, Step, TextWorkload
 from chakra.converters.text.policies import POLICIES, UPSTREAM_POLICIES, Backward, Header
 from chakra.errors import ConversionError
@@ -21,6 +22,7 @@ MAX_BYTES = (1 << 63) - 1
 _FOREIGN_LABELS = {"ep:", "pp:", "vpp:", "ga:", "all_gpus:", "pp_comm:", "pp_comm", "dp:"}
 
 
+@checked
 def read_workload(path: str | os.PathLike[str], *, as_upstream: bool = False) -> TextWorkload:
     """Read a text workload (may be gzipped).
 
@@ -51,6 +53,7 @@ def read_workload(path: str | os.PathLike[str], *, as_upstream: bool = False) ->
     return parse_workload(text, source, as_upstream=as_upstream)
 
 
+@checked
 def parse_workload(text: str, source: str = "<text>", *, as_upstream: bool = False) -> TextWorkload:
     """Parse the text of a workload; ``source`` names it in messages. See `read_workload`.
 

@@ -1,10 +1,12 @@
 """Whether configurations that are right one by one fit each other."""
 
+from chakra.arguments import checked
 from chakra.errors import ConfigError
 from chakra.replay.config.model import Memory, MemoryKind, Network, System
 from chakra.replay.config.system import IMPLEMENTATION_KEYS
 
 
+@checked
 def check_fit(network: Network, system: System, memory: Memory | None = None) -> None:
     """Check system and memory against the network.
 

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 
+from chakra.arguments import checked
 from chakra.replay.config.files import Source, describe
 from chakra.replay.config.section import Section
 
@@ -11,6 +12,7 @@ from chakra.replay.config.section import Section
 _LEADING_INTEGER = re.compile(r"\s*([-+]?[0-9]+)")
 
 
+@checked
 def load_groups(
     src: Source | None, *, compat: str | None = None, npus: int | None = None
 ) -> dict[str, tuple[int, ...]]:

@@ -1,5 +1,6 @@
 """Remote-memory files (spec 1.4)."""
 
+from chakra.arguments import checked
 from chakra.replay.config.files import Source
 from chakra.replay.config.keys import MEMORY_KEYS
 from chakra.replay.config.model import Memory, MemoryKind
@@ -9,6 +10,7 @@ _NAMES = [key.name for key in MEMORY_KEYS]
 _KINDS = {kind.value: kind.value for kind in MemoryKind}
 
 
+@checked
 def load_memory(src: Source | Memory | None, *, compat: str | None = None) -> Memory:
     """Read a remote-memory description; None means that there is no remote memory.
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from chakra.arguments import checked
 from chakra.limits import MAX_NPUS
 from chakra.replay.config.files import Entry, Source, describe, nearest
 from chakra.replay.config.keys import NETWORK_KEYS
@@ -21,6 +22,7 @@ _TOPOLOGIES = {topology.value: topology for topology in Topology}
 _OLD_KEYS = ("topology-name", "topologies-per-dim", "dimensions-count", "units-count", "link-bandwidth")
 
 
+@checked
 def load_network(src: Source | Network | Any, *, compat: str | None = None) -> Network:
     """Read a network description.
 
@@ -132,6 +134,7 @@ def _dimension(
     )
 
 
+@checked
 def dump_network(network: Network) -> str:
     """The network as text of a network file, which `load_network` reads back to an equal value.
 

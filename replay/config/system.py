@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from chakra.arguments import checked
 from chakra.errors import ConfigError
 from chakra.replay.config.files import Source, describe, nearest, read_yaml
 from chakra.replay.config.keys import SYSTEM_KEYS
@@ -64,6 +65,7 @@ INTRA_DIMENSION = {
 }
 
 
+@checked
 def register_algorithm(name: str) -> None:
     """Make a collective algorithm's name known to system files (the engine must know it too).
 
@@ -75,6 +77,7 @@ def register_algorithm(name: str) -> None:
     _EXTRA_ALGORITHMS.add(name)
 
 
+@checked
 def load_system(src: Source | System, *, compat: str | None = None) -> System:
     """Read a system description.
 
@@ -240,6 +243,7 @@ def _custom(section: Section) -> dict[CollectiveKind, str]:
     return found
 
 
+@checked
 def load_per_node_custom(path: str) -> dict[int, str]:
     """Read the YAML map node id -> path prefix of `per-node-custom-implementation` (spec 1.3, 4.6).
 

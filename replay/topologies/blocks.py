@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.limits import MAX_LINKED_NPUS, MAX_LINKS
 from chakra.replay.config.links import check_reach, with_dims
 from chakra.replay.config.model import Link, Links, Network, Topology
 
@@ -37,6 +39,7 @@ def block_links(network: Network) -> Links:
     return Links(tuple(links.values()), tuple(names), dimension_ordered=True)
 
 
+@checked
 def with_faults(
     network: Network, fail: Iterable[str] = (), slow: Mapping[str, float] | None = None
 ) -> Network:
@@ -62,6 +65,8 @@ def with_faults(
     gone = list(fail)
     if not gone and not slow:
         return network
+    if network.links is None:
+        _check_size(network)
     links = network.links or block_links(network)
     number = {str(i): i for i in range(network.npus)}
     number |= {name: network.npus + i for i, name in enumerate(links.vertices)}
@@ -87,6 +92,20 @@ def with_faults(
     out = replace(network, links=replace(links, links=left))
     check_reach(out, " once the failed links are gone" if broken else "")
     return out if links.dimension_ordered else with_dims(out)
+
+
+def _check_size(network: Network) -> None:
+    """Refuse building blocks that stand for more links than are listed one by one."""
+    if network.npus > MAX_LINKED_NPUS:
+        raise UsageError(
+            f"{network.source}: {network.npus} NPUs; links fail or slow down on networks of at most {MAX_LINKED_NPUS}"
+        )
+    per_npu = sum(dim.npus - 1 if dim.topology is Topology.FULLY_CONNECTED else 2 for dim in network.dims)
+    if network.npus * per_npu > 2 * MAX_LINKS:
+        raise UsageError(
+            f"{network.source}: {network.npus * per_npu} links; links fail or slow down where there are at most "
+            f"{2 * MAX_LINKS}"
+        )
 
 
 def _ends(

@@ -8,14 +8,17 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.limits import MAX_LINKED_NPUS, MAX_LINKS
 from chakra.replay.config.model import Network
-from chakra.replay.config.network import load_network
+from chakra.replay.config.network import MAX_DIMS, load_network
 
-#: a network of more links is better described by building blocks
-MAX_LINKS = 2_000_000
+#: levels of switches of a fat tree; NPUs bound the dimensions of a torus
+MAX_LEVELS = 64
 
 
+@checked
 def fat_tree(
     down: Sequence[int],
     up: Sequence[int] | None = None,
@@ -50,6 +53,8 @@ def fat_tree(
     """
     _whole(down, "down", 1)
     h = len(down)
+    if h > MAX_LEVELS:
+        raise UsageError(f"down: {h} levels of switches; a fat tree has at most {MAX_LEVELS}")
     parents = list(up) if up is not None else [1, *down[:-1]]
     _whole(parents, "up", 1)
     if len(parents) != h:
@@ -65,6 +70,7 @@ def fat_tree(
         _positive(ratio, "oversubscription")
     _positive(bandwidth_gibps, "bandwidth")
     npus = prod(down)
+    _within(npus)
     speed = [float(bandwidth_gibps)]
     for level in range(1, h):
         speed.append(speed[-1] * down[level - 1] / (ratios[level - 1] * parents[level]))
@@ -80,6 +86,7 @@ def fat_tree(
     return _build([npus], links, npus_forward=False)
 
 
+@checked
 def rail_optimised(
     nodes: int,
     npus_per_node: int,
@@ -116,6 +123,7 @@ def rail_optimised(
         Bandwidth of a rail towards its NPUs over that towards the spines.
     """
     _whole([nodes, npus_per_node], "nodes and NPUs per node", 2)
+    _within(nodes * npus_per_node)
     _bounded(2 * nodes * npus_per_node + npus_per_node * spines)
     _positive(oversubscription, "oversubscription")
     links: list[Any] = []
@@ -133,6 +141,7 @@ def rail_optimised(
     return _build([npus_per_node, nodes], links, npus_forward=spines == 0)
 
 
+@checked
 def torus(shape: Sequence[int], *, bandwidth_gibps: float, latency_ns: float, wrap: bool = True) -> Network:
     """A torus, or a mesh without `wrap`; the first length of the shape varies fastest in the NPU number.
 
@@ -148,9 +157,17 @@ def torus(shape: Sequence[int], *, bandwidth_gibps: float, latency_ns: float, wr
         Latency of a link, ns.
     wrap
         Whether the ends of a dimension are joined.
+
+    Raises
+    ------
+    UsageError
+        A length below 2, or more NPUs than can be listed.
     """
     _whole(shape, "shape", 2)
+    if len(shape) > MAX_DIMS:
+        raise UsageError(f"shape: {len(shape)} dimensions; a torus has at most {MAX_DIMS}")
     npus = prod(shape)
+    _within(npus)
     _bounded(npus * len(shape))
     links: list[Any] = []
     stride = 1
@@ -165,6 +182,7 @@ def torus(shape: Sequence[int], *, bandwidth_gibps: float, latency_ns: float, wr
     return _build(list(shape), links)
 
 
+@checked
 def dragonfly(
     groups: int,
     routers: int,
@@ -206,6 +224,7 @@ def dragonfly(
     _whole([groups, routers, npus_per_router], "groups, routers and NPUs per router", 1)
     if groups * routers * npus_per_router < 2:
         raise UsageError("a dragonfly of one NPU is no network")
+    _within(groups * routers * npus_per_router)
     _bounded(groups * routers * (npus_per_router + routers) + groups * groups)
     local = bandwidth_gibps if local_bandwidth_gibps is None else local_bandwidth_gibps
     far = bandwidth_gibps if global_bandwidth_gibps is None else global_bandwidth_gibps
@@ -241,6 +260,13 @@ def _whole(values: Sequence[int], what: str, least: int) -> None:
 def _positive(value: float, what: str) -> None:
     if not 0 < value < float("inf"):
         raise UsageError(f"{what}: expected a number above 0, found {value!r}")
+
+
+def _within(npus: int) -> None:
+    if npus > MAX_LINKED_NPUS:
+        raise UsageError(
+            f"{npus:,} NPUs; a network given link by link has at most {MAX_LINKED_NPUS:,}: use building blocks"
+        )
 
 
 def _bounded(links: int) -> None:

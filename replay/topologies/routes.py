@@ -10,11 +10,10 @@ import numpy as np
 
 from chakra.arrays import I64, AnyArray
 from chakra.errors import ConfigError
+from chakra.limits import MAX_LINKED_NPUS
 from chakra.replay.config.model import Links, Network, Topology
 from chakra.replay.message_model import LinkGraph
 
-#: the table of routes has an entry per pair of NPUs
-MAX_NPUS = 8192
 FAR = np.int64(1) << 62
 
 
@@ -35,10 +34,10 @@ def link_graph(network: Network, pairs: I64) -> LinkGraph:
     """
     links = _links(network)
     n = network.npus
-    if n > MAX_NPUS:
+    if n > MAX_LINKED_NPUS:
         raise ConfigError(
-            f"{network.source}: {n} NPUs; a network of single links has at most {MAX_NPUS}, larger ones are described "
-            "by building blocks"
+            f"{network.source}: {n} NPUs; a network of single links has at most {MAX_LINKED_NPUS}, larger ones are "
+            "described by building blocks"
         )
     keys = np.unique(pairs[:, 0] * n + pairs[:, 1])
     keys = keys[keys // n != keys % n]

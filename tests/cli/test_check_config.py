@@ -187,10 +187,10 @@ def test_wrong_files_of_every_kind(
         ("workload.micro-batch: {range: [1, 8], count: 4, log: true}", "1 to 8, 4 values, logarithmic"),
         ("workload.micro-batch: {range: [1, 9], step: 4}", "1 to 9 in steps of 4"),
         (
-            "network.dim0.latency: {range: [0, 1000000000]}",
-            "note: up to 1000000001 points before constraints",
+            "network.dim0.latency: {range: [0, 999999]}",
+            "note: up to 1000000 points before constraints",
         ),
-        ("network.dim0.latency: {range: [1, 9], count: 10000000}", "note: up to 10000000 points"),
+        ("network.dim0.latency: {range: [1, 9], count: 1000000}", "note: up to 1000000 points"),
     ],
 )
 def test_large_studies_are_counted_not_listed(
@@ -203,6 +203,16 @@ def test_large_studies_are_counted_not_listed(
     assert outcome.code == 0
     assert note in outcome.out
     assert time.monotonic() - start < 10
+
+
+def test_a_study_of_too_many_points_is_refused(chakra: Chakra, ring8: Path) -> None:
+    """Before it is run, with the file and the number."""
+    ranges = "{network.dim0.latency: {range: [1, 1000]}, network.dim0.bandwidth: {range: [1, 1001]}}"
+    text = f"workload: {{kind: mlp}}\nplatform: hgx-h100\nparameters: {ranges}\n"
+    (ring8 / "study.yml").write_text(text)
+    outcome = chakra("check-config", "study.yml")
+    assert outcome.code == 2
+    assert "study.yml: 1001000 combinations: more than 1000000" in outcome.err
 
 
 def test_a_range_that_cannot_be_crossed_is_told(chakra: Chakra, ring8: Path) -> None:

@@ -22,6 +22,7 @@ FOLDERS = {
 BASE = (
     "chakra",
     "chakra.errors",
+    "chakra.arguments",
     "chakra.arrays",
     "chakra.files",
     "chakra.gunzip",

@@ -130,13 +130,13 @@ REFUSED: dict[str, tuple[tuple[object, ...], Callable[[], bytes | str], str]] = 
     "merge keys": (SWEEP, lambda: MERGE, "merge keys"),
     "an alias of itself": (SWEEP, lambda: "a: &a [*a]\n", "nested without end"),
     "10^12 NPUs": (AS_NETWORK, lambda: dims("1000000000000"), "npus_count"),
-    "2^30 NPUs": (AS_NETWORK, lambda: dims("2", 30), "at most 26 dimensions"),
-    "2*10^9 NPUs": (AS_NETWORK, lambda: dims("2000000000"), "more than the 67108864 supported"),
+    "2^30 NPUs": (AS_NETWORK, lambda: dims("2", 30), "at most 24 dimensions"),
+    "2*10^9 NPUs": (AS_NETWORK, lambda: dims("2000000000"), "more than the 16777216 supported"),
     "100,000 dimensions": (AS_NETWORK, lambda: dims("2", 100_000), "has 100000 entries"),
-    "2^26 NPUs without traces": (
+    "2^24 NPUs without traces": (
         AS_NETWORK,
-        lambda: dims("67108864"),
-        "no file for 67108856 of 67108864 ranks",
+        lambda: dims("16777216"),
+        "no file for 16777208 of 16777216 ranks",
     ),
     "number of 5,000 digits": (
         AS_SYSTEM,
@@ -181,6 +181,56 @@ REFUSED: dict[str, tuple[tuple[object, ...], Callable[[], bytes | str], str]] = 
         lambda: STUDY.format(parameters="{workload.tp: [1]}", method="{random: 1000000000}"),
         "method",
     ),
+    "10^5 levels of switches": (
+        ("topology", "fat-tree", "--down", ",".join(["1"] * 20_000), "-o", "n.yml"),
+        lambda: "",
+        "at most 64",
+    ),
+    "10^5 dimensions of a torus": (
+        ("topology", "torus", "--shape", "x".join(["2"] * 20_000), "-o", "n.yml"),
+        lambda: "",
+        "at most 24",
+    ),
+    "10^6 NPUs link by link": (
+        ("topology", "torus", "--shape", "1000000", "-o", "n.yml"),
+        lambda: "",
+        "at most 8,192",
+    ),
+    "failed link among 10^7 NPUs": (
+        (*AS_NETWORK, "--fail-link", "0-1"),
+        lambda: dims("16777216"),
+        "at most 8192",
+    ),
+    "failed link among 10^7 links": (
+        (*AS_NETWORK, "--slow-link", "0-1=0.5"),
+        lambda: dims("8192").replace("Ring", "FullyConnected"),
+        "at most 4000000",
+    ),
+    "cluster of 10^9 NPUs": (
+        ("platform", "write", "999999999x hgx-h100", "-o", "p"),
+        lambda: "",
+        "a network has at most 16777216",
+    ),
+    "groups of a manifest": (
+        ("replay", "-w", "bomb.workload.json", *SYSTEM, *NETWORK),
+        lambda: "",
+        "groups: more than 67108864 members in all, at group 'g4'",
+    ),
+    "10^7 values": (
+        SWEEP,
+        lambda: STUDY.format(parameters="{workload.tp: {range: [1, 9], count: 10000000}}", method="grid"),
+        "bomb.yml: parameter workload.tp: count must be a whole number from 1 to 1000000",
+    ),
+    "10^7 steps": (
+        SWEEP,
+        lambda: STUDY.format(parameters="{workload.tp: {range: [1, 10000000]}}", method="grid"),
+        "bomb.yml: parameter workload.tp: 10000000 values",
+    ),
+    "10^19 workers": (
+        (*SWEEP[:-1], "9223372036854775807"),
+        lambda: STUDY.format(parameters="{workload.tp: [1]}", method="grid"),
+        "from 1 to 4096 workers",
+    ),
     "line of a log": (
         ("timeline", "@", "out.json"),
         lambda: b"[0] [workload] [debug] issue," + b"a" * (2 << 20),
@@ -189,12 +239,28 @@ REFUSED: dict[str, tuple[tuple[object, ...], Callable[[], bytes | str], str]] = 
 }
 
 
+def _manifest(folder: Path) -> Path:
+    """Twenty groups, each of as many members as there may be NPUs."""
+    trace, n = folder / "t.et", 1 << 24
+    trace.write_bytes((TRACES / "workload.0.et").read_bytes())
+    every = {"start": 0, "digits": [[n, 1]]}
+    groups = {f"g{i}": {"members": [[n, 1]], "groups": []} for i in range(20)}
+    document = {"format": "chakra.workload/1", "npus": n, "traces": ["t.et"], "groups": groups}
+    document["trace_of"] = [{"trace": 0, "ranks": every}]
+    file = folder / "bomb.workload.json"
+    file.write_text(json.dumps(document))
+    return file
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_in_one_line(name: str, fence: Callable[..., Any], tmp_path: Path) -> None:
     args, make, part = REFUSED[name]
     content = make()
     file = tmp_path / "bomb.yml"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    beside = tmp_path.parent / f"{tmp_path.name}.workload"
+    beside.mkdir()
+    args = tuple(_manifest(beside) if arg == "bomb.workload.json" else arg for arg in args)
     ended = fence(*(file.name if arg == "@" else arg for arg in args))
     assert (ended.code, len(ended.err.splitlines())) == (2, 1), ended
     assert part in ended.err
@@ -217,6 +283,23 @@ def test_refused_in_one_line(name: str, fence: Callable[..., Any], tmp_path: Pat
             "decode-steps must be",
         ),
         (("dlrm", "--npus", 10**9), "npus must be at most"),
+        (("dlrm", "--npus", 8, "--global-batch", 10**9), "passes"),
+        (("transformer", "--npus", 8, "--hidden", 10**9), "larger buckets"),
+        (("transformer", "--npus", 8, "--bucket-mb", "1e-6"), "larger buckets"),
+        (("transformer", "--npus", 8, "--zero", 1, "--bucket-mb", "1e-6"), "larger buckets"),
+        (
+            ("transformer", "--npus", 1 << 20, "--cp", 1 << 20, "--seq", 1 << 20),
+            "round the ring of cp ranks",
+        ),
+        (("transformer", "--layers", 4, "--npus", 8, "--seq", 10**9), "64 bits do not hold it"),
+        (("resnet", "--npus", 8, "--image", 10**9), "64 bits do not hold it"),
+        (("transformer", "--tp", 1 << 20, "--dp", 1 << 20), "at most 4194304 are generated"),
+        (("transformer", "--npus", 8, "--tp", 0), "tp must be at least 1, not 0"),
+        (("mlp", "--npus", 8, "--pp", -1), "pp must be at least 1, not -1"),
+        (
+            ("transformer", "--npus", 64, "--pp", 64, "--micro-batches", 1 << 17, "--layers", 64),
+            "at most 4194304 are generated",
+        ),
         (("collective", "--npus", 10**9, "--size", "1MiB"), "--npus must be at most"),
         (("collective", "--npus", 8, "--count", 10**9, "--size", "1MiB"), "--count must be at most"),
         (("collective", "--npus", 8, "--size", "9" * 5000), "is not a size"),

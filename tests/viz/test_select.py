@@ -91,7 +91,9 @@ def test_other_windows_are_refused(text: str) -> None:
 
 def test_around_an_absent_node_is_refused() -> None:
     graph = from_trace(make_trace(["a"], [[]]))
-    for ident in (-1, 7, 2**64):
+    for ident in (-1, 7, 2**64 - 1):
         with pytest.raises(UsageError, match="no node with this id"):
             select.around(graph, ident, 1)
+    with pytest.raises(UsageError, match="node_id must be a whole number of at most 64 bits"):
+        select.around(graph, 2**64, 1)
     assert np.array_equal(select.around(graph, 0, 0).ids, graph.ids)
