@@ -111,6 +111,9 @@ class TraceBuilder:
         self._groups = groups
         self._drafts: list[_Draft] = []
 
+    def __repr__(self) -> str:
+        return f"<TraceBuilder of rank {self.rank}: {len(self)} node{'s' * (len(self) != 1)}>"
+
     def __len__(self) -> int:
         return len(self._drafts)
 

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -21,6 +22,8 @@ from chakra.limits import MAX_STREAM_BYTES
 PathLike = str | os.PathLike[str]
 
 _CHUNK = 1 << 20
+#: names of a folder that are compared with that of a file that is not there
+_MOST_NEIGHBOURS = 1000
 
 
 # ------------------------------------------------------------------------------------------------- writing
@@ -137,12 +140,28 @@ def open_file(path: PathLike, *, error: type[ChakraError] = TraceError) -> io.Bu
     try:
         file = open(path, "rb")  # noqa: SIM115 - handed to the caller
     except (OSError, ValueError) as cause:  # ValueError: a NUL in the name
-        raise error(f"{os.fspath(path)}: cannot be read: {reason(cause)}") from cause
+        raise error(f"{os.fspath(path)}: cannot be read: {reason(cause)}{_neighbour(path)}") from cause
     mode = os.fstat(file.fileno()).st_mode
     if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not file.isatty() and not _is_null(file)):
         file.close()
         raise error(f"{os.fspath(path)}: cannot be read: it is a device, not a file")
     return file
+
+
+def _neighbour(path: PathLike) -> str:
+    """` Did you mean 'x'?` where a file that is not there has one of nearly its name beside it."""
+    import difflib
+
+    folder, name = os.path.split(os.fspath(path))
+    if os.path.lexists(path) or not name or len(name) > 100:
+        return ""
+    try:
+        with os.scandir(folder or ".") as entries:
+            beside = [entry.name for entry in itertools.islice(entries, _MOST_NEIGHBOURS)]
+    except (OSError, ValueError):
+        return ""
+    close = difflib.get_close_matches(name, sorted(beside), n=1, cutoff=0.85)
+    return f"; did you mean {os.path.join(folder, close[0])}?" if close else ""
 
 
 def _is_null(file: io.BufferedReader) -> bool:

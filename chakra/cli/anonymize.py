@@ -29,7 +29,8 @@ DROPPED = (
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source", metavar="IN")
-@click.argument("target", metavar="OUT")
+@click.argument("target", metavar="OUT", required=False)
+@click.option("-o", "--output", metavar="OUT", help="The same as OUT.")
 @click.option(
     "-g", "--groups", metavar="FILE", help="Groups file (JSON), written as OUT.json under the new names."
 )
@@ -58,7 +59,8 @@ DROPPED = (
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 def command(
     source: str,
-    target: str,
+    target: str | None,
+    output: str | None,
     groups: str | None,
     memory: str | None,
     key: str | None,
@@ -73,6 +75,11 @@ def command(
     PyTorch's recordings. The result replays to the same times, node by node.
     """
     from chakra.anonymize import Labels, anonymize, read_key
+    from chakra.errors import UsageError
+
+    target = target or output
+    if target is None:
+        raise UsageError("name what to write: chakra anonymize IN OUT")
 
     labels = Labels(read_key(key) if key is not None else None, kinds=kinds)
     summary = anonymize(source, target, labels=labels, groups=groups, memory=memory, in_place=in_place)

@@ -10,7 +10,9 @@ import rich_click as click
 @click.argument("source", required=False, metavar="FILE")
 @click.argument("target", required=False, metavar="[OUTPUT]")
 @click.option("--input_filename", "--input-filename", "input_name", help="The same as FILE.")
-@click.option("--output_filename", "--output-filename", "output_name", help="The same as OUTPUT.")
+@click.option(
+    "-o", "--output", "--output_filename", "--output-filename", "output_name", help="The same as OUTPUT."
+)
 def command(source: str | None, target: str | None, input_name: str | None, output_name: str | None) -> None:
     """Turn an execution trace into JSON, or such JSON back into the trace, byte for byte.
 

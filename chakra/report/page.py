@@ -74,6 +74,7 @@ def _run_context(run: Run) -> dict[str, Any]:
         "partial": bool(run.document.get("partial")),
         "headline": tables.headline(run),
         "verdict": tables.waiting_verdict(run),
+        "notes": [tables.text_of(n) for n in _list(run.document.get("notes"))],
         "warnings": [tables.text_of(w) for w in _list(run.document.get("warnings"))],
         "account": charts.account_chart(groups, run.end_ns, tables.WORDS) if run.account else None,
         "parts": [

@@ -211,12 +211,20 @@ def critical_path(run: Run, most: int = 200) -> Table:
 def corrections(run: Run) -> Table:
     """Corrections of ASTRA-sim's model that applied."""
     given = run.document.get("corrections")
+    from chakra.replay.corrections import REGISTRY
+
+    known = {entry.name: entry for entry in REGISTRY}
+
+    def words(name: object) -> tuple[str, str, str]:
+        entry = known.get(str(name))
+        return (entry.case, entry.astra, entry.default) if entry is not None else ("", "", "")
+
     rows = (
-        [(text_of(name), count_text(int(number(count)))) for name, count in given.items()]
+        [(text_of(name), *words(name), count_text(int(number(count)))) for name, count in given.items()]
         if isinstance(given, Mapping)
         else []
     )
-    return Table(("correction", "times"), rows)
+    return Table(("correction", "case", "ASTRA-sim", "here", "times"), rows, 0, 4)
 
 
 def inputs(run: Run) -> list[tuple[str, str]]:

@@ -46,6 +46,8 @@ def essence(run: Run, bars: int = 8) -> str:
         lines.append(verdict)
     if bars < 1:
         raise UsageError(f"bars: {bars} is not a whole number of at least 1")
+    notes = run.document.get("notes")
+    lines += [f"Note: {tables.text_of(note)}." for note in notes] if isinstance(notes, list) else []
     if run.account:
         lines += ["", *_bars(run, bars)]
     table = tables.collectives(run, 5)
@@ -55,7 +57,7 @@ def essence(run: Run, bars: int = 8) -> str:
     if fixes.rows:
         lines += [
             "",
-            "corrections that applied: " + ", ".join(f"{name} ({count})" for name, count in fixes.rows),
+            "corrections that applied: " + ", ".join(f"{row[0]} ({row[-1]})" for row in fixes.rows),
         ]
     return "\n".join(lines)
 

@@ -217,11 +217,15 @@ def lines(summary: dict[str, Any]) -> list[str]:
             f"({matching['share']:.1%}) by {matching['method']}"
         )
         out += [f"                {note}" for note in matching["notes"]]
+    recorded = bool(gpu["device_operations"])
     out.append(
-        f"  attached      {attaching['attached']} of {attaching['kept']} device operations ({attaching['share']:.1%}); "
+        f"  attached      {attaching['attached']} of {attaching['kept']} device operations "
+        f"({attaching['share']:.1%}); "
         f"{attaching['by_correlation']} by correlation, {attaching['by_external_id']} by External id; "
         f"without launch {attaching['without_launch']}, before the window {attaching['before_the_window']}, "
         f"outside the matched region {attaching['outside_the_matched_region']}"
+        if recorded
+        else "  attached      none: the record has no device operations, as that of a CPU job"
     )
     for title, table in (
         ("waits", summary["waits"]),
@@ -238,9 +242,12 @@ def lines(summary: dict[str, Any]) -> list[str]:
             f"  communication {item['name']} ({item['kind']}, group {item['group']}): {item['count']} x, "
             f"{item['bytes']:,} bytes"
         )
+    device = (
+        f"device busy {summary['device_busy_ns'] / 1000:,.1f} us, " if recorded else "",
+        f" (of it {summary['waits_ns'] / 1000:,.1f} us left of waits for the device)" if recorded else "",
+    )
     out.append(
-        f"  time          span {summary['measured_span_ns'] / 1000:,.1f} us, "
-        f"device busy {summary['device_busy_ns'] / 1000:,.1f} us, host {summary['host_ns'] / 1000:,.1f} us "
-        f"(of it {summary['waits_ns'] / 1000:,.1f} us left of waits for the device)"
+        f"  time          span {summary['measured_span_ns'] / 1000:,.1f} us, {device[0]}"
+        f"host {summary['host_ns'] / 1000:,.1f} us{device[1]}"
     )
     return out

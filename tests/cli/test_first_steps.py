@@ -42,12 +42,18 @@ Chakra = Callable[..., Any]
         ),
         (["check-config", "kineto.json"], "kineto.json: this is a Kineto trace, not a configuration file"),
         (["info", "nothing"], "and no nothing.<rank>.et or nothing.workload.json"),
+        (
+            ["sweep", "study.yaml"],
+            "study.yaml: cannot be read: No such file or directory; did you mean study.yml?",
+        ),
+        (["anonymize", "w"], "name what to write: chakra anonymize IN OUT"),
         (["platform", "write", "cs-2", "-o", "x"], "one machine is one NPU; say how many"),
     ],
 )
 def test_a_wrong_guess_is_told_the_right_one(
     chakra: Chakra, ring8: Path, words: list[str], message: str
 ) -> None:
+    (ring8 / "study.yml").write_text("study: x\n")
     (ring8 / "kineto.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
     outcome = chakra(*words)
     assert outcome.code == 2
@@ -85,7 +91,11 @@ def test_output_goes_behind_o_as_elsewhere(chakra: Chakra, ring8: Path) -> None:
         == 0
     )
     assert chakra("timeline", "r.json", "-o", "t.json").code == 0
+    assert chakra("jsonize", "w.0.et", "-o", "w.json").code == 0
+    assert chakra("anonymize", "w.0.et", "-o", "a.et").code == 0
     assert (ring8 / "w.svg").stat().st_size
+    assert (ring8 / "w.json").stat().st_size
+    assert (ring8 / "a.et").stat().st_size
     assert json.loads((ring8 / "t.json").read_text())["traceEvents"]
 
 
