@@ -326,11 +326,7 @@ class ReplayResult:
                     "account": {name: values.tolist() for name, values in self.account.items()},
                 }
             )
-        if what == "nodes":
-            return rows_of({"nodes": [self._node_document(npu) for npu in range(self.npus)]})
-        raise UsageError(
-            f"records: {what!r} is none of npus, nodes, collectives, dimensions, links, critical_path"
-        )
+        return rows_of({"nodes": [self._node_document(npu) for npu in range(self.npus)]})
 
     # -- documents ---------------------------------------------------------------------------------------------
 
