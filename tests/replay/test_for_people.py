@@ -66,7 +66,7 @@ def test_rows_for_tables(result: ReplayResult) -> None:
     assert [row["issue_ns"] for row in mine] == issue.tolist()
     assert [row["finish_ns"] for row in mine] == finish.tolist()
     assert result.records("dimensions") == result.dimensions
-    with pytest.raises(UsageError, match="what must be one of npus, nodes, .* not 'node'"):
+    with pytest.raises(UsageError, match=r"what must be one of npus, nodes, .* not 'node'"):
         result.records("node")  # type: ignore[arg-type]
 
 
