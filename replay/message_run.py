@@ -110,7 +110,7 @@ class MessageRun:
         key = (
             call.kind,
             call.bytes if prefix is None else -1,
-            call.involved,
+            call.involved if prefix is None else None,
             comm.whole,
             comm.size,
             prefix,
