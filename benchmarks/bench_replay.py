@@ -1,15 +1,20 @@
 """Replay speed beside ASTRA-sim's own figures for the same work.
 
-    python benchmarks/bench_replay.py [NAME ...] [--scaling]
+    python benchmarks/bench_replay.py [NAME ...] [--astra-sim FOLDER] [--scaling]
 
 For every workload of the reference data (../shared/oracle/timing): CPU time of `simulate()` from paths with kernels
-warm (least of three), CPU time of a whole `python -c` process, ASTRA-sim's user time, and the ratio. ASTRA-sim's
-figures were measured on a machine of the same kind, not in this run (see timing.md there). With --scaling: growth with
-the number of NPUs, folded against one by one, and compiled against plain kernels, side by side in this run.
+warm (least of three), CPU time of a whole `python -c` process, ASTRA-sim's CPU time, and the ratio. With --astra-sim,
+the folder of its two analytical binaries (docs/validation.md says how they are built), ASTRA-sim runs beside it in this
+run, for 120 s of wall time at most; without, its figures are those of the reference data, measured on a machine of the
+same kind (see timing.md there). With --scaling: growth with the number of NPUs, folded against one by one, and compiled
+against plain kernels, side by side in this run.
 """
 
+import argparse
+import gzip
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -48,7 +53,40 @@ def whole_process(arguments: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def against_astra_sim(names: list[str]) -> None:
+#: seconds after which ASTRA-sim is stopped
+PATIENCE_S = 120
+
+
+def astra_sim(binaries: Path, work: dict[str, Any]) -> dict[str, Any]:
+    """ASTRA-sim's user CPU seconds for a workload, whether it ended, and its last finish, measured now."""
+    binary = f"AstraSim_Analytical_Congestion_{work['backend'].capitalize()}"
+    trace = TIMING / work["trace"]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        content = trace.read_bytes()
+        (place / "trace.et").write_bytes(gzip.decompress(content) if trace.suffix == ".gz" else content)
+        for npu in range(work["npus"]):
+            (place / f"workload.{npu}.et").symlink_to("trace.et")
+        (place / "system.json").write_text(json.dumps(work["system"]))
+        (place / "network.yml").write_text(work["network"])
+        (place / "memory.json").write_text('{"memory-type": "NO_MEMORY_EXPANSION"}')
+        line = [str((binaries / binary).resolve()), "--workload-configuration=workload"]
+        line += ["--system-configuration=system.json", "--network-configuration=network.yml"]
+        line += ["--remote-memory-configuration=memory.json", "--logging-folder=log"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        try:
+            done = subprocess.run(
+                line, cwd=place, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            done = None
+        seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    ends = [int(t) for t in re.findall(r"finished, (\d+) cycles", done.stdout)] if done else []
+    ended = done is not None and len(ends) == work["npus"]
+    return {"user_s": seconds, "rc": 0 if ended else 124, "cycles_max": max(ends) if ended else None}
+
+
+def against_astra_sim(names: list[str], binaries: Path | None) -> None:
     """The table of all workloads whose name contains one of `names` (all, if none is given)."""
     from chakra.replay import simulate
 
@@ -80,7 +118,7 @@ def against_astra_sim(names: list[str]) -> None:
             run()  # compiles what must be compiled
             seconds, result = cpu(run)
             process = whole_process([path, str(npus), str(system), str(network), backend])
-            theirs = figures.get(name, {})
+            theirs = figures.get(name, {}) if binaries is None else astra_sim(binaries, work)
             known = theirs.get("user_s")
             finished = theirs.get("rc") == 0
             cycles = theirs.get("cycles_max")
@@ -224,9 +262,17 @@ def transformers() -> None:
 
 
 if __name__ == "__main__":
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("names", nargs="*")
+    options.add_argument("--astra-sim", type=Path)
+    options.add_argument("--scaling", action="store_true")
+    given = options.parse_args()
+    if given.astra_sim:
+        given.astra_sim = given.astra_sim.resolve()
     os.chdir(ROOT)
-    wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
-    against_astra_sim(wanted)
-    if "--scaling" in sys.argv:
+    against_astra_sim(given.names, given.astra_sim)
+    if given.scaling:
         scaling()
         transformers()
