@@ -80,9 +80,11 @@ class Outcome:
 
 
 @pytest.fixture
-def chakra(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Run the command in this process, through its console entry point."""
+def chakra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
+    """Run the command in this process, through its console entry point, on a page of a width that does not change."""
     from chakra.cli.main import entry
+
+    monkeypatch.setenv("COLUMNS", "120")
 
     def run(*args: str) -> Outcome:
         capsys.readouterr()
