@@ -1,6 +1,7 @@
 """Where points run: here, in threads, in processes, or on a Dask cluster; one interface for all."""
 
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -141,12 +142,28 @@ def runner(
         pool.close()
 
 
+def _knock(address: str) -> None:
+    """Refuse an address where nothing listens.
+
+    A client of Dask that cannot connect is left half made, and may block the process when it is collected.
+    """
+    scheme, _, place = address.rpartition("://")
+    host, _, port = place.partition("/")[0].rpartition(":")
+    try:
+        if scheme not in ("", "tcp", "tls") or not port.isdecimal():
+            raise ValueError("an address is tcp://HOST:PORT or tls://HOST:PORT")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise UsageError(f"no Dask scheduler answers at {address}: {error}") from None
+
+
 @contextmanager
 def _dask(address: str) -> Iterator[Runner]:
     try:
         from distributed import Client, as_completed
     except ImportError:
         raise UsageError("--scheduler needs Dask: pip install 'chakra-replay[cluster]'") from None
+    _knock(address)
     try:
         client = Client(address, timeout="10s", set_as_default=False)  # type: ignore[no-untyped-call,unused-ignore]
     except (OSError, ValueError, TimeoutError) as error:

@@ -56,6 +56,10 @@ class Parameter:
         wrong = ""
         if not -math.inf < self.low <= self.high < math.inf:
             wrong = f"range must be [low, high] with low <= high, not [{self.low}, {self.high}]"
+        elif self._span() == math.inf:
+            wrong = (
+                f"range must have a width that a floating-point number holds, not [{self.low}, {self.high}]"
+            )
         elif self.step is not None and not 0 < self.step < math.inf:
             wrong = f"step must be a number above 0, not {self.step}"
         elif self.count is not None and not 1 <= self.count <= MAX_POINTS:
@@ -101,10 +105,18 @@ class Parameter:
             raise ConfigError(
                 f"parameter {self.name}: crossing a range of real numbers needs a step or a count"
             )
-        total = int((self.high - self.low) / (self.step or 1) + 1e-9) + 1
-        if total > MAX_POINTS:
-            raise ConfigError(f"parameter {self.name}: {total} values: more than {MAX_POINTS}")
-        return total
+        steps = self._span() / (self.step or 1) + 1e-9
+        if steps >= MAX_POINTS:
+            shown = f"{steps + 1:.0f}" if steps < 1e15 else f"{steps:.1e}"
+            raise ConfigError(f"parameter {self.name}: {shown} values: more than {MAX_POINTS}")
+        return int(steps) + 1
+
+    def _span(self) -> float:
+        """Width of a range; infinite where a floating-point number cannot hold it."""
+        try:
+            return float(self.high) - float(self.low)
+        except OverflowError:  # a whole number of more than 308 digits
+            return math.inf
 
     def _spread(self, count: int) -> Iterator[Any]:
         for i in range(count):
@@ -165,17 +177,22 @@ def parameter_from(name: str, value: Any, source: str) -> Parameter:
     return _range_from(name, value, where)
 
 
+def _is_number(value: Any) -> bool:
+    """Whether a value of a file is a finite number that arithmetic can hold."""
+    return (type(value) is int and abs(value) < 1 << 63) or (type(value) is float and math.isfinite(value))
+
+
 def _range_from(name: str, value: Mapping[str, Any], where: str) -> Parameter:
     bounds = value["range"]
     if (
         not isinstance(bounds, list)
         or len(bounds) != 2
-        or not all(type(x) in (int, float) and math.isfinite(x) for x in bounds)
+        or not all(_is_number(x) for x in bounds)
         or bounds[0] > bounds[1]
     ):
         raise ConfigError(f"{where}: range must be [low, high] with low <= high, not {str(bounds)[:60]}")
     step, count, log = value.get("step"), value.get("count"), value.get("log", False)
-    if step is not None and (type(step) not in (int, float) or not 0 < step < math.inf):
+    if step is not None and (not _is_number(step) or step <= 0):
         raise ConfigError(f"{where}: step must be a number above 0, not {describe(step)}")
     if count is not None and (type(count) is not int or not 1 <= count <= MAX_POINTS):
         raise ConfigError(

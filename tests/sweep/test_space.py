@@ -144,6 +144,24 @@ def test_wrong_studies_are_named(changes: dict[str, Any], message: str) -> None:
         study_from({**BASE, **changes}, "s.yml")
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"range": [0.5, 1e308], "step": 0.5}, "inf values: more than|e.308 values: more than"),
+        ({"range": [0, 10**400], "step": 1}, "range must"),
+        (
+            {"range": [-1e308, 1e308], "count": 3},
+            "range must have a width that a floating-point number holds",
+        ),
+        ({"range": [0, 1], "step": 1e-320}, "values: more than"),
+        ({"range": [0, 2 * 10**6]}, "2000001 values: more than 1000000"),
+    ],
+)
+def test_ranges_beyond_numbers_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        study_from({**BASE, "parameters": {"workload.dp": given}}, "s.yml")
+
+
 @pytest.mark.parametrize("text", ["0/4", "5/4", "a/b", "3", "1/", "-1/4"])
 def test_wrong_shards_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="a shard is i/n"):
