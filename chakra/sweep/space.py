@@ -75,6 +75,11 @@ class Parameter:
         numbers = (self.low, self.high, *([] if self.step is None else [self.step]))
         return all(isinstance(number, int) for number in numbers)
 
+    @property
+    def _stepped(self) -> bool:
+        """Whether values are given one by one, by a step or by a count, rather than any of a range."""
+        return bool(self.values) or self.step is not None or self.count is not None
+
     def listed(self) -> tuple[Any, ...]:
         """All values, for crossing.
 
@@ -133,7 +138,7 @@ class Parameter:
         return self._sample(rng, self._choices())
 
     def _choices(self) -> tuple[Any, ...]:
-        return self.listed() if self.values or self.step is not None or self.count is not None else ()
+        return self.listed() if self._stepped else ()
 
     def _sample(self, rng: random.Random, choices: tuple[Any, ...]) -> Any:
         if choices:
@@ -202,11 +207,15 @@ def _range_from(name: str, value: Mapping[str, Any], where: str) -> Parameter:
         raise ConfigError(f"{where}: log must be true or false, and needs a range above 0 without step")
     if step is not None and count is not None:
         raise ConfigError(f"{where}: give step or count, not both")
+    if not math.isfinite(float(bounds[1]) - float(bounds[0])):
+        raise ConfigError(
+            f"{where}: range must have a width that a floating-point number holds, not {bounds}"
+        )
     return Parameter(name, (), bounds[0], bounds[1], step, count, log)
 
 
-def check_space(parameters: tuple[Parameter, ...], source: str) -> None:
-    """Refuse a space that cannot be crossed, before anything is listed.
+def check_space(parameters: tuple[Parameter, ...], source: str, *, crossed: bool) -> None:
+    """Refuse parameters with too many values to list, or that cannot be crossed, before anything is listed.
 
     Raises
     ------
@@ -214,10 +223,10 @@ def check_space(parameters: tuple[Parameter, ...], source: str) -> None:
         Naming the study.
     """
     try:
-        total = math.prod(parameter.size() for parameter in parameters)
+        total = math.prod(p.size() for p in parameters if crossed or p._stepped)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
-    if total > MAX_POINTS:
+    if crossed and total > MAX_POINTS:
         raise ConfigError(f"{source}: {total} combinations: more than {MAX_POINTS}")
 
 

@@ -244,8 +244,7 @@ def study_from(document: Any, source: str) -> Study:
         raise ConfigError(f"{source}: pareto must be a list of two metrics")
     first, second = (_metric(name, f"{source}: pareto") for name in pareto)
     method = _method(document.get("method", "grid"), source)
-    if method.kind == "grid":
-        check_space(parameters, source)
+    check_space(parameters, source, crossed=method.kind == "grid")
     return Study(
         str(document.get("study", Path(source).stem)),
         {key: document.get(key) for key in ("platform", *SECTIONS)},

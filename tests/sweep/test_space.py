@@ -158,8 +158,22 @@ def test_wrong_studies_are_named(changes: dict[str, Any], message: str) -> None:
     ],
 )
 def test_ranges_beyond_numbers_are_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        study_from({**BASE, "parameters": {"workload.dp": given}}, "s.yml")
+    study = {**BASE, "parameters": {"workload.dp": given}}
+    with pytest.raises(ConfigError, match=f"s.yml.*({message})"):
+        study_from(study, "s.yml")
+
+
+def test_a_random_study_lists_no_more_than_a_grid() -> None:
+    """A range with a step is listed to be drawn from; one without is not."""
+    stepped = {
+        **BASE,
+        "method": {"random": 3},
+        "parameters": {"workload.dp": {"range": [0.5, 1e308], "step": 0.5}},
+    }
+    with pytest.raises(ConfigError, match=r"s\.yml: parameter workload\.dp: inf values"):
+        study_from(stepped, "s.yml")
+    free = {**BASE, "method": {"random": 3}, "parameters": {"workload.dp": {"range": [1, 10**12]}}}
+    assert len(list(study_from(free, "s.yml").points())) == 3
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "a/b", "3", "1/", "-1/4"])
