@@ -59,27 +59,41 @@ def _work(rank: int, port: int, prefix: str) -> None:
     dist.destroy_process_group()
 
 
-@pytest.mark.torch
-@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed (the capture extra)")
-def test_a_two_process_job_is_captured_linked_and_replayed(tmp_path: Path) -> None:
-    """Gloo DDP: both pairs match, collectives agree across ranks, the replay gives back the recorded span."""
-    from chakra.converters.pytorch import Settings, convert_job, find_inputs
-
+def _record(folder: Path) -> None:
+    """Record the job of `_work` on two processes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     context = multiprocessing.get_context("spawn")
     processes = [
-        context.Process(target=_work, args=(rank, port, str(tmp_path / "traces" / "ddp"))) for rank in (0, 1)
+        context.Process(target=_work, args=(rank, port, str(folder / "traces" / "ddp"))) for rank in (0, 1)
     ]
     for process in processes:
         process.start()
     for process in processes:
         process.join(240)
         assert process.exitcode == 0
-    inputs = find_inputs(tmp_path / "traces", "ddp")
-    assert [i.rank for i in inputs] == [0, 1]
-    result = convert_job(inputs, tmp_path / "ddp", Settings(), check=True, jobs=1)
+
+
+@pytest.mark.torch
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed (the capture extra)")
+def test_a_two_process_job_is_captured_linked_and_replayed(tmp_path: Path) -> None:
+    """Gloo DDP: both pairs match, collectives agree across ranks, the replay gives back the recorded span.
+
+    A gloo worker ends its record after the thread that waits has gone on. On a busy machine PyTorch's profiler may stop
+    before that, and a rank lacks its last collective; the conversion says so, and the job is recorded again.
+    """
+    from chakra.converters.pytorch import Settings, convert_job, find_inputs
+
+    for attempt in range(4):
+        folder = tmp_path / str(attempt)
+        _record(folder)
+        inputs = find_inputs(folder / "traces", "ddp")
+        assert [i.rank for i in inputs] == [0, 1]
+        result = convert_job(inputs, folder / "ddp", Settings(), check=True, jobs=1)
+        if not result.mismatches:
+            break
+        assert all("collectives on rank" in text for text in result.mismatches)
     assert result.mismatches == []
     for outcome in result.outcomes:
         assert outcome.summary["matching"]["method"] == "record function id"
