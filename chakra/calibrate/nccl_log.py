@@ -125,6 +125,8 @@ def _parse(
         index = column if column is not None and column < len(cells) else len(cells) - (4 if in_place else 8)
         if index < 2 or not _NUMBER.match(cells[index]):
             raise ConversionError(f"{where}: no time where the table has it: {' '.join(cells)[:80]!r}")
+        if len(cells[0]) > 18:
+            raise ConversionError(f"{where}: a size must be below 10^18 bytes, not {cells[0][:40]}")
         size, time_us = int(cells[0]), float(cells[index])
         if size and time_us > 0:
             yield Measurement(current, n, size, time_us, where)

@@ -201,6 +201,10 @@ def test_old_logs_need_the_collective_or_a_name(tmp_path: Path) -> None:
     ("# all_reduce_perf\n1024 256 float sum -1 5.0 1 1 0 5.0 1 1 0\n", "cannot tell how many ranks"),
     ("# all_reduce_perf\n# Rank 0 x\n# Rank 1 x\n1024 256 float sum -1 N/A 1 1 0 5.0 1 1 0\n", "no time where"),
     ("\x00\xff" * 50, "no measurements"),
+    (
+        "# all_reduce_perf\n# Rank 0 x\n# Rank 1 x\n18446744073709551616 256 float sum -1 5.0 1 1 0 5.0 1 1 0\n",
+        "x.log: line 4: a size must be below",
+    ),
 ])  # fmt: skip
 def test_wrong_logs_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "x.log"
