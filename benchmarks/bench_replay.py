@@ -14,7 +14,6 @@ import argparse
 import gzip
 import json
 import os
-import re
 import resource
 import subprocess
 import sys
@@ -23,6 +22,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "differential"))
+from astra_sim import FINISH, command_line
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMING = ROOT.parent / "shared" / "oracle" / "timing"
@@ -59,7 +61,6 @@ PATIENCE_S = 120
 
 def astra_sim(binaries: Path, work: dict[str, Any]) -> dict[str, Any]:
     """ASTRA-sim's user CPU seconds for a workload, whether it ended, and its last finish, measured now."""
-    binary = f"AstraSim_Analytical_Congestion_{work['backend'].capitalize()}"
     trace = TIMING / work["trace"]
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -70,9 +71,7 @@ def astra_sim(binaries: Path, work: dict[str, Any]) -> dict[str, Any]:
         (place / "system.json").write_text(json.dumps(work["system"]))
         (place / "network.yml").write_text(work["network"])
         (place / "memory.json").write_text('{"memory-type": "NO_MEMORY_EXPANSION"}')
-        line = [str((binaries / binary).resolve()), "--workload-configuration=workload"]
-        line += ["--system-configuration=system.json", "--network-configuration=network.yml"]
-        line += ["--remote-memory-configuration=memory.json", "--logging-folder=log"]
+        line = command_line(binaries, work["backend"])
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         try:
             done = subprocess.run(
@@ -81,7 +80,7 @@ def astra_sim(binaries: Path, work: dict[str, Any]) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             done = None
         seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-    ends = [int(t) for t in re.findall(r"finished, (\d+) cycles", done.stdout)] if done else []
+    ends = [int(t) for _, t, _ in FINISH.findall(done.stdout)] if done else []
     ended = done is not None and len(ends) == work["npus"]
     return {"user_s": seconds, "rc": 0 if ended else 124, "cycles_max": max(ends) if ended else None}
 

@@ -179,7 +179,7 @@ def parameter_from(name: str, value: Any, source: str) -> Parameter:
             ):
                 raise ConfigError(f"{where}: {describe(item)} is not a plain value")
         return Parameter(name, tuple(values))
-    return _range_from(name, value, where)
+    return _range_from(name, value, source)
 
 
 def _is_number(value: Any) -> bool:
@@ -187,7 +187,9 @@ def _is_number(value: Any) -> bool:
     return (type(value) is int and abs(value) < 1 << 63) or (type(value) is float and math.isfinite(value))
 
 
-def _range_from(name: str, value: Mapping[str, Any], where: str) -> Parameter:
+def _range_from(name: str, value: Mapping[str, Any], source: str) -> Parameter:
+    """A range of a study file; rules of its numbers stand in `Parameter`, which does not know the file."""
+    where = f"{source}: parameter {name}"
     bounds = value["range"]
     if (
         not isinstance(bounds, list)
@@ -207,11 +209,10 @@ def _range_from(name: str, value: Mapping[str, Any], where: str) -> Parameter:
         raise ConfigError(f"{where}: log must be true or false, and needs a range above 0 without step")
     if step is not None and count is not None:
         raise ConfigError(f"{where}: give step or count, not both")
-    if not math.isfinite(float(bounds[1]) - float(bounds[0])):
-        raise ConfigError(
-            f"{where}: range must have a width that a floating-point number holds, not {bounds}"
-        )
-    return Parameter(name, (), bounds[0], bounds[1], step, count, log)
+    try:
+        return Parameter(name, (), bounds[0], bounds[1], step, count, log)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
 
 
 def check_space(parameters: tuple[Parameter, ...], source: str, *, crossed: bool) -> None:

@@ -24,6 +24,18 @@ TIMEOUT_S = 20
 TRACED_NPUS = 16
 
 
+def command_line(binaries: Path, backend: str) -> list[str]:
+    """ASTRA-sim's command for a folder that holds the files of a case under their usual names."""
+    return [
+        str((binaries / BINARIES[backend]).resolve()),
+        "--workload-configuration=workload",
+        "--system-configuration=system.json",
+        "--network-configuration=network.yml",
+        "--remote-memory-configuration=memory.json",
+        "--logging-folder=log",
+    ]
+
+
 def figures(binaries: Path, case: Any) -> dict[str, Any]:
     """Run a case (`oracle_cases.Case`) in the current folder, where its files are laid out.
 
@@ -34,15 +46,7 @@ def figures(binaries: Path, case: Any) -> dict[str, Any]:
     case
         The case.
     """
-    line = [
-        str((binaries / BINARIES[case.backend]).resolve()),
-        "--workload-configuration=workload",
-        "--system-configuration=system.json",
-        "--network-configuration=network.yml",
-        "--remote-memory-configuration=memory.json",
-        "--logging-folder=log",
-        *(case.about.get("options") or []),
-    ]
+    line = [*command_line(binaries, case.backend), *(case.about.get("options") or [])]
     if Path("comm_groups.json").exists():
         line.append("--comm-group-configuration=comm_groups.json")
     npus = case.about["npus"]
