@@ -141,8 +141,8 @@ def against_astra_sim(names: list[str], binaries: Path | None) -> None:
 def scaling() -> None:
     """Growth with the number of NPUs; folded and one by one; compiled and plain."""
     from chakra.builder import TraceBuilder
-    from chakra.replay import phase_engine as engine
     from chakra.replay import simulate
+    from chakra.replay.engines.phases import engine as engine
 
     builder = TraceBuilder()
     builder.collective("ALL_REDUCE", size_bytes=64 << 20)

@@ -36,11 +36,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from chakra import files
 from chakra.arguments import checked, shown
 from chakra.errors import TraceError, WorkloadError
 from chakra.et import CommType, NodeType, Trace, TraceColumns
 from chakra.et.attributes import Value, attribute, comm_type
+from chakra.io import files
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo
 
 __all__ = ["Handle", "TraceBuilder", "Workload"]

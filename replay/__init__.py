@@ -6,9 +6,9 @@ from chakra.lazy import lazy_names
 
 if TYPE_CHECKING:
     from chakra.replay.api import simulate
-    from chakra.replay.result import ReplayResult
+    from chakra.replay.results.result import ReplayResult
 
 __all__ = ["ReplayResult", "simulate"]
 
 # importing the package stays cheap: configurations are read without the engines
-lazy_names(__name__, {"ReplayResult": "chakra.replay.result", "simulate": "chakra.replay.api"})
+lazy_names(__name__, {"ReplayResult": "chakra.replay.results.result", "simulate": "chakra.replay.api"})

@@ -13,35 +13,35 @@ from chakra.arguments import checked, shown
 from chakra.arrays import I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import ABSENT, Trace, read_traces
-from chakra.files import missing_ranks, ranks_found
-from chakra.generate.manifest import SUFFIX, read_manifest
-from chakra.replay.channels import UnfoldableError
-from chakra.replay.checks import check_dimensions, check_run, run_warnings
-from chakra.replay.classes import Partition, discrete, partition, peers_of
+from chakra.et.manifest import SUFFIX, read_manifest
+from chakra.io.files import missing_ranks, ranks_found
+from chakra.replay.checks.limits import check_limits
+from chakra.replay.checks.run import check_dimensions, check_run, run_warnings
+from chakra.replay.checks.stall import raise_if_stalled
 from chakra.replay.collectives.custom import load_per_node
-from chakra.replay.collectives.matching import match_dimensions, match_scatters
-from chakra.replay.communicators import GroupTable, resolve_groups
-from chakra.replay.compute_notes import compute_warnings, generated_at_speed
+from chakra.replay.collectives.node_order import match_dimensions, match_scatters
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Memory, System
 from chakra.replay.config.network import load_network
 from chakra.replay.config.system import load_system
-from chakra.replay.engine_choice import why_every_npu, why_messages
-from chakra.replay.explain import raise_if_stalled
-from chakra.replay.limits import check_limits
-from chakra.replay.message_run import MessageRun
+from chakra.replay.engines.choice import why_every_npu, why_messages
+from chakra.replay.engines.messages.run import MessageRun
+from chakra.replay.engines.outcome import RawRun
+from chakra.replay.engines.phases.channels import UnfoldableError
+from chakra.replay.engines.phases.engine import PhaseEngine
+from chakra.replay.engines.scenario import Scenario
+from chakra.replay.networks.blocks import with_faults
 from chakra.replay.options import RunOptions
-from chakra.replay.phase_engine import PhaseEngine
-from chakra.replay.process_groups import with_metadata_groups
-from chakra.replay.programs import compile_workload
-from chakra.replay.raw import RawRun
-from chakra.replay.replicate import repeat_blocks, repeated_text, spread, traced_ranks
-from chakra.replay.result import ReplayResult
-from chakra.replay.scenario import Scenario
-from chakra.replay.topologies.blocks import with_faults
-from chakra.replay.usage import usage_of
-from chakra.replay.workload import Op
+from chakra.replay.results.compute_notes import compute_warnings, generated_at_speed
+from chakra.replay.results.result import ReplayResult
+from chakra.replay.symmetry.classes import Partition, discrete, partition, peers_of
+from chakra.replay.symmetry.rings_used import usage_of
+from chakra.replay.workload.communicators import GroupTable, resolve_groups
+from chakra.replay.workload.compile import compile_workload
+from chakra.replay.workload.model import Op
+from chakra.replay.workload.process_groups import with_metadata_groups
+from chakra.replay.workload.replicate import repeat_blocks, repeated_text, spread, traced_ranks
 
 Source = str | os.PathLike[str]
 Progress = Callable[[int, int], bool]
@@ -78,7 +78,7 @@ def simulate(
     workload
         A prefix (rank i reads ``PREFIX.<i>.et`` or ``.et.gz``), a list of paths or of `Trace`, one per NPU (an entry
         may repeat: equal ranks share a trace), a `Trace` for a machine of one NPU, a `chakra.builder.Workload` with its
-        groups, or a `chakra.generate.manifest.WorkloadManifest`.
+        groups, or a `chakra.et.manifest.WorkloadManifest`.
     system, network, memory, comm_groups
         Paths of ASTRA-sim's files, or plain dicts with the same keys. Without `memory` there is no remote memory.
         `network` may be a list of links (docs/guides/networks.md) or a NetworkX graph of them. What

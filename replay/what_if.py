@@ -14,7 +14,7 @@ from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import LinkTopology, Memory, Network, System
 from chakra.replay.config.network import load_network
 from chakra.replay.config.system import load_system
-from chakra.replay.result import ReplayResult
+from chakra.replay.results.result import ReplayResult
 
 SCHEMA = "chakra.replay.what_if/1"
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from chakra.replay.corrections import REGISTRY, Correction
+from chakra.replay.results.corrections import REGISTRY, Correction
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "differences.md"
 
@@ -25,7 +25,8 @@ Two modes, one engine:
 `compat="astra-sim-1.0"` is [the older cost model](guides/collectives.md#--compat-astra-sim-10). Where ASTRA-sim is sound
 both modes agree: the tutorials' demos are such cases.
 
-The page is written by `tools/differences.py` from `replay/corrections.py`; a test runs every example in both modes.
+The page is written by `tools/differences.py` from `replay/results/corrections.py`; a test runs every example in both
+modes.
 """
 
 EXAMPLES = """

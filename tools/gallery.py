@@ -11,7 +11,7 @@ from chakra.report import report_html, run_of
 from chakra.report.figures import account_figure, graph_figure, timeline_figure
 from chakra.timeline import filtered, from_result, write_timeline
 from chakra.viz import DrawOptions, Folding, draw, fold, folded, read_graph
-from chakra.viz.select import around, critical_path, only
+from chakra.viz.graph.select import around, critical_path, only
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "gallery"

@@ -13,8 +13,8 @@ from made_files import write_or_check
 
 from chakra.replay.config import load_network
 from chakra.replay.config.model import Links, Network
+from chakra.replay.networks.blocks import block_links
 from chakra.replay.topologies import dragonfly, fat_tree, rail_optimised, torus
-from chakra.replay.topologies.blocks import block_links
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 STYLE = (

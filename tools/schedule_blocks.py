@@ -16,9 +16,9 @@ from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.custom import CustomProgram
 from chakra.replay.collectives.pipelined_tree import two_trees
 from chakra.replay.collectives.steps import LAST_OF_ROUND, REDUCES, Do, Link
-from chakra.replay.durations import tree_tables
-from chakra.replay.kernels import phases_algorithms as kernel
-from chakra.replay.workload import Op
+from chakra.replay.engines.kernels import phases_algorithms as kernel
+from chakra.replay.engines.phases.durations import tree_tables
+from chakra.replay.workload.model import Op
 
 #: a block of the data, or (from, to) of an all-to-all
 Block = Any

@@ -8,9 +8,9 @@ A hash without a key would not do: names such as ``layer.3.mlp`` can be guessed,
 import hashlib
 import re
 
-from chakra import files
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io import files
 
 #: shortest key, in bytes: what cannot be tried out
 MIN_KEY_BYTES = 16

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from chakra import files
 from chakra.anonymize.labels import Labels
-from chakra.converters.pytorch.comm import COLLECTIVES, NOT_COMMUNICATION, dtype_bytes, normalise
-from chakra.converters.pytorch.device import CATEGORIES, COMMUNICATION
-from chakra.converters.pytorch.kinds import FileKind, expect
-from chakra.converters.pytorch.sync import classify
+from chakra.converters.pytorch.comm.operations import COLLECTIVES, NOT_COMMUNICATION, dtype_bytes, normalise
+from chakra.converters.pytorch.read.device import CATEGORIES, COMMUNICATION
+from chakra.converters.pytorch.read.file_kinds import FileKind, expect
+from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import ConversionError
+from chakra.io import files
 
 #: words of collectives, all variants reduced
 _WORDS = {*COLLECTIVES, *NOT_COMMUNICATION, "send", "recv", "coalesced"} - {""}

@@ -10,9 +10,9 @@ from chakra.anonymize.labels import Labels
 from chakra.arguments import checked
 from chakra.arrays import I32, I64
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns
+from chakra.et.manifest import ABSOLUTE, PEER_MODE, RELATIVE
 from chakra.et.schema import INTEGER_MEMBERS
-from chakra.generate.manifest import ABSOLUTE, PEER_MODE, RELATIVE
-from chakra.replay.process_groups import definitions
+from chakra.replay.workload.process_groups import definitions
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
 
 #: whole-number attributes with a column

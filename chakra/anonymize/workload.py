@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chakra import files, leftovers
 from chakra.anonymize.labels import Labels
 from chakra.anonymize.trace import anonymous_trace
 from chakra.arguments import checked
 from chakra.errors import ConfigError, UsageError, WorkloadError
 from chakra.et import read_trace
-from chakra.generate.manifest import FORMAT, SUFFIX, manifest_from_dict, manifest_to_dict
+from chakra.et.manifest import FORMAT, SUFFIX, manifest_from_dict, manifest_to_dict
+from chakra.io import files, leftovers
 
 #: suffix of the groups file that the generator writes beside traces
 GROUPS_SUFFIX = ".comm_groups.json"

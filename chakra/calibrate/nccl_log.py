@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConversionError, UsageError
-from chakra.files import read_bytes
+from chakra.io.files import read_bytes
 from chakra.replay.config.model import CollectiveKind
 
 _PROGRAMS = {

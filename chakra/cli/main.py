@@ -18,7 +18,7 @@ import rich_click as click
 from click.exceptions import Abort, ClickException, Exit, NoArgsIsHelpError
 
 from chakra import __version__
-from chakra.cli.subcommands import Subcommands, did_you_mean
+from chakra.cli.support.subcommands import Subcommands, did_you_mean
 from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, ChakraError
 
 EXIT_INTERRUPTED = 130
@@ -29,26 +29,41 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 #: command name -> (module, one-line help). The function is called `command` in every module.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "anonymize": ("chakra.cli.anonymize", "Take names and texts out of traces, for others to replay."),
-    "calibrate": ("chakra.cli.calibrate", "Fit network parameters to measured collective times."),
-    "check-config": ("chakra.cli.check_config", "Check configuration files and explain every value."),
-    "completion": ("chakra.cli.completion", "Let a shell complete commands, options and values."),
-    "convert": ("chakra.cli.convert", "Convert text workloads, PyTorch traces and old configurations."),
-    "doctor": ("chakra.cli.doctor", "Check this installation."),
-    "generate": ("chakra.cli.generate", "Generate workloads: collectives, transformers and more."),
-    "info": ("chakra.cli.info", "Say what an execution trace holds."),
-    "jsonize": ("chakra.cli.jsonize", "Turn an execution trace into JSON and back, without loss."),
-    "link": ("chakra.cli.link", "Join a PyTorch host trace with its Kineto device trace."),
-    "platform": ("chakra.cli.platform", "List, show and write machine presets."),
-    "replay": ("chakra.cli.replay", "Replay execution traces on a described machine."),
-    "report": ("chakra.cli.report", "Write a self-contained HTML report of one or more runs."),
-    "schema": ("chakra.cli.schema", "Print the JSON Schemas of the documents that commands write."),
-    "sweep": ("chakra.cli.sweep", "Run a study over workload and machine parameters."),
-    "timeline": ("chakra.cli.timeline", "Write a run as a Chrome or Perfetto timeline."),
-    "topology": ("chakra.cli.topology", "Write fat trees, rails, tori and dragonflies as network files."),
-    "validate": ("chakra.cli.validate", "Check the traces of all ranks before a run."),
-    "warmup": ("chakra.cli.warmup", "Compile the kernels of traces and replays into the cache."),
-    "visualize": ("chakra.cli.visualize", "Draw a trace's graph as PDF, SVG, PNG, DOT, GraphML or HTML."),
+    "anonymize": (
+        "chakra.cli.commands.anonymize",
+        "Take names and texts out of traces, for others to replay.",
+    ),
+    "calibrate": ("chakra.cli.commands.calibrate", "Fit network parameters to measured collective times."),
+    "check-config": (
+        "chakra.cli.commands.check_config",
+        "Check configuration files and explain every value.",
+    ),
+    "completion": ("chakra.cli.commands.completion", "Let a shell complete commands, options and values."),
+    "convert": (
+        "chakra.cli.commands.convert",
+        "Convert text workloads, PyTorch traces and old configurations.",
+    ),
+    "doctor": ("chakra.cli.commands.doctor", "Check this installation."),
+    "generate": ("chakra.cli.commands.generate", "Generate workloads: collectives, transformers and more."),
+    "info": ("chakra.cli.commands.info", "Say what an execution trace holds."),
+    "jsonize": ("chakra.cli.commands.jsonize", "Turn an execution trace into JSON and back, without loss."),
+    "link": ("chakra.cli.commands.link", "Join a PyTorch host trace with its Kineto device trace."),
+    "platform": ("chakra.cli.commands.platform", "List, show and write machine presets."),
+    "replay": ("chakra.cli.commands.replay", "Replay execution traces on a described machine."),
+    "report": ("chakra.cli.commands.report", "Write a self-contained HTML report of one or more runs."),
+    "schema": ("chakra.cli.commands.schema", "Print the JSON Schemas of the documents that commands write."),
+    "sweep": ("chakra.cli.commands.sweep", "Run a study over workload and machine parameters."),
+    "timeline": ("chakra.cli.commands.timeline", "Write a run as a Chrome or Perfetto timeline."),
+    "topology": (
+        "chakra.cli.commands.topology",
+        "Write fat trees, rails, tori and dragonflies as network files.",
+    ),
+    "validate": ("chakra.cli.commands.validate", "Check the traces of all ranks before a run."),
+    "warmup": ("chakra.cli.commands.warmup", "Compile the kernels of traces and replays into the cache."),
+    "visualize": (
+        "chakra.cli.commands.visualize",
+        "Draw a trace's graph as PDF, SVG, PNG, DOT, GraphML or HTML.",
+    ),
 }
 
 
@@ -69,7 +84,7 @@ class LazyGroup(Subcommands):
         module, help_text = COMMANDS[cmd_name]
         if self._listing:
             return click.RichCommand(name=cmd_name, help=help_text)
-        from chakra.cli.quiet import with_quiet
+        from chakra.cli.support.quiet import with_quiet
 
         return with_quiet(importlib.import_module(module).command)
 
@@ -124,7 +139,7 @@ def run(args: list[str] | None = None) -> int:
     """
     if "_CHAKRA_COMPLETE" in os.environ:  # a shell asks for completions
         cli.main(prog_name="chakra")
-    from chakra.cli.compiling import tell_of_compiling
+    from chakra.cli.support.compiling import tell_of_compiling
 
     tell_of_compiling()
     try:

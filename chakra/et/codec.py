@@ -46,7 +46,7 @@ def kernels_for(module: str, n_nodes: int) -> Any:
     if not worth:
         _slow_nodes[0] += n_nodes
         return None
-    from chakra.kernels import compiled
+    from chakra.jit import compiled
 
     _loaded.add(module)
     return compiled(module)
@@ -69,7 +69,7 @@ def frame(data: U8, source: str) -> tuple[I64, I64]:
         bounds = split_records(data.data, source, KERNEL_THRESHOLD)
         if bounds is not None:
             return np.array(bounds[0], np.int64), np.array(bounds[1], np.int64)
-    from chakra.kernels import compiled
+    from chakra.jit import compiled
 
     starts, ends, broken = compiled(DECODE_KERNEL).frame_records(readable(data))
     if broken >= 0:

@@ -25,7 +25,7 @@ def graph_kernels(work: int) -> Any:
     lists.
     """
     if work >= KERNEL_THRESHOLD or (work >= WARM_THRESHOLD and "numba" in sys.modules):
-        from chakra.kernels import compiled
+        from chakra.jit import compiled
 
         return compiled("chakra.et._graph_kernel")
     return None

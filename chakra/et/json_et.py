@@ -7,7 +7,7 @@ from typing import Any
 
 from chakra.errors import TraceError
 from chakra.et.schema import NodeType
-from chakra.files import json_fault
+from chakra.io.files import json_fault
 from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 from chakra.schemas.protolib import encode_varint
 

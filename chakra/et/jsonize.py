@@ -21,10 +21,10 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from chakra import files
 from chakra.errors import TraceError
 from chakra.et.codec import frame
 from chakra.et.wire import make_records, parse_metadata, parse_node
+from chakra.io import files
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from chakra.schemas.protolib import encode_varint
 

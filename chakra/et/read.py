@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from chakra import files
 from chakra.arguments import checked
 from chakra.arrays import U8
 from chakra.errors import TraceError
 from chakra.et.codec import decode_records, frame
 from chakra.et.trace import Trace, make_trace
 from chakra.et.wire import make_records, parse_metadata
+from chakra.io import files
 from chakra.schemas.protolib import encode_varint
 
 #: Files above this size are mapped instead of copied into memory.

@@ -6,7 +6,6 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from chakra import files
 from chakra.arguments import checked, shown
 from chakra.arrays import I8, I32, I64, U8, U64, AnyArray
 from chakra.errors import TraceError
@@ -15,6 +14,7 @@ from chakra.et.encode import AttributeColumn, Encodable, encode
 from chakra.et.read import decode_trace
 from chakra.et.schema import ABSENT, NodeType
 from chakra.et.trace import Trace
+from chakra.io import files
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
 
 #: Version text of the files we write.

@@ -7,11 +7,11 @@
 (64, 2, (32, 2))
 """
 
-from chakra.generate.files import write_plain, write_shared
-from chakra.generate.manifest import WorkloadManifest, read_manifest
-from chakra.generate.models.transformer import ContextParallel
-from chakra.generate.options import Recompute
-from chakra.generate.request import (
+from chakra.et.manifest import WorkloadManifest, read_manifest
+from chakra.generate.model.transformer import ContextParallel
+from chakra.generate.plan.options import Recompute
+from chakra.generate.plan.training import StepPlan, build_workload
+from chakra.generate.request.requests import (
     CommOrder,
     DlrmRequest,
     MlpRequest,
@@ -21,9 +21,9 @@ from chakra.generate.request import (
     ResnetRequest,
     TransformerRequest,
 )
-from chakra.generate.schedule import ScheduleKind
-from chakra.generate.summary import summarize, total_matmul_flops, total_parameters
-from chakra.generate.training import StepPlan, build_workload
+from chakra.generate.schedule.pipeline import ScheduleKind
+from chakra.generate.verify.step_totals import summarize, total_matmul_flops, total_parameters
+from chakra.generate.write.files import write_plain, write_shared
 
 __all__ = [
     "CommOrder",

@@ -7,7 +7,7 @@ from typing import Any
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError, UsageError
-from chakra.limits import MAX_NPUS
+from chakra.io.limits import MAX_NPUS
 from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
 from chakra.replay.config.files import nearest
 from chakra.replay.config.keys import Key

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from chakra.arguments import checked
-from chakra.files import atomic_text
+from chakra.io.files import atomic_text
 from chakra.platforms.model import Platform
 
 

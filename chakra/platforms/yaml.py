@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from chakra.errors import ConfigError
-from chakra.files import read_raw
+from chakra.io.files import read_raw
 
 #: larger files are no description of a machine or a study
 MAX_BYTES = 4_000_000

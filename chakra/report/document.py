@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from chakra import files
 from chakra.arguments import checked
 from chakra.arrays import I64
 from chakra.errors import UsageError
-from chakra.files import PathLike
+from chakra.io import files
+from chakra.io.files import PathLike
 
 SCHEMA: Final = "chakra.replay.result/1"
 

@@ -8,11 +8,11 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.report.document import ACCOUNT_PARTS, Run
-from chakra.report.groups import npu_groups
+from chakra.report.npu_groups import npu_groups
 from chakra.timeline.model import CATEGORIES, Timeline
-from chakra.viz.graph import Graph
-from chakra.viz.layout import layered
-from chakra.viz.scene import scene_of
+from chakra.viz.graph.graph import Graph
+from chakra.viz.layout.layers import layered
+from chakra.viz.layout.scene import scene_of
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES
 
 if TYPE_CHECKING:

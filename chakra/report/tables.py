@@ -211,7 +211,7 @@ def critical_path(run: Run, most: int = 200) -> Table:
 def corrections(run: Run) -> Table:
     """Corrections of ASTRA-sim's model that applied."""
     given = run.document.get("corrections")
-    from chakra.replay.corrections import REGISTRY
+    from chakra.replay.results.corrections import REGISTRY
 
     known = {entry.name: entry for entry in REGISTRY}
 

@@ -5,7 +5,7 @@ from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.report import tables
 from chakra.report.document import ACCOUNT_PARTS, Run
-from chakra.report.groups import npu_groups
+from chakra.report.npu_groups import npu_groups
 from chakra.viz.text import duration_text
 
 _BAR = 40

@@ -98,8 +98,8 @@ _UNITS = {"bucket_mb": "MB of 10^6 B", "peak_tflops": "10^12 op/s", "mem_gbps": 
 
 def workload_keys(kind: str) -> tuple[Key, ...]:
     """Parameters of a kind of generated workload, as study files and `chakra generate --config` take them."""
-    from chakra.generate.parameters import parameters_of
-    from chakra.generate.request import REQUESTS
+    from chakra.generate.request.parameters import parameters_of
+    from chakra.generate.request.requests import REQUESTS
 
     return tuple(
         Key(

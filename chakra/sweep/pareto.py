@@ -5,7 +5,7 @@ from pathlib import Path
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.files import atomic_bytes
+from chakra.io.files import atomic_bytes
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import METRICS, Study
 

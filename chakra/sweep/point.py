@@ -10,8 +10,8 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import ChakraError, ConfigError, UsageError
-from chakra.generate.manifest import SUFFIX
-from chakra.generate.request import REQUESTS, TransformerRequest
+from chakra.et.manifest import SUFFIX
+from chakra.generate.request.requests import REQUESTS, TransformerRequest
 
 #: entries of the network section that a platform's network takes: dim<k>.<key>
 DIM_KEYS = {"topology": "topology", "npus": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
@@ -214,7 +214,7 @@ def _workload(section: Mapping[str, Any], platform: Any) -> tuple[Any, dict[str,
                 f"workload: {sorted(given)[0]!r} goes with a generated workload, not with files"
             )
         if str(files).endswith(".json"):
-            from chakra.generate.manifest import read_manifest
+            from chakra.et.manifest import read_manifest
 
             manifest = read_manifest(files)
             return manifest, {"npus": manifest.npus}
@@ -229,8 +229,8 @@ def _workload(section: Mapping[str, Any], platform: Any) -> tuple[Any, dict[str,
             given["mem-gbps"] = platform.accelerator.mem_gbps
     request = REQUESTS[kind].from_mapping(given)
     plan = request.plan()
-    from chakra.generate.summary import summarize
-    from chakra.generate.training import build_workload
+    from chakra.generate.plan.training import build_workload
+    from chakra.generate.verify.step_totals import summarize
 
     stages = summarize(plan)
     samples = request.micro_batch * plan.training.micro_batches * plan.parallel.dp

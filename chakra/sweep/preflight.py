@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from chakra.errors import ChakraError, ConfigError, UsageError
-from chakra.generate.request import REQUESTS, DlrmRequest, Request, TransformerRequest
+from chakra.generate.request.requests import REQUESTS, DlrmRequest, Request, TransformerRequest
 from chakra.platforms import cluster
 from chakra.replay.config.files import describe, nearest
 from chakra.replay.options import BACKENDS, COMPAT_MODES

@@ -13,7 +13,7 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.files import atomic_bytes, atomic_text, reason
+from chakra.io.files import atomic_bytes, atomic_text, reason
 from chakra.sweep.space import Point
 from chakra.sweep.study import METRICS
 

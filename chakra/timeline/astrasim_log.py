@@ -9,8 +9,8 @@ from fractions import Fraction
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
-from chakra.files import PathLike, open_stream
-from chakra.limits import MAX_LINE_BYTES
+from chakra.io.files import PathLike, open_stream
+from chakra.io.limits import MAX_LINE_BYTES
 from chakra.timeline.document import from_document
 from chakra.timeline.kinds import type_of
 from chakra.timeline.model import Timeline

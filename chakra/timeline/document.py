@@ -11,10 +11,10 @@ from chakra.arguments import checked
 from chakra.arrays import I64, U64, Bool
 from chakra.errors import UsageError
 from chakra.et import ABSENT, NodeType, Trace
+from chakra.timeline.arrows import Matcher, collective_keys
 from chakra.timeline.builder import TimelineBuilder
 from chakra.timeline.kinds import category_of, row_of, type_of
 from chakra.timeline.lenient import number, numbers
-from chakra.timeline.matching import Matcher, collective_keys
 from chakra.timeline.model import CATEGORIES, Counter, Timeline
 
 if TYPE_CHECKING:

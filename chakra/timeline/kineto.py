@@ -8,7 +8,7 @@ import msgspec
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.files import PathLike, read_bytes
+from chakra.io.files import PathLike, read_bytes
 from chakra.timeline.builder import TimelineBuilder
 from chakra.timeline.model import Timeline
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from chakra.arrays import I32, I64, Bool
-from chakra.kernels import compiled
+from chakra.jit import compiled
 from chakra.timeline.model import Row, Timeline
 
 _PLAIN: Final = 20_000

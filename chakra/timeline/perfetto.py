@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from chakra.arrays import I64, AnyArray
-from chakra.kernels import compiled
+from chakra.jit import compiled
 from chakra.timeline.chrome import thread_numbers
 from chakra.timeline.model import CATEGORIES, Timeline
 

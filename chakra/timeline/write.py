@@ -6,7 +6,7 @@ from typing import Final
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.files import PathLike, atomic_bytes
+from chakra.io.files import PathLike, atomic_bytes
 from chakra.timeline.chrome import chrome_pieces
 from chakra.timeline.model import Timeline
 from chakra.timeline.perfetto import perfetto_pieces

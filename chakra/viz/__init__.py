@@ -10,15 +10,15 @@
 True
 """
 
-from chakra.viz.dot import dot_text
 from chakra.viz.draw import Drawing, DrawOptions, draw
-from chakra.viz.fold import Folding, fold
-from chakra.viz.fold_tree import FoldTree, folded
-from chakra.viz.graph import Graph, from_trace
-from chakra.viz.graphml import graphml_text
-from chakra.viz.html import html_text
-from chakra.viz.select import around, critical_path, only, window
-from chakra.viz.source import read_graph
+from chakra.viz.formats.dot import dot_text
+from chakra.viz.formats.graphml import graphml_text
+from chakra.viz.formats.html import html_text
+from chakra.viz.graph.fold import Folding, fold
+from chakra.viz.graph.fold_tree import FoldTree, folded
+from chakra.viz.graph.graph import Graph, from_trace
+from chakra.viz.graph.select import around, critical_path, only, window
+from chakra.viz.graph.source import read_graph
 from chakra.viz.style import EdgeKind, Kind
 
 __all__ = [

@@ -12,20 +12,20 @@ from typing import Final, Literal
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
-from chakra.files import PathLike, atomic_bytes, atomic_text
-from chakra.viz.dot import dot_pieces, dot_text
-from chakra.viz.fold import Folding, fold
-from chakra.viz.fold_tree import folded, opened_within
-from chakra.viz.graph import Graph
-from chakra.viz.graphml import graphml_pieces
-from chakra.viz.graphviz_worker import NO_GRAPHVIZ
-from chakra.viz.html import html_text
-from chakra.viz.layout import layered
-from chakra.viz.pdf import pdf_bytes
-from chakra.viz.png import png_bytes, scale_of
-from chakra.viz.reduce import transitively_reduced
-from chakra.viz.scene import scene_of
-from chakra.viz.svg import svg_text
+from chakra.io.files import PathLike, atomic_bytes, atomic_text
+from chakra.viz.formats.dot import dot_pieces, dot_text
+from chakra.viz.formats.graphml import graphml_pieces
+from chakra.viz.formats.graphviz_worker import NO_GRAPHVIZ
+from chakra.viz.formats.html import html_text
+from chakra.viz.formats.pdf import pdf_bytes
+from chakra.viz.formats.png import png_bytes, scale_of
+from chakra.viz.formats.svg import svg_text
+from chakra.viz.graph.fold import Folding, fold
+from chakra.viz.graph.fold_tree import folded, opened_within
+from chakra.viz.graph.graph import Graph
+from chakra.viz.graph.reduce import transitively_reduced
+from chakra.viz.layout.layers import layered
+from chakra.viz.layout.scene import scene_of
 
 FORMATS: Final = ("pdf", "svg", "png", "dot", "graphml", "html")
 LayoutName = Literal["auto", "own", "dot"]
@@ -243,7 +243,7 @@ def _by_graphviz(graph: Graph, picture: str, options: DrawOptions, remarks: list
         remarks.append(f"dot may need minutes for {graph.n_nodes} nodes; --layout own takes a second")
     with tempfile.TemporaryDirectory(prefix="chakra-") as folder:
         out = Path(folder) / f"picture.{picture}"
-        command = [sys.executable, "-m", "chakra.viz.graphviz_worker", picture, str(out)]
+        command = [sys.executable, "-m", "chakra.viz.formats.graphviz_worker", picture, str(out)]
         try:
             done = subprocess.run(
                 command,

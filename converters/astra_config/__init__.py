@@ -21,7 +21,7 @@ from chakra.converters.astra_config.network import (
 )
 from chakra.converters.astra_config.system import system_file
 from chakra.errors import ConfigError
-from chakra.files import TEXT_WORKLOAD, kind_of
+from chakra.io.files import TEXT_WORKLOAD, kind_of
 
 __all__ = [
     "ConvertedConfig",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chakra.errors import ConfigError
-from chakra.files import read_bytes
+from chakra.io.files import read_bytes
 
 
 @dataclass(frozen=True, slots=True)

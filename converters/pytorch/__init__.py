@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from chakra.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from chakra.converters.pytorch.check import ReplayCheck
-    from chakra.converters.pytorch.emit import EmitOptions
     from chakra.converters.pytorch.folder import find_inputs
     from chakra.converters.pytorch.job import Inputs, Outcome, Settings, convert_rank
     from chakra.converters.pytorch.link import LinkOptions
     from chakra.converters.pytorch.ranks import JobResult, convert_job
+    from chakra.converters.pytorch.write.emit import EmitOptions
+    from chakra.converters.pytorch.write.replay_check import ReplayCheck
 
 __all__ = [
     "EmitOptions",
@@ -43,12 +43,12 @@ _PACKAGE = "chakra.converters.pytorch"
 lazy_names(
     __name__,
     {
-        "EmitOptions": f"{_PACKAGE}.emit",
+        "EmitOptions": f"{_PACKAGE}.write.emit",
         "Inputs": f"{_PACKAGE}.job",
         "JobResult": f"{_PACKAGE}.ranks",
         "LinkOptions": f"{_PACKAGE}.link",
         "Outcome": f"{_PACKAGE}.job",
-        "ReplayCheck": f"{_PACKAGE}.check",
+        "ReplayCheck": f"{_PACKAGE}.write.replay_check",
         "Settings": f"{_PACKAGE}.job",
         "convert_job": f"{_PACKAGE}.ranks",
         "convert_rank": f"{_PACKAGE}.job",

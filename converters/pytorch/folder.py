@@ -8,8 +8,8 @@ from pathlib import Path
 
 from chakra.arguments import checked
 from chakra.converters.pytorch.job import Inputs
-from chakra.converters.pytorch.jsonarray import Source
-from chakra.converters.pytorch.kinds import HEAD_BYTES, FileKind, describe_bytes, read_head
+from chakra.converters.pytorch.read.file_kinds import HEAD_BYTES, FileKind, describe_bytes, read_head
+from chakra.converters.pytorch.read.jsonarray import Source
 from chakra.errors import ConversionError, UsageError
 
 _NUMBER = re.compile(r"rank[_\-.]?(\d+)", re.IGNORECASE)

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from chakra.arguments import check_fields, checked
-from chakra.converters.pytorch.check import ReplayCheck, replay_span
-from chakra.converters.pytorch.columns import Names
-from chakra.converters.pytorch.device import DeviceTrace, read_device_trace
-from chakra.converters.pytorch.emit import EmitOptions, encode_blocks
-from chakra.converters.pytorch.groups import GroupTable, write_groups
-from chakra.converters.pytorch.host import HostTrace, read_host_trace
-from chakra.converters.pytorch.kinds import FileKind, expect
+from chakra.converters.pytorch.comm.group_numbers import GroupTable, write_groups
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
-from chakra.converters.pytorch.linked_json import read_linked, write_linked
-from chakra.converters.pytorch.summary import self_check, summarize
+from chakra.converters.pytorch.read.columns import Names
+from chakra.converters.pytorch.read.device import DeviceTrace, read_device_trace
+from chakra.converters.pytorch.read.file_kinds import FileKind, expect
+from chakra.converters.pytorch.read.host import HostTrace, read_host_trace
+from chakra.converters.pytorch.write.emit import EmitOptions, encode_blocks
+from chakra.converters.pytorch.write.link_summary import self_check, summarize
+from chakra.converters.pytorch.write.linked_json import read_linked, write_linked
+from chakra.converters.pytorch.write.replay_check import ReplayCheck, replay_span
 from chakra.errors import ConversionError, ThresholdError, UsageError
 from chakra.et import read_trace
-from chakra.files import atomic_bytes
+from chakra.io.files import atomic_bytes
 
 #: Larger traces are read back and compared only when asked for: that takes as long as writing them.
 CHECK_UP_TO = 300_000

@@ -6,15 +6,18 @@ from typing import Any
 import numpy as np
 
 from chakra.arrays import I64, Bool
-from chakra.converters.pytorch import comm as communication
-from chakra.converters.pytorch.attach import Attachment, attach, nest_ops
-from chakra.converters.pytorch.cutting import bursts_of, cut_host
-from chakra.converters.pytorch.device import DeviceTrace, profiler_steps
-from chakra.converters.pytorch.draft import Parts, make_draft
-from chakra.converters.pytorch.graph import NODE_DEVICE, NODE_DEVICE_GAP, NODE_UNMATCHED, Graph, finish
-from chakra.converters.pytorch.host import HostTrace
-from chakra.converters.pytorch.pair import Pairing, pair
-from chakra.converters.pytorch.region import (
+from chakra.converters.pytorch.comm import operations as communication
+from chakra.converters.pytorch.graph.build import Parts, make_draft
+from chakra.converters.pytorch.graph.linked_graph import (
+    NODE_DEVICE,
+    NODE_DEVICE_GAP,
+    NODE_UNMATCHED,
+    Graph,
+    finish,
+)
+from chakra.converters.pytorch.match.attach import Attachment, attach, nest_ops
+from chakra.converters.pytorch.match.pair import Pairing, pair
+from chakra.converters.pytorch.match.region import (
     LinkOptions,
     Region,
     active_operators,
@@ -22,8 +25,11 @@ from chakra.converters.pytorch.region import (
     matched_span,
     thread_numbers,
 )
-from chakra.converters.pytorch.sync import SyncEdges, find_waits
-from chakra.converters.pytorch.timeline import Bursts
+from chakra.converters.pytorch.read.device import DeviceTrace, profiler_steps
+from chakra.converters.pytorch.read.host import HostTrace
+from chakra.converters.pytorch.time.cutting import bursts_of, cut_host
+from chakra.converters.pytorch.time.host_time import Bursts
+from chakra.converters.pytorch.time.sync import SyncEdges, find_waits
 from chakra.errors import ConversionError
 
 __all__ = ["NODE_DEVICE", "NODE_DEVICE_GAP", "NODE_UNMATCHED", "LinkOptions", "Linked", "link"]

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from chakra.arguments import checked
-from chakra.converters.pytorch.across import RankPart, cross_check, shortest_durations
-from chakra.converters.pytorch.graph import COLL, SEND
-from chakra.converters.pytorch.groups import GroupTable, write_groups
+from chakra.converters.pytorch.comm.across_ranks import RankPart, cross_check, shortest_durations
+from chakra.converters.pytorch.comm.group_numbers import GroupTable, write_groups
+from chakra.converters.pytorch.graph.linked_graph import COLL, SEND
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, write
 from chakra.converters.pytorch.link import Linked
-from chakra.converters.pytorch.summary import summarize
+from chakra.converters.pytorch.write.link_summary import summarize
 from chakra.errors import ThresholdError
 from chakra.workers import worker_pool
 

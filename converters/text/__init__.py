@@ -5,10 +5,10 @@ a row of it into a graph, `spans` says which NPUs a collective joins, `encode` a
 `upstream` imitates upstream's converter.
 """
 
+from chakra.converters.text.conversion_summary import Summary
 from chakra.converters.text.convert import Converted, convert_text, load_text, write_converted
 from chakra.converters.text.grammar import Layer, Step, TextWorkload
 from chakra.converters.text.reader import parse_workload, read_workload
-from chakra.converters.text.summary import Summary
 
 __all__ = [
     "Converted",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from chakra.arguments import checked
 from chakra.arrays import U8
+from chakra.converters.text.conversion_summary import Summary, notes_on, summarize
 from chakra.converters.text.encode import encode_common, rank_files
 from chakra.converters.text.grammar import TextWorkload
 from chakra.converters.text.output import StagedFiles
@@ -24,7 +25,6 @@ from chakra.converters.text.spans import (
     resolve_spans,
     sizes_unknown,
 )
-from chakra.converters.text.summary import Summary, notes_on, summarize
 from chakra.converters.text.upstream import upstream_graph, upstream_rank_files
 from chakra.errors import ConversionError, UsageError
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from chakra import leftovers
 from chakra.arrays import U8
 from chakra.errors import UsageError
-from chakra.files import reason
+from chakra.io import leftovers
+from chakra.io.files import reason
 
 
 class StagedFiles:

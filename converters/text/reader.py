@@ -12,7 +12,7 @@ from chakra.arguments import checked
 from chakra.converters.text.grammar import CommWord, Layer, Step, TextWorkload
 from chakra.converters.text.policies import POLICIES, UPSTREAM_POLICIES, Backward, Header
 from chakra.errors import ConversionError
-from chakra.files import EXECUTION_TRACE, kind_of, read_bytes
+from chakra.io.files import EXECUTION_TRACE, kind_of, read_bytes
 
 #: Largest time and size: what an int64 count of ns (times are at most us) and an int64 of bytes can hold.
 MAX_TIME = (1 << 63) // 1000 - 1

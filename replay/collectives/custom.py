@@ -13,9 +13,9 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import ConfigError, WorkloadError
 from chakra.et import ABSENT, NodeType, Trace, read_traces
-from chakra.replay.bindings import children_in_order
 from chakra.replay.config.model import CollectiveKind, System
-from chakra.replay.workload import Op
+from chakra.replay.workload.bindings import children_in_order
+from chakra.replay.workload.model import Op
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from chakra.replay.collectives.steps import Do, Link, Steps
 from chakra.replay.collectives.trees import chain_segments
 from chakra.replay.config.model import CollectiveKind, Network, System, Topology
 from chakra.replay.options import RunOptions
-from chakra.replay.workload import Call
+from chakra.replay.workload.model import Call
 
 #: endpoint delay of sub-cluster groups in ASTRA-sim, whatever the system file says
 GROUP_ENDPOINT_DELAY_NS = 10

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 from chakra.errors import ConfigError
-from chakra.files import UNKNOWN, kind_of, read_raw, unusable_json
-from chakra.limits import MAX_CONFIG_BYTES, MAX_YAML_VALUES
+from chakra.io.files import UNKNOWN, kind_of, read_raw, unusable_json
+from chakra.io.limits import MAX_CONFIG_BYTES, MAX_YAML_VALUES
 
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from chakra.arguments import checked
-from chakra.limits import MAX_NPUS
+from chakra.io.limits import MAX_NPUS
 from chakra.replay.config.files import Entry, Source, describe, nearest
 from chakra.replay.config.keys import NETWORK_KEYS
 from chakra.replay.config.links import dump_links, graph_network, links_network, read_graphml

@@ -11,7 +11,7 @@ import numpy as np
 
 from chakra.arrays import F64
 from chakra.errors import ConfigError
-from chakra.files import unusable_json
+from chakra.io.files import unusable_json
 from chakra.replay.config.files import describe, read_json, read_text
 from chakra.replay.config.section import finite
 

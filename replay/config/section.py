@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from chakra.errors import ConfigError
-from chakra.files import kind_of_keys
+from chakra.io.files import kind_of_keys
 from chakra.replay.config.files import Entry, Source, describe, nearest, read_json, read_yaml, shortened
 from chakra.replay.config.keys import ALL_KEYS
 

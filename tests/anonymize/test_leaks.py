@@ -204,7 +204,7 @@ def test_classes() -> None:
 
 @pytest.mark.parametrize("name", ["", "0", "7", "007", "-3", "12tp", " 5x", "+4", "tp", "0x"])
 def test_group_names_keep_their_number(name: str) -> None:
-    from chakra.replay.bindings import group_name
+    from chakra.replay.workload.bindings import group_name
 
     shown = Labels().group(name)
     assert group_name(shown, astra=True) == (

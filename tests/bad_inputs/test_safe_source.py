@@ -19,8 +19,8 @@ CALLS = {
 }  # fmt: skip
 #: the package's own kernel sources, executed again to compile them; no file from outside
 ALLOWED = {
-    ("chakra/kernels.py", "exec"),
-    ("chakra/kernels.py", "compile"),
+    ("chakra/jit.py", "exec"),
+    ("chakra/jit.py", "compile"),
     # what one worker process hands to another, in a folder that only this process's user can open
     ("converters/pytorch/ranks.py", "pickle"),
     ("converters/pytorch/ranks.py", "pickle.load"),

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from chakra.calibrate import CostModel, calibrate, modelled_ns, read_log
-from chakra.cli.calibrate import command
+from chakra.cli.commands.calibrate import command
 from chakra.errors import ConversionError, ThresholdError, UsageError
 from chakra.et import CommType, NodeType, TraceColumns
 from chakra.replay import simulate

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from chakra.replay.config.explain import explain_memory, explain_network, explain_system
 from chakra.replay.config.keys import LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
+from chakra.replay.config.values_in_effect import explain_memory, explain_network, explain_system
 from chakra.sweep.keys import STUDY_KEYS, workload_keys
 
 Chakra = Callable[..., Any]

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from chakra import kernels
-from chakra.cli import compiling
+from chakra import jit as kernels
+from chakra.cli.support import compiling
 
 KERNEL = "chakra.timeline._lanes_kernel"
 

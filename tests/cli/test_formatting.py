@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chakra.replay.formatting import format_csv, format_json, format_text
+from chakra.replay.results.formatting import format_csv, format_json, format_text
 
 ROW = {"kind": "ALL_REDUCE", "algorithm": "ring", "group": "", "members": 2, "bytes": 1048576, "count": 1}
 

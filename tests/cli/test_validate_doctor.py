@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from chakra.cli import doctor
-from chakra.cli.validate import trace_files
+from chakra.cli.commands import doctor
+from chakra.cli.commands.validate import trace_files
 from chakra.errors import WorkloadError
 
 Chakra = Callable[..., Any]

@@ -15,7 +15,7 @@ from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import parse
 from chakra.replay.collectives.steps import Do, Link
 from chakra.replay.collectives.trees import chain_segments
-from chakra.replay.kernels import phases_algorithms as kernel
+from chakra.replay.engines.kernels import phases_algorithms as kernel
 
 from .helpers import ENDPOINT, GIBPS, LATENCY, network, one, system
 

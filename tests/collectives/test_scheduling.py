@@ -255,7 +255,7 @@ def test_compiled_code_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
         builder.collective(kind, size_bytes=1_000_000)
     traces = [builder.build()] * 60
     plain = simulate(traces, given_system, net, comm_streams=3)
-    monkeypatch.setattr("chakra.replay.phase_engine.worth_compiling", lambda *_: True)
+    monkeypatch.setattr("chakra.replay.engines.phases.engine.worth_compiling", lambda *_: True)
     assert np.array_equal(simulate(traces, given_system, net, comm_streams=3).finish_ns, plain.finish_ns)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from chakra.errors import ConfigError
-from chakra.generate.request import REQUESTS
+from chakra.generate.request.requests import REQUESTS
 from chakra.platforms import all_platforms
 from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
 from chakra.platforms.model import platform_from
 from chakra.replay.config import load_memory, load_network, load_system
-from chakra.replay.config.explain import explain_memory, explain_system
 from chakra.replay.config.keys import LINK_FIELDS, LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS, Key
+from chakra.replay.config.values_in_effect import explain_memory, explain_system
 from chakra.sweep.keys import STUDY_KEYS, workload_keys
 from chakra.sweep.study import study_from
 

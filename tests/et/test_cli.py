@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chakra.builder import TraceBuilder
-from chakra.cli.generate import parse_size
+from chakra.cli.commands.generate import parse_size
 from chakra.cli.main import entry
 from chakra.errors import UsageError
 from chakra.et import read_trace, read_traces, write_trace

@@ -14,7 +14,7 @@ from chakra.errors import TraceError
 from chakra.et import _decode_kernel, _encode_kernel, codec, decode_protobuf, encode
 from chakra.et.columns import Columns, Records, StringPool
 from chakra.et.wire import make_records
-from chakra.kernels import compiled
+from chakra.jit import compiled
 
 sys.path.insert(0, str(Path(__file__).parent))
 import wire_gen

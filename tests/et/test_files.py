@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chakra import files
 from chakra.errors import ConfigError, TraceError, UsageError
+from chakra.io import files
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chakra.errors import TraceError
 from chakra.et import NodeType, Trace, TraceColumns, read_trace
-from chakra.et.summary import critical_path, summarize
+from chakra.et.trace_summary import critical_path, summarize
 
 
 @st.composite
@@ -117,9 +117,9 @@ def test_every_trace_of_the_reference_data_reads_and_returns(shared: Path, tmp_p
     """All files seen in the wild read, and come back byte for byte from the writer and from JSON."""
     import io
 
-    from chakra import files
     from chakra.et import write_trace
     from chakra.et.jsonize import trace_bytes, write_json
+    from chakra.io import files
 
     paths = sorted((shared / "data").rglob("*.et")) + sorted((shared / "data" / "chakra").glob("*.et.gz"))
     assert len(paths) > 40

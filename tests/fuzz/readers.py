@@ -15,23 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from chakra import files
 from chakra.anonymize import Labels, anonymous_trace
 from chakra.calibrate import CostModel, calibrate, read_log
 from chakra.converters.astra_config import convert_config
-from chakra.converters.pytorch.host import read_host_trace
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
+from chakra.converters.pytorch.read.host import read_host_trace
 from chakra.converters.text import load_text
 from chakra.errors import ChakraError, UsageError
 from chakra.et import _decode_kernel, codec, decode_protobuf, jsonize, read_trace, write_trace
 from chakra.et.columns import Columns, StringPool
+from chakra.et.manifest import read_manifest
 from chakra.et.read import decode_trace
-from chakra.et.summary import summarize
+from chakra.et.trace_summary import summarize
 from chakra.et.wire import make_records
-from chakra.generate.manifest import read_manifest
+from chakra.io import files
 from chakra.platforms import load_platform
 from chakra.platforms.yaml import read_yaml
-from chakra.replay.checks import check_workload
+from chakra.replay.checks.run import check_workload
 from chakra.replay.collectives.custom import custom_program, load_per_node
 from chakra.replay.config import load_groups, load_memory, load_network, load_system
 from chakra.replay.config.model import Topology
@@ -46,7 +46,7 @@ from chakra.timeline.chrome import chrome_pieces
 from chakra.timeline.document import from_document
 from chakra.timeline.kineto import read_kineto
 from chakra.timeline.perfetto import perfetto_pieces
-from chakra.viz.source import read_graph
+from chakra.viz.graph.source import read_graph
 
 #: CPU seconds that no input may take.
 SECONDS = 2.0

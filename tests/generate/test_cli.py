@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from chakra.cli import generate_workload
+from chakra.cli.commands import generate_workload
 from chakra.errors import ChakraError, UsageError
 from chakra.et import read_trace
 from chakra.generate import read_manifest
-from chakra.generate.models.config import TRANSFORMERS
+from chakra.generate.model.config import TRANSFORMERS
 from chakra.platforms import platform_names
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides" / "generate.md"

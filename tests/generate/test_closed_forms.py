@@ -3,17 +3,23 @@
 import pytest
 
 from chakra.errors import UsageError
-from chakra.generate import closed
-from chakra.generate.memory import layer_activations
-from chakra.generate.models.build import transformer_stages
-from chakra.generate.models.config import TRANSFORMERS, TransformerConfig, transformer
-from chakra.generate.models.transformer import ContextParallel, TokenShape, TransformerOptions
-from chakra.generate.options import Recompute, TrainingOptions, Zero
-from chakra.generate.parallel import ParallelConfig
-from chakra.generate.schedule import ScheduleKind
-from chakra.generate.summary import StageSummary, Traffic, summarize, total_matmul_flops, total_parameters
-from chakra.generate.template import EmitOptions
-from chakra.generate.training import StepPlan, plan_step
+from chakra.generate.model.build import transformer_stages
+from chakra.generate.model.config import TRANSFORMERS, TransformerConfig, transformer
+from chakra.generate.model.transformer import ContextParallel, TokenShape, TransformerOptions
+from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
+from chakra.generate.plan.parallel import ParallelConfig
+from chakra.generate.plan.template import EmitOptions
+from chakra.generate.plan.training import StepPlan, plan_step
+from chakra.generate.schedule.pipeline import ScheduleKind
+from chakra.generate.verify import closed_forms as closed
+from chakra.generate.verify.memory import layer_activations
+from chakra.generate.verify.step_totals import (
+    StageSummary,
+    Traffic,
+    summarize,
+    total_matmul_flops,
+    total_parameters,
+)
 from chakra.replay.config.model import CollectiveKind
 
 SMALL = TransformerConfig("small", 8, 64, 8, 4, 8, 128, 96, 32)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from chakra.errors import ChakraError, WorkloadError
 from chakra.et import TraceColumns, read_trace, write_trace
+from chakra.et.manifest import expand, manifest_from_dict, strided
 from chakra.generate import TransformerRequest, build_workload, read_manifest, write_plain, write_shared
-from chakra.generate.manifest import expand, manifest_from_dict, strided
 
 SMALL = {"model": "", "layers": 4, "hidden": 64, "heads": 8, "vocabulary": 96, "seq": 32}
 

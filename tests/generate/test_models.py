@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from chakra.errors import UsageError
-from chakra.generate import closed, summarize, total_matmul_flops, total_parameters
-from chakra.generate.models.classic import DLRM, MlpConfig
-from chakra.generate.models.config import transformer
-from chakra.generate.request import DlrmRequest, MlpRequest, ResnetRequest, TransformerRequest
+from chakra.generate import summarize, total_matmul_flops, total_parameters
+from chakra.generate.model.classic import DLRM, MlpConfig
+from chakra.generate.model.config import transformer
+from chakra.generate.request.requests import DlrmRequest, MlpRequest, ResnetRequest, TransformerRequest
+from chakra.generate.verify import closed_forms as closed
 
 
 def test_resnet50_has_the_published_size() -> None:

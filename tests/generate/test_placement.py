@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chakra.errors import UsageError
-from chakra.generate.placement import (
+from chakra.generate.model.placement import (
     PARTIAL,
     REPLICATE,
     Conversion,

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from chakra.errors import UsageError
 from chakra.generate import MlpRequest, TransformerRequest, build_workload
-from chakra.generate.compute import ComputeModel
-from chakra.generate.ir import Edge, Layer, Operator, OpKind, Work
-from chakra.generate.options import TrainingOptions
-from chakra.generate.parallel import ParallelConfig
-from chakra.generate.schedule import ActionTimes, ScheduleKind, bubble, build_schedule, run_schedule
-from chakra.generate.stages import StageModel
-from chakra.generate.template import EmitOptions
-from chakra.generate.training import plan_step
+from chakra.generate.model.ir import Edge, Layer, Operator, OpKind, Work
+from chakra.generate.plan.compute import ComputeModel
+from chakra.generate.plan.options import TrainingOptions
+from chakra.generate.plan.parallel import ParallelConfig
+from chakra.generate.plan.stages import StageModel
+from chakra.generate.plan.template import EmitOptions
+from chakra.generate.plan.training import plan_step
+from chakra.generate.schedule.pipeline import ActionTimes, ScheduleKind, bubble, build_schedule, run_schedule
 from chakra.replay import simulate
 
 SYSTEM = {

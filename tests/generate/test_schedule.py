@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chakra.errors import ConfigError, UsageError
-from chakra.generate.schedule import (
+from chakra.generate.schedule.pipeline import (
     Action,
     ActionTimes,
     Phase,

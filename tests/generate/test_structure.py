@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from chakra.et import ABSENT, NodeType
 from chakra.generate import TransformerRequest, build_workload, summarize
-from chakra.generate.files import RankTraces
-from chakra.replay.checks import check_workload
+from chakra.generate.write.files import RankTraces
+from chakra.replay.checks.run import check_workload
 
 BASE = {"model": "", "layers": 4, "hidden": 32, "heads": 8, "vocabulary": 64, "seq": 32, "bucket-mb": 0.01}
 

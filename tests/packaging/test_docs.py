@@ -173,7 +173,7 @@ def test_links_between_files_lead_somewhere(path: Path) -> None:
 
 def test_every_option_of_replay_is_in_its_guides() -> None:
     """A flag that no guide names is a flag that nobody finds."""
-    from chakra.cli.replay import command
+    from chakra.cli.commands.replay import command
 
     text = (ROOT / "docs/guides/replay.md").read_text() + (ROOT / "docs/guides/migrating.md").read_text()
     missing = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from chakra.cli.platform import command
+from chakra.cli.commands.platform import command
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.et import NodeType, TraceColumns
 from chakra.platforms import (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from chakra.cli.convert_pytorch import command as convert
-from chakra.cli.link import command as link
+from chakra.cli.commands.convert_pytorch import command as convert
+from chakra.cli.commands.link import command as link
 from chakra.errors import ChakraError, ConversionError, ThresholdError, UsageError
 
 from .conftest import MiniJob

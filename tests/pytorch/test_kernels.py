@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chakra.converters.pytorch import kernels
-from chakra.kernels import compiled
+from chakra.converters.pytorch.match import sweeps as kernels
+from chakra.jit import compiled
 
 _intervals = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=14
@@ -150,7 +150,7 @@ def test_replay_starts_when_sources_are_done_and_the_engine_is_free() -> None:
 @pytest.mark.slow
 def test_compiled_kernels_agree_with_plain_ones() -> None:
     """The same module, compiled."""
-    fast = compiled("chakra.converters.pytorch.kernels")
+    fast = compiled("chakra.converters.pytorch.match.sweeps")
     rng = np.random.default_rng(1)
     rows = [
         (int(t), int(s), int(d))

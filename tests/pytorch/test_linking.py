@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chakra.converters.pytorch.columns import Names
-from chakra.converters.pytorch.device import DeviceTrace, read_device_trace
-from chakra.converters.pytorch.graph import COLL, RECV, SEND, micros
-from chakra.converters.pytorch.host import read_host_trace
+from chakra.converters.pytorch.graph.linked_graph import COLL, RECV, SEND, micros
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank, read_and_link
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
-from chakra.converters.pytorch.linked_json import read_linked, write_linked
+from chakra.converters.pytorch.read.columns import Names
+from chakra.converters.pytorch.read.device import DeviceTrace, read_device_trace
+from chakra.converters.pytorch.read.host import read_host_trace
+from chakra.converters.pytorch.write.linked_json import read_linked, write_linked
 from chakra.errors import ConversionError, ThresholdError
 from chakra.et import Trace, read_trace
 
@@ -502,8 +502,8 @@ def test_the_written_trace_has_what_the_replay_needs(job: MiniJob, tmp_path: Pat
 
 def test_blocks_and_one_piece_make_the_same_file(job: MiniJob, tmp_path: Path) -> None:
     """Large traces are encoded block by block."""
-    from chakra.converters.pytorch.emit import emit, encode_blocks
-    from chakra.converters.pytorch.groups import GroupTable
+    from chakra.converters.pytorch.comm.group_numbers import GroupTable
+    from chakra.converters.pytorch.write.emit import emit, encode_blocks
 
     simple(job)
     collective(job, "send", 300, 9, elements=50, rank=1)
@@ -564,7 +564,7 @@ def test_process_groups_become_metadata_nodes_on_request(job: MiniJob, tmp_path:
     """In the form that the simulator's reader cuts apart: two characters off each end leave JSON."""
     import json
 
-    from chakra.converters.pytorch.emit import EmitOptions
+    from chakra.converters.pytorch.write.emit import EmitOptions
     from chakra.et import NodeType
 
     groups = json.dumps([{"pg_name": "tp", "ranks": [0, 1], "group_size": 2}])

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chakra.converters.pytorch.decimals import BAD_TIME, nanoseconds
-from chakra.converters.pytorch.device import read_device_trace
-from chakra.converters.pytorch.host import read_host_trace
-from chakra.converters.pytorch.jsonarray import ArrayReader, repair_bytes
-from chakra.converters.pytorch.kinds import FileKind, kind_of
+from chakra.converters.pytorch.read.decimals import BAD_TIME, nanoseconds
+from chakra.converters.pytorch.read.device import read_device_trace
+from chakra.converters.pytorch.read.file_kinds import FileKind, kind_of
+from chakra.converters.pytorch.read.host import read_host_trace
+from chakra.converters.pytorch.read.jsonarray import ArrayReader, repair_bytes
 from chakra.errors import ConversionError
 
 from .conftest import MiniJob

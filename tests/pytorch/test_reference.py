@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from chakra.converters.pytorch import convert_job, find_inputs
-from chakra.converters.pytorch.columns import Names
-from chakra.converters.pytorch.device import read_device_trace
-from chakra.converters.pytorch.graph import COLL
-from chakra.converters.pytorch.host import read_host_trace
+from chakra.converters.pytorch.graph.linked_graph import COLL
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
+from chakra.converters.pytorch.read.columns import Names
+from chakra.converters.pytorch.read.device import read_device_trace
+from chakra.converters.pytorch.read.host import read_host_trace
 from chakra.errors import ConversionError
 from chakra.et import read_trace
 

@@ -12,12 +12,12 @@ from chakra.builder import TraceBuilder
 from chakra.errors import ChakraError, ConfigError, StallError, TraceError, WorkloadError
 from chakra.et import Trace, write_trace
 from chakra.replay import ReplayResult, simulate
-from chakra.replay.checks import check_run, check_workload
-from chakra.replay.communicators import resolve_groups
+from chakra.replay.checks.run import check_run, check_workload
 from chakra.replay.config.model import Memory, System
 from chakra.replay.options import RunOptions
-from chakra.replay.process_groups import definitions, metadata_groups
-from chakra.replay.programs import compile_workload
+from chakra.replay.workload.communicators import resolve_groups
+from chakra.replay.workload.compile import compile_workload
+from chakra.replay.workload.process_groups import definitions, metadata_groups
 from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 from chakra.schemas.protolib import encode_message
 

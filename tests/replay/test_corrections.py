@@ -14,7 +14,7 @@ from chakra.errors import ChakraError, ConfigError, StallError
 from chakra.et import Trace
 from chakra.replay import ReplayResult, simulate
 from chakra.replay.config import load_groups
-from chakra.replay.corrections import BY_NAME, REGISTRY, Correction
+from chakra.replay.results.corrections import BY_NAME, REGISTRY, Correction
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import differences

@@ -7,8 +7,10 @@ import pytest
 
 from chakra.builder import TraceBuilder
 from chakra.et import Trace
-from chakra.replay import message_engine, phase_engine, simulate
-from chakra.replay.formatting import format_csv, format_text
+from chakra.replay import simulate
+from chakra.replay.engines.messages import engine as message_engine
+from chakra.replay.engines.phases import engine as phase_engine
+from chakra.replay.results.formatting import format_csv, format_text
 
 SYSTEM = {
     "endpoint-delay": 10,

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from chakra.errors import StallError
 from chakra.et import Trace
-from chakra.replay import ReplayResult, phase_engine, simulate
+from chakra.replay import ReplayResult, simulate
+from chakra.replay.engines.phases import engine as phase_engine
 
 sys.path.insert(0, str(Path(__file__).parent))
 from replay_strategies import (

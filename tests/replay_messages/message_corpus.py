@@ -18,8 +18,8 @@ from google.protobuf.internal.decoder import _DecodeVarint32  # type: ignore[att
 from ruamel.yaml import YAML
 
 from chakra.replay.config.model import Topology
-from chakra.replay.message_engine import MessageEngine
-from chakra.replay.message_model import (
+from chakra.replay.engines.messages.engine import MessageEngine
+from chakra.replay.engines.messages.model import (
     Actor,
     Algorithm,
     Bus,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chakra.replay.config.model import Topology
-from chakra.replay.message_engine import (
+from chakra.replay.engines.messages.engine import (
     Actor,
     Algorithm,
     Collective,

@@ -7,9 +7,9 @@ from message_worlds import one_dim, one_phase, run_collective
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Schedule
 from chakra.replay.config.model import Topology
-from chakra.replay.kernels import messages_layout, phases_layout
-from chakra.replay.message_engine import Algorithm, Bus, Do
-from chakra.replay.workload import Op
+from chakra.replay.engines.kernels import messages_layout, phases_layout
+from chakra.replay.engines.messages.engine import Algorithm, Bus, Do
+from chakra.replay.workload.model import Op
 
 
 @pytest.mark.slow

@@ -19,9 +19,9 @@ from message_worlds import (
     run_collective,
 )
 
-from chakra.replay import message_engine
 from chakra.replay.config.model import Topology
-from chakra.replay.message_engine import (
+from chakra.replay.engines.messages import engine as message_engine
+from chakra.replay.engines.messages.engine import (
     Actor,
     Algorithm,
     Collective,
@@ -167,7 +167,7 @@ def test_room_grows_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
         margin = int(m[message_engine.lay.C_MARGIN])
         return real(m, margin + 200)
 
-    from chakra.replay import message_tables
+    from chakra.replay.engines.messages import tables as message_tables
 
     real = message_tables.with_room
     monkeypatch.setattr(message_tables, "with_room", with_little_room)

@@ -4,7 +4,7 @@ import pytest
 from message_worlds import one_dim, one_phase, run_collective
 
 from chakra.replay.config.model import Topology
-from chakra.replay.message_engine import Algorithm, Do
+from chakra.replay.engines.messages.engine import Algorithm, Do
 
 KINDS = (Do.ALL_REDUCE, Do.REDUCE_SCATTER, Do.ALL_GATHER, Do.ALL_TO_ALL)
 ALGORITHMS = {

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from message_worlds import FIFTY, one_dim, one_phase, run_collective
 
 from chakra.replay.config.model import Topology
-from chakra.replay.message_engine import Algorithm, Do
+from chakra.replay.engines.messages.engine import Algorithm, Do
 
 E = 10
 #: what the native algorithms do; broadcasts and reduces are tables of steps

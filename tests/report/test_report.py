@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chakra.cli.report import command
+from chakra.cli.commands.report import command
 from chakra.errors import UsageError
 from chakra.report import essence, report_html, run_of
-from chakra.report.groups import npu_groups
+from chakra.report.npu_groups import npu_groups
 
 sys.path.insert(0, str(Path(__file__).parent))
 from report_sample import sample

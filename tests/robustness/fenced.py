@@ -80,8 +80,8 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     """Answer jobs until standard input ends."""
+    import chakra.cli.commands.replay
     import chakra.cli.main
-    import chakra.cli.replay
     import chakra.et
     import chakra.replay.api
     import chakra.replay.config.network  # noqa: F401

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from chakra import files, leftovers
 from chakra.errors import UsageError
 from chakra.et import read_trace
+from chakra.io import files, leftovers
 
 TRACES = Path(__file__).resolve().parents[2] / "traces" / "allreduce_ring8"
 MACHINE = ("-w", TRACES / "workload", "-s", TRACES / "system.json", "-n", TRACES / "network.yml")

@@ -54,8 +54,10 @@ def test_every_schema_has_a_document() -> None:
 def test_the_warm_up_tells_its_parts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("chakra.cli.warmup._cpus", lambda: 1)
-    monkeypatch.setattr("chakra.cli.warmup.PARTS", (("traces", lambda: None), ("drawings", lambda: None)))
+    monkeypatch.setattr("chakra.cli.commands.warmup._cpus", lambda: 1)
+    monkeypatch.setattr(
+        "chakra.cli.commands.warmup.PARTS", (("traces", lambda: None), ("drawings", lambda: None))
+    )
     assert run(["warmup", "--format", "json", "-q"]) == 0
     streams = capsys.readouterr()
     document = json.loads(streams.out)

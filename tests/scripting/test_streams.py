@@ -11,7 +11,7 @@ import pytest
 
 from chakra.cli.main import COMMANDS
 from chakra.cli.main import run as run_here
-from chakra.cli.quiet import with_quiet
+from chakra.cli.support.quiet import with_quiet
 
 sys.path.insert(0, str(Path(__file__).parent))
 from scenes import SCENES, prepare, run, words
@@ -118,7 +118,7 @@ def test_quiet_hushes_messages_but_not_data_or_failures(
         streams = capsys.readouterr()
         assert streams.err == ""
         assert bool(streams.out) == (name in ("convert text", "topology"))
-    command = with_quiet(importlib.import_module("chakra.cli.visualize").command)
+    command = with_quiet(importlib.import_module("chakra.cli.commands.visualize").command)
     with pytest.raises(ChakraError), command.make_context("visualize", ["none.et", "x.svg", "-q"]) as context:
         command.invoke(context)
 

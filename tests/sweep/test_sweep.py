@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from chakra.cli.quiet import with_quiet
-from chakra.cli.sweep import command
+from chakra.cli.commands.sweep import command
+from chakra.cli.support.quiet import with_quiet
 from chakra.errors import ConfigError, UsageError
 from chakra.sweep import (
     Outcome,

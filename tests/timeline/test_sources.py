@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from chakra.cli.timeline import command
+from chakra.cli.commands.timeline import command
 from chakra.errors import UsageError
 from chakra.timeline import Timeline, from_document, read_kineto, read_log
 from chakra.timeline.astrasim_log import parse_frequency

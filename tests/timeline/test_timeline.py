@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from chakra.errors import UsageError
-from chakra.kernels import compiled
+from chakra.jit import compiled
 from chakra.timeline import Counter, Timeline, TimelineBuilder, estimated_bytes, filtered, write_timeline
 from chakra.timeline import _lanes_kernel as lanes_plain
 from chakra.timeline import _perfetto_kernel as perfetto_plain

@@ -15,9 +15,9 @@ from chakra.errors import ConfigError, UsageError
 from chakra.et import Trace
 from chakra.replay import simulate
 from chakra.replay.config import Network, dump_network, load_network
+from chakra.replay.networks.blocks import block_links, parse_slow
+from chakra.replay.networks.routes import link_graph
 from chakra.replay.topologies import dragonfly, fat_tree, rail_optimised, torus, with_faults
-from chakra.replay.topologies.blocks import block_links, parse_slow
-from chakra.replay.topologies.routes import link_graph
 
 SYSTEM = {
     f"{kind}-implementation": ["ring"]

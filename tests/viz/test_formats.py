@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from viz_strategies import graphs
 
 from chakra.viz import Graph, dot_text, graphml_text, html_text
-from chakra.viz.fold import fold
-from chakra.viz.layout import layered
-from chakra.viz.pdf import pdf_bytes
-from chakra.viz.png import png_bytes
-from chakra.viz.scene import scene_of
+from chakra.viz.formats.pdf import pdf_bytes
+from chakra.viz.formats.png import png_bytes
+from chakra.viz.formats.svg import svg_text
+from chakra.viz.graph.fold import fold
+from chakra.viz.layout.layers import layered
+from chakra.viz.layout.scene import scene_of
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
-from chakra.viz.svg import svg_text
 from chakra.viz.text import printable
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -111,7 +111,7 @@ def test_pdf_and_png_are_whole(graph: Graph) -> None:
 
 
 def test_pdf_text_that_the_font_lacks_is_shown_escaped_and_kept_for_search() -> None:
-    from chakra.viz.scene import Caption, Scene
+    from chakra.viz.layout.scene import Caption, Scene
 
     scene = Scene(100, 50, "t", captions=[Caption(1, 10, "漢 (é) \\ …")])
     pdf = pdf_bytes(scene)

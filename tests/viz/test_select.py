@@ -12,7 +12,8 @@ from viz_traces import digraph, make_trace
 
 from chakra.errors import UsageError
 from chakra.et import Trace
-from chakra.viz import Graph, from_trace, select
+from chakra.viz import Graph, from_trace
+from chakra.viz.graph import select
 from chakra.viz.style import EdgeKind
 
 short = st.sampled_from(["a", "b"])

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from chakra.viz.graph import NONE, Graph
+from chakra.viz.graph.graph import NONE, Graph
 
 #: Text as bad as names get: quotes, markup, control characters, right-to-left, emoji, escapes.
 names = st.one_of(

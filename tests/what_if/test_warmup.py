@@ -5,17 +5,17 @@ import sys
 
 import pytest
 
-from chakra.cli import warmup
+from chakra.cli.commands import warmup
 
 MODULES = (
-    "chakra.replay.phase_engine",
-    "chakra.replay.message_engine",
+    "chakra.replay.engines.phases.engine",
+    "chakra.replay.engines.messages.engine",
     "chakra.et.codec",
     "chakra.et.graph",
     "chakra.timeline.lanes",
     "chakra.timeline.perfetto",
-    "chakra.viz.layout",
-    "chakra.converters.pytorch.attach",
+    "chakra.viz.layout.layers",
+    "chakra.converters.pytorch.match.attach",
 )
 #: those that keep a name of their own for the function that compiles
 OWN_NAME = (*MODULES[:2], *MODULES[4:])
@@ -29,7 +29,7 @@ def test_every_part_asks_for_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -
         asked.add(module)
         return importlib.import_module(module)
 
-    monkeypatch.setattr("chakra.kernels.compiled", plain)
+    monkeypatch.setattr("chakra.jit.compiled", plain)
     for name in OWN_NAME:
         monkeypatch.setattr(f"{name}.compiled", plain)
     monkeypatch.setattr("chakra.et.codec._loaded", set())
@@ -37,15 +37,15 @@ def test_every_part_asks_for_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -
     for _, part in warmup.PARTS:
         part()
     assert asked >= {
-        "chakra.replay.kernels.phases",
-        "chakra.replay.kernels.messages",
+        "chakra.replay.engines.kernels.phases",
+        "chakra.replay.engines.kernels.messages",
         "chakra.et._decode_kernel",
         "chakra.et._encode_kernel",
         "chakra.et._graph_kernel",
         "chakra.timeline._lanes_kernel",
         "chakra.timeline._perfetto_kernel",
-        "chakra.viz._layout_kernel",
-        "chakra.converters.pytorch.kernels",
+        "chakra.viz.layout._layers_kernel",
+        "chakra.converters.pytorch.match.sweeps",
     }
     bounds = (
         "COMPILE_FROM",

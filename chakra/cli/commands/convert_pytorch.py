@@ -1,0 +1,188 @@
+"""`chakra convert pytorch`: PyTorch profiles to execution traces that replay like the machine."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from chakra.cli.commands.link import linking_options, settings_of, show
+from chakra.cli.support.progress import progress_bar
+from chakra.errors import UsageError
+
+_PATH = click.Path(path_type=Path)
+
+#: version of the JSON summary of a whole job
+JOB_SCHEMA = "chakra.convert.pytorch/1"
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--input", "-i", "linked", type=_PATH, help="Linked JSON of `chakra link` or of upstream's linker."
+)
+@click.option(
+    "--host", "--chakra-host-trace", "host", type=_PATH, help="PyTorch execution trace (host trace)."
+)
+@click.option("--device", "--chakra-device-trace", "device", type=_PATH, help="Kineto trace.")
+@click.option("--dir", "folder", type=_PATH, help="Folder with the traces of all ranks of a job.")
+@click.option("--job", help="With --dir: name of the job, where the folder holds several.")
+@click.option(
+    "--rank", type=click.IntRange(0), help="Rank (default: as recorded, else from the file name, else 0)."
+)
+@click.option(
+    "--output",
+    "-o",
+    "output",
+    type=_PATH,
+    required=True,
+    help="The .et file; with --dir the prefix of PREFIX.<rank>.et and PREFIX.comm_groups.json.",
+)
+@click.option(
+    "--check",
+    "--simulate",
+    "check",
+    is_flag=True,
+    help="Replay what was written with its own durations and say how far the span is from the measured one.",
+)
+@click.option("--gpu-only", is_flag=True, help="Only device nodes; the host's part is left out.")
+@click.option(
+    "--no-io", is_flag=True, help="Leave out values, shapes and types of inputs and outputs (smaller files)."
+)
+@click.option(
+    "--metadata-nodes",
+    is_flag=True,
+    help="Write process group records as METADATA nodes too (current ASTRA-sim aborts on them; the group file is "
+    "written in any case).",
+)
+@click.option(
+    "--ranks",
+    "durations",
+    type=click.Choice(["own", "shortest"]),
+    default="own",
+    show_default=True,
+    help="With --dir: duration of a collective: as each rank recorded it (waiting for late ranks included), or the "
+    "shortest of all members.",
+)
+@click.option(
+    "--jobs",
+    "-j",
+    "workers",
+    type=click.IntRange(0),
+    default=0,
+    help="With --dir: processes (default: CPUs).",
+)
+@linking_options
+def command(
+    linked: Path | None,
+    host: Path | None,
+    device: Path | None,
+    folder: Path | None,
+    job: str | None,
+    rank: int | None,
+    output: Path,
+    check: bool,
+    durations: str,
+    workers: int,
+    output_format: str,
+    **options: Any,
+) -> None:
+    """Turn PyTorch profiles into execution traces.
+
+    Give --input LINKED.json, or --host ET --device KINETO, or --device KINETO alone, or --dir FOLDER for a
+    whole job.
+    """
+    settings = settings_of(options)
+    ways = [linked is not None, host is not None or device is not None, folder is not None]
+    if sum(ways) != 1:
+        raise UsageError("give one of --input LINKED.json, --host ET --device KINETO, or --dir FOLDER")
+    if folder is not None:
+        if rank is not None:
+            raise UsageError("--rank goes with one rank's files, not with --dir")
+        _job(folder, job, output, settings, check, durations == "shortest", workers, output_format)
+        return
+    if job is not None or durations != "own":
+        raise UsageError("--job and --ranks go with --dir")
+    _one(linked, host, device, rank, output, settings, check, output_format)
+
+
+def _one(
+    linked: Path | None,
+    host: Path | None,
+    device: Path | None,
+    rank: int | None,
+    output: Path,
+    settings: Any,
+    check: bool,
+    output_format: str,
+) -> None:
+    from chakra.converters.pytorch import Inputs, convert_rank
+
+    if host is not None and device is None:
+        raise UsageError("--host needs --device: times and device work are in the Kineto trace")
+    target = output if output.name.endswith((".et", ".et.gz")) else output.with_name(output.name + ".et")
+
+    def report(summary: dict[str, Any]) -> None:
+        show(summary, str(target), output_format)
+        if check and output_format == "text":
+            _show_error([summary])
+
+    convert_rank(Inputs(host, device, linked, rank), target, settings, check=check, report=report)
+
+
+def _show_error(summaries: list[dict[str, Any]]) -> None:
+    """Measured and replayed span per rank; the last line carries the worst error."""
+    for s in summaries:
+        click.echo(
+            f"rank {s['rank']}: measured span {s['measured_span_ns'] / 1000:,.3f} us, "
+            f"replayed span {s['replayed_span_ns'] / 1000:,.3f} us, error {s['replay_error_percent']:+.2f} %"
+        )
+    worst = max((s["replay_error_percent"] for s in summaries), key=abs)
+    click.echo(f"replay error: {worst:+.2f} %")
+
+
+def _job(
+    folder: Path,
+    job: str | None,
+    prefix: Path,
+    settings: Any,
+    check: bool,
+    shortest: bool,
+    workers: int,
+    output_format: str,
+) -> None:
+    from chakra.converters.pytorch import convert_job, find_inputs
+
+    inputs = find_inputs(folder, job)
+
+    def report(result: Any) -> None:
+        for mismatch in result.mismatches:
+            click.echo(f"chakra: warning: {mismatch}", err=True)
+        if output_format == "json":
+            document = {
+                "schema": JOB_SCHEMA,
+                "groups": result.groups,
+                "comm_groups_file": result.groups_path,
+                "mismatches": result.mismatches,
+                "ranks": [{"output": o.output, **o.summary} for o in result.outcomes],
+            }
+            click.echo(json.dumps(document, indent=1))
+            return
+        for outcome in result.outcomes:
+            show(outcome.summary, outcome.output, "text")
+        click.echo(f"groups: {len(result.groups)} besides the group of all ranks, in {result.groups_path}")
+        if not result.mismatches:
+            click.echo(f"collectives and messages match across {len(result.outcomes)} ranks")
+        if check:
+            _show_error([o.summary for o in result.outcomes])
+
+    with progress_bar("linking", 2 * len(inputs), elapsed=True) as move:
+        convert_job(
+            inputs,
+            prefix,
+            settings,
+            check=check,
+            shortest=shortest,
+            jobs=workers,
+            progress=move and (lambda text: move(advance=1, description=text)),
+            report=report,
+        )

@@ -1,0 +1,130 @@
+"""`chakra generate`: workloads without a recording."""
+
+import rich_click as click
+
+from chakra.cli.support.subcommands import LazySubcommands
+
+GENERATORS = {
+    "collective": "chakra.cli.commands.generate:collective",
+    "dlrm": "chakra.cli.commands.generate_workload:dlrm",
+    "mlp": "chakra.cli.commands.generate_workload:mlp",
+    "moe": "chakra.cli.commands.generate_workload:moe",
+    "resnet": "chakra.cli.commands.generate_workload:resnet",
+    "transformer": "chakra.cli.commands.generate_workload:transformer",
+}
+
+
+@click.group(cls=LazySubcommands, places=GENERATORS, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Generate workloads: one trace a rank, and the process groups."""
+
+
+@click.command()
+@click.option(
+    "--kind",
+    "--comm-type",
+    "kind",
+    default="all_reduce",
+    show_default=True,
+    help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, barrier ...",
+)
+@click.option(
+    "--size", required=True, metavar="BYTES", help="Bytes that each rank brings in, such as 1048576 or 1MiB."
+)
+@click.option(
+    "--npus", "--num-npus", "npus", type=click.IntRange(min=1), required=True, help="Number of NPUs."
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Collectives, one after another.",
+)
+@click.option(
+    "--compute-us", type=click.FloatRange(min=0), default=0.0, help="Microseconds of compute before each."
+)
+@click.option(
+    "--group-size", type=click.IntRange(min=1), help="Split the NPUs into groups of this many neighbours."
+)
+@click.option(
+    "--gzip",
+    "compress",
+    is_flag=True,
+    help="Write .et.gz (ASTRA-sim itself reads plain files only).",
+)
+@click.option("-o", "--output", required=True, metavar="PREFIX", help="Files are PREFIX.<rank>.et.")
+def collective(
+    kind: str,
+    size: str,
+    npus: int,
+    count: int,
+    compute_us: float,
+    group_size: int | None,
+    compress: bool,
+    output: str,
+) -> None:
+    """Generate a collective of any kind and size on any number of NPUs."""
+    from chakra.builder import Handle, TraceBuilder, Workload
+    from chakra.errors import UsageError
+    from chakra.et.attributes import comm_type
+    from chakra.io.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
+
+    comm = comm_type(kind)
+    size_bytes = parse_size(size)
+    if npus > MAX_GENERATED_NPUS:
+        raise UsageError(f"--npus must be at most {MAX_GENERATED_NPUS}, not {npus}")
+    if count > MAX_GENERATED_NODES // 2:
+        raise UsageError(f"--count must be at most {MAX_GENERATED_NODES // 2}, not {count}")
+    if group_size is not None and npus % group_size:
+        raise UsageError(f"--group-size {group_size} does not divide --npus {npus}")
+    workload = Workload(npus)
+    groups: list[str | None] = [None]
+    if group_size is not None and group_size < npus:
+        groups = [
+            workload.add_group(range(first, first + group_size)) for first in range(0, npus, group_size)
+        ]
+
+    def program(b: TraceBuilder) -> None:
+        last: Handle | tuple[()] = ()
+        for number in range(count):
+            suffix = f"_{number}" if count > 1 else ""
+            if compute_us:
+                last = b.compute(f"compute{suffix}", duration_micros=compute_us, after=last)
+            group = groups[b.rank // group_size] if group_size is not None and len(groups) > 1 else None
+            name = f"{comm.name.lower()}{suffix}"
+            last = b.collective(comm, size_bytes=size_bytes, name=name, group=group, after=last)
+
+    workload.run(program, uniform=len(groups) == 1)
+    written = workload.write(output, compress=compress)
+    names = written[0] if len(written) == 1 else f"{written[0]} to {written[-1]}"
+    click.echo(f"wrote {len(written)} file{'s' * (len(written) != 1)}: {names}", err=True)
+
+
+def parse_size(text: str) -> int:
+    """Bytes from a number with an optional unit (kB, MB, GB of 10^3; KiB, MiB, GiB of 2^10; K, M, G are 2^10
+    too).
+
+    >>> parse_size("1MiB"), parse_size("64 kB"), parse_size("12")
+    (1048576, 64000, 12)
+
+    Raises
+    ------
+    UsageError
+        If the text is no size, or not a whole number of bytes.
+    """
+    import re
+    from fractions import Fraction
+
+    from chakra.errors import UsageError
+
+    match = re.fullmatch(
+        r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([kKMGT]?)(i?B?|)\s*", text.upper().replace("I", "i")
+    )
+    if match is None or (match[3] == "i") or (match[3] == "iB" and not match[2]):
+        raise UsageError(f"{text!r} is not a size; write bytes (1048576) or a unit (1MiB, 64kB, 1.5GB)")
+    base = 1000 if match[3] == "B" and match[2] else 1024
+    value = Fraction(match[1]) * base ** ("kMGT".index(match[2].replace("K", "k")) + 1 if match[2] else 0)
+    if value.denominator != 1:
+        raise UsageError(f"{text!r} is not a whole number of bytes")
+    return int(value)

@@ -1,0 +1,251 @@
+"""Commands ``chakra generate transformer | moe | mlp | resnet | dlrm``, made from the parameters of each request."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_origin
+
+import rich_click as click
+
+from chakra.cli.support.progress import progress_bar
+from chakra.errors import ThresholdError, UsageError
+from chakra.generate.request.parameters import Parameter, parameters_of
+from chakra.generate.request.requests import REQUESTS, Request, TransformerRequest
+
+if TYPE_CHECKING:
+    _IntListBase = click.ParamType[tuple[int, ...]]
+else:
+    _IntListBase = click.ParamType  # a plain class before click 8.5
+
+
+class IntList(_IntListBase):
+    """Comma-separated whole numbers."""
+
+    name = "n,n,..."
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        """Parse the text of an option."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(int(item) for item in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a comma-separated list of whole numbers", param, ctx)
+
+
+def _option(parameter: Parameter) -> Any:
+    name, kind, default = parameter.name, parameter.type, parameter.default
+    flag = "--" + name.replace("_", "-")
+    help_text = parameter.meaning
+    if parameter.default_in_words:
+        help_text += f"  [default: {parameter.default_in_words}]"
+    elif default is not None and default != "":
+        text = default.value if isinstance(default, Enum) else default
+        if isinstance(default, tuple):
+            text = ",".join(str(item) for item in default)
+        help_text += f"  [default: {'on' if text is True else 'off' if text is False else text}]"
+    common: dict[str, Any] = {"default": None, "help": help_text}
+    if kind is bool:
+        return click.option(f"{flag}/--no-{flag[2:]}", name, **common)
+    if get_origin(kind) is tuple:
+        return click.option(flag, name, type=IntList(), **common)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return click.option(flag, name, type=click.Choice([str(member.value) for member in kind]), **common)
+    return click.option(flag, name, type=kind, **common)
+
+
+def _command(kind: str, help_text: str) -> Any:
+    request_type = REQUESTS[kind]
+
+    def run(**options: Any) -> None:
+        _run(kind, request_type, options)
+
+    run.__doc__ = help_text
+    command: Callable[..., Any] = run
+    decorators = [
+        click.option("-o", "--output", metavar="PREFIX", help="Write PREFIX.workload.json and its traces."),
+        click.option(
+            "--files",
+            is_flag=True,
+            help="Write one plain trace per rank and PREFIX.comm_groups.json instead.",
+        ),
+        click.option("--tensors", is_flag=True, help="Write activations for trackers of local memory."),
+        click.option("--config", type=click.Path(), help="YAML file with parameters; options go before it."),
+        click.option(
+            "--platform", metavar="NAME", help="Machine preset whose accelerator gives nodes their durations."
+        ),
+        click.option(
+            "--check", is_flag=True, help="Compare with the closed forms; exit code 4 if one fails."
+        ),
+        click.option(
+            "--format",
+            "shape",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            help="Form of the summary.",
+        ),
+        click.option("--quiet", "no_summary", is_flag=True, help="No summary."),
+    ]
+    if kind in ("transformer", "moe", "dlrm"):
+        decorators.append(click.option("--list-models", is_flag=True, help="List model presets and stop."))
+    decorators += [_option(parameter) for parameter in parameters_of(request_type)]
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return click.command(name=kind, context_settings={"help_option_names": ["-h", "--help"]})(command)
+
+
+def _run(kind: str, request_type: type[Request], options: dict[str, Any]) -> None:
+    own = {item.name for item in fields(request_type)}
+    given = {key: value for key, value in options.items() if key in own and value is not None}
+    if options.get("list_models"):
+        click.echo(_models(kind))
+        return
+    if options["config"]:
+        given = {**_config(options["config"]), **given}
+    if options["platform"]:
+        given = {**accelerator_parameters(options["platform"]), **given}
+    request = request_type.from_mapping(given)
+    generate(kind, request, options)
+
+
+def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
+    """Plan, check, write and describe one workload, as the options say."""
+    from chakra.generate.verify.tables import plan_text
+
+    plan = request.plan()
+    failed = _check(request, plan, err=options["shape"] == "json") if options["check"] else 0
+    if options["output"]:
+        _write(request, kind, plan, options)
+    elif options["files"] or options["tensors"]:
+        raise UsageError("--files and --tensors say how to write: give --output PREFIX too")
+    if not options["no_summary"]:
+        click.echo(json.dumps(_document(plan), indent=1) if options["shape"] == "json" else plan_text(plan))
+    if request.peak_tflops is None and options["output"]:
+        click.echo(
+            "note: nodes carry operations and bytes, no durations: replay with roofline-enabled, or give --platform",
+            err=True,
+        )
+    elif options["output"]:
+        for note in speed_notes(request):
+            click.echo(f"note: {note}", err=True)
+    if failed:
+        raise ThresholdError(f"{failed} closed forms are not met")
+
+
+def speed_notes(request: Request) -> list[str]:
+    """What a reader of durations should know: where they are those of an accelerator at its peak."""
+    speeds = {"matmul_efficiency": "peak FLOP/s", "memory_efficiency": "memory bandwidth"}
+    full = [name for name in speeds if getattr(request, name) == 1]
+    if not full:
+        return []
+    what = " and ".join(speeds[name] for name in full)
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in full)
+    return [
+        f"computation is timed at 100 % of {what}, which no machine reaches: set {flags} (a share, such as 0.6)"
+    ]
+
+
+def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> None:
+    from chakra import __version__
+    from chakra.generate.plan.training import build_workload
+    from chakra.generate.write.files import write_plain, write_shared
+
+    metadata: dict[str, str | int] = {
+        "generator": f"chakra {__version__}",
+        "workload": kind,
+        "parameters": json.dumps(request.about(kind)["parameters"], sort_keys=True),
+    }
+    workload = build_workload(plan, tensors=options["tensors"], metadata=metadata)
+    total = workload.npus if options["files"] else len(workload.traces)
+    write = write_plain if options["files"] else write_shared
+    with progress_bar("writing traces", total) as move:
+        path = write(workload, options["output"], move and (lambda done: move(completed=done)))
+    click.echo(f"wrote {path} and {total} trace{'s' * (total != 1)}", err=True)
+
+
+def _check(request: Request, plan: Any, *, err: bool) -> int:
+    """Number of closed forms that the workload misses; the table goes to standard error beside a document."""
+    from chakra.alignment import aligned
+    from chakra.generate.verify.check import check_step
+
+    if not isinstance(request, TransformerRequest):
+        raise UsageError("--check knows the closed forms of transformers only")
+    checks = check_step(request, plan)
+    rows = [
+        (
+            check.name,
+            f"{check.expected:,.0f}",
+            f"{check.found:,.0f}",
+            check.unit or "-",
+            "ok" if check.passed else "WRONG",
+        )
+        for check in checks
+    ]
+    text = aligned(("closed form", "expected", "generated", "unit", ""), rows)
+    click.echo(f"{text}\n", err=err)
+    return sum(not check.passed for check in checks)
+
+
+def _document(plan: Any) -> dict[str, Any]:
+    from chakra.generate.verify.step_totals import summarize, total_matmul_flops, total_parameters
+
+    return {
+        "schema": "chakra.generate.summary/1",
+        "npus": plan.parallel.world,
+        "parameters": total_parameters(plan),
+        "matmul_flops": total_matmul_flops(plan),
+        "workload": plan.about.get("workload"),
+        "parameters_given": plan.about.get("parameters", {}),
+        "stages": [{**asdict(stage), "memory_total_bytes": stage.memory.total} for stage in summarize(plan)],
+    }
+
+
+def _models(kind: str) -> str:
+    from chakra.alignment import aligned
+    from chakra.generate.model.classic import DLRM
+    from chakra.generate.model.config import TRANSFORMERS
+    from chakra.generate.verify.closed_forms import parameters
+
+    if kind == "dlrm":
+        rows = [(m.name, f"{m.tables}", f"{m.rows * m.dim / 1e9:.2f}e9") for m in DLRM.values()]
+        return aligned(("model", "tables", "table parameters"), rows)
+    models = [m for m in TRANSFORMERS.values() if kind != "moe" or m.experts]
+    rows2 = [
+        (
+            m.name,
+            str(m.layers),
+            str(m.hidden),
+            str(m.heads),
+            str(m.experts),
+            f"{parameters(m) / 1e9:.2f}e9",
+            m.source,
+        )
+        for m in models
+    ]
+    return aligned(("model", "layers", "hidden", "heads", "experts", "parameters", "source"), rows2)
+
+
+def _config(path: str) -> dict[str, Any]:
+    from chakra.platforms.yaml import read_yaml
+
+    document = read_yaml(Path(path))
+    if not isinstance(document, dict):
+        raise UsageError(f"{path}: must be a map of parameters")
+    return {str(key).replace("-", "_"): value for key, value in document.items()}
+
+
+def accelerator_parameters(name: str) -> dict[str, Any]:
+    """Peak and memory bandwidth of a machine preset, as request parameters."""
+    from chakra.platforms import load_platform
+
+    accelerator = load_platform(name).accelerator
+    return {"peak_tflops": accelerator.peak_tflops, "mem_gbps": accelerator.mem_gbps}
+
+
+transformer = _command("transformer", "Training step or inference of a decoder-only transformer.")
+moe = _command("moe", "Mixture-of-experts transformer (default Mixtral 8x7B); same options as transformer.")
+mlp = _command("mlp", "Training step of a multi-layer perceptron.")
+resnet = _command("resnet", "Training step of ResNet-50.")
+dlrm = _command("dlrm", "Training step of a recommendation model.")

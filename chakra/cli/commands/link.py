@@ -1,0 +1,171 @@
+"""`chakra link`: join a PyTorch host trace with its Kineto device trace."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from chakra.cli.support.options import Decorator, format_option
+from chakra.errors import UsageError
+
+_PATH = click.Path(path_type=Path)
+
+#: version of the JSON summary of one rank, of this command and of `chakra convert pytorch`
+SCHEMA = "chakra.link/1"
+
+
+def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options shared by `chakra link` and `chakra convert pytorch`."""
+    options: list[Decorator] = [
+        click.option(
+            "--gaps",
+            type=click.Choice(["node", "fold", "drop"]),
+            default="node",
+            show_default=True,
+            help="Time of a thread that no operator covers (Python between operators): nodes of its own, added to the "
+            "next node, or left out.",
+        ),
+        click.option("--step", type=int, metavar="N", help="Only ProfilerStep#N."),
+        click.option(
+            "--window",
+            nargs=2,
+            type=float,
+            metavar="FROM TO",
+            help="Only operators that start in this window, in milliseconds since the first event of the device trace.",
+        ),
+        click.option(
+            "--add-unmatched",
+            is_flag=True,
+            help="Operators without host node inside the region become nodes too.",
+        ),
+        click.option(
+            "--cpu-comm",
+            type=click.Choice(["comm", "comp"]),
+            default="comm",
+            show_default=True,
+            help="Communication of CPU back ends (gloo): communication nodes, or CPU time.",
+        ),
+        click.option(
+            "--deps",
+            type=click.Choice(["order", "tensors"]),
+            default="order",
+            show_default=True,
+            help="Device operations follow their stream, or the operations that wrote the tensors they read.",
+        ),
+        click.option(
+            "--repair",
+            is_flag=True,
+            help="Cut a broken file at its last whole element instead of refusing it.",
+        ),
+        click.option(
+            "--min-matched",
+            type=click.FloatRange(0, 1),
+            default=0.9,
+            show_default=True,
+            help="Exit code 4 when a smaller share of host operators is matched.",
+        ),
+        click.option(
+            "--min-attached",
+            type=click.FloatRange(0, 1),
+            default=0.5,
+            show_default=True,
+            help="Exit code 4 when a smaller share of device operations hangs on an operator.",
+        ),
+        click.option(
+            "--strict",
+            is_flag=True,
+            help="Exit code 4 when the check of what was written finds any difference.",
+        ),
+        format_option("Form of the summary on standard output."),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def settings_of(options: dict[str, Any]) -> Any:
+    """`Settings` of a run out of the shared options."""
+    from chakra.converters.pytorch import Settings
+    from chakra.converters.pytorch.link import LinkOptions
+    from chakra.converters.pytorch.write.emit import EmitOptions
+
+    window = options.get("window")
+    if window and window[0] >= window[1]:
+        raise UsageError(f"--window {window[0]:g} {window[1]:g}: the end must lie behind the beginning")
+    return Settings(
+        link=LinkOptions(
+            gaps=options["gaps"],
+            add_unmatched=options["add_unmatched"],
+            step=options["step"],
+            window_ns=(round(window[0] * 1e6), round(window[1] * 1e6)) if window else None,
+            gpu_only=options.get("gpu_only", False),
+            cpu_comm=options["cpu_comm"],
+            deps=options["deps"],
+        ),
+        emit=EmitOptions(
+            io=not options.get("no_io", False), metadata_nodes=options.get("metadata_nodes", False)
+        ),
+        repair=options["repair"],
+        min_matched=options["min_matched"],
+        min_attached=options["min_attached"],
+        strict=options["strict"],
+    )
+
+
+def show(summary: dict[str, Any], output: str, output_format: str) -> None:
+    """Print what one rank's link found, warnings on standard error."""
+    from chakra.converters.pytorch.write.link_summary import lines
+
+    for warning in summary["warnings"]:
+        click.echo(f"chakra: warning: {warning}", err=True)
+    for problem in summary.get("self_check", []):
+        click.echo(f"chakra: warning: {output}: self-check: {problem}", err=True)
+    if output_format == "json":
+        click.echo(json.dumps({"schema": SCHEMA, "output": output, **summary}, indent=1))
+        return
+    for line in lines(summary):
+        click.echo(line)
+    click.echo(f"  written       {output}")
+    if summary.get("comm_groups_file"):
+        click.echo(f"  groups        {summary['comm_groups_file']}")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--host", "--chakra-host-trace", "host", type=_PATH, help="PyTorch execution trace (host trace)."
+)
+@click.option("--device", "--chakra-device-trace", "device", type=_PATH, required=True, help="Kineto trace.")
+@click.option(
+    "--rank", type=click.IntRange(0), help="Rank (default: as recorded, else from the file name, else 0)."
+)
+@click.option(
+    "--output",
+    "--output-file",
+    "-o",
+    "output",
+    type=_PATH,
+    required=True,
+    help="Linked JSON (.json, .json.gz), or an execution trace when the name ends in .et.",
+)
+@click.option(
+    "--log-file", "--log-filename", hidden=True, expose_value=False, help="Taken from upstream's command."
+)
+@linking_options
+def command(
+    host: Path | None, device: Path, rank: int | None, output: Path, output_format: str, **options: Any
+) -> None:
+    """Join a PyTorch host trace with its Kineto device trace.
+
+    Without a host trace the graph is built from the device trace alone. The summary says what was matched,
+    how, and what was not.
+    """
+    from chakra.converters.pytorch import Inputs, convert_rank
+
+    convert_rank(
+        Inputs(host=host, device=device, rank=rank),
+        output,
+        settings_of(options),
+        report=lambda summary: show(summary, str(output), output_format),
+    )

@@ -1,0 +1,97 @@
+"""`chakra platform list | show | write`: machine presets and clusters made of them."""
+
+import json
+from typing import Any
+
+import rich_click as click
+
+from chakra.cli.support.options import format_option
+from chakra.cli.support.subcommands import Subcommands
+
+
+@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """List, show and write machine presets.
+
+    A machine is a preset's name, a preset file, or words such as "8x hgx-h100 over 400G rail-optimised fat tree".
+    """
+
+
+@command.command("list")
+@format_option()
+def list_command(output_format: str) -> None:
+    """Names and titles of all presets."""
+    from chakra.alignment import aligned
+    from chakra.platforms import all_platforms
+
+    platforms = list(all_platforms())
+    if output_format == "json":
+        rows_of = [{"name": p.name, "title": p.title} for p in platforms]
+        click.echo(json.dumps({"schema": "chakra.platforms/1", "platforms": rows_of}, indent=1))
+        return
+    rows = [
+        (
+            p.name,
+            f"{p.accelerator.peak_tflops:g}",
+            f"{p.accelerator.mem_gbps:g}",
+            " x ".join(f"{d.topology} {d.npus or 'n'}" for d in p.dims),
+            p.title,
+        )
+        for p in platforms
+    ]
+    click.echo(aligned(("preset", "TFLOP/s", "memory GB/s", "network", "machine"), rows))
+
+
+@command.command("show")
+@click.argument("machine", nargs=-1, required=True)
+@click.option("--npus", type=int, help="NPUs in all.")
+@format_option()
+def show_command(machine: tuple[str, ...], npus: int | None, output_format: str) -> None:
+    """Every number of a machine with its unit, status and source."""
+    from chakra.alignment import aligned
+    from chakra.platforms import cluster
+
+    platform = cluster(" ".join(machine), npus, sized=output_format == "json")
+    if output_format == "json":
+        click.echo(json.dumps(_document(platform), indent=1))
+        return
+    click.echo(platform.title)
+    if platform.note:
+        click.echo(" ".join(platform.note.split()))
+    shape_text = " x ".join(f"{dim.topology} {dim.npus or 'n'}" for dim in platform.dims)
+    click.echo(f"network: {shape_text}, accelerator: {platform.accelerator.name}")
+    click.echo()
+    rows = [(name, f"{n.value:g}", n.status.value, f"  {n.source}") for name, n in platform.numbers()]
+    width = max(len(row[3]) for row in rows)
+    click.echo(
+        aligned(
+            ("number", "value", "status", "  source".ljust(width)),
+            [(*r[:3], r[3].ljust(width)) for r in rows],
+        )
+    )
+
+
+def _document(platform: Any) -> dict[str, Any]:
+    return {
+        "schema": "chakra.platform/1",
+        "name": platform.name,
+        "title": platform.title,
+        "numbers": {
+            name: {"value": n.value, "status": n.status.value, "source": n.source}
+            for name, n in platform.numbers()
+        },
+        "network": platform.network(),
+        "system": platform.system(),
+    }
+
+
+@command.command("write")
+@click.argument("machine", nargs=-1, required=True)
+@click.option("--npus", type=int, help="NPUs in all.")
+@click.option("-o", "--output", "prefix", required=True, metavar="PREFIX", help="Prefix of the two files.")
+def write_command(machine: tuple[str, ...], npus: int | None, prefix: str) -> None:
+    """Write PREFIX.network.yml and PREFIX.system.json for a replay."""
+    from chakra.platforms import cluster, write_platform
+
+    for path in write_platform(cluster(" ".join(machine), npus), prefix):
+        click.echo(str(path))

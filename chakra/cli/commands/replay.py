@@ -1,0 +1,505 @@
+"""`chakra replay`: replay execution traces on a described machine.
+
+Takes this project's short options and ASTRA-sim's own flags (spec 1.1), so that a user's run script works by
+swapping the program's name.
+"""
+
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from chakra.errors import ThresholdError, UsageError
+from chakra.io.streams import errors_on_terminal
+
+if TYPE_CHECKING:
+    from chakra.replay.config.model import System
+    from chakra.replay.results.result import ReplayResult
+
+_TRUE = ("true", "t", "1", "yes", "on")
+_FALSE = ("false", "f", "0", "no", "off")
+
+
+def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
+    """The value of `--flag`, `--flag=true` or `--flag=false`."""
+    if value.lower() in _TRUE:
+        return True
+    if value.lower() in _FALSE:
+        return False
+    raise click.BadParameter(f"'{value}' is neither true nor false.", ctx=ctx, param=param)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-w",
+    "--workload",
+    "--workload-configuration",
+    "workload",
+    required=True,
+    metavar="PREFIX",
+    help="Traces: rank i reads PREFIX.<i>.et or PREFIX.<i>.et.gz.",
+)
+@click.option(
+    "-s",
+    "--system",
+    "--system-configuration",
+    "system",
+    metavar="FILE",
+    help="System description (JSON). Needed without --platform.",
+)
+@click.option(
+    "-n",
+    "--network",
+    "--network-configuration",
+    "network",
+    metavar="FILE",
+    help="Network description (YAML, or GraphML of links). Needed without --platform.",
+)
+@click.option(
+    "--platform",
+    metavar="MACHINE",
+    help='A known machine, such as hgx-h100 or "8x hgx-h100 over 400G", with as many NPUs as the workload has ranks, in '
+    "place of -s, -n or both.",
+)
+@click.option(
+    "-m",
+    "--memory",
+    "--remote-memory-configuration",
+    "memory",
+    metavar="FILE",
+    help="Remote-memory description (JSON). [default: no remote memory]",
+)
+@click.option(
+    "-g",
+    "--groups",
+    "--comm-group-configuration",
+    "groups",
+    metavar="FILE",
+    default="empty",
+    help="Communicator groups (JSON); `empty` means none.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["unaware", "aware"]),
+    default="unaware",
+    show_default=True,
+    help="Whether messages that share a link wait for each other.",
+)
+@click.option(
+    "--compat",
+    type=click.Choice(["none", "astra-sim", "astra-sim-1.0"]),
+    default="none",
+    show_default=True,
+    help="Give ASTRA-sim's number, its quirks included, instead of the right one.",
+)
+@click.option(
+    "--num-queues-per-dim",
+    "--queues-per-dim",
+    "queues_per_dim",
+    type=click.IntRange(1, 1_000_000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Queues per network dimension.",
+)
+@click.option(
+    "--injection-scale",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Multiply an endpoint delay that the system file gives.",
+)
+@click.option(
+    "--comm-scale",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Multiply communication sizes (ASTRA-sim takes this option without effect).",
+)
+@click.option(
+    "--compute-scale",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Multiply compute times (ASTRA-sim takes this option without effect).",
+)
+@click.option(
+    "--rendezvous-protocol",
+    "--rendezvous",
+    "rendezvous",
+    is_flag=False,
+    flag_value="true",
+    default="false",
+    show_default=True,
+    metavar="[true|false]",
+    callback=_boolean,
+    help="A message starts only when its receive is posted.",
+)
+@click.option(
+    "--comm-streams",
+    type=click.IntRange(1, 1_000_000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Collectives that an NPU may have in flight (ASTRA-sim: 1).",
+)
+@click.option(
+    "--npu-scale",
+    metavar="FILE",
+    help="Factors on compute times per NPU: JSON, or lines such as `4-7 1.5` (1.5 times slower).",
+)
+@click.option(
+    "--replicate",
+    is_flag=True,
+    help="Let the ranks that have no trace repeat those that have, with groups and peers shifted.",
+)
+@click.option(
+    "--fail-link", "fail_links", multiple=True, metavar="A-B", help="This link is down. May be given again."
+)
+@click.option(
+    "--slow-link",
+    "slow_links",
+    multiple=True,
+    metavar="A-B=X",
+    help="This link has X times its bandwidth. May be given again.",
+)
+@click.option(
+    "--what-if",
+    "what_if",
+    metavar="KEY=VALUE,..",
+    help="Replay once more with changes such as dim1.bandwidth=2x,npu.flops=1.5x; print what changes.",
+)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["text", "json", "csv", "parquet"]),
+    help="Form of the output. [default: by the suffix of -o: .json, .csv, .parquet; else text]",
+)
+@click.option("--nodes", is_flag=True, help="With json, csv or parquet: issue and finish of every node.")
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
+@click.option(
+    "--logging-configuration",
+    default="empty",
+    metavar="FILE",
+    help="Taken from ASTRA-sim's command; the file must exist, its sinks are not set up, and a warning says so.",
+)
+@click.option(
+    "--logging-folder",
+    metavar="FOLDER",
+    help="Write log.log and err.log there. [default: log, if trace-enabled is on; else none]",
+)
+@click.option(
+    "--explain-engine", is_flag=True, help="Say on standard error which engine ran, and on how much."
+)
+@click.option("-q", "--quiet", is_flag=True, help="Only the data: no summary, warnings or progress.")
+@click.option("--strict", is_flag=True, help="Exit with 4 if there is any warning.")
+def command(**options: Any) -> None:
+    """Replay execution traces on a described machine and print when each NPU finishes.
+
+    Example: chakra replay -w traces/run -s system.json -n network.yml
+    """
+    options["output_format"] = options["output_format"] or _format_of(options["output"])
+    shown = Shown(**{item.name: options.pop(item.name) for item in fields(Shown)})
+    changes = options.pop("what_if")
+    _machine(options)
+    _check_options(shown, options["workload"], what_if=changes is not None)
+    run = _arguments(**options)
+    if changes is not None:
+        _compare(changes, run, shown)
+    else:
+        _replay(run, shown)
+
+
+def _format_of(output: str | None) -> str:
+    """The form that the suffix of a file to write names; text for any other."""
+    suffix = Path(output or "").suffix.lower().removeprefix(".")
+    return suffix if suffix in ("json", "csv", "parquet") else "text"
+
+
+def _machine(options: dict[str, Any]) -> None:
+    """Put the configuration of `--platform` where no file is given.
+
+    Raises
+    ------
+    UsageError
+        Neither is given, or there is no such machine, or not of the workload's size.
+    """
+    words = options.pop("platform")
+    missing = [
+        flags
+        for name, flags in (
+            ("system", "'-s' / '--system' / '--system-configuration'"),
+            ("network", "'-n' / '--network' / '--network-configuration'"),
+        )
+        if options[name] is None
+    ]
+    if words is None:
+        if missing:
+            raise click.UsageError(f"Missing option {missing[0]}, or '--platform' for a known machine.")
+        return
+    if not missing:
+        raise UsageError("--platform: the machine is given by -s and -n already")
+    from chakra.platforms import cluster
+    from chakra.replay.api import workload_facts
+
+    npus, timed = workload_facts(options["workload"])
+    machine = cluster(words, None if options["replicate"] else npus)
+    if options["network"] is None:
+        options["network"] = machine.network()
+    if options["system"] is None:
+        options["system"] = machine.system(**({"roofline_enabled": 0} if timed else {}))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is printed and written of a run; the fields are options of `command`."""
+
+    output_format: str
+    output: str | None
+    nodes: bool
+    logging_configuration: str
+    logging_folder: str | None
+    explain_engine: bool
+    quiet: bool
+    strict: bool
+
+    def warn(self, warnings: list[str]) -> None:
+        """Print warnings."""
+        if not self.quiet:
+            for warning in warnings:
+                click.echo(f"chakra replay: warning: {warning}", err=True)
+
+    def wrote(self) -> None:
+        """Name the file that was written."""
+        if self.output is not None and not self.quiet:
+            click.echo(f"wrote {self.output}", err=True)
+
+    def end(self, warnings: list[str]) -> None:
+        """End the command.
+
+        Raises
+        ------
+        ThresholdError
+            If warnings count and there are some.
+        """
+        if self.strict and warnings:
+            raise ThresholdError(
+                f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}"
+            )
+
+
+def _check_options(shown: Shown, workload: str, *, what_if: bool) -> None:
+    """Refuse options that do not go together, before the run."""
+    if shown.nodes and shown.output_format == "text":
+        raise UsageError("--nodes needs --format json, csv or parquet, or such a suffix of --output")
+    if not workload:
+        raise UsageError("--workload: the prefix is empty")
+    if shown.output_format == "parquet" and shown.output is None:
+        raise UsageError("--format parquet writes a file: give --output FILE")
+    tabular = shown.output_format in ("csv", "parquet")
+    if what_if and (shown.nodes or shown.explain_engine or tabular or shown.logging_folder):
+        raise UsageError(
+            "--what-if prints text or json of two runs: without --nodes, csv, logs or --explain-engine"
+        )
+    _check_output(shown.output)
+    sinks = shown.logging_configuration
+    if sinks != "empty" and not os.path.isfile(sinks):
+        raise UsageError(f"--logging-configuration: {sinks}: no such file")
+
+
+def _arguments(
+    *,
+    groups: str,
+    compat: str,
+    npu_scale: str | None,
+    replicate: bool,
+    fail_links: tuple[str, ...],
+    slow_links: tuple[str, ...],
+    **options: Any,
+) -> dict[str, Any]:
+    """Arguments of `simulate` and `what_if` from options of the command."""
+    mode = None if compat == "none" else compat
+    given = {**options, "comm_groups": groups, "compat": mode}
+    if npu_scale is not None:
+        from chakra.replay.config import load_network
+        from chakra.replay.config.npu_scale import load_npu_scale
+
+        given["npu_scale"] = load_npu_scale(npu_scale, load_network(given["network"], compat=mode).npus)
+    if replicate:
+        given["replicate"] = True
+    if fail_links or slow_links:
+        from chakra.replay.networks.blocks import parse_slow
+
+        given |= {"fail_links": fail_links, "slow_links": parse_slow(slow_links)}
+    return given
+
+
+def _replay(run: dict[str, Any], shown: Shown) -> None:
+    """Replay and print the result."""
+    # by name: the package hands out the function, which shares its name with the module that holds it
+    simulate = importlib.import_module("chakra.replay").simulate
+    with _progress(shown.quiet) as progress:
+        result: ReplayResult = simulate(progress=progress, **run)
+    _write_log(result, shown.logging_folder)
+    document = _document(result, shown)
+    warnings = [*(document.get("warnings") or []), *_not_done(result.system, shown.logging_configuration)]
+    shown.warn(warnings)
+    if shown.explain_engine:
+        for line in result.explain():
+            click.echo(f"chakra replay: {line}", err=True)
+    _print(document, shown)
+    if result.partial:
+        click.echo("chakra replay: interrupted: the result is partial", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    shown.end(warnings)
+
+
+def _not_done(system: "System", logging_configuration: str) -> list[str]:
+    """What ASTRA-sim would write and this program does not."""
+    said = []
+    if logging_configuration != "empty":
+        said.append(
+            f"--logging-configuration: the sinks of {logging_configuration} are not set up; --logging-folder writes "
+            "log.log"
+        )
+    if system.track_local_mem:
+        said.append(
+            f"track-local-mem: {system.local_mem_trace_filename}.<npu>.json is not written; memory over time is in the "
+            "result (--format json, key memory)"
+        )
+    return said
+
+
+def _compare(changes: str, run: dict[str, Any], shown: Shown) -> None:
+    """Run with and without some changes, and print the difference."""
+    from chakra.replay.results.formatting import format_json
+    from chakra.replay.what_if import what_if
+
+    with _progress(shown.quiet) as progress:
+        found = what_if(changes=changes, progress=progress, **run)
+    document = found.to_dict()
+    warnings = document["warnings"]
+    shown.warn(warnings)
+    _emit(format_json(document) if shown.output_format == "json" else found.to_text(), shown.output)
+    shown.wrote()
+    shown.end(warnings)
+
+
+def _check_output(output: str | None) -> None:
+    """Fail before the run, not after it, where the output cannot be written."""
+    if output is None:
+        return
+    folder = os.path.dirname(output) or "."
+    if os.path.isdir(output):
+        raise UsageError(f"--output: {output} is a folder")
+    if os.path.exists(folder) and not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+        raise UsageError(f"--output: {output}: {folder} is not a folder that can be written to")
+
+
+def _document(result: "ReplayResult", shown: Shown) -> dict[str, Any]:
+    """The result as a document: whole for JSON and nodes, else only what is printed."""
+    from chakra.replay.results.formatting import essential
+
+    if shown.output_format == "json" or shown.nodes:
+        return result.to_dict(nodes=shown.nodes)
+    return essential(result, summary=not shown.quiet or shown.output_format in ("csv", "parquet"))
+
+
+def _print(document: dict[str, Any], shown: Shown) -> None:
+    from chakra.replay.results.formatting import format_csv, format_json, format_text, write_parquet
+
+    if shown.output_format == "parquet" and shown.output is not None:
+        write_parquet(document, shown.output)
+        shown.wrote()
+        return
+    if shown.output_format == "json":
+        text = format_json(document)
+    elif shown.output_format == "csv":
+        text = format_csv(document)
+    else:
+        text = format_text(document, summary=not shown.quiet)
+    _emit(text, shown.output)
+    shown.wrote()
+
+
+def _emit(text: str, output: str | None) -> None:
+    if output is None:
+        if sys.stdout is None:  # closed by the shell (>&-)
+            raise UsageError("standard output is closed; give --output FILE")
+        sys.stdout.write(text)
+        return
+    from chakra.io.files import atomic_text
+
+    with atomic_text(output) as file:
+        file.write(text)
+
+
+def _write_log(result: "ReplayResult", folder: str | None) -> None:
+    """Write ASTRA-sim's log files if the folder is named, or if the system file asks for a trace."""
+    if folder is None and not result.system.trace_enabled:
+        return
+    from chakra.replay.results.astra_log import write_log
+
+    try:
+        write_log(result, folder or "log")
+    except UsageError as error:
+        if folder is not None:
+            raise
+        click.echo(f"chakra replay: warning: trace-enabled is on, but {error}", err=True)
+
+
+#: exit code after Ctrl-C, as shells have it
+EXIT_INTERRUPTED = 130
+
+
+class _progress:  # noqa: N801 - a context manager used like a function
+    """A progress line on a terminal, shown from the first second of a long run on; and Ctrl-C.
+
+    The first Ctrl-C ends the run at the next step, with a partial result; the second ends the program.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self.show = not quiet and errors_on_terminal()
+        self.bar: Any = None
+        self.interrupted = False
+
+    def __enter__(self) -> Callable[[int, int], bool]:
+        self.start = time.monotonic()
+        self.handler = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self.interrupt)
+        return self.tell
+
+    def interrupt(self, *_: object) -> None:
+        """Note the first Ctrl-C; the second one is as usual."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+
+    def tell(self, nodes: int, now_ns: int) -> bool:
+        """Show how far the run is; False asks it to end."""
+        if self.show and time.monotonic() - self.start >= 1.0:
+            if self.bar is None:
+                from rich.console import Console
+
+                self.bar = Console(stderr=True).status("")
+                self.bar.start()
+            self.bar.update(f"{nodes:,} nodes done, simulated time {now_ns:,} ns")
+        return not self.interrupted
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self.handler)

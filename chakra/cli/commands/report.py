@@ -1,0 +1,64 @@
+"""``chakra report``: a self-contained page of one or more runs."""
+
+import os
+from pathlib import Path
+
+import rich_click as click
+
+from chakra.errors import UsageError
+from chakra.io.files import atomic_text
+from chakra.report import essence, read_run, report_html
+from chakra.report.document import Run
+from chakra.viz.text import bytes_text
+
+
+@click.command(name="report", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("runs", nargs=-1, required=True, metavar="RUN.json...", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The HTML file to write; without it, the essence is printed as text.",
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    help="Name of a run in the report, in the order of the files (may repeat).",
+)
+def command(runs: tuple[Path, ...], output: Path | None, names: tuple[str, ...]) -> None:
+    """Write a report of a replay's result (chakra replay --format json); of several, a comparison against the
+    first."""
+    if len(names) > len(runs):
+        raise UsageError(f"--name is given {len(names)} times for {len(runs)} runs")
+    unwritten = next(
+        (path for path in runs if path.suffix.lower() in (".html", ".htm") and not path.exists()), None
+    )
+    if unwritten is not None and output is None:
+        raise UsageError(f"{unwritten}: there is no such file; the page to write goes behind -o")
+    called = [*names, *_short_names(runs)[len(names) :]]
+    found = [read_run(path, name) for path, name in zip(runs, called, strict=True)]
+    if output is None:
+        click.echo("\n\n".join(_titled(run, len(found) > 1) for run in found))
+        return
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{output}: unknown suffix; a report is an .html file")
+    if any(os.path.realpath(path) == os.path.realpath(output) for path in runs):
+        raise UsageError(f"{output}: would overwrite an input")
+    page = report_html(found)
+    with atomic_text(output) as file:
+        file.write(page)
+    click.echo(
+        f"wrote {output}: {len(found)} run{'s' if len(found) > 1 else ''}, {bytes_text(len(page.encode()))}",
+        err=True,
+    )
+
+
+def _titled(run: Run, several: bool) -> str:
+    return f"{run.name}\n{essence(run)}" if several else essence(run)
+
+
+def _short_names(paths: tuple[Path, ...]) -> list[str]:
+    """File names where they tell the runs apart, whole paths where not."""
+    stems = [path.stem for path in paths]
+    return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]

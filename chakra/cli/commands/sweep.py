@@ -1,0 +1,224 @@
+"""`chakra sweep`: run a study over workload and machine parameters."""
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from chakra.cli.support.compiling import tell_of_workers
+from chakra.cli.support.options import format_option
+from chakra.errors import UsageError
+from chakra.io.streams import errors_on_terminal
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("study_file", metavar="STUDY.yml", type=click.Path())
+@click.option("-o", "--output", metavar="DIR", help="Folder of results.  [default: STUDY.results]")
+@click.option("--workers", type=click.IntRange(min=1), help="Parallel runs.  [default: all cores]")
+@click.option("--threads", is_flag=True, help="Threads instead of processes.")
+@click.option(
+    "--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786 (cluster extra)."
+)
+@click.option("--shard", metavar="I/N", help="Run only every N-th point, from the I-th (for batch arrays).")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Seed of a random or optuna study, in place of the study's own.",
+)
+@click.option("--retry-failed", is_flag=True, help="Run points again that failed before.")
+@click.option(
+    "--top", type=click.IntRange(min=0), default=10, show_default=True, help="Rows of the ranked table."
+)
+@click.option(
+    "--report/--no-report",
+    default=True,
+    help="Replay the best point again and write best.json and best.html.",
+)
+@format_option()
+def command(study_file: str, **options: Any) -> None:
+    """Run a study: what is in the results folder already is not run again."""
+    from chakra.sweep import Shard, Store, load_study, ranked, run_study, runner
+
+    study = load_study(study_file)
+    if options["seed"] is not None:
+        study = replace(study, method=replace(study.method, seed=options["seed"]))
+    store = Store(options["output"] or Path(study_file).with_suffix(".results"))
+    shard = Shard.parse(options["shard"]) if options["shard"] else None
+    place = _place(options["workers"], options["threads"], options["scheduler"])
+    with (
+        runner(workers=options["workers"], threads=options["threads"], scheduler=options["scheduler"]) as run,
+        _Progress(study.name, place) as progress,
+    ):
+        outcomes = run_study(
+            study,
+            store,
+            run,
+            shard=shard,
+            retry_failed=options["retry_failed"],
+            progress=progress,
+            begin=progress.begin,
+        )
+    if not outcomes:
+        raise UsageError(f"{study_file}: no point meets the constraints")
+    best = ranked(study, outcomes)
+    written = (
+        []
+        if shard is not None and shard.count > 1
+        else _write(study, store, outcomes, best, options["report"])
+    )
+    if options["output_format"] == "json":
+        click.echo(json.dumps(_document(study, outcomes, best), indent=1))
+    else:
+        click.echo(_text(study, outcomes, best, options["top"]))
+    for path in written:
+        click.echo(f"wrote {path}", err=True)
+    if not best:
+        raise UsageError(
+            f"{study_file}: none of {len(outcomes)} points gave a result; the first: {outcomes[0].reason}"
+        )
+
+
+def _place(workers: int | None, threads: bool, scheduler: str | None) -> str:
+    """Where points run, in words."""
+    if scheduler:
+        return f"the workers of {scheduler}"
+    count = workers or os.cpu_count() or 1
+    return f"{count} {'thread' if threads else 'worker'}{'s' if count != 1 else ''}"
+
+
+class _Progress:
+    """On standard error: a bar where that is a terminal, else a line at the start and one at the end."""
+
+    def __init__(self, name: str, place: str) -> None:
+        self.name = name
+        self.place = place
+        self._bar: Any = None
+        self._task: Any = None
+        self._begun = 0.0
+        self._done = 0
+        self._cached = 0
+
+    def __enter__(self) -> "_Progress":
+        if errors_on_terminal():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+                console=Console(stderr=True),
+            )  # fmt: skip
+            self._bar.start()
+            self._task = self._bar.add_task(self.name, total=None)
+        return self
+
+    def begin(self, total: int) -> None:
+        """Told before the first point is run."""
+        self._begun = time.monotonic()
+        tell_of_workers()
+        if self._bar:
+            self._bar.update(self._task, total=total)
+        else:
+            click.echo(f"{self.name}: {_points(total)} on {self.place}", err=True)
+
+    def __call__(self, done: int, total: int, outcome: Any) -> None:
+        self._done = done
+        self._cached += outcome.cached
+        if self._bar:
+            self._bar.update(self._task, completed=done, total=total)
+
+    def __exit__(self, kind: object, *error: object) -> None:
+        if self._bar:
+            self._bar.stop()
+        elif kind is None:
+            seconds = time.monotonic() - self._begun
+            earlier = f", {self._cached} of them in earlier runs" if self._cached else ""
+            click.echo(f"{self.name}: {_points(self._done)} done in {seconds:.1f} s{earlier}", err=True)
+
+
+def _points(count: int) -> str:
+    return f"{count:,} point{'s' if count != 1 else ''}"
+
+
+def _write(study: Any, store: Any, outcomes: Any, best: Any, report: bool) -> list[Path]:
+    from chakra.sweep import plot, write_table
+
+    table = write_table(outcomes, store.folder)
+    if table.suffix == ".csv":
+        click.echo("note: pyarrow is not installed (parquet extra): results are CSV", err=True)
+    written = [table]
+    try:
+        if best:
+            written.append(plot(study, outcomes, store.folder / "pareto.svg"))
+    except UsageError as error:
+        click.echo(f"note: {error}", err=True)
+    if best and report:
+        written += _report(study, store, best[0])
+    return written
+
+
+def _report(study: Any, store: Any, best: Any) -> list[Path]:
+    from chakra.io.files import atomic_text
+    from chakra.sweep import run_point
+
+    result = run_point(study.merged(best.point), needs_memory=study.needs_memory, document=True)
+    path = store.folder / "best.json"
+    with atomic_text(path) as file:
+        json.dump(result["document"], file)
+    from chakra.report import read_run, report_html
+
+    page = store.folder / "best.html"
+    with atomic_text(page) as file:
+        file.write(report_html([read_run(path, study.name)]))
+    return [path, page]
+
+
+def _counts(outcomes: Any) -> dict[str, int]:
+    counts = {status: sum(o.status == status for o in outcomes) for status in ("ok", "infeasible", "failed")}
+    counts["cached"] = sum(o.cached for o in outcomes)
+    return counts
+
+
+def _text(study: Any, outcomes: Any, best: Any, top: int) -> str:
+    from chakra.sweep.table import notes, ranked_table
+
+    counts = _counts(outcomes)
+    ran = f"{counts['ok']} ran, {counts['infeasible']} infeasible, {counts['failed']} failed"
+    lines = [f"{study.name}: {_points(len(outcomes))}: {ran} ({counts['cached']} from earlier runs)"]
+    table = ranked_table(study, outcomes, best, top)
+    if table:
+        lines += ["", table]
+    if best:
+        lines += [f"note: {note}" for note in notes(study)]
+    reasons: dict[tuple[str, str], int] = {}
+    for o in outcomes:
+        if o.status != "ok":
+            reasons[o.status, o.reason] = reasons.get((o.status, o.reason), 0) + 1
+    ranked = sorted(reasons.items(), key=lambda item: (item[0][0] != "failed", -item[1]))
+    lines += [f"{status} {count}x: {reason}" for (status, reason), count in ranked[:5]]
+    if len(ranked) > 5:
+        lines.append(f"{len(ranked) - 5} more reasons are in the table of results")
+    return "\n".join(lines)
+
+
+def _document(study: Any, outcomes: Any, best: Any) -> dict[str, Any]:
+    from chakra.sweep import front
+    from chakra.sweep.table import notes
+
+    def entry(o: Any) -> dict[str, Any]:
+        return {"point": o.point, "status": o.status, "metrics": o.metrics, "reason": o.reason, "key": o.key}
+
+    return {
+        "schema": "chakra.sweep/1",
+        "study": study.name,
+        "objective": study.objective,
+        "counts": _counts(outcomes),
+        "notes": notes(study),
+        "ranked": [entry(o) for o in best],
+        "pareto": [entry(o) for o in front(study, outcomes)],
+        "points": [entry(o) for o in outcomes],
+    }

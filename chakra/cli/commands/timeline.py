@@ -1,0 +1,146 @@
+"""``chakra timeline``: a run as a Chrome or Perfetto timeline."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from chakra.cli.support.options import filename_options
+from chakra.errors import UsageError
+from chakra.io import files
+from chakra.timeline import (
+    Timeline,
+    estimated_bytes,
+    filtered,
+    from_document,
+    read_kineto,
+    read_log,
+    write_timeline,
+)
+from chakra.timeline.astrasim_log import is_log, parse_frequency
+from chakra.timeline.filters import parse_ranks
+from chakra.timeline.write import format_of
+from chakra.viz.graph.select import parse_time, parse_window
+from chakra.viz.text import bytes_text
+
+
+@click.command(name="timeline", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("paths", nargs=-1, metavar="IN... OUT", type=click.Path(path_type=Path))
+@filename_options("The input (for IN).")
+@click.option(
+    "--num_npus",
+    "--num-npus",
+    "npus",
+    type=click.IntRange(1),
+    help="NPUs of an ASTRA-sim log, to be checked.",
+)
+@click.option(
+    "--npu_frequency",
+    "--npu-frequency",
+    "frequency",
+    default="1000",
+    show_default=True,
+    metavar="MHZ",
+    help="Clock of a log's ticks, such as 1000 or 1.5GHz.",
+)
+@click.option(
+    "-w",
+    "--workload",
+    metavar="PREFIX",
+    help="The traces that ran (PREFIX.<rank>.et): draws arrows from sends to receives.",
+)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["json", "perfetto"]),
+    help="Chrome JSON or Perfetto protobuf [default: by the suffix: .json, .pftrace].",
+)
+@click.option(
+    "--window", metavar="BEGIN:END", help="Only what runs then, such as 10us:2ms (plain numbers are us)."
+)
+@click.option("--ranks", metavar="LIST", help="Only these ranks, such as 0,3,8-15.")
+@click.option("--min-duration", metavar="TIME", help="Leave out shorter slices, such as 500ns.")
+@click.option(
+    "--max-size",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    metavar="MB",
+    help="Refuse to write more (viewers fail between 300 MB and 4 GB).",
+)
+@click.option("--estimate", is_flag=True, help="Only print how large the file would be.")
+def command(
+    paths: tuple[Path, ...], input_name: Path | None, output_name: Path | None, **options: Any
+) -> None:
+    """Write a timeline of a replay's result (with --nodes), an ASTRA-sim log, or Kineto traces (one or more
+    ranks)."""
+    inputs = [*([input_name] if input_name else []), *paths]
+    target = output_name or (inputs.pop() if len(inputs) > 1 else None)
+    if not inputs or target is None:
+        raise UsageError("expected an input and a file to write: chakra timeline RUN.json OUT.json")
+    file_format = format_of(target, options["file_format"])
+    if any(os.path.realpath(path) == os.path.realpath(target) for path in inputs):
+        raise UsageError(f"{target}: would overwrite the input")
+    started = time.perf_counter()
+    window = parse_window(options["window"]) if options["window"] else None
+    ranks = parse_ranks(options["ranks"]) if options["ranks"] else None
+    shortest = parse_time(options["min_duration"], "--min-duration") if options["min_duration"] else 0
+    timeline, remarks = _read(inputs, options)
+    whole = timeline.n_slices
+    timeline = filtered(timeline, window_ns=window, ranks=ranks, min_duration_ns=shortest)
+    for remark in remarks:
+        click.echo(f"note: {remark}", err=True)
+    expected = estimated_bytes(timeline, file_format)
+    if options["estimate"]:
+        click.echo(f"{expected}")
+        click.echo(f"about {bytes_text(expected)} as {file_format}: {timeline.n_slices} slices", err=True)
+        return
+    if expected > options["max_size"] * 1_000_000:
+        raise UsageError(
+            f"{target}: would have about {bytes_text(expected)}, more than --max-size {options['max_size']} "
+            f"MB; make it "
+            "smaller with --window, --ranks, --min-duration, or write a .pftrace"
+        )
+    size = write_timeline(timeline, target, file_format)
+    seconds = time.perf_counter() - started
+    click.echo(
+        f"wrote {target}: {timeline.n_slices} of {whole} slices, {timeline.n_flows} flows, "
+        f"{bytes_text(size)}, {seconds:.1f} s",
+        err=True,
+    )
+
+
+def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[str]]:
+    kind = files.sniff_kind(inputs[0], error=UsageError)
+    if kind == files.JSON and is_log(inputs[0]):
+        kind = files.TEXT  # a log line begins with a bracket, as JSON lists do
+    if kind == files.KINETO:
+        return read_kineto([*inputs]), []
+    if len(inputs) > 1:
+        raise UsageError(
+            f"{inputs[1]}: more than one input is for Kineto traces only; {inputs[0]} is a {kind}"
+        )
+    source = inputs[0]
+    traces = _traces(options["workload"]) if options["workload"] else None
+    if kind == files.RESULT:
+        return from_document(files.read_json(source, error=UsageError), traces=traces, source=str(source)), []
+    if kind in (files.TEXT, files.EMPTY, files.UNKNOWN, files.JSON):
+        if kind == files.JSON:
+            raise UsageError(f"{source}: this JSON is neither a replay's result nor a Kineto trace")
+        log = read_log(source, npus=options["npus"], mhz=parse_frequency(options["frequency"]), traces=traces)
+        return log.timeline, log.remarks
+    raise UsageError(
+        f"{source}: this is {'an' if kind[0] in 'aeiou' else 'a'} {kind}; a timeline is made from a replay's "
+        "result (chakra replay --format json --nodes), an ASTRA-sim log or a Kineto trace"
+    )
+
+
+def _traces(prefix: str) -> dict[int, Any]:
+    from chakra.et import read_traces
+
+    found = files.ranks_found(prefix)
+    if not found:
+        raise UsageError(f"--workload {prefix}: no {prefix}.<rank>.et")
+    return dict(zip(found, read_traces(list(found.values())), strict=True))

@@ -1,0 +1,204 @@
+"""`chakra topology`: write a common topology as a network file of links."""
+
+import sys
+from typing import Any
+
+import rich_click as click
+
+from chakra.cli.support.subcommands import Subcommands
+from chakra.cli.support.written import need_file, say, written_option
+from chakra.errors import UsageError
+
+
+@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Write fat trees, rail-optimised clusters, tori, meshes and dragonflies as network files.
+
+    Bandwidths are GB/s of 2^30 B/s per direction, latencies ns per link. Example:
+
+    chakra topology fat-tree --down 8,4 --oversubscription 2 --bandwidth 50 --latency 500 -o network.yml
+    """
+
+
+def _numbers(kind: type[int] | type[float]) -> Any:
+    def parse(_: click.Context, param: click.Parameter, value: str | None) -> Any:
+        if value is None:
+            return None
+        try:
+            return [kind(part) for part in value.replace("x", ",").split(",")]
+        except ValueError:
+            raise UsageError(f"{param.opts[-1]}: expected numbers such as 8,4, found {value!r}") from None
+
+    return parse
+
+
+def _speed(function: Any) -> Any:
+    function = written_option()(function)
+    function = click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")(
+        function
+    )
+    function = click.option(
+        "--latency",
+        "latency_ns",
+        type=click.FloatRange(min=0),
+        default=500.0,
+        show_default=True,
+        metavar="NS",
+        help="Latency per link.",
+    )(function)
+    return click.option(
+        "--bandwidth",
+        "bandwidth_gibps",
+        type=click.FloatRange(min=0, min_open=True),
+        default=50.0,
+        show_default=True,
+        metavar="GB/S",
+        help="Bandwidth of an NPU's network link.",
+    )(function)
+
+
+def _write(name: str, network: Any, output: str | None, output_format: str) -> None:
+    from chakra.replay.config.network import dump_network
+
+    need_file(output, output_format)
+    text = dump_network(network)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    from chakra.io.files import atomic_text
+
+    with atomic_text(output) as file:
+        file.write(text)
+    links = len(network.links.links)
+    switches = len(network.links.vertices)
+    click.echo(
+        f"{output}: {network.npus} NPUs, {switches} switches, {links} links (one per direction)", err=True
+    )
+    figures = {"npus": network.npus, "switches": switches, "directed_links": links}
+    say(output_format, f"topology {name}", [output], figures)
+
+
+@command.command("fat-tree")
+@click.option(
+    "--down",
+    required=True,
+    callback=_numbers(int),
+    metavar="N,N..",
+    help="NPUs per leaf switch, leaves per switch above, ...",
+)
+@click.option(
+    "--up",
+    callback=_numbers(int),
+    metavar="N,N..",
+    help="Parents of an NPU, of a leaf, ... [default: 1, then as down]",
+)
+@click.option(
+    "--oversubscription",
+    callback=_numbers(float),
+    default="1",
+    show_default=True,
+    metavar="X,X..",
+    help="Bandwidth down over bandwidth up, for all levels or each.",
+)
+@_speed
+def fat_tree(output: str | None, output_format: str, oversubscription: list[float], **options: Any) -> None:
+    """A fat tree of any number of levels."""
+    from chakra.replay import topologies
+
+    ratio = oversubscription[0] if len(oversubscription) == 1 else oversubscription
+    _write("fat-tree", topologies.fat_tree(oversubscription=ratio, **options), output, output_format)
+
+
+@command.command("rail")
+@click.option("--nodes", type=int, required=True, metavar="N", help="Number of nodes.")
+@click.option("--npus-per-node", type=int, default=8, show_default=True, metavar="N", help="NPUs per node.")
+@click.option(
+    "--node-bandwidth",
+    "node_bandwidth_gibps",
+    type=float,
+    default=400.0,
+    show_default=True,
+    metavar="GB/S",
+    help="Bandwidth of an NPU to the switch in its node.",
+)
+@click.option(
+    "--node-latency",
+    "node_latency_ns",
+    type=float,
+    default=250.0,
+    show_default=True,
+    metavar="NS",
+    help="Latency of that link.",
+)
+@click.option(
+    "--spines",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Switches that join the rails.",
+)
+@click.option(
+    "--oversubscription",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Bandwidth of a rail's NPUs over that to the spines.",
+)
+@_speed
+def rail(output: str | None, output_format: str, **options: Any) -> None:
+    """Nodes joined by one switch per place in the node."""
+    from chakra.replay import topologies
+
+    _write("rail", topologies.rail_optimised(**options), output, output_format)
+
+
+@command.command("torus")
+@click.option(
+    "--shape",
+    required=True,
+    callback=_numbers(int),
+    metavar="NxN..",
+    help="Lengths; the first varies fastest.",
+)
+@click.option("--mesh", is_flag=True, help="Without the links that close the rings.")
+@_speed
+def torus(output: str | None, output_format: str, mesh: bool, **options: Any) -> None:
+    """A torus or a mesh of any number of dimensions."""
+    from chakra.replay import topologies
+
+    _write("torus", topologies.torus(wrap=not mesh, **options), output, output_format)
+
+
+@command.command("dragonfly")
+@click.option("--groups", type=int, required=True, metavar="N", help="Groups.")
+@click.option("--routers", type=int, required=True, metavar="N", help="Routers per group.")
+@click.option("--npus-per-router", type=int, required=True, metavar="N", help="NPUs per router.")
+@click.option(
+    "--local-bandwidth",
+    "local_bandwidth_gibps",
+    type=float,
+    metavar="GB/S",
+    help="Between routers of a group. [default: as --bandwidth]",
+)
+@click.option(
+    "--global-bandwidth",
+    "global_bandwidth_gibps",
+    type=float,
+    metavar="GB/S",
+    help="Between groups. [default: as --bandwidth]",
+)
+@click.option(
+    "--global-latency",
+    "global_latency_ns",
+    type=float,
+    metavar="NS",
+    help="Between groups. [default: as --latency]",
+)
+@_speed
+def dragonfly(output: str | None, output_format: str, **options: Any) -> None:
+    """Groups of routers, one link between every two groups."""
+    from chakra.replay import topologies
+
+    _write("dragonfly", topologies.dragonfly(**options), output, output_format)

@@ -1,0 +1,148 @@
+"""`chakra validate`: check the traces of all ranks before a run."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from chakra.cli.support.options import format_option
+from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, WorkloadError
+from chakra.et.manifest import SUFFIX
+from chakra.io.files import missing_ranks, ranks_found
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("prefix")
+@click.option(
+    "-n",
+    "--network",
+    "--network-configuration",
+    metavar="FILE",
+    help="Network file: gives the number of NPUs.",
+)
+@click.option(
+    "--npus", type=click.IntRange(min=1), metavar="N", help="Number of NPUs. [default: the files found]"
+)
+@click.option(
+    "-g",
+    "--groups",
+    "--comm-group-configuration",
+    metavar="FILE",
+    default="empty",
+    help="Communicator groups (JSON); `empty` means none.",
+)
+@format_option()
+@click.option("-q", "--quiet", is_flag=True, help="Only the findings.")
+@click.option("--strict", is_flag=True, help="Exit with 4 if there are warnings.")
+def command(
+    prefix: str,
+    network: str | None,
+    npus: int | None,
+    groups: str,
+    output_format: str,
+    quiet: bool,
+    strict: bool,
+) -> None:
+    """Check the traces PREFIX.<rank>.et (or one .et file) alone and against each other.
+
+    Findings go to standard output. The exit code is 2 if there is an error among them.
+    """
+    if network is not None:
+        from chakra.replay.config import load_network
+
+        of_network = load_network(network).npus
+        if npus is not None and npus != of_network:
+            raise UsageError(f"--npus {npus}: {network} has {of_network} NPUs")
+        npus = of_network
+    paths = trace_files(prefix, npus)
+    findings = check(paths, groups, npus)
+    show(prefix, paths, findings, output_format, quiet=quiet)
+    errors = [finding for finding in findings if finding["severity"] == "error"]
+    warnings = [finding for finding in findings if finding["severity"] == "warning"]
+    if errors:
+        raise WorkloadError(f"{prefix}: {_number(len(errors), 'error')} in {_number(len(paths), 'trace')}")
+    if strict and warnings:
+        raise ThresholdError(f"--strict: {_number(len(warnings), 'warning')}")
+
+
+def trace_files(prefix: str, npus: int | None) -> list[str]:
+    """Files of ranks 0 to N-1; N is given, or the greatest rank found plus one.
+
+    Raises
+    ------
+    WorkloadError
+        if ranks have no file: they are listed
+    """
+    if os.path.isfile(prefix):
+        return [prefix]
+    folder = os.path.dirname(prefix) or "."
+    if not os.path.isdir(folder):
+        raise WorkloadError(f"{prefix}.<rank>.et: {folder} is not a folder")
+    found = ranks_found(prefix)
+    if not found and os.path.isfile(prefix + SUFFIX):
+        raise WorkloadError(
+            f"{prefix}{SUFFIX}: ranks share traces here: chakra replay checks them against each other before it runs; "
+            "chakra generate --files writes a trace per rank"
+        )
+    if not found:
+        raise WorkloadError(f"{prefix}.<rank>.et: no such file for any rank")
+    count = max(found) + 1 if npus is None else npus
+    missing, shown = missing_ranks(found, count)
+    if missing:
+        raise WorkloadError(f"{prefix}.<rank>.et: no file for {_number(missing, 'rank')}: {shown}")
+    beyond = sorted(rank for rank in found if rank >= count)
+    if beyond:
+        raise WorkloadError(f"{found[beyond[0]]}: rank {beyond[0]}, but there are only {count} NPUs")
+    return [found[rank] for rank in range(count)]
+
+
+def check(paths: list[str], groups: str, npus: int | None) -> list[dict[str, Any]]:
+    """Findings of all traces: dicts with `severity` ("error", "warning", "info") and `message`."""
+    from chakra.et import Trace, read_trace, read_traces
+    from chakra.replay.config import load_groups
+
+    count = len(paths) if npus is None else npus
+    # one trace of a larger job is checked alone: how many ranks there are is not known
+    loaded = load_groups(groups, npus=None if npus is None and count == 1 else count)
+    traces: list[Trace] = []
+    try:
+        traces = read_traces(paths)
+    except TraceError:
+        findings = []
+        for path in paths:  # one by one, to name every bad file and not only the first
+            try:
+                read_trace(path)
+            except ChakraError as error:
+                findings.append({"severity": "error", "message": str(error)})
+        return findings
+    from chakra.replay.checks.run import check_workload
+
+    return [
+        {"severity": str(finding.severity), "message": str(finding.message)}
+        for finding in check_workload(traces, loaded, count)
+    ]
+
+
+def show(
+    prefix: str, paths: list[str], findings: list[dict[str, Any]], output_format: str, *, quiet: bool
+) -> None:
+    """Print the findings on standard output."""
+    if output_format == "json":
+        document = {
+            "schema": "chakra.validate/1",
+            "workload": prefix,
+            "traces": len(paths),
+            "findings": findings,
+        }
+        click.echo(json.dumps(document, indent=1))
+        return
+    for finding in findings:
+        click.echo(f"{finding['severity']}: {finding['message']}")
+    if not findings and not quiet:
+        click.echo(f"{Path(prefix).name}: {_number(len(paths), 'trace')}: no findings")
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"

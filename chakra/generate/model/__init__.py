@@ -1,0 +1,1 @@
+"""Models as layers of operators, and the passes over them."""

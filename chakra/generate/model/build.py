@@ -1,0 +1,47 @@
+"""Whole transformer models cut into pipeline chunks."""
+
+from collections.abc import Sequence
+
+from chakra.generate.model.config import TransformerConfig
+from chakra.generate.model.ir import Layer
+from chakra.generate.model.transformer import TokenShape, TransformerLayers, TransformerOptions
+from chakra.generate.plan.parallel import ParallelConfig
+from chakra.generate.plan.stages import StageModel, split_layers
+
+
+def transformer_stages(
+    model: TransformerConfig,
+    parallel: ParallelConfig,
+    shape: TokenShape,
+    options: TransformerOptions,
+    layers_per_chunk: Sequence[int] | None = None,
+) -> StageModel:
+    """Embedding, decoder layers and head in pp*vp chunks.
+
+    Layers of one kind are built once and renamed, so the cost does not grow with the number of ranks or micro-batches.
+
+    Raises
+    ------
+    UsageError
+        Sizes that do not divide by the parallel degrees.
+    """
+    make = TransformerLayers(model, parallel, shape, options)
+    count = parallel.pp * parallel.vp
+    prototypes: dict[bool, Layer] = {}
+    chunks = []
+    for number, span in enumerate(split_layers(model.layers, count, layers_per_chunk)):
+        layers: list[Layer] = [make.embedding()] if number == 0 else []
+        for index in span:
+            kind = model.is_moe(index)
+            if kind not in prototypes:
+                prototypes[kind] = make.decoder(index)
+            base = prototypes[kind]
+            layers.append(
+                Layer(f"layer{index}", base.operators, base.input_bytes, base.output_bytes, base.recomputable)
+            )
+        if number == count - 1:
+            layers.append(make.head(owns_weight=not model.tied or count > 1))
+        chunks.append(tuple(layers))
+    return StageModel(
+        tuple(chunks), options.itemsize, options.grad_itemsize, tied_copy=model.tied and parallel.pp > 1
+    )

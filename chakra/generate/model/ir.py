@@ -1,0 +1,177 @@
+"""The layer IR: operators with exact work, and edges with layouts; everything per rank and per micro-batch.
+
+Sizes are plain integers already divided by the parallel degrees. Nothing about schedules or time is in here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from chakra.generate.model.placement import Placements
+
+
+class OpKind(StrEnum):
+    """Class of an operator; decides which roofline efficiency applies and how FLOPs are reported."""
+
+    GEMM = "gemm"
+    ATTENTION = "attention"
+    ELEMENTWISE = "elementwise"
+    LOOKUP = "lookup"
+    OPTIMIZER = "optimizer"
+
+    @property
+    def is_matmul(self) -> bool:
+        """Whether its operations are the matrix FLOPs that model-FLOPs formulas count."""
+        return self in (OpKind.GEMM, OpKind.ATTENTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one execution costs: floating-point operations, and bytes read plus written in device memory."""
+
+    flops: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(self.flops + other.flops, self.bytes + other.bytes)
+
+    def __bool__(self) -> bool:
+        return bool(self.flops or self.bytes)
+
+
+NO_WORK = Work()
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A tensor that an operator takes from another.
+
+    Attributes
+    ----------
+    producer
+        Index of the producing operator in the layer, -1 for the layer's input.
+    size_bytes
+        Local bytes as produced (layout ``have``).
+    have, need
+        Layout as produced and as the consumer needs it.
+    grad
+        Layout of the gradient as the consumer makes it; None when no gradient flows back.
+    regather
+        Whether the converted input is not kept but converted again in the backward pass, for the weight gradient
+        (Megatron's sequence parallelism).
+    """
+
+    producer: int
+    size_bytes: int
+    have: Placements = field(default_factory=dict)
+    need: Placements = field(default_factory=dict)
+    grad: Placements | None = field(default_factory=dict)
+    regather: bool = False
+
+
+class WeightGroup(StrEnum):
+    """Over which ranks a weight's gradient is reduced: all replicas, those that hold the same experts, or none."""
+
+    DENSE = "dense"
+    EXPERT = "expert"
+    #: every rank holds its own part (embedding tables of recommendation models)
+    LOCAL = "local"
+
+    def replica_axes(self) -> tuple[str, ...]:
+        """Axes over which copies of such weights lie."""
+        if self is WeightGroup.DENSE:
+            return ("dp", "cp")
+        return ("edp",) if self is WeightGroup.EXPERT else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """Parameters of an operator: local number of elements, and how copies are kept equal.
+
+    ``partial_tp``: each tensor-parallel rank has seen other tokens (sequence parallelism), so gradients of this
+    replicated weight are also summed over tp. ``copies``: tp ranks that hold the same elements (for exact totals).
+    ``tied``: input and output embedding are this one matrix.
+    """
+
+    elements: int
+    group: WeightGroup = WeightGroup.DENSE
+    partial_tp: bool = False
+    copies: int = 1
+    tied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """Ring exchange inside an attention operator: the neighbour's keys and values at every step."""
+
+    axis: str
+    steps: int
+    forward_bytes: int
+    backward_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator with its work in each pass.
+
+    ``saved_bytes`` are the activations kept from forward to backward. ``core`` marks the attention core, which
+    selective recomputation runs again; ``core_bytes`` is the part of ``saved_bytes`` that this drops.
+    """
+
+    name: str
+    kind: OpKind
+    edges: tuple[Edge, ...]
+    forward: Work
+    backward_input: Work = NO_WORK
+    backward_weight: Work = NO_WORK
+    weights: tuple[Weight, ...] = ()
+    output_bytes: int = 0
+    saved_bytes: int = 0
+    core: bool = False
+    core_bytes: int = 0
+    ring: Ring | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A run of operators with one input and one output tensor (the last operator's).
+
+    ``input_bytes`` is the local size of the input, which is all that full recomputation keeps. ``recomputable`` is
+    false for embeddings and heads.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    input_bytes: int = 0
+    output_bytes: int = 0
+    recomputable: bool = False
+
+    def weights(self) -> Iterator[Weight]:
+        """All weights, in operator order."""
+        for operator in self.operators:
+            yield from operator.weights
+
+    @property
+    def parameters(self) -> int:
+        """Local parameters."""
+        return sum(weight.elements for weight in self.weights())
+
+    @property
+    def saved_bytes(self) -> int:
+        """Activations kept per micro-batch without recomputation."""
+        return sum(operator.saved_bytes for operator in self.operators)
+
+
+def gemm(
+    m: int, n: int, k: int, *, itemsize: int, batch: int = 1, grad_itemsize: int | None = None
+) -> list[Work]:
+    """Work of an (m x k)(k x n) product, times ``batch``: forward, gradient of the input, gradient of the weight.
+
+    2mnk FLOPs each; bytes are the three matrices once (m*k + k*n + m*n elements). The weight gradient is written in
+    ``grad_itemsize``.
+    """
+    flops = 2 * m * n * k * batch
+    moved = (m * k + k * n + m * n) * itemsize * batch
+    wide = grad_itemsize if grad_itemsize is not None else itemsize
+    weight = (m * k + m * n) * itemsize * batch + k * n * wide * batch
+    return [Work(flops, moved), Work(flops, moved), Work(flops, weight)]

@@ -1,0 +1,45 @@
+"""How long an operator takes: the roofline with an efficiency per kind, in whole nanoseconds."""
+
+from dataclasses import dataclass
+
+from chakra.errors import UsageError
+from chakra.generate.model.ir import OpKind, Work
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeModel:
+    """Roofline of one accelerator.
+
+    Attributes
+    ----------
+    peak_flops
+        Dense matrix operations per second.
+    memory_bytes_per_s
+        Device memory bandwidth, bytes (decimal) per second.
+    matmul_efficiency, memory_efficiency
+        Reachable share of each, 0 < x <= 1.
+    launch_ns
+        Fixed cost of every operator.
+    """
+
+    peak_flops: float
+    memory_bytes_per_s: float
+    matmul_efficiency: float = 1.0
+    memory_efficiency: float = 1.0
+    launch_ns: int = 0
+
+    def __post_init__(self) -> None:
+        for key in ("peak_flops", "memory_bytes_per_s"):
+            if not 0 < getattr(self, key) < float("inf"):
+                raise UsageError(f"{key} must be a positive number, not {getattr(self, key)}")
+        for key in ("matmul_efficiency", "memory_efficiency"):
+            if not 0 < getattr(self, key) <= 1:
+                raise UsageError(f"{key} must be above 0 and at most 1, not {getattr(self, key)}")
+        if self.launch_ns < 0:
+            raise UsageError(f"launch_ns must not be negative, not {self.launch_ns}")
+
+    def duration_ns(self, kind: OpKind, work: Work) -> int:
+        """Larger of compute and memory time, rounded up, plus the launch cost."""
+        peak = self.peak_flops * (self.matmul_efficiency if kind.is_matmul else 1.0)
+        seconds = max(work.flops / peak, work.bytes / (self.memory_bytes_per_s * self.memory_efficiency))
+        return int(-(-seconds * 1e9 // 1)) + self.launch_ns

@@ -1,0 +1,165 @@
+"""Inference: prefill of prompts and decoding with a growing key-value cache, over tp, pp, ep and replicas.
+
+Every decode step has its own template, because the work of attention grows with the context. In a pipeline the last
+stage sends the new token back to the first, so a micro-batch's next step waits for its last one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from chakra.errors import UsageError
+from chakra.generate.model.build import transformer_stages
+from chakra.generate.model.config import TransformerConfig
+from chakra.generate.model.passes import Kept, PassContext, forward
+from chakra.generate.model.transformer import TokenShape, TransformerOptions
+from chakra.generate.plan.options import TrainingOptions
+from chakra.generate.plan.parallel import ParallelConfig
+from chakra.generate.plan.stages import StageModel
+from chakra.generate.plan.template import EmitOptions, Template, TemplateBuilder
+from chakra.generate.plan.training import StagePlan, StepPlan, check_passes
+from chakra.generate.schedule.pipeline import forward_only
+from chakra.generate.write.stamp import Stamp
+
+#: bytes of a token number on its way back to the first stage
+_TOKEN_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceOptions:
+    """One batch of requests.
+
+    Attributes
+    ----------
+    requests
+        Requests per micro-batch and replica.
+    micro_batches
+        Micro-batches that share the pipeline.
+    prompt
+        Tokens per request before the first decode step.
+    prefill
+        Whether the prompt is processed in this trace, or already in the cache.
+    decode_steps
+        Tokens generated per request after the prompt (after the one that prefill gives).
+    """
+
+    requests: int = 1
+    micro_batches: int = 1
+    prompt: int = 512
+    prefill: bool = True
+    decode_steps: int = 0
+
+    def __post_init__(self) -> None:
+        for key in ("requests", "micro_batches", "prompt"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key.replace('_', '-')} must be at least 1, not {getattr(self, key)}")
+        if self.decode_steps < 0:
+            raise UsageError(f"decode steps must not be negative, not {self.decode_steps}")
+        if not self.prefill and not self.decode_steps:
+            raise UsageError("nothing to do: no prefill and no decode steps")
+
+    def shapes(self) -> list[TokenShape]:
+        """Token shape of every step in order."""
+        steps = [TokenShape(self.requests, self.prompt, self.prompt)] if self.prefill else []
+        return steps + [
+            TokenShape(self.requests, 1, self.prompt + step + 1) for step in range(self.decode_steps)
+        ]
+
+
+@dataclass(slots=True)
+class _StageSteps:
+    """Templates of one stage: one per step and chunk."""
+
+    stage: int
+    parallel: ParallelConfig
+    models: Sequence[StageModel]
+    options: InferenceOptions
+    emit: EmitOptions
+    templates: list[Template] = field(default_factory=list)
+
+    def build(self, step: int, chunk: int) -> int:
+        model = self.models[step]
+        number = chunk * self.parallel.pp + self.stage
+        last = len(model.chunks) - 1
+        builder = TemplateBuilder(self.emit)
+        inputs: list[int] = []
+        if number:
+            inputs = [self._receive(builder, step, number - 1, _output_bytes(model, number - 1))]
+        elif step and last:
+            inputs = [self._receive(builder, step - 1, last, self.options.requests * _TOKEN_BYTES)]
+        builder.required = list(inputs)
+        for i, layer in enumerate(model.chunks[number]):
+            context = PassContext(builder, self.parallel.axis_sizes, self._ring_tag(step, number, i))
+            inputs = forward(context, layer, inputs, kept=Kept.NOTHING)
+        if number < last:
+            self._send(builder, step, number, _output_bytes(model, number), inputs)
+        elif last and step + 1 < len(self.models):
+            self._send(builder, step, number, self.options.requests * _TOKEN_BYTES, inputs)
+        self.templates.append(builder.template)
+        return len(self.templates) - 1
+
+    def _tag(self, step: int, boundary: int) -> int:
+        return (boundary * len(self.models) + step) * self.options.micro_batches
+
+    def _ring_tag(self, step: int, chunk: int, layer: int) -> int:
+        chunks = len(self.models[0].chunks)
+        steps = max(1, self.parallel.cp - 1) * 64
+        deepest = max(len(chunk) for chunk in self.models[0].chunks)
+        slot = (step * chunks + chunk) * deepest + layer
+        return self._tag(0, chunks) + slot * steps
+
+    def _receive(self, builder: TemplateBuilder, step: int, boundary: int, size: int) -> int:
+        return builder.receive("recv", "pp", -1, size, self._tag(step, boundary))
+
+    def _send(self, builder: TemplateBuilder, step: int, boundary: int, size: int, data: list[int]) -> None:
+        builder.send("send", "pp", 1, size, self._tag(step, boundary), data)
+
+
+def _output_bytes(model: StageModel, chunk: int) -> int:
+    return model.chunks[chunk][-1].output_bytes
+
+
+def plan_inference(
+    model: TransformerConfig,
+    parallel: ParallelConfig,
+    options: InferenceOptions,
+    layout: TransformerOptions,
+    emit: EmitOptions,
+    layers_per_chunk: Sequence[int] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> StepPlan:
+    """Templates and stamps of every stage for one batch of requests.
+
+    Raises
+    ------
+    UsageError
+        Sizes that do not divide, or context parallelism with decode steps.
+    """
+    if parallel.cp > 1 and options.decode_steps:
+        raise UsageError(f"decoding does not split the context: cp must be 1, not {parallel.cp}")
+    steps = options.decode_steps + options.prefill
+    check_passes(steps * parallel.pp * parallel.vp * options.micro_batches)
+    layout = replace(layout, training=False)
+    longest = options.prompt + options.decode_steps
+    models = [
+        transformer_stages(model, parallel, shape, layout, layers_per_chunk) for shape in options.shapes()
+    ]
+    kv_heads = max(1, model.kv_heads // parallel.tp)
+    cache = (
+        2 * options.requests * options.micro_batches * longest * kv_heads * model.head_dim * layout.itemsize
+    )
+    models = [replace(stage, training=False, cache_layer_bytes=cache // parallel.cp) for stage in models]
+    stages = []
+    for stage in range(parallel.pp):
+        builder = _StageSteps(stage, parallel, models, options, emit)
+        stamps = []
+        for step in range(len(models)):
+            templates = [builder.build(step, chunk) for chunk in range(parallel.vp)]
+            for micro_batch in range(options.micro_batches):
+                for chunk in range(parallel.vp):
+                    label = f"{'P' if options.prefill and not step else 'D'}{step}.{micro_batch}"
+                    stamps.append(Stamp(templates[chunk], micro_batch, label))
+        stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps)))
+    training = TrainingOptions(micro_batches=options.micro_batches)
+    schedule = forward_only(parallel.pp, options.micro_batches, parallel.vp)
+    return StepPlan(parallel, models[-1], schedule, training, tuple(stages), about or {})

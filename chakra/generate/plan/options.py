@@ -1,0 +1,74 @@
+"""What a training step is made of, beside the model and the parallel degrees."""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from chakra.errors import UsageError
+from chakra.generate.schedule.pipeline import ScheduleKind
+
+
+class Recompute(StrEnum):
+    """Activations that are computed again in the backward pass: none, the attention core, or whole layers."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class Zero(IntEnum):
+    """Sharding over the data-parallel ranks: nothing, optimizer states, also gradients, also weights (FSDP)."""
+
+    NONE = 0
+    OPTIMIZER = 1
+    GRADIENTS = 2
+    WEIGHTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingOptions:
+    """One training step.
+
+    Attributes
+    ----------
+    micro_batches
+        M: micro-batches (gradient accumulation steps) per replica.
+    schedule, schedule_file
+        Pipeline schedule, or a CSV file that spells it out.
+    zero
+        ZeRO stage. 0: gradients all-reduced; 1: reduce-scattered once a step; 2: once per micro-batch; 3: weights
+        gathered for every layer and pass.
+    bucket_bytes
+        Gradients are reduced in pieces of this size, as they become ready.
+    reshard_after_forward
+        ZeRO-3: gather again for the backward pass.
+    reduce_once
+        ZeRO-3: reduce gradients once a step instead of once per micro-batch (``no_sync``).
+    prefetch
+        ZeRO-3: layers gathered ahead of the one that runs.
+    optimizer_state_bytes
+        Bytes of optimizer state per parameter (Adam with a master copy in 4 bytes: 12).
+    optimizer_step
+        Whether the trace ends with the optimizer.
+    """
+
+    micro_batches: int = 1
+    schedule: ScheduleKind = ScheduleKind.ONE_F_ONE_B
+    schedule_file: str | None = None
+    recompute: Recompute = Recompute.NONE
+    zero: Zero = Zero.NONE
+    bucket_bytes: int = 40_000_000
+    reshard_after_forward: bool = True
+    reduce_once: bool = False
+    prefetch: int = 1
+    optimizer_state_bytes: int = 12
+    optimizer_step: bool = True
+
+    def __post_init__(self) -> None:
+        if self.micro_batches < 1:
+            raise UsageError(f"micro-batches must be at least 1, not {self.micro_batches}")
+        if self.bucket_bytes < 1:
+            raise UsageError(f"bucket bytes must be at least 1, not {self.bucket_bytes}")
+        if self.prefetch < 0:
+            raise UsageError(f"prefetch must not be negative, not {self.prefetch}")
+        if self.optimizer_state_bytes < 0:
+            raise UsageError(f"optimizer state bytes must not be negative, not {self.optimizer_state_bytes}")

@@ -1,0 +1,141 @@
+"""Parallel degrees, the order of ranks, and the groups that follow from both.
+
+Axes: ``tp`` tensor, ``cp`` context, ``ep`` expert, ``dp`` data, ``pp`` pipeline. The world has tp*cp*dp*pp ranks; the
+expert axis cuts the cp x dp plane (as Megatron-LM does), so ep divides cp*dp and expert gradients are reduced over
+``edp``, the cp*dp/ep ranks that hold the same experts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from chakra.arrays import I32, I64
+from chakra.errors import UsageError
+from chakra.io.limits import MAX_GENERATED_NPUS
+
+AXES = ("tp", "cp", "ep", "dp", "pp")
+#: Megatron-LM's default: first is fastest in the rank number
+DEFAULT_ORDER = "tp-cp-ep-dp-pp"
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelConfig:
+    """Degrees of parallelism and the order of ranks.
+
+    ``order`` names all five axes, fastest in the rank number first; where ``ep`` stands relative to ``dp`` decides
+    whether experts are spread over neighbouring or distant ranks of the cp x dp plane.
+    """
+
+    tp: int = 1
+    cp: int = 1
+    ep: int = 1
+    dp: int = 1
+    pp: int = 1
+    vp: int = 1
+    order: str = DEFAULT_ORDER
+
+    def __post_init__(self) -> None:
+        for axis in (*AXES, "vp"):
+            if getattr(self, axis) < 1:
+                raise UsageError(f"{axis} must be at least 1, not {getattr(self, axis)}")
+        if self.world > MAX_GENERATED_NPUS:
+            raise UsageError(f"tp*cp*dp*pp = {self.world} NPUs; at most {MAX_GENERATED_NPUS} are generated")
+        names = self.order.split("-")
+        if sorted(names) != sorted(AXES):
+            raise UsageError(
+                f"rank order {self.order!r} must name each of {', '.join(AXES)} once, joined by '-'"
+            )
+        if (self.cp * self.dp) % self.ep:
+            raise UsageError(f"expert parallel degree ep={self.ep} must divide cp*dp={self.cp * self.dp}")
+        if self.vp > 1 and self.pp == 1:
+            raise UsageError(f"virtual stages (vp={self.vp}) need a pipeline (pp > 1)")
+
+    @property
+    def world(self) -> int:
+        """Number of ranks."""
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def edp(self) -> int:
+        """Ranks that hold the same experts (at equal tp and pp)."""
+        return self.cp * self.dp // self.ep
+
+    @property
+    def axis_sizes(self) -> dict[str, int]:
+        """Ranks per axis, expert axes included."""
+        return {
+            "tp": self.tp,
+            "cp": self.cp,
+            "dp": self.dp,
+            "pp": self.pp,
+            "ep": self.ep,
+            "edp": self.edp,
+        }
+
+    def size(self, axes: Sequence[str]) -> int:
+        """Ranks of the product of some axes."""
+        return prod(self.axis_sizes[axis] for axis in axes)
+
+
+class RankLayout:
+    """Coordinates of every rank and the group tables of any product of axes."""
+
+    def __init__(self, config: ParallelConfig) -> None:
+        self.config = config
+
+    @cached_property
+    def coordinates(self) -> dict[str, I64]:
+        """Coordinate of every rank on every axis; ``ep`` and ``edp`` number the cp x dp plane."""
+        ranks = np.arange(self.config.world, dtype=np.int64)
+        out: dict[str, I64] = {}
+        plane = np.zeros_like(ranks)
+        plane_stride = 1
+        stride = 1
+        order = self.config.order.split("-")
+        for axis in order:
+            if axis == "ep":
+                continue
+            size = self.config.axis_sizes[axis]
+            out[axis] = ranks // stride % size
+            stride *= size
+            if axis in ("cp", "dp"):
+                plane += out[axis] * plane_stride
+                plane_stride *= size
+        if order.index("ep") < order.index("dp"):
+            out["ep"], out["edp"] = plane % self.config.ep, plane // self.config.ep
+        else:
+            out["edp"], out["ep"] = plane % self.config.edp, plane // self.config.edp
+        return out
+
+    def table(self, axes: Sequence[str]) -> I32:
+        """Groups of a product of axes.
+
+        Parameters
+        ----------
+        axes
+            Axes that vary inside a group: of the dense view (tp, cp, dp, pp) or of the expert view (tp, ep, edp, pp).
+
+        Returns
+        -------
+        (n_groups, size) int32
+            Members ascending by their coordinates (the first axis of the rank order fastest); groups by first member.
+        """
+        expert = any(axis in ("ep", "edp") for axis in axes)
+        view = ("tp", "ep", "edp", "pp") if expert else ("tp", "cp", "dp", "pp")
+        coordinates = self.coordinates
+        ranks = np.arange(self.config.world, dtype=np.int64)
+        # ranks of one group share all coordinates that are not in `axes`; inside, positions follow the rank number
+        key = np.zeros_like(ranks)
+        for axis in view:
+            if axis not in axes:
+                key = key * self.config.axis_sizes[axis] + coordinates[axis]
+        order = np.lexsort((ranks, key))
+        table = order.reshape(-1, self.config.size(axes))
+        return table[np.argsort(table[:, 0], kind="stable")].astype(np.int32)
+
+    def stage_of(self) -> I32:
+        """Pipeline stage of every rank."""
+        return self.coordinates["pp"].astype(np.int32)

@@ -1,0 +1,415 @@
+"""Which layers each pipeline stage and chunk holds, and the templates of a stage's training step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from chakra.errors import UsageError
+from chakra.generate.model.ir import Layer, OpKind, Weight, WeightGroup, Work
+from chakra.generate.model.passes import Kept, PassContext, backward, forward, weight_gradients
+from chakra.generate.model.placement import joined
+from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
+from chakra.generate.plan.parallel import ParallelConfig
+from chakra.generate.plan.template import EmitOptions, Outside, Stream, Template, TemplateBuilder
+from chakra.generate.schedule.pipeline import Action, Phase
+from chakra.io.limits import MAX_GENERATED_NODES
+from chakra.replay.config.model import CollectiveKind
+
+#: group of the first and the last stage, which both hold a tied embedding
+EMBEDDING_GROUP = "embed"
+
+
+@dataclass(frozen=True, slots=True)
+class StageModel:
+    """A model cut into chunks: ``chunks[g]`` are the layers of global chunk g = chunk * P + stage.
+
+    ``itemsize`` and ``grad_itemsize`` are bytes per weight and per gradient. ``tied_copy`` says that first and last
+    stage hold copies of one embedding. ``cache_layer_bytes`` are keys and values that one layer keeps (inference).
+    """
+
+    chunks: tuple[tuple[Layer, ...], ...]
+    itemsize: int
+    grad_itemsize: int
+    tied_copy: bool = False
+    training: bool = True
+    cache_layer_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse exchanges round a ring of more steps than a trace can hold, before they are laid out."""
+        for chunk in self.chunks:
+            steps = sum(op.ring.steps for layer in chunk for op in layer.operators if op.ring)
+            if 3 * steps > MAX_GENERATED_NODES:
+                raise UsageError(
+                    f"{steps} steps of attention round the ring of cp ranks: more than {MAX_GENERATED_NODES} nodes; "
+                    "take fewer cp ranks, or --context all-gather"
+                )
+
+    def of_stage(self, stage: int, stages: int) -> tuple[tuple[Layer, ...], ...]:
+        """Chunks of one stage, in the order of its chunk numbers."""
+        return self.chunks[stage::stages]
+
+    def cache_bytes(self, stage: int, stages: int) -> int:
+        """Keys and values that a rank of this stage keeps."""
+        layers = sum(layer.recomputable for chunk in self.of_stage(stage, stages) for layer in chunk)
+        return layers * self.cache_layer_bytes
+
+
+def split_layers(layers: int, chunks: int, sizes: Sequence[int] | None = None) -> list[range]:
+    """Ranges of layers for each global chunk.
+
+    Without ``sizes`` they are as even as possible; when they do not divide, the middle chunks get one more, because
+    the first and last also carry the embedding and the head.
+
+    Raises
+    ------
+    UsageError
+        More chunks than layers, or sizes that do not add up.
+    """
+    if sizes is None:
+        if chunks > layers:
+            raise UsageError(f"{layers} layers cannot fill {chunks} pipeline chunks (pp x vp)")
+        base, extra = divmod(layers, chunks)
+        low = (chunks - extra) // 2
+        sizes = [base + (low <= chunk < low + extra) for chunk in range(chunks)]
+    if len(sizes) != chunks or sum(sizes) != layers or min(sizes) < 0:
+        raise UsageError(
+            f"layers per chunk {list(sizes)}: {chunks} counts of at least 0 are needed that add up to {layers} layers"
+        )
+    ends = list(accumulate(sizes))
+    return [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Gradients waiting to be reduced over one group."""
+
+    axes: tuple[str, ...]
+    ready: int = 0
+    reduced: int = 0
+
+
+@dataclass(slots=True)
+class StageBuilder:
+    """Makes the templates of one stage. Templates are kept by :meth:`template` and listed in ``templates``."""
+
+    stage: int
+    parallel: ParallelConfig
+    model: StageModel
+    training: TrainingOptions
+    emit: EmitOptions
+    templates: list[Template] = field(default_factory=list)
+    _index: dict[tuple[Phase, int, bool], int] = field(default_factory=dict)
+
+    # ------------------------------------------------------------------ sizes
+
+    @property
+    def chunks(self) -> tuple[tuple[Layer, ...], ...]:
+        """Layers of this stage by chunk."""
+        return self.model.of_stage(self.stage, self.parallel.pp)
+
+    def axes(self, group: WeightGroup) -> tuple[str, ...]:
+        """Axes of more than one rank over which weights of this group are replicated."""
+        return tuple(axis for axis in group.replica_axes() if self.parallel.axis_sizes[axis] > 1)
+
+    def _elements(self, layer: Layer, group: WeightGroup) -> int:
+        return sum(weight.elements for weight in layer.weights() if weight.group is group)
+
+    def _context(self, builder: TemplateBuilder, phase: Phase, global_chunk: int, layer: int) -> PassContext:
+        # tags of ring exchanges lie above those of the pipeline; 64 operators a layer are plenty
+        micro = self.training.micro_batches
+        boundaries = 2 * len(self.model.chunks)
+        steps = max(1, self.parallel.cp - 1) * 64
+        deepest = max(len(chunk) for chunk in self.model.chunks)
+        slot = (list(Phase).index(phase) * len(self.model.chunks) + global_chunk) * deepest + layer
+        return PassContext(
+            builder, self.parallel.axis_sizes, (boundaries + slot * steps) * micro, ring_tag_stride=micro
+        )
+
+    # ------------------------------------------------------------------ templates
+
+    def template(self, action: Action, *, sync: bool) -> int:
+        """Index of the template of an action; ``sync`` when its gradients are reduced."""
+        phase = action.phase
+        sync = sync and phase in (Phase.BACKWARD, Phase.WEIGHT)
+        key = (phase, action.chunk, sync)
+        if key not in self._index:
+            builder = TemplateBuilder(self.emit)
+            if phase is Phase.FORWARD:
+                self._forward(builder, action.chunk)
+            elif phase is Phase.WEIGHT:
+                self._weights(builder, action.chunk, sync=sync)
+            else:
+                self._backward(builder, action.chunk, split=phase is Phase.INPUT, sync=sync)
+            self._index[key] = len(self.templates)
+            self.templates.append(builder.template)
+        return self._index[key]
+
+    def _global(self, chunk: int) -> int:
+        return chunk * self.parallel.pp + self.stage
+
+    def _tag(self, boundary: int, direction: int) -> int:
+        return (2 * boundary + direction) * self.training.micro_batches
+
+    def _forward(self, builder: TemplateBuilder, chunk: int) -> None:
+        layers, number = self.chunks[chunk], self._global(chunk)
+        inputs: list[int] = []
+        if number:
+            size = self._boundary_bytes(number - 1)
+            inputs = [builder.receive("recv.forward", "pp", -1, size, self._tag(number - 1, 0))]
+        kept = {Recompute.NONE: Kept.ALL, Recompute.SELECTIVE: Kept.NO_CORE, Recompute.FULL: Kept.INPUT}
+        gathers = _Gathers(self, builder, layers)
+        for i, layer in enumerate(layers):
+            gathers.before(i)
+            how = kept[self.training.recompute] if layer.recomputable else Kept.ALL
+            inputs = forward(self._context(builder, Phase.FORWARD, number, i), layer, inputs, kept=how)
+        if number + 1 < len(self.model.chunks):
+            size = self._boundary_bytes(number)
+            builder.send("send.forward", "pp", 1, size, self._tag(number, 0), inputs)
+
+    def _boundary_bytes(self, boundary: int) -> int:
+        """Size of the tensor between global chunks ``boundary`` and ``boundary + 1``."""
+        for chunk in self.model.chunks[boundary::-1]:
+            if chunk:
+                return chunk[-1].output_bytes
+        return 0
+
+    def _backward(self, builder: TemplateBuilder, chunk: int, *, split: bool, sync: bool) -> None:
+        layers, number = self.chunks[chunk], self._global(chunk)
+        training = self.training
+        phase = Phase.INPUT if split else Phase.BACKWARD
+        gradient: list[int] = []
+        if number + 1 < len(self.model.chunks):
+            size = self._boundary_bytes(number)
+            gradient = [builder.receive("recv.backward", "pp", 1, size, self._tag(number, 1))]
+        builder.required = [Outside.FORWARD]
+        gathers = _Gathers(self, builder, layers[::-1]) if training.reshard_after_forward else None
+        buckets = self._buckets()
+        for i, layer in reversed(list(enumerate(layers))):
+            if gathers:
+                gathers.before(len(layers) - 1 - i)
+            context = self._context(builder, phase, number, i)
+            prefix = ""
+            if training.recompute is Recompute.FULL and layer.recomputable:
+                prefix = "recompute."
+                again = self._context(builder, Phase.WEIGHT, number, i)
+                forward(again, layer, [], prefix=prefix)
+            gradient = backward(
+                context, layer, gradient, split=split, prefix=prefix,
+                selective=training.recompute is Recompute.SELECTIVE,
+            )  # fmt: skip
+            if prefix and not split:
+                builder.template.frees.append((builder.last_compute, f"{layer.name}.input"))
+            if not split:
+                self._layer_done(builder, layer, buckets, sync=sync)
+        if number:
+            size = self._boundary_bytes(number - 1)
+            if not split:
+                # a framework's backward returns, and its gradient is sent, when the weights' gradients are done too
+                gradient = [*gradient, builder.last_compute]
+            builder.send("send.backward", "pp", -1, size, self._tag(number - 1, 1), gradient)
+        if not split and sync and self._reduces_in_pass():
+            # after the send, which other stages wait for
+            self._flush(builder, buckets)
+
+    def _weights(self, builder: TemplateBuilder, chunk: int, *, sync: bool) -> None:
+        layers, number = self.chunks[chunk], self._global(chunk)
+        builder.required = [Outside.INPUT]
+        buckets = self._buckets()
+        full = self.training.recompute is Recompute.FULL
+        for i, layer in reversed(list(enumerate(layers))):
+            prefix = "recompute." if full and layer.recomputable else ""
+            weight_gradients(self._context(builder, Phase.WEIGHT, number, i), layer, prefix=prefix)
+            if prefix:
+                builder.template.frees.append((builder.last_compute, f"{layer.name}.input"))
+            self._layer_done(builder, layer, buckets, sync=sync)
+        if sync and self._reduces_in_pass():
+            self._flush(builder, buckets)
+
+    # ------------------------------------------------------------------ gradients
+
+    def _buckets(self) -> dict[WeightGroup, _Bucket]:
+        return {group: _Bucket(self.axes(group)) for group in WeightGroup if self.axes(group)}
+
+    def reduces_every_micro_batch(self) -> bool:
+        """Whether every backward reduces its gradients, not only the last of the step."""
+        training = self.training
+        if training.zero is Zero.WEIGHTS:
+            return not training.reduce_once
+        return training.zero is Zero.GRADIENTS
+
+    def _reduces_in_pass(self) -> bool:
+        """Whether buckets are reduced within backward passes rather than after the last one.
+
+        In a pipeline whose ranks have one chain of collectives, reductions would stand in the way of gradients that
+        earlier stages wait for: there they begin when the stage's last backward is done.
+        """
+        if self.training.zero is Zero.GRADIENTS:
+            return True
+        return self._reduces_early()
+
+    def _reduces_early(self) -> bool:
+        """Whether a full bucket is reduced at once, while the backward pass goes on."""
+        return self.emit.overlap and (self.emit.order == "stream" or self.parallel.pp == 1)
+
+    def _layer_done(
+        self, builder: TemplateBuilder, layer: Layer, buckets: dict[WeightGroup, _Bucket], *, sync: bool
+    ) -> None:
+        """Account a layer's gradients, and reduce what is complete: the layer (ZeRO-3) or full buckets."""
+        if not sync:
+            return
+        for group, bucket in buckets.items():
+            elements = self._elements(layer, group)
+            if not elements:
+                continue
+            if self.training.zero is Zero.WEIGHTS:
+                self._reduce(builder, f"{layer.name}.grads", bucket.axes, elements)
+                continue
+            bucket.ready += elements * self.model.grad_itemsize
+            builder.reserve((bucket.ready - bucket.reduced) // self.training.bucket_bytes)
+            while self._reduces_early() and bucket.ready - bucket.reduced >= self.training.bucket_bytes:
+                self._reduce_bucket(builder, bucket, self.training.bucket_bytes)
+
+    def _flush(self, builder: TemplateBuilder, buckets: dict[WeightGroup, _Bucket]) -> None:
+        for bucket in buckets.values():
+            builder.reserve((bucket.ready - bucket.reduced) // self.training.bucket_bytes)
+            while bucket.ready > bucket.reduced:
+                size = min(self.training.bucket_bytes, bucket.ready - bucket.reduced)
+                self._reduce_bucket(builder, bucket, size)
+
+    def _reduce_bucket(self, builder: TemplateBuilder, bucket: _Bucket, size_bytes: int) -> None:
+        self._reduce_bytes(
+            builder, f"grads.bucket{bucket.reduced // self.training.bucket_bytes}", bucket.axes, size_bytes
+        )
+        bucket.reduced += size_bytes
+
+    def _reduce(self, builder: TemplateBuilder, name: str, axes: tuple[str, ...], elements: int) -> None:
+        self._reduce_bytes(builder, name, axes, elements * self.model.grad_itemsize)
+
+    def _reduce_bytes(
+        self, builder: TemplateBuilder, name: str, axes: tuple[str, ...], size_bytes: int
+    ) -> None:
+        sharded = self.training.zero is not Zero.NONE
+        kind = CollectiveKind.REDUCE_SCATTER if sharded else CollectiveKind.ALL_REDUCE
+        if sharded:
+            size_bytes = _padded(size_bytes, self.parallel.size(axes))
+        builder.collective(
+            f"{name}.{kind.lower()}", kind, joined(axes), size_bytes, [builder.last_compute], Stream.DATA
+        )
+
+    # ------------------------------------------------------------------ end of the step
+
+    def weights(self) -> list[Weight]:
+        """All weights of this stage."""
+        return [weight for chunk in self.chunks for layer in chunk for weight in layer.weights()]
+
+    def tail(self) -> int | None:
+        """Template of the end of the step: late reductions, the optimizer, gathering of updated parameters."""
+        builder = TemplateBuilder(self.emit)
+        training, zero = self.training, self.training.zero
+        if zero < Zero.GRADIENTS and not self._reduces_in_pass():
+            for number in range(len(self.chunks)):
+                buckets = self._buckets()
+                for layer in self.chunks[number]:
+                    for group, bucket in buckets.items():
+                        bucket.ready += self._elements(layer, group) * self.model.grad_itemsize
+                self._flush(builder, buckets)
+        partial = sum(weight.elements for weight in self.weights() if weight.partial_tp)
+        if partial and self.parallel.tp > 1:
+            builder.collective(
+                "grads.tp.all_reduce", CollectiveKind.ALL_REDUCE, "tp", partial * self.model.grad_itemsize,
+                [builder.last_compute], Stream.DATA,
+            )  # fmt: skip
+        tied = self._tied_elements()
+        if tied:
+            builder.collective(
+                "grads.embed.all_reduce", CollectiveKind.ALL_REDUCE, EMBEDDING_GROUP, tied * self.model.grad_itemsize,
+                [builder.last_compute], Stream.DATA,
+            )  # fmt: skip
+        if training.optimizer_step:
+            self._optimizer(builder)
+        if not len(builder.template):
+            return None
+        self.templates.append(builder.template)
+        return len(self.templates) - 1
+
+    def _tied_elements(self) -> int:
+        """Elements of a tied embedding that this stage shares with another stage."""
+        if not self.model.tied_copy:
+            return 0
+        return sum(weight.elements for weight in self.weights() if weight.tied)
+
+    def _optimizer(self, builder: TemplateBuilder) -> None:
+        training = self.training
+        held = 0
+        for group in WeightGroup:
+            elements = sum(weight.elements for weight in self.weights() if weight.group is group)
+            shards = self.parallel.size(self.axes(group)) if training.zero else 1
+            held += -(-elements // shards)
+        if not held:
+            return
+        # Adam: read gradient and states, write states and weight; about twelve operations a parameter
+        moved = self.model.grad_itemsize + 2 * training.optimizer_state_bytes + self.model.itemsize
+        builder.required = builder.pending_chains()
+        update = builder.compute("optimizer", OpKind.OPTIMIZER, Work(12 * held, moved * held), [])
+        if training.zero in (Zero.OPTIMIZER, Zero.GRADIENTS):
+            for group in WeightGroup:
+                self._gather_parameters(builder, group, update)
+
+    def _gather_parameters(self, builder: TemplateBuilder, group: WeightGroup, update: int) -> None:
+        axes = self.axes(group)
+        elements = sum(weight.elements for weight in self.weights() if weight.group is group)
+        if not axes or not elements:
+            return
+        ranks = self.parallel.size(axes)
+        total = _padded(elements, ranks) * self.model.itemsize
+        bucket = _padded(self.training.bucket_bytes, ranks * self.model.itemsize)
+        builder.reserve(total // bucket)
+        for number, start in enumerate(range(0, total, bucket)):
+            size = min(bucket, total - start) // ranks
+            builder.collective(
+                f"params.bucket{number}.all_gather",
+                CollectiveKind.ALL_GATHER,
+                joined(axes),
+                size,
+                [update],
+                Stream.DATA,
+            )
+
+
+class _Gathers:
+    """ZeRO-3: gathers of layers' weights, some layers ahead of the computation."""
+
+    def __init__(self, stage: StageBuilder, builder: TemplateBuilder, layers: Sequence[Layer]) -> None:
+        self.stage, self.builder, self.layers = stage, builder, layers
+        self.nodes: list[list[int]] = []
+        self.active = stage.training.zero is Zero.WEIGHTS
+
+    def before(self, index: int) -> None:
+        """Gather what is due when layer ``index`` is about to run, and make it wait for its own weights."""
+        if not self.active:
+            return
+        ahead = self.stage.training.prefetch if self.stage.emit.overlap else 0
+        while len(self.nodes) < min(len(self.layers), index + ahead + 1):
+            self.nodes.append(self._gather(self.layers[len(self.nodes)]))
+        self.builder.required += self.nodes[index]
+
+    def _gather(self, layer: Layer) -> list[int]:
+        stage, nodes = self.stage, []
+        for group in WeightGroup:
+            axes = stage.axes(group)
+            elements = sum(weight.elements for weight in layer.weights() if weight.group is group)
+            if axes and elements:
+                ranks = stage.parallel.size(axes)
+                size = _padded(elements, ranks) // ranks * stage.model.itemsize
+                nodes.append(
+                    self.builder.collective(
+                        f"{layer.name}.params.all_gather", CollectiveKind.ALL_GATHER, joined(axes), size, [],
+                        Stream.DATA, ctrl=[self.builder.last_compute],
+                    )
+                )  # fmt: skip
+        return nodes
+
+
+def _padded(number: int, multiple: int) -> int:
+    """``number`` rounded up to a multiple."""
+    return -(-number // multiple) * multiple

@@ -1,0 +1,273 @@
+"""Templates: the nodes of one action (say, the forward of a stage's chunk), stamped once per micro-batch.
+
+A dependency is the index of a node in the same template, or a negative code for a node outside (:class:`Outside`),
+which stamping turns into the id of that node for the micro-batch at hand.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from chakra.errors import UsageError
+from chakra.et import NodeType
+from chakra.generate.model.ir import OpKind, Work
+from chakra.generate.model.placement import Conversion, joined
+from chakra.generate.plan.compute import ComputeModel
+from chakra.io.limits import MAX_GENERATED_NODES
+from chakra.replay.config.model import CollectiveKind
+
+
+class Stream(IntEnum):
+    """Device streams of the generated nodes (attribute ``stream``)."""
+
+    COMPUTE = 0
+    #: collectives inside layers: tp, cp, ep
+    LAYER = 1
+    #: gradients and parameters: dp, edp
+    DATA = 2
+    #: point-to-point
+    PIPELINE = 3
+
+
+class Outside(IntEnum):
+    """Nodes of other actions that a template depends on."""
+
+    #: last compute node before this action on the same stage
+    COMPUTE = -1
+    #: last compute node of the forward of the same micro-batch and chunk
+    FORWARD = -2
+    #: last compute node of the input-gradient action of the same micro-batch and chunk
+    INPUT = -3
+    #: last send before this action
+    SEND = -4
+    #: last collective before this action, one code per chain
+    CHAIN = -8
+
+    @staticmethod
+    def chain(number: int) -> int:
+        """Code of the last collective on chain ``number``."""
+        return Outside.CHAIN - number
+
+
+N_CHAINS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class EmitOptions:
+    """How operators become nodes.
+
+    Attributes
+    ----------
+    overlap
+        Communication runs beside computation where data allow; otherwise everything runs in program order.
+    order
+        ``"program"``: all collectives of a rank form one chain, so that ranks with a single communication engine can
+        never block each other; ``"stream"``: one chain per stream.
+    fuse
+        Merge operators that follow each other without communication between them into one node.
+    compute
+        When given, nodes carry durations from this roofline; otherwise only operations and bytes.
+    """
+
+    overlap: bool = True
+    order: str = "program"
+    fuse: bool = False
+    compute: ComputeModel | None = None
+
+
+@dataclass(slots=True)
+class Template:
+    """Columns of one action's nodes, as lists; see :class:`TemplateBuilder`."""
+
+    names: list[str] = field(default_factory=list)
+    types: list[int] = field(default_factory=list)
+    flops: list[int] = field(default_factory=list)
+    bytes: list[int] = field(default_factory=list)
+    durations_ns: list[int] = field(default_factory=list)
+    kinds: list[OpKind | CollectiveKind | None] = field(default_factory=list)
+    comm_bytes: list[int] = field(default_factory=list)
+    groups: list[str | None] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    tag_bases: list[int] = field(default_factory=list)
+    streams: list[int] = field(default_factory=list)
+    ctrl: list[list[int]] = field(default_factory=list)
+    data: list[list[int]] = field(default_factory=list)
+    #: activations kept: (node that makes them, tensor name, bytes), and (node after which they are gone, tensor name)
+    saves: list[tuple[int, str, int]] = field(default_factory=list)
+    frees: list[tuple[int, str]] = field(default_factory=list)
+    #: matrix FLOPs among ``flops``
+    matmul_flops: int = 0
+    last_compute: int = -1
+    last_send: int = -1
+    last_chain: list[int] = field(default_factory=lambda: [-1] * N_CHAINS)
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+
+class TemplateBuilder:
+    """Appends nodes to a template and keeps the order of engines.
+
+    Compute nodes form one chain (control dependencies). Collectives form one chain per rank or per stream. Without
+    overlap, compute waits for the collective before it and the other way round.
+    """
+
+    def __init__(self, options: EmitOptions) -> None:
+        self.options = options
+        self.template = Template()
+        self._compute: int = Outside.COMPUTE
+        self._send: int = Outside.SEND
+        self._chains: list[int] = [Outside.chain(number) for number in range(N_CHAINS)]
+        #: data dependencies that the next compute node takes on
+        self.required: list[int] = []
+
+    def reserve(self, count: int) -> None:
+        """Refuse, before it is begun, what would make the template larger than a trace may be.
+
+        Raises
+        ------
+        UsageError
+            With ``count`` more nodes it would be.
+        """
+        if len(self.template.names) + count > MAX_GENERATED_NODES:
+            raise UsageError(
+                f"a trace of more than {MAX_GENERATED_NODES} nodes: take larger buckets or fewer layers"
+            )
+
+    def _append(
+        self,
+        name: str,
+        node_type: NodeType,
+        data: Sequence[int],
+        ctrl: Sequence[int],
+        *,
+        kind: OpKind | CollectiveKind | None = None,
+        work: Work | None = None,
+        comm_bytes: int = 0,
+        group: str | None = None,
+        offset: int = 0,
+        tag_base: int = 0,
+        stream: Stream = Stream.COMPUTE,
+    ) -> int:
+        t = self.template
+        data = sorted(set(data))
+        self.reserve(1)
+        t.names.append(name)
+        t.types.append(int(node_type))
+        t.flops.append(work.flops if work else 0)
+        t.bytes.append(work.bytes if work else 0)
+        t.durations_ns.append(0)
+        t.kinds.append(kind)
+        t.comm_bytes.append(comm_bytes)
+        t.groups.append(group)
+        t.offsets.append(offset)
+        t.tag_bases.append(tag_base)
+        t.streams.append(int(stream))
+        t.data.append(data)
+        t.ctrl.append(sorted(set(ctrl) - set(data)))
+        return len(t) - 1
+
+    # ------------------------------------------------------------------ compute
+
+    def compute(
+        self, name: str, kind: OpKind, work: Work, data: Sequence[int], *, duration_ns: int | None = None
+    ) -> int:
+        """Append (or, when fusing, extend) a compute node; returns its index."""
+        t, options = self.template, self.options
+        if duration_ns is None:
+            duration_ns = options.compute.duration_ns(kind, work) if options.compute else 0
+        if kind.is_matmul:
+            t.matmul_flops += work.flops
+        last = len(t) - 1
+        data = [*data, *self.required]
+        self.required = []
+        if options.fuse and last >= 0 and self._waits_already(last, data):
+            first = t.names[last].split("..", 1)[0]
+            t.names[last] = f"{first}..{name.rsplit('.', 1)[-1]}"
+            t.flops[last] += work.flops
+            t.bytes[last] += work.bytes
+            t.durations_ns[last] += duration_ns
+            return last
+        ctrl = [self._compute]
+        if not options.overlap:
+            ctrl += [*self._chains, self._send]
+        self._compute = self._append(name, NodeType.COMP, data, ctrl, kind=kind, work=work)
+        t.durations_ns[self._compute] = duration_ns
+        t.last_compute = self._compute
+        return self._compute
+
+    def _waits_already(self, last: int, data: Sequence[int]) -> bool:
+        """Whether the last node is a compute node that has waited for all of ``data``."""
+        t = self.template
+        if t.types[last] != NodeType.COMP:
+            return False
+        known = {last, *t.data[last], *t.ctrl[last]}
+        return all(d in known or (d >= 0 and t.types[d] == NodeType.COMP) for d in data)
+
+    @property
+    def last_compute(self) -> int:
+        """The compute node before this point, perhaps outside the template."""
+        return self._compute
+
+    def pending_chains(self) -> list[int]:
+        """Last collective of every chain, perhaps outside the template."""
+        return list(self._chains)
+
+    # ------------------------------------------------------------------ communication
+
+    def collective(
+        self,
+        name: str,
+        kind: CollectiveKind,
+        group: str,
+        size_bytes: int,
+        data: Sequence[int],
+        stream: Stream,
+        *,
+        ctrl: Sequence[int] = (),
+    ) -> int:
+        """Append a collective on symbolic ``group``; ``size_bytes`` is what the rank brings in."""
+        chain = 0 if self.options.order == "program" else int(stream)
+        waits = [self._chains[chain], *ctrl]
+        if not self.options.overlap:
+            waits.append(self._compute)
+        index = self._append(
+            name,
+            NodeType.COMM_COLL,
+            data,
+            waits,
+            kind=kind,
+            comm_bytes=size_bytes,
+            group=group,
+            stream=stream,
+        )
+        self._chains[chain] = index
+        self.template.last_chain[chain] = index
+        return index
+
+    def convert(self, name: str, steps: Sequence[Conversion], data: Sequence[int]) -> list[int]:
+        """Append the collectives of a layout change, one after the other; returns what the consumer waits for."""
+        for step in steps:
+            title = f"{name}.{step.kind.lower()}"
+            data = [self.collective(title, step.kind, joined(step.axes), step.size_bytes, data, Stream.LAYER)]
+        return list(data)
+
+    def send(
+        self, name: str, group: str, offset: int, size_bytes: int, tag_base: int, data: Sequence[int]
+    ) -> int:
+        """Append a send to the rank ``offset`` positions on in ``group``."""
+        index = self._append(
+            name, NodeType.COMM_SEND, data, [] if self.options.overlap else [self._compute],
+            comm_bytes=size_bytes, group=group, offset=offset, tag_base=tag_base, stream=Stream.PIPELINE,
+        )  # fmt: skip
+        self._send = self.template.last_send = index
+        return index
+
+    def receive(
+        self, name: str, group: str, offset: int, size_bytes: int, tag_base: int, ctrl: Sequence[int] = ()
+    ) -> int:
+        """Append a receive; posted when the compute node before it is done."""
+        return self._append(
+            name, NodeType.COMM_RECV, [], [*ctrl] or [self._compute], comm_bytes=size_bytes, group=group,
+            offset=offset, tag_base=tag_base, stream=Stream.PIPELINE,
+        )  # fmt: skip

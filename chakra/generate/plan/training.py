@@ -1,0 +1,220 @@
+"""A training step of many ranks: one trace per pipeline stage, shared by all ranks of the stage."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from chakra.arguments import checked
+from chakra.arrays import I32, I64
+from chakra.errors import UsageError
+from chakra.et import NodeType, Trace
+from chakra.et.manifest import WorkloadManifest
+from chakra.generate.plan.options import TrainingOptions
+from chakra.generate.plan.parallel import ParallelConfig, RankLayout
+from chakra.generate.plan.stages import EMBEDDING_GROUP, StageBuilder, StageModel
+from chakra.generate.plan.template import EmitOptions, Template
+from chakra.generate.schedule.pipeline import (
+    Action,
+    Phase,
+    Schedule,
+    build_schedule,
+    read_schedule,
+)
+from chakra.generate.write.stamp import Stamp, TraceFacts, stamp_trace
+from chakra.io.limits import MAX_GENERATED_PASSES
+
+
+@dataclass(frozen=True, slots=True)
+class StagePlan:
+    """Templates of one stage and the order in which they are stamped."""
+
+    stage: int
+    templates: tuple[Template, ...]
+    stamps: tuple[Stamp, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """A whole step before it becomes traces: what summaries, checks and the memory model read.
+
+    Attributes
+    ----------
+    parallel
+        Parallel degrees and rank order.
+    model
+        Layers of each pipeline stage.
+    schedule
+        Actions of each stage in order.
+    training
+        Options of the step.
+    stages
+        What each stage computes and communicates.
+    about
+        What the manifest says of the workload.
+    """
+
+    parallel: ParallelConfig
+    model: StageModel
+    schedule: Schedule
+    training: TrainingOptions
+    stages: tuple[StagePlan, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def plan_schedule(training: TrainingOptions, parallel: ParallelConfig) -> Schedule:
+    """The schedule that the options ask for.
+
+    Raises
+    ------
+    UsageError
+        Sizes that the schedule does not allow.
+    ConfigError
+        A schedule file that is wrong.
+    """
+    check_passes(2 * parallel.pp * parallel.vp * training.micro_batches)
+    if training.schedule_file:
+        return read_schedule(training.schedule_file, parallel.pp, training.micro_batches, parallel.vp)
+    return build_schedule(training.schedule, parallel.pp, training.micro_batches, parallel.vp)
+
+
+def check_passes(count: int) -> None:
+    """Refuse a workload of more passes than are generated, before they are listed.
+
+    Raises
+    ------
+    UsageError
+        More than `MAX_GENERATED_PASSES`.
+    """
+    if count > MAX_GENERATED_PASSES:
+        raise UsageError(
+            f"{count} passes (stages x micro-batches x phases or decode steps); at most {MAX_GENERATED_PASSES} are "
+            "generated"
+        )
+
+
+def plan_step(
+    model: StageModel,
+    parallel: ParallelConfig,
+    training: TrainingOptions,
+    emit: EmitOptions,
+    about: Mapping[str, Any] | None = None,
+) -> StepPlan:
+    """Templates and stamps of every stage.
+
+    Raises
+    ------
+    UsageError
+        A model that is not cut into pp x vp chunks, or sizes that do not divide.
+    """
+    if len(model.chunks) != parallel.pp * parallel.vp:
+        raise UsageError(f"{len(model.chunks)} model chunks for pp*vp = {parallel.pp * parallel.vp}")
+    schedule = plan_schedule(training, parallel)
+    stages = []
+    for stage, row in enumerate(schedule):
+        builder = StageBuilder(stage, parallel, model, training, emit)
+        stamps = _stamps(builder, row)
+        tail = builder.tail()
+        if tail is not None:
+            stamps.append(Stamp(tail))
+        stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps)))
+    return StepPlan(parallel, model, schedule, training, tuple(stages), about or {})
+
+
+def _stamps(builder: StageBuilder, row: Iterable[Action]) -> list[Stamp]:
+    row = list(row)
+    last = {}
+    for i, action in enumerate(row):
+        if action.phase in (Phase.BACKWARD, Phase.WEIGHT):
+            last[action.chunk] = i
+    always = builder.reduces_every_micro_batch()
+    position = {action: i for i, action in enumerate(row)}
+    several = builder.parallel.vp > 1
+    stamps = []
+    for i, action in enumerate(row):
+        m, c = action.micro_batch, action.chunk
+        chunk = f".{c}" if several else ""
+        forward = position.get(Action(Phase.FORWARD, m, c), -1) if action.phase is not Phase.FORWARD else -1
+        stamps.append(
+            Stamp(
+                builder.template(action, sync=always or last.get(c) == i),
+                micro_batch=m,
+                label=f"{action.phase}{m}{chunk}",
+                forward=forward,
+                input=position.get(Action(Phase.INPUT, m, c), -1) if action.phase is Phase.WEIGHT else -1,
+            )
+        )
+    return stamps
+
+
+def group_tables(layout: RankLayout, names: Iterable[str]) -> dict[str, I32]:
+    """Tables of the symbolic groups that traces use: products of axes joined by ``_``, and ``embed``."""
+    tables = {}
+    for name in sorted(set(names)):
+        if name == EMBEDDING_GROUP:
+            tables[name] = np.ascontiguousarray(layout.table(["pp"])[:, [0, -1]])
+        else:
+            tables[name] = layout.table(name.split("_"))
+    return tables
+
+
+@checked
+def build_workload(
+    plan: StepPlan,
+    *,
+    tensors: bool = False,
+    names: bool = True,
+    metadata: Mapping[str, str | int] | None = None,
+) -> WorkloadManifest:
+    """Traces, ranks and groups of a planned step.
+
+    Parameters
+    ----------
+    plan
+        From :func:`plan_step` or an inference plan.
+    tensors
+        Write activations as ``inputs`` and ``outputs`` for memory trackers.
+    names
+        Put the micro-batch before node names (``F3 layer0.qkv``).
+    metadata
+        Facts for every trace's first record.
+    """
+    layout = RankLayout(plan.parallel)
+    stage_of = layout.stage_of()
+    trace_of = np.empty(plan.parallel.world, dtype=np.int32)
+    traces: list[Trace] = []
+    used: set[str] = set()
+    for stage in plan.stages:
+        ranks = np.flatnonzero(stage_of == stage.stage)
+        for members, peers in _peer_classes(layout, stage, ranks):
+            facts = TraceFacts({**(metadata or {}), "pipeline_stage": stage.stage}, tensors, names, peers)
+            trace_of[members] = len(traces)
+            traces.append(stamp_trace(stage.templates, stage.stamps, facts, f"<stage {stage.stage}>"))
+        used.update(traces[-1].pg_table)
+    return WorkloadManifest(
+        plan.parallel.world, tuple(traces), trace_of, group_tables(layout, used), about=dict(plan.about)
+    )
+
+
+def _peer_classes(
+    layout: RankLayout, stage: StagePlan, ranks: I64
+) -> Iterator[tuple[I64, dict[tuple[str, int], int]]]:
+    """Ranks of a stage by the distances to their peers (ring exchanges wrap round at the ends), with those distances."""
+    channels = sorted(
+        {
+            (group, offset)
+            for t in stage.templates
+            for node_type, group, offset in zip(t.types, t.groups, t.offsets, strict=True)
+            if node_type in (NodeType.COMM_SEND, NodeType.COMM_RECV) and group
+        }
+    )
+    distances = np.empty((len(ranks), len(channels)), dtype=np.int64)
+    for column, (group, offset) in enumerate(channels):
+        table = layout.table([group])
+        peer = np.empty(layout.config.world, dtype=np.int64)
+        peer[table] = np.roll(table, -offset, axis=1)
+        distances[:, column] = peer[ranks] - ranks
+    rows, which = np.unique(distances, axis=0, return_inverse=True)
+    for number, row in enumerate(rows.tolist()):
+        yield ranks[which.reshape(-1) == number], dict(zip(channels, row, strict=True))

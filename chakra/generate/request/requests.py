@@ -1,0 +1,557 @@
+"""Requests: one flat set of named parameters per kind of workload, for the command line, YAML files and sweeps alike."""
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum
+from typing import Any, Self, get_type_hints
+
+from chakra.arguments import check_fields, checked
+from chakra.errors import UsageError
+from chakra.generate.model.build import transformer_stages
+from chakra.generate.model.classic import (
+    DLRM,
+    DlrmConfig,
+    MlpConfig,
+    dlrm_stages,
+    mlp_stages,
+    resnet50_stages,
+)
+from chakra.generate.model.config import TransformerConfig, transformer
+from chakra.generate.model.transformer import ContextParallel, TokenShape, TransformerOptions
+from chakra.generate.plan.compute import ComputeModel
+from chakra.generate.plan.inference import InferenceOptions, plan_inference
+from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
+from chakra.generate.plan.parallel import DEFAULT_ORDER, ParallelConfig
+from chakra.generate.plan.stages import StageModel
+from chakra.generate.plan.template import EmitOptions
+from chakra.generate.plan.training import StepPlan, plan_step
+from chakra.generate.request.parameters import coerce
+from chakra.generate.schedule.pipeline import ScheduleKind
+from chakra.io.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
+from chakra.replay.config.files import nearest
+
+#: bytes per element by name
+DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+
+
+class Mode(Enum):
+    """What a transformer does."""
+
+    TRAIN = "train"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    #: prefill, then decoding
+    SERVE = "serve"
+
+
+class CommOrder(Enum):
+    """Collectives in one chain per rank, or in one per stream."""
+
+    PROGRAM = "program"
+    STREAM = "stream"
+
+
+#: no size of a model or a batch is larger
+_MOST_SIZE = 1 << 40
+_MOST = {
+    "npus": MAX_GENERATED_NPUS,
+    **dict.fromkeys(("layers", "experts", "shared_experts"), 1 << 16),
+    **dict.fromkeys(("tp", "cp", "ep", "dp", "pp", "vp"), MAX_GENERATED_NPUS),
+    **dict.fromkeys(("micro_batches", "decode_steps", "prefetch"), 1 << 20),
+}
+
+
+#: numbers that some workloads do not look at
+_NOT_NEGATIVE = (
+    *("experts_per_token", "moe_ffn", "shared_experts", "launch_ns"),
+    *("matmul_efficiency", "memory_efficiency", "optimizer_bytes", "prefetch"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Parameters that every kind of workload has.
+
+    Attributes
+    ----------
+    tp, cp, ep, dp, pp, vp
+        Parallel degrees (vp: chunks per pipeline stage).
+    npus
+        Number of ranks; when given, dp follows as npus / (tp*cp*pp), or is checked against it.
+    order
+        Rank order, fastest axis first.
+    micro_batch
+        Sequences, samples or requests per micro-batch and replica.
+    micro_batches
+        Micro-batches per step; or give ``global_batch`` = micro_batch * micro_batches * dp.
+    dtype, grad_dtype
+        Element types of activations and weights, and of weight gradients.
+    schedule, schedule_file, zero, bucket_mb, reshard, reduce_once, prefetch, optimizer_bytes, optimizer_step
+        As in `TrainingOptions`; bucket in MB of 10^6 bytes.
+    overlap
+        Communication beside computation.
+    comm_order, fuse
+        As in `EmitOptions`.
+    peak_tflops, mem_gbps, matmul_efficiency, memory_efficiency, launch_ns
+        When peak (10^12 operations/s) and memory bandwidth (10^9 bytes/s) are given, nodes carry durations.
+    global_batch
+        Sequences, samples or requests per step over all replicas.
+    recompute
+        Activations that the backward pass computes again.
+    """
+
+    tp: int = 1
+    cp: int = 1
+    ep: int = 1
+    dp: int | None = None
+    pp: int = 1
+    vp: int = 1
+    npus: int | None = None
+    order: str = DEFAULT_ORDER
+    micro_batch: int = 1
+    micro_batches: int | None = None
+    global_batch: int | None = None
+    dtype: str = "bf16"
+    grad_dtype: str = "fp32"
+    schedule: ScheduleKind = ScheduleKind.ONE_F_ONE_B
+    schedule_file: str | None = None
+    recompute: Recompute = Recompute.NONE
+    zero: int = 0
+    bucket_mb: float = 40.0
+    reshard: bool = True
+    reduce_once: bool = False
+    prefetch: int = 1
+    optimizer_bytes: int = 12
+    optimizer_step: bool = True
+    overlap: bool = True
+    comm_order: CommOrder = CommOrder.PROGRAM
+    fuse: bool = False
+    peak_tflops: float | None = None
+    mem_gbps: float | None = None
+    matmul_efficiency: float = 1.0
+    memory_efficiency: float = 1.0
+    launch_ns: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values of other types and sizes that no machine holds, before anything is built from them."""
+        check_fields(self)
+        for item in fields(self):
+            value = getattr(self, item.name)
+            most = _MOST.get(item.name, _MOST_SIZE)
+            least = 0 if item.name in _NOT_NEGATIVE else -math.inf
+            if isinstance(value, int | float) and not (least <= value and -math.inf < value < math.inf):
+                what = "a number of at least 0" if least == 0 else "a finite number"
+                raise UsageError(f"{item.name.replace('_', '-')} must be {what}, not {value}")
+            if type(value) is int and value > most:
+                shown = value if value < 10**40 else "that many"
+                raise UsageError(f"{item.name.replace('_', '-')} must be at most {most}, not {shown}")
+        work = math.prod(
+            max(getattr(self, name, None) or 1, 1) for name in ("layers", "micro_batches", "decode_steps")
+        )
+        if work > MAX_GENERATED_NODES:
+            raise UsageError(
+                f"layers x micro-batches x decode-steps are {work}; at most {MAX_GENERATED_NODES} are generated"
+            )
+
+    @classmethod
+    @checked
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """A request from plain values (YAML, JSON); ``-`` and ``_`` are the same in names.
+
+        Raises
+        ------
+        UsageError
+            An unknown name (with the nearest known one) or a value of the wrong kind.
+        """
+        hints = get_type_hints(cls)
+        known = [item.name for item in fields(cls)]
+        given = {}
+        for key, value in values.items():
+            name = str(key).replace("-", "_")
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ""
+                raise UsageError(f"unknown parameter {key!r}{hint}")
+            given[name] = coerce(name, value, hints[name])
+        return cls(**given)
+
+    def parallel(self) -> ParallelConfig:
+        """Parallel degrees; dp worked out from ``npus`` when only that is given.
+
+        Raises
+        ------
+        UsageError
+            npus that the other degrees do not divide, or that contradicts dp.
+        """
+        dp = self.dp
+        for axis in ("tp", "cp", "pp"):
+            if getattr(self, axis) < 1:
+                raise UsageError(f"{axis} must be at least 1, not {getattr(self, axis)}")
+        rest = self.tp * self.cp * self.pp
+        if self.npus is not None:
+            if self.npus < 1 or self.npus % rest:
+                raise UsageError(f"npus ({self.npus}) must be a multiple of tp*cp*pp = {rest}")
+            if dp is not None and dp * rest != self.npus:
+                raise UsageError(f"tp*cp*dp*pp = {dp * rest}, but npus is {self.npus}")
+            dp = self.npus // rest
+        return ParallelConfig(
+            tp=self.tp,
+            cp=self.cp,
+            ep=self.ep,
+            dp=1 if dp is None else dp,
+            pp=self.pp,
+            vp=self.vp,
+            order=self.order,
+        )
+
+    @checked
+    def batches(self, parallel: ParallelConfig) -> int:
+        """Micro-batches per step.
+
+        Raises
+        ------
+        UsageError
+            A global batch that does not divide, or one that contradicts ``micro_batches``.
+        """
+        if self.micro_batch < 1:
+            raise UsageError(f"micro-batch must be at least 1, not {self.micro_batch}")
+        if self.global_batch is None:
+            return 1 if self.micro_batches is None else self.micro_batches
+        share = self.micro_batch * parallel.dp
+        if self.global_batch < 1 or self.global_batch % share:
+            raise UsageError(
+                f"global batch ({self.global_batch}) must be a multiple of micro-batch*dp = {share}"
+            )
+        if self.micro_batches is not None and self.micro_batches * share != self.global_batch:
+            raise UsageError(
+                f"micro-batch*micro-batches*dp = {self.micro_batches * share}, but global batch is {self.global_batch}"
+            )
+        return self.global_batch // share
+
+    @checked
+    def training(self, parallel: ParallelConfig) -> TrainingOptions:
+        """Options of the training step.
+
+        Raises
+        ------
+        UsageError
+            A value out of range.
+        """
+        if not 0 <= self.zero <= 3:
+            raise UsageError(f"zero must be 0, 1, 2 or 3, not {self.zero}")
+        schedule = self.schedule
+        if self.vp > 1 and schedule is ScheduleKind.ONE_F_ONE_B:
+            # interleaving is 1F1B with several chunks per stage
+            schedule = ScheduleKind.INTERLEAVED
+        return TrainingOptions(
+            micro_batches=self.batches(parallel), schedule=schedule, schedule_file=self.schedule_file,
+            recompute=self.recompute, zero=Zero(self.zero), bucket_bytes=int(self.bucket_mb * 1_000_000),
+            reshard_after_forward=self.reshard, reduce_once=self.reduce_once, prefetch=self.prefetch,
+            optimizer_state_bytes=self.optimizer_bytes, optimizer_step=self.optimizer_step,
+        )  # fmt: skip
+
+    def emit(self) -> EmitOptions:
+        """How operators become nodes.
+
+        Raises
+        ------
+        UsageError
+            Only one of peak and memory bandwidth, or values out of range.
+        """
+        compute = None
+        if (self.peak_tflops is None) != (self.mem_gbps is None):
+            raise UsageError("peak-tflops and mem-gbps go together: give both or none")
+        if self.peak_tflops is not None and self.mem_gbps is not None:
+            compute = ComputeModel(
+                self.peak_tflops * 1e12, self.mem_gbps * 1e9, self.matmul_efficiency, self.memory_efficiency,
+                self.launch_ns,
+            )  # fmt: skip
+        return EmitOptions(self.overlap, self.comm_order.value, self.fuse, compute)
+
+    def itemsizes(self) -> tuple[int, int]:
+        """Bytes per element of activations and weights, and of gradients.
+
+        Raises
+        ------
+        UsageError
+            An unknown element type.
+        """
+        for what, name in (("dtype", self.dtype), ("grad-dtype", self.grad_dtype)):
+            if name not in DTYPES:
+                raise UsageError(f"{what} {name!r} is not one of {', '.join(DTYPES)}")
+        return DTYPES[self.dtype], DTYPES[self.grad_dtype]
+
+    @checked
+    def about(self, kind: str) -> dict[str, Any]:
+        """What the manifest records: the kind of workload and every parameter that is not None."""
+        values = {
+            key: value.value if isinstance(value, Enum) else value for key, value in asdict(self).items()
+        }
+        return {
+            "workload": kind,
+            "parameters": {key: value for key, value in values.items() if value is not None},
+        }
+
+    def _step(self, stages: StageModel, parallel: ParallelConfig, kind: str) -> StepPlan:
+        return plan_step(stages, parallel, self.training(parallel), self.emit(), self.about(kind))
+
+    def plan(self) -> StepPlan:
+        """Plan the workload.
+
+        Raises
+        ------
+        UsageError
+            Parameters that do not fit together.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformerRequest(Request):
+    """Parameters of a transformer workload.
+
+    Attributes
+    ----------
+    model
+        Preset; the sizes after it replace the preset's. ``""`` starts from nothing.
+    layers ... shared_experts
+        As in `TransformerConfig`.
+    seq
+        Tokens per sequence (training) or per prompt (inference); default: the preset's.
+    mode
+        train, prefill, decode or serve (prefill, then decode).
+    decode_steps
+        Tokens per request in decode and serve.
+    sp
+        Sequence parallelism; default: on when tp > 1 in training with experts, else off.
+    regather, context, flash, causal, capacity
+        As in `TransformerOptions`.
+    stage_layers
+        Layers of each pipeline chunk.
+    layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, gated
+        Sizes that replace the preset's.
+    experts, experts_per_token, moe_ffn, shared_experts
+        The same for models with experts.
+    """
+
+    model: str = "gpt3-175b"
+    layers: int | None = None
+    hidden: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    ffn: int | None = None
+    vocabulary: int | None = None
+    gated: bool | None = None
+    experts: int | None = None
+    experts_per_token: int | None = None
+    moe_ffn: int | None = None
+    shared_experts: int | None = None
+    seq: int | None = None
+    mode: Mode = Mode.TRAIN
+    decode_steps: int = 1
+    sp: bool = False
+    regather: bool = True
+    context: ContextParallel = ContextParallel.RING
+    flash: bool = True
+    causal: bool = False
+    capacity: float = 1.0
+    stage_layers: tuple[int, ...] | None = None
+
+    def config(self) -> TransformerConfig:
+        """Model sizes: the preset with replacements."""
+        base = transformer(self.model) if self.model else None
+        sizes: dict[str, Any] = {
+            key: getattr(self, key)
+            for key in (
+                "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
+                "experts_per_token", "moe_ffn", "shared_experts",
+            )
+            if getattr(self, key) is not None
+        }  # fmt: skip
+        if self.seq is not None:
+            sizes["sequence"] = self.seq
+        if base is None:
+            return _from_sizes(sizes)
+        if "heads" in sizes and "kv_heads" not in sizes:
+            sizes["kv_heads"] = sizes["heads"] if base.kv_heads == base.heads else base.kv_heads
+        if ("hidden" in sizes or "heads" in sizes) and "head_dim" not in sizes:
+            sizes["head_dim"] = sizes.get("hidden", base.hidden) // max(1, sizes.get("heads", base.heads))
+        if base.learned_positions and self.seq is not None:
+            sizes["learned_positions"] = max(self.seq, base.learned_positions)
+        return replace(base, **sizes) if sizes else base
+
+    def layout(self) -> TransformerOptions:
+        """Layout and kernels.
+
+        Raises
+        ------
+        UsageError
+            A capacity that is not a positive number.
+        """
+        if not 0 < self.capacity < float("inf"):
+            raise UsageError(f"capacity must be a positive number, not {self.capacity}")
+        itemsize, grad_itemsize = self.itemsizes()
+        return TransformerOptions(
+            sp=self.sp and self.tp > 1, regather=self.regather, context=self.context, flash=self.flash,
+            causal=self.causal, itemsize=itemsize, grad_itemsize=grad_itemsize, capacity_factor=self.capacity,
+        )  # fmt: skip
+
+    def plan(self) -> StepPlan:
+        """Plan a training step or an inference batch."""
+        model, parallel = self.config(), self.parallel()
+        if self.mode is not Mode.TRAIN:
+            options = InferenceOptions(
+                requests=self.micro_batch, micro_batches=self.batches(parallel), prompt=model.sequence,
+                prefill=self.mode is not Mode.DECODE,
+                decode_steps=0 if self.mode is Mode.PREFILL else self.decode_steps,
+            )  # fmt: skip
+            return plan_inference(
+                model,
+                parallel,
+                options,
+                self.layout(),
+                self.emit(),
+                self.stage_layers,
+                self.about("transformer"),
+            )
+        shape = TokenShape(self.micro_batch, model.sequence, model.sequence)
+        stages = transformer_stages(model, parallel, shape, self.layout(), self.stage_layers)
+        return self._step(stages, parallel, "transformer")
+
+
+def _from_sizes(sizes: dict[str, Any]) -> TransformerConfig:
+    needed = ("layers", "hidden", "heads", "vocabulary", "sequence")
+    missing = [key.replace("sequence", "seq") for key in needed if key not in sizes]
+    if missing:
+        raise UsageError(f"without a model preset these sizes are needed: {', '.join(missing)}")
+    sizes.setdefault("kv_heads", sizes["heads"])
+    sizes.setdefault("head_dim", sizes["hidden"] // sizes["heads"] if sizes["heads"] > 0 else 0)
+    sizes.setdefault("ffn", 4 * sizes["hidden"])
+    sizes.setdefault("gated", False)
+    return TransformerConfig(name="custom", **sizes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlpRequest(Request):
+    """A perceptron: ``widths`` inputs first, then each dense layer's outputs.
+
+    Attributes
+    ----------
+    widths
+        Inputs, then each layer's outputs.
+    """
+
+    widths: tuple[int, ...] = (1024, 4096, 4096, 4096, 1024)
+
+    def plan(self) -> StepPlan:
+        """Plan a training step.
+
+        Raises
+        ------
+        UsageError
+            Sizes that are not positive, or degrees that do not fit.
+        """
+        parallel, sizes = self.parallel(), self.itemsizes()
+        if self.micro_batch < 1:
+            raise UsageError(f"micro-batch must be at least 1, not {self.micro_batch}")
+        stages = mlp_stages(
+            MlpConfig(self.widths), parallel, self.micro_batch, itemsize=sizes[0], grad_itemsize=sizes[1]
+        )
+        return self._step(stages, parallel, "mlp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResnetRequest(Request):
+    """ResNet-50 on square images of ``image`` pixels a side, ``classes`` outputs.
+
+    Attributes
+    ----------
+    image
+        Pixels a side.
+    classes
+        Outputs.
+    """
+
+    image: int = 224
+    classes: int = 1000
+
+    def plan(self) -> StepPlan:
+        """Plan a training step."""
+        parallel, sizes = self.parallel(), self.itemsizes()
+        stages = resnet50_stages(
+            parallel,
+            self.micro_batch,
+            image=self.image,
+            classes=self.classes,
+            itemsize=sizes[0],
+            grad_itemsize=sizes[1],
+        )
+        return self._step(stages, parallel, "resnet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DlrmRequest(Request):
+    """DLRM: preset, with sizes that replace the preset's (as in `DlrmConfig`).
+
+    Attributes
+    ----------
+    model
+        Name of the preset.
+    bottom, top
+        Widths of the two perceptrons.
+    tables, rows, dim
+        Embedding tables, rows of all of them, and their width.
+    pooling
+        Lookups per table and sample.
+    """
+
+    model: str = "dlrm-criteo"
+    bottom: tuple[int, ...] | None = None
+    top: tuple[int, ...] | None = None
+    tables: int | None = None
+    rows: int | None = None
+    dim: int | None = None
+    pooling: int | None = None
+
+    def config(self) -> DlrmConfig:
+        """Model sizes.
+
+        Raises
+        ------
+        UsageError
+            An unknown preset, or sizes that do not fit together.
+        """
+        if self.model not in DLRM:
+            hint = nearest(self.model, list(DLRM)) or f"; there are: {', '.join(DLRM)}"
+            raise UsageError(f"no DLRM preset {self.model!r}{hint}")
+        keys = ("bottom", "top", "tables", "rows", "dim", "pooling")
+        return replace(
+            DLRM[self.model], **{k: getattr(self, k) for k in keys if getattr(self, k) is not None}
+        )
+
+    def plan(self) -> StepPlan:
+        """Plan a training step."""
+        parallel, sizes = self.parallel(), self.itemsizes()
+        stages = dlrm_stages(
+            self.config(), parallel, self.micro_batch, itemsize=sizes[0], grad_itemsize=sizes[1]
+        )
+        return self._step(stages, parallel, "dlrm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoeRequest(TransformerRequest):
+    """A transformer with experts: the same parameters, another default."""
+
+    model: str = "mixtral-8x7b"
+
+
+REQUESTS: dict[str, type[Request]] = {
+    "transformer": TransformerRequest,
+    "moe": MoeRequest,
+    "mlp": MlpRequest,
+    "resnet": ResnetRequest,
+    "dlrm": DlrmRequest,
+}

@@ -1,0 +1,1 @@
+"""Orders in which pipeline stages work on their micro-batches."""

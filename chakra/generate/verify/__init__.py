@@ -1,0 +1,1 @@
+"""What a planned step comes to, and whether closed forms agree."""

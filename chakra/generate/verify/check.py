@@ -1,0 +1,101 @@
+"""Checking a planned training step of a transformer against the closed forms (``--check``)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chakra.generate.plan.options import Recompute, Zero
+from chakra.generate.plan.training import StepPlan
+from chakra.generate.request.requests import Mode, TransformerRequest
+from chakra.generate.verify import closed_forms as closed
+from chakra.generate.verify.step_totals import StageSummary, summarize, total_matmul_flops, total_parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One figure of a step: the closed form's value, the generated one, and whether they are the same."""
+
+    name: str
+    expected: float
+    found: float
+    unit: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether both agree exactly."""
+        return self.expected == self.found
+
+
+def check_step(request: TransformerRequest, plan: StepPlan) -> list[Check]:
+    """Compare a plan with the closed forms of :mod:`chakra.generate.verify.closed_forms`.
+
+    Every check is exact. Vocabularies that tp does not divide are padded, and key-value heads fewer than tp are
+    copied; the closed forms then speak of the padded model, and the copied heads' FLOPs are left out.
+    """
+    return list(_checks(request, plan))
+
+
+def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
+    from dataclasses import replace
+
+    model, parallel = request.config(), plan.parallel
+    padded = replace(model, vocabulary=-(-model.vocabulary // parallel.tp) * parallel.tp)
+    yield Check("parameters", closed.parameters(padded), total_parameters(plan), "")
+    stages = summarize(plan)
+    micro_batches = plan.training.micro_batches
+    copied = model.kv_heads < parallel.tp or (model.experts and parallel.tp > 1 and not request.sp)
+    if request.mode is Mode.TRAIN and request.capacity == 1.0 and not copied:
+        sequences = request.micro_batch * micro_batches * parallel.dp
+        flops = closed.training_flops(
+            padded, sequences, model.sequence, request.recompute, causal=request.causal
+        )
+        yield Check("matrix FLOPs of all ranks", flops, total_matmul_flops(plan), "FLOP")
+    if request.mode is Mode.TRAIN:
+        yield from _pipeline(plan, stages)
+        yield from _data_parallel(plan, stages)
+        if not model.experts and parallel.tp > 1 and plan.parallel.pp > 2:
+            yield from _tensor_parallel(request, plan, stages[1])
+
+
+def _sum(stage: StageSummary, group: str, kind: str) -> tuple[int, int]:
+    found = [t for t in stage.traffic if t.group == group and t.kind == kind]
+    return sum(t.calls for t in found), sum(t.size_bytes for t in found)
+
+
+def _pipeline(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
+    parallel = plan.parallel
+    if parallel.pp == 1:
+        return
+    chains = parallel.world // parallel.pp
+    expected = closed.pipeline_messages(
+        stages=parallel.pp, chunks=parallel.vp, micro_batches=plan.training.micro_batches, chains=chains
+    )
+    for kind in ("SEND", "RECV"):
+        yield Check(
+            f"pipeline {kind.lower()}s", expected, sum(_sum(s, "pp", kind)[0] for s in stages) * chains, ""
+        )
+
+
+def _data_parallel(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
+    """Bytes of gradients on one rank of the first stage: independent of micro-batches unless sharded (ZeRO-2, 3)."""
+    parallel, zero = plan.parallel, plan.training.zero
+    if parallel.ep > 1 or parallel.dp == 1 or parallel.cp > 1 or zero is not Zero.NONE:
+        return
+    for stage in stages:
+        found = _sum(stage, "dp", "ALL_REDUCE")[1]
+        expected = stage.parameters * plan.model.grad_itemsize
+        yield Check(f"gradient bytes, stage {stage.stage}", expected, found, "B")
+
+
+def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSummary) -> Iterator[Check]:
+    model, parallel = request.config(), plan.parallel
+    message = request.micro_batch * model.sequence // parallel.cp * model.hidden * plan.model.itemsize
+    layers = sum(len(chunk) for chunk in plan.model.of_stage(stage.stage, parallel.pp))
+    sp = request.layout().sp
+    for call in closed.tensor_parallel_calls(
+        layers=layers, micro_batches=plan.training.micro_batches, message_bytes=message, tp=parallel.tp, sp=sp,
+        full_recompute=request.recompute is Recompute.FULL, regather=request.regather,
+    ):  # fmt: skip
+        calls, size = _sum(stage, call.group, call.kind.value)
+        name = f"tp {call.kind.lower().replace('_', '-')}, stage {stage.stage}"
+        yield Check(f"{name}, calls", call.calls, calls, "")
+        yield Check(f"{name}, bytes", call.calls * call.size_bytes, size, "B")

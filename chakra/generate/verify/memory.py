@@ -1,0 +1,79 @@
+"""Peak device memory of a rank: model states by ZeRO stage, and activations by a sweep over the schedule order."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chakra.generate.model.ir import Layer, WeightGroup
+from chakra.generate.model.passes import Kept, kept_bytes
+from chakra.generate.plan.options import Recompute, Zero
+from chakra.generate.schedule.pipeline import Phase
+from chakra.generate.verify.closed_forms import model_state_bytes
+
+if TYPE_CHECKING:
+    from chakra.generate.plan.training import StagePlan, StepPlan
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Bytes of one rank of a stage.
+
+    ``states`` are weights, gradients and optimizer states; ``activations`` the peak of what passes keep for each
+    other; ``transient`` what recomputation (or gathering, ZeRO-3) holds for a while on top; ``cache`` keys and values.
+    """
+
+    states: int
+    activations: int
+    transient: int
+    cache: int = 0
+
+    @property
+    def total(self) -> int:
+        """Sum of all parts: the peak."""
+        return self.states + self.activations + self.transient + self.cache
+
+
+def layer_activations(layer: Layer, recompute: Recompute) -> int:
+    """Bytes that one micro-batch keeps of a layer between its forward and its backward."""
+    if recompute is Recompute.FULL and layer.recomputable:
+        return layer.input_bytes
+    kept = Kept.NO_CORE if recompute is Recompute.SELECTIVE and layer.recomputable else Kept.ALL
+    return sum(kept_bytes(op, kept) for op in layer.operators)
+
+
+def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
+    """Peak memory of a rank of ``stage``."""
+    chunks = plan.model.of_stage(stage.stage, plan.parallel.pp)
+    training = plan.training
+    states = 0.0
+    for group in WeightGroup:
+        elements = sum(
+            w.elements for chunk in chunks for layer in chunk for w in layer.weights() if w.group is group
+        )
+        states += model_state_bytes(
+            elements, plan.parallel.size(group.replica_axes()), int(training.zero), itemsize=plan.model.itemsize,
+            grad_itemsize=plan.model.grad_itemsize if plan.model.training else 0,
+            state_bytes=training.optimizer_state_bytes if plan.model.training else 0,
+        )  # fmt: skip
+    if not plan.model.training:
+        working = max(
+            (op.output_bytes for chunk in chunks for layer in chunk for op in layer.operators), default=0
+        )
+        return StageMemory(int(states), 0, 2 * working, plan.model.cache_bytes(stage.stage, plan.parallel.pp))
+    kept = [sum(layer_activations(layer, training.recompute) for layer in chunk) for chunk in chunks]
+    held = peak = 0
+    for action in plan.schedule[stage.stage]:
+        if action.phase is Phase.FORWARD:
+            held += kept[action.chunk]
+            peak = max(peak, held)
+        elif action.phase in (Phase.BACKWARD, Phase.WEIGHT):
+            held -= kept[action.chunk]
+    layers = [layer for chunk in chunks for layer in chunk]
+    transient = 0
+    if training.recompute is Recompute.FULL:
+        transient = max((layer.saved_bytes for layer in layers if layer.recomputable), default=0)
+    elif training.recompute is Recompute.SELECTIVE:
+        transient = max((op.core_bytes for layer in layers for op in layer.operators), default=0)
+    if training.zero is Zero.WEIGHTS:
+        gathered = sorted((layer.parameters * plan.model.itemsize for layer in layers), reverse=True)
+        transient += sum(gathered[: training.prefetch + 1])
+    return StageMemory(-int(-states // 1), peak, transient)

@@ -1,0 +1,140 @@
+"""What a planned step does, per rank of each stage: FLOPs, parameters, and bytes of every collective."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chakra.arguments import checked
+from chakra.et import NodeType
+from chakra.generate.plan.parallel import ParallelConfig
+from chakra.generate.plan.stages import EMBEDDING_GROUP
+from chakra.generate.plan.training import StagePlan, StepPlan
+from chakra.generate.verify.closed_forms import sent_bytes
+from chakra.generate.verify.memory import StageMemory, stage_memory
+from chakra.replay.config.model import CollectiveKind
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Calls of one kind on one symbolic group by one rank in a step.
+
+    ``size_bytes`` sums what the calls bring in (``comm_size``), ``sent_bytes`` what a ring sends.
+    """
+
+    group: str
+    kind: str
+    members: int
+    calls: int
+    size_bytes: int
+    sent_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageSummary:
+    """Totals of one rank of one stage, for one step."""
+
+    stage: int
+    ranks: int
+    nodes: int
+    parameters: int
+    matmul_flops: int
+    other_ops: int
+    memory_traffic_bytes: int
+    traffic: tuple[Traffic, ...]
+    memory: StageMemory
+
+
+def group_size(parallel: ParallelConfig, name: str) -> int:
+    """Members of a symbolic group."""
+    return 2 if name == EMBEDDING_GROUP else parallel.size(name.split("_"))
+
+
+@checked
+def summarize(plan: StepPlan) -> tuple[StageSummary, ...]:
+    """Totals for every stage.
+
+    Parameters
+    ----------
+    plan
+        The step.
+    """
+    return tuple(_stage(plan, stage) for stage in plan.stages)
+
+
+def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
+    uses = Counter(stamp.template for stamp in stage.stamps)
+    nodes = matmul = ops = moved = 0
+    calls: Counter[tuple[str, str, int]] = Counter()
+    for index, times in uses.items():
+        t = stage.templates[index]
+        nodes += times * len(t)
+        matmul += times * t.matmul_flops
+        ops += times * sum(t.flops)
+        moved += times * sum(t.bytes)
+        for node_type, kind, group, size in zip(t.types, t.kinds, t.groups, t.comm_bytes, strict=True):
+            if node_type == NodeType.COMM_COLL and isinstance(kind, CollectiveKind):
+                calls[group or "", kind.value, size] += times
+            elif node_type == NodeType.COMM_SEND:
+                calls[group or "", "SEND", size] += times
+            elif node_type == NodeType.COMM_RECV:
+                calls[group or "", "RECV", size] += times
+    chunks = plan.model.of_stage(stage.stage, plan.parallel.pp)
+    return StageSummary(
+        stage.stage,
+        plan.parallel.world // plan.parallel.pp,
+        nodes,
+        sum(layer.parameters for chunk in chunks for layer in chunk),
+        matmul,
+        ops - matmul,
+        moved,
+        _traffic(plan.parallel, calls),
+        stage_memory(plan, stage),
+    )
+
+
+def _traffic(parallel: ParallelConfig, calls: Mapping[tuple[str, str, int], int]) -> tuple[Traffic, ...]:
+    merged: dict[tuple[str, str], list[float]] = {}
+    for (group, kind, size), times in sorted(calls.items()):
+        entry = merged.setdefault((group, kind), [0, 0, 0.0])
+        entry[0] += times
+        entry[1] += times * size
+        if kind == "SEND":
+            entry[2] += times * size
+        elif kind != "RECV":
+            entry[2] += times * sent_bytes(CollectiveKind(kind), size, group_size(parallel, group))
+    return tuple(
+        Traffic(group, kind, group_size(parallel, group), int(count), int(size), sent)
+        for (group, kind), (count, size, sent) in merged.items()
+    )
+
+
+@checked
+def total_parameters(plan: StepPlan) -> int:
+    """Distinct parameters over all ranks: replicas, tensor-parallel copies and tied copies counted once.
+
+    Parameters
+    ----------
+    plan
+        The step.
+    """
+    total = 0
+    for number, chunk in enumerate(plan.model.chunks):
+        for layer in chunk:
+            for weight in layer.weights():
+                if weight.tied and number and plan.model.tied_copy:
+                    continue
+                copies = plan.parallel.size(weight.group.replica_axes()) * plan.parallel.pp * weight.copies
+                total += weight.elements * plan.parallel.world // copies
+    return total
+
+
+@checked
+def total_matmul_flops(plan: StepPlan) -> int:
+    """Matrix FLOPs of the step over all ranks.
+
+    Parameters
+    ----------
+    plan
+        The step.
+    """
+    return sum(stage.matmul_flops * stage.ranks for stage in summarize(plan))

@@ -1,0 +1,1 @@
+"""Plans as traces and files."""

@@ -1,0 +1,1 @@
+"""Files and streams: atomic writes, gzip, bounds, leftovers."""

@@ -1,0 +1,175 @@
+"""Compiling kernels: the one place where numba is imported and configured.
+
+A *kernel module* is plain Python over arrays and scalars. It runs unchanged as Python: that is the path for small
+inputs (starting numba costs about half a second) and the twin that tests compare with the compiled code.
+`compiled(module)` returns the same module compiled: a namespace whose functions are numba dispatchers.
+
+numba stamps a cache entry with the file of the kernel only, not with the files of the functions it calls (numba
+issues 1833 and 9304), so an edited callee in another file leaves stale callers behind. Therefore the cache folder's name
+carries a hash of the module's source and of every module of its package that it uses; a kernel calls only functions of
+its own module or of those.
+"""
+
+import ast
+import atexit
+import hashlib
+import importlib
+import importlib.util
+import os
+import shutil
+import sys
+import types
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+#: what a user is told who waits for the compiler
+COMPILING = "compiling kernels (once, up to half a minute; `chakra warmup` does it ahead)"
+
+
+def _tell_a_session() -> None:
+    """Say it to a person at a prompt or in a notebook; a program's users have its own messages."""
+    shell = sys.modules.get("IPython")
+    notebook = shell is not None and shell.get_ipython() is not None
+    if (notebook or hasattr(sys, "ps1")) and sys.stderr is not None:
+        print(f"chakra: {COMPILING}", file=sys.stderr)  # noqa: T201
+
+
+#: called before a kernel module is compiled that is not in the cache, once a process; a command line tells its user
+before_compiling: Callable[[], None] | None = _tell_a_session
+_told = False
+
+
+def cache_folder(source: bytes) -> str:
+    """Folder for the compiled code of a module with this source text; a temporary one if no cache can be written."""
+    root = os.environ.get("CHAKRA_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "chakra"
+    )
+    path = Path(root) / f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK):
+            raise PermissionError(path)
+    except OSError:
+        import tempfile
+
+        path = Path(tempfile.mkdtemp(prefix="chakra-kernels-"))
+        atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return str(path)
+
+
+def is_cached(module_name: str) -> bool:
+    """Whether compiled code of a module lies in the cache, so that using it costs no compilation."""
+    return any(Path(cache_folder(kernel_sources(module_name)[0])).rglob("*.nbi"))
+
+
+def worth_compiling(
+    module_name: str, loaded_from: int, cached_from: int, compiled_from: int, work: int
+) -> bool:
+    """Whether `work` (in units of the caller) pays for compiled code.
+
+    The three bounds are for code that this process has loaded, code that lies in the cache, and code that must be
+    compiled first.
+    """
+    if work < loaded_from:
+        return False
+    if work >= compiled_from or f"{module_name}__compiled" in sys.modules:
+        return True
+    return work >= cached_from and is_cached(module_name)
+
+
+def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
+    """Compile every public and private function of a kernel module; returns a namespace with the dispatchers.
+
+    ``boundscheck`` is for kernels that read files from outside: an index past a buffer raises IndexError.
+
+    The module is executed a second time with its functions jitted as they are defined, so that calls between them
+    are calls between compiled functions while the imported module stays plain Python. If the module names its
+    ``ENTRY_POINTS``, only those are kept in the cache: what they call is part of them, and leaving it out halves the
+    time to compile.
+    """
+    global _told
+    if before_compiling is not None and not _told and f"{module_name}__compiled" not in sys.modules:
+        folder = cache_folder(kernel_sources(module_name)[0] + b"boundscheck" * boundscheck)
+        if not any(Path(folder).rglob("*.nbi")):
+            _told = True
+            before_compiling()
+    return _compiled(module_name, boundscheck=boundscheck)
+
+
+@cache
+def _compiled(module_name: str, *, boundscheck: bool) -> Any:
+    import numba  # type: ignore[import-untyped,unused-ignore]
+
+    sources, origin = kernel_sources(module_name)
+    package = module_name.rpartition(".")[0]
+    twin = types.ModuleType(f"{module_name}__compiled")
+    twin.__file__ = origin
+    sys.modules[twin.__name__] = twin
+    exec(compile(Path(origin).read_bytes(), origin, "exec"), twin.__dict__)
+    for name, value in list(vars(twin).items()):
+        where = value.__module__ if isinstance(value, types.FunctionType) else twin.__name__
+        if where != twin.__name__ and where.rpartition(".")[0] == package:
+            callee = _compiled(where, boundscheck=boundscheck)
+            vars(twin)[name] = getattr(callee, value.__name__)
+    config: Any = numba.config
+    saved = config.CACHE_DIR
+    config.CACHE_DIR = cache_folder(sources + b"boundscheck" * boundscheck)
+    try:
+        entries = vars(twin).get("ENTRY_POINTS")
+        # without allocations numba needs no reference counts, whose atomic operations cost more than short functions
+        counted: dict[str, Any] = {} if vars(twin).get("ALLOCATES", True) else {"_nrt": False}
+        njit: Any = numba.njit
+        for name, value in list(vars(twin).items()):
+            if isinstance(value, types.FunctionType) and value.__module__ == twin.__name__:
+                jitted = njit(
+                    cache=entries is None or name in entries,
+                    nogil=True,
+                    error_model="numpy",
+                    boundscheck=boundscheck,
+                    **counted,
+                )(value)
+                _compile_once(jitted)
+                vars(twin)[name] = jitted
+    finally:
+        config.CACHE_DIR = saved
+    return twin
+
+
+def _compile_once(dispatcher: Any) -> None:
+    """Let calls with constants share one compiled function.
+
+    Between compiled functions numba makes one version of the callee for each constant argument: tens of versions of a
+    helper that takes a code, and most of the compile time.
+    """
+    from numba.core.types import unliteral
+
+    plain: Any = unliteral
+    template = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda args, kws: template([plain(a) for a in args], kws)
+
+
+def kernel_sources(module_name: str) -> tuple[bytes, str]:
+    """Text of a kernel module and of the modules of its package that it imports from, and the module's file."""
+    package = module_name.rpartition(".")[0]
+    sources: dict[str, bytes] = {}
+    files: dict[str, str] = {}
+    waiting = [module_name]
+    while waiting:
+        name = waiting.pop()
+        if name in sources:
+            continue
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(name)
+        files[name] = spec.origin
+        sources[name] = Path(spec.origin).read_bytes()
+        for node in ast.walk(ast.parse(sources[name])):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            if node.module == package:
+                waiting += [f"{package}.{alias.name}" for alias in node.names]
+            elif (node.module or "").rpartition(".")[0] == package:
+                waiting.append(str(node.module))
+    return b"".join(sources[name] for name in sorted(sources)), files[module_name]

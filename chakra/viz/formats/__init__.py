@@ -1,0 +1,1 @@
+"""Drawings as files, one module a format."""

@@ -1,0 +1,1 @@
+"""The graph that is drawn: read, selected, folded."""

@@ -1,0 +1,1 @@
+"""Where nodes and edges of a drawing lie."""

@@ -1,0 +1,1 @@
+"""Communication operations, their groups, and what ranks must agree on."""

@@ -1,0 +1,496 @@
+"""What communication operations are: kind, bytes, group, peer (rule R-COMM of the conversion).
+
+In order of trust: the host trace's ``record_param_comms`` (attributes, then positions, then tensors), the
+same operator in the device trace, the device event's own metadata, the annotation around the launch
+(``nccl:all_reduce``), and last the kernel's name.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from chakra.arrays import I64, Bool
+from chakra.converters.pytorch.graph.linked_graph import COLL, RECV, SEND, Comm
+from chakra.converters.pytorch.match.attach import Attachment
+from chakra.converters.pytorch.match.pair import Pairing
+from chakra.converters.pytorch.read.columns import to_integer
+from chakra.converters.pytorch.read.device import KERNEL, CommArgs, DeviceTrace
+from chakra.converters.pytorch.read.host import HostTrace, tensor_bytes
+
+ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER, _, BARRIER = range(10)
+COLLECTIVES = {
+    "allreduce": ALL_REDUCE,
+    "allreducesparse": ALL_REDUCE,
+    "allgather": ALL_GATHER,
+    "allgatherinto": ALL_GATHER,
+    "reducescatter": REDUCE_SCATTER,
+    "alltoall": ALL_TO_ALL,
+    "broadcast": BROADCAST,
+    "reduce": REDUCE,
+    "gather": GATHER,
+    "scatter": SCATTER,
+    "barrier": BARRIER,
+}
+#: Records that move nothing themselves.
+NOT_COMMUNICATION = frozenset(("wait", "init", "", "start", "end", "startcoalescing", "endcoalescing"))
+DTYPE_BYTES = {
+    "float": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "int": 4, "short": 2, "byte": 1, "char": 1,
+    "bool": 1, "complexfloat": 8, "complexdouble": 16, "float32": 4, "float16": 2, "float64": 8, "int64": 8,
+    "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "unsigned char": 1, "signed char": 1, "long int": 8,
+    "c10::half": 2, "c10::bfloat16": 2, "c10::complex<float>": 8, "c10::complex<double>": 16,
+}  # fmt: skip
+_LIBRARY = re.compile(r"nccl|rccl|oneccl|msccl|hccl", re.IGNORECASE)
+_KERNEL_KIND = re.compile(
+    r"(AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|Reduce|Gather|Scatter|SendRecv|Barrier)",
+    re.IGNORECASE,
+)
+_ANNOTATION = re.compile(r"^(?:nccl|gloo|mpi|ucc|xccl|hccl|ccl):\s*(\w+)")
+
+
+def normalise(name: str) -> str:
+    """Collective name without the marks of its variants: ``_allgather_base`` -> ``allgather``."""
+    text = name.lower()
+    for part in ("_coalesced", "_base", "_into_tensor", "_tensor"):
+        text = text.replace(part, "")
+    text = text.replace("_", "")
+    return text[:-1] if text.endswith("v") and text[:-1] in COLLECTIVES else text
+
+
+def dtype_bytes(name: str) -> int:
+    """Bytes per element of a dtype as the profiler writes it; 0 when unknown."""
+    text = name.strip().lower()
+    if text.startswith(("float8", "c10::float8")):
+        return 1
+    return DTYPE_BYTES.get(text, 0)
+
+
+@dataclass(slots=True)
+class Groups:
+    """Process groups by the name that the traces use. ``ranks`` is empty where a group's members are
+    unknown.
+    """
+
+    ranks: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    world: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+    def add(self, name: str, ranks: tuple[int, ...]) -> None:
+        """Note a group's members; the first longest list wins."""
+        if len(ranks) > len(self.ranks.get(name, ())) or name not in self.ranks:
+            self.ranks[name] = ranks
+
+    def members(self, name: str) -> tuple[int, ...]:
+        """Members of a group; all ranks where the traces do not say."""
+        return self.ranks.get(name) or tuple(range(self.world))
+
+
+@dataclass(slots=True)
+class Records:
+    """Communication per device operation (row): one entry, or several for a batch that one kernel carries."""
+
+    members: dict[int, list[Comm]]
+    warnings: list[str]
+
+    def expand(self, rows: I64) -> tuple[I64, I64]:
+        """Device rows with a batch's row repeated, and the number of each within its batch."""
+        counts = np.array([len(self.members.get(int(r), (None,))) for r in rows], np.int64)
+        out = np.repeat(rows, counts)
+        first = np.repeat(np.cumsum(counts) - counts, counts)
+        return out, np.arange(len(out)) - first
+
+
+def groups_of(host: HostTrace | None, device: DeviceTrace) -> Groups:
+    """Process groups that either trace names."""
+    groups = Groups(world=device.world_size or 0)
+    info = device.header.get("distributedInfo")
+    config = info.get("pg_config") if isinstance(info, dict) else None
+    items: list[Any] = list(config) if isinstance(config, list) else []
+    items += host.groups if host is not None else []
+    for item in items:
+        if not isinstance(item, dict):
+            continue
+        size = to_integer(item.get("pg_size", item.get("group_size")), 0)
+        groups.world = max(groups.world, size)
+    for item in items:
+        if not isinstance(item, dict) or item.get("pg_name") is None:
+            continue
+        ranks = item.get("ranks")
+        size = to_integer(item.get("pg_size", item.get("group_size")), 0)
+        members = tuple(to_integer(r, -1) for r in ranks) if isinstance(ranks, list) and ranks else ()
+        if not members and (size == groups.world or not size):
+            members = tuple(range(groups.world))
+        groups.add(str(item["pg_name"]), members)
+    for args in device.comm:
+        if args.group is not None:
+            groups.add(str(args.group), _ranks_of(args))
+    return groups
+
+
+def _ranks_of(args: CommArgs) -> tuple[int, ...]:
+    text = str(args.group_ranks or "")
+    if text and "..." not in text:
+        found = tuple(int(n) for n in re.findall(r"\d+", text))
+        if found:
+            return found
+    start, stride, size = (to_integer(v, -1) for v in (args.start, args.stride, args.group_size))
+    if start >= 0 and stride > 0 and size > 0:
+        return tuple(range(start, start + stride * size, stride))
+    return ()
+
+
+@dataclass(slots=True)
+class _Record:
+    """What one record says, whichever trace it is from."""
+
+    name: str = ""
+    group: str = ""
+    rank: int = -1
+    size: int = -1
+    group_size: int = 0
+    dtype: str = ""
+    peer: int = -1
+    seq: int = -1
+    source: str = ""
+    coalesced: bool = False
+    """The event closes a batch, or nothing but the kernel's name is known."""
+
+
+def _host_record(attrs: dict[str, Any]) -> _Record:
+    """Read a record_param_comms node: attributes first, then positions, then tensors."""
+    values, types = attrs.get("inputs", []), attrs.get("types", [])
+    record = _Record(source="host trace")
+    position = next((i for i, t in enumerate(types) if t == "String"), -1)
+    record.name = str(
+        attrs.get("collective_name") or (values[position] if 0 <= position < len(values) else "")
+    )
+    if position >= 1:
+        record.rank = to_integer(values[position - 1], -1)
+        group = values[position - 2] if position >= 2 else None
+        sequence = values[position - 3] if position >= 3 else None
+        # Before the pair (name, description) there was the address of the group's object: no name.
+        record.group = str(group[0]) if isinstance(group, list) and group else ""
+        record.seq = to_integer(sequence[0] if isinstance(sequence, list) and sequence else sequence, -1)
+        if len(values) >= position + 6:
+            record.group_size = to_integer(values[position + 5], 0)
+    record.group = str(attrs.get("pg_name", record.group))
+    record.group_size = to_integer(attrs.get("pg_size"), record.group_size)
+    record.dtype = str(attrs.get("dtype", ""))
+    own = values[0] if values and types and "Tensor" in str(types[0]) else None
+    incoming, outgoing = tensor_bytes(own), tensor_bytes(attrs.get("outputs"))
+    width = dtype_bytes(record.dtype)
+    if width and attrs.get("in_msg_nelems") is not None:
+        incoming = to_integer(attrs["in_msg_nelems"], 0) * width
+        outgoing = to_integer(attrs.get("out_msg_nelems"), 0) * width
+    record.size = _relevant(normalise(record.name), incoming, outgoing)
+    return record
+
+
+def _relevant(kind: str, incoming: int, outgoing: int) -> int:
+    """Bytes that count: what the rank brings in; what it gets for recv, and for scatter where it brings
+    nothing.
+    """
+    if kind == "barrier":
+        return 0
+    if kind == "recv":
+        return outgoing or incoming
+    if kind == "scatter":
+        return incoming or outgoing
+    return incoming or outgoing
+
+
+def _args_record(args: CommArgs, source: str) -> _Record:
+    record = _Record(
+        name=str(args.collective or ""),
+        group=str(args.group) if args.group is not None else "",
+        rank=to_integer(args.rank, -1),
+        dtype=str(args.dtype or ""),
+        seq=to_integer(args.seq, -1),
+        group_size=to_integer(args.group_size, 0),
+        source=source,
+    )
+    width = dtype_bytes(record.dtype)
+    if width and args.in_elements is not None:
+        incoming = to_integer(args.in_elements, 0) * width
+        outgoing = to_integer(args.out_elements, 0) * width
+        record.size = _relevant(normalise(record.name), incoming, outgoing)
+    kind = normalise(record.name)
+    if kind in ("send", "recv"):
+        record.peer = to_integer(args.dst if kind == "send" else args.src, -1)
+    return record
+
+
+class _Finder:
+    """Looks up what is known about one device operation."""
+
+    def __init__(
+        self,
+        host: HostTrace | None,
+        device: DeviceTrace,
+        pairing: Pairing | None,
+        attachment: Attachment,
+        groups: Groups,
+        rank: int,
+    ) -> None:
+        self.host, self.device, self.pairing, self.groups, self.rank = host, device, pairing, groups, rank
+        self.parent = attachment.parent
+        self.record_code = device.names.codes.get("record_param_comms", -1)
+        self.unknown: Counter[str] = Counter()
+
+    def record_op(self, op: int) -> int:
+        """Nearest record_param_comms at or above an operator, or -1."""
+        while op >= 0 and int(self.device.ops.name[op]) != self.record_code:
+            op = int(self.parent[op])
+        return op
+
+    def annotation(self, op: int) -> str:
+        """Operation that an annotation at or above an operator names (``nccl:all_reduce``), or empty."""
+        texts = self.device.names.texts
+        while op >= 0:
+            match = _ANNOTATION.match(texts[int(self.device.ops.name[op])])
+            if match:
+                return match.group(1)
+            op = int(self.parent[op])
+        return ""
+
+    def of_record(self, op: int) -> _Record | None:
+        """What a record_param_comms operator says, by host trace and device trace together."""
+        found: list[_Record] = []
+        if (
+            self.pairing is not None
+            and self.host is not None
+            and int(self.pairing.node[op]) in self.host.comm
+        ):
+            found.append(_host_record(self.host.comm[int(self.pairing.node[op])]))
+        row = int(self.device.ops.comm[op])
+        if row >= 0:
+            found.append(_args_record(self.device.comm[row], "operator"))
+        return _merged(found) if found else None
+
+    def of_event(self, row: int, op: int) -> _Record:
+        """All that is known about a device operation."""
+        found: list[_Record] = []
+        record = self.record_op(op)
+        if record >= 0:
+            own = self.of_record(record)
+            if own is not None:
+                found.append(own)
+        comm = int(self.device.device.comm[row])
+        if comm >= 0:
+            found.append(_args_record(self.device.comm[comm], "device event"))
+        name = self.annotation(op)
+        if name:
+            found.append(_Record(name=name, source="annotation", size=self._dims_bytes(op)))
+        match = _KERNEL_KIND.search(self.device.names.texts[int(self.device.device.name[row])])
+        if match:
+            kernel = "alltoall" if match.group(1).lower() == "sendrecv" else match.group(1)
+            found.append(_Record(name=kernel, source="kernel name"))
+        return _merged(found) if found else _Record()
+
+    def _dims_bytes(self, op: int) -> int:
+        """Bytes of an operator's inputs by Input Dims and type (device trace without host trace)."""
+        while op >= 0:
+            row = int(self.device.ops.dims[op])
+            if row >= 0:
+                try:
+                    dims = msgspec.json.decode(self.device.io[row][0])
+                    types = msgspec.json.decode(self.device.io[row][1] or b"[]")
+                except (msgspec.DecodeError, RecursionError):
+                    return -1
+                total = 0
+                for shape, dtype in zip(dims, types, strict=False):
+                    if isinstance(shape, list) and shape and all(isinstance(d, int) for d in shape):
+                        total += int(np.prod(shape)) * dtype_bytes(str(dtype))
+                if total:
+                    return total
+            op = int(self.parent[op])
+        return -1
+
+    def comm(self, record: _Record) -> Comm | None:
+        """Communication node of a record; None where it is no communication."""
+        kind = normalise(record.name)
+        group = record.group or "0"
+        members = self.groups.members(group)
+        known = record.size >= 0
+        common = {
+            "size": max(record.size, 0), "group": group, "label": record.name, "dtype": record.dtype,
+            "seq": record.seq, "known_size": known or kind == "barrier",
+        }  # fmt: skip
+        if kind in ("send", "recv"):
+            peer = record.peer
+            if peer < 0 and record.rank >= 0:
+                peer = members[record.rank] if record.rank < len(members) else record.rank
+            return Comm(kind=SEND if kind == "send" else RECV, comm_type=-1, peer=peer, **common)  # type: ignore[arg-type]
+        if kind in COLLECTIVES:
+            return Comm(kind=COLL, comm_type=COLLECTIVES[kind], **common)  # type: ignore[arg-type]
+        self.unknown[record.name or "(no name)"] += 1
+        return None
+
+
+def _merged(found: list[_Record]) -> _Record:
+    """First source first; gaps filled from the later ones."""
+    out = found[0]
+    out.coalesced = normalise(out.name) in ("coalesced", *NOT_COMMUNICATION) or out.source == "kernel name"
+    for other in found[1:]:
+        if normalise(out.name) in NOT_COMMUNICATION or normalise(out.name) not in (
+            *COLLECTIVES,
+            "send",
+            "recv",
+        ):
+            out.name, out.source = other.name or out.name, other.source
+        same = normalise(other.name) == normalise(out.name)
+        if out.size < 0 or (out.size == 0 and other.size > 0 and same):
+            out.size = other.size
+        out.group = out.group or other.group
+        out.dtype = out.dtype or other.dtype
+        out.rank = out.rank if out.rank >= 0 else other.rank
+        out.peer = out.peer if out.peer >= 0 else other.peer
+        out.seq = out.seq if out.seq >= 0 else other.seq
+        out.group_size = out.group_size or other.group_size
+    return out
+
+
+def device_communication(
+    host: HostTrace | None,
+    device: DeviceTrace,
+    pairing: Pairing | None,
+    attachment: Attachment,
+    kept: Bool,
+    groups: Groups,
+    rank: int,
+) -> Records:
+    """Find which device operations communicate, and what."""
+    finder = _Finder(host, device, pairing, attachment, groups, rank)
+    gpu, texts = device.device, device.names.texts
+    library = np.array([bool(_LIBRARY.search(texts[c])) for c in gpu.name.tolist()], np.bool_)
+    candidates = np.flatnonzero(kept & (gpu.kind == KERNEL))
+    record_of = {int(r): finder.record_op(int(attachment.op[r])) for r in candidates}
+    with_library = {record for r, record in record_of.items() if record >= 0 and library[r]}
+    members: dict[int, list[Comm]] = {}
+    rows: list[int] = []
+    for row in candidates.tolist():
+        record = record_of[row]
+        own = int(gpu.comm[row]) >= 0 and bool(device.comm[int(gpu.comm[row])].collective)
+        # Beside a library's kernel, others below the same record only pack and unpack.
+        below = record >= 0 and (record not in with_library or library[row])
+        if own or library[row] or below:
+            rows.append(row)
+    batches = _Batches(finder, rows, record_of)
+    for row in rows:
+        info = finder.of_event(row, int(attachment.op[row]))
+        if info.group_size == 1 and not library[row]:
+            continue
+        if not library[row] and normalise(info.name) in NOT_COMMUNICATION:
+            continue
+        batch = batches.of(row, info)
+        if batch:
+            members[row] = batch
+            continue
+        found = finder.comm(info)
+        if found is not None:
+            members[row] = [found]
+    warnings = [
+        f"{device.source}: {count} device operations of communication {name!r} have no kind; kept as computation"
+        for name, count in finder.unknown.items()
+    ]
+    unsized = sum(not c.known_size for batch in members.values() for c in batch)
+    if unsized:
+        warnings.append(
+            f"{device.source}: {unsized} communication nodes have no size in either trace; written as 0"
+        )
+    return Records(members, warnings)
+
+
+class _Batches:
+    """Coalesced groups: several records, one kernel. Each member becomes a node, sends before receives."""
+
+    def __init__(self, finder: _Finder, rows: list[int], record_of: dict[int, int]) -> None:
+        self.finder = finder
+        ops = finder.device.ops
+        self.records = np.flatnonzero(ops.name == finder.record_code)
+        self.used = {record for record in record_of.values() if record >= 0}
+        self.launch_op = record_of
+        self.start = ops.start[self.records]
+        self.thread = ops.thread[self.records]
+        self.taken: set[int] = set()
+
+    def of(self, row: int, info: _Record) -> list[Comm]:
+        """Members of the batch that a kernel carries; empty when it carries just its own record."""
+        ops, device = self.finder.device.ops, self.finder.device
+        own = self.launch_op[row]
+        if not info.coalesced:
+            return []
+        if own >= 0:
+            time, thread = int(ops.start[own]), int(ops.thread[own])
+        else:
+            time, thread = int(device.device.start[row]), -1
+        out: list[Comm] = []
+        # Walk back over records without a kernel of their own until one that has a kernel.
+        at = np.flatnonzero((self.start < time) & ((self.thread == thread) | (thread < 0)))
+        for i in at[np.argsort(self.start[at])][::-1].tolist():
+            record = int(self.records[i])
+            if record in self.used and record != own:
+                break
+            if record in self.taken:
+                break
+            said = self.finder.of_record(record)
+            if said is None or normalise(said.name) in NOT_COMMUNICATION:
+                continue
+            member = self.finder.comm(said)
+            if member is not None:
+                self.taken.add(record)
+                out.append(member)
+        out.reverse()
+        return sorted(out, key=lambda c: c.kind != SEND) if any(c.kind == SEND for c in out) else out
+
+
+def cpu_communication(
+    host: HostTrace, device: DeviceTrace, et_row: I64, op_row: I64, groups: Groups, rank: int
+) -> tuple[dict[int, Comm], dict[int, int]]:
+    """Communication of CPU back ends: annotations ``gloo:<op>`` among the host nodes.
+
+    The group is an opaque object in these traces, so the default group (all ranks) is taken. The second
+    result says for each node which host row issued it (``c10d::...``).
+    """
+    texts = device.names.texts
+    codes = {c for c, text in enumerate(texts) if text.startswith(("gloo:", "mpi:", "ucc:"))}
+    if not codes:
+        return {}, {}
+    nodes = host.nodes
+    c10d = np.array(sorted(r for r in host.comm if texts[int(nodes.name[r])].startswith("c10d::")), np.int64)
+    out: dict[int, Comm] = {}
+    issued: dict[int, int] = {}
+    for i in np.flatnonzero(op_row >= 0).tolist():
+        row = int(et_row[i])
+        if row < 0 or int(device.ops.name[op_row[i]]) not in codes:
+            continue
+        name = texts[int(nodes.name[row])].split(":", 1)[1].split()[0]
+        kind = normalise(name)
+        at = int(np.searchsorted(c10d, row)) - 1
+        call = host.comm[int(c10d[at])] if at >= 0 else {}
+        if at >= 0:
+            issued[i] = int(c10d[at])
+        size = tensor_bytes(host.comm.get(row, {}).get("inputs")) if kind != "barrier" else 0
+        if not size and kind == "scatter":
+            size = tensor_bytes(call.get("inputs"))
+        common = {"size": size, "group": "0", "label": name, "known_size": size > 0 or kind == "barrier"}
+        if kind in ("send", "recv"):
+            peer = _peer_argument(call)
+            if peer >= 0:
+                members = groups.members("0")
+                peer = members[peer] if peer < len(members) else peer
+            out[i] = Comm(kind=SEND if kind == "send" else RECV, comm_type=-1, peer=peer, **common)  # type: ignore[arg-type]
+        elif kind in COLLECTIVES:
+            out[i] = Comm(kind=COLL, comm_type=COLLECTIVES[kind], **common)  # type: ignore[arg-type]
+    return out, issued
+
+
+def _peer_argument(call: dict[str, Any]) -> int:
+    """First integer argument behind the process group of ``c10d::send`` or ``c10d::recv_``."""
+    for value, kind in zip(call.get("inputs", []), call.get("types", []), strict=False):
+        if kind == "Int":
+            return to_integer(value, -1)
+    return -1

@@ -1,0 +1,1 @@
+"""The linked graph: nodes, edges and their order."""

@@ -1,0 +1,229 @@
+"""The linked graph as columns, and how it is put in order (rules R-STREAM, R-NODE, R-DAG, R-DUR)."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from chakra.arrays import I32, I64, AnyArray, Bool
+from chakra.converters.pytorch.match.attach import kernels
+
+COMP, SEND, RECV, COLL = 4, 5, 6, 7
+#: Kinds of nodes beside those of the host's time (`timeline`).
+NODE_DEVICE, NODE_UNMATCHED, NODE_DEVICE_GAP = 4, 5, 6
+E_CHAIN, E_LAUNCH, E_STREAM, E_SYNC, E_WAIT, E_FORK, E_JOIN, E_TENSOR = range(8)
+EDGE_NAMES = (
+    "thread order", "launch", "stream order", "host waits for device", "stream waits for stream",
+    "thread starts thread", "thread waits for thread", "tensor",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Comm:
+    """What a communication node does. Sizes in bytes; ranks are global; -1 or empty where unknown."""
+
+    kind: int
+    comm_type: int
+    size: int
+    group: str
+    peer: int = -1
+    label: str = ""
+    dtype: str = ""
+    seq: int = -1
+    known_size: bool = True
+
+
+@dataclass(slots=True)
+class Graph:
+    """Nodes in file order (= time order) with their edges as indices.
+
+    ``device_row`` and ``op`` are rows of the device trace, ``host_row`` one of the host trace (-1: none).
+    ``parent`` is the control parent's index. ``sources[offsets[i]:offsets[i + 1]]`` are data dependencies.
+    ``engine`` numbers threads, then streams. Times in ns since the first event.
+    """
+
+    kind: I64
+    type: I64
+    name: I64
+    op: I64
+    host_row: I64
+    device_row: I64
+    thread: I64
+    stream_key: I64
+    start: I64
+    duration: I64
+    parent: I64
+    offsets: I64
+    sources: I64
+    engine: I32
+    n_engines: int
+    comm: dict[int, Comm]
+    edges: dict[str, int] = field(default_factory=dict)
+    against_time: dict[str, int] = field(default_factory=dict)
+    replay_ns: int = 0
+
+    def __len__(self) -> int:
+        return len(self.type)
+
+
+@dataclass(slots=True)
+class Draft:
+    """Nodes and edges before they are ordered. Edges are triples (source, target, kind) of draft indices."""
+
+    kind: I64
+    type: I64
+    name: I64
+    op: I64
+    host_row: I64
+    device_row: I64
+    thread: I64
+    stream_key: I64
+    start: I64
+    duration: I64
+    hold: I64
+    rank: I64
+    """Order among nodes that start at the same time."""
+    parent: I64
+    chain_group: I64
+    """Nodes of a group form a chain (thread or stream); single nodes have a group of their own."""
+    edges: list[tuple[I64, I64, int]]
+    comm: dict[int, Comm]
+
+
+def finish(draft: Draft) -> Graph:
+    """Order the nodes by time, drop edges against it, thin out implied edges, settle durations."""
+    compact(draft)
+    n = len(draft.type)
+    order = np.lexsort((draft.rank, draft.start)).astype(np.int32)  # stable: draft order breaks ties
+    position = np.empty(n, np.int32)
+    position[order] = np.arange(n, dtype=np.int32)
+    sources, targets, kinds, against = _collect(draft, position)
+    draft.edges = []
+    parent = np.where(draft.parent >= 0, position[draft.parent], np.int32(-1))
+    late = (parent >= 0) & (parent >= position)
+    if late.any():
+        against["parent"] = int(late.sum())
+        parent[late] = -1
+    parent = parent[order]
+    offsets, sources, kinds = _thin(sources, targets, kinds, draft.chain_group[order], n)
+    thread, stream_key = draft.thread[order], draft.stream_key[order]
+    engines = np.where(thread >= 0, thread, int(thread.max(initial=-1)) + 1 + stream_key)
+    used, engine = np.unique(engines, return_inverse=True)
+    graph = Graph(
+        kind=draft.kind[order],
+        type=draft.type[order],
+        name=draft.name[order],
+        op=draft.op[order],
+        host_row=draft.host_row[order],
+        device_row=draft.device_row[order],
+        thread=thread,
+        stream_key=stream_key,
+        start=draft.start[order],
+        duration=draft.duration[order].copy(),
+        parent=parent,
+        offsets=offsets,
+        sources=sources,
+        engine=engine.reshape(-1).astype(np.int32),
+        n_engines=len(used),
+        comm={int(position[i]): c for i, c in draft.comm.items()},
+        edges={name: int((kinds == k).sum()) for k, name in enumerate(EDGE_NAMES)},
+        against_time=dict(against),
+    )
+    _settle(graph, draft.hold[order])
+    return graph
+
+
+def compact(draft: Draft) -> None:
+    """Narrow the columns that hold codes and rows: a graph of a million nodes takes half the memory."""
+    for name in ("kind", "type", "rank"):
+        setattr(draft, name, getattr(draft, name).astype(np.int8))
+    for name in ("name", "op", "host_row", "device_row", "thread", "stream_key", "parent", "chain_group"):
+        setattr(draft, name, getattr(draft, name).astype(np.int32))
+    draft.edges = [(s.astype(np.int32), t.astype(np.int32), kind) for s, t, kind in draft.edges]
+
+
+class _Edges(NamedTuple):
+    """Edges between nodes in their final order, and how many were left out because they go back in time."""
+
+    sources: I64
+    targets: I64
+    kinds: I64
+    against: Counter[str]
+
+
+def _collect(draft: Draft, position: I32) -> _Edges:
+    against: Counter[str] = Counter()
+    parts: list[tuple[AnyArray, AnyArray, AnyArray]] = []
+    for source, target, kind in draft.edges:
+        ok = (source >= 0) & (target >= 0)
+        s, t = position[source[ok]], position[target[ok]]
+        forward = s < t
+        if not forward.all():
+            against[EDGE_NAMES[kind]] += int((~forward).sum())
+        parts.append((s[forward], t[forward], np.full(int(forward.sum()), kind, np.int8)))
+    if not parts:
+        empty = np.zeros(0, np.int64)
+        return _Edges(empty, empty, empty, against)
+    return _Edges(
+        np.concatenate([p[0] for p in parts]),
+        np.concatenate([p[1] for p in parts]),
+        np.concatenate([p[2] for p in parts]),
+        against,
+    )
+
+
+def _thin(sources: I64, targets: I64, kinds: I64, group: I64, n: int) -> tuple[I64, I64, I64]:
+    """Keep per node and chain only the latest source; deduplicate; sort. Returns (offsets, sources,
+    kinds).
+    """
+    groups = group[sources]
+    order = np.lexsort((kinds, sources, groups, targets))
+    sources, targets, kinds, groups = sources[order], targets[order], kinds[order], groups[order]
+    if len(sources):
+        last = np.append((targets[1:] != targets[:-1]) | (groups[1:] != groups[:-1]), True)
+        sources, targets, kinds = sources[last], targets[last], kinds[last]
+    del groups, order
+    order = np.lexsort((sources, targets))
+    sources, targets, kinds = sources[order], targets[order], kinds[order]
+    offsets = np.zeros(n + 1, np.int64)
+    np.cumsum(np.bincount(targets, minlength=n), out=offsets[1:])
+    return offsets, sources, kinds
+
+
+def _settle(graph: Graph, hold: I64) -> None:
+    """Durations of waits: what is left between the end of what is awaited, as replayed, and the recorded
+    return.
+    """
+    ends = np.zeros(len(graph), np.int64)
+    kernels(len(graph)).replay(
+        graph.offsets, graph.sources, graph.duration, graph.engine, graph.n_engines, hold, ends
+    )
+    graph.replay_ns = int(ends.max(initial=0))
+
+
+def micros(duration_ns: I64, engine: I32) -> I64:
+    """Whole microseconds whose running sum per engine stays within half a microsecond of the true sum
+    (R-DUR).
+    """
+    out = np.zeros(len(duration_ns), np.int64)
+    order = np.argsort(engine, kind="stable")
+    grouped = engine[order]
+    sums = np.cumsum(duration_ns[order])
+    first = np.append(True, grouped[1:] != grouped[:-1]) if len(order) else np.zeros(0, np.bool_)
+    base = np.maximum.accumulate(np.where(first, sums - duration_ns[order], 0)) if len(order) else sums
+    rounded = (sums - base + 500) // 1000
+    out[order] = rounded - np.where(first, 0, np.append(0, rounded[:-1]))
+    return out
+
+
+def host_ranks(thread: I64, start: I64, late: Bool) -> I64:
+    """Ranks among equal start times: 0, or 2 for nodes behind a wait, never falling along a thread."""
+    rank = np.where(late, 2, 0)
+    if not len(thread):
+        return rank
+    # (thread, start) never falls along the table, so a running maximum carries a rank over equal starts only.
+    span = int(start.max()) + 1
+    key = (thread * span + start) * 4 + rank
+    out: I64 = np.maximum.accumulate(key) % 4
+    return out

@@ -1,0 +1,1 @@
+"""Which host operator is which device operator, and which launched what."""

@@ -1,0 +1,1 @@
+"""Reading host traces and Kineto traces into columns."""

@@ -1,0 +1,1 @@
+"""The host's time as nodes: pieces of operators, waits and gaps."""

@@ -1,0 +1,1 @@
+"""Writing linked graphs, and checking what was written."""

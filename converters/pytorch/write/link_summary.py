@@ -1,0 +1,253 @@
+"""The account of a link: what was matched, how, and what was not; and the check of what was written."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from chakra.converters.pytorch.comm.operations import COLLECTIVES
+from chakra.converters.pytorch.graph.linked_graph import RECV, SEND
+from chakra.converters.pytorch.link import NODE_DEVICE, NODE_DEVICE_GAP, NODE_UNMATCHED, Linked
+from chakra.converters.pytorch.read.device import KERNEL
+from chakra.converters.pytorch.time.host_time import NODE_GAP, NODE_JOIN, NODE_OP, NODE_SYNC
+from chakra.et import ABSENT, Trace
+
+_KIND_NAMES = {
+    NODE_OP: "operators",
+    NODE_SYNC: "waits for the device",
+    NODE_JOIN: "waits for threads",
+    NODE_GAP: "gaps",
+    NODE_DEVICE: "device operations",
+    NODE_UNMATCHED: "unmatched host nodes",
+    NODE_DEVICE_GAP: "device gaps",
+}
+_COLLECTIVE_NAMES = {number: name for name, number in reversed(COLLECTIVES.items())}
+
+
+def summarize(linked: Linked, rank: int) -> dict[str, Any]:
+    """Everything a user or a program may want to know about one linked rank (plain values, units in the
+    names).
+    """
+    graph, device, host = linked.graph, linked.device, linked.host
+    kinds = Counter(graph.kind.tolist())
+    on_device = graph.kind == NODE_DEVICE
+    out: dict[str, Any] = {
+        "rank": rank,
+        "device_trace": {
+            "file": device.source,
+            "events": device.events,
+            "operators": len(device.ops.name),
+            "host_calls": len(device.calls.name),
+            "device_operations": len(device.device.name),
+            "steps": sorted(linked.steps),
+            "resolution_ns": device.resolution_ns,
+            "repaired_places": device.repaired,
+            "lost_bytes": device.lost_bytes,
+        },
+        "matching": _matching(linked),
+        "attaching": _attaching(linked),
+        "waits": dict(sorted((k, v) for k, v in linked.waits.counts.items() if v)),
+        "bursts": {"started_by_another_thread": linked.bursts.started, "waited_for": linked.bursts.waited},
+        "nodes": {name: kinds[kind] for kind, name in _KIND_NAMES.items() if kinds[kind]},
+        "edges": {k: v for k, v in graph.edges.items() if v},
+        "dropped_against_time": graph.against_time,
+        "device_busy_ns": int(graph.duration[on_device].sum()),
+        "host_ns": int(graph.duration[graph.device_row < 0].sum()),
+        "waits_ns": int(graph.duration[graph.kind == NODE_SYNC].sum()),
+        "self_time_moved_ns": linked.moved_ns,
+        "gaps_dropped_ns": linked.gaps_dropped_ns,
+        "collectives": collectives(linked),
+        "groups": {name: list(ranks) for name, ranks in sorted(linked.groups.ranks.items())},
+        "measured_span_ns": linked.measured_ns,
+        "warnings": linked.warnings,
+    }
+    if host is not None:
+        out["host_trace"] = {
+            "file": host.source,
+            "schema": host.schema,
+            "nodes": len(host.nodes.id),
+            "repaired_places": host.repaired,
+            "lost_bytes": host.lost_bytes,
+        }
+    return out
+
+
+def _matching(linked: Linked) -> dict[str, Any]:
+    pairing = linked.pairing
+    if pairing is None:
+        return {"method": "none (no host trace)", "candidates": 0, "matched": 0, "share": 1.0, "notes": []}
+    return {
+        "method": pairing.method,
+        "candidates": pairing.candidates,
+        "matched": pairing.matched,
+        "share": pairing.matched / pairing.candidates if pairing.candidates else 0.0,
+        "names_agree": pairing.agreeing,
+        "notes": pairing.notes,
+    }
+
+
+def _attaching(linked: Linked) -> dict[str, Any]:
+    kept = int(linked.kept.sum())
+    attached = linked.counts["device_ops_attached"]
+    return {
+        "kept": kept,
+        "attached": attached,
+        "share": (attached + linked.counts["device_ops_outside_operators"]) / kept if kept else 1.0,
+        "by_correlation": linked.attachment.by_correlation,
+        "by_external_id": linked.attachment.by_external,
+        "external_id_agrees": linked.attachment.external_agrees,
+        "launched_outside_operators": linked.counts["device_ops_outside_operators"],
+        "without_launch": linked.counts["device_ops_without_launch"],
+        "before_the_window": linked.counts["device_ops_before_window"],
+        "outside_the_matched_region": linked.counts["device_ops_left_out"],
+    }
+
+
+def collectives(linked: Linked) -> list[dict[str, Any]]:
+    """Count and bytes of communication by name, kind and group."""
+    count: Counter[tuple[str, str, str]] = Counter()
+    size: Counter[tuple[str, str, str]] = Counter()
+    for comm in linked.graph.comm.values():
+        kind = {SEND: "send", RECV: "recv"}.get(comm.kind) or _COLLECTIVE_NAMES[comm.comm_type]
+        key = (comm.label, kind, comm.group)
+        count[key] += 1
+        size[key] += comm.size
+    return [
+        {
+            "name": name,
+            "kind": kind,
+            "group": group,
+            "count": count[name, kind, group],
+            "bytes": size[name, kind, group],
+        }
+        for name, kind, group in sorted(count)
+    ]
+
+
+def self_check(linked: Linked, trace: Trace, *, exact_time: bool = True) -> list[str]:
+    """Compare a written trace with the graph it was written from (rule R-SELFCHECK); one line per
+    difference.
+    """
+    problems: list[str] = []
+    graph = linked.graph
+    if trace.n_nodes != len(graph):
+        return [f"{trace.n_nodes} nodes written, {len(graph)} expected"]
+    if trace.dropped_ctrl_deps or trace.dropped_data_deps:
+        problems.append(f"{trace.dropped_ctrl_deps + trace.dropped_data_deps} dependencies on absent nodes")
+    # Process group records may have become METADATA nodes (1): they are computation (4) in the graph.
+    types = np.where(trace.types == 1, 4, trace.types)
+    for kind in np.unique(graph.type).tolist():
+        written, expected = int((types == kind).sum()), int((graph.type == kind).sum())
+        if written != expected:
+            problems.append(f"{written} nodes of type {kind} written, {expected} expected")
+    if len(trace.data_ids) != len(graph.sources):
+        problems.append(f"{len(trace.data_ids)} data dependencies written, {len(graph.sources)} expected")
+    if exact_time:
+        problems += _device_time(linked, trace)
+    comm = sorted(graph.comm)
+    sizes = np.array([graph.comm[i].size for i in comm], np.int64)
+    if len(comm) and not np.array_equal(trace.comm_size[comm], sizes):
+        problems.append("communication sizes differ from the graph's")
+    if int((trace.comm_size != ABSENT).sum()) != len(comm):
+        problems.append("nodes with a communication size are not those that communicate")
+    lost = _lost_collectives(linked)
+    if lost:
+        problems.append(lost)
+    trace.topological_order()
+    return problems
+
+
+def _device_time(linked: Linked, trace: Trace) -> list[str]:
+    """Device time in and out, per stream: exact in ns, within half a microsecond in whole microseconds."""
+    graph, gpu = linked.graph, linked.device.device
+    rows = np.flatnonzero(graph.kind == NODE_DEVICE)
+    out = []
+    for key in np.unique(graph.stream_key[rows]).tolist():
+        nodes = rows[graph.stream_key[rows] == key]
+        source = np.unique(graph.device_row[nodes])
+        expected = int((gpu.end[source] - gpu.start[source]).sum())
+        written = int(trace.duration_ns[nodes].sum())
+        micros = int(trace.duration_micros[nodes].sum())
+        gaps = (graph.kind == NODE_DEVICE_GAP) & (graph.stream_key == key)
+        micros += int(trace.duration_micros[gaps].sum())
+        spent = expected + int(trace.duration_ns[gaps].sum())
+        if written != expected:
+            out.append(f"stream {int(gpu.stream[source[0]])}: {written} ns written, {expected} ns recorded")
+        if abs(micros * 1000 - spent) > 500:
+            out.append(
+                f"stream {int(gpu.stream[source[0]])}: {micros} us written, {spent / 1000} us recorded"
+            )
+    return out
+
+
+def _lost_collectives(linked: Linked) -> str | None:
+    """Device events that the profiler itself calls collective, and that did not become communication
+    nodes.
+    """
+    gpu, comm = linked.device.device, linked.device.comm
+    graph = linked.graph
+    communicating = {int(graph.device_row[i]) for i in graph.comm if graph.device_row[i] >= 0}
+    rows = np.flatnonzero(linked.kept & (gpu.comm >= 0) & (gpu.kind == KERNEL)).tolist()
+    named = {row for row in rows if comm[int(gpu.comm[row])].collective}
+    lost = named - communicating
+    return f"{len(lost)} collectives of the device trace are not communication nodes" if lost else None
+
+
+def lines(summary: dict[str, Any]) -> list[str]:
+    """The summary as text for people."""
+    host, gpu = summary.get("host_trace"), summary["device_trace"]
+    matching, attaching = summary["matching"], summary["attaching"]
+    out = [f"rank {summary['rank']}"]
+    if host:
+        out.append(
+            f"  host trace    {host['file']}: schema {host['schema'] or '(none)'}, {host['nodes']} nodes"
+        )
+    out.append(
+        f"  device trace  {gpu['file']}: {gpu['events']} events, {gpu['operators']} operators, "
+        f"{gpu['device_operations']} device operations, {len(gpu['steps'])} profiler steps"
+    )
+    out += [
+        f"  repaired      {s['file']}: {s['repaired_places']} places, {s['lost_bytes']} bytes cut off"
+        for s in (host, gpu)
+        if s and (s["repaired_places"] or s["lost_bytes"])
+    ]
+    if host:
+        out.append(
+            f"  matched       {matching['matched']} of {matching['candidates']} operators "
+            f"({matching['share']:.1%}) by {matching['method']}"
+        )
+        out += [f"                {note}" for note in matching["notes"]]
+    recorded = bool(gpu["device_operations"])
+    out.append(
+        f"  attached      {attaching['attached']} of {attaching['kept']} device operations "
+        f"({attaching['share']:.1%}); "
+        f"{attaching['by_correlation']} by correlation, {attaching['by_external_id']} by External id; "
+        f"without launch {attaching['without_launch']}, before the window {attaching['before_the_window']}, "
+        f"outside the matched region {attaching['outside_the_matched_region']}"
+        if recorded
+        else "  attached      none: the record has no device operations, as that of a CPU job"
+    )
+    for title, table in (
+        ("waits", summary["waits"]),
+        ("nodes", summary["nodes"]),
+        ("edges", summary["edges"]),
+    ):
+        text = ", ".join(f"{name} {count}" for name, count in table.items()) or "none"
+        out.append(f"  {title:<13} {text}")
+    if summary["dropped_against_time"]:
+        text = ", ".join(f"{name} {count}" for name, count in summary["dropped_against_time"].items())
+        out.append(f"  dropped       edges against time: {text}")
+    for item in summary["collectives"]:
+        out.append(
+            f"  communication {item['name']} ({item['kind']}, group {item['group']}): {item['count']} x, "
+            f"{item['bytes']:,} bytes"
+        )
+    device = (
+        f"device busy {summary['device_busy_ns'] / 1000:,.1f} us, " if recorded else "",
+        f" (of it {summary['waits_ns'] / 1000:,.1f} us left of waits for the device)" if recorded else "",
+    )
+    out.append(
+        f"  time          span {summary['measured_span_ns'] / 1000:,.1f} us, {device[0]}"
+        f"host {summary['host_ns'] / 1000:,.1f} us{device[1]}"
+    )
+    return out

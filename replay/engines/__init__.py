@@ -1,0 +1,1 @@
+"""The engines: what they are given, which one runs, what they hand back."""

@@ -1,0 +1,77 @@
+"""Which engine runs, and why.
+
+The phase-level engine has no events for messages, so it needs a network without contention, or one on which equal NPUs
+never share a link. Everything else goes to the message-level engine. Both are exact; tests compare them.
+"""
+
+from chakra.replay.collectives.plan import FLAT, OLD_MODEL, Schedule
+from chakra.replay.collectives.select import SCHEDULES, make_plan
+from chakra.replay.engines.phases.closed_forms import has_closed_form
+from chakra.replay.engines.scenario import Scenario
+from chakra.replay.symmetry.classes import Partition
+from chakra.replay.workload.model import Op
+
+
+def why_every_npu(scenario: Scenario) -> str | None:
+    """Why neither classes nor closed forms can be used, whatever the network; None if they can."""
+    if scenario.system.shared_bus is not None:
+        return "the shared memory bus couples the streams of an NPU"
+    calls = [call for program in scenario.workload.programs for call in program.calls]
+    custom = {call.kind for call in calls} & set(scenario.system.custom)
+    if custom or any(call.node_id is not None for call in calls):
+        return "a custom collective algorithm is given as traces"
+    return "asked for" if scenario.options.engine == "messages" else None
+
+
+def why_messages(scenario: Scenario, classes: Partition) -> str | None:
+    """Why a run that may use classes needs the message-level engine, or None if the phase-level engine can do it."""
+    options, programs = scenario.options, scenario.workload.programs
+    if options.engine == "phases":
+        return None
+    if _in_order(scenario) and any(program.n_comm for program in programs):
+        if options.astra and options.rendezvous:
+            return (
+                "requests of rendezvous decide the order of collectives that end at one tick, and meet messages "
+                "of any size"
+            )
+        if any((program.op == Op.SERVER).any() for program in programs):
+            return (
+                "collectives that end at one tick queue for the memory server in the order of their messages"
+            )
+    return _why_links(scenario, classes) if options.backend == "aware" else None
+
+
+def _in_order(scenario: Scenario) -> bool:
+    """Whether chunks go through dimensions and queues in the order that the message-level engine knows."""
+    system = scenario.system
+    fixed = SCHEDULES[system.inter_dimension_scheduling] is Schedule.PLAN or len(scenario.network.dims) == 1
+    return fixed and system.intra_dimension_scheduling == "FIFO" and scenario.options.compat != OLD_MODEL
+
+
+def _why_links(scenario: Scenario, classes: Partition) -> str | None:
+    """Why links may be shared on the congestion-aware network."""
+    workload, membership, system = scenario.workload, scenario.membership, scenario.system
+    network, options = scenario.network, scenario.options
+    if options.rendezvous:
+        return "rendezvous requests occupy links"
+    if any(len(program.p2p_peer) for program in workload.programs):
+        return "point-to-point messages may share links"
+    if not any(program.calls for program in workload.programs):
+        return None
+    if any(not membership.comms[c].whole for c in {int(c) for c in membership.comm.reshape(-1) if c >= 0}):
+        return "collectives of process groups may share links"
+    if classes.n_classes > 1:
+        return "NPUs differ, so messages of a collective may meet on links"
+    if options.comm_streams > 1 or options.queues_per_dim > 1 or system.active_chunks > 1:
+        return "several chunks at a time share links"
+    for program in workload.programs:
+        for call in program.calls:
+            plan = make_plan(call, network.npus, True, system, network, options)
+            for variant in plan.variants:
+                for phase in variant:
+                    if phase.view == FLAT and len(network.dims) > 1:
+                        return "a flat ring crosses dimensions"
+                    dim = network.dims[0 if phase.view == FLAT else phase.view]
+                    if not has_closed_form(phase, dim):
+                        return f"{phase.algorithm.name} shares links of a {dim.topology.value} dimension"
+    return None

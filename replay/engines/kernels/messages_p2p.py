@@ -1,0 +1,159 @@
+"""Point-to-point messages: pairing sends with receives, eager and rendezvous (replay semantics, 5.1 and 5.2).
+
+A *channel* is a distinct (tag, source, destination, size), numbered by the front; the j-th send of a channel pairs
+with its j-th receive. Control messages of the rendezvous protocol have channels without the size. Custom collectives
+use the same channels.
+"""
+
+from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels.messages_events import free_row, schedule, take_row
+from chakra.replay.engines.kernels.messages_layout import State
+from chakra.replay.engines.kernels.messages_network import launch
+
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+ALLOCATES = False
+
+#: bytes of a control message
+CONTROL_SIZE = 8192
+
+
+def issued_at(s: State, request: int) -> int:
+    """When the workload node of a request was issued; -1 for a custom collective's."""
+    m = s.m
+    if m[request + L.R_STREAM] != L.NIL:
+        return -1
+    return m[
+        m[L.NPU_BASE + m[request + L.R_NPU] * L.NPU_ROW + L.N_NODES]
+        + L.NODE_STATE * m[request + L.R_NODE]
+        + L.NS_ISSUE
+    ]
+
+
+def note_partner(s: State, request: int, tick: int) -> None:
+    """Note when the send of a workload node's receive was issued."""
+    m = s.m
+    if m[request + L.R_STREAM] == L.NIL and m[request + L.R_WHAT] == L.RQ_RECV:
+        m[
+            m[L.NPU_BASE + m[request + L.R_NPU] * L.NPU_ROW + L.N_NODES]
+            + L.NODE_STATE * m[request + L.R_NODE]
+            + L.NS_PARTNER
+        ] = tick
+
+
+def offer(s: State, channel: int, message: int) -> None:
+    """A message sets out on a channel: pair it with the oldest waiting receive, or let it wait for one."""
+    m = s.m
+    request = m[channel + L.CH_RECV]
+    m[message + L.M_X] = request
+    m[message + L.M_Y] = 0
+    if request != L.NIL:
+        m[channel + L.CH_RECV] = m[request + L.R_NEXT]
+        if m[request + L.R_NEXT] == L.NIL:
+            m[channel + L.CH_RECV_LAST] = L.NIL
+        note_partner(s, request, issued_at(s, m[message + L.M_OWNER]))
+        return
+    m[message + L.M_P] = L.NIL
+    last = m[channel + L.CH_SEND_LAST]
+    if last == L.NIL:
+        m[channel + L.CH_SEND] = message
+    else:
+        m[last + L.M_P] = message
+    m[channel + L.CH_SEND_LAST] = message
+
+
+def accept(s: State, channel: int, request: int) -> None:
+    """Post a request for the next message of a channel; if that has arrived, the request ends at the end of this tick."""
+    m = s.m
+    message = m[channel + L.CH_SEND]
+    if message == L.NIL:
+        m[request + L.R_NEXT] = L.NIL
+        last = m[channel + L.CH_RECV_LAST]
+        if last == L.NIL:
+            m[channel + L.CH_RECV] = request
+        else:
+            m[last + L.R_NEXT] = request
+        m[channel + L.CH_RECV_LAST] = request
+        return
+    m[channel + L.CH_SEND] = m[message + L.M_P]
+    if m[message + L.M_P] == L.NIL:
+        m[channel + L.CH_SEND_LAST] = L.NIL
+    if m[message + L.M_Y]:
+        note_partner(s, request, m[message + L.M_SIZE])
+        free_row(s, message)
+        m[request + L.KIND] = L.EV_REQUEST
+        schedule(s, m[L.C_NOW], request)
+    else:
+        note_partner(s, request, issued_at(s, m[message + L.M_OWNER]))
+        m[message + L.M_X] = request
+
+
+def arrive_unpaired(s: State, message: int, tick: int) -> None:
+    """A message arrived before its receive was posted; keep the tick at which its send was issued."""
+    m = s.m
+    m[message + L.M_Y] = 1
+    m[message + L.M_SIZE] = tick
+
+
+def new_request(s: State, npu: int, node: int, stream: int, what: int, size: int, channel: int) -> int:
+    """A posted send or receive; `channel` is its row of `p2p`."""
+    m = s.m
+    row = take_row(s)
+    m[row + L.R_NPU] = npu
+    m[row + L.R_NODE] = node
+    m[row + L.R_STREAM] = stream
+    m[row + L.R_SIZE] = size
+    m[row + L.R_WHAT] = what
+    m[row + L.R_CHANNEL] = m[channel + L.P2P_CHANNEL]
+    m[row + L.R_CONTROL] = m[channel + L.P2P_CONTROL]
+    m[row + L.R_PEER] = m[channel + L.P2P_PEER]
+    return row
+
+
+def new_message(s: State, request: int, kind: int, size: int) -> int:
+    """A message of a request to its peer."""
+    m = s.m
+    row = take_row(s)
+    m[row + L.KIND] = kind
+    m[row + L.M_DST] = m[request + L.R_PEER]
+    m[row + L.M_SIZE] = size
+    m[row + L.M_OWNER] = request
+    return row
+
+
+def send_eager(s: State, request: int) -> None:
+    """Let the data of a send request leave."""
+    m = s.m
+    message = new_message(s, request, L.MSG_P2P, m[request + L.R_SIZE])
+    offer(s, m[request + L.R_CHANNEL], message)
+    launch(s, message, m[request + L.R_NPU])
+
+
+def post(s: State, request: int) -> None:
+    """Issue a send or a receive; under rendezvous a receive first asks for the data (5.2)."""
+    m = s.m
+    what = m[request + L.R_WHAT]
+    if not m[L.C_RENDEZVOUS]:
+        if what == L.RQ_SEND:
+            send_eager(s, request)
+        else:
+            accept(s, m[request + L.R_CHANNEL], request)
+    elif what == L.RQ_SEND:
+        accept(s, m[request + L.R_CONTROL], request)
+    else:
+        message = new_message(s, request, L.MSG_P2P_CONTROL, CONTROL_SIZE)
+        offer(s, m[request + L.R_CONTROL], message)
+        launch(s, message, m[request + L.R_NPU])
+
+
+def arrive_control(s: State, message: int) -> None:
+    """A control message arrived: the receive is posted, then the data leave if their send was issued."""
+    m = s.m
+    receive = m[message + L.M_OWNER]
+    accept(s, m[receive + L.R_CHANNEL], receive)
+    send = m[message + L.M_X]
+    if send == L.NIL:
+        arrive_unpaired(s, message, -1)
+    else:
+        free_row(s, message)
+        send_eager(s, send)

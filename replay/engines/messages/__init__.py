@@ -1,0 +1,1 @@
+"""The message-level engine: every message on every link."""

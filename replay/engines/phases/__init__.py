@@ -1,0 +1,1 @@
+"""The phase-level engine: ends of whole phases, without events for messages."""

@@ -1,0 +1,112 @@
+"""Communicators between actors: which classes of NPUs meet in a group, and on which logical rings."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.config.model import Network
+from chakra.replay.engines.tables import ints
+from chakra.replay.symmetry.classes import Partition, Usage, distance_key, ring_labels, row_codes
+from chakra.replay.workload.communicators import Communicator, Membership
+
+
+@dataclass(frozen=True, slots=True)
+class ActorComm:
+    """A communicator as the actors see it."""
+
+    name: str
+    whole: bool
+    size: int
+    #: distinct actors, in order of first position
+    actors: tuple[int, ...]
+    #: per view: list of rings, each a tuple (NPUs by position, actors by position)
+    views: tuple[tuple[tuple[I64, I64], ...], ...]
+    #: label of its distances and whether it looks alike from every member (flat ring)
+    label: tuple[int, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ActorComms:
+    """All communicators, and which of them an actor's groups are: group g of actor a is cell group_start[a] + g."""
+
+    comms: tuple[ActorComm, ...]
+    group_start: I64
+    #: index into `comms`
+    group_comm: I64
+    #: which of the communicator's actors this one is
+    group_member: I64
+
+    def comm_of(self, actor: int, group: int) -> int:
+        """Index of the communicator that is a group of an actor."""
+        return int(self.group_comm[self.group_start[actor] + group])
+
+
+def actor_communicators(
+    membership: Membership, classes_of_npus: Partition, network: Network, usage: Usage
+) -> ActorComms:
+    """Communicators between actors; groups whose members lie and behave alike are one."""
+    class_of, npu_of = classes_of_npus.class_of, classes_of_npus.representative
+    found: dict[tuple[Any, ...], int] = {}
+    comms: list[ActorComm] = []
+    group_comm: list[int] = []
+    group_member: list[int] = []
+    group_start = [0]
+    slot_of: dict[int, dict[int, int]] = {}
+    needed = {c for npu in npu_of for c in membership.comm[npu] if c >= 0}
+    for c in needed:
+        members = membership.comms[c].members
+        where = np.argmax(membership.comm[members] == c, axis=1)
+        slot_of[c] = dict(zip(members.tolist(), where.tolist(), strict=True))
+    for npu in npu_of:
+        for c in membership.comm[npu]:
+            if c < 0:
+                continue
+            comm = membership.comms[c]
+            classes = class_of[comm.members]
+            families = usage.flat if comm.whole else usage.groups
+            if comm.whole:
+                key: tuple[Any, ...] = ("whole", comm.name)
+            else:
+                alike, _ = ring_labels(network, comm.members[None, :], families)
+                distance = distance_key(network, comm.members, families, alike=bool(alike[0]))
+                slots = np.array([slot_of[c][int(m)] for m in comm.members])
+                if bool(alike[0]) and (classes == classes[0]).all():
+                    key = ("alike", len(classes), int(classes[0]), int(slots[0]), distance)
+                else:
+                    key = ("group", tuple(classes.tolist()), tuple(slots.tolist()), distance)
+            if key not in found:
+                found[key] = len(comms)
+                comms.append(_actor_comm(comm, class_of, network, families))
+            number = found[key]
+            group_comm.append(number)
+            group_member.append(comms[number].actors.index(int(class_of[npu])))
+        group_start.append(len(group_comm))
+    return ActorComms(
+        tuple(comms), np.asarray(group_start[:-1], np.int64), ints(group_comm), ints(group_member)
+    )
+
+
+def _actor_comm(
+    comm: Communicator, class_of: I64, network: Network, families: frozenset[Family]
+) -> ActorComm:
+    """A communicator as the actors see it."""
+    classes = class_of[comm.members]
+    actors = tuple(dict.fromkeys(classes.tolist()))
+    index = {actor: i for i, actor in enumerate(actors)}
+    local = np.array([index[c] for c in classes.tolist()], np.int64)
+    views: list[tuple[tuple[I64, I64], ...]] = []
+    if comm.whole:
+        n = network.npus
+        grid = np.arange(n).reshape([dim.npus for dim in reversed(network.dims)])
+        lut = np.array([index[c] for c in class_of.tolist()], np.int64)
+        for k in range(len(network.dims)):
+            lines = np.moveaxis(grid, len(network.dims) - 1 - k, -1).reshape(-1, network.dims[k].npus)
+            stand = lut[lines]
+            first = [0] if len(actors) == 1 else np.unique(row_codes(stand), return_index=True)[1]
+            views.append(tuple((lines[i], stand[i]) for i in np.sort(first)))
+    alike, _ = ring_labels(network, comm.members[None, :], families)
+    views.append(((comm.members, local),))
+    return ActorComm(comm.name, comm.whole, comm.size, actors, tuple(views), (0, bool(alike[0])))

@@ -1,0 +1,1 @@
+"""Networks: dimensions made of building blocks, and networks of single links with their routes."""

@@ -1,0 +1,1 @@
+"""What is derived from a run: times, figures, explanations and texts."""

@@ -1,0 +1,325 @@
+"""A replay result as text, CSV, Parquet or JSON.
+
+Input is the result document (``ReplayResult.to_dict``), so that stored results print like fresh ones.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from chakra.alignment import aligned
+from chakra.errors import UsageError
+from chakra.io.files import json_text
+
+if TYPE_CHECKING:
+    from chakra.replay.results.result import ReplayResult
+
+Document = Mapping[str, Any]
+
+#: name in the document, words in the summary
+_ACCOUNT = (
+    ("compute_ns", "GPU compute"),
+    ("cpu_ns", "CPU only"),
+    ("transfer_ns", "transfer"),
+    ("waiting_ns", "waiting for peers"),
+    ("memory_ns", "remote memory"),
+    ("idle_ns", "idle"),
+)
+#: rows of a table in the text summary; the JSON document has them all
+_MAX_ROWS = 20
+
+
+def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
+    """The part of a result's document that `format_text` and rows per NPU need, without the costly rest.
+
+    Parameters
+    ----------
+    summary
+        also what the text's summary shows
+    """
+    document: dict[str, Any] = {
+        "backend": result.options.backend,
+        "compat": result.options.compat,
+        "partial": result.partial,
+        "finish_ns": result.finish_ns.tolist(),
+        "exposed_comm_ns": result.exposed_comm_ns.tolist(),
+        "warnings": list(result.warnings),
+    }
+    if summary:
+        document["notes"] = result.notes
+        document["corrections"] = result.corrections
+        document["account"] = {name: values.tolist() for name, values in result.account.items()}
+        document["collectives"] = result.collectives
+        document["dimensions"] = result.dimensions
+        document["inputs"] = {"network": {"dims": [asdict(dim) for dim in result.network.dims]}}
+    return document
+
+
+def format_json(document: Document) -> str:
+    """The document as strict JSON, one line per top-level key."""
+    rows = (f"  {json.dumps(key)}: {json_text(value)}" for key, value in document.items())
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def table(document: Document) -> tuple[list[str], Iterator[list[Any]]]:
+    """Header and rows of the tabular forms: one row per node if the document has nodes, else one per NPU; ns."""
+    if "nodes" in document:
+        header = ["npu", "node", "name", "kind", "engine", "issue_ns", "finish_ns"]
+        keys = ("ids", "names", "kinds", "engines", "issue_ns", "finish_ns")
+        return header, (
+            [entry["npu"], *row]
+            for entry in document["nodes"]
+            for row in zip(*(entry[key] for key in keys), strict=True)
+        )
+    account = document.get("account") or {}
+    keys_of_account = [key for key, _ in _ACCOUNT if key in account]
+    columns = [
+        document["finish_ns"],
+        document["exposed_comm_ns"],
+        *(account[key] for key in keys_of_account),
+    ]
+    rows = ([npu, *row] for npu, row in enumerate(zip(*columns, strict=True)))
+    return ["npu", "finish_ns", "exposed_comm_ns", *keys_of_account], rows
+
+
+def rows_of(document: Document) -> list[dict[str, Any]]:
+    """The rows of `table` as dicts."""
+    header, rows = table(document)
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def format_csv(document: Document) -> str:
+    """One row per NPU, or one row per node if the document has nodes; times in ns."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    header, rows = table(document)
+    writer.writerow(header)
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def write_parquet(document: Document, path: str) -> None:
+    """The table of `format_csv` as a Parquet file.
+
+    Raises
+    ------
+    UsageError
+        When pyarrow, the extra `parquet`, is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            "--format parquet needs pyarrow: pip install 'chakra-replay[parquet]'; or use --format csv"
+        ) from None
+    from chakra.io.files import atomic_bytes
+
+    header, rows = table(document)
+    columns = list(zip(*rows, strict=True)) or [()] * len(header)
+    with atomic_bytes(path) as target:
+        pyarrow.parquet.write_table(
+            pyarrow.table({name: list(values) for name, values in zip(header, columns, strict=True)}), target
+        )
+
+
+def format_text(document: Document, *, summary: bool = True) -> str:
+    """ASTRA-sim's finish lines, then a summary that states units.
+
+    Parameters
+    ----------
+    summary
+        False leaves only the finish lines
+    """
+    lines = list(finish_lines(document))
+    if summary:
+        lines.append("")
+        lines.extend(_summary(document))
+    return "\n".join(lines) + "\n"
+
+
+def format_summary(document: Document) -> str:
+    """The summary below the finish lines."""
+    return "\n".join(_summary(document))
+
+
+def format_html(summary: str, npus: Sequence[Mapping[str, Any]]) -> str:
+    """A summary and the rows of the first NPUs as HTML, for notebooks."""
+    from html import escape
+
+    shown = npus[:_MAX_ROWS]
+    head = "".join(f"<th>{escape(name)}</th>" for name in (shown[0] if shown else ()))
+    body = "".join(
+        "<tr>" + "".join(f"<td style='text-align:right'>{value:,}</td>" for value in row.values()) + "</tr>"
+        for row in shown
+    )
+    more = f"<p>... and {len(npus) - len(shown):,} more NPUs</p>" if len(npus) > len(shown) else ""
+    return (
+        f"<div><pre>{escape(summary)}</pre>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
+    )
+
+
+def finish_lines(document: Document) -> Iterator[str]:
+    """The line that ASTRA-sim prints for each NPU that finished (1 cycle = 1 ns)."""
+    for npu, (finish, exposed) in enumerate(
+        zip(document["finish_ns"], document["exposed_comm_ns"], strict=True)
+    ):
+        if finish is not None and finish >= 0:
+            # ASTRA-sim's count is unsigned: below zero it wraps
+            yield (
+                f"sys[{npu}] finished, {finish} cycles, exposed communication {exposed % (1 << 64)} cycles."
+            )
+
+
+def _summary(document: Document) -> Iterator[str]:
+    finish = document["finish_ns"]
+    last = max(range(len(finish)), key=finish.__getitem__)
+    first = min(range(len(finish)), key=finish.__getitem__)
+    spread = (
+        ("the only NPU" if len(finish) == 1 else f"all {len(finish)} NPUs at the same time")
+        if finish[first] == finish[last]
+        else f"NPU {last} last, NPU {first} first at {_time(finish[first])}"
+    )
+    yield f"finished after    {_time(finish[last])}: {spread}; 1 cycle = 1 ns"
+    if document.get("partial"):
+        yield "partial           some NPUs did not run to their end"
+    yield from _machine(document)
+    yield from _account(document, last)
+    yield from _collectives(document.get("collectives") or [])
+    yield from _dimensions(document.get("dimensions") or [])
+    corrections = {name: count for name, count in (document.get("corrections") or {}).items() if count}
+    if corrections:
+        listed = ", ".join(f"{name} {count}x" for name, count in corrections.items())
+        yield f"corrections       {listed}: ASTRA-sim differs here (docs/differences.md, --compat astra-sim)"
+
+
+def _machine(document: Document) -> Iterator[str]:
+    network = (document.get("inputs") or {}).get("network") or {}
+    words = {
+        "unaware": "links are not shared: messages never slow each other down",
+        "aware": "links are shared: messages queue, store and forward",
+    }
+    for d, dim in enumerate(network.get("dims") or []):
+        yield (
+            f"{'network' if d == 0 else '':18}dim {d}: {dim['topology']} of {dim['npus']} NPU{'s' * (dim['npus'] != 1)}, "
+            f"{dim['bandwidth_gibps']:g} GB/s (of 2^30 B/s) per link and direction, "
+            f"{dim['latency_ns']:g} ns per hop"
+        )
+    mode = document.get("compat")
+    backend = document.get("backend", "unaware")
+    yield f"backend           {backend} ({words.get(backend, 'plug-in')})"
+    yield f"mode              {mode + ' (its answer, quirks included)' if mode else 'default (corrected)'}"
+    for note in document.get("notes") or []:
+        yield f"note              {note}"
+
+
+def _account(document: Document, npu: int) -> Iterator[str]:
+    account = document.get("account") or {}
+    total = document["finish_ns"][npu]
+    shares = [
+        f"{words} {_count(account[key][npu])} ns ({100 * account[key][npu] / total:.1f} %)"
+        for key, words in _ACCOUNT
+        if key in account and account[key][npu]
+    ]
+    if shares and total:
+        yield f"time of NPU {npu:<6}{', '.join(shares)}"
+
+
+def _collectives(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    table = [
+        [
+            "collective",
+            "algorithm",
+            "NPUs",
+            "bytes",
+            "times",
+            "longest ns",
+            "algbw GB/s",
+            "busbw GB/s",
+            "bound ns",
+        ]
+    ]
+    merged: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        merged.setdefault((row["kind"], row["algorithm"], row["members"], row["bytes"]), []).append(row)
+    beaten = False
+    for (kind, algorithm, members, size), same in merged.items():
+        longest = max(same, key=lambda row: row["end_ns"] - row["ready_ns"])
+        time, bound = longest["end_ns"] - longest["ready_ns"], longest.get("bound_ns")
+        beats = bound is not None and time < bound
+        beaten |= beats
+        table.append(
+            [
+                kind,
+                str(algorithm),
+                _count(members),
+                _count(size),
+                _count(sum(row.get("count", 1) for row in same)),
+                _count(time),
+                _rate(longest.get("algbw_gbps")),
+                _rate(longest.get("busbw_gbps")),
+                ("-" if bound is None else _count(round(bound))) + ("*" if beats else ""),
+            ]
+        )
+    yield ""
+    yield from _table(table, left=2)
+    if beaten:
+        yield (
+            "* faster than the bandwidth of its links allows: on the unaware backend messages do not share "
+            "links (try --backend aware)"
+        )
+    yield "GB/s of 10^9 B/s; algbw = bytes / time from the last member's start, busbw as nccl-tests define it"
+    yield (
+        "bound = bytes that an NPU must send / bandwidth of all its links, without latencies and steps: small "
+        "collectives take many times that"
+    )
+
+
+def _dimensions(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    table = [["dim", "topology", "NPUs", "GB/s (2^30)", "latency ns", "bytes per NPU", "busy %"]]
+    table.extend(
+        [
+            str(row["dim"]),
+            str(row["topology"]),
+            _count(row["npus"]),
+            f"{row['bandwidth_gibps']:g}",
+            f"{row['latency_ns']:g}",
+            _count(round(row["bytes_per_npu"])),
+            "-" if row.get("utilisation") is None else f"{100 * row['utilisation']:.1f}",
+        ]
+        for row in rows
+    )
+    yield ""
+    yield from _table(table, left=2)
+
+
+def _table(rows: list[list[str]], *, left: int) -> Iterator[str]:
+    """Aligned columns. Long tables are cut."""
+    yield aligned(rows[0], rows[1 : _MAX_ROWS + 1], left=left)
+    cut = len(rows) - 1 - _MAX_ROWS
+    if cut > 0:
+        yield f"... and {cut} more (--format json has all)"
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _time(ns: int) -> str:
+    """Nanoseconds, with a larger unit beside them where it reads better."""
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if ns >= size:
+            return f"{ns:,} ns ({ns / size:.3f} {unit})"
+    return f"{ns:,} ns"

@@ -1,0 +1,465 @@
+"""The result of a replay: times, and everything that can be derived from them on demand."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from chakra import __version__
+from chakra.arguments import checked
+from chakra.arrays import I64, AnyArray
+from chakra.errors import UsageError
+from chakra.et import NodeType
+from chakra.replay.config.model import Memory, Network, System
+from chakra.replay.engines.outcome import RawRun
+from chakra.replay.engines.scenario import Scenario
+from chakra.replay.options import RunOptions
+from chakra.replay.results.compute_notes import compute_notes
+from chakra.replay.results.corrections import find_corrections
+from chakra.replay.results.figures import collective_rows, critical_path, egress_bytes_per_ns
+from chakra.replay.results.memory_use import MemoryUse, memory_use
+from chakra.replay.results.time_account import (
+    ACCOUNT,
+    ActorTimes,
+    actor_times,
+    exposed_as_astra,
+    roofline_averages,
+)
+from chakra.replay.symmetry.classes import coordinates, peers_of
+from chakra.replay.workload.communicators import Membership
+from chakra.replay.workload.model import Engine, Op, Program, Workload
+
+SCHEMA = "chakra.replay.result/1"
+
+
+@dataclass(repr=False)
+class ReplayResult:
+    """Times of one replay in ns, made by `simulate`. Derived figures are computed when they are first asked for.
+
+    Attributes
+    ----------
+    raw
+        What the engine handed back, per class of equal NPUs; the other members say the same per NPU.
+    workload
+        The traces, prepared.
+    membership
+        Which NPU belongs to which groups.
+    system, network, memory_config
+        The machine.
+    options
+        How the run was made.
+    warnings
+        What the user should know, a line each.
+    source
+        What the workload was read from, in words.
+    """
+
+    raw: RawRun
+    workload: Workload
+    membership: Membership
+    system: System
+    network: Network
+    memory_config: Memory = field(default_factory=Memory)
+    options: RunOptions = field(default_factory=RunOptions)
+    warnings: list[str] = field(default_factory=list)
+    source: str = ""
+
+    # -- times -------------------------------------------------------------------------------------------------
+
+    @property
+    def npus(self) -> int:
+        """Number of NPUs."""
+        return self.workload.npus
+
+    @property
+    def partial(self) -> bool:
+        """Whether the run was ended before all NPUs had finished."""
+        return self.raw.partial
+
+    @cached_property
+    def _programs(self) -> list[Program]:
+        return [self.workload.programs[int(p)] for p in self.raw.program_of]
+
+    def _per_npu(self, per_actor: list[Any], dtype: Any = np.int64) -> AnyArray:
+        return np.asarray(per_actor, dtype)[self.raw.partition.class_of]
+
+    @cached_property
+    def finish_ns(self) -> I64:
+        """Finish of every NPU, shape (npus,); -1 for one that a partial run left unfinished."""
+        return self.raw.finish_per_npu()
+
+    @cached_property
+    def exposed_comm_ns(self) -> I64:
+        """Communication that compute does not hide, per NPU, shape (npus,).
+
+        By default the time with a communication node in flight and no compute running (C9); under ``compat`` ASTRA-sim's
+        figure, finish minus GPU compute, which can be negative where ASTRA-sim wraps around.
+        """
+        if self.options.astra:
+            return self._exposed_as_astra
+        return np.asarray(self.account["transfer_ns"] + self.account["waiting_ns"])
+
+    @property
+    def _exposed_as_astra(self) -> I64:
+        replay_only = self.system.replay_only
+        values = [
+            exposed_as_astra(program, self.raw, actor, replay_only=replay_only)
+            for actor, program in enumerate(self._programs)
+        ]
+        return self._per_npu(values)
+
+    @checked
+    def node_ticks(self, npu: int) -> tuple[AnyArray, I64, I64]:
+        """Node ids, issue and finish ticks of an NPU, in issue order.
+
+        Raises
+        ------
+        UsageError
+            If there is no such NPU.
+        """
+        if not 0 <= npu < self.npus:
+            raise UsageError(f"npu: {npu} is not one of 0 to {self.npus - 1}")
+        actor = self.raw.actor_of(npu)
+        first = int(self.raw.node_start[actor])
+        order = self.raw.order[first : first + int(self.raw.order_n[actor])]
+        where = self.raw.nodes(actor)
+        return self._ids(npu)[order], self.raw.issue_ns[where][order], self.raw.finish_ns[where][order]
+
+    def _ids(self, npu: int) -> AnyArray:
+        trace = self.workload.traces[int(self.workload.trace_of[npu])]
+        return trace.ids[trace.order_by_id()]
+
+    # -- accounts ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _times(self) -> list[ActorTimes]:
+        return [actor_times(self.raw, program, actor) for actor, program in enumerate(self._programs)]
+
+    @cached_property
+    def account(self) -> dict[str, I64]:
+        """Time account per NPU in ns: compute, CPU only, transfer, waiting, memory, idle; adds up to the finish."""
+        rows = np.stack([times.account() for times in self._times])
+        return {name: self._per_npu(list(rows[:, k])) for k, name in enumerate(ACCOUNT)}
+
+    @cached_property
+    def statistics(self) -> dict[str, AnyArray]:
+        """ASTRA-sim's statistics per NPU: wall, GPU, CPU, communication and remote-memory time, overlap (ns)."""
+        figures = [times.measures() for times in self._times]
+        out: dict[str, AnyArray] = {name: self._per_npu([f[name] for f in figures]) for name in figures[0]}
+        averages = [
+            roofline_averages(program, self.system, self.raw.issue_ns[self.raw.nodes(actor)])
+            for actor, program in enumerate(self._programs)
+        ]
+        known = [a for a in averages if a is not None]
+        if known and len(known) == len(averages):
+            for name in known[0]:
+                out[name] = self._per_npu([a[name] for a in known], np.float64)
+        return out
+
+    @cached_property
+    def corrections(self) -> dict[str, int]:
+        """Corrections of ASTRA-sim that changed something, and how often (nodes or collectives, over all NPUs)."""
+        total = find_corrections(
+            Scenario(
+                self.workload, self.membership, self.system, self.network, self.memory_config, self.options
+            )
+        )
+        if not self.options.astra and not self.partial:
+            total["C13"] += any("(C13)" in note for note in self.raw.notes)
+            total["C9"] += int((self.exposed_comm_ns != self._exposed_as_astra).sum())
+        runs = np.bincount(self.workload.program_of, minlength=len(self.workload.programs))
+        for program, count in zip(self.workload.programs, runs.tolist(), strict=True):
+            for name, n in program.corrections.items():
+                total[name] += n * count
+        return {name: int(total[name]) for name in sorted(total, key=lambda c: int(c[1:])) if total[name]}
+
+    # -- network -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def collectives(self) -> list[dict[str, Any]]:
+        """One row per collective (per class of groups): kind, algorithm, bytes, times, bandwidths, bound."""
+        spans = []
+        for name, size, _ in self.raw.comms:
+            comm = next(c for c in self.membership.comms if c.name == name and c.size == size)
+            if comm.whole:
+                spans.append(set(range(len(self.network.dims))))
+                continue
+            where = coordinates(self.network, comm.members)
+            spans.append({k for k in range(where.shape[1]) if (where[:, k] != where[0, k]).any()})
+        return collective_rows(self.raw, self._programs, self.network, spans, self.raw.plan_bytes)
+
+    @cached_property
+    def dimensions(self) -> list[dict[str, Any]]:
+        """Per network dimension: bytes that an NPU sends on average, and the share of its links' time that takes."""
+        weight = np.bincount(self.raw.partition.class_of, minlength=self.raw.partition.n_classes)
+        sent = (self.raw.dim_bytes * weight[:, None]).sum(axis=0)
+        if not self.raw.messages_counted:
+            sent = sent + self._message_bytes()
+        span = int(self.finish_ns.max(initial=0))
+        rows = []
+        for k, dim in enumerate(self.network.dims):
+            each = float(sent[k]) / self.npus
+            capacity = egress_bytes_per_ns(self.network, {k}) * span
+            rows.append(
+                {
+                    "dim": k,
+                    "topology": dim.topology.value,
+                    "npus": dim.npus,
+                    "bandwidth_gibps": dim.bandwidth_gibps,
+                    "latency_ns": dim.latency_ns,
+                    "bytes_per_npu": each,
+                    "utilisation": each / capacity if capacity else 0.0,
+                }
+            )
+        return rows
+
+    def _message_bytes(self) -> I64:
+        """Bytes of point-to-point messages per dimension, over all NPUs; a message counts where its ends differ."""
+        total = np.zeros(len(self.network.dims), np.int64)
+        if not any(p.p2p_is_send.any() for p in self.workload.programs):
+            return total
+        peers = peers_of(self.workload)
+        for number, program in enumerate(self.workload.programs):
+            npus = np.flatnonzero(self.workload.program_of == number)
+            send = np.asarray(program.p2p_is_send, bool)
+            if not send.any():
+                continue
+            per_peer = np.bincount(
+                program.p2p_peer[send], weights=program.p2p_bytes[send], minlength=peers.shape[1]
+            ).astype(np.int64)
+            for slot in np.flatnonzero(per_peer):
+                there = coordinates(self.network, peers[npus, slot])
+                differs = there != coordinates(self.network, npus)
+                total += differs.sum(axis=0) * per_peer[slot]
+        return total
+
+    @property
+    def links(self) -> list[dict[str, Any]]:
+        """Per link of a congested network: bytes, busy and queued time; empty where links are not modelled."""
+        return list(self.raw.links)
+
+    @cached_property
+    def critical_path(self) -> list[dict[str, Any]]:
+        """Nodes that lead to the latest finish, first to last."""
+        return critical_path(self.raw, self._programs, self.workload)
+
+    @cached_property
+    def memory(self) -> list[MemoryUse]:
+        """Memory over time per class of NPUs, from the tensors that nodes name; empty if none does."""
+        if not any({"inputs", "outputs"} & set(_attribute_names(p)) for p in self.workload.programs):
+            return []
+        return [memory_use(self.raw, program, actor) for actor, program in enumerate(self._programs)]
+
+    @property
+    def peak_memory_bytes(self) -> I64:
+        """Most bytes in use at once per NPU; zero where nodes name no tensors."""
+        uses = self.memory
+        if not uses:
+            return np.zeros(self.npus, np.int64)
+        return self._per_npu([use.peak_bytes for use in uses])
+
+    # -- for people --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a reader of the times should know: compute at peak speed, which no machine reaches."""
+        return compute_notes(self.workload.traces, self.system)
+
+    def __repr__(self) -> str:
+        last = int(self.finish_ns.max(initial=0))
+        partial = ", partial" if self.partial else ""
+        return (
+            f"<ReplayResult: {self.npus:,} NPUs, finished after {last:,} ns, {self.options.backend}{partial}>"
+        )
+
+    def __str__(self) -> str:
+        """The summary that `chakra replay` prints."""
+        from chakra.replay.results.formatting import essential, format_summary
+
+        return format_summary(essential(self, summary=True))
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook: the summary, and the times of the first NPUs as a table."""
+        from chakra.replay.results.formatting import format_html
+
+        return format_html(str(self), self.records())
+
+    @checked
+    def records(
+        self,
+        what: Literal["npus", "nodes", "collectives", "dimensions", "links", "critical_path"] = "npus",
+    ) -> list[dict[str, Any]]:
+        """Rows of one kind, for ``pandas.DataFrame(result.records("nodes"))`` and the like.
+
+        Parameters
+        ----------
+        what
+            ``"npus"``: finish, exposed communication and time account of each NPU; ``"nodes"``: name, kind, engine,
+            issue and finish of each node of each NPU; ``"collectives"``, ``"dimensions"``, ``"links"``,
+            ``"critical_path"``: the rows of the attribute of that name. Times in ns.
+
+        Raises
+        ------
+        UsageError
+            For any other word.
+
+        Examples
+        --------
+        >>> from chakra.builder import TraceBuilder
+        >>> from chakra.replay import simulate
+        >>> builder = TraceBuilder()
+        >>> _ = builder.compute("forward", duration_micros=5)
+        >>> ring = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+        >>> [row["finish_ns"] for row in simulate([builder.build()] * 2, {}, ring).records()]
+        [5000, 5000]
+        """
+        from chakra.replay.results.formatting import rows_of
+
+        if what in ("collectives", "dimensions", "links", "critical_path"):
+            return [dict(row) for row in getattr(self, what)]
+        if what == "npus":
+            return rows_of(
+                {
+                    "finish_ns": self.finish_ns.tolist(),
+                    "exposed_comm_ns": self.exposed_comm_ns.tolist(),
+                    "account": {name: values.tolist() for name, values in self.account.items()},
+                }
+            )
+        return rows_of({"nodes": [self._node_document(npu) for npu in range(self.npus)]})
+
+    # -- documents ---------------------------------------------------------------------------------------------
+
+    def explain(self) -> list[str]:
+        """How the run was computed: what was folded, in closed form, or simulated, and why."""
+        classes = self.raw.partition.n_classes
+        lines = [
+            f"engine: {self.raw.engine}, backend {self.options.backend}, {self.raw.events:,} events",
+            f"NPUs: {self.npus:,} simulated as {classes:,} class{'es' if classes != 1 else ''} of equal NPUs",
+        ]
+        return lines + list(self.raw.notes)
+
+    @checked
+    def to_dict(self, *, nodes: bool = False) -> dict[str, Any]:
+        """The result document (schema `chakra.replay.result/1`, described in docs/formats.md)."""
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "version": __version__,
+            "backend": self.options.backend,
+            "compat": self.options.compat,
+            "npus": self.npus,
+            "partial": self.partial,
+            "finish_ns": self.finish_ns.tolist(),
+            "exposed_comm_ns": self.exposed_comm_ns.tolist(),
+            "corrections": self.corrections,
+            "warnings": list(self.warnings),
+            "notes": self.notes,
+            "inputs": self._inputs(),
+            "account": {name: values.tolist() for name, values in self.account.items()},
+            "statistics": {name: values.tolist() for name, values in self.statistics.items()},
+            "collectives": self.collectives,
+            "dimensions": self.dimensions,
+            "links": self.links,
+            "critical_path": self.critical_path,
+            "memory": self._memory_document(),
+        }
+        if nodes:
+            document["nodes"] = [self._node_document(npu) for npu in range(self.npus)]
+        return document
+
+    def _inputs(self) -> dict[str, Any]:
+        return {
+            "workload": self.source,
+            "system": _plain(self.system),
+            "network": {
+                "source": self.network.source,
+                "dims": [
+                    {
+                        "topology": d.topology.value,
+                        "npus": d.npus,
+                        "bandwidth_gibps": d.bandwidth_gibps,
+                        "latency_ns": d.latency_ns,
+                    }
+                    for d in self.network.dims
+                ],
+            },
+            "memory": _plain(self.memory_config),
+            "options": _plain(self.options),
+        }
+
+    def _memory_document(self) -> dict[str, Any]:
+        uses = self.memory
+        if not uses:
+            return {}
+        peaks = self.peak_memory_bytes
+        npu = int(np.argmax(peaks))
+        use = uses[self.raw.actor_of(npu)]
+        return {
+            "peak_bytes": peaks.tolist(),
+            "npu": npu,
+            "time_ns": use.time_ns.tolist(),
+            "bytes": use.bytes.tolist(),
+        }
+
+    def _node_document(self, npu: int) -> dict[str, Any]:
+        actor = self.raw.actor_of(npu)
+        program = self._programs[actor]
+        ids, issue, finish = self.node_ticks(npu)
+        first = int(self.raw.node_start[actor])
+        order = self.raw.order[first : first + int(self.raw.order_n[actor])]
+        index = program.order[order]
+        trace = program.trace
+        return {
+            "npu": npu,
+            "ids": ids.tolist(),
+            "names": [trace.name_table[c] for c in trace.name_codes[index].tolist()],
+            "kinds": [NodeType(t).name for t in trace.types[index].tolist()],
+            "engines": [Engine(e).name for e in program.engine[order].tolist()],
+            "issue_ns": issue.tolist(),
+            "finish_ns": finish.tolist(),
+            **self._partners(npu, program, index, order),
+        }
+
+    def _partners(self, npu: int, program: Program, index: I64, order: I64) -> dict[str, Any]:
+        """Peer and tag of every message and group of every collective of an NPU, None for other nodes."""
+        trace = program.trace
+        peers: list[int | None] = [None] * len(order)
+        tags: list[int | None] = [None] * len(order)
+        groups: list[str | None] = [None] * len(order)
+        ranks = peers_of(self.workload)[npu] if len(program.p2p_peer) else None
+        for k, node in enumerate(order.tolist()):
+            op = int(program.op[node])
+            if op == Op.COLLECTIVE:
+                groups[k] = self.membership.comms[
+                    int(self.membership.comm[npu, program.calls[int(program.call[node])].group])
+                ].name
+            elif op in (Op.SEND, Op.RECV) and ranks is not None:
+                message = int(program.call[node])
+                peers[k] = int(ranks[int(program.p2p_peer[message])])
+                tags[k] = int(trace.comm_tag[int(index[k])])
+        return {"peers": peers, "tags": tags, "groups": groups}
+
+
+def _attribute_names(program: Program) -> list[str]:
+    """Attribute names of a program's first node that has any; tensors are named on all nodes or on none."""
+    trace = program.trace
+    for index in range(min(trace.n_nodes, 8)):
+        names = list(trace.node(index).attrs)
+        if "inputs" in names or "outputs" in names:
+            return names
+    return []
+
+
+def _plain(value: Any) -> Any:
+    """A configuration value as plain JSON types."""
+    from dataclasses import fields, is_dataclass
+
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {str(getattr(k, "value", k)): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value

@@ -1,0 +1,130 @@
+"""Where each NPU's time went: the account that adds up to its finish, and ASTRA-sim's own statistics.
+
+Sources: `differences.md` (time account, C9) and replay semantics, section 2.4.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from chakra.arrays import F64, I64, AnyArray
+from chakra.replay.config.model import System
+from chakra.replay.engines.outcome import RawRun
+from chakra.replay.workload.model import Engine, Op, Program
+
+#: rows of the account, in the order in which an instant goes to the first that applies
+ACCOUNT = ("compute_ns", "cpu_ns", "transfer_ns", "waiting_ns", "memory_ns", "idle_ns")
+
+
+@dataclass(frozen=True)
+class ActorTimes:
+    """Nodes of one actor with their times; nodes that were never issued are left out, unfinished ones end at `end`."""
+
+    program: Program
+    issue: I64
+    finish: I64
+    ready: I64
+    engine: I64
+    end: int
+
+    @cached_property
+    def _coverage(self) -> tuple[I64, AnyArray]:
+        """Instants at which something changes, and per category whether it is busy from each to the next."""
+        transfer = np.clip(self.ready, self.issue, self.finish)
+        comm = self.engine == Engine.COMM
+        spans = [
+            (self.issue[self.engine == Engine.GPU], self.finish[self.engine == Engine.GPU]),
+            (self.issue[self.engine == Engine.CPU], self.finish[self.engine == Engine.CPU]),
+            (transfer[comm], self.finish[comm]),
+            (self.issue[comm], transfer[comm]),
+            (self.issue[self.engine == Engine.MEMORY], self.finish[self.engine == Engine.MEMORY]),
+        ]
+        edges = np.unique(np.concatenate([np.array([0, self.end]), *(a for pair in spans for a in pair)]))
+        busy = np.zeros((len(spans), len(edges)), bool)
+        for row, (first, last) in enumerate(spans):
+            step = np.bincount(np.searchsorted(edges, first), minlength=len(edges)).astype(np.int64)
+            step -= np.bincount(np.searchsorted(edges, last), minlength=len(edges))
+            busy[row] = np.cumsum(step) > 0
+        return edges, busy
+
+    def account(self) -> I64:
+        """ns per row of `ACCOUNT`; they add up to `end`."""
+        edges, busy = self._coverage
+        length = np.append(np.diff(edges), 0)
+        length[edges >= self.end] = 0
+        everything = np.vstack([busy, np.ones((1, len(edges)), bool)])
+        first = np.argmax(everything, axis=0)
+        return np.bincount(first, weights=length, minlength=len(ACCOUNT)).astype(np.int64)
+
+    def measures(self) -> dict[str, int]:
+        """ASTRA-sim's figures: measure of the union of each type's intervals, and compute-communication overlap."""
+        edges, busy = self._coverage
+        length = np.append(np.diff(edges), 0)
+        comm = busy[2] | busy[3]
+        rows = {
+            "gpu_ns": busy[0],
+            "cpu_ns": busy[1],
+            "comm_ns": comm,
+            "remote_mem_ns": busy[4],
+            "overlap_ns": busy[0] & comm,
+        }
+        figures = {name: int(length[row].sum()) for name, row in rows.items()}
+        figures["wall_ns"] = int(self.finish.max()) if len(self.finish) else 0
+        return figures
+
+
+def actor_times(raw: RawRun, program: Program, actor: int) -> ActorTimes:
+    """Times of one actor's issued nodes."""
+    where = raw.nodes(actor)
+    issue, finish = raw.issue_ns[where], raw.finish_ns[where]
+    done = int(raw.done_ns[actor])
+    end = done if done >= 0 else int(max(issue.max(initial=0), finish.max(initial=0)))
+    ready = issue.copy()
+    comm = np.flatnonzero(program.comm >= 0)
+    if len(comm):
+        cells = slice(int(raw.comm_start[actor]), int(raw.comm_start[actor + 1]))
+        instance = raw.comm_instance[cells]
+        known = raw.comm_ready_ns[cells].copy()
+        coll = instance >= 0
+        known[coll] = raw.instance_ready_ns[instance[coll]]
+        ready[comm] = np.where(known >= 0, known, end)
+    issued = issue >= 0
+    finish = np.where(finish >= 0, finish, end)
+    return ActorTimes(program, issue[issued], finish[issued], ready[issued], program.engine[issued], end)
+
+
+def roofline_averages(program: Program, system: System, issue: I64) -> dict[str, float] | None:
+    """ASTRA-sim's four averages, weighted by node duration over (CPU + GPU time + 1); None without the roofline."""
+    if not system.roofline or system.replay_only:
+        return None
+    peak = (system.peak_perf_tflops or 0.0) * 1e12
+    bandwidth = system.local_mem_bw_gbps * 1e9
+    counted = (program.engine == Engine.GPU) | (program.engine == Engine.CPU)
+    total = float(program.duration_ns[counted & (issue >= 0)].sum()) + 1.0
+    trace, order = program.trace, program.order
+    nodes = np.flatnonzero((program.engine == Engine.GPU) & (program.op == Op.TIMER) & (issue >= 0))
+    ops = trace.num_ops[order][nodes].astype(np.float64)
+    size = trace.tensor_size[order][nodes].astype(np.float64)
+    weight: F64 = program.duration_ns[nodes] / total
+    with np.errstate(divide="ignore", invalid="ignore"):
+        intensity = np.where(size > 0, ops / size, 0.0)
+        perf = np.minimum(bandwidth * intensity, peak)
+        compute = perf / peak if peak else np.zeros_like(perf)
+        memory = np.where((intensity > 0) & (bandwidth > 0), perf / intensity / bandwidth, 0.0)
+    bound = bandwidth * intensity >= peak
+    return {
+        "compute_bound_pct": float(100 * weight[bound].sum()),
+        "avg_compute_util_pct": float(100 * (weight * compute).sum()),
+        "avg_memory_util_pct": float(100 * (weight * memory).sum()),
+        "avg_op_intensity": float((weight * intensity).sum()),
+    }
+
+
+def exposed_as_astra(program: Program, raw: RawRun, actor: int, *, replay_only: bool) -> int:
+    """ASTRA-sim's exposed communication: finish minus the durations of GPU compute nodes issued (it can be negative)."""
+    counted = program.engine == Engine.GPU
+    if replay_only:
+        counted = program.engine != Engine.CPU
+    issued = raw.issue_ns[raw.nodes(actor)] >= 0
+    return int(raw.done_ns[actor]) - int(program.duration_ns[counted & issued].sum())

@@ -1,0 +1,1 @@
+"""NPUs that behave alike, so that one of each kind is simulated."""

@@ -1,0 +1,292 @@
+"""Classes of NPUs that behave alike, found by colour refinement, so that one NPU of each is simulated.
+
+Two NPUs may share a class when they run the same program, and every collective and message of theirs meets partners of
+the same classes in the same arrangement. A ring whose members are all of one class and which looks alike from each of
+them keeps its symmetry; on any other ring the position counts too, so its members end up in classes of their own.
+Refinement starts with the programs and splits classes until nothing changes (the coarsest equitable partition that this
+test can see); simulating one NPU per class then gives every NPU's times exactly.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chakra.arrays import I64, AnyArray
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.config.model import Network, Topology
+from chakra.replay.workload.communicators import Membership
+from chakra.replay.workload.model import Workload
+
+#: sub-cluster groups larger than this are not tested for symmetry under algorithms that use all pairs
+MAX_PAIRS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Which logical rings the collectives of a workload use, and under which families of algorithms."""
+
+    #: per dimension of whole-cluster communicators
+    dims: tuple[frozenset[Family], ...]
+    #: flat ring of whole-cluster communicators (the one* algorithms)
+    flat: frozenset[Family]
+    #: flat ring of smaller groups
+    groups: frozenset[Family]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Classes of NPUs: `class_of[i]`, and `representative[c]`, the first NPU of each class."""
+
+    class_of: I64
+    representative: I64
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.representative)
+
+
+def discrete(npus: int) -> Partition:
+    """Every NPU a class of its own."""
+    return Partition(np.arange(npus), np.arange(npus))
+
+
+def coordinates(network: Network, npus: I64) -> I64:
+    """Coordinates of NPUs, one column per dimension."""
+    out = np.empty((*npus.shape, len(network.dims)), np.int64)
+    rest = npus
+    for k, dim in enumerate(network.dims):
+        out[..., k] = rest % dim.npus
+        rest = rest // dim.npus
+    return out
+
+
+def hops_between(network: Network, a: I64, b: I64) -> I64:
+    """Hops per dimension between NPUs a and b (arrays of equal shape); last axis = dimension."""
+    first, second = coordinates(network, a), coordinates(network, b)
+    out = np.zeros(first.shape, np.int64)
+    for k, dim in enumerate(network.dims):
+        differ = first[..., k] != second[..., k]
+        if dim.topology is Topology.RING:
+            forward = (second[..., k] - first[..., k]) % dim.npus
+            out[..., k] = np.minimum(forward, dim.npus - forward)
+        else:
+            out[..., k] = np.where(differ, 2 if dim.topology is Topology.SWITCH else 1, 0)
+    return out
+
+
+def partners(size: int, families: frozenset[Family]) -> list[I64] | None:
+    """Whom each member of a ring talks to, one array of positions per kind of message.
+
+    None if that cannot be said in a few arrays; such a ring is unlike every other and has no symmetry.
+    """
+    if Family.TREE in families:
+        return None
+    found: list[I64] = []
+    index = np.arange(size)
+    if families & {Family.RING, Family.DIRECT, Family.NONE} or not families:
+        steps: Sequence[int] = [1]
+        if Family.DIRECT in families:
+            if size > MAX_PAIRS:
+                return None
+            steps = range(1, size)
+        found += [(index + k) % size for k in steps]
+    if Family.HALVING_DOUBLING in families:
+        if size & (size - 1):
+            return None
+        found += [index ^ (1 << k) for k in range(size.bit_length() - 1)]
+    return found
+
+
+def ring_labels(network: Network, members: I64, families: frozenset[Family]) -> tuple[AnyArray, I64]:
+    """Whether rings look alike from each member, and a label of their distances.
+
+    Parameters
+    ----------
+    members : (n_rings, size) NPU numbers
+
+    Returns
+    -------
+    alike : (n_rings,) bool
+    label : (n_rings,) int64, equal labels mean equal distances
+    """
+    n, size = members.shape
+    if size < 2:
+        return np.ones(n, bool), np.arange(n)
+    found = partners(size, families)
+    if found is None:
+        return np.zeros(n, bool), np.arange(n)
+    alike = np.ones(n, bool)
+    first = []
+    for partner in found:
+        hops = hops_between(network, members, members[:, partner])
+        alike &= (hops == hops[:, :1, :]).all(axis=(1, 2))
+        first.append(hops[:, 0, :])
+    label = np.empty(n, np.int64)
+    label[alike] = row_codes(np.concatenate(first, axis=1)[alike])
+    odd = np.flatnonzero(~alike)
+    if len(odd):
+        # distances differ from member to member, so all of them count
+        rows = [hops_between(network, members[odd], members[odd][:, p]).reshape(len(odd), -1) for p in found]
+        label[odd] = n + row_codes(np.concatenate(rows, axis=1))
+    return alike, label
+
+
+def distance_key(network: Network, members: I64, families: frozenset[Family], *, alike: bool) -> bytes:
+    """Equal for groups (members in ring order) whose members lie at equal distances; one member speaks for equals."""
+    found = partners(len(members), families)
+    if found is None:
+        return members.tobytes()
+    own = members[:1] if alike else members
+    return b"".join(hops_between(network, own, members[p[: len(own)]]).tobytes() for p in found)
+
+
+def row_codes(rows: I64) -> I64:
+    """Number of each distinct row; equal rows have equal numbers.
+
+    Column by column for tall tables (sorting integers is far cheaper than sorting rows), by content for wide ones.
+    """
+    if rows.shape[1] > rows.shape[0]:
+        numbers: dict[bytes, int] = {}
+        rows = np.ascontiguousarray(rows)
+        return np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in rows], np.int64)
+    code = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        if not len(column) or (column == column[0]).all():
+            continue
+        _, value = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * (int(value.max()) + 1) + value.reshape(-1), return_inverse=True)
+        code = code.reshape(-1)
+    return code
+
+
+def ring_codes(colours: I64, alike: AnyArray, label: I64) -> tuple[I64, AnyArray]:
+    """Code of every ring from its members' colours (n_rings, size), and whether its members are all of one class."""
+    uniform = alike & (colours == colours[:, :1]).all(axis=1)
+    rows = np.where(uniform[:, None], -1, colours)
+    rows = np.concatenate([rows, np.stack([np.where(uniform, colours[:, 0], -1), label], axis=1)], axis=1)
+    return row_codes(rows), uniform
+
+
+@dataclass(frozen=True, slots=True)
+class _Rings:
+    """Rings of equal size: members, the group slot under which each member knows the ring, and their symmetry."""
+
+    members: I64  # (n_rings, size)
+    slot: I64  # (n_rings, size); the column of the signature that the ring's code goes to
+    column: I64  # (n_rings, size)
+    alike: AnyArray
+    label: I64
+
+
+def _rings(
+    workload: Workload, membership: Membership, network: Network, usage: Usage
+) -> tuple[list[_Rings], int]:
+    """All rings that collectives use, in batches of equal size, and the number of signature columns."""
+    n = workload.npus
+    width = membership.comm.shape[1]
+    batches: list[_Rings] = []
+    columns = width
+    by_size: dict[int, list[int]] = {}
+    slot_in: list[I64] = [np.full(comm.size, -1, np.int64) for comm in membership.comms]
+    for s in range(width):
+        column = membership.comm[:, s]
+        for c in np.unique(column[column >= 0]):
+            comm = membership.comms[c]
+            here = column[comm.members] == c
+            slot_in[c][here] = s
+    for c, comm in enumerate(membership.comms):
+        if not comm.whole:
+            by_size.setdefault(comm.size, []).append(c)
+    for numbers in by_size.values():
+        members = np.stack([membership.comms[c].members for c in numbers])
+        slots = np.stack([slot_in[c] for c in numbers])
+        alike, label = ring_labels(network, members, usage.groups)
+        batches.append(_Rings(members, slots, slots, alike, label))
+    whole = [c for c, comm in enumerate(membership.comms) if comm.whole]
+    everyone = np.arange(n)
+    for c in whole:
+        of_npu = np.full(n, -1, np.int64)
+        of_npu[membership.comms[c].members] = slot_in[c]
+        grid = everyone.reshape([dim.npus for dim in reversed(network.dims)])
+        for k, families in enumerate(usage.dims):
+            if not families:
+                continue
+            axis = len(network.dims) - 1 - k
+            members = np.moveaxis(grid, axis, -1).reshape(-1, network.dims[k].npus)
+            alike = np.full(len(members), Family.TREE not in families)
+            batches.append(
+                _Rings(
+                    members,
+                    of_npu[members],
+                    np.full_like(members, columns),
+                    alike,
+                    np.zeros(len(members), np.int64),
+                )
+            )
+            columns += 1
+        if usage.flat:
+            members = membership.comms[c].members[None, :]
+            alike, label = ring_labels(network, members, usage.flat)
+            batches.append(_Rings(members, of_npu[members], np.full_like(members, columns), alike, label))
+            columns += 1
+    return batches, columns
+
+
+def peers_of(workload: Workload) -> I64:
+    """Peer NPUs of every NPU's peer slots, -1 where it has fewer."""
+    n = workload.npus
+    width = max((len(b.peers) for b in workload.bindings), default=0)
+    out = np.full((n, width), -1, np.int64)
+    for t, bindings in enumerate(workload.bindings):
+        if len(bindings.peers):
+            npus = np.flatnonzero(workload.trace_of == t)
+            peers = np.broadcast_to(bindings.peers, (len(npus), len(bindings.peers)))
+            if workload.relative:
+                peers = (peers + npus[:, None]) % n
+            out[npus[:, None], np.arange(len(bindings.peers))] = peers
+    return out
+
+
+def partition(
+    workload: Workload, membership: Membership, network: Network, usage: Usage, peers: I64
+) -> Partition:
+    """The coarsest classes such that one NPU of each can stand for all."""
+    n = workload.npus
+    batches, columns = _rings(workload, membership, network, usage)
+    colour = workload.program_of.copy()
+    offsets, labels = np.zeros((n, 0), np.int64), np.zeros((n, 0), np.int64)
+    has_peer = peers >= 0
+    if peers.shape[1]:
+        own = np.arange(n)[:, None]
+        # signed: which of two NPUs has the lower number decides the order of events at equal ticks, so a message
+        # that wraps around the last NPU is unlike the others
+        offsets = np.where(has_peer, peers - own, n)
+        hops = hops_between(network, np.broadcast_to(own, peers.shape), np.where(has_peer, peers, 0))
+        labels = row_codes(hops.reshape(-1, hops.shape[-1]))
+        labels = np.where(has_peer, labels.reshape(peers.shape), -1)
+    n_colours = int(colour.max()) + 1
+    while n_colours < n:
+        signature = np.full((n, 2 * columns), -1, np.int64)
+        width = membership.comm.shape[1] + 1
+        base = 0
+        for rings in batches:
+            code, uniform = ring_codes(colour[rings.members] * width + rings.slot, rings.alike, rings.label)
+            ring = np.broadcast_to(np.arange(rings.members.shape[0])[:, None], rings.members.shape)
+            position = np.broadcast_to(np.arange(rings.members.shape[1]), rings.members.shape)
+            known = rings.slot >= 0
+            npus, column = rings.members[known], rings.column[known]
+            signature[npus, 2 * column] = base + code[ring[known]]
+            signature[npus, 2 * column + 1] = np.where(uniform[ring[known]], -1, position[known])
+            base += len(code) + 1
+        met = np.where(has_peer, colour[np.where(has_peer, peers, 0)], -1)
+        rows = np.concatenate([colour[:, None], signature, met, offsets, labels], axis=1)
+        colour = row_codes(rows)
+        now = int(colour.max()) + 1
+        if now == n_colours:
+            break
+        n_colours = now
+    _, first, class_of = np.unique(colour, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    return Partition(rank[class_of.reshape(-1)], np.sort(first))

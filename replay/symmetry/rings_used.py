@@ -1,0 +1,62 @@
+"""Which logical rings the collectives of a workload use, and under which families of algorithms."""
+
+from typing import Any
+
+import numpy as np
+
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.plan import FLAT
+from chakra.replay.collectives.select import make_plan, steps_of
+from chakra.replay.collectives.steps import Do, Symmetry
+from chakra.replay.config.model import Network, System
+from chakra.replay.options import RunOptions
+from chakra.replay.symmetry.classes import Usage
+from chakra.replay.workload.communicators import Membership
+from chakra.replay.workload.model import Workload
+
+#: phases that an instance of a rooted collective is as long as its last member
+ROOTED = (Do.BROADCAST, Do.REDUCE)
+#: which native family a schedule is as symmetric as
+SYMMETRIES = {
+    Symmetry.NONE: Family.TREE,
+    Symmetry.CYCLIC: Family.DIRECT,
+    Symmetry.XOR: Family.HALVING_DOUBLING,
+}
+
+
+def usage_of(
+    workload: Workload, membership: Membership, system: System, network: Network, options: RunOptions
+) -> Usage:
+    """Which rings the collectives of a workload use, and under which algorithms."""
+    dims: list[set[Family]] = [set() for _ in network.dims]
+    flat: set[Family] = set()
+    groups: set[Family] = set()
+    seen: set[tuple[Any, ...]] = set()
+    for t in range(len(workload.bindings)):
+        npus = np.flatnonzero(workload.trace_of == t)
+        if not len(npus):
+            continue
+        program = workload.programs[int(workload.program_of[npus[0]])]
+        for call in program.calls:
+            for c in np.unique(membership.comm[npus, call.group]):
+                comm = membership.comms[c]
+                key = (call.kind, call.bytes, call.involved, comm.whole, comm.size)
+                if key in seen:
+                    continue
+                seen.add(key)
+                plan = make_plan(call, comm.size, comm.whole, system, network, options)
+                pairs = [phase for pair in plan.templates for phase in pair]
+                for phase in (*(phase for variant in plan.variants for phase in variant), *pairs):
+                    family = phase.algorithm.family
+                    if phase.do in ROOTED:
+                        family = Family.DIRECT  # all members end together; how long depends on their places
+                    elif family is Family.STEPS:
+                        steps = steps_of(phase, comm.whole, network, system, options)
+                        family = SYMMETRIES[steps.symmetry]
+                    if not comm.whole:
+                        groups.add(family)
+                    elif phase.view == FLAT:
+                        flat.add(family)
+                    else:
+                        dims[phase.view].add(family)
+    return Usage(tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups))

@@ -1,0 +1,124 @@
+"""Which NPUs a collective spans: groups by name, resolved for every NPU.
+
+A *communicator* is a set of NPUs that run collectives together, in the order of their logical ring. Sources: replay
+semantics, sections 1.5 and 3.3; correction C18.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.errors import WorkloadError
+from chakra.replay.workload.model import Op, Workload
+
+#: group name -> disjoint rows of NPUs; a group file has one row per name
+GroupTable = Mapping[str, Sequence[Sequence[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Communicator:
+    """NPUs that run collectives together; `members` is the order of the logical ring."""
+
+    name: str
+    members: I64
+    #: spans the whole system, so it has a ring in every dimension
+    whole: bool
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return len(self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Communicators of all NPUs. `comm[i, s]` is the one that NPU i's s-th group stands for, -1 where it has none."""
+
+    comms: tuple[Communicator, ...]
+    comm: I64
+    #: index of the NPU within that communicator
+    member: I64
+
+
+def short(name: str, shown: int = 40) -> str:
+    """A group's name in a message, cut where it is long."""
+    return repr(name if len(name) <= shown else f"{name[:shown]}...")
+
+
+def first_node(workload: Workload, trace: int, group: str) -> str:
+    """The first node of a trace that runs a collective of a group, as a place in a message."""
+    columns = workload.traces[trace]
+    slot = workload.bindings[trace].groups.index(group)
+    number = int(workload.program_of[np.flatnonzero(workload.trace_of == trace)[0]])
+    program = workload.programs[number]
+    mine = [k for k, call in enumerate(program.calls) if call.group == slot]
+    nodes = np.flatnonzero((program.op == Op.COLLECTIVE) & np.isin(program.call, mine))
+    if not len(nodes):
+        return columns.source
+    return f"{columns.source}: node {int(columns.ids[columns.order_by_id()[nodes[0]]])}"
+
+
+def resolve_groups(workload: Workload, groups: GroupTable) -> Membership:
+    """Resolve the group names of all NPUs.
+
+    Raises
+    ------
+    WorkloadError
+        For a name that no group has, a group without the NPU that uses it, or members outside the system.
+    """
+    n = workload.npus
+    width = max((len(b.groups) for b in workload.bindings), default=0)
+    comm = np.full((n, width), -1, np.int64)
+    member = np.full((n, width), -1, np.int64)
+    comms: list[Communicator] = []
+    lookup: dict[str, tuple[I64, I64]] = {}
+
+    def table_of(name: str, trace: int) -> tuple[I64, I64]:
+        """Communicator and member index of every NPU under a name."""
+        if name in lookup:
+            return lookup[name]
+        of = np.full(n, -1, np.int64)
+        index = np.full(n, -1, np.int64)
+        if name == "":
+            rows: Sequence[Sequence[int]] = [range(n)]
+        elif name in groups:
+            rows = groups[name]
+        else:
+            known = ", ".join(short(other) for other in sorted(groups)[:8]) or "none"
+            more = ", ..." if len(groups) > 8 else ""
+            raise WorkloadError(
+                f"{first_node(workload, trace, name)}: process group {short(name)} is not defined (known groups: "
+                f"{known}{more}); give the communicator-group file"
+            )
+        for row in rows:
+            members = np.asarray(row if len(row) else range(n), np.int64)
+            if len(members) and (members.min() < 0 or members.max() >= n):
+                bad = int(members.min()) if members.min() < 0 else int(members.max())
+                raise WorkloadError(
+                    f"process group {short(name)} has rank {bad}, but the system has NPUs 0 to {n - 1}"
+                )
+            if len(np.unique(members)) != len(members) or (of[members] >= 0).any():
+                raise WorkloadError(f"process group {short(name)} lists a rank twice")
+            if len(members) == n:  # runs on the network's own dimensions, in order of ranks (section 3.3)
+                members = np.arange(n)
+            of[members] = len(comms)
+            index[members] = np.arange(len(members))
+            comms.append(Communicator(name, members, len(members) == n))
+        lookup[name] = (of, index)
+        return lookup[name]
+
+    for t, bindings in enumerate(workload.bindings):
+        npus = np.flatnonzero(workload.trace_of == t)
+        for s, name in enumerate(bindings.groups):
+            of, index = table_of(name, t)
+            lost = npus[of[npus] < 0]
+            if len(lost):
+                raise WorkloadError(
+                    f"{first_node(workload, t, name)}: NPU {int(lost[0])} runs a collective of process group "
+                    f"{short(name)}, but is not a member of it"
+                )
+            comm[npus, s] = of[npus]
+            member[npus, s] = index[npus]
+    return Membership(tuple(comms), comm, member)

@@ -1,0 +1,218 @@
+"""What a node does and for how long, unless the network decides it.
+
+Sources: replay semantics, section 2.3; corrections C2, C6, C8, C17 and C21 of `differences.md`.
+"""
+
+import numpy as np
+
+from chakra.arrays import I64, AnyArray
+from chakra.errors import WorkloadError
+from chakra.et import ABSENT, CommType, NodeType
+from chakra.replay.collectives.plan import OLD_MODEL
+from chakra.replay.config.model import MemoryKind
+from chakra.replay.workload.model import Op
+from chakra.replay.workload.node_draft import Draft
+
+#: greatest time or size that the engines take; sums of two stay inside 64 bits
+LIMIT = 1 << 62
+
+
+def set_durations(draft: Draft) -> None:
+    """Durations as recorded, times the options that scale them."""
+    options, system = draft.setting.options, draft.setting.system
+    duration = _recorded(draft)
+    computes = draft.where(NodeType.COMP)
+    timed = np.ones(len(computes), bool) if system.replay_only else computes
+    stretched = timed & ~draft.communicates
+    if options.compat == OLD_MODEL:
+        # 1.0 cuts scaled times and sizes to whole numbers
+        duration = np.where(stretched, np.floor(duration * options.compute_scale), duration).astype(np.int64)
+    elif options.astra:
+        duration = np.where(timed, np.maximum(duration, 1), duration)
+    else:
+        modelled = computes & ~draft.cpu & (system.roofline and not system.replay_only)
+        draft.corrections["C2"] += int((timed & ~modelled & (duration == 0)).sum())
+        if options.compute_scale != 1.0:
+            draft.corrections["C17"] += int(stretched.sum())
+        duration = _scaled(draft, duration, options.compute_scale * draft.scale, stretched)
+    if options.astra:
+        duration = _scaled(draft, duration, draft.scale, stretched)
+    draft.duration_ns = duration
+
+
+def _recorded(draft: Draft) -> I64:
+    """Recorded durations in ns; `duration_ns` before `duration_micros` unless ASTRA-sim's numbers are wanted (C21)."""
+    options = draft.setting.options
+    micros = draft.trace.duration_micros[draft.order]
+    exact = np.full(len(micros), ABSENT)
+    if options.compat == OLD_MODEL or not options.astra:
+        exact = draft.trace.duration_ns[draft.order]
+    given = exact != ABSENT
+    too_long = np.flatnonzero(~given & ((micros < 0) | (micros > LIMIT // 1000)))
+    if len(too_long):
+        raise draft.error(too_long[0], "duration_micros does not fit 64 bits of nanoseconds")
+    return np.where(given, exact, np.where(given, 0, micros) * 1000)
+
+
+def _scaled(draft: Draft, duration: I64, factor: float, where: AnyArray) -> I64:
+    """Durations times a factor, rounded to the nearest ns."""
+    if factor == 1.0:
+        return duration
+    stretched = np.where(where, np.rint(duration * factor), duration)
+    if (stretched > LIMIT).any():
+        raise WorkloadError(
+            f"{draft.trace.source}: a duration times {factor:g} does not fit 64 bits of nanoseconds"
+        )
+    return stretched.astype(np.int64)
+
+
+def scale_sizes(draft: Draft) -> None:
+    """Sizes of messages and collectives times the option that scales them; ASTRA-sim 2.0 ignores it (C17)."""
+    options = draft.setting.options
+    old = options.compat == OLD_MODEL
+    if options.comm_scale == 1.0 or (options.astra and not old):
+        return
+    sizes = draft.comm_bytes
+    stretched = np.where(sizes == ABSENT, 0, sizes) * options.comm_scale
+    if (stretched > LIMIT).any():
+        raise WorkloadError(
+            f"{draft.trace.source}: comm_size times {options.comm_scale:g} does not fit 64 bits"
+        )
+    draft.comm_bytes = np.where(sizes == ABSENT, sizes, np.floor(stretched).astype(np.int64))
+    if not old:
+        draft.corrections["C17"] += int(draft.communicates.sum())
+
+
+def price(draft: Draft) -> None:
+    """Nodes that a model prices instead of the recording: all but those of a replay of recorded times.
+
+    Raises
+    ------
+    WorkloadError
+        For a node that lacks what its model needs.
+    """
+    if draft.setting.system.replay_only:
+        return
+    draft.op[draft.where(NodeType.INVALID, NodeType.METADATA)] = Op.ZERO
+    if draft.setting.system.roofline:
+        _roofline(draft)
+    _remote_memory(draft)
+    _collectives(draft)
+    draft.op[draft.where(NodeType.COMM_SEND)] = Op.SEND
+    draft.op[draft.where(NodeType.COMM_RECV)] = Op.RECV
+    for kind in (Op.SEND, Op.RECV):
+        _require_p2p(draft, kind)
+    bad = np.flatnonzero(draft.communicates & draft.cpu & (draft.op != Op.TIMER))
+    if len(bad):
+        raise draft.error(
+            bad[0], "a communication node with is_cpu_op true cannot be replayed; set it to false"
+        )
+
+
+def _roofline(draft: Draft) -> None:
+    """Durations of GPU compute nodes from operations and bytes (section 2.3, correction C8)."""
+    options, system = draft.setting.options, draft.setting.system
+    nodes = np.flatnonzero(draft.where(NodeType.COMP) & ~draft.cpu)
+    if not len(nodes):
+        return
+    index = draft.order[nodes]
+    ops, size = draft.trace.num_ops[index], draft.trace.tensor_size[index]
+    for name, values in (("num_ops", ops), ("tensor_size", size)):
+        missing = np.flatnonzero(values == ABSENT)
+        if len(missing):
+            raise draft.error(nodes[missing[0]], f"the roofline model needs the attribute {name}")
+    bandwidth = system.local_mem_bw_gbps * 1e9
+    peak = (system.peak_perf_tflops or 0.0) * 1e12
+    work = ops.astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        perf = np.minimum(bandwidth * (work / size), peak)
+        time = work / perf * 1e9
+    if options.astra:
+        draft.op[nodes[size == 0]] = Op.ZERO
+        bad = np.flatnonzero((size != 0) & np.isnan(time))
+        if len(bad):
+            raise draft.error(nodes[bad[0]], "num_ops is 0: ASTRA-sim's time overflows here")
+        time = np.where(np.isinf(time) | np.isnan(time), 0.0, time)
+    else:
+        odd = (ops == 0) | (size == 0) | (peak == 0.0) | (bandwidth == 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            compute = np.where(ops == 0, 0.0, work / peak * 1e9 if peak else 0.0)
+            memory = np.where(size == 0, 0.0, size / bandwidth * 1e9 if bandwidth else 0.0)
+        time = np.where(odd, np.maximum(compute, memory), time)
+        draft.corrections["C8"] += int(((ops == 0) | (size == 0)).sum())
+        time = time * draft.scale * options.compute_scale
+    if (time > LIMIT).any():
+        raise draft.error(nodes[int(np.argmax(time))], "roofline time does not fit 64 bits")
+    draft.duration_ns[nodes] = np.floor(time).astype(np.int64)
+
+
+def _remote_memory(draft: Draft) -> None:
+    """Times of remote memory accesses (section 2.3)."""
+    nodes = np.flatnonzero(draft.where(NodeType.MEM_LOAD, NodeType.MEM_STORE))
+    if not len(nodes):
+        return
+    memory = draft.setting.memory
+    size = draft.trace.tensor_size[draft.order[nodes]]
+    missing = np.flatnonzero((size == ABSENT) | (size < 0))
+    if len(missing):
+        raise draft.error(nodes[missing[0]], "a memory node needs tensor_size, the bytes it moves")
+    if memory.kind is MemoryKind.NONE:
+        raise draft.error(
+            nodes[0],
+            "a memory node, but the remote memory model is off "
+            f"({memory.source}: memory-type is {MemoryKind.NONE.value}); give a memory configuration",
+        )
+    draft.duration_ns[nodes] = memory.latency_ns + (size // memory.bytes_per_ns if memory.bytes_per_ns else 0)
+    draft.op[nodes] = Op.TIMER if memory.kind is MemoryKind.PER_NPU else Op.SERVER
+
+
+def _collectives(draft: Draft) -> None:
+    """Which COMM_COLL nodes are priced by the network."""
+    nodes = np.flatnonzero(draft.where(NodeType.COMM_COLL))
+    if not len(nodes):
+        return
+    kinds = draft.trace.comm_type[draft.order[nodes]]
+    missing = np.flatnonzero((kinds == ABSENT) | (kinds < 0) | (kinds > CommType.BARRIER))
+    if len(missing):
+        raise draft.error(
+            nodes[missing[0]], "a collective needs comm_type, a value of CollectiveCommType (0 to 9)"
+        )
+    draft.op[nodes] = Op.COLLECTIVE
+    if draft.setting.options.astra:
+        timers = nodes[kinds == CommType.BROADCAST]
+        draft.op[timers] = Op.TIMER
+        draft.duration_ns[timers] = np.maximum(draft.duration_ns[timers], 1)
+    size = draft.comm_bytes[nodes]
+    bad = np.flatnonzero(((size == ABSENT) & (kinds != CommType.BARRIER)) | ((size < 0) & (size != ABSENT)))
+    bad = bad[draft.op[nodes[bad]] == Op.COLLECTIVE]
+    if len(bad):
+        raise draft.error(nodes[bad[0]], "a collective needs comm_size, bytes of at least 0")
+
+
+def _require_p2p(draft: Draft, kind: Op) -> None:
+    """Attributes without which a message cannot be matched."""
+    nodes = np.flatnonzero(draft.op == kind)
+    if not len(nodes):
+        return
+    trace, index = draft.trace, draft.order[nodes]
+    sends = kind is Op.SEND
+    name, column = ("comm_dst", trace.comm_dst) if sends else ("comm_src", trace.comm_src)
+    for attribute, values in (
+        (name, column[index]),
+        ("comm_size", draft.comm_bytes[nodes]),
+        ("comm_tag", trace.comm_tag[index]),
+    ):
+        missing = np.flatnonzero(values == ABSENT)
+        if len(missing):
+            word = "send" if sends else "receive"
+            raise draft.error(nodes[missing[0]], f"a {word} needs the attribute {attribute}")
+    negative = np.flatnonzero(draft.comm_bytes[nodes] < 0)
+    if len(negative):
+        raise draft.error(nodes[negative[0]], "comm_size is negative")
+
+
+def check_durations(draft: Draft) -> None:
+    """Refuse what 64 bits of nanoseconds cannot hold."""
+    bad = np.flatnonzero((draft.duration_ns > LIMIT) | (draft.duration_ns < 0))
+    if len(bad):
+        raise draft.error(bad[0], "duration does not fit 64 bits of nanoseconds")
