@@ -1,9 +1,12 @@
 """Options of one replay run, as one value."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chakra.arguments import check_fields
-from chakra.arrays import F64
+import numpy as np
+
+from chakra.arguments import check_fields, shown
+from chakra.arrays import F64, AnyArray
 from chakra.errors import UsageError
 
 COMPAT_MODES = (None, "astra-sim", "astra-sim-1.0")
@@ -58,3 +61,35 @@ class RunOptions:
     def astra(self) -> bool:
         """Whether ASTRA-sim's numbers are wanted, its quirks included."""
         return self.compat is not None
+
+
+def npu_scales(npu_scale: object, npus: int) -> F64 | None:
+    """Factors on compute durations, one per NPU, from what a caller gives; None stays None.
+
+    Raises
+    ------
+    UsageError
+        If it is anything but one factor of at least 0 for each NPU.
+    """
+    if npu_scale is None:
+        return None
+    given: AnyArray | None = npu_scale if isinstance(npu_scale, np.ndarray) else None
+    if (
+        isinstance(npu_scale, Sequence)
+        and not isinstance(npu_scale, str | bytes)
+        and all(
+            isinstance(factor, int | float | np.number) and not isinstance(factor, bool)
+            for factor in npu_scale
+        )
+    ):
+        given = np.array(npu_scale, np.float64)
+    if given is None or given.dtype.kind not in "iuf":
+        raise UsageError(
+            f"npu_scale: a list or array of one factor for each of {npus} NPUs is needed, not {shown(npu_scale)}"
+        )
+    scale = given.astype(np.float64)
+    if scale.shape != (npus,):
+        raise UsageError(f"npu_scale: {scale.size} factors for {npus} NPUs; give one per NPU")
+    if not np.isfinite(scale).all() or (scale < 0).any():
+        raise UsageError("npu_scale: factors must be numbers of at least 0")
+    return scale

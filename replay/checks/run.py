@@ -23,15 +23,13 @@ from chakra.replay.checks.partners import (
     node_text,
     some,
 )
-from chakra.replay.collectives.node_order import match_dimensions, match_scatters
 from chakra.replay.collectives.select import choose
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System
 from chakra.replay.options import RunOptions
-from chakra.replay.symmetry.classes import peers_of
-from chakra.replay.workload.communicators import Membership, resolve_groups
+from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.compile import compile_workload
+from chakra.replay.workload.match_ranks import match_ranks
 from chakra.replay.workload.model import Op, Program, Workload
-from chakra.replay.workload.process_groups import metadata_groups
 
 #: findings of one kind that are listed one by one
 LISTED = 20
@@ -87,19 +85,18 @@ def check_workload(traces: Sequence[Trace], groups: Mapping[str, Sequence[int]],
         ends = list(_listed(peer_problems(compiled, astra=False)))
         problems += ends
         if not ends:
-            problems += _listed(message_problems(compiled, peers_of(compiled)))
+            problems += _listed(message_problems(compiled, compiled.peers))
         try:
             table = {name: [ranks] for name, ranks in groups.items()}
-            membership = resolve_groups(compiled, {**metadata_groups(compiled.traces), **table})
+            # without a network: what all dimensions are is only known where a node names them all
+            matched, membership = match_ranks(compiled, table, dims=1, unused_groups=True)
         except WorkloadError as error:
             problems.append(Problem(str(error)))
         else:
-            # without a network: what all dimensions are is only known where a node names them all
-            compiled = match_scatters(match_dimensions(compiled, 1), membership)
-            unequal = list(_listed(collective_problems(compiled, membership)))
+            unequal = list(_listed(collective_problems(matched, membership)))
             problems += unequal
             if not unequal:
-                for finding in order_findings(compiled, membership):
+                for finding in order_findings(matched, membership):
                     (errors if finding.severity == "error" else warnings).append(finding)
         warnings += [Finding("warning", text) for text in traffic_warnings(compiled)]
     errors += [Finding("error", problem.message, problem.stall) for problem in problems]
@@ -152,7 +149,7 @@ def check_run(
     problems += ends
     if not ends:
         lost = options.astra and not options.rendezvous
-        problems += message_problems(workload, peers_of(workload), astra=options.astra, lost_sends=lost)
+        problems += message_problems(workload, workload.peers, astra=options.astra, lost_sends=lost)
     problems += collective_problems(workload, membership)
     if not problems:
         return

@@ -13,10 +13,8 @@ from chakra.arrays import I64
 from chakra.errors import StallError
 from chakra.replay.checks.partners import call_text, group_text, node_name, some, tags_of
 from chakra.replay.engines.outcome import RawRun
-from chakra.replay.options import RunOptions
-from chakra.replay.symmetry.classes import peers_of
-from chakra.replay.workload.communicators import Membership
-from chakra.replay.workload.model import Op, Program, Workload
+from chakra.replay.engines.scenario import Scenario
+from chakra.replay.workload.model import Op, Program
 
 #: blocked NPUs that are described one by one
 SHOWN = 5
@@ -33,7 +31,7 @@ class Wait:
     needs: tuple[int, ...]
 
 
-def raise_if_stalled(raw: RawRun, workload: Workload, membership: Membership, options: RunOptions) -> None:
+def raise_if_stalled(raw: RawRun, scenario: Scenario) -> None:
     """Raise if the run is over but some NPU has not finished.
 
     Raises
@@ -43,18 +41,18 @@ def raise_if_stalled(raw: RawRun, workload: Workload, membership: Membership, op
     """
     if raw.partial or (raw.done_ns >= 0).all():
         return
-    raise StallError(Stall(raw, workload, membership, options).text())
+    raise StallError(Stall(raw, scenario).text())
 
 
 class Stall:
     """An unfinished run, and questions about it."""
 
-    def __init__(self, raw: RawRun, workload: Workload, membership: Membership, options: RunOptions) -> None:
+    def __init__(self, raw: RawRun, scenario: Scenario) -> None:
         self.raw = raw
-        self.workload = workload
-        self.membership = membership
-        self.options = options
-        self.peers = peers_of(workload)
+        self.workload = scenario.workload
+        self.membership = scenario.membership
+        self.options = scenario.options
+        self.peers = scenario.workload.peers
         self._waits: dict[int, list[Wait]] = {}
 
     def text(self) -> str:

@@ -5,10 +5,9 @@ never share a link. Everything else goes to the message-level engine. Both are e
 """
 
 from chakra.replay.collectives.plan import FLAT, OLD_MODEL, Schedule
-from chakra.replay.collectives.select import SCHEDULES, make_plan
+from chakra.replay.collectives.select import SCHEDULES
 from chakra.replay.engines.phases.closed_forms import has_closed_form
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.symmetry.classes import Partition
 from chakra.replay.workload.model import Op
 
 
@@ -23,7 +22,7 @@ def why_every_npu(scenario: Scenario) -> str | None:
     return "asked for" if scenario.options.engine == "messages" else None
 
 
-def why_messages(scenario: Scenario, classes: Partition) -> str | None:
+def why_messages(scenario: Scenario) -> str | None:
     """Why a run that may use classes needs the message-level engine, or None if the phase-level engine can do it."""
     options, programs = scenario.options, scenario.workload.programs
     if options.engine == "phases":
@@ -38,7 +37,7 @@ def why_messages(scenario: Scenario, classes: Partition) -> str | None:
             return (
                 "collectives that end at one tick queue for the memory server in the order of their messages"
             )
-    return _why_links(scenario, classes) if options.backend == "aware" else None
+    return _why_links(scenario) if options.backend == "aware" else None
 
 
 def _in_order(scenario: Scenario) -> bool:
@@ -48,7 +47,7 @@ def _in_order(scenario: Scenario) -> bool:
     return fixed and system.intra_dimension_scheduling == "FIFO" and scenario.options.compat != OLD_MODEL
 
 
-def _why_links(scenario: Scenario, classes: Partition) -> str | None:
+def _why_links(scenario: Scenario) -> str | None:
     """Why links may be shared on the congestion-aware network."""
     workload, membership, system = scenario.workload, scenario.membership, scenario.system
     network, options = scenario.network, scenario.options
@@ -60,13 +59,13 @@ def _why_links(scenario: Scenario, classes: Partition) -> str | None:
         return None
     if any(not membership.comms[c].whole for c in {int(c) for c in membership.comm.reshape(-1) if c >= 0}):
         return "collectives of process groups may share links"
-    if classes.n_classes > 1:
+    if scenario.classes.n_classes > 1:
         return "NPUs differ, so messages of a collective may meet on links"
     if options.comm_streams > 1 or options.queues_per_dim > 1 or system.active_chunks > 1:
         return "several chunks at a time share links"
     for program in workload.programs:
         for call in program.calls:
-            plan = make_plan(call, network.npus, True, system, network, options)
+            plan = scenario.plans.of(call, network.npus, whole=True)
             for variant in plan.variants:
                 for phase in variant:
                     if phase.view == FLAT and len(network.dims) > 1:

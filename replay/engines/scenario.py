@@ -1,16 +1,25 @@
-"""What is run on what: the prepared workload and the machine, as engines and accounts take them."""
+"""What is run on what: the prepared workload and the machine, and what follows from both."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
+from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.config.model import Memory, Network, System
 from chakra.replay.options import RunOptions
+from chakra.replay.symmetry.classes import Partition, discrete, partition
+from chakra.replay.symmetry.rings_used import RingsUsed, rings_used
 from chakra.replay.workload.communicators import Membership
-from chakra.replay.workload.model import Workload
+from chakra.replay.workload.model import Op, Workload
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Scenario:
-    """One run's inputs, read and checked."""
+    """One run's inputs, read and checked, made by `chakra.replay.prepare`.
+
+    What follows from them is derived here when it is first asked for, and only here: engines, checks and results
+    share the same plans, rings and classes.
+    """
 
     workload: Workload
     #: which NPU belongs to which groups
@@ -19,3 +28,23 @@ class Scenario:
     network: Network
     memory: Memory
     options: RunOptions
+    #: custom algorithms of single nodes: node id -> prefix of its traces
+    custom_of_node: Mapping[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def plans(self) -> PlanTable:
+        """How each collective is cut."""
+        return PlanTable(self.system, self.network, self.options)
+
+    @cached_property
+    def rings_used(self) -> RingsUsed:
+        """Logical rings that the collectives use."""
+        return rings_used(self.workload, self.membership, self.plans)
+
+    @cached_property
+    def classes(self) -> Partition:
+        """Classes of equal NPUs, or every NPU its own class where a resource that all share breaks the symmetry."""
+        shared = any((program.op == Op.SERVER).any() for program in self.workload.programs)
+        if not self.options.fold or shared:
+            return discrete(self.workload.npus)
+        return partition(self.workload, self.membership, self.network, self.rings_used)

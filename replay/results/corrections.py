@@ -26,7 +26,7 @@ from chakra.replay.collectives.select import (
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import RunOptions
-from chakra.replay.symmetry.classes import coordinates, hops_between, peers_of
+from chakra.replay.symmetry.classes import coordinates, hops_between
 from chakra.replay.workload.bindings import group_name
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Call, Op, Workload
@@ -457,7 +457,7 @@ def _count_messages(found: Counter[str], workload: Workload, network: Network) -
     """C5, C19 and C20 of all sends and receives."""
     if not any(len(program.p2p_peer) for program in workload.programs):
         return
-    peers = peers_of(workload)
+    peers = workload.peers
     for p, program in enumerate(workload.programs):
         npus = np.flatnonzero(workload.program_of == p)
         if not len(program.p2p_peer) or not len(npus):

@@ -15,9 +15,10 @@ from chakra.replay.config.model import Memory, Network, System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import RunOptions
+from chakra.replay.results.collectives import collective_rows, egress_bytes_per_ns
 from chakra.replay.results.compute_notes import compute_notes
 from chakra.replay.results.corrections import find_corrections
-from chakra.replay.results.figures import collective_rows, critical_path, egress_bytes_per_ns
+from chakra.replay.results.critical_path import critical_path
 from chakra.replay.results.memory_use import MemoryUse, memory_use
 from chakra.replay.results.time_account import (
     ACCOUNT,
@@ -26,7 +27,7 @@ from chakra.replay.results.time_account import (
     exposed_as_astra,
     roofline_averages,
 )
-from chakra.replay.symmetry.classes import coordinates, peers_of
+from chakra.replay.symmetry.classes import coordinates
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Engine, Op, Program, Workload
 
@@ -41,14 +42,8 @@ class ReplayResult:
     ----------
     raw
         What the engine handed back, per class of equal NPUs; the other members say the same per NPU.
-    workload
-        The traces, prepared.
-    membership
-        Which NPU belongs to which groups.
-    system, network, memory_config
-        The machine.
-    options
-        How the run was made.
+    scenario
+        What was run on what: the prepared workload, its groups, the machine and the options.
     warnings
         What the user should know, a line each.
     source
@@ -56,14 +51,39 @@ class ReplayResult:
     """
 
     raw: RawRun
-    workload: Workload
-    membership: Membership
-    system: System
-    network: Network
-    memory_config: Memory = field(default_factory=Memory)
-    options: RunOptions = field(default_factory=RunOptions)
+    scenario: Scenario
     warnings: list[str] = field(default_factory=list)
     source: str = ""
+
+    @property
+    def workload(self) -> Workload:
+        """The traces, prepared."""
+        return self.scenario.workload
+
+    @property
+    def membership(self) -> Membership:
+        """Which NPU belongs to which groups."""
+        return self.scenario.membership
+
+    @property
+    def system(self) -> System:
+        """The system file's values."""
+        return self.scenario.system
+
+    @property
+    def network(self) -> Network:
+        """The network."""
+        return self.scenario.network
+
+    @property
+    def memory_config(self) -> Memory:
+        """The memory file's values."""
+        return self.scenario.memory
+
+    @property
+    def options(self) -> RunOptions:
+        """How the run was made."""
+        return self.scenario.options
 
     # -- times -------------------------------------------------------------------------------------------------
 
@@ -160,11 +180,7 @@ class ReplayResult:
     @cached_property
     def corrections(self) -> dict[str, int]:
         """Corrections of ASTRA-sim that changed something, and how often (nodes or collectives, over all NPUs)."""
-        total = find_corrections(
-            Scenario(
-                self.workload, self.membership, self.system, self.network, self.memory_config, self.options
-            )
-        )
+        total = find_corrections(self.scenario)
         if not self.options.astra and not self.partial:
             total["C13"] += any("(C13)" in note for note in self.raw.notes)
             total["C9"] += int((self.exposed_comm_ns != self._exposed_as_astra).sum())
@@ -219,7 +235,7 @@ class ReplayResult:
         total = np.zeros(len(self.network.dims), np.int64)
         if not any(p.p2p_is_send.any() for p in self.workload.programs):
             return total
-        peers = peers_of(self.workload)
+        peers = self.workload.peers
         for number, program in enumerate(self.workload.programs):
             npus = np.flatnonzero(self.workload.program_of == number)
             send = np.asarray(program.p2p_is_send, bool)
@@ -426,7 +442,7 @@ class ReplayResult:
         peers: list[int | None] = [None] * len(order)
         tags: list[int | None] = [None] * len(order)
         groups: list[str | None] = [None] * len(order)
-        ranks = peers_of(self.workload)[npu] if len(program.p2p_peer) else None
+        ranks = self.workload.peers[npu] if len(program.p2p_peer) else None
         for k, node in enumerate(order.tolist()):
             op = int(program.op[node])
             if op == Op.COLLECTIVE:

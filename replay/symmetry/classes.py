@@ -15,23 +15,12 @@ import numpy as np
 from chakra.arrays import I64, AnyArray
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.config.model import Network, Topology
+from chakra.replay.symmetry.rings_used import RingsUsed
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Workload
 
 #: sub-cluster groups larger than this are not tested for symmetry under algorithms that use all pairs
 MAX_PAIRS = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Which logical rings the collectives of a workload use, and under which families of algorithms."""
-
-    #: per dimension of whole-cluster communicators
-    dims: tuple[frozenset[Family], ...]
-    #: flat ring of whole-cluster communicators (the one* algorithms)
-    flat: frozenset[Family]
-    #: flat ring of smaller groups
-    groups: frozenset[Family]
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +170,7 @@ class _Rings:
 
 
 def _rings(
-    workload: Workload, membership: Membership, network: Network, usage: Usage
+    workload: Workload, membership: Membership, network: Network, usage: RingsUsed
 ) -> tuple[list[_Rings], int]:
     """All rings that collectives use, in batches of equal size, and the number of signature columns."""
     n = workload.npus
@@ -234,26 +223,10 @@ def _rings(
     return batches, columns
 
 
-def peers_of(workload: Workload) -> I64:
-    """Peer NPUs of every NPU's peer slots, -1 where it has fewer."""
-    n = workload.npus
-    width = max((len(b.peers) for b in workload.bindings), default=0)
-    out = np.full((n, width), -1, np.int64)
-    for t, bindings in enumerate(workload.bindings):
-        if len(bindings.peers):
-            npus = np.flatnonzero(workload.trace_of == t)
-            peers = np.broadcast_to(bindings.peers, (len(npus), len(bindings.peers)))
-            if workload.relative:
-                peers = (peers + npus[:, None]) % n
-            out[npus[:, None], np.arange(len(bindings.peers))] = peers
-    return out
-
-
-def partition(
-    workload: Workload, membership: Membership, network: Network, usage: Usage, peers: I64
-) -> Partition:
+def partition(workload: Workload, membership: Membership, network: Network, usage: RingsUsed) -> Partition:
     """The coarsest classes such that one NPU of each can stand for all."""
     n = workload.npus
+    peers = workload.peers
     batches, columns = _rings(workload, membership, network, usage)
     colour = workload.program_of.copy()
     offsets, labels = np.zeros((n, 0), np.int64), np.zeros((n, 0), np.int64)

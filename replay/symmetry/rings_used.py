@@ -1,16 +1,14 @@
 """Which logical rings the collectives of a workload use, and under which families of algorithms."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import FLAT
-from chakra.replay.collectives.select import make_plan, steps_of
+from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.collectives.steps import Do, Symmetry
-from chakra.replay.config.model import Network, System
-from chakra.replay.options import RunOptions
-from chakra.replay.symmetry.classes import Usage
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Workload
 
@@ -24,11 +22,21 @@ SYMMETRIES = {
 }
 
 
-def usage_of(
-    workload: Workload, membership: Membership, system: System, network: Network, options: RunOptions
-) -> Usage:
-    """Which rings the collectives of a workload use, and under which algorithms."""
-    dims: list[set[Family]] = [set() for _ in network.dims]
+@dataclass(frozen=True, slots=True)
+class RingsUsed:
+    """Logical rings that collectives use, each with the families of algorithms that run on it."""
+
+    #: per dimension of whole-cluster communicators
+    dims: tuple[frozenset[Family], ...]
+    #: flat ring of whole-cluster communicators (the one* algorithms)
+    flat: frozenset[Family]
+    #: flat ring of smaller groups
+    groups: frozenset[Family]
+
+
+def rings_used(workload: Workload, membership: Membership, plans: PlanTable) -> RingsUsed:
+    """Which rings the collectives of a workload use, and under which families of algorithms."""
+    dims: list[set[Family]] = [set() for _ in plans.network.dims]
     flat: set[Family] = set()
     groups: set[Family] = set()
     seen: set[tuple[Any, ...]] = set()
@@ -44,19 +52,18 @@ def usage_of(
                 if key in seen:
                     continue
                 seen.add(key)
-                plan = make_plan(call, comm.size, comm.whole, system, network, options)
+                plan = plans.of(call, comm.size, whole=comm.whole)
                 pairs = [phase for pair in plan.templates for phase in pair]
                 for phase in (*(phase for variant in plan.variants for phase in variant), *pairs):
                     family = phase.algorithm.family
                     if phase.do in ROOTED:
                         family = Family.DIRECT  # all members end together; how long depends on their places
                     elif family is Family.STEPS:
-                        steps = steps_of(phase, comm.whole, network, system, options)
-                        family = SYMMETRIES[steps.symmetry]
+                        family = SYMMETRIES[plans.steps(phase, whole=comm.whole).symmetry]
                     if not comm.whole:
                         groups.add(family)
                     elif phase.view == FLAT:
                         flat.add(family)
                     else:
                         dims[phase.view].add(family)
-    return Usage(tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups))
+    return RingsUsed(tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups))

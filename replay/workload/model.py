@@ -8,6 +8,9 @@ numbers of their peers share a program; their *bindings* say which groups and pe
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
 
 from chakra.arrays import I32, I64, AnyArray
 from chakra.et import Trace
@@ -107,7 +110,7 @@ class Bindings:
         return self.groups.index("") if "" in self.groups else -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Workload:
     """All NPUs' programs and bindings."""
 
@@ -125,3 +128,18 @@ class Workload:
     def npus(self) -> int:
         """Number of NPUs."""
         return len(self.program_of)
+
+    @cached_property
+    def peers(self) -> I64:
+        """NPU at the other end of every NPU's peer slots, shape (npus, most slots); -1 where it has fewer."""
+        n = self.npus
+        width = max((len(b.peers) for b in self.bindings), default=0)
+        out = np.full((n, width), -1, np.int64)
+        for t, bindings in enumerate(self.bindings):
+            if len(bindings.peers):
+                npus = np.flatnonzero(self.trace_of == t)
+                peers = np.broadcast_to(bindings.peers, (len(npus), len(bindings.peers)))
+                if self.relative:
+                    peers = (peers + npus[:, None]) % n
+                out[npus[:, None], np.arange(len(bindings.peers))] = peers
+        return out

@@ -251,7 +251,7 @@ def _machine(options: dict[str, Any]) -> None:
     if not missing:
         raise UsageError("--platform: the machine is given by -s and -n already")
     from chakra.platforms import cluster
-    from chakra.replay.api import workload_facts
+    from chakra.replay.prepare import workload_facts
 
     npus, timed = workload_facts(options["workload"])
     machine = cluster(words, None if options["replicate"] else npus)

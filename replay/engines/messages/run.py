@@ -16,14 +16,14 @@ from chakra.replay.checks.run import order_problem
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.custom import CustomProgram, load_algorithm, prefix_of
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
-from chakra.replay.collectives.select import endpoint_delay, make_plan, steps_of
+from chakra.replay.collectives.select import endpoint_delay, steps_of
 from chakra.replay.collectives.steps import Do, Steps
 from chakra.replay.config.model import KIND_NUMBERS, CollectiveKind, Links, MemoryKind, Topology
 from chakra.replay.engines.messages import engine as engine
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.networks.routes import link_graph
-from chakra.replay.symmetry.classes import discrete, peers_of
+from chakra.replay.symmetry.classes import discrete
 from chakra.replay.symmetry.rings_used import ROOTED
 from chakra.replay.workload.communicators import Communicator
 from chakra.replay.workload.model import Call, Op, Program
@@ -41,14 +41,15 @@ RULES = {Rule.ANY: engine.Rule.ANY, Rule.FIRST: engine.Rule.FIRST, Rule.LAST: en
 class MessageRun:
     """One run of the message-level engine."""
 
-    def __init__(self, scenario: Scenario, per_node: dict[int, str]) -> None:
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
         self.workload = scenario.workload
         self.membership = scenario.membership
         self.system = scenario.system
         self.network = scenario.network
         self.memory = scenario.memory
         self.options = scenario.options
-        self.per_node = per_node
+        self.per_node = scenario.custom_of_node
         self._ended = False  # by `progress`, before all NPUs had finished
         self.plans: list[Plan] = []
         self.plan_bytes: list[int] = []
@@ -74,7 +75,7 @@ class MessageRun:
         )
 
     def _actors(self) -> list[engine.Actor]:
-        peers = peers_of(self.workload)
+        peers = self.workload.peers
         n = self.workload.npus
         if len(peers) and (peers >= n).any():
             npu = int(np.argwhere(peers >= n)[0][0])
@@ -126,7 +127,7 @@ class MessageRun:
         return self._collective_of[key]
 
     def _add_native(self, call: Call, comm: Communicator) -> None:
-        plan = make_plan(call, comm.size, comm.whole, self.system, self.network, self.options)
+        plan = self.scenario.plans.of(call, comm.size, whole=comm.whole)
         self.plans.append(plan)
         first = plan.variants[0]
         if first[0].algorithm.family is Family.NONE:

@@ -12,7 +12,7 @@ from chakra.replay.engines.kernels import phases_algorithms, phases_layout
 from chakra.replay.engines.kernels.phases_layout import Net
 from chakra.replay.engines.tables import starts
 from chakra.replay.options import RunOptions
-from chakra.replay.symmetry.classes import Partition, peers_of
+from chakra.replay.symmetry.classes import Partition
 from chakra.replay.workload.model import Program, Workload
 
 
@@ -88,7 +88,7 @@ def _message_rows(
     """A row per message of every actor, as the actor sees it."""
     class_of, npu_of = classes.class_of, classes.representative
     n = workload.npus
-    peers = peers_of(workload)
+    peers = workload.peers
     rows: list[I64] = []
     for a, program in enumerate(programs):
         npu, count = int(npu_of[a]), len(program.p2p_peer)

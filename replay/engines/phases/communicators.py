@@ -9,7 +9,8 @@ from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.config.model import Network
 from chakra.replay.engines.tables import ints
-from chakra.replay.symmetry.classes import Partition, Usage, distance_key, ring_labels, row_codes
+from chakra.replay.symmetry.classes import Partition, distance_key, ring_labels, row_codes
+from chakra.replay.symmetry.rings_used import RingsUsed
 from chakra.replay.workload.communicators import Communicator, Membership
 
 
@@ -45,7 +46,7 @@ class ActorComms:
 
 
 def actor_communicators(
-    membership: Membership, classes_of_npus: Partition, network: Network, usage: Usage
+    membership: Membership, classes_of_npus: Partition, network: Network, usage: RingsUsed
 ) -> ActorComms:
     """Communicators between actors; groups whose members lie and behave alike are one."""
     class_of, npu_of = classes_of_npus.class_of, classes_of_npus.representative

@@ -10,7 +10,6 @@ from chakra.errors import WorkloadError
 from chakra.et import ABSENT
 from chakra.replay.collectives.node_order import ordinals
 from chakra.replay.collectives.plan import OLD_MODEL
-from chakra.replay.collectives.select import make_plan
 from chakra.replay.config.model import KIND_NUMBERS, MemoryKind, Network, System, Topology
 from chakra.replay.engines.kernels import phases_layout
 from chakra.replay.engines.phases.channels import message_channels
@@ -22,7 +21,6 @@ from chakra.replay.engines.state import Layout
 from chakra.replay.engines.tables import concat, ints, starts
 from chakra.replay.options import RunOptions
 from chakra.replay.symmetry.classes import Partition
-from chakra.replay.symmetry.rings_used import usage_of
 from chakra.replay.workload.model import Op, Program
 
 #: explicit priorities are cut to this range
@@ -82,8 +80,7 @@ class PhaseTables:
         self.actor_programs = [programs[p] for p in self.program_of]
         self.node_start = starts([p.n_nodes for p in self.actor_programs])
         self.comm_start = starts([p.n_comm for p in self.actor_programs])
-        usage = usage_of(scenario.workload, scenario.membership, system, network, options)
-        self.groups = actor_communicators(scenario.membership, partition, network, usage)
+        self.groups = actor_communicators(scenario.membership, partition, network, scenario.rings_used)
         self.net = kernel_network(network, system, options)
         self.channels = message_channels(scenario.workload, partition, self.actor_programs, self.net, options)
         #: distinct collectives of all actors
@@ -188,9 +185,7 @@ class PhaseTables:
                 key = (call.kind, call.bytes, call.involved, comm.whole, comm.size, None if comm.whole else c)
                 if key not in plan_of:
                     plan_of[key] = len(self.planned)
-                    plan = make_plan(
-                        call, comm.size, comm.whole, scenario.system, scenario.network, scenario.options
-                    )
+                    plan = scenario.plans.of(call, comm.size, whole=comm.whole)
                     self.planned.append(Planned(plan, comm, call.bytes))
                 call_plan.append(plan_of[key])
         return ints(call_plan)

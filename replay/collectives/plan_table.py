@@ -1,0 +1,40 @@
+"""The plan of every collective of a run, made once and handed on to whoever needs it."""
+
+from dataclasses import dataclass, field
+
+from chakra.replay.collectives.plan import Phase, Plan
+from chakra.replay.collectives.select import make_plan, steps_of
+from chakra.replay.collectives.steps import Steps
+from chakra.replay.config.model import CollectiveKind, Network, System
+from chakra.replay.options import RunOptions
+from chakra.replay.workload.model import Call
+
+#: what plans depend on beside the machine: kind, bytes, dimensions that take part, whether all NPUs, members
+Key = tuple[CollectiveKind, int, tuple[bool, ...] | None, bool, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTable:
+    """Plans of calls on communicators; equal calls on communicators of equal shape share one."""
+
+    system: System
+    network: Network
+    options: RunOptions
+    _plans: dict[Key, Plan] = field(default_factory=dict)
+
+    def of(self, call: Call, size: int, *, whole: bool) -> Plan:
+        """How a call is cut on a communicator of `size` members, `whole` if those are all NPUs.
+
+        Raises
+        ------
+        ConfigError, WorkloadError
+            If the system has no algorithm for it, or none that runs on that many members.
+        """
+        key = (call.kind, call.bytes, call.involved, whole, size)
+        if key not in self._plans:
+            self._plans[key] = make_plan(call, size, whole, self.system, self.network, self.options)
+        return self._plans[key]
+
+    def steps(self, phase: Phase, *, whole: bool) -> Steps:
+        """The schedule of a phase whose algorithm is a table of steps."""
+        return steps_of(phase, whole, self.network, self.system, self.options)

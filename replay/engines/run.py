@@ -1,0 +1,47 @@
+"""Running a scenario on the engine that fits."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from chakra.errors import UsageError
+from chakra.replay.engines.choice import why_every_npu, why_messages
+from chakra.replay.engines.messages.run import MessageRun
+from chakra.replay.engines.outcome import RawRun
+from chakra.replay.engines.phases.channels import UnfoldableError
+from chakra.replay.engines.phases.engine import PhaseEngine
+from chakra.replay.engines.scenario import Scenario
+from chakra.replay.symmetry.classes import discrete
+
+#: called with (nodes done, simulated ns); False ends the run
+Progress = Callable[[int, int], bool]
+
+
+def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
+    """Run the engine that fits.
+
+    Raises
+    ------
+    UsageError
+        If an engine was asked for that cannot run this network.
+    WorkloadError
+        When NPUs meet in a collective with different kinds, sizes or dimensions.
+    """
+    network, options = scenario.network, scenario.options
+    reason = why_every_npu(scenario)
+    if network.links is not None:
+        if options.engine == "phases":
+            raise UsageError(
+                f"engine: 'phases' cannot run {network.source}, whose links are given one by one"
+            )
+        reason = "the network is given link by link"
+    if reason is None:
+        reason = why_messages(scenario)
+    if reason is not None:
+        every = replace(scenario, options=replace(options, engine="messages"))
+        run = MessageRun(every).run(progress)
+        return replace(run, notes=(f"every message simulated: {reason}", *run.notes))
+    try:
+        engine = PhaseEngine(scenario, scenario.classes)
+    except UnfoldableError:
+        engine = PhaseEngine(scenario, discrete(scenario.workload.npus))
+    return engine.run(progress)

@@ -1,0 +1,136 @@
+"""What `simulate` takes as a workload, read into traces: prefixes, paths, builders' workloads, manifests."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from chakra.arguments import shown
+from chakra.arrays import I64
+from chakra.errors import UsageError, WorkloadError
+from chakra.et import Trace, read_traces
+from chakra.et.manifest import SUFFIX, read_manifest
+from chakra.io.files import missing_ranks, ranks_found
+from chakra.replay.workload.communicators import GroupTable
+
+
+class Loaded(NamedTuple):
+    """A workload as it was given."""
+
+    #: distinct ones
+    traces: list[Trace]
+    #: trace of each NPU
+    trace_of: I64
+    #: groups that come with the workload
+    groups: GroupTable
+    #: whether peers are offsets
+    relative: bool
+
+
+def load_workload(workload: Any, npus: int) -> Loaded:
+    """Read what `simulate` takes as a workload."""
+    if callable(
+        getattr(workload, "trace_of", None)
+    ):  # a builder's: a layer above, so known by what it offers
+        if workload.npus != npus:
+            raise WorkloadError(f"the workload is for {workload.npus} NPUs, but the network has {npus}")
+        built = load_workload(workload.traces(), npus)
+        return built._replace(groups={name: [ranks] for name, ranks in workload.groups.items()})
+    if hasattr(workload, "trace_of") and hasattr(workload, "traces"):
+        trace_of = np.asarray(workload.trace_of, np.int64)
+        if len(trace_of) != npus:
+            raise WorkloadError(f"the workload is for {len(trace_of)} NPUs, but the network has {npus}")
+        if not all(isinstance(trace, Trace) for trace in workload.traces):
+            raise UsageError("workload: its traces must be of the class chakra.et.Trace")
+        relative = getattr(workload, "peer_mode", "absolute") == "relative"
+        return Loaded(list(workload.traces), trace_of, workload.groups, relative)
+    if isinstance(workload, str | os.PathLike):
+        manifest = manifest_path(os.fspath(workload))
+        if manifest is not None:
+            return load_workload(read_manifest(manifest), npus)
+        paths: Sequence[Any] = files_of_ranks(os.fspath(workload), npus)
+    else:
+        if not isinstance(workload, Iterable | Trace) or isinstance(workload, bytes | Mapping):
+            raise UsageError(
+                "workload: a prefix of files, a list of paths or traces, or a workload of chakra.builder or "
+                f"chakra.generate is needed, not {shown(workload)}"
+            )
+        paths = [workload] if isinstance(workload, Trace) else list(workload)
+        if len(paths) != npus:
+            raise WorkloadError(
+                f"{len(paths)} trace{'s' * (len(paths) != 1)} for {npus} NPU{'s' * (npus != 1)}; give one per NPU"
+            )
+    if all(isinstance(path, Trace) for path in paths):
+        every = list(paths)
+    elif all(isinstance(path, str | os.PathLike) for path in paths):
+        every = read_files([os.fspath(path) for path in paths])
+    else:
+        odd = next(path for path in paths if not isinstance(path, str | os.PathLike))
+        raise UsageError(f"workload: the list must hold paths alone or traces alone, but holds {shown(odd)}")
+    distinct: dict[int, int] = {}
+    traces: list[Trace] = []
+    trace_of = np.empty(npus, np.int64)
+    for i, trace in enumerate(every):
+        if id(trace) not in distinct:
+            distinct[id(trace)] = len(traces)
+            traces.append(trace)
+        trace_of[i] = distinct[id(trace)]
+    return Loaded(traces, trace_of, {}, False)
+
+
+def manifest_path(prefix: str) -> str | None:
+    """The workload manifest that a prefix names, if it names one: the file itself, or ``PREFIX.workload.json``."""
+    if prefix.endswith(SUFFIX):
+        return prefix
+    return prefix + SUFFIX if os.path.exists(prefix + SUFFIX) else None
+
+
+def read_files(paths: Sequence[str]) -> list[Trace]:
+    """Traces of all paths; a file that several ranks share, by name or by link, is read once."""
+    first: dict[Any, str] = {}
+    names: dict[str, str] = {}
+    for path in paths:
+        if path not in names:
+            try:
+                status = os.stat(path)
+                names[path] = first.setdefault((status.st_dev, status.st_ino), path)
+            except OSError:
+                names[path] = path  # the reader says what is wrong with it
+    distinct = list(dict.fromkeys(names.values()))
+    traces = dict(zip(distinct, read_traces(distinct), strict=True))
+    return [traces[names[path]] for path in paths]
+
+
+def files_of_ranks(prefix: str, npus: int) -> list[str]:
+    """Files of all ranks below a prefix.
+
+    Raises
+    ------
+    WorkloadError
+        When ranks have no file: the first of them are named.
+    """
+    found = ranks_found(prefix)
+    missing, shown = missing_ranks(found, npus)
+    if missing:
+        there = [rank for rank in found if rank < npus]
+        repeatable = there and there[-1] == len(there) - 1 and npus % len(there) == 0
+        raise WorkloadError(
+            f"{prefix}.<rank>.et: no file for {missing} of {npus} ranks: {shown}"
+            + (
+                ""
+                if os.path.isdir(Path(prefix).parent)
+                else f" (folder {Path(prefix).parent} does not exist)"
+            )
+            + ("; --replicate repeats the traces that there are" if repeatable else "")
+            + (f"; the prefix of this file is {prefix_of(prefix)}" if prefix_of(prefix) else "")
+        )
+    return [found[rank] for rank in range(npus)]
+
+
+def prefix_of(file: str) -> str:
+    """The prefix of a trace ``PREFIX.<rank>.et`` that exists; empty for anything else."""
+    match = re.fullmatch(r"(.+)\.\d+\.et(\.gz)?", file)
+    return match[1] if match is not None and os.path.isfile(file) else ""
