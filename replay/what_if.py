@@ -8,7 +8,7 @@ from typing import Any
 
 from chakra import __version__
 from chakra.errors import UsageError
-from chakra.replay.config.files import nearest
+from chakra.io.nearest import nearest
 from chakra.replay.config.links import with_dims
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import LinkTopology, Memory, Network, System

@@ -8,6 +8,8 @@ themselves, a bound here holds the two together.
 MAX_STREAM_BYTES = 1 << 32
 #: Bytes of a configuration (network, system, groups, memory, factors of NPUs).
 MAX_CONFIG_BYTES = 1 << 28
+#: Bytes of a study, a platform file or a request: larger ones are no such thing.
+MAX_DOCUMENT_BYTES = 4_000_000
 #: Uncompressed bytes that any gzip file may hold, whatever its size.
 GZIP_FREE_BYTES = 1 << 28
 #: Above that, uncompressed bytes allowed for each compressed byte. gzip cannot exceed about 1030; real traces

@@ -1,6 +1,5 @@
 """Finding presets, and clusters in words: ``8x hgx-h100 over 400G rail-optimised fat tree``."""
 
-import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,8 +8,9 @@ from pathlib import Path
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.nearest import nearest
+from chakra.io.yaml import parse_document, read_document
 from chakra.platforms.model import Number, Platform, PlatformDim, Status, platform_from
-from chakra.platforms.yaml import parse_yaml, read_yaml
 from chakra.replay.config.model import Topology
 
 #: one-way latency per hop that a fabric gets when nothing else is known, ns
@@ -56,15 +56,14 @@ def load_platform(name: str) -> Platform:
         A file that is wrong.
     """
     if name.endswith((".yml", ".yaml")):
-        return platform_from(read_yaml(Path(name)), name)
+        return platform_from(read_document(Path(name)), name)
     wanted = re.sub(r"[\s_]+", "-", name.strip().lower())
     names = platform_names()
     if wanted not in names:
-        near = difflib.get_close_matches(wanted, names, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(names)}"
+        hint = nearest(wanted, names) or f"; there are: {', '.join(names)}"
         raise UsageError(f"no machine preset {name!r}{hint}")
     text = (resources.files("chakra") / "presets" / f"{wanted}.yml").read_text(encoding="utf-8")
-    return platform_from(parse_yaml(text, f"{wanted}.yml"), f"preset {wanted}")
+    return platform_from(parse_document(text, f"{wanted}.yml"), f"preset {wanted}")
 
 
 def all_platforms() -> Iterator[Platform]:

@@ -8,8 +8,8 @@ from typing import Any
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError, UsageError
 from chakra.io.limits import MAX_NPUS
+from chakra.io.nearest import nearest
 from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
-from chakra.replay.config.files import nearest
 from chakra.replay.config.keys import Key
 from chakra.replay.config.model import Topology
 

@@ -1,19 +1,17 @@
 """Optimised studies: Optuna asks for points, the study's metrics answer. Needs the ``optimize`` extra."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chakra.errors import UsageError
 from chakra.sweep.executors import Runner
+from chakra.sweep.outcomes import Progress, run_points
 from chakra.sweep.space import Parameter, Point
 from chakra.sweep.store import Outcome, Store
 from chakra.sweep.study import METRICS, Study
 
-if TYPE_CHECKING:
-    from chakra.sweep.run import Progress
-
 
 def optimise(
-    study: Study, store: Store, run: Runner, *, retry_failed: bool = False, progress: "Progress | None" = None
+    study: Study, store: Store, run: Runner, *, retry_failed: bool = False, progress: Progress | None = None
 ) -> list[Outcome]:
     """Ask for ``study.method.number`` points, a batch at a time, and tell their objective.
 
@@ -29,8 +27,6 @@ def optimise(
         import optuna
     except ImportError:
         raise UsageError("an optimised study needs Optuna: pip install 'chakra-replay[optimize]'") from None
-    from chakra.sweep.run import run_points
-
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     directions = optuna.study.StudyDirection
     direction = directions.MAXIMIZE if METRICS[study.objective] else directions.MINIMIZE

@@ -183,11 +183,12 @@ def machine(merged: Mapping[str, Any], npus: int | None) -> tuple[Any, Any]:
         platform = cluster(words, npus)
         network, system = platform.network(), platform.system()
     else:
-        from chakra.replay.config.files import read_json, read_yaml
+        from chakra.io.yaml import read_entries
+        from chakra.replay.config.files import read_json
 
         if "file" not in network_given or "file" not in system_given:
             raise ConfigError("without a platform, network and system must be files")
-        network = {key: entry.value for key, entry in read_yaml(network_given.pop("file")).items()}
+        network = {key: entry.value for key, entry in read_entries(network_given.pop("file")).items()}
         system = {key: entry.value for key, entry in read_json(system_given.pop("file")).items()}
     for name, value in network_given.items():
         dim, _, key = str(name).partition(".")

@@ -9,8 +9,9 @@ from typing import Any
 
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.generate.request.requests import REQUESTS, DlrmRequest, Request, TransformerRequest
+from chakra.io.nearest import nearest
+from chakra.io.shown import describe
 from chakra.platforms import cluster
-from chakra.replay.config.files import describe, nearest
 from chakra.replay.options import BACKENDS, COMPAT_MODES
 from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS
 from chakra.sweep.study import Study

@@ -1,21 +1,17 @@
 """Running a study: what is cached is taken, the rest is run, everything is recorded."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
 from chakra.sweep.executors import Runner
-from chakra.sweep.expressions import Expression
-from chakra.sweep.point import point_key, run_point
+from chakra.sweep.optimise import optimise
+from chakra.sweep.outcomes import Progress, run_points
 from chakra.sweep.preflight import check_study
 from chakra.sweep.space import Point
 from chakra.sweep.store import Outcome, Store
 from chakra.sweep.study import METRICS, Study
-
-#: called with (points done, points in all, the last outcome)
-Progress = Callable[[int, int, Outcome], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +97,6 @@ def run_study(
     if study.method.kind == "optuna":
         if shard is not None and shard.count > 1:
             raise UsageError("an optimised study has no shards: each point depends on earlier ones")
-        from chakra.sweep.optimise import optimise
-
         store.open()
         if begin:
             begin(study.method.number)
@@ -119,49 +113,6 @@ def run_study(
         if progress:
             progress(len(outcomes), len(points), outcome)
     return [outcomes[index] for index in range(len(points))]
-
-
-def run_points(
-    study: Study, store: Store, run: Runner, points: Sequence[Point], *, retry_failed: bool = False
-) -> Iterator[tuple[int, Outcome]]:
-    """Outcomes of these points with their index, cached ones first; points with equal inputs are run once."""
-    waiting: dict[str, list[int]] = {}
-    tasks: list[dict[str, Any]] = []
-    keys: list[str] = []
-    for index, point in enumerate(points):
-        merged = study.merged(point)
-        key = point_key(merged, needs_memory=study.needs_memory)
-        found = store.find(key, point)
-        if found is not None and not (retry_failed and found.status == "failed"):
-            yield index, constrained(study, found)
-            continue
-        if key not in waiting:
-            tasks.append({"merged": merged, "needs_memory": study.needs_memory})
-            keys.append(key)
-        waiting.setdefault(key, []).append(index)
-    for task, result in run(run_point, tasks):
-        for index in waiting[keys[task]]:
-            outcome = store.put(keys[task], points[index], tasks[task]["merged"], result)
-            yield index, constrained(study, outcome)
-
-
-def constrained(study: Study, outcome: Outcome) -> Outcome:
-    """The outcome, infeasible if a constraint on results is not met."""
-    if not outcome.ok:
-        return outcome
-    names: Mapping[str, Any] = {**study.names(outcome.point), **outcome.metrics}
-    for text in study.constraints:
-        expression = Expression(text, f"{study.source}: constraints")
-        if expression.names & METRICS.keys() and not expression.value(names):
-            return Outcome(
-                outcome.key,
-                outcome.point,
-                "infeasible",
-                outcome.metrics,
-                f"constraint not met: {text}",
-                outcome.cached,
-            )
-    return outcome
 
 
 @checked

@@ -9,7 +9,7 @@ from typing import Any
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError
-from chakra.replay.config.files import describe
+from chakra.io.shown import describe
 from chakra.sweep.keys import RANGE_KEYS
 
 #: a grid with more points is surely a mistake

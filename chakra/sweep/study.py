@@ -24,8 +24,8 @@ from typing import Any
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError, UsageError
-from chakra.platforms.yaml import read_yaml
-from chakra.replay.config.files import describe
+from chakra.io.shown import describe
+from chakra.io.yaml import read_document
 from chakra.sweep.expressions import Expression, plain_name
 from chakra.sweep.keys import STUDY_KEYS
 from chakra.sweep.space import MAX_POINTS, Parameter, Point, check_space, grid, parameter_from, sampled
@@ -191,7 +191,7 @@ def load_study(path: str | Path) -> Study:
     ConfigError
         Not YAML, an unknown key, or a value that makes no sense; with the key.
     """
-    return study_from(read_yaml(Path(path)), str(path))
+    return study_from(read_document(Path(path)), str(path))
 
 
 @checked

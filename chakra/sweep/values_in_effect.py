@@ -6,7 +6,8 @@ from typing import Any
 
 from chakra.errors import ConfigError, UsageError
 from chakra.generate.request.requests import REQUESTS
-from chakra.replay.config.files import describe, read_yaml
+from chakra.io.shown import describe
+from chakra.io.yaml import read_entries
 from chakra.replay.config.values_in_effect import Explanation, Row
 from chakra.sweep.keys import STUDY_KEYS, WORKLOAD_KEYS, workload_keys
 from chakra.sweep.preflight import check_study
@@ -19,7 +20,7 @@ def explain_study(path: str | os.PathLike[str]) -> Explanation:
     source = os.fspath(path)
     study = load_study(source)
     check_study(study)
-    lines = {key: entry.line for key, entry in read_yaml(source).items()}
+    lines = {key: entry.line for key, entry in read_entries(source).items()}
     values: dict[str, Any] = {key.name: study.fixed.get(key.name) for key in STUDY_KEYS}
     method = study.method
     values |= {

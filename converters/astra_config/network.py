@@ -9,6 +9,7 @@ from typing import Any
 from chakra.arguments import checked
 from chakra.converters.astra_config._common import ConvertedConfig, error_at, nearest, plain, read_text
 from chakra.errors import ConfigError
+from chakra.io.yaml import parse_document
 
 #: Words for the building blocks of a dimension; AllToAll is the older name of FullyConnected.
 TOPOLOGIES = {
@@ -197,13 +198,7 @@ def _links_of_a_message(topology: str, npus: int, links: int) -> int:
 
 def congestion_network(text: str, source: str) -> OldNetwork:
     """Network file of the 2023 tutorial's congestion backend: today's keys, but the topology is one word."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        value = YAML(typ="safe", pure=True).load(text)
-    except YAMLError as error:
-        raise ConfigError(f"{source}: not valid YAML: {str(error).splitlines()[0]}") from None
+    value = parse_document(text, source)
     keys = ("topology", "npus_count", "bandwidth", "latency")
     if not isinstance(value, dict):
         raise ConfigError(f"{source}: a network file is a map of the keys {', '.join(keys)}")

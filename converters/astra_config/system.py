@@ -8,7 +8,7 @@ from typing import Any
 
 from chakra.converters.astra_config._common import ConvertedConfig, nearest, plain
 from chakra.errors import ConfigError
-from chakra.replay.config.system import NATIVE_ALGORITHMS
+from chakra.replay.config.algorithms import NATIVE_ALGORITHMS
 
 #: 1.0 charges 3 ns for every full 500,000 bytes that are reduced; 2.0 charges 3 ns for every ``local-mem-bw``
 #: bytes.

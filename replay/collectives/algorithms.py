@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from chakra.errors import ConfigError
 from chakra.replay.collectives import registry
-from chakra.replay.config.system import NATIVE_ALGORITHMS
+from chakra.replay.config.algorithms import NATIVE_ALGORITHMS, flat_name
 
 UNLIMITED = 0
 
@@ -97,8 +97,3 @@ def parse(name: str, where: str) -> Algorithm:
     near = get_close_matches(name, every, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ConfigError(f"{where}: unknown collective algorithm {name!r}{hint} (known: {', '.join(every)})")
-
-
-def flat_name(name: str) -> str:
-    """The name of an algorithm's form on one flat ring of all NPUs."""
-    return "one" + name[:1].upper() + name[1:]

@@ -40,12 +40,12 @@ def load_per_node(path: str, system: System) -> dict[int, str]:
     ConfigError
         If the file is not a map from node ids to prefixes.
     """
-    from chakra.replay.config.files import read_yaml
+    from chakra.io.yaml import read_entries
 
     where = path if os.path.isabs(path) else os.path.join(os.path.dirname(system.source), path)
     if not os.path.exists(where) and os.path.exists(path):
         where = path
-    document = read_yaml(where)
+    document = read_entries(where)
     if not isinstance(document, Mapping):
         raise ConfigError(f"{where}: expected a map from node id to the prefix of an algorithm's traces")
     out: dict[int, str] = {}

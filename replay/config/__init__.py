@@ -3,6 +3,7 @@
 Loaders take a path or a plain dict and raise :class:`chakra.errors.ConfigError` with the file and the key.
 """
 
+from chakra.replay.config.algorithms import register_algorithm
 from chakra.replay.config.fit import check_fit
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
@@ -17,7 +18,7 @@ from chakra.replay.config.model import (
     Topology,
 )
 from chakra.replay.config.network import dump_network, load_network
-from chakra.replay.config.system import load_per_node_custom, load_system, register_algorithm
+from chakra.replay.config.system import load_per_node_custom, load_system
 
 __all__ = [
     "CollectiveKind",

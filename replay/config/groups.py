@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 
 from chakra.arguments import checked
-from chakra.replay.config.files import Source, describe
+from chakra.io.shown import describe
+from chakra.replay.config.files import Source
 from chakra.replay.config.section import Section
 
 #: what C++'s stoi reads at the start of a group's name

@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from chakra.errors import ConfigError
-from chakra.replay.config.files import describe, nearest, read_text
+from chakra.io.nearest import nearest
+from chakra.io.shown import describe
+from chakra.io.text import read_text
 from chakra.replay.config.keys import LINK_FIELDS, LINK_KEYS
 from chakra.replay.config.model import Dimension, Link, Links, LinkTopology, Network
 from chakra.replay.config.section import MAX_INT, Section, finite

@@ -7,7 +7,10 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.io.limits import MAX_NPUS
-from chakra.replay.config.files import Entry, Source, describe, nearest
+from chakra.io.nearest import nearest
+from chakra.io.shown import describe
+from chakra.io.yaml import Entry
+from chakra.replay.config.files import Source
 from chakra.replay.config.keys import NETWORK_KEYS
 from chakra.replay.config.links import dump_links, graph_network, links_network, read_graphml
 from chakra.replay.config.model import Dimension, Network, Topology

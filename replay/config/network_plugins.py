@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from chakra.errors import ConfigError
+from chakra.io.nearest import nearest
+from chakra.io.shown import describe
 from chakra.replay import plugins
-from chakra.replay.config.files import describe, nearest
 from chakra.replay.config.keys import PLUGIN_KEYS
 from chakra.replay.config.model import Network
 from chakra.replay.config.section import Section

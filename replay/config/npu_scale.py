@@ -12,7 +12,9 @@ import numpy as np
 from chakra.arrays import F64
 from chakra.errors import ConfigError
 from chakra.io.files import unusable_json
-from chakra.replay.config.files import describe, read_json, read_text
+from chakra.io.shown import describe
+from chakra.io.text import read_text
+from chakra.replay.config.files import read_json
 from chakra.replay.config.section import finite
 
 _LINE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?\s*[\s,:=]\s*(\S+)")

@@ -10,7 +10,10 @@ from typing import Any
 
 from chakra.errors import ConfigError
 from chakra.io.files import kind_of_keys
-from chakra.replay.config.files import Entry, Source, describe, nearest, read_json, read_yaml, shortened
+from chakra.io.nearest import nearest
+from chakra.io.shown import describe, shortened
+from chakra.io.yaml import Entry, read_entries
+from chakra.replay.config.files import Source, read_json
 from chakra.replay.config.keys import ALL_KEYS
 
 #: ASTRA-sim keeps integers of the system file in 32 bits
@@ -52,7 +55,7 @@ class Section:
             return cls(f"<{kind}>", {key: Entry(value) for key, value in src.items()}, as_head)
         if not isinstance(src, (str, os.PathLike)):
             raise ConfigError(f"<{kind}>: expected a path or a dict, found {type(src).__name__}")
-        entries = read_yaml(src) if yaml else read_json(src, last_wins=as_head)
+        entries = read_entries(src) if yaml else read_json(src, last_wins=as_head)
         return cls(os.fspath(src), entries, as_head)
 
     def error(self, key: object, problem: str) -> ConfigError:

@@ -1,11 +1,14 @@
 """System files: scheduling, collective algorithms, compute and memory model of every NPU (spec 1.3)."""
 
-import re
 from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import ConfigError
-from chakra.replay.config.files import Source, describe, nearest, read_yaml
+from chakra.io.nearest import nearest
+from chakra.io.shown import describe
+from chakra.io.yaml import read_entries
+from chakra.replay.config.algorithms import algorithm_names, canonical
+from chakra.replay.config.files import Source
 from chakra.replay.config.keys import SYSTEM_KEYS
 from chakra.replay.config.model import CollectiveKind, SharedBus, System
 from chakra.replay.config.section import Section
@@ -18,32 +21,6 @@ IMPLEMENTATION_KEYS = {
     CollectiveKind.REDUCE_SCATTER: "reduce-scatter-implementation",
     CollectiveKind.ALL_TO_ALL: "all-to-all-implementation",
 }
-#: ASTRA-sim's algorithms; a window of up to five digits may follow the two direct ones
-NATIVE_ALGORITHMS = (
-    "ring",
-    "direct",
-    "halvingDoubling",
-    "doubleBinaryTree",
-    "oneRing",
-    "oneDirect",
-    "oneHalvingDoubling",
-)
-#: algorithms beyond ASTRA-sim's list and those that packages offer; more through `register_algorithm`
-_EXTRA_ALGORITHMS: set[str] = set()
-
-
-def _extra_algorithms() -> set[str]:
-    """Names beyond ASTRA-sim's list, each also in its form on one flat ring."""
-    # imported here: the algorithms are modules that know the configuration
-    from chakra.replay.collectives.registry import names
-
-    both = {form for name in names() for form in (name, "one" + name[:1].upper() + name[1:])}
-    return both | _EXTRA_ALGORITHMS
-
-
-_WINDOWED = re.compile(r"(direct|oneDirect)([0-9]{1,5})")
-#: what C++'s stoi reads of the five characters after "direct"
-_HEAD_WINDOW = re.compile(r"(direct|oneDirect)\s*\+?([0-9]+)")
 
 POLICIES = ("LIFO", "FIFO", "EXPLICIT")
 OPTIMIZATIONS = ("baseline", "localBWAware")
@@ -63,18 +40,6 @@ INTRA_DIMENSION = {
     "SCF": "smallestFirst",
     "lessRemainingPhaseFirst": "lessRemainingPhaseFirst",
 }
-
-
-@checked
-def register_algorithm(name: str) -> None:
-    """Make a collective algorithm's name known to system files (the engine must know it too).
-
-    Parameters
-    ----------
-    name
-        The name that system files use.
-    """
-    _EXTRA_ALGORITHMS.add(name)
 
 
 @checked
@@ -202,16 +167,13 @@ def _implementations(section: Section, *, joined: bool) -> dict[CollectiveKind, 
 def _algorithm(section: Section, key: str, name: Any) -> str:
     """The canonical name of an algorithm: windows without leading zeros."""
     if isinstance(name, str):
-        if name in NATIVE_ALGORITHMS or (not section.as_head and name in _extra_algorithms()):
-            return name
-        match = _WINDOWED.fullmatch(name)
-        if match is None and section.as_head:
-            match = _HEAD_WINDOW.match(name[: len("oneDirect" if name.startswith("one") else "direct") + 5])
-        if match is not None:
-            if int(match[2]) == 0:
-                raise section.error(key, f"has {describe(name)}: a window of 0 messages never sends anything")
-            return f"{match[1]}{int(match[2])}"
-    known = [*NATIVE_ALGORITHMS, *(sorted(_extra_algorithms()) if not section.as_head else ())]
+        try:
+            found = canonical(name, as_head=section.as_head)
+        except ValueError as error:
+            raise section.error(key, f"has {describe(name)}: {error}") from None
+        if found is not None:
+            return found
+    known = algorithm_names(as_head=section.as_head)
     hint = nearest(name, known) if isinstance(name, str) else ""
     raise section.error(
         key,
@@ -258,7 +220,7 @@ def load_per_node_custom(path: str) -> dict[int, str]:
         naming file, line and key
     """
     found: dict[int, str] = {}
-    for key, entry in read_yaml(path).items():
+    for key, entry in read_entries(path).items():
         if isinstance(key, bool) or not isinstance(key, int) or key < 0:
             raise ConfigError(f"{path}:{entry.line}: key '{key}' must be a node id (a whole number from 0)")
         if not isinstance(entry.value, str) or not entry.value:

@@ -7,7 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from chakra.cli.main import run
-from chakra.platforms.yaml import parse_yaml
+from chakra.io.yaml import parse_document
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, Node
 from chakra.schemas.protolib import encode_varint
 
@@ -33,6 +33,6 @@ def test_one_trace_of_a_larger_job_is_checked_with_the_jobs_groups(
 def test_a_reused_anchor_is_yaml_and_no_warning() -> None:
     """YAML 1.2 takes the last of equal anchors; the library's warning would be many lines."""
     text = "a: &x 1\nb: &x 2\nc: *x\n"
-    assert parse_yaml(text, "f.yml") == {"a": 1, "b": 2, "c": 2}
+    assert parse_document(text, "f.yml") == {"a": 1, "b": 2, "c": 2}
     with pytest.warns(Warning, match="duplicate anchor"):
         YAML(typ="safe", pure=True).compose(text)

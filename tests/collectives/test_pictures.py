@@ -10,7 +10,7 @@ import pytest
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import parse
 from chakra.replay.collectives.steps import Do
-from chakra.replay.config.system import NATIVE_ALGORITHMS
+from chakra.replay.config.algorithms import NATIVE_ALGORITHMS
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = (Do.ALL_REDUCE, Do.REDUCE_SCATTER, Do.ALL_GATHER, Do.ALL_TO_ALL)

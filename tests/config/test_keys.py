@@ -199,10 +199,10 @@ def test_every_reader_of_the_reference_exists_and_every_example_loads() -> None:
                 found = getattr(found, name)
             assert callable(found)
             break
-    from chakra.platforms.yaml import parse_yaml
+    from chakra.io.yaml import parse_document
 
     for kind, text in re.findall(r"^```(yaml|json)\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
-        value = json.loads(text) if kind == "json" else parse_yaml(text, "<example>")
+        value = json.loads(text) if kind == "json" else parse_document(text, "<example>")
         if "topology" in value or "links" in value:
             load_network(value)
         elif "workload" in value:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder
 from chakra.errors import ConfigError
+from chakra.io.yaml import general_entries, plain_entries
 from chakra.replay import simulate
 from chakra.replay.config import Dimension, Network, Topology, dump_network, load_network
-from chakra.replay.config.files import _read_general, _read_plain
 
 GOOD = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50.0], "latency": [500.0]}
 
@@ -215,9 +215,9 @@ LINES = st.one_of(
 def test_the_fast_reader_equals_the_yaml_library(lines: list[str]) -> None:
     """Whatever the fast reader accepts, the YAML library reads as the same entries on the same lines."""
     text = "\n".join(lines)
-    plain = _read_plain(text)
+    plain = plain_entries(text)
     if plain is not None:
-        general = _read_general("x", text)
+        general = general_entries("x", text)
         assert repr(plain) == repr(general)
 
 

@@ -209,7 +209,7 @@ def test_joined_algorithm_lists_of_1_0() -> None:
 
 
 def test_a_registered_algorithm_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chakra.replay.config.system._EXTRA_ALGORITHMS", set())
+    monkeypatch.setattr("chakra.replay.config.algorithms._REGISTERED", set())
     with pytest.raises(ConfigError, match="not an algorithm"):
         load_system({"all-reduce-implementation": ["mine"]})
     register_algorithm("mine")
@@ -281,3 +281,11 @@ def test_any_values_load_or_raise_a_config_error(values: dict[str, Any], compat:
     assert system is None or (
         system.splits >= 1 and system.active_chunks >= 1 and system.endpoint_delay_ns >= 0
     )
+
+
+def test_names_of_step_tables_are_those_of_the_registry() -> None:
+    """The configuration knows the names without importing the algorithms."""
+    from chakra.replay.collectives import registry
+    from chakra.replay.config.algorithms import STEP_ALGORITHMS
+
+    assert tuple(registry.OURS) == STEP_ALGORITHMS

@@ -29,8 +29,8 @@ from chakra.et.read import decode_trace
 from chakra.et.trace_summary import summarize
 from chakra.et.wire import make_records
 from chakra.io import files
+from chakra.io.yaml import read_document
 from chakra.platforms import load_platform
-from chakra.platforms.yaml import read_yaml
 from chakra.replay.checks.run import check_workload
 from chakra.replay.collectives.custom import custom_program, load_per_node
 from chakra.replay.config import load_groups, load_memory, load_network, load_system
@@ -352,7 +352,7 @@ READERS: dict[str, Reader] = {
         Reader("npu-scale", "words", ".txt", lambda path: load_npu_scale(path, 16)),
         Reader("study", "yaml", ".yml", study),
         Reader("platform", "yaml", ".yml", platform),
-        Reader("yaml", "words", ".yml", lambda path: read_yaml(path)),
+        Reader("yaml", "words", ".yml", lambda path: read_document(path)),
         Reader("manifest", "json", ".json", read_manifest),
         Reader("host", "json", ".json", host),
         Reader("kineto", "json", ".json", device),

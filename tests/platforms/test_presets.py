@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from chakra.cli.commands.platform import command
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.et import NodeType, TraceColumns
+from chakra.io.yaml import parse_document, read_document
 from chakra.platforms import (
     Platform,
     Status,
@@ -20,7 +21,6 @@ from chakra.platforms import (
     write_platform,
 )
 from chakra.platforms.model import platform_from
-from chakra.platforms.yaml import parse_yaml, read_yaml
 from chakra.replay import simulate
 from chakra.replay.config.network import load_network
 from chakra.replay.config.system import load_system
@@ -204,12 +204,12 @@ def test_missing_and_binary_files(tmp_path: Path) -> None:
         load_platform(str(tmp_path / "none.yml"))
     (tmp_path / "b.yml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="not UTF-8"):
-        read_yaml(tmp_path / "b.yml")
+        read_document(tmp_path / "b.yml")
 
 
 def test_the_preset_in_the_guide_loads() -> None:
     text = DOCS.read_text().split("```yaml\n")[1].split("```")[0]
-    assert platform_from(parse_yaml(text, "guide"), "guide").sized(16).network()["npus_count"] == [8, 2]
+    assert platform_from(parse_document(text, "guide"), "guide").sized(16).network()["npus_count"] == [8, 2]
 
 
 def test_command_line(tmp_path: Path) -> None:

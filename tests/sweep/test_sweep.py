@@ -381,9 +381,9 @@ def blocks(language: str) -> Iterator[str]:
 
 
 def test_the_studies_in_the_guide_are_valid() -> None:
-    from chakra.platforms.yaml import parse_yaml
+    from chakra.io.yaml import parse_document
 
-    found = [parse_yaml(text, "guide") for text in blocks("yaml")]
+    found = [parse_document(text, "guide") for text in blocks("yaml")]
     assert len(found) >= 2
     for document in found:
         study_from(document, "guide")

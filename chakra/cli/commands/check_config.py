@@ -81,7 +81,8 @@ def kind_of(path: str) -> str:
 
     One of "network", "system", "memory", "groups", "study", "platform", "custom" and "npu-scale".
     """
-    from chakra.replay.config.files import read_json, read_text
+    from chakra.io.text import read_text
+    from chakra.replay.config.files import read_json
     from chakra.replay.config.keys import MEMORY_KEYS, SYSTEM_KEYS
 
     suffix = os.path.splitext(path)[1].lower()
@@ -105,9 +106,9 @@ def kind_of(path: str) -> str:
 
 
 def _kind_of_yaml(path: str) -> str:
-    from chakra.replay.config.files import read_yaml
+    from chakra.io.yaml import read_entries
 
-    keys = set(read_yaml(path))
+    keys = set(read_entries(path))
     if keys & {"accelerator", "dims"}:
         return "platform"
     if keys & {"workload", "parameters", "objective", "pareto"}:

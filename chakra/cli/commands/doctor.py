@@ -227,7 +227,7 @@ def plugins() -> list[Finding]:
     """Collective algorithms and networks that other packages offer, each loaded."""
     from chakra.errors import ConfigError
     from chakra.replay.collectives import registry
-    from chakra.replay.config.system import NATIVE_ALGORITHMS
+    from chakra.replay.config.algorithms import NATIVE_ALGORITHMS
     from chakra.replay.plugins import COLLECTIVES, NETWORKS, load, offered, package
 
     findings = []

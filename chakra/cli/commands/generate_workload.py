@@ -228,9 +228,9 @@ def _models(kind: str) -> str:
 
 
 def _config(path: str) -> dict[str, Any]:
-    from chakra.platforms.yaml import read_yaml
+    from chakra.io.yaml import read_document
 
-    document = read_yaml(Path(path))
+    document = read_document(Path(path))
     if not isinstance(document, dict):
         raise UsageError(f"{path}: must be a map of parameters")
     return {str(key).replace("-", "_"): value for key, value in document.items()}

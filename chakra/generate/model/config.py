@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from chakra.errors import UsageError
-from chakra.replay.config.files import nearest
+from chakra.io.nearest import nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Requests: one flat set of named parameters per kind of workload, for the command line, YAML files and sweeps alike."""
 
-import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -30,7 +29,7 @@ from chakra.generate.plan.training import StepPlan, plan_step
 from chakra.generate.request.parameters import coerce
 from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.io.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
-from chakra.replay.config.files import nearest
+from chakra.io.nearest import nearest
 
 #: bytes per element by name
 DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
@@ -171,8 +170,7 @@ class Request:
         for key, value in values.items():
             name = str(key).replace("-", "_")
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ""
+                hint = nearest(name.replace("_", "-"), [known_name.replace("_", "-") for known_name in known])
                 raise UsageError(f"unknown parameter {key!r}{hint}")
             given[name] = coerce(name, value, hints[name])
         return cls(**given)
