@@ -29,7 +29,7 @@ Many ranks, written once; ``b.rank`` says whose turn it is:
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -108,7 +108,7 @@ class TraceBuilder:
             )
         self.rank = rank
         self.npus = npus
-        self._groups = groups
+        self._members: Mapping[str, Container[int]] | None = groups
         self._drafts: list[_Draft] = []
 
     def __repr__(self) -> str:
@@ -201,10 +201,10 @@ class TraceBuilder:
         title = comm.name.lower() if name is None or name == "" else name
         _text(title, "group", group)
         dims = [] if involved_dim is None else _truths(title, "involved_dim", involved_dim)
-        if group is not None and self._groups is not None and group not in ("", "0"):
-            if group not in self._groups:
+        if group is not None and self._members is not None and group not in ("", "0"):
+            if group not in self._members:
                 raise WorkloadError(f"collective {title!r}: there is no group {group!r}; add_group makes one")
-            if self.rank not in self._groups[group]:
+            if self.rank not in self._members[group]:
                 raise WorkloadError(
                     f"collective {title!r}: rank {self.rank} is not a member of group {group!r}"
                 )
@@ -453,6 +453,7 @@ class Workload:
             raise WorkloadError(f"a workload needs at least one NPU, not {npus!r}")
         self.npus = npus
         self.groups: dict[str, tuple[int, ...]] = {}
+        self._members: dict[str, frozenset[int]] = {}
         self._builders: dict[int, TraceBuilder] = {}
         self._uniform: TraceBuilder | None = None
 
@@ -478,10 +479,12 @@ class Workload:
         if name in self.groups:
             raise WorkloadError(f"group {name!r} exists already")
         wrong = [rank for rank in members if not 0 <= rank < self.npus]
-        if not members or wrong or len(set(members)) < len(members):
+        distinct = frozenset(members)
+        if not members or wrong or len(distinct) < len(members):
             reason = "is empty" if not members else f"names rank {wrong[0]}" if wrong else "repeats a rank"
             raise WorkloadError(f"group {name!r} {reason}; the ranks are 0 to {self.npus - 1}")
         self.groups[name] = members
+        self._members[name] = distinct
         self.__dict__.pop("_traces", None)
         return name
 
@@ -497,7 +500,8 @@ class Workload:
         if self._uniform is not None:
             raise WorkloadError("this workload runs one uniform program; it has no builder for a single rank")
         if rank not in self._builders:
-            self._builders[rank] = TraceBuilder(rank, self.npus, self.groups)
+            made = self._builders[rank] = TraceBuilder(rank, self.npus)
+            made._members = self._members  # checked when they were added: once, not once a rank
         self.__dict__.pop("_traces", None)
         return self._builders[rank]
 
@@ -606,9 +610,8 @@ class Workload:
         if self.groups:
             written.append(f"{prefix}.groups.json")
             with files.atomic_text(written[-1]) as text:
-                text.write("{\n")
-                text.write(",\n".join(f'  "{name}": {list(ranks)}' for name, ranks in self.groups.items()))
-                text.write("\n}\n")
+                rows = (f"  {json.dumps(name)}: {json.dumps(ranks)}" for name, ranks in self.groups.items())
+                text.write("{\n" + ",\n".join(rows) + "\n}\n")
         return written
 
 

@@ -57,6 +57,17 @@ def collective_nodes(program: Program, slot: int) -> I64:
     return np.asarray(nodes[groups[program.call[nodes]] == slot])
 
 
+def collectives_by_group(program: Program) -> dict[int, I64]:
+    """Collective nodes (program order) of each of a program's groups, in one pass over the nodes."""
+    nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
+    if not len(nodes):
+        return {}
+    groups = np.array([call.group for call in program.calls], np.int64)[program.call[nodes]]
+    order = np.argsort(groups, kind="stable")
+    present, first = np.unique(groups[order], return_index=True)
+    return dict(zip(present.tolist(), np.split(nodes[order], first[1:]), strict=True))
+
+
 def profiles(workload: Workload, width: int) -> I64:
     """Equal numbers for programs that run the same collectives in a group slot, -1 for none; (programs, width, 2).
 

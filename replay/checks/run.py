@@ -16,8 +16,8 @@ from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.replay.checks.partners import (
     Problem,
     call_text,
-    collective_nodes,
     collective_problems,
+    collectives_by_group,
     group_text,
     message_problems,
     node_text,
@@ -386,25 +386,27 @@ def order_findings(
 
     Dependencies and times decide the order of a run. An error is certain only if they leave no choice on both members.
     """
-    width = membership.comm.shape[1]
     chains: dict[tuple[int, int], bool] = {}
     seen: set[tuple[int, int, int, int]] = set()
+    by_group: dict[int, dict[int, I64]] = {}
+    nothing = np.zeros(0, np.int64)
     found = 0
-    for c, comm in enumerate(membership.comms):
+    for c, users in _first_users(workload, membership):
         if only not in (None, c):
             continue
-        lists: dict[tuple[int, int], int] = {}
-        for s in range(width):
-            for npu in np.flatnonzero(membership.comm[:, s] == c).tolist():
-                lists.setdefault((int(workload.program_of[npu]), s), npu)
-        keys = list(lists)
+        comm = membership.comms[c]
+        keys = list(users)
+        for p, _ in keys:
+            if p not in by_group:
+                by_group[p] = collectives_by_group(workload.programs[p])
         for key in keys[1:]:
             pair = (*keys[0], *key)
             if pair in seen:
                 continue
             seen.add(pair)
             base, other = workload.programs[keys[0][0]], workload.programs[key[0]]
-            a, b = collective_nodes(base, keys[0][1]), collective_nodes(other, key[1])
+            a = by_group[keys[0][0]].get(keys[0][1], nothing)
+            b = by_group[key[0]].get(key[1], nothing)
             for ordinal, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=False)):
                 mine, theirs = base.calls[int(base.call[x])], other.calls[int(other.call[y])]
                 if (mine.kind, mine.bytes) == (theirs.kind, theirs.bytes):
@@ -418,11 +420,35 @@ def order_findings(
                     yield Finding(
                         "error" if sure else "warning",
                         f"{group_text(comm)}: {'in' if sure else 'by node id, in'} place {ordinal} rank "
-                        f"{lists[keys[0]]} ({node_text(workload, lists[keys[0]], x)}) runs {call_text(mine)}, rank "
-                        f"{lists[key]} ({node_text(workload, lists[key], y)}) {call_text(theirs)}: the order differs"
+                        f"{users[keys[0]]} ({node_text(workload, users[keys[0]], x)}) runs {call_text(mine)}, rank "
+                        f"{users[key]} ({node_text(workload, users[key], y)}) {call_text(theirs)}: the order differs"
                         + ("" if sure else ", and dependencies do not fix it"),
                     )
                 break
+
+
+def _first_users(
+    workload: Workload, membership: Membership
+) -> Iterator[tuple[int, dict[tuple[int, int], int]]]:
+    """Of every communicator in use, the first NPU of each (program, group slot) that uses it."""
+    npu, slot = np.nonzero(membership.comm >= 0)
+    comm = membership.comm[npu, slot]
+    program = workload.program_of[npu]
+    order = np.lexsort((npu, slot, comm))
+    rows = np.stack([comm, slot, program], axis=1)[order]
+    if not len(rows):
+        return
+    # slots ascend within a communicator, and within a slot the NPUs: the first of a kind stands for it
+    _, first = np.unique(rows, axis=0, return_index=True)
+    users: dict[tuple[int, int], int] = {}
+    current = int(rows[0, 0])
+    for k in np.sort(first).tolist():
+        c, s, p = rows[k].tolist()
+        if c != current:
+            yield current, users
+            current, users = c, {}
+        users[p, s] = int(npu[order[k]])
+    yield current, users
 
 
 def is_chain(program: Program, nodes: I64) -> bool:

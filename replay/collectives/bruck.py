@@ -1,8 +1,8 @@
 """Bruck's algorithms: ceil(log2 n) steps for any number of members, all of which do the same.
 
 All-to-all: in step k every member sends the blocks whose distance to their target has bit k set to the member 2^k
-further on. All-gather: it sends all it has, at most what is missing, 2^k further on. Reduce-scatter is the all-gather
-backwards; all-reduce is both, with the fewest bytes and 2 ceil(log2 n) steps.
+further on. All-gather: it sends all it has, at most what is missing, to the member 2^k before it. Reduce-scatter is the
+all-gather backwards; all-reduce is both, with the fewest bytes and 2 ceil(log2 n) steps.
 
 Source: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient Algorithms for All-to-All Communications in Multiport
 Message-Passing Systems", IEEE TPDS 8(11), 1997, doi:10.1109/71.642949; the mirrored reduce-scatter: Traeff, "Optimal,

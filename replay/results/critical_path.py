@@ -29,6 +29,7 @@ def critical_path(raw: RawRun, programs: list[Program], workload: Workload) -> l
     path: list[dict[str, Any]] = []
     seen: set[tuple[int, int]] = set()
     by_finish: dict[int, tuple[I64, I64]] = {}
+    issued_as: dict[int, I64] = {}
     senders = _Senders(raw, programs, workload)
     while node >= 0 and len(path) < MAX_PATH and (actor, node) not in seen:
         seen.add((actor, node))
@@ -60,10 +61,14 @@ def critical_path(raw: RawRun, programs: list[Program], workload: Workload) -> l
         if actor not in by_finish:
             order = np.argsort(raw.finish_ns[where], kind="stable")
             by_finish[actor] = (raw.finish_ns[where][order], order)
+            issued = raw.order[where][: int(raw.order_n[actor])]
+            issued_as[actor] = np.full(program.n_nodes, -1, np.int64)
+            issued_as[actor][issued] = np.arange(len(issued))
         finish, order = by_finish[actor]
         lo, hi = np.searchsorted(finish, issue[node]), np.searchsorted(finish, issue[node], side="right")
         candidates = order[lo:hi]
-        candidates = candidates[candidates != node]
+        # a node of 0 ns that ends at this tick may as well be a child: what one waited for was issued before
+        candidates = candidates[issued_as[actor][candidates] < issued_as[actor][node]]
         if not len(candidates) or issue[node] == 0:
             break
         offsets, parents = trace.parents()

@@ -60,6 +60,63 @@ def first_node(workload: Workload, trace: int, group: str) -> str:
     return f"{columns.source}: node {int(columns.ids[columns.order_by_id()[nodes[0]]])}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The NPUs that a name stands for, ascending, each with its communicator and its place in that one's ring."""
+
+    npus: I64
+    comm: I64
+    member: I64
+
+    def places(self, npus: I64) -> tuple[I64, I64]:
+        """Communicator and place of some NPUs; -1 for those that the name does not hold."""
+        at = np.minimum(np.searchsorted(self.npus, npus), len(self.npus) - 1)
+        known = self.npus[at] == npus
+        return np.where(known, self.comm[at], -1), np.where(known, self.member[at], -1)
+
+
+def _rows(workload: Workload, groups: GroupTable, name: str, trace: int, comms: list[Communicator]) -> _Rows:
+    """Resolve a name that a trace uses; adds its communicators to `comms`."""
+    n = workload.npus
+    if name == "":
+        rows: Sequence[Sequence[int]] = [range(n)]
+    elif name in groups:
+        rows = groups[name]
+    else:
+        known = ", ".join(short(other) for other in sorted(groups)[:8]) or "none"
+        more = ", ..." if len(groups) > 8 else ""
+        raise WorkloadError(
+            f"{first_node(workload, trace, name)}: process group {short(name)} is not defined (known groups: "
+            f"{known}{more}); give the communicator-group file"
+        )
+    first = len(comms)
+    for row in rows:
+        members = np.asarray(row if len(row) else range(n), np.int64)
+        if len(members) and (members.min() < 0 or members.max() >= n):
+            bad = int(members.min()) if members.min() < 0 else int(members.max())
+            raise WorkloadError(
+                f"process group {short(name)} has rank {bad}, but the system has NPUs 0 to {n - 1}"
+            )
+        if len(members) == n and len(np.unique(members)) == n:
+            members = np.arange(n)  # runs on the network's own dimensions, in order of ranks (section 3.3)
+        comms.append(Communicator(name, members, len(members) == n))
+    here = comms[first:]
+    npus = np.concatenate([comm.members for comm in here])
+    order = np.argsort(npus, kind="stable")
+    if (np.diff(npus[order]) == 0).any():
+        raise WorkloadError(f"process group {short(name)} lists a rank twice")
+    number = np.repeat(np.arange(first, len(comms)), [comm.size for comm in here])
+    place = np.concatenate([np.arange(comm.size) for comm in here])
+    return _Rows(npus[order], number[order], place[order])
+
+
+def _npus_of_traces(workload: Workload) -> list[I64]:
+    """NPUs of every trace, ascending."""
+    order = np.argsort(workload.trace_of, kind="stable")
+    ends = np.cumsum(np.bincount(workload.trace_of, minlength=len(workload.bindings)))
+    return np.split(order, ends[:-1])
+
+
 def resolve_groups(workload: Workload, groups: GroupTable) -> Membership:
     """Resolve the group names of all NPUs.
 
@@ -73,52 +130,20 @@ def resolve_groups(workload: Workload, groups: GroupTable) -> Membership:
     comm = np.full((n, width), -1, np.int64)
     member = np.full((n, width), -1, np.int64)
     comms: list[Communicator] = []
-    lookup: dict[str, tuple[I64, I64]] = {}
-
-    def table_of(name: str, trace: int) -> tuple[I64, I64]:
-        """Communicator and member index of every NPU under a name."""
-        if name in lookup:
-            return lookup[name]
-        of = np.full(n, -1, np.int64)
-        index = np.full(n, -1, np.int64)
-        if name == "":
-            rows: Sequence[Sequence[int]] = [range(n)]
-        elif name in groups:
-            rows = groups[name]
-        else:
-            known = ", ".join(short(other) for other in sorted(groups)[:8]) or "none"
-            more = ", ..." if len(groups) > 8 else ""
-            raise WorkloadError(
-                f"{first_node(workload, trace, name)}: process group {short(name)} is not defined (known groups: "
-                f"{known}{more}); give the communicator-group file"
-            )
-        for row in rows:
-            members = np.asarray(row if len(row) else range(n), np.int64)
-            if len(members) and (members.min() < 0 or members.max() >= n):
-                bad = int(members.min()) if members.min() < 0 else int(members.max())
-                raise WorkloadError(
-                    f"process group {short(name)} has rank {bad}, but the system has NPUs 0 to {n - 1}"
-                )
-            if len(np.unique(members)) != len(members) or (of[members] >= 0).any():
-                raise WorkloadError(f"process group {short(name)} lists a rank twice")
-            if len(members) == n:  # runs on the network's own dimensions, in order of ranks (section 3.3)
-                members = np.arange(n)
-            of[members] = len(comms)
-            index[members] = np.arange(len(members))
-            comms.append(Communicator(name, members, len(members) == n))
-        lookup[name] = (of, index)
-        return lookup[name]
-
+    rows_of: dict[str, _Rows] = {}
+    users = _npus_of_traces(workload)
     for t, bindings in enumerate(workload.bindings):
-        npus = np.flatnonzero(workload.trace_of == t)
+        npus = users[t]
         for s, name in enumerate(bindings.groups):
-            of, index = table_of(name, t)
-            lost = npus[of[npus] < 0]
+            if name not in rows_of:
+                rows_of[name] = _rows(workload, groups, name, t, comms)
+            of, index = rows_of[name].places(npus)
+            lost = npus[of < 0]
             if len(lost):
                 raise WorkloadError(
                     f"{first_node(workload, t, name)}: NPU {int(lost[0])} runs a collective of process group "
                     f"{short(name)}, but is not a member of it"
                 )
-            comm[npus, s] = of[npus]
-            member[npus, s] = index[npus]
+            comm[npus, s] = of
+            member[npus, s] = index
     return Membership(tuple(comms), comm, member)

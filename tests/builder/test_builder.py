@@ -9,6 +9,7 @@ import pytest
 from chakra.builder import Handle, TraceBuilder, Workload
 from chakra.errors import ChakraError, TraceError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, read_trace, read_traces
+from chakra.replay import simulate
 from chakra.schemas.et_def_pb2 import AttributeProto
 
 
@@ -235,3 +236,24 @@ def test_builder_can_go_on_after_a_build() -> None:
     assert w.trace_of(0).n_nodes == 2
     with pytest.raises(TraceError):
         b.compute("z", duration_ns=-1)
+
+
+@pytest.mark.parametrize("name", ['tp"0', "dp\\x", 'a": [2, 3], "b', "line\nend", "Grüße"])
+def test_any_name_of_a_group_is_written_and_read_back(name: str, tmp_path: Path) -> None:
+    workload = Workload(4)
+    group = workload.add_group([0, 1], name)
+    for rank in range(4):
+        builder = workload.builder(rank)
+        builder.compute("c", duration_ns=1)
+        if rank < 2:
+            builder.collective("all_reduce", size_bytes=64, group=group)
+    workload.write(str(tmp_path / "w"))
+    assert json.loads((tmp_path / "w.groups.json").read_text()) == {name: [0, 1]}
+    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
+    result = simulate(
+        str(tmp_path / "w"),
+        {"all-reduce-implementation": ["ring"]},
+        network,
+        comm_groups=str(tmp_path / "w.groups.json"),
+    )
+    assert result.records("collectives")[0]["members"] == 2

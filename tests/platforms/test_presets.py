@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from chakra.builder import TraceBuilder
 from chakra.cli.commands.platform import command
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.et import NodeType, TraceColumns
@@ -229,3 +230,12 @@ def test_command_line(tmp_path: Path) -> None:
     run("write", "2x", "hgx-h100", "-o", str(tmp_path / "m"))
     text = (tmp_path / "m.network.yml").read_text()
     assert "# dim0 bandwidth [10^9 B/s]: 450 (datasheet:" in text
+
+
+def test_a_gpu_of_a_dgx_1_sends_no_more_than_its_links_carry() -> None:
+    """A V100 has six NVLinks of 25 GB/s in each direction: an all-reduce is no faster than those 150 GB/s."""
+    builder = TraceBuilder()
+    builder.collective("all_reduce", size_bytes=1 << 30)
+    platform = load_platform("dgx-1v").sized()
+    result = simulate([builder.build()] * 8, {"all-reduce-implementation": ["ring"]}, platform.network())
+    assert result.records("collectives")[0]["bound_ns"] == pytest.approx(2 * 7 / 8 * 2**30 / 150, rel=1e-3)

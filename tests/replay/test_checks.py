@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chakra.builder import TraceBuilder
+from chakra.builder import TraceBuilder, Workload
 from chakra.errors import ChakraError, ConfigError, StallError, TraceError, WorkloadError
 from chakra.et import Trace, write_trace
 from chakra.replay import ReplayResult, simulate
@@ -477,3 +477,25 @@ def test_every_error_is_one_line() -> None:
         with pytest.raises(ChakraError) as error:
             run(traces)
         assert "\n" not in str(error.value)
+
+
+def test_many_groups_are_compared_once_each() -> None:
+    """Work grows with the groups, not with their square: 4,000 groups of two ranks, counted in look-ups."""
+    workload = Workload(2)
+    names = [workload.add_group([0, 1]) for _ in range(4000)]
+    for rank in range(2):
+        for name in names:
+            workload.builder(rank).collective("all_reduce", size_bytes=8, group=name)
+    calls = 0
+    plain = np.nonzero
+
+    def counted(*args: Any, **keywords: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return plain(*args, **keywords)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np, "nonzero", counted)
+        patch.setattr(np, "flatnonzero", lambda a: counted(np.ravel(a))[0])
+        assert check_workload(workload.traces(), workload.groups, 2) == []
+    assert 0 < calls < 200

@@ -1,5 +1,6 @@
 """Peak device memory of a rank: model states by ZeRO stage, and activations by a sweep over the schedule order."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,19 @@ def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
     elif training.recompute is Recompute.SELECTIVE:
         transient = max((op.core_bytes for layer in layers for op in layer.operators), default=0)
     if training.zero is Zero.WEIGHTS:
-        gathered = sorted((layer.parameters * plan.model.itemsize for layer in layers), reverse=True)
-        transient += sum(gathered[: training.prefetch + 1])
+        # the layers of a chunk are gathered in order: those that are whole together are neighbours
+        transient += max(
+            (
+                sum(window)
+                for chunk in chunks
+                for window in _windows(chunk, plan.model.itemsize, training.prefetch + 1)
+            ),
+            default=0,
+        )
     return StageMemory(-int(-states // 1), peak, transient)
+
+
+def _windows(layers: Sequence[Layer], itemsize: int, length: int) -> list[list[int]]:
+    """Bytes of the weights of every `length` neighbouring layers (all of them where there are fewer)."""
+    sizes = [layer.parameters * itemsize for layer in layers]
+    return [sizes[first : first + length] for first in range(max(len(sizes) - length, 0) + 1)]
