@@ -24,6 +24,7 @@ extensions = [
     "inline_code",
     "pictures",
     "code_links",
+    "cited_places",
 ]
 source_suffix = {".md": "markdown"}
 root_doc = "index"

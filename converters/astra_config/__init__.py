@@ -1,6 +1,6 @@
 """Configurations of ASTRA-sim 1.0 to those of 2.0: network JSON to YAML, system text to JSON.
 
-Facts: spec, replay semantics, section 7.1. A network file of 1.0 gives each dimension a number of links per
+Source: replay semantics, section 7.1. A network file of 1.0 gives each dimension a number of links per
 NPU, which 2.0 folds into the bandwidth; a system file is a list of ``key: value`` lines whose algorithm lists
 are one word joined by ``_``.
 """

@@ -130,7 +130,7 @@ def _repeat(builder: "_Builder", n: int, passes: int) -> Graph:
 
 
 def span_of(workload: TextWorkload, policy: Policy, layer: int, phase: Phase) -> Span:
-    """NPUs that a layer's collective joins (spec: trace formats, section 3.2)."""
+    """NPUs that a layer's collective joins (trace formats, section 3.2)."""
     own = workload.layers[layer].policy
     row = POLICIES[own] if own is not None else policy
     if policy.issue_input is Issue.FIRST_FROM_TOP and phase is not Phase.WEIGHT_GRADIENT:

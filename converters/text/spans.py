@@ -1,7 +1,7 @@
 """Which NPUs a collective joins, said in terms of network dimensions or of communicator groups.
 
 A span is resolved once for the whole file. Inner groups are runs of neighbouring ranks, outer groups take one
-rank of each run (spec: trace formats, section 3.2). Where the boundary between the two is a boundary between
+rank of each run (trace formats, section 3.2). Where the boundary between the two is a boundary between
 network dimensions the collective can say so by ``involved_dim``: all NPUs then have the same file and a
 collective keeps its algorithm per dimension. Otherwise groups are named, and each rank names its own.
 """

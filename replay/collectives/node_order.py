@@ -32,7 +32,7 @@ def match_dimensions(workload: Workload, dims: int) -> Workload:
     """The workload with one form of `involved_dim` for the same dimensions of a network of `dims`.
 
     Flags beyond the last dimension mean nothing, nor do trailing ones that are false. All dimensions are what nodes
-    without the attribute take, up to as many as ASTRA-sim then takes (section 1.3).
+    without the attribute take, up to as many as ASTRA-sim then takes (replay semantics, section 1.3).
     """
     programs = list(workload.programs)
     for number, program in enumerate(programs):

@@ -1,4 +1,4 @@
-"""Communicator-group files: name -> ranks in ring order (spec 1.5, C18, C22)."""
+"""Communicator-group files: name -> ranks in ring order (replay semantics, section 1.5; C18, C22)."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Remote-memory files (spec 1.4)."""
+"""Remote-memory files (replay semantics, section 1.4)."""
 
 from chakra.arguments import checked
 from chakra.replay.config.files import Source

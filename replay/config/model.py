@@ -1,6 +1,6 @@
 """What the configuration files say, as values. The modules beside this one load and check them.
 
-Meaning and defaults: ASTRA-sim's network, system and remote-memory files (spec: replay semantics, section 1).
+Meaning and defaults: ASTRA-sim's network, system and remote-memory files (replay semantics, section 1).
 """
 
 from dataclasses import dataclass, field
@@ -158,7 +158,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class SharedBus:
-    """LogGP parameters of the shared memory bus (spec section 4.5); G keeps single-precision rounding.
+    """LogGP parameters of the shared memory bus (section 4.5); G keeps single-precision rounding.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Network files: four lists of equal length, one entry per dimension (spec 1.2), or a list of links."""
+"""Network files: lists of equal length, one entry per dimension (replay semantics, section 1.2), or a list of links."""
 
 import os
 from collections.abc import Mapping

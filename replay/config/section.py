@@ -119,7 +119,7 @@ class Section:
         return finite(value, above_zero, lambda shown: self.error(key, f"{what}, found {shown}"))
 
     def single(self, key: str) -> float:
-        """A number kept in single precision and widened again, 0 where absent (spec 1.3: L, o, g, G)."""
+        """L, o, g, G: kept in single precision and widened again, 0 where absent (replay semantics, section 1.3)."""
         if self.as_head and isinstance(self.entries.get(key, Entry(None)).value, bool):
             return float(self.entries[key].value)
         value = self.number(key, 0.0)

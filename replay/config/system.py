@@ -1,4 +1,4 @@
-"""System files: scheduling, collective algorithms, compute and memory model of every NPU (spec 1.3)."""
+"""System files: scheduling, algorithms, compute and memory model of every NPU (replay semantics, section 1.3)."""
 
 from typing import Any
 
@@ -207,7 +207,7 @@ def _custom(section: Section) -> dict[CollectiveKind, str]:
 
 @checked
 def load_per_node_custom(path: str) -> dict[int, str]:
-    """Read the YAML map node id -> path prefix of `per-node-custom-implementation` (spec 1.3, 4.6).
+    """Read the YAML map node id -> path prefix of `per-node-custom-implementation` (sections 1.3 and 4.6).
 
     Parameters
     ----------

@@ -82,9 +82,10 @@ def _given(network: Network, links: Links, keys: I64) -> dict[int, list[int]]:
 
 
 def dimension_route(network: Network, src: int, dst: int) -> tuple[int, ...]:
-    """Vertices between two NPUs of building blocks: one dimension after the other, the lowest first (spec 5.4).
+    """Vertices between two NPUs of building blocks: one dimension after the other, the lowest first.
 
-    Vertices are numbered as `chakra.replay.networks.blocks.block_links` does.
+    Within a dimension the route is that of replay semantics, section 5.4. Vertices are numbered as
+    `chakra.replay.networks.blocks.block_links` does.
     """
     route = [src]
     here, stride, switch = src, 1, network.npus

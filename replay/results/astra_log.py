@@ -1,4 +1,4 @@
-"""ASTRA-sim's log files (spec 1.6): finish lines, statistics, and with trace-enabled the ticks of every node.
+"""ASTRA-sim's log files: finish lines, statistics, and with trace-enabled ticks of nodes (replay semantics, section 1.6).
 
 The form of a line is ASTRA-sim's, so that scripts which read its logs read ours. Unlike there, long traces
 lose nothing to rotation. ``SOURCE_DATE_EPOCH`` fixes the time stamps.

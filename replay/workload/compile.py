@@ -152,7 +152,7 @@ def _slots(draft: Draft) -> tuple[I64, I64]:
 
     ASTRA-sim's slots (section 2.2): CPU, GPU compute, GPU communication (collectives, sends, memory, zero-time nodes)
     and, without a bound, receives. A recorded trace replayed by its own durations has an engine per host thread and
-    per device stream instead (link-and-convert, part I).
+    per device stream instead (see linking and conversion).
     """
     options = draft.setting.options
     if draft.setting.system.replay_only and not options.astra:

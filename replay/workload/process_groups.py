@@ -1,4 +1,6 @@
-"""Process groups that traces define themselves, in METADATA nodes (replay semantics, 2.3; trace formats, 1.3).
+"""Process groups that traces define themselves, in METADATA nodes.
+
+Sources: replay semantics, section 2.3; trace formats, section 1.3.
 
 `inputs.values` of such a node is a list in Python's notation that holds one string, and the string a JSON list of
 objects with `pg_name` and `ranks`; no ranks means all of them.

@@ -45,7 +45,7 @@ def test_short_options_print_astra_sims_lines_and_a_summary(chakra: Chakra, ring
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_astra_sims_own_flags(chakra: Chakra, ring8: Path, separate: bool) -> None:
-    """Spec 1.1: a run script works by swapping the program's name, with `=` or with a blank."""
+    """Replay semantics, section 1.1: a run script works by swapping the program's name, with `=` or with a blank."""
     (ring8 / "memory.json").write_text('{"memory-type": "NO_MEMORY_EXPANSION"}')
     args = [part for flag in LONG for part in flag.split("=")] if separate else list(LONG)
     outcome = chakra("replay", *args)
@@ -177,7 +177,7 @@ def test_the_same_run_prints_the_same(chakra: Chakra, ring8: Path) -> None:
 
 
 def test_log_lines(chakra: Chakra, ring8: Path, et: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec 1.6: with trace-enabled, issue and callback of every node in order of time, then the finish."""
+    """With trace-enabled every node's issue and callback by time, then the finish (replay semantics, section 1.6)."""
     for rank in range(8):
         et.write(ring8 / f"w.{rank}.et", et.compute(3, 2), et.all_reduce(4), et.compute(5, 1, 3, 4))
     (ring8 / "system.json").write_text(json.dumps({**et.system, "trace-enabled": 1}))

@@ -1,4 +1,4 @@
-"""Scheduling over dimensions and in queues, against a slow flow shop of one NPU (replay semantics, 7.2 and 7.3)."""
+"""Scheduling over dimensions and in queues, against a flow shop of one NPU (replay semantics, sections 7.2 and 7.3)."""
 
 import heapq
 from dataclasses import dataclass

@@ -203,7 +203,7 @@ def test_fractions_are_dropped_in_both_modes() -> None:
 
 
 def test_joined_algorithm_lists_of_1_0() -> None:
-    """Spec 7.1."""
+    """Replay semantics, section 7.1."""
     system = load_system({"all-reduce-implementation": "ring_halvingDoubling"}, compat="astra-sim-1.0")
     assert system.implementations[CollectiveKind.ALL_REDUCE] == ("ring", "halvingDoubling")
 

@@ -1,7 +1,7 @@
 """Reads cases of the reference corpus straight into the message-level engine, without the rest of the package.
 
-Written from the replay semantics alone (ASTRA-sim's own rules, sections 1 to 3), so that the engine is checked apart
-from the package's compile step. Run as a script it prints how many cases of each family are equal.
+Written from ASTRA-sim's own rules alone (replay semantics, sections 1 to 3), so that the engine is checked apart from the
+package's compile step. Run as a script it prints how many cases of each family are equal.
 """
 
 import json

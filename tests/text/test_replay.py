@@ -52,7 +52,7 @@ def old_system(algorithm: str) -> str:
 def test_micro_benchmarks_of_the_2022_and_2023_tutorials(
     load: Load, tmp_path: Path, topology: str, links: int, algorithm: str, finish_ns: int, compat: str | None
 ) -> None:
-    """1 MiB all-reduce on 8 NPUs from the old text, network and system file (spec: replay semantics, section
+    """1 MiB all-reduce on 8 NPUs from the old text, network and system file (replay semantics, section
     7.1)."""
     old = {
         "dimensions-count": 1,

@@ -1,7 +1,7 @@
 """`chakra replay`: replay execution traces on a described machine.
 
-Takes this project's short options and ASTRA-sim's own flags (spec 1.1), so that a user's run script works by
-swapping the program's name.
+Takes this project's short options and ASTRA-sim's own flags (replay semantics, section 1.1), so that a user's run script
+works by swapping the program's name.
 """
 
 import importlib
