@@ -10,7 +10,6 @@ from chakra.replay.engines.kernels.messages_credit import credit, reduce_packet
 from chakra.replay.engines.kernels.messages_custom import custom_done
 from chakra.replay.engines.kernels.messages_events import close_bucket, end_bundle, free_row, next_bucket
 from chakra.replay.engines.kernels.messages_layout import State
-from chakra.replay.engines.kernels.messages_network import hop, release_link
 from chakra.replay.engines.kernels.messages_p2p import arrive_control as arrive_request
 from chakra.replay.engines.kernels.messages_p2p import arrive_unpaired, issued_at, send_eager
 from chakra.replay.engines.kernels.messages_steps import step, step_part, steps_end
@@ -26,6 +25,8 @@ from chakra.replay.engines.kernels.messages_streams import (
 from chakra.replay.engines.kernels.messages_transfer import arrive_control, arrive_data, go_data
 from chakra.replay.engines.kernels.messages_tree import tree_reduce, tree_step
 from chakra.replay.engines.kernels.messages_workload import close_instance, complete, issue_pass, leave_server
+from chakra.replay.engines.kernels.network import reached, wake
+from chakra.replay.engines.kernels.network_outside import deliver
 
 ENTRY_POINTS = ("run",)
 ALLOCATES = False
@@ -195,10 +196,10 @@ def run_event(s: State, event: int) -> None:
     m = s.m
     kind = m[event + L.KIND]
     if kind >= L.MSG_FIRST:
-        if hop(s, event):
+        if reached(s, event):
             arrive(s, event, kind)
     elif kind == L.EV_LINK:
-        release_link(s, event)
+        wake(s, event)
     elif kind == L.EV_REQUEST:
         if m[event + L.R_WHAT] == L.RQ_RECV:
             later(s, L.ACT_REQUEST, event, 0)
@@ -225,13 +226,16 @@ def next_timer(s: State) -> int:
 
 
 def next_event(s: State) -> int:
-    """The next event of the running tick or of the next tick; NIL if there is none."""
+    """The next event of the running tick or of the next tick.
+
+    NIL if there is none, or if a network outside may have one before.
+    """
     m = s.m
     bucket = m[L.C_BUCKET]
     if bucket == L.NIL or m[bucket + L.B_HEAD] == L.NIL:
         if bucket != L.NIL:
             close_bucket(s)
-        if m[L.C_HEAP_N] == 0:
+        if m[L.C_HEAP_N] == 0 or m[m[L.C_HEAP]] > m[L.C_CLEAR]:
             return L.NIL
         next_bucket(s)
         bucket = m[L.C_BUCKET]
@@ -244,19 +248,23 @@ def next_event(s: State) -> int:
 
 
 def run(s: State) -> int:
-    """Simulate until the end, the end of the budget or of the room; returns a status."""
+    """Simulate until the end, the end of the budget or of the room, or until a network outside has its turn.
+
+    Returns a status.
+    """
     m = s.m
     room = len(m) - m[L.C_MARGIN]
     budget = m[L.C_BUDGET]
-    m[L.C_STATUS] = L.DONE
+    if m[L.C_ENDED] > 0:
+        deliver(s)
     events = 0
     status = L.BUDGET
     while events < budget:
         if m[L.C_TOP] > room:
             status = L.GROW
             break
-        if m[L.C_STATUS] == L.MISMATCH:
-            status = L.MISMATCH
+        if m[L.C_STATUS] != L.DONE:
+            status = m[L.C_STATUS]
             break
         events += 1
         npu = -1
@@ -284,6 +292,10 @@ def run(s: State) -> int:
                 end_bundle(s)
             event = next_event(s)
             if event == L.NIL:
+                if m[L.C_CLEAR] != L.NEVER:
+                    m[L.C_UNTIL] = m[m[L.C_HEAP]] if m[L.C_HEAP_N] > 0 else L.NEVER
+                    status = L.AWAIT
+                    break
                 if m[L.C_UNFINISHED] == 0:
                     status = L.DONE
                     break

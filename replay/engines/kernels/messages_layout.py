@@ -69,7 +69,13 @@ C_BUS_ENDS = 41
 C_QUEUE_ROWS = 42
 C_ACTIONS = 43
 ACTIONS = 44  # stack of what is to be done before the next event: (what, a, b)
-NPU_BASE = 64
+C_CLEAR = 64  # network outside: tick up to which it has said what ends
+C_UNTIL = 65  # tick up to which it is to run; tick at which what it hands back has ended
+C_MAIL = 66  # messages for the network outside, or back from it
+C_MAIL_N = 67
+C_MAIL_MARK = 68  # so many must be handed over before the next step
+C_ENDED = 69  # messages that it has handed back
+NPU_BASE = 80
 
 # actions
 ACT_NODE = 1  # a node of an NPU ends
@@ -83,12 +89,18 @@ NET_UNAWARE = 0
 NET_AWARE = 1
 NET_GRAPH = 2  # aware, links from route tables
 NET_GRAPH_UNAWARE = 3
+NET_OUTSIDE = 4  # simulated by somebody else, to whom messages are handed in batches
+
+#: later than every tick of a run
+NEVER = 1 << 62
 
 DONE = 0
 BUDGET = 1
 GROW = 2
 STALLED = 3
 MISMATCH = 4  # members of a group issued different collectives
+HAND_OVER = 5  # the network outside is to take what lies in the mailbox
+AWAIT = 6  # and to run until something ends, or to C_UNTIL
 
 F_REDUCE_BW = 0  # bytes per s of the local memory; 0: reductions take no time
 F_BUS_G = 1
@@ -169,6 +181,14 @@ M_HOPS = 8  # hops left in this dimension
 M_VIA = 9  # switch: link down; graph: where in the route
 M_X = 10  # control: stream that waits for the data; p2p: receive request
 M_Y = 11  # control: bytes of the data; p2p: 1 once arrived
+
+# message for a network outside
+MAIL_ROW = 5
+ML_MESSAGE = 0
+ML_SRC = 1
+ML_DST = 2
+ML_BYTES = 3
+ML_START = 4
 
 # request: a posted send or receive, or a memory access in a server's queue
 R_NPU = 2

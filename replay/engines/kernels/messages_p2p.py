@@ -8,7 +8,7 @@ use the same channels.
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.messages_events import free_row, schedule, take_row
 from chakra.replay.engines.kernels.messages_layout import State
-from chakra.replay.engines.kernels.messages_network import launch
+from chakra.replay.engines.kernels.network import send
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -126,7 +126,7 @@ def send_eager(s: State, request: int) -> None:
     m = s.m
     message = new_message(s, request, L.MSG_P2P, m[request + L.R_SIZE])
     offer(s, m[request + L.R_CHANNEL], message)
-    launch(s, message, m[request + L.R_NPU])
+    send(s, message, m[request + L.R_NPU])
 
 
 def post(s: State, request: int) -> None:
@@ -143,7 +143,7 @@ def post(s: State, request: int) -> None:
     else:
         message = new_message(s, request, L.MSG_P2P_CONTROL, CONTROL_SIZE)
         offer(s, m[request + L.R_CONTROL], message)
-        launch(s, message, m[request + L.R_NPU])
+        send(s, message, m[request + L.R_NPU])
 
 
 def arrive_control(s: State, message: int) -> None:

@@ -7,7 +7,7 @@ receives in packet order. An inbox holds what arrived before its receive was pos
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.messages_events import free_row, schedule, take_row
 from chakra.replay.engines.kernels.messages_layout import State
-from chakra.replay.engines.kernels.messages_network import launch
+from chakra.replay.engines.kernels.network import send
 from chakra.replay.engines.kernels.messages_p2p import CONTROL_SIZE
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
@@ -91,14 +91,14 @@ def send_data(s: State, x: int, index: int, p: int, p_there: int, size: int) -> 
         schedule(s, m[L.C_NOW], row)
     else:
         m[row + L.KIND] = L.MSG_DATA
-        launch(s, row, m[x + L.S_NPU])
+        send(s, row, m[x + L.S_NPU])
 
 
 def go_data(s: State, row: int) -> None:
     """The data of a send whose control message had arrived leave."""
     m = s.m
     m[row + L.KIND] = L.MSG_DATA
-    launch(s, row, m[row + L.M_X])
+    send(s, row, m[row + L.M_X])
 
 
 def post_receive(s: State, x: int, index: int, p: int, p_there: int, size: int) -> None:
@@ -114,7 +114,7 @@ def post_receive(s: State, x: int, index: int, p: int, p_there: int, size: int) 
         m[row + L.M_P] = (p_there << PHASE_SHIFT | m[x + L.S_PHASE]) << 24 | p
         m[row + L.M_X] = x
         m[row + L.M_Y] = size
-        launch(s, row, m[x + L.S_NPU])
+        send(s, row, m[x + L.S_NPU])
     elif arrived_early(s, x, p, 0):
         row = take_row(s)
         m[row + L.KIND] = L.EV_STREAM_RECEIVED
@@ -150,7 +150,7 @@ def arrive_control(s: State, row: int) -> None:
     m[row + L.M_DST] = m[y + L.S_NPU]
     m[row + L.M_SIZE] = m[row + L.M_Y]
     m[row + L.M_OWNER] = y
-    launch(s, row, src)
+    send(s, row, src)
 
 
 def arrive_data(s: State, row: int) -> bool:

@@ -5,6 +5,7 @@ kernel's array, `kernels/messages` runs, `message_results` reads the array.
 """
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from chakra.replay.engines.messages.model import (
 )
 from chakra.replay.engines.messages.results import read_result
 from chakra.replay.engines.messages.tables import Tables, with_room
+from chakra.replay.networks.exchange import Exchange
 
 __all__ = [
     "Actor",
@@ -60,6 +62,8 @@ __all__ = [
     "WaitingMessage",
 ]
 
+#: seconds after which progress is shown while a network outside runs
+TELL_S = 0.2
 #: events after which control comes back for progress and interrupts
 STEP = 4_000_000
 #: estimated events from which compiled code pays when it is loaded, when it must be loaded, and when it must be compiled
@@ -144,6 +148,19 @@ class MessageEngine:
             With `stall` or `mismatch` set if the workload cannot end.
         """
         t = self._tables
+        outside = t.model.outside
+        if outside is None:
+            return self._simulate(progress, None)
+        exchange = Exchange(outside)
+        try:
+            return self._simulate(progress, exchange)
+        finally:
+            exchange.close()
+
+    def _simulate(
+        self, progress: Callable[[int, int], object] | None, exchange: Exchange | None
+    ) -> EngineResult:
+        t = self._tables
         jit = self._jit
         if jit is None:
             jit = worth_compiling(KERNEL, *COMPILE_FROM, self.estimated_events())
@@ -155,17 +172,46 @@ class MessageEngine:
             from chakra.replay.engines.kernels import messages as kernel
 
             state = lay.State(t.m.tolist(), t.floats.tolist())
+        told = monotonic()
         while True:
             state.m[lay.C_BUDGET] = STEP if jit else STEP // 50
             status = int(kernel.run(state))
-            if status == lay.BUDGET:
+            if status == lay.BUDGET or (status == lay.AWAIT and monotonic() > told + TELL_S):
+                told = monotonic()
                 now, done = int(state.m[lay.C_NOW]), len(t.actors) - int(state.m[lay.C_UNFINISHED])
                 if progress is not None and progress(now, done) is False:
                     break
-            elif status == lay.GROW:
+            if status == lay.GROW:
                 m = np.asarray(state.m, np.int64)
                 m = with_room(m, len(m))
                 state = lay.State(m if jit else m.tolist(), state.f)
-            else:
+            elif status in (lay.HAND_OVER, lay.AWAIT) and exchange is not None:
+                meet(kernel, state, exchange, status)
+            elif status != lay.BUDGET:
                 break
-        return read_result(t, np.asarray(state.m, np.int64), status, jit)
+        return read_result(
+            t, np.asarray(state.m, np.int64), status, jit, () if exchange is None else exchange.links()
+        )
+
+
+def meet(kernel: Any, state: lay.State, exchange: Exchange, status: int) -> None:
+    """Empty the mailbox into the network outside, and after `AWAIT` let it run and put in what has ended."""
+    m = state.m
+    first, n = int(m[lay.C_MAIL]), int(m[lay.C_MAIL_N])
+    if n:
+        exchange.submit(np.array(m[first : first + n * lay.MAIL_ROW], np.int64).reshape(n, lay.MAIL_ROW))
+    m[lay.C_MAIL_N] = 0
+    m[lay.C_STATUS] = lay.DONE
+    if status == lay.HAND_OVER:
+        return
+    messages, tick = exchange.advance(int(m[lay.C_UNTIL]))
+    m[lay.C_UNTIL] = tick
+    m[lay.C_CLEAR] = tick if exchange.flying else lay.NEVER
+    room = int(m[lay.C_MAIL_MARK])
+    for at in range(0, len(messages), room):
+        if at:  # more than the mailbox holds: the kernel takes the first ones, and goes no further
+            m[lay.C_BUDGET] = 0
+            kernel.run(state)
+        part = messages[at : at + room]
+        m[first : first + len(part)] = part if isinstance(m, np.ndarray) else part.tolist()
+        m[lay.C_ENDED] = len(part)

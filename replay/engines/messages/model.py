@@ -12,6 +12,7 @@ from chakra.replay.collectives.steps import Do as Do
 from chakra.replay.collectives.steps import Steps
 from chakra.replay.config.model import Topology
 from chakra.replay.engines.kernels import messages_layout as lay
+from chakra.replay.networks.interface import LinkUse, OutsideNetwork
 
 
 class Algorithm(IntEnum):
@@ -175,6 +176,8 @@ class EngineModel:
     dims: tuple[NetworkDim, ...]
     aware: bool
     graph: LinkGraph | None = None
+    #: who simulates the messages instead of the kernel; `dims` are then what it states of itself
+    outside: OutsideNetwork | None = None
     queues_per_dim: int = 1
     #: streams that each queue runs at once
     streams_per_queue: int = 1
@@ -272,6 +275,8 @@ class EngineResult:
     partner_ns: I64
     collectives: tuple[CollectiveRecord, ...]
     links: LinkStats | None
+    #: what an outside network says of its links
+    outside_links: tuple[LinkUse, ...]
     #: per dimension: bytes sent into it by all NPUs, and bytes times hops
     dim_bytes: I64
     dim_byte_hops: I64

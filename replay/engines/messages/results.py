@@ -15,10 +15,13 @@ from chakra.replay.engines.messages.model import (
     WaitingMessage,
 )
 from chakra.replay.engines.messages.tables import Tables
+from chakra.replay.networks.interface import LinkUse
 
 
-def read_result(t: Tables, m: I64, status: int, jit: bool) -> EngineResult:
-    """Results of a run from the kernel's array."""
+def read_result(
+    t: Tables, m: I64, status: int, jit: bool, outside_links: tuple[LinkUse, ...] = ()
+) -> EngineResult:
+    """Results of a run from the kernel's array, and from what an outside network says of its links."""
     npu = m[lay.NPU_BASE : lay.NPU_BASE + len(t.actors) * lay.NPU_ROW].reshape(-1, lay.NPU_ROW)
     first = int(m[lay.C_DIM_ROWS])
     dims = m[first : first + len(t.model.dims) * lay.DIM_ROW].reshape(-1, lay.DIM_ROW)
@@ -42,6 +45,7 @@ def read_result(t: Tables, m: I64, status: int, jit: bool) -> EngineResult:
         partner_ns=states[:, lay.NS_PARTNER].copy(),
         collectives=_records(t, m),
         links=_link_stats(t, m) if t.model.aware else None,
+        outside_links=outside_links,
         dim_bytes=dims[:, lay.D_BYTES].copy(),
         dim_byte_hops=dims[:, lay.D_BYTE_HOPS].copy(),
         events=int(m[lay.C_EVENTS]),

@@ -29,6 +29,8 @@ from chakra.replay.engines.messages.model import (
 
 #: cursors of a dimension, see the kernel
 CURSORS = 13
+#: messages of one tick that a network outside gets at once at most, unless one step sends more
+LEAST_BATCH = 1 << 14
 
 
 @dataclass
@@ -178,6 +180,12 @@ class Tables:
         self._build_actors()
         c[lay.C_LAST_RECORD] = c[lay.C_FIRST_RECORD] = words.zeros(lay.REC_ROW)
         margin = c[lay.C_MARGIN] = self._margin()
+        c[lay.C_CLEAR] = lay.NEVER
+        if model.outside is not None:
+            # as many messages as one step can send, and as many again, so that batches are large
+            step = margin // lay.ROW
+            c[lay.C_MAIL_MARK] = max(step, LEAST_BATCH)
+            c[lay.C_MAIL] = words.zeros((c[lay.C_MAIL_MARK] + step + 1) * lay.MAIL_ROW)
         c[lay.C_HEAP_N] = 0
         c[lay.C_TOP] = words.count
         m = words.join()
@@ -228,6 +236,8 @@ class Tables:
         speed = [(dim.latency_ns, dim.bytes_per_ns) for dim in model.dims]
         graph = model.graph
         c[lay.C_NET] = lay.NET_AWARE if model.aware else lay.NET_UNAWARE
+        if model.outside is not None:
+            c[lay.C_NET] = lay.NET_OUTSIDE
         if graph is not None:
             c[lay.C_NET] = lay.NET_GRAPH if model.aware else lay.NET_GRAPH_UNAWARE
             count = len(graph.latency_ns)

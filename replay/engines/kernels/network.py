@@ -1,0 +1,101 @@
+"""What the message-level engine asks of a network inside the kernel: the compiled door.
+
+The engine knows rows of messages and the order of events; a network knows where bytes are. They meet in four calls, and
+this module is the only place that tells networks apart (`C_NET`):
+
+`send(s, message, src)`
+    A message leaves NPU `src`, now (`C_NOW`). Set are `KIND`, `M_DST` and `M_SIZE` (bytes, at least 0), and what its owner
+    keeps (`M_OWNER`, `M_P`, `M_X`, `M_Y`), which a network does not touch. Until the message is there, the network
+    owns the row's other words: `NEXT`, `M_AT`, `M_LINK`, `M_HOPS`, `M_VIA`. Called in the order in which the engine's
+    rules send (replay semantics, 5.5), and for messages between different NPUs only.
+`reached(s, message)`
+    A message that the network scheduled (`schedule(s, tick, message)`) has its turn. True: it is at its destination, the
+    row is the engine's again, and the network does not look at it any more. False: it goes on, and the network has scheduled it again,
+    or keeps it in a queue of its own.
+`wake(s, row)`
+    A row of kind `EV_LINK` that the network scheduled for itself has its turn: a link is free, rates change. Scheduled
+    events cannot be withdrawn; a network that changes its mind marks the row (a number of the plan it belongs to) and ignores
+    it here.
+`occupancy(s, src, dst, size)`
+    For how many ns a message keeps the narrowest part of its way busy, when nothing else is under way. No effect on anything.
+    Tables of steps ask it for the time after which a member may send again.
+
+What a network may rely on, and must keep to:
+
+- It writes its own tables (what `messages/tables.py` built for it: links, `C_ROUTE_START`, ...), the words above of messages
+  that it holds, and `D_BYTES`, `D_BYTE_HOPS` of the dimensions and `C_MESSAGES` for the accounts. It reads the coordinates and
+  `F_SPEED`. It takes rows for its own use by `take_row` and gives them back by `free_row`; the most that one call can
+  take belongs into the margin of `messages/tables.py`.
+- Ticks are int64 ns, never before `C_NOW`. Events of one tick run in the order in which they were scheduled, so a network
+  that schedules in a fixed order is deterministic. An event scheduled for the running tick runs at its end.
+- Every message that was sent is there exactly once. One that never comes stalls the run, which ends with who waits for whom.
+- A network in here has no memory beside the block `s.m` and the numbers `s.f`: leaving the kernel and coming back, also with a
+  longer copy of the block, changes nothing. Positions in it are stable.
+
+A further network is one more module beside `network_delays` and `network_links`, one more `NET_` number, a branch in each
+function below, and its tables in `messages/tables.py`. What it can answer before a run is asked in
+`chakra.replay.networks.answers`. Networks that are not compiled with the engine: `network_outside`.
+"""
+
+from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels.messages_events import schedule
+from chakra.replay.engines.kernels.messages_layout import State
+from chakra.replay.engines.kernels.network_delays import send_by_delay, send_by_route_delay, slowest_dim, slowest_link
+from chakra.replay.engines.kernels.network_links import enter_dimension, enter_route, next_link, release_link
+from chakra.replay.engines.kernels.network_outside import hand_over
+
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+ALLOCATES = False
+
+
+def send(s: State, message: int, src: int) -> None:
+    """A message leaves `src`. One to the NPU itself never meets a network: it is there at the end of this tick."""
+    m = s.m
+    net = m[L.C_NET]
+    if src == m[message + L.M_DST]:
+        m[message + L.M_AT] = src
+        m[message + L.M_HOPS] = 1
+        schedule(s, m[L.C_NOW], message)
+    elif net == L.NET_AWARE:
+        m[message + L.M_AT] = src
+        enter_dimension(s, message)
+    elif net == L.NET_UNAWARE:
+        send_by_delay(s, message, src)
+    elif net == L.NET_GRAPH:
+        enter_route(s, message, src)
+    elif net == L.NET_GRAPH_UNAWARE:
+        send_by_route_delay(s, message, src)
+    else:
+        hand_over(s, message, src)
+
+
+def reached(s: State, message: int) -> bool:
+    """A message came to the end of a link or of its delay; True if that is its destination."""
+    m = s.m
+    m[L.C_MESSAGES] += 1
+    hops = m[message + L.M_HOPS] - 1
+    m[message + L.M_HOPS] = hops
+    if hops > 0:
+        next_link(s, message)
+        return False
+    if m[message + L.M_AT] == m[message + L.M_DST]:
+        return True
+    enter_dimension(s, message)
+    return False
+
+
+def wake(s: State, row: int) -> None:
+    """An event of the network itself; today only links have some."""
+    release_link(s, row)
+
+
+def occupancy(s: State, src: int, dst: int, size: int) -> int:
+    """Time for which a message keeps the narrowest part of its way busy, ns."""
+    m = s.m
+    if src == dst:
+        return 0
+    net = m[L.C_NET]
+    if net == L.NET_GRAPH or net == L.NET_GRAPH_UNAWARE:
+        return slowest_link(s, src, dst, size)
+    return slowest_dim(s, src, dst, size)

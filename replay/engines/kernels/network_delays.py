@@ -1,0 +1,101 @@
+"""Networks without contention: a message is there after a delay (replay semantics, 5.3)."""
+
+from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels.messages_events import schedule
+from chakra.replay.engines.kernels.messages_layout import State
+
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+ALLOCATES = False
+
+
+def free_delay(s: State, src: int, dst: int, size: int) -> int:
+    """Delay of a message without contention, ns (5.3, correction C5)."""
+    m = s.m
+    n_dims = m[L.C_DIMS]
+    delay = 0
+    for k in range(n_dims):
+        a = m[m[L.C_COORDS] + src * n_dims + k]
+        b = m[m[L.C_COORDS] + dst * n_dims + k]
+        if a == b:
+            continue
+        row = m[L.C_DIM_ROWS] + k * L.DIM_ROW
+        hops = 1
+        if m[row + L.D_TOPOLOGY] == L.TOPO_RING:
+            hops = abs(b - a)
+            hops = min(hops, m[row + L.D_N] - hops)
+        elif m[row + L.D_TOPOLOGY] == L.TOPO_SWITCH:
+            hops = 2
+        m[row + L.D_BYTES] += size
+        m[row + L.D_BYTE_HOPS] += size * hops
+        delay += int(hops * s.f[L.F_SPEED + 2 * k] + size / s.f[L.F_SPEED + 2 * k + 1])
+        if not m[L.C_SUM_DIMS]:
+            break
+    return delay
+
+
+def count_bytes(s: State, src: int, dst: int, size: int) -> None:
+    """Count a message on single links for the lowest logical dimension in which its ends differ."""
+    m = s.m
+    n_dims = m[L.C_DIMS]
+    for k in range(n_dims):
+        if m[m[L.C_COORDS] + src * n_dims + k] != m[m[L.C_COORDS] + dst * n_dims + k]:
+            m[m[L.C_DIM_ROWS] + k * L.DIM_ROW + L.D_BYTES] += size
+            return
+
+
+def route_delay(s: State, src: int, dst: int, size: int) -> int:
+    """Delay over a graph's route without contention: all latencies, and the bandwidth of the slowest link, ns."""
+    m = s.m
+    pair = src * m[L.C_NPUS] + dst
+    latency = 0.0
+    slowest = 0.0
+    for at in range(m[m[L.C_ROUTE_START] + pair], m[m[L.C_ROUTE_START] + pair + 1]):
+        link_class = m[m[at] + L.L_CLASS]
+        latency += s.f[L.F_SPEED + 2 * link_class]
+        bandwidth = s.f[L.F_SPEED + 2 * link_class + 1]
+        if slowest == 0.0 or bandwidth < slowest:
+            slowest = bandwidth
+    return int(latency + (size / slowest if slowest > 0.0 else 0.0))
+
+
+def slowest_link(s: State, src: int, dst: int, size: int) -> int:
+    """Time for which a message keeps the slowest link of its route busy, ns."""
+    m = s.m
+    pair = src * m[L.C_NPUS] + dst
+    slowest = 0.0
+    for at in range(m[m[L.C_ROUTE_START] + pair], m[m[L.C_ROUTE_START] + pair + 1]):
+        bandwidth = s.f[L.F_SPEED + 2 * m[m[at] + L.L_CLASS] + 1]
+        if slowest == 0.0 or bandwidth < slowest:
+            slowest = bandwidth
+    return int(size / slowest) if slowest > 0.0 else 0
+
+
+def slowest_dim(s: State, src: int, dst: int, size: int) -> int:
+    """Time for which a message keeps a link of the slowest dimension that it crosses busy, ns."""
+    m = s.m
+    n_dims = m[L.C_DIMS]
+    longest = 0
+    for k in range(n_dims):
+        if m[m[L.C_COORDS] + src * n_dims + k] != m[m[L.C_COORDS] + dst * n_dims + k]:
+            longest = max(longest, int(size / s.f[L.F_SPEED + 2 * k + 1]))
+    return longest
+
+
+def send_by_delay(s: State, message: int, src: int) -> None:
+    """Send a message over building blocks."""
+    m = s.m
+    dst = m[message + L.M_DST]
+    m[message + L.M_AT] = dst
+    m[message + L.M_HOPS] = 1
+    schedule(s, m[L.C_NOW] + free_delay(s, src, dst, m[message + L.M_SIZE]), message)
+
+
+def send_by_route_delay(s: State, message: int, src: int) -> None:
+    """Send a message over its route of single links."""
+    m = s.m
+    dst, size = m[message + L.M_DST], m[message + L.M_SIZE]
+    m[message + L.M_AT] = dst
+    m[message + L.M_HOPS] = 1
+    count_bytes(s, src, dst, size)
+    schedule(s, m[L.C_NOW] + route_delay(s, src, dst, size), message)

@@ -1,0 +1,47 @@
+"""A network that is simulated outside the kernel: messages leave in batches, and come back in batches.
+
+`hand_over` puts a message into the mailbox, a table of the block. `run` goes back to its caller when the mailbox is
+nearly full (`HAND_OVER`), and before it would pass a tick up to which the network has not yet said that nothing ends (`AWAIT`;
+`C_UNTIL` is the next tick of the engine's own, or `NEVER`). The caller hands the batch to the network, lets it run, and
+leaves the messages that have ended in the same mailbox; `deliver` schedules them, in the order in which they lie there, behind
+what the engine has for that tick already. `C_CLEAR` is the tick up to which the network has answered: `NEVER` when it holds
+nothing, -1 when it was given something since.
+"""
+
+from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels.messages_events import schedule
+from chakra.replay.engines.kernels.messages_layout import State
+from chakra.replay.engines.kernels.network_delays import count_bytes
+
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+ALLOCATES = False
+
+
+def hand_over(s: State, message: int, src: int) -> None:
+    """Put a message into the mailbox."""
+    m = s.m
+    dst, size = m[message + L.M_DST], m[message + L.M_SIZE]
+    m[message + L.M_AT] = dst
+    m[message + L.M_HOPS] = 1
+    count_bytes(s, src, dst, size)
+    n = m[L.C_MAIL_N]
+    at = m[L.C_MAIL] + n * L.MAIL_ROW
+    m[at + L.ML_MESSAGE] = message
+    m[at + L.ML_SRC] = src
+    m[at + L.ML_DST] = dst
+    m[at + L.ML_BYTES] = size
+    m[at + L.ML_START] = m[L.C_NOW]
+    m[L.C_MAIL_N] = n + 1
+    m[L.C_CLEAR] = -1
+    if n >= m[L.C_MAIL_MARK] and m[L.C_STATUS] == L.DONE:
+        m[L.C_STATUS] = L.HAND_OVER
+
+
+def deliver(s: State) -> None:
+    """Messages that ended at tick `C_UNTIL` lie in the mailbox, one word each."""
+    m = s.m
+    first = m[L.C_MAIL]
+    for at in range(first, first + m[L.C_ENDED]):
+        schedule(s, m[L.C_UNTIL], m[at])
+    m[L.C_ENDED] = 0

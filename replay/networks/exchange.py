@@ -1,0 +1,173 @@
+"""The engine's side of a network outside: batches, checks of every answer, and errors that name the network."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.errors import ConfigError
+from chakra.replay.networks.interface import NEVER_NS, CountsLinks, LinkUse, OutsideNetwork, Transfers
+from chakra.replay.plugins import guarded
+
+_T = TypeVar("_T")
+#: transfers that are named in an error
+SHOWN = 3
+_FLYING, _ENDED = 0, 1
+
+
+class Exchange:
+    """One run of an outside network.
+
+    Parameters
+    ----------
+    network
+        The network.
+
+    Raises
+    ------
+    ConfigError
+        From every method: whatever goes wrong in the network, in one line.
+    """
+
+    def __init__(self, network: OutsideNetwork) -> None:
+        self._words = f"network {network.name!r}"
+        self._run = self._call("begin", network.begin)
+        self._count = 0
+        #: per transfer: the engine's handle, source, destination, bytes, start, and whether it has ended
+        self._sent = np.zeros((6, 1024), np.int64)
+        self._clock = 0
+        self.flying = 0
+
+    def _call(self, what: str, function: Callable[[], _T]) -> _T:
+        return guarded(function, f"{self._words} failed in {what}()")
+
+    def submit(self, rows: I64) -> None:
+        """Hand transfers over.
+
+        Parameters
+        ----------
+        rows
+            Handle, source, destination, bytes and start (ns) of each, shape (n, 5).
+        """
+        n, first = len(rows), self._count
+        while first + n > self._sent.shape[1]:
+            self._sent = np.concatenate([self._sent, np.zeros_like(self._sent)], axis=1)
+        self._sent[:5, first : first + n] = rows.T
+        self._count += n
+        self.flying += n
+        batch = Transfers(np.arange(first, first + n, dtype=np.int64), *(rows[:, k].copy() for k in range(1, 5)))
+        self._call("submit", lambda: self._run.submit(batch))
+
+    def advance(self, until_ns: int) -> tuple[I64, int]:
+        """Let the network run.
+
+        Returns
+        -------
+        tuple
+            Handles of what ended, in its order, and the tick up to which the network has answered: theirs, or `until_ns`.
+        """
+        answer = self._call("advance", lambda: self._run.advance(until_ns))
+        ids, ends = self._arrays(answer)
+        if not len(ids):
+            if until_ns >= NEVER_NS:
+                raise ConfigError(
+                    f"{self._words} has lost transfers: nothing will end any more, but {self.flying} "
+                    f"{'is' if self.flying == 1 else 'are'} under way: {self._named(self._under_way())}"
+                )
+            self._clock = until_ns
+            return ids, until_ns
+        self._check_numbers(ids)
+        tick = int(ends[0])
+        self._check_ticks(ids, ends, until_ns)
+        self._sent[5, ids] = _ENDED
+        self.flying -= len(ids)
+        self._clock = tick
+        return self._sent[0, ids], tick
+
+    def _arrays(self, answer: Any) -> tuple[I64, I64]:
+        """Both columns of an answer."""
+        try:
+            ids, ends = (np.asarray(column) for column in answer)
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"{self._words}: advance() returned a {type(answer).__name__}, not numbers and ends of transfers"
+            ) from None
+        for column in (ids, ends):
+            if column.ndim != 1 or (column.dtype.kind not in "iu" and len(column)):
+                raise ConfigError(
+                    f"{self._words}: advance() must return one-dimensional arrays of whole numbers, not "
+                    f"{column.dtype} of shape {column.shape}"
+                )
+        if len(ids) != len(ends):
+            raise ConfigError(f"{self._words}: advance() returned {len(ids)} numbers and {len(ends)} ends")
+        return ids.astype(np.int64), ends.astype(np.int64)
+
+    def _check_numbers(self, ids: I64) -> None:
+        unknown = ids[(ids < 0) | (ids >= self._count)]
+        if len(unknown):
+            raise ConfigError(
+                f"{self._words} ended transfer {int(unknown[0])}, which it was never given: there are {self._count}"
+            )
+        again = ids[self._sent[5, ids] == _ENDED]
+        if not len(again) and len(ids) > 1:
+            ordered = np.sort(ids)
+            again = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(again):
+            raise ConfigError(f"{self._words} ended a transfer twice: {self._named(again)}")
+
+    def _check_ticks(self, ids: I64, ends: I64, until_ns: int) -> None:
+        first = int(ends.min())
+        worst = ids[ends == first]
+        if first != int(ends.max()):
+            raise ConfigError(
+                f"{self._words}: advance() answered ends at {first} ns and at {int(ends.max())} ns; it must stop at the "
+                "first"
+            )
+        early = ids[self._sent[4, ids] > ends]
+        if len(early):
+            raise ConfigError(f"{self._words}: a transfer ended at {first} ns, before its start: {self._named(early)}")
+        if first < self._clock:
+            raise ConfigError(
+                f"{self._words} went back in time: at {self._clock} ns it says what ended at {first} ns: {self._named(worst)}"
+            )
+        if first > until_ns:
+            raise ConfigError(
+                f"{self._words} went too far: asked to run to {until_ns} ns, it answers what ended at {first} ns: "
+                f"{self._named(worst)}"
+            )
+
+    def _under_way(self) -> I64:
+        return np.flatnonzero(self._sent[5, : self._count] == _FLYING)
+
+    def _named(self, ids: I64) -> str:
+        """The first few of some transfers, in words."""
+        texts = []
+        for number in ids[:SHOWN].tolist():
+            _, src, dst, size, start, _ = self._sent[:, number].tolist()
+            texts.append(f"{number} (NPU {src} to {dst}, {size:,} bytes, started at {start} ns)")
+        return ", ".join(texts) + (", ..." if len(ids) > SHOWN else "")
+
+    def links(self) -> tuple[LinkUse, ...]:
+        """What the network says of its links; nothing if it counts none."""
+        run = self._run
+        if not isinstance(run, CountsLinks):
+            return ()
+
+        def read() -> tuple[LinkUse, ...]:
+            return tuple(
+                LinkUse(
+                    use.source if isinstance(use.source, str) else int(use.source),
+                    use.target if isinstance(use.target, str) else int(use.target),
+                    int(use.bytes),
+                    int(use.busy_ns),
+                    int(use.queued_ns),
+                )
+                for use in run.links()
+            )
+
+        return self._call("links", read)
+
+    def close(self) -> None:
+        """End the simulation."""
+        self._call("close", self._run.close)
