@@ -6,6 +6,8 @@ Meaning and defaults: ASTRA-sim's network, system and remote-memory files (repla
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from chakra.replay.networks.interface import OutsideNetwork
+
 
 class Topology(StrEnum):
     """Building block of one network dimension; values are the words used in network files."""
@@ -16,9 +18,10 @@ class Topology(StrEnum):
 
 
 class LinkTopology(StrEnum):
-    """What takes the place of a building block where links are listed one by one."""
+    """What takes the place of a building block where links are listed one by one, or simulated by another package."""
 
     LINKS = "Links"
+    OUTSIDE = "Outside"
 
 
 class CollectiveKind(StrEnum):
@@ -141,11 +144,14 @@ class Network:
         File, for messages.
     links
         Single links, where the network is given by them.
+    outside
+        Who simulates the network, where that is another package; `dims` are then what it states of itself.
     """
 
     dims: tuple[Dimension, ...]
     source: str = "<network>"
     links: Links | None = None
+    outside: OutsideNetwork | None = None
 
     @property
     def npus(self) -> int:

@@ -1,18 +1,21 @@
 """Which engine runs, and why.
 
 The phase-level engine has no events for messages, so it needs a network without contention, or one on which equal NPUs
-never share a link. Everything else goes to the message-level engine. Both are exact; tests compare them.
+never share a link. Everything else goes to the message-level engine. Both are exact; tests compare them. What depends on
+the network is asked of it (`chakra.replay.networks.answers`).
 """
 
-from chakra.replay.collectives.plan import FLAT, OLD_MODEL, Schedule
+from chakra.replay.collectives.plan import OLD_MODEL, Schedule
 from chakra.replay.collectives.select import SCHEDULES
-from chakra.replay.engines.phases.closed_forms import has_closed_form
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.workload.model import Op
 
 
 def why_every_npu(scenario: Scenario) -> str | None:
-    """Why neither classes nor closed forms can be used, whatever the network; None if they can."""
+    """Why neither classes nor closed forms can be used, whatever the workload does with them; None if they can."""
+    on_network = scenario.answers.why_no_classes()
+    if on_network is not None:
+        return on_network
     if scenario.system.shared_bus is not None:
         return "the shared memory bus couples the streams of an NPU"
     calls = [call for program in scenario.workload.programs for call in program.calls]
@@ -37,7 +40,7 @@ def why_messages(scenario: Scenario) -> str | None:
             return (
                 "collectives that end at one tick queue for the memory server in the order of their messages"
             )
-    return _why_links(scenario) if options.backend == "aware" else None
+    return _why_links(scenario) if scenario.answers.shares_links() else None
 
 
 def _in_order(scenario: Scenario) -> bool:
@@ -48,7 +51,7 @@ def _in_order(scenario: Scenario) -> bool:
 
 
 def _why_links(scenario: Scenario) -> str | None:
-    """Why links may be shared on the congestion-aware network."""
+    """Why messages may meet on a network whose links are shared."""
     workload, membership, system = scenario.workload, scenario.membership, scenario.system
     network, options = scenario.network, scenario.options
     if options.rendezvous:
@@ -68,9 +71,7 @@ def _why_links(scenario: Scenario) -> str | None:
             plan = scenario.plans.of(call, network.npus, whole=True)
             for variant in plan.variants:
                 for phase in variant:
-                    if phase.view == FLAT and len(network.dims) > 1:
-                        return "a flat ring crosses dimensions"
-                    dim = network.dims[0 if phase.view == FLAT else phase.view]
-                    if not has_closed_form(phase, dim):
-                        return f"{phase.algorithm.name} shares links of a {dim.topology.value} dimension"
+                    reason = scenario.answers.why_no_closed_form(phase)
+                    if reason is not None:
+                        return reason
     return None

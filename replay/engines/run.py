@@ -26,14 +26,11 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
     WorkloadError
         When NPUs meet in a collective with different kinds, sizes or dimensions.
     """
-    network, options = scenario.network, scenario.options
+    options = scenario.options
+    on_network = scenario.answers.why_no_classes()
+    if on_network is not None and options.engine == "phases":
+        raise UsageError(f"engine: 'phases' cannot run {scenario.network.source}: {on_network}")
     reason = why_every_npu(scenario)
-    if network.links is not None:
-        if options.engine == "phases":
-            raise UsageError(
-                f"engine: 'phases' cannot run {network.source}, whose links are given one by one"
-            )
-        reason = "the network is given link by link"
     if reason is None:
         reason = why_messages(scenario)
     if reason is not None:

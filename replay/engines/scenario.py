@@ -6,6 +6,7 @@ from functools import cached_property
 
 from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.config.model import Memory, Network, System
+from chakra.replay.networks.answers import EarlyAnswers, early_answers
 from chakra.replay.options import RunOptions
 from chakra.replay.symmetry.classes import Partition, discrete, partition
 from chakra.replay.symmetry.rings_used import RingsUsed, rings_used
@@ -35,6 +36,11 @@ class Scenario:
     def plans(self) -> PlanTable:
         """How each collective is cut."""
         return PlanTable(self.system, self.network, self.options)
+
+    @cached_property
+    def answers(self) -> EarlyAnswers:
+        """What the network says before a run."""
+        return early_answers(self.network, self.options.backend)
 
     @cached_property
     def rings_used(self) -> RingsUsed:

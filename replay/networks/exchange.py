@@ -56,7 +56,9 @@ class Exchange:
         self._sent[:5, first : first + n] = rows.T
         self._count += n
         self.flying += n
-        batch = Transfers(np.arange(first, first + n, dtype=np.int64), *(rows[:, k].copy() for k in range(1, 5)))
+        batch = Transfers(
+            np.arange(first, first + n, dtype=np.int64), *(rows[:, k].copy() for k in range(1, 5))
+        )
         self._call("submit", lambda: self._run.submit(batch))
 
     def advance(self, until_ns: int) -> tuple[I64, int]:
@@ -65,7 +67,8 @@ class Exchange:
         Returns
         -------
         tuple
-            Handles of what ended, in its order, and the tick up to which the network has answered: theirs, or `until_ns`.
+            Handles of what ended, in its order, and the tick up to which the network has answered: theirs, or
+            `until_ns`.
         """
         answer = self._call("advance", lambda: self._run.advance(until_ns))
         ids, ends = self._arrays(answer)
@@ -126,10 +129,13 @@ class Exchange:
             )
         early = ids[self._sent[4, ids] > ends]
         if len(early):
-            raise ConfigError(f"{self._words}: a transfer ended at {first} ns, before its start: {self._named(early)}")
+            raise ConfigError(
+                f"{self._words}: a transfer ended at {first} ns, before its start: {self._named(early)}"
+            )
         if first < self._clock:
             raise ConfigError(
-                f"{self._words} went back in time: at {self._clock} ns it says what ended at {first} ns: {self._named(worst)}"
+                f"{self._words} went back in time: at {self._clock} ns it says what ended at {first} ns: "
+                f"{self._named(worst)}"
             )
         if first > until_ns:
             raise ConfigError(

@@ -1,17 +1,16 @@
 """What an engine asks of a network that somebody else simulates: transfers in batches, and when each has ended.
 
-The compiled door, for networks inside the kernel, is described in `chakra.replay.engines.kernels.network`; what a network
-may answer before a run in `chakra.replay.networks.answers`. This module is the third and the only one that other packages
-see.
+The compiled door, for networks inside the kernel, is described in `chakra.replay.engines.kernels.network`; what a
+network may answer before a run in `chakra.replay.networks.answers`. Of the three, other packages see this one.
 
-An `OutsideNetwork` describes itself and begins a `NetworkRun`. Engine and network then advance together, and the engine
-leads: at a tick it lets all NPUs do what they do, hands over everything that was sent as one batch (`submit`), and asks the network
-to run until its first completion, but not past the engine's own next tick (`advance`). It never goes past a tick up to which the
-network has not answered, so nobody ever has to go back.
+An `OutsideNetwork` describes itself and begins a `NetworkRun`. Engine and network then advance together, and the
+engine leads: at a tick it lets all NPUs do what they do, hands over everything that was sent as one batch
+(`submit`), and asks the network to run until its first completion, but not past the engine's own next tick
+(`advance`). It never goes past a tick up to which the network has not answered, so nobody ever has to go back.
 
 Collectives, algorithms, matching of sends and receives, rendezvous, delays of the NPUs and sizes of messages are the
-engine's. A control message of the rendezvous protocol is a transfer of 8,192 bytes like any other. Headers, packets, routes
-and queues are the network's. A message of an NPU to itself is never handed over.
+engine's. A control message of the rendezvous protocol is a transfer of 8,192 bytes like any other. Headers,
+packets, routes and queues are the network's. A message of an NPU to itself is never handed over.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,9 +25,10 @@ NEVER_NS = 1 << 62
 class LogicalDim(NamedTuple):
     """A logical dimension of an outside network, and what it states of itself.
 
-    Collectives go through logical dimensions; their product is the number of NPUs, and the first varies fastest in an NPU's
-    number. Bandwidth and latency decide no time: algorithms that have a choice plan with them (number of segments, when an
-    NPU's port is free for the next round of a table of steps), and results compare with them (bounds, utilisation).
+    Collectives go through logical dimensions; their product is the number of NPUs, and the first varies fastest in
+    an NPU's number. Bandwidth and latency decide no time: algorithms that have a choice plan with them (number of
+    segments, when an NPU's port is free for the next round of a table of steps), and results compare with them
+    (bounds, utilisation).
 
     Attributes
     ----------
@@ -73,7 +73,8 @@ class Ended(NamedTuple):
     Attributes
     ----------
     id
-        Numbers of the transfers, in the order in which they count as ended: the engine goes on with them in this order.
+        Numbers of the transfers, in the order in which they count as ended: the engine goes on with them in this
+        order.
     end_ns
         When the last byte of each was at its destination, ns; the same in all of an answer.
     """
@@ -110,8 +111,8 @@ class NetworkRun(Protocol):
     def submit(self, transfers: Transfers) -> None:
         """Take transfers that start now.
 
-        The arrays belong to the network from then on. Several batches may come for one tick, in the order of sending; no transfer
-        starts before the network's clock.
+        The arrays belong to the network from then on. Several batches may come for one tick, in the order of
+        sending; no transfer starts before the network's clock.
 
         Parameters
         ----------
@@ -122,19 +123,20 @@ class NetworkRun(Protocol):
     def advance(self, until_ns: int) -> Ended:
         """Run to the first tick at which transfers end, or to `until_ns` if none ends up to then.
 
-        All transfers that end at that tick by what was submitted so far are answered at once; the clock is then that tick, even if it is
-        `until_ns`. Without any, the clock is `until_ns`. What is submitted afterwards may still end at the clock's tick:
-        it is answered by the next call. The engine asks for no tick before the clock, and no answer may lie before it.
+        All transfers submitted so far that end at that tick are answered at once; the clock is then that tick, even
+        if it is `until_ns`. Without any, the clock is `until_ns`. What is submitted afterwards may still end at the
+        clock's tick: the next call answers it. The engine asks for no tick before the clock, and no answer may lie
+        before it.
 
-        Ties: what ends at a tick at which NPUs have events of their own comes behind these, in the order of the answer. A
-        network without an order of its own sorts by number. Equal calls must have equal answers: results are
-        compared byte by byte.
+        Ties: what ends at a tick at which NPUs have events of their own comes behind these, in the order of the
+        answer. A network without an order of its own sorts by number. Equal calls must have equal answers: results
+        are compared byte by byte.
 
         Parameters
         ----------
         until_ns
-            Tick of the engine's next event, ns; `NEVER_NS` if it has none. Then something must end: if nothing is answered, the
-            transfers in flight are lost, and the run ends with an error that names the network.
+            Tick of the engine's next event, ns; `NEVER_NS` if it has none. Then something must end: if nothing is
+            answered, the transfers in flight are lost, and the run ends with an error that names the network.
 
         Returns
         -------
@@ -158,8 +160,9 @@ class CountsLinks(Protocol):
 class OutsideNetwork(Protocol):
     """A network that is simulated outside the engine.
 
-    A value that may be used for many runs: all state of a simulation lies in what `begin` returns. An exception of any of its methods, or an
-    answer that cannot be, ends the run with one line that names the network (exit code 2).
+    A value that may be used for many runs: all state of a simulation lies in what `begin` returns. An exception of
+    any of its methods, or an answer that cannot be, ends the run with one line that names the network (exit code
+    2).
     """
 
     @property

@@ -8,8 +8,8 @@ own delays, so that messages wait for each other on links.
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.messages_events import set_timer
 from chakra.replay.engines.kernels.messages_layout import State
-from chakra.replay.engines.kernels.network import occupancy
 from chakra.replay.engines.kernels.messages_transfer import post_receive, reduction, ring_npu, send_data, twin
+from chakra.replay.engines.kernels.network import occupancy
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()

@@ -7,8 +7,8 @@ receives in packet order. An inbox holds what arrived before its receive was pos
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.messages_events import free_row, schedule, take_row
 from chakra.replay.engines.kernels.messages_layout import State
-from chakra.replay.engines.kernels.network import send
 from chakra.replay.engines.kernels.messages_p2p import CONTROL_SIZE
+from chakra.replay.engines.kernels.network import send
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()

@@ -1,46 +1,52 @@
 """What the message-level engine asks of a network inside the kernel: the compiled door.
 
-The engine knows rows of messages and the order of events; a network knows where bytes are. They meet in four calls, and
-this module is the only place that tells networks apart (`C_NET`):
+The engine knows rows of messages and the order of events; a network knows where bytes are. They meet in four calls,
+and this module is the only place that tells networks apart (`C_NET`):
 
 `send(s, message, src)`
-    A message leaves NPU `src`, now (`C_NOW`). Set are `KIND`, `M_DST` and `M_SIZE` (bytes, at least 0), and what its owner
-    keeps (`M_OWNER`, `M_P`, `M_X`, `M_Y`), which a network does not touch. Until the message is there, the network
-    owns the row's other words: `NEXT`, `M_AT`, `M_LINK`, `M_HOPS`, `M_VIA`. Called in the order in which the engine's
-    rules send (replay semantics, 5.5), and for messages between different NPUs only.
+    A message leaves NPU `src`, now (`C_NOW`). Set are `KIND`, `M_DST` and `M_SIZE` (bytes, at least 0), and what
+    its owner keeps (`M_OWNER`, `M_P`, `M_X`, `M_Y`), which a network does not touch. Until the message is there,
+    the network owns the row's other words: `NEXT`, `M_AT`, `M_LINK`, `M_HOPS`, `M_VIA`. Called in the order in
+    which the engine's rules send (replay semantics, 5.5), and for messages between different NPUs only.
 `reached(s, message)`
-    A message that the network scheduled (`schedule(s, tick, message)`) has its turn. True: it is at its destination, the
-    row is the engine's again, and the network does not look at it any more. False: it goes on, and the network has scheduled it again,
-    or keeps it in a queue of its own.
+    A message that the network scheduled (`schedule(s, tick, message)`) has its turn. True: it is at its
+    destination, the row is the engine's again, and the network does not look at it any more. False: it goes on, and
+    the network has scheduled it again, or keeps it in a queue of its own.
 `wake(s, row)`
     A row of kind `EV_LINK` that the network scheduled for itself has its turn: a link is free, rates change. Scheduled
-    events cannot be withdrawn; a network that changes its mind marks the row (a number of the plan it belongs to) and ignores
-    it here.
+    events cannot be withdrawn; a network that changes its mind marks the row (a number of the plan it belongs to)
+    and ignores it here.
 `occupancy(s, src, dst, size)`
-    For how many ns a message keeps the narrowest part of its way busy, when nothing else is under way. No effect on anything.
-    Tables of steps ask it for the time after which a member may send again.
+    For how many ns a message keeps the narrowest part of its way busy, when nothing else is under way. No effect on
+    anything. Tables of steps ask it for the time after which a member may send again.
 
 What a network may rely on, and must keep to:
 
-- It writes its own tables (what `messages/tables.py` built for it: links, `C_ROUTE_START`, ...), the words above of messages
-  that it holds, and `D_BYTES`, `D_BYTE_HOPS` of the dimensions and `C_MESSAGES` for the accounts. It reads the coordinates and
-  `F_SPEED`. It takes rows for its own use by `take_row` and gives them back by `free_row`; the most that one call can
-  take belongs into the margin of `messages/tables.py`.
-- Ticks are int64 ns, never before `C_NOW`. Events of one tick run in the order in which they were scheduled, so a network
-  that schedules in a fixed order is deterministic. An event scheduled for the running tick runs at its end.
-- Every message that was sent is there exactly once. One that never comes stalls the run, which ends with who waits for whom.
-- A network in here has no memory beside the block `s.m` and the numbers `s.f`: leaving the kernel and coming back, also with a
-  longer copy of the block, changes nothing. Positions in it are stable.
+- It writes its own tables (what `messages/tables.py` built for it: links, `C_ROUTE_START`, ...), the words above of
+  messages that it holds, and for the accounts `C_MESSAGES` and `D_BYTES`, `D_BYTE_HOPS` of the dimensions. It reads
+  the coordinates and `F_SPEED`. It takes rows for its own use by `take_row` and gives them back by `free_row`; the
+  most that one call can take belongs into the margin of `messages/tables.py`.
+- Ticks are int64 ns, never before `C_NOW`. Events of one tick run in the order in which they were scheduled, so a
+  network that schedules in a fixed order is deterministic. An event scheduled for the running tick runs at its end.
+- Every message that was sent is there exactly once. One that never comes stalls the run, which ends with who waits
+  for whom.
+- It has no memory beside the block `s.m` and the numbers `s.f`: leaving the kernel and coming back, also with a longer
+  copy of the block, changes nothing. Positions in the block are stable.
 
-A further network is one more module beside `network_delays` and `network_links`, one more `NET_` number, a branch in each
-function below, and its tables in `messages/tables.py`. What it can answer before a run is asked in
+A further network is one more module beside `network_delays` and `network_links`, one more `NET_` number, a branch in
+each function below, and its tables in `messages/tables.py`. What it can answer before a run is asked in
 `chakra.replay.networks.answers`. Networks that are not compiled with the engine: `network_outside`.
 """
 
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.messages_events import schedule
 from chakra.replay.engines.kernels.messages_layout import State
-from chakra.replay.engines.kernels.network_delays import send_by_delay, send_by_route_delay, slowest_dim, slowest_link
+from chakra.replay.engines.kernels.network_delays import (
+    send_by_delay,
+    send_by_route_delay,
+    slowest_dim,
+    slowest_link,
+)
 from chakra.replay.engines.kernels.network_links import enter_dimension, enter_route, next_link, release_link
 from chakra.replay.engines.kernels.network_outside import hand_over
 

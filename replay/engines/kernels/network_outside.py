@@ -1,11 +1,11 @@
 """A network that is simulated outside the kernel: messages leave in batches, and come back in batches.
 
 `hand_over` puts a message into the mailbox, a table of the block. `run` goes back to its caller when the mailbox is
-nearly full (`HAND_OVER`), and before it would pass a tick up to which the network has not yet said that nothing ends (`AWAIT`;
-`C_UNTIL` is the next tick of the engine's own, or `NEVER`). The caller hands the batch to the network, lets it run, and
-leaves the messages that have ended in the same mailbox; `deliver` schedules them, in the order in which they lie there, behind
-what the engine has for that tick already. `C_CLEAR` is the tick up to which the network has answered: `NEVER` when it holds
-nothing, -1 when it was given something since.
+nearly full (`HAND_OVER`), and before it would pass a tick up to which the network has not yet said what ends (`AWAIT`;
+`C_UNTIL` is the next tick of the engine's own, or `NEVER`). The caller hands the batch to the network, lets it run,
+and leaves the messages that have ended in the same mailbox; `deliver` schedules them for the tick `C_UNTIL`, in the
+order in which they lie there, behind what the engine has for that tick already. `C_CLEAR` is the tick up to which the
+network has answered: `NEVER` when it holds nothing, -1 when it was given something since.
 """
 
 from chakra.replay.engines.kernels import messages_layout as L

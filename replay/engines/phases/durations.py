@@ -12,8 +12,8 @@ from chakra.replay.collectives.select import endpoint_delay, steps_of
 from chakra.replay.collectives.steps import Steps, Symmetry
 from chakra.replay.config.model import Network, System
 from chakra.replay.engines.kernels import phases_algorithms, phases_layout
-from chakra.replay.engines.phases.closed_forms import aware_duration
 from chakra.replay.engines.phases.communicators import ActorComm
+from chakra.replay.networks.answers import EarlyAnswers
 from chakra.replay.options import RunOptions
 from chakra.replay.symmetry.rings_used import ROOTED
 
@@ -23,9 +23,17 @@ COMPILE_FROM = (500, 50_000, 500_000)
 
 
 class Durations:
-    """Durations on one machine."""
+    """Durations on one machine; `answers` are those of its network."""
 
-    def __init__(self, network: Network, system: System, options: RunOptions, net: phases_layout.Net) -> None:
+    def __init__(
+        self,
+        network: Network,
+        system: System,
+        options: RunOptions,
+        net: phases_layout.Net,
+        answers: EarlyAnswers,
+    ) -> None:
+        self._answers = answers
         self._network = network
         self._system = system
         self._options = options
@@ -99,10 +107,10 @@ class Durations:
             return -1, 0, sent
         npus = comm.views[-1 if flat else phase.view][0][0]
         window = phase.algorithm.window_in(size)
-        if self._options.backend == "aware":
-            dim = self._network.dims[0 if flat else phase.view]
-            delay = endpoint_delay(comm.whole, self._system, self._options)
-            return aware_duration(phase, dim, delay, self._net.reduce_rate), delay, sent
+        delay = endpoint_delay(comm.whole, self._system, self._options)
+        known = self._answers.duration_ns(phase, delay, self._net.reduce_rate)
+        if known is not None:
+            return known, delay, sent
         out = np.zeros(2, np.int64)
         machine = family != phases_layout.ALG_RING or self._options.rendezvous
         work = np.zeros(5 + packets if machine else 1, np.int64)
@@ -114,7 +122,7 @@ class Durations:
             do,
             size,
             phase.bytes,
-            endpoint_delay(comm.whole, self._system, self._options),
+            delay,
             window,
             phase.algorithm.cycle_in(size, sub_cluster=not comm.whole),
             np.ascontiguousarray(npus, np.int64),

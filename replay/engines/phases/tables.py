@@ -91,7 +91,7 @@ class PhaseTables:
         self._set_programs()
         self._set_actors()
         self._set_comms()
-        durations = Durations(network, system, options, self.net)
+        durations = Durations(network, system, options, self.net, scenario.answers)
         self._plans = PlanTables(self.planned, len(network.dims), durations, system, options)
         self._set("PL", **self._plans.put(self.layout))
         self._set_rules()

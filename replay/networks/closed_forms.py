@@ -1,8 +1,8 @@
 """Closed forms of phases on the congestion-aware network, where no link is shared (replay semantics, section 4.7).
 
 They hold for one stream at a time per dimension whose members start together: ring on every topology, halving-doubling
-and direct where every ordered pair has a way of its own, and direct with an unlimited window (not all-reduce) through a
-switch, whose ports serve one message after the other.
+and direct where every ordered pair has a way of its own, and direct with an unlimited window (not all-reduce)
+through a switch, whose ports serve one message after the other.
 """
 
 from chakra.replay.collectives.algorithms import Family
@@ -12,7 +12,7 @@ from chakra.replay.engines.kernels import phases_algorithms, phases_layout
 
 
 def has_closed_form(phase: Phase, dim: Dimension) -> bool:
-    """Whether `aware_duration` knows a phase on a ring that is one dimension."""
+    """Whether `queued_duration` knows a phase on a ring that is one dimension."""
     family, topology = phase.algorithm.family, dim.topology
     if family in (Family.RING, Family.NONE):
         return True
@@ -24,7 +24,7 @@ def has_closed_form(phase: Phase, dim: Dimension) -> bool:
     return False
 
 
-def aware_duration(phase: Phase, dim: Dimension, endpoint_ns: int, reduce_bytes_per_s: float) -> int:
+def queued_duration(phase: Phase, dim: Dimension, endpoint_ns: int, reduce_bytes_per_s: float) -> int:
     """Duration of a phase in ns when all members start together and no link is shared."""
     family, do, n = int(phase.algorithm.family), int(phase.do), phase.size
     if family == phases_layout.ALG_NONE:
