@@ -15,6 +15,7 @@ from chakra.replay.config.model import Memory, Network, System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import RunOptions
+from chakra.replay.results.books import flat_bytes, link_rows
 from chakra.replay.results.collectives import collective_rows, egress_bytes_per_ns
 from chakra.replay.results.compute_notes import compute_notes
 from chakra.replay.results.corrections import find_corrections
@@ -211,7 +212,8 @@ class ReplayResult:
         weight = np.bincount(self.raw.partition.class_of, minlength=self.raw.partition.n_classes)
         sent = (self.raw.dim_bytes * weight[:, None]).sum(axis=0)
         if not self.raw.messages_counted:
-            sent = sent + self._message_bytes()
+            crossed, booked = flat_bytes(self.scenario, self.raw)
+            sent = sent + self._message_bytes() + crossed - booked
         span = int(self.finish_ns.max(initial=0))
         rows = []
         for k, dim in enumerate(self.network.dims):
@@ -250,9 +252,11 @@ class ReplayResult:
                 total += differs.sum(axis=0) * per_peer[slot]
         return total
 
-    @property
+    @cached_property
     def links(self) -> list[dict[str, Any]]:
         """Per link of a congested network: bytes, busy and queued time; empty where links are not modelled."""
+        if self.options.backend == "aware" and not self.raw.messages_counted:
+            return link_rows(self.scenario, self.raw)
         return list(self.raw.links)
 
     @cached_property

@@ -340,7 +340,8 @@ class MessageRun:
             instance_comm=np.array([r.group for r in instances], np.int64),
             plans=tuple(self.plans),
             comms=tuple((c.name, c.size, tuple(c.members.tolist())) for c in self.membership.comms),
-            dim_bytes=np.broadcast_to(result.dim_bytes // max(n, 1), (n, len(self.network.dims))),
+            # counted over all NPUs together: no share of them is any one's own
+            dim_bytes=np.vstack([result.dim_bytes, np.zeros((n - 1, len(self.network.dims)), np.int64)]),
             plan_bytes=np.asarray(self.plan_bytes or [0], np.int64),
             partial=self._ended,
             events=result.events,

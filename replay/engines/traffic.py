@@ -1,0 +1,74 @@
+"""Who sends how much to whom in a phase: what books of bytes per dimension and per link are kept from.
+
+The same messages as those that the engines time (replay semantics, section 4.2), without their times.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.plan import Phase
+from chakra.replay.collectives.steps import Do, Steps
+from chakra.replay.engines.kernels import phases_algorithms as packets
+from chakra.replay.engines.phases.durations import tree_tables
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Equal or unequal messages of one round, or of one kind: positions on the ring, bytes, and how often."""
+
+    source: I64
+    target: I64
+    #: bytes of each message
+    size: I64
+    #: how often each of them is sent
+    count: int = 1
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all of them."""
+        return int(self.size.sum()) * self.count
+
+
+def phase_messages(phase: Phase, steps: Steps | None = None) -> Iterator[Messages]:
+    """All messages of a phase on one ring; clockwise, where an algorithm has a direction.
+
+    Parameters
+    ----------
+    phase
+        The phase.
+    steps
+        Its schedule, if the algorithm is a table of steps.
+    """
+    n, d, do = phase.size, phase.bytes, phase.do
+    index = np.arange(n)
+    if steps is not None:
+        share = steps.messages[:, 2]
+        size = d // steps.whole * share + -(-(d % steps.whole * share) // steps.whole)
+        yield Messages(steps.messages[:, 0], steps.messages[:, 1], size)
+        return
+    if phase.algorithm.family is Family.NONE or n < 2:
+        return
+    if phase.algorithm.family is Family.TREE:
+        parent = tree_tables(n)[:n]
+        child = np.flatnonzero(parent >= 0)
+        size = np.full(len(child), d)
+        yield Messages(child, parent[child], size)
+        yield Messages(parent[child], child, size)
+        return
+    family, number = int(phase.algorithm.family), int(do)
+    sent = packets.packet_count(family, number, n)
+    if phase.algorithm.family is Family.HALVING_DOUBLING:
+        for p in range(sent):
+            target = np.array([packets.packet_partner(family, number, n, p, i, 1) for i in range(n)])
+            yield Messages(index, target, np.full(n, packets.packet_bytes(family, number, n, d, p, 1)))
+        return
+    size = np.full(n, packets.packet_bytes(family, number, n, d, 0, 1))
+    if phase.algorithm.family is Family.RING:
+        yield Messages(index, (index + 1) % n, size, sent)
+        return
+    for k in range(1, n):
+        yield Messages(index, (index + k) % n, size, 2 if do is Do.ALL_REDUCE else 1)
