@@ -1,0 +1,306 @@
+"""Fitting the costs of a collective library to measured times.
+
+One set of costs for a machine and collective, at most twelve numbers. What runs at each size follows from the library's
+own tables, not from the measurements. Logarithms of times are compared, so that every size counts alike; measurements
+that stand out count less (Huber); a weak pull towards plausible values keeps numbers in place that no measurement
+reaches.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from chakra.arguments import checked
+from chakra.arrays import F64
+from chakra.calibrate.nccl_log import Measurement
+from chakra.errors import ConversionError
+from chakra.replay.collectives.library import (
+    Communicator,
+    Evidence,
+    ExchangeCosts,
+    MachineParameters,
+    RingCosts,
+)
+from chakra.replay.collectives.library import published as table
+from chakra.replay.collectives.library.choice import choose
+from chakra.replay.collectives.library.cost import time_us
+from chakra.replay.collectives.library.parameters import EXCHANGE, RING_KINDS, ErrorBand
+from chakra.replay.collectives.library.shape import Algorithm, Forced, Protocol
+from chakra.replay.config.model import CollectiveKind
+
+#: where errors of large collectives begin
+LARGE_BYTES = 1 << 20
+#: residuals (of logarithms) larger than this count less
+_HUBER = 0.1
+#: weight of the pull towards plausible values, against 1 of a measurement
+_PULL = 0.03
+_ROUNDS = 80
+_STEP = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class FittedTime:
+    """A measurement beside the model's time.
+
+    Attributes
+    ----------
+    measurement
+        What was measured.
+    modelled_us
+        The model's time, us.
+    choice
+        Algorithm and protocol that the model takes.
+    """
+
+    measurement: Measurement
+    modelled_us: float
+    choice: str
+
+    @property
+    def error(self) -> float:
+        """Relative error: positive when the model is slower."""
+        return self.modelled_us / self.measurement.time_us - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Errors of measurements that a fit did not see.
+
+    Attributes
+    ----------
+    name
+        What was left out.
+    times
+        The measurements left out, with the model's time.
+    """
+
+    name: str
+    times: tuple[FittedTime, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFit:
+    """Fitted costs of a machine, and how well they do.
+
+    Attributes
+    ----------
+    machine
+        The parameters, with evidence.
+    times
+        Each measurement with the model's time, in sample.
+    splits
+        Cross-validation: fits without part of the measurements, on that part.
+    """
+
+    machine: MachineParameters
+    times: tuple[FittedTime, ...]
+    splits: tuple[Split, ...]
+
+
+def mean_error(times: Sequence[FittedTime], least_bytes: int = 0) -> float:
+    """Mean of the absolute relative errors from ``least_bytes`` up; NaN where there are none."""
+    errors = [abs(t.error) for t in times if t.measurement.size_bytes >= least_bytes]
+    return float(np.mean(errors)) if errors else float("nan")
+
+
+@checked
+def fit_library(
+    measurements: Sequence[Measurement],
+    machine: MachineParameters,
+    *,
+    source: str = "",
+    validate: bool = True,
+) -> LibraryFit:
+    """Fit the costs of a collective library to measurements on one node.
+
+    Parameters
+    ----------
+    measurements
+        From :func:`~chakra.calibrate.nccl_log.read_log`: one or more collectives and numbers of ranks.
+    machine
+        How the library sees the machine; its costs are replaced where there are measurements.
+    source
+        Where the measurements come from, for the evidence.
+    validate
+        Fit again without part of the measurements, to see how far the model is from what it has not seen.
+
+    Raises
+    ------
+    ConversionError
+        A collective that the model has no costs for, more ranks than a node has, or too few sizes.
+    """
+    rows = list(measurements)
+    for row in rows:
+        if row.ranks > machine.node_ranks:
+            raise ConversionError(
+                f"{row.source}: {row.ranks} ranks, and a node of {machine.name} has {machine.node_ranks}"
+            )
+    fitted = _fitted(rows, machine)
+    times = _times(rows, fitted)
+    evidence = Evidence(
+        "fitted", source, tuple(sorted({row.ranks for row in rows})), min(r.size_bytes for r in rows),
+        max(r.size_bytes for r in rows), _bands(times),
+    )  # fmt: skip
+    splits = tuple(_split(name, rows, keep, machine) for name, keep in _splits(rows)) if validate else ()
+    return LibraryFit(replace(fitted, evidence=evidence), times, splits)
+
+
+def _bands(times: Sequence[FittedTime]) -> Mapping[CollectiveKind, ErrorBand]:
+    bands = {}
+    for kind in dict.fromkeys(t.measurement.kind for t in times):
+        own = [t for t in times if t.measurement.kind is kind]
+        large = [t for t in own if t.measurement.size_bytes >= LARGE_BYTES]
+        error = mean_error(large) if large else 0.0
+        bands[kind] = ErrorBand(len(own), mean_error(own), len(large), error)
+    return bands
+
+
+def _splits(rows: Sequence[Measurement]) -> list[tuple[str, Callable[[Measurement], bool]]]:
+    """What cross-validation leaves out: every second size; each number of ranks where there are three or more."""
+    sizes = sorted({row.size_bytes for row in rows})
+    even = set(sizes[::2])
+    splits: list[tuple[str, Callable[[Measurement], bool]]] = []
+    if len(sizes) >= 6:
+        splits.append(("every second size", lambda row: row.size_bytes in even))
+    ranks = sorted({row.ranks for row in rows})
+    if len(ranks) >= 3:
+        splits += [(f"{n} ranks", _without(n)) for n in ranks]
+    return splits
+
+
+def _without(ranks: int) -> Callable[[Measurement], bool]:
+    return lambda row: row.ranks != ranks
+
+
+def _split(
+    name: str, rows: Sequence[Measurement], keep: Callable[[Measurement], bool], machine: MachineParameters
+) -> Split:
+    seen = [row for row in rows if keep(row)]
+    kinds = {row.kind for row in seen}
+    return Split(
+        name, _times([row for row in rows if not keep(row) and row.kind in kinds], _fitted(seen, machine))
+    )
+
+
+def _fitted(rows: Sequence[Measurement], machine: MachineParameters) -> MachineParameters:
+    for kind in dict.fromkeys(row.kind for row in rows):
+        own = [row for row in rows if row.kind is kind]
+        if len({row.size_bytes for row in own}) < 4:
+            raise ConversionError(f"{own[0].source}: {kind.lower()}: fitting needs at least four sizes")
+        if kind is EXCHANGE:
+            machine = _Fit(machine, kind, own, _exchange_start(machine)).machine()
+        elif kind in RING_KINDS:
+            machine = _Fit(machine, kind, own, _ring_start(machine, kind)).machine()
+        else:
+            raise ConversionError(f"{own[0].source}: {kind.lower()} has no costs of its own to fit")
+    return machine
+
+
+def _times(rows: Sequence[Measurement], machine: MachineParameters) -> tuple[FittedTime, ...]:
+    times = []
+    for row in rows:
+        comm = Communicator(row.ranks, row.ranks)
+        choice, prediction = choose(machine, row.kind, row.size_bytes, comm, Forced())
+        time = time_us(row.kind, row.size_bytes, comm, machine, choice, prediction)
+        times.append(FittedTime(row, time, str(choice)))
+    return tuple(times)
+
+
+def _ring_start(machine: MachineParameters, kind: CollectiveKind) -> dict[str, float]:
+    """Plausible values: the library's tables, scaled to what kernels take to start."""
+    hop = table.NVLINK_US if machine.links == "nvlink" else table.PCIE_US
+    ring = hop[Algorithm.RING]
+    search = machine.search_gbps
+    ll = min(table.CEILINGS[machine.generation].ll_gbps, search[0] / 2)
+    start = {
+        "launch_us": 6.0, "ll_hop_us": ring[Protocol.LL] * 1.4, "ll_rise": 0.2, "ll_gbps": ll,
+        "simple_hop_us": ring[Protocol.SIMPLE] * 1.8, "simple_fill_us": 20.0, "copy_gbps": 2.5 * search[0],
+    }  # fmt: skip
+    start |= {f"simple_gbps {level}": rate for level, rate in enumerate(search)}
+    if machine.ll128:
+        start |= {"ll128_hop_us": ring[Protocol.LL128] * 1.4, "ll128_gbps": search[0] * 0.9}
+    if machine.nvls_link_gbps and kind is CollectiveKind.ALL_REDUCE:
+        start |= {"nvls_launch_us": 28.0, "nvls_gbps": 1.2 * search[0]}
+    return start
+
+
+def _exchange_start(machine: MachineParameters) -> dict[str, float]:
+    search = machine.search_gbps
+    start = {"launch_us": 7.0, "peer_us": 0.3, "spread_us": 6.0, "fill_us": 10.0, "copy_gbps": 3 * search[0]}
+    return start | {f"gbps {level}": 0.8 * rate for level, rate in enumerate(search)}
+
+
+class _Fit:
+    """Levenberg-Marquardt on logarithms of costs and times: few unknowns, so plainly."""
+
+    def __init__(
+        self,
+        machine: MachineParameters,
+        kind: CollectiveKind,
+        rows: Sequence[Measurement],
+        start: dict[str, float],
+    ) -> None:
+        self._machine, self._kind, self._names = machine, kind, list(start)
+        self._rows = [
+            (row, comm, *choose(machine, kind, row.size_bytes, comm, Forced()))
+            for row in rows
+            for comm in (Communicator(row.ranks, row.ranks),)
+        ]
+        self._measured = np.log([row.time_us for row in rows])
+        self._start = np.log(list(start.values()))
+        self._solution = self._solved()
+
+    def machine(self) -> MachineParameters:
+        """The machine with the fitted costs."""
+        return self._with(self._solution)
+
+    def _with(self, logs: F64) -> MachineParameters:
+        values = dict(zip(self._names, map(float, np.exp(logs)), strict=True))
+        levels = len(self._machine.levels)
+        name = "gbps" if self._kind is EXCHANGE else "simple_gbps"
+        rates = tuple(values.pop(f"{name} {level}") for level in range(levels))
+        if self._kind is EXCHANGE:
+            return replace(self._machine, exchange=ExchangeCosts(**values, gbps=rates))
+        costs = RingCosts(**values, simple_gbps=rates)
+        return replace(self._machine, rings={**self._machine.rings, self._kind: costs})
+
+    def _residuals(self, logs: F64) -> F64:
+        machine = self._with(logs)
+        times = [
+            time_us(self._kind, row.size_bytes, comm, machine, choice, prediction)
+            for row, comm, choice, prediction in self._rows
+        ]
+        return np.asarray(np.log(times) - self._measured)
+
+    def _cost(self, residuals: F64, logs: F64) -> float:
+        size = np.abs(residuals)
+        huber = np.where(size < _HUBER, size**2, 2 * _HUBER * size - _HUBER**2)
+        return float(huber.sum() + _PULL**2 * ((logs - self._start) ** 2).sum())
+
+    def _solved(self) -> F64:
+        logs: F64 = self._start.copy()
+        damping = 1e-2
+        residuals = self._residuals(logs)
+        cost = self._cost(residuals, logs)
+        unit = np.eye(len(logs))
+        for _ in range(_ROUNDS):
+            slopes = np.array([(self._residuals(logs + _STEP * e) - residuals) / _STEP for e in unit]).T
+            weights = np.minimum(1, _HUBER / np.maximum(np.abs(residuals), 1e-12))[:, None]
+            normal = (slopes * weights).T @ slopes + _PULL**2 * unit
+            gradient = (slopes * weights).T @ residuals + _PULL**2 * (logs - self._start)
+            for _ in range(8):
+                step = np.clip(np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient), -1, 1)
+                following = self._residuals(logs + step)
+                lower = self._cost(following, logs + step)
+                if lower < cost:
+                    break
+                damping *= 4
+            else:
+                return logs
+            damping /= 3
+            done = cost - lower < 1e-7 * cost
+            logs, residuals, cost = logs + step, following, lower
+            if done:
+                return logs
+        return logs

@@ -1,0 +1,68 @@
+"""Costs of collective libraries of the presets: files beside the presets, of the same names."""
+
+import json
+from importlib import resources
+
+from chakra.arguments import checked
+from chakra.errors import UsageError
+from chakra.io.yaml import parse_document
+from chakra.replay.collectives.library import MachineParameters, parameters_from, parameters_to
+
+_FOLDER = "presets/collectives"
+
+
+def names_with_parameters() -> tuple[str, ...]:
+    """Presets that have costs of a collective library, sorted."""
+    folder = resources.files("chakra").joinpath(_FOLDER)
+    return tuple(sorted(e.name.removesuffix(".yml") for e in folder.iterdir() if e.name.endswith(".yml")))
+
+
+@checked
+def collective_parameters(name: str) -> MachineParameters:
+    """Costs of the collective library on a preset's machine.
+
+    Parameters
+    ----------
+    name
+        Name of the preset.
+
+    Raises
+    ------
+    UsageError
+        No such preset, or none with costs.
+    """
+    if name not in names_with_parameters():
+        raise UsageError(
+            f"no costs of a collective library for {name!r}; there are: {', '.join(names_with_parameters())}"
+        )
+    text = resources.files("chakra").joinpath(_FOLDER, f"{name}.yml").read_text(encoding="utf-8")
+    return parameters_from(parse_document(text, f"{name}.yml"), name)
+
+
+@checked
+def parameters_text(machine: MachineParameters) -> str:
+    """Parameters as the YAML text of a preset.
+
+    Parameters
+    ----------
+    machine
+        The parameters.
+    """
+    lines = [
+        "# costs of a collective library; docs/guides/collective-library.md says what they mean",
+        "# us and 10^9 B/s; errors are shares of the measured time, in sample",
+    ]
+    for key, value in parameters_to(machine).items():
+        if isinstance(value, dict):
+            lines.append(f"{key}:")
+            lines += [f"  {inner}: {_flow(entry)}" for inner, entry in value.items()]
+        else:
+            lines.append(f"{key}: {_flow(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _flow(value: object) -> str:
+    """A value on one line: JSON is YAML, without quotes around the keys of a map."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(entry)}" for key, entry in value.items()) + "}"
+    return json.dumps(value)

@@ -1,0 +1,131 @@
+"""Fitting costs of collective libraries: known costs come back, and published measurements are met as claimed."""
+
+import importlib.util
+import math
+import random
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from chakra.calibrate.library_fit import LARGE_BYTES, FittedTime, fit_library, mean_error
+from chakra.calibrate.nccl_log import Measurement
+from chakra.errors import ConversionError
+from chakra.platforms.collectives import collective_parameters, parameters_text
+from chakra.replay.collectives.library import Communicator, library_time
+from chakra.replay.config.model import CollectiveKind as Kind
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER, Kind.ALL_TO_ALL)
+
+
+def rows_of(name: str, kinds: tuple[Kind, ...], noise: float = 0.0) -> list[Measurement]:
+    """Rows that a machine with a preset's costs would give."""
+    machine, rng = collective_parameters(name), random.Random(3)
+    return [
+        Measurement(
+            kind, ranks, 1 << power,
+            library_time(kind, 1 << power, Communicator(ranks, ranks), machine).time_ns / 1e3
+            * math.exp(rng.gauss(0, noise)), "made",
+        )
+        for kind in kinds for ranks in (2, 4, 8) for power in range(9, 30)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def tool() -> ModuleType:
+    path = ROOT / "tools" / "fit_library.py"
+    spec = importlib.util.spec_from_file_location("fit_library", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["fit_library"] = module
+    spec.loader.exec_module(module)
+    if not module.SINGLE_NODE.exists():
+        pytest.skip(f"needs {module.SINGLE_NODE}")
+    return module
+
+
+@pytest.mark.parametrize(("noise", "tolerance"), [(0.0, 0.01), (0.05, 0.06)])
+@pytest.mark.parametrize("name", ["dgx-a100", "hgx-h100", "l40s"])
+def test_times_made_from_known_costs_are_met_within_their_noise(
+    name: str, noise: float, tolerance: float
+) -> None:
+    fit = fit_library(rows_of(name, KINDS, noise), collective_parameters(name))
+    assert mean_error(fit.times) < tolerance
+    half = next(split for split in fit.splits if split.name == "every second size")
+    assert mean_error(half.times) < tolerance + 0.02
+
+
+def test_one_wild_row_does_not_move_the_others() -> None:
+    rows = rows_of("hgx-h100", (Kind.ALL_GATHER,))
+    wild = rows[30]
+    rows[30] = Measurement(wild.kind, wild.ranks, wild.size_bytes, 10 * wild.time_us, "wild")
+    fit = fit_library(rows, collective_parameters("hgx-h100"), validate=False)
+    others = [t for t in fit.times if t.measurement.source != "wild"]
+    assert mean_error(others) < 0.02
+
+
+def test_what_was_fitted_and_how_well_is_written_down() -> None:
+    fit = fit_library(rows_of("hgx-h100", KINDS), collective_parameters("hgx-h100"), source="made up")
+    evidence = fit.machine.evidence
+    assert (evidence.status, evidence.source, evidence.ranks) == ("fitted", "made up", (2, 4, 8))
+    assert (evidence.min_bytes, evidence.max_bytes) == (512, 1 << 29)
+    assert {kind: band.rows for kind, band in evidence.errors.items()} == dict.fromkeys(KINDS, 63)
+    assert [split.name for split in fit.splits] == ["every second size", "2 ranks", "4 ranks", "8 ranks"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [Measurement(Kind.ALL_REDUCE, 16, 1 << p, 9.0, "log") for p in range(9, 20)],
+            "16 ranks, and a node",
+        ),
+        ([Measurement(Kind.ALL_REDUCE, 8, 1 << p, 9.0, "log") for p in range(9, 12)], "at least four sizes"),
+        ([Measurement(Kind.BROADCAST, 8, 1 << p, 9.0, "log") for p in range(9, 20)], "no costs of its own"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(rows: list[Measurement], message: str) -> None:
+    with pytest.raises(ConversionError, match=message):
+        fit_library(rows, collective_parameters("hgx-h100"))
+
+
+@pytest.mark.shared
+def test_presets_are_what_the_tool_makes(tool: ModuleType) -> None:
+    for name, fit in tool.fits(list(tool.HARDWARE), validate=False):
+        assert parameters_text(fit.machine) == (tool.PRESETS / f"{name}.yml").read_text(), name
+
+
+@pytest.mark.shared
+def test_published_times_of_one_node_are_met_as_claimed(tool: ModuleType) -> None:
+    """In sample, with every second size left out, and with the rows of 4 ranks left out where 2, 4 and 8 exist."""
+    pooled: dict[str, list[FittedTime]] = {"in": [], "every second size": [], "4 ranks": [], "PCIe": []}
+    for name, fit in tool.fits(list(tool.HARDWARE), validate=True):
+        if name in tool.PCIE:
+            pooled["PCIe"] += fit.times
+            continue
+        pooled["in"] += fit.times
+        for split in fit.splits:
+            if split.name in pooled:
+                pooled[split.name] += split.times
+    targets = {
+        "in": (0.05, 0.10),
+        "every second size": (0.07, 0.12),
+        "4 ranks": (0.08, 0.12),
+        "PCIe": (0.15, 0.15),
+    }
+    for name, (large, every) in targets.items():
+        assert mean_error(pooled[name], LARGE_BYTES) <= large, name
+        assert mean_error(pooled[name]) <= every, name
+    assert len(pooled["in"]) == 1596
+
+
+@pytest.mark.shared
+def test_published_all_reduces_on_several_nodes_are_met_without_a_fit(tool: ModuleType) -> None:
+    """Costs of one node, the rate of a network port and latencies as the libraries publish them."""
+    rows = [row for row in tool.several_nodes() if row.size_bytes >= LARGE_BYTES]
+    servers = [abs(row.error) for row in rows if row.machine not in tool.RACK_SCALE]
+    assert len(servers) == 67
+    assert sum(servers) / len(servers) <= 0.15

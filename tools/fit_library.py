@@ -1,0 +1,276 @@
+"""Make the presets' costs of collective libraries from published measurements, and say how far they are from them.
+
+    python tools/fit_library.py fit [NAME...]     fit, and write chakra/presets/collectives/NAME.yml
+    python tools/fit_library.py errors            table of errors, by machine, collective and size, cross-validated
+
+The measurements lie beside the repository (``../shared/validation``), numbers only, one row each with its source.
+"""
+
+import argparse
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from chakra.calibrate.library_fit import LARGE_BYTES, FittedTime, LibraryFit, fit_library, mean_error
+from chakra.calibrate.nccl_log import Measurement
+from chakra.platforms.collectives import collective_parameters, parameters_text
+from chakra.replay.collectives.library import (
+    Algorithm,
+    Communicator,
+    Evidence,
+    Forced,
+    MachineParameters,
+    library_time,
+)
+from chakra.replay.collectives.library.published import Generation
+from chakra.replay.config.model import CollectiveKind
+
+ROOT = Path(__file__).resolve().parent.parent
+PRESETS = ROOT / "chakra" / "presets" / "collectives"
+VALIDATION = ROOT.parent / "shared" / "validation"
+SINGLE_NODE = VALIDATION / "nccl_single_node_aiconfigurator.csv"
+SEVERAL_NODES = (VALIDATION / "nccl_multi_node.csv", VALIDATION / "nccl_stas_ml_engineering.csv")
+SOURCE = "ai-dynamo/aiconfigurator, NCCL perf tables (Apache-2.0), {}"
+
+#: presets and the hardware whose rows they are fitted to
+HARDWARE = {
+    "dgx-a100": "NVIDIA A100-SXM4-80GB",
+    "hgx-h100": "NVIDIA H100 80GB HBM3 SXM",
+    "hgx-h200": "NVIDIA H200 SXM",
+    "hgx-b200": "NVIDIA B200 SXM",
+    "hgx-b300": "NVIDIA B300 SXM6",
+    "gb200-nvl72": "NVIDIA GB200",
+    "gb300-nvl72": "NVIDIA GB300",
+    "l40s": "NVIDIA L40S",
+    "rtx-pro-6000": "NVIDIA RTX PRO 6000 Blackwell Server",
+}
+#: machines without NVSwitch, whose errors are told apart
+PCIE = ("l40s", "rtx-pro-6000")
+#: what was not measured on a machine (more than 4 ranks, so no NVLS) is that of a machine with the same chips
+BORROWED = {"gb200-nvl72": "hgx-b200", "gb300-nvl72": "hgx-b300"}
+NVLS = ("nvls_launch_us", "nvls_gbps")
+KINDS = {
+    "all_reduce": CollectiveKind.ALL_REDUCE,
+    "all_gather": CollectiveKind.ALL_GATHER,
+    "reduce_scatter": CollectiveKind.REDUCE_SCATTER,
+    "alltoall": CollectiveKind.ALL_TO_ALL,
+}
+
+
+def _nvswitch(
+    name: str,
+    generation: Generation,
+    gbps: float,
+    channels: int,
+    link: float,
+    ranks: int = 8,
+    host: str = "intel",
+) -> MachineParameters:
+    """What the library sees of a machine with NVSwitch: links, as its topology search finds them."""
+    return MachineParameters(
+        name=name, library="nccl", generation=generation, links="nvlink", node_ranks=ranks, levels=(ranks,),
+        search_gbps=(gbps,), channels=channels, nvls_link_gbps=link,
+        # measured times on Blackwell have no sign of LL128: one curve of the Simple protocol describes them
+        ll128=generation is not Generation.BLACKWELL,
+        host="amd" if host == "amd" else "intel", rings={}, exchange=None, evidence=Evidence("assumed", "nothing yet"),
+    )  # fmt: skip
+
+
+def _pcie(name: str, generation: Generation, gbps: tuple[float, ...], channels: int) -> MachineParameters:
+    """What the library sees of a machine on PCIe: pairs behind a switch, a socket, two sockets."""
+    return MachineParameters(
+        name=name, library="nccl", generation=generation, links="pcie", node_ranks=8, levels=(2, 4, 8),
+        search_gbps=gbps, channels=channels, nvls_link_gbps=0.0, ll128=False, host="intel", rings={}, exchange=None,
+        evidence=Evidence("assumed", "nothing yet"),
+    )  # fmt: skip
+
+
+MACHINES = {
+    machine.name: machine
+    for machine in (
+        _nvswitch("dgx-a100", Generation.AMPERE, 240, 24, 0, host="amd"),
+        _nvswitch("hgx-h100", Generation.HOPPER, 360, 24, 370.8),
+        _nvswitch("hgx-h200", Generation.HOPPER, 360, 24, 370.8),
+        _nvswitch("hgx-b200", Generation.BLACKWELL, 720, 32, 721.8),
+        _nvswitch("hgx-b300", Generation.BLACKWELL, 720, 32, 721.8),
+        _nvswitch("gb200-nvl72", Generation.BLACKWELL, 720, 32, 721.8, ranks=72),
+        _nvswitch("gb300-nvl72", Generation.BLACKWELL, 720, 32, 721.8, ranks=72),
+        _pcie("l40s", Generation.AMPERE, (24, 24, 24), 2),
+        _pcie("rtx-pro-6000", Generation.BLACKWELL, (48, 48, 24), 4),
+    )
+}
+
+
+def measured(hardware: str) -> list[Measurement]:
+    """Rows of the published table, out of place."""
+    rows = []
+    with SINGLE_NODE.open(newline="") as file:
+        for number, row in enumerate(csv.DictReader(file), start=2):
+            if row["hardware"] != hardware:
+                continue
+            size = re.search(r"bytes=(\d+)", row["notes"])
+            if size is None or row["unit"] != "us":
+                raise SystemExit(f"{SINGLE_NODE.name}: line {number}: no size, or a unit that is not us")
+            ranks = int(row["parallelism"].split()[0])
+            where = f"{SINGLE_NODE.name}: line {number}"
+            rows.append(
+                Measurement(KINDS[row["workload_model"]], ranks, int(size[1]), float(row["value"]), where)
+            )
+    return rows
+
+
+def fits(names: Sequence[str], *, validate: bool) -> Iterator[tuple[str, LibraryFit]]:
+    """Fits of machines, those that others borrow from first."""
+    done: dict[str, MachineParameters] = {}
+    for name in names:
+        fit = fit_library(
+            measured(HARDWARE[name]), MACHINES[name], source=SOURCE.format(HARDWARE[name]), validate=validate
+        )
+        lender = BORROWED.get(name)
+        if lender:
+            source = done.get(lender) or collective_parameters(lender)
+            fit = replace(fit, machine=_borrowing(fit.machine, source))
+        done[name] = fit.machine
+        yield name, fit
+
+
+def _borrowing(machine: MachineParameters, lender: MachineParameters) -> MachineParameters:
+    kind = CollectiveKind.ALL_REDUCE
+    costs = replace(machine.rings[kind], **{key: getattr(lender.rings[kind], key) for key in NVLS})
+    source = f"{machine.evidence.source}; NVLS (more than 4 ranks) as measured on {lender.name}"
+    return replace(
+        machine, rings={**machine.rings, kind: costs}, evidence=replace(machine.evidence, source=source)
+    )
+
+
+#: machines of rows on several nodes, and rates of ports and latencies of networks, by what the rows print
+NODES_OF = (("A100", "dgx-a100"), ("GB300", "gb300-nvl72"), ("GB200", "gb200-nvl72"), ("B200", "hgx-b200"),
+            ("H200", "hgx-h200"), ("H100", "hgx-h100"))  # fmt: skip
+PORTS = (
+    ("HDR", 25.0, 0.0),
+    ("NDR", 50.0, 0.0),
+    ("EFA", 50.0, 35.0),
+    ("400 Gb/s RoCE", 50.0, 0.0),
+    ("X800", 100.0, 0.0),
+)
+RACK_SCALE = ("gb200-nvl72", "gb300-nvl72")
+
+
+@dataclass(frozen=True, slots=True)
+class NodesTime:
+    """An all-reduce on several nodes beside the model, to which nothing was fitted."""
+
+    group: str
+    machine: str
+    size_bytes: int
+    measured_us: float
+    modelled_us: float
+    choice: str
+
+    @property
+    def error(self) -> float:
+        return self.modelled_us / self.measured_us - 1
+
+
+def several_nodes() -> Iterator[NodesTime]:
+    """All-reduces on several nodes: costs of one node, the rate of a port and published latencies."""
+    for path in SEVERAL_NODES:
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                made = _several_nodes(row)
+                if made:
+                    yield made
+
+
+def _several_nodes(row: dict[str, str]) -> NodesTime | None:
+    size = re.search(r"bytes=(\d+)", row["notes"])
+    if row["workload_model"] != "all_reduce" or size is None or int(row["nodes"]) < 2:
+        return None
+    name = next(name for word, name in NODES_OF if word in row["hardware"].replace("80GB", ""))
+    gbps, latency = next(rest for word, *rest in PORTS if word in row["network"])
+    ranks, nodes, value = int(row["parallelism"].split()[0]), int(row["nodes"]), float(row["value"])
+    time = value if row["unit"] == "us" else int(size[1]) * 2 * (ranks - 1) / ranks / value / 1e3
+    if name in RACK_SCALE:
+        # whole racks are joined by NVLink: trays of one rack are one node to the model
+        nodes = max(1, -(-ranks // 72)) if ranks % 72 == 0 else 2 if ranks == 128 else 1
+    comm = Communicator(ranks, ranks // nodes, gbps if nodes > 1 else 0.0, network_us=latency)
+    forced = next((f for word, f in FORCED if word in row["notes"]), Forced())
+    made = library_time(CollectiveKind.ALL_REDUCE, int(size[1]), comm, collective_parameters(name), forced)
+    group = f"{name}, {nodes} x {ranks // nodes}"
+    return NodesTime(group, name, int(size[1]), time, made.time_ns / 1e3, str(made.choice))
+
+
+FORCED = (
+    ("forced Ring", Forced(Algorithm.RING)),
+    ("forced NVLSTree", Forced(Algorithm.NVLS_TREE)),
+)
+
+
+def nodes_errors() -> None:
+    """Print errors on several nodes from 1 MiB up."""
+    rows = [row for row in several_nodes() if row.size_bytes >= LARGE_BYTES]
+    print("\nall-reduce on several nodes, 1 MiB and up, nothing fitted")
+    print(f"{'nodes x ranks':24} {'rows':>4}  error %")
+    for group in dict.fromkeys(row.group for row in rows):
+        own = [abs(row.error) for row in rows if row.group == group]
+        print(f"{group:24} {len(own):4d}  {percent(sum(own) / len(own))}")
+    for title, racks in (("servers", False), ("racks", True)):
+        own = [abs(row.error) for row in rows if (row.machine in RACK_SCALE) == racks]
+        print(f"{'all ' + title:24} {len(own):4d}  {percent(sum(own) / len(own))}")
+
+
+def percent(value: float) -> str:
+    return "" if value != value else f"{100 * value:.1f}"
+
+
+def _line(name: str, collective: str, groups: Sequence[Sequence[FittedTime]]) -> str:
+    cells = [f"{percent(mean_error(g, LARGE_BYTES)):>6} {percent(mean_error(g)):>6}" for g in groups]
+    return f"{name:13} {collective:15} {len(groups[0]):5d}  " + "  ".join(cells)
+
+
+def errors(names: Sequence[str]) -> None:
+    """Print the table: mean of absolute relative errors from 1 MiB up and over all sizes, per split."""
+    titles = ("in sample", "every second size", "4 ranks", "2 ranks", "8 ranks")
+    print(f"{'':13} {'':15} {'rows':>5}  " + "  ".join(f"{title:>13.13}" for title in titles))
+    print(f"{'machine':13} {'collective':15} {'':5}  " + "  ".join(f"{'1M+':>6} {'all':>6}" for _ in titles))
+    pooled: dict[str, list[list[FittedTime]]] = {}
+    worst = (0.0, "")
+    for name, fit in fits(names, validate=True):
+        by_title = {"in sample": fit.times, **{split.name: split.times for split in fit.splits}}
+        family = "PCIe" if name in PCIE else "NVSwitch"
+        total = pooled.setdefault(family, [[] for _ in titles])
+        for kind in KINDS.values():
+            groups = [[t for t in by_title.get(title, ()) if t.measurement.kind is kind] for title in titles]
+            print(_line(name, kind.lower(), groups))
+            worst = max(worst, (mean_error(groups[0]), f"{name} {kind.lower()}"))
+            for own, group in zip(total, groups, strict=True):
+                own.extend(group)
+    for family, groups in pooled.items():
+        print(_line(family, "all", groups))
+    print(f"worst in sample, all sizes: {worst[1]}, {percent(worst[0])} %")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("action", choices=["fit", "errors"])
+    parser.add_argument("names", nargs="*", choices=[*HARDWARE, []], help="presets (default: all)")
+    arguments = parser.parse_args()
+    names = arguments.names or list(HARDWARE)
+    if arguments.action == "errors":
+        errors(names)
+        nodes_errors()
+        return
+    for name, fit in fits(names, validate=False):
+        path = PRESETS / f"{name}.yml"
+        path.write_text(parameters_text(fit.machine), encoding="utf-8")
+        print(
+            f"{path.relative_to(ROOT)}: {len(fit.times)} rows, mean error {percent(mean_error(fit.times))} %"
+        )
+
+
+if __name__ == "__main__":
+    main()
