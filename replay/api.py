@@ -36,6 +36,8 @@ def simulate(
     compute_scale: float = 1.0,
     comm_streams: int = 1,
     npu_scale: Any = None,
+    host_speed: float = 1.0,
+    accelerator_speed: float = 1.0,
     progress: Progress | None = None,
     engine: str = "auto",
     fold: bool = True,
@@ -65,6 +67,9 @@ def simulate(
         Collectives that an NPU may have in flight.
     npu_scale
         Factor on each NPU's compute durations: a list or array of one number per NPU.
+    host_speed, accelerator_speed
+        Divide the compute durations that traces give: those of host nodes, gaps and waits, and those of the
+        accelerator's kernels. Copies between host and device stay, and so does what the roofline prices.
     progress
         Called now and then with (nodes done, simulated ns); a run whose `progress` returns False ends with a partial
         result.
@@ -99,6 +104,8 @@ def simulate(
         rendezvous=rendezvous,
         comm_streams=comm_streams,
         npu_scale=npu_scales(npu_scale, machine.npus),
+        host_speed=host_speed,
+        accelerator_speed=accelerator_speed,
         engine=engine,
         fold=fold,
     )

@@ -30,6 +30,9 @@ class RunOptions:
     injection_scale: float = 1.0
     comm_scale: float = 1.0
     compute_scale: float = 1.0
+    #: factors on the speed of the host and of the accelerator, where traces give durations
+    host_speed: float = 1.0
+    accelerator_speed: float = 1.0
     rendezvous: bool = False
     #: collectives that an NPU may have in flight
     comm_streams: int = 1
@@ -56,6 +59,10 @@ class RunOptions:
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
                 raise UsageError(f"{name}: {value!r} is not a number of at least 0")
+        for name in ("host_speed", "accelerator_speed"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+                raise UsageError(f"{name}: {value!r} is not a number above 0")
 
     @property
     def astra(self) -> bool:

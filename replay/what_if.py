@@ -21,6 +21,8 @@ SCHEMA = "chakra.replay.what_if/1"
 #: key -> unit of an absolute value
 KEYS = {
     "npu.flops": "TFLOPS",
+    "accelerator.speed": "factor",
+    "host.speed": "factor",
     "npu.hbm": "GB/s of 10^9 B/s",
     "system.endpoint-delay": "ns",
     "system.active-chunks": "streams",
@@ -113,6 +115,10 @@ class Machine:
             self._change_dim(change, int(dim[1]), dim[2])
         elif key == "npu.flops":
             self._change_flops(change)
+        elif key == "accelerator.speed":
+            self._change_accelerator(change)
+        elif key == "host.speed":
+            self._speed("host_speed", change)
         elif key in ("comm-scale", "compute-scale", "injection-scale"):
             name = key.replace("-", "_")
             self.scales[name] = change.of(self.scales.get(name, 1.0))
@@ -141,17 +147,33 @@ class Machine:
             self.system = replace(self.system, splits=_new(change, self.system.splits, least=1))
 
     def _change_flops(self, change: Change) -> None:
-        """Faster arithmetic: the roofline's peak where it is on, else all compute durations divided."""
+        """Faster arithmetic: the roofline's peak where it is on, and the durations that traces give for kernels."""
         peak = self.system.peak_perf_tflops
         if not change.relative and not peak:
             raise UsageError(
                 "--what-if: npu.flops: the system file gives no peak-perf; give a factor such as 2x"
             )
+        factor = _positive(change, change.value if change.relative else change.value / (peak or 1.0))
         if self.system.roofline and peak:
             self.system = replace(self.system, peak_perf_tflops=_positive(change, change.of(peak)))
-            return
-        factor = _positive(change, change.value if change.relative else change.value / (peak or 1.0))
-        self.scales["compute_scale"] = self.scales.get("compute_scale", 1.0) / factor
+        self.scales["accelerator_speed"] = self.scales.get("accelerator_speed", 1.0) * factor
+
+    def _change_accelerator(self, change: Change) -> None:
+        """A faster accelerator: kernels' durations, and with the roofline its peak and its memory's bandwidth."""
+        before = self.scales.get("accelerator_speed", 1.0)
+        self._speed("accelerator_speed", change)
+        factor = self.scales["accelerator_speed"] / before
+        system = self.system
+        if system.roofline:
+            peak = system.peak_perf_tflops
+            self.system = replace(
+                system,
+                peak_perf_tflops=None if peak is None else peak * factor,
+                local_mem_bw_gbps=system.local_mem_bw_gbps * factor,
+            )
+
+    def _speed(self, name: str, change: Change) -> None:
+        self.scales[name] = _positive(change, change.of(self.scales.get(name, 1.0)))
 
     def _change_dim(self, change: Change, k: int, what: str) -> None:
         if k >= len(self.network.dims):
@@ -292,7 +314,7 @@ def what_if(
 
     play: Callable[..., ReplayResult] = simulate
     parsed = parse_changes(changes) if isinstance(changes, str) else changes
-    scales = ("comm_scale", "compute_scale", "injection_scale")
+    scales = ("comm_scale", "compute_scale", "injection_scale", "host_speed", "accelerator_speed")
     machine = Machine(
         load_network(network, compat=compat),
         load_system(system, compat=compat),

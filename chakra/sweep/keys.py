@@ -27,7 +27,8 @@ STUDY_KEYS = (
     ),
     Key(
         "replay",
-        "map of backend, compat, queues-per-dim, injection-scale, comm-scale, compute-scale, rendezvous, comm-streams",
+        "map of backend, compat, queues-per-dim, injection-scale, comm-scale, compute-scale, rendezvous, comm-streams, "
+        "host-speed, accelerator-speed",
         "",
         "those of chakra replay",
         "options of every run",

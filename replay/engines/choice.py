@@ -64,6 +64,8 @@ def _why_links(scenario: Scenario) -> str | None:
         return "collectives of process groups may share links"
     if scenario.classes.n_classes > 1:
         return "NPUs differ, so messages of a collective may meet on links"
+    if any(len(set(p.slot[p.op == Op.COLLECTIVE].tolist())) > 1 for p in workload.programs):
+        return "several streams communicate at a time"
     if options.comm_streams > 1 or options.queues_per_dim > 1 or system.active_chunks > 1:
         return "several chunks at a time share links"
     for program in workload.programs:

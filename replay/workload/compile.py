@@ -16,6 +16,7 @@ from chakra.replay.workload.bindings import Bound, bindings_of, children_in_orde
 from chakra.replay.workload.model import Call, Engine, Op, Program, Workload
 from chakra.replay.workload.node_costs import check_durations, price, scale_sizes, set_durations
 from chakra.replay.workload.node_draft import Draft, Setting, draft_of
+from chakra.replay.workload.recorded import is_recorded
 
 
 def compile_workload(
@@ -151,8 +152,10 @@ def _slots(draft: Draft) -> tuple[I64, I64]:
     """Slot of every node and capacity of every slot.
 
     ASTRA-sim's slots (section 2.2): CPU, GPU compute, GPU communication (collectives, sends, memory, zero-time nodes)
-    and, without a bound, receives. A recorded trace replayed by its own durations has an engine per host thread and
-    per device stream instead (see linking and conversion).
+    and, without a bound, receives. A recorded trace has an engine per host thread and per device stream instead
+    (link-and-convert, part I), so that what ran side by side still does. By its own durations a stream runs one node
+    at a time; where the network decides, communication has an engine per stream beside the stream's computing, and
+    receives none, since either end would wait for the other.
     """
     options = draft.setting.options
     if draft.setting.system.replay_only and not options.astra:
@@ -163,7 +166,12 @@ def _slots(draft: Draft) -> tuple[I64, I64]:
     slot[draft.where(NodeType.COMM_RECV) & ~draft.cpu] = 3
     # 1.0 has no communication slot: its workload layer issues whatever is ready
     streams = UNBOUNDED if options.compat == OLD_MODEL else options.comm_streams
-    return slot, np.array([1, 1, streams, UNBOUNDED], np.int64)
+    capacity = np.array([1, 1, streams, UNBOUNDED], np.int64)
+    if options.astra or not is_recorded(draft.trace):
+        return slot, capacity
+    where = np.where(slot == 0, draft.trace.tid[draft.order], draft.trace.stream[draft.order])
+    where = np.where((slot == 3) | (draft.engine == Engine.NONE), ABSENT, where)
+    return _distinct(slot, where, capacity)
 
 
 def _recorded_slots(draft: Draft) -> tuple[I64, I64]:
@@ -172,6 +180,11 @@ def _recorded_slots(draft: Draft) -> tuple[I64, I64]:
     kind = np.where(draft.cpu, 0, np.where(draft.engine == Engine.COMM, 2, 1))
     where = np.where(draft.cpu, tid, stream)
     kind = np.where(~draft.cpu & (stream != ABSENT), 1, kind)
+    return _distinct(kind, where, np.ones(3, np.int64))
+
+
+def _distinct(kind: I64, where: I64, capacity: I64) -> tuple[I64, I64]:
+    """Slot of every node, one per kind and place, and the capacity of each, that of its kind."""
     rows = np.stack([kind, where], axis=1)
     distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
-    return inverse.reshape(-1).astype(np.int64), np.ones(len(distinct), np.int64)
+    return inverse.reshape(-1).astype(np.int64), capacity[distinct[:, 0]]

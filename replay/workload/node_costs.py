@@ -12,6 +12,7 @@ from chakra.replay.collectives.plan import OLD_MODEL
 from chakra.replay.config.model import MemoryKind
 from chakra.replay.workload.model import Op
 from chakra.replay.workload.node_draft import Draft
+from chakra.replay.workload.recorded import accelerator_time, host_time, keeps_recorded_time
 
 #: greatest time or size that the engines take; sums of two stay inside 64 bits
 LIMIT = 1 << 62
@@ -24,13 +25,14 @@ def set_durations(draft: Draft) -> None:
     computes = draft.where(NodeType.COMP)
     timed = np.ones(len(computes), bool) if system.replay_only else computes
     stretched = timed & ~draft.communicates
+    duration = _at_speeds(draft, duration)
     if options.compat == OLD_MODEL:
         # 1.0 cuts scaled times and sizes to whole numbers
         duration = np.where(stretched, np.floor(duration * options.compute_scale), duration).astype(np.int64)
     elif options.astra:
         duration = np.where(timed, np.maximum(duration, 1), duration)
     else:
-        modelled = computes & ~draft.cpu & (system.roofline and not system.replay_only)
+        modelled = _modelled(draft)
         draft.corrections["C2"] += int((timed & ~modelled & (duration == 0)).sum())
         if options.compute_scale != 1.0:
             draft.corrections["C17"] += int(stretched.sum())
@@ -38,6 +40,27 @@ def set_durations(draft: Draft) -> None:
     if options.astra:
         duration = _scaled(draft, duration, draft.scale, stretched)
     draft.duration_ns = duration
+
+
+def _modelled(draft: Draft) -> AnyArray:
+    """Nodes that the roofline prices: compute of the accelerator, unless recorded and without anything to price.
+
+    ASTRA-sim asks every such node for operations and bytes.
+    """
+    system = draft.setting.system
+    if not system.roofline or system.replay_only:
+        return np.zeros(len(draft.op), np.bool_)
+    mask = draft.where(NodeType.COMP) & ~draft.cpu
+    return mask if draft.setting.options.astra else mask & ~keeps_recorded_time(draft.trace)[draft.order]
+
+
+def _at_speeds(draft: Draft, duration: I64) -> I64:
+    """Durations on a host and an accelerator of other speeds than the recorded ones."""
+    options = draft.setting.options
+    for speed, whose in ((options.host_speed, host_time), (options.accelerator_speed, accelerator_time)):
+        if speed != 1.0:
+            duration = _scaled(draft, duration, 1 / speed, whose(draft.trace)[draft.order])
+    return duration
 
 
 def _recorded(draft: Draft) -> I64:
@@ -112,7 +135,7 @@ def price(draft: Draft) -> None:
 def _roofline(draft: Draft) -> None:
     """Durations of GPU compute nodes from operations and bytes (section 2.3, correction C8)."""
     options, system = draft.setting.options, draft.setting.system
-    nodes = np.flatnonzero(draft.where(NodeType.COMP) & ~draft.cpu)
+    nodes = np.flatnonzero(_modelled(draft))
     if not len(nodes):
         return
     index = draft.order[nodes]

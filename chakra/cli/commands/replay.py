@@ -135,6 +135,22 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     help="Multiply compute times (ASTRA-sim takes this option without effect).",
 )
 @click.option(
+    "--accelerator-speed",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Divide the durations that traces give for the accelerator's kernels.",
+)
+@click.option(
+    "--host-speed",
+    type=float,
+    default=1.0,
+    show_default=True,
+    metavar="X",
+    help="Divide the durations that traces give for the host: operators, gaps, waits.",
+)
+@click.option(
     "--rendezvous-protocol",
     "--rendezvous",
     "rendezvous",

@@ -1,0 +1,60 @@
+"""Traces that a converter made from a profile: whose time each node's is, and what ran beside what."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from chakra.arrays import Bool
+from chakra.et import ABSENT, NodeType, Trace
+
+#: metadata attribute that only the converter of profiles writes
+SPAN = "measured_span_ns"
+#: Node of the converter: idleness of a stream that no edge explains. The device does not work then, so it is the
+#: host's (or another user's) time although it stands on a stream.
+DEVICE_GAP = "device gap"
+#: copies between host and device, as CUDA and HIP name them: the bus, not the accelerator, decides their time
+_OVER_THE_BUS = re.compile(r"(Memcpy (HtoD|DtoH)|Copy(HostToDevice|DeviceToHost))\b")
+
+
+def is_recorded(trace: Trace) -> bool:
+    """Whether a trace's nodes stand for what threads and streams of a real run did.
+
+    Converted profiles say so in their metadata; others (another converter's) have host nodes with a thread number,
+    which no generator writes.
+    """
+    if ((trace.is_cpu_op == 1) & (trace.tid != ABSENT)).any():
+        return True
+    return any(attribute.name == SPAN for attribute in trace.metadata.attr)
+
+
+def keeps_recorded_time(trace: Trace) -> Bool:
+    """Accelerator's compute nodes, in file order, that have a duration and nothing that a roofline could price."""
+    given = (trace.duration_ns != ABSENT) | (trace.duration_micros > 0)
+    unpriced = (trace.num_ops == ABSENT) & (trace.tensor_size == ABSENT)
+    mask: Bool = (trace.types == NodeType.COMP) & (np.asarray(trace.is_cpu_op) != 1) & given & unpriced
+    return mask
+
+
+def host_time(trace: Trace) -> Bool:
+    """Compute nodes, in file order, whose time is the host's: its own nodes, and gaps of streams."""
+    mask: Bool = (trace.types == NodeType.COMP) & (
+        (np.asarray(trace.is_cpu_op) == 1) | _named(trace, _is_gap)
+    )
+    return mask
+
+
+def accelerator_time(trace: Trace) -> Bool:
+    """Compute nodes, in file order, whose time is the accelerator's: kernels, memsets, copies on the device."""
+    others = host_time(trace) | _named(trace, lambda name: _OVER_THE_BUS.match(name) is not None)
+    mask: Bool = (trace.types == NodeType.COMP) & ~others
+    return mask
+
+
+def _is_gap(name: str) -> bool:
+    return name == DEVICE_GAP
+
+
+def _named(trace: Trace, wanted: Callable[[str], bool]) -> Bool:
+    codes = [code for code, name in enumerate(trace.name_table) if wanted(name)]
+    return np.isin(trace.name_codes, codes)
