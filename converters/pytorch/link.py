@@ -7,6 +7,7 @@ import numpy as np
 
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.comm import operations as communication
+from chakra.converters.pytorch.comm.awaited import awaited_works
 from chakra.converters.pytorch.graph.build import Parts, make_draft
 from chakra.converters.pytorch.graph.linked_graph import (
     NODE_DEVICE,
@@ -122,7 +123,8 @@ def _build(
     records = communication.device_communication(host, device, pairing, attachment, region.kept, groups, rank)
     is_comm = np.zeros(len(device.device.name), np.bool_)
     is_comm[list(records.members)] = True
-    waits = find_waits(device, attachment.call, region.kept, is_comm)
+    works = awaited_works(host, pairing, device, attachment, np.flatnonzero(is_comm))
+    waits = find_waits(device, attachment, region.kept, is_comm, works)
     bursts = bursts_of(host, device, pairing, region, attachment)
     pieces = cut_host(device, options, region, waits, bursts, attachment)
     moved_ns, dropped_ns = pieces.moved_ns, pieces.dropped_ns

@@ -77,7 +77,7 @@ def test_what_ran_side_by_side_does_so_in_every_mode(
 
 
 def test_streams_of_generated_traces_share_one_engine() -> None:
-    """Only recordings say that streams ran at once; elsewhere an NPU computes one node at a time (section 2.2)."""
+    """Only recordings say that streams ran at once; elsewhere an NPU computes one node at a time."""
     builder = TraceBuilder()
     for stream in (1, 2):
         builder.compute("f", duration_micros=5, attrs={"stream": stream}, after=())

@@ -9,18 +9,20 @@ before the wait did.
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 
 from chakra.arrays import I64, Bool
+from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.read.device import MEMCPY, DeviceTrace
+from chakra.converters.pytorch.time.library_calls import Works, library_calls
+from chakra.converters.pytorch.time.stream_waits import felt_waits, stream_waits
 
-#: How close behind an operation of another stream an operation must start to be taken for waiting for it.
-CLOSE_NS = 20_000
 #: How much later than the host's return (or the waiting operation's start) an awaited operation may seem to
 # end.
 TOLERANCE_NS = 1000
+#: launch of what was launched before the trace began
+BEFORE_NS = -1
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ def classify(name: str) -> str | None:
     return None
 
 
-class _Waits:
+class WaitState:
     """Working state of `find_waits`."""
 
     def __init__(self, device: DeviceTrace, call: I64, kept: Bool, is_comm: Bool) -> None:
@@ -71,9 +73,9 @@ class _Waits:
         gpu, calls = device.device, device.calls
         self.call = call
         self.is_comm = is_comm
-        self.launch = np.where(call >= 0, calls.start[call] if len(calls.start) else 0, gpu.start)
-        self.launcher = np.where(call >= 0, calls.thread[call] if len(calls.thread) else -1, -1)
         self.key = stream_keys(device)
+        self.launch = launch_times(device, call, self.key)
+        self.launcher = np.where(call >= 0, calls.thread[call] if len(calls.thread) else -1, -1)
         rows = np.flatnonzero(kept)
         # Per stream and per launching thread: rows in launch order, and their launch times, as lists for
         # bisect.
@@ -95,10 +97,15 @@ class _Waits:
         self.launch_list = self.launch.tolist()
         self.key_list = self.key.tolist()
 
-    def last_on_stream(self, key: int, before: int) -> int:
-        """Last operation of a stream that was launched before a time, or -1."""
+    def last_on_stream(self, key: int, before: int, until: int = 1 << 62) -> int:
+        """Last operation of a stream that was launched before a time, or -1.
+
+        Where nobody knows when an operation was launched, it was not yet if it ended after ``until``.
+        """
         rows, times = self.streams.get(key, ([], []))
         at = bisect_left(times, before)
+        while at and self.call[rows[at - 1]] < 0 and self.end[rows[at - 1]] > until:
+            at -= 1
         return rows[at - 1] if at else -1
 
     def next_on_stream(self, key: int, after: int) -> int:
@@ -117,6 +124,25 @@ class _Waits:
             if self.key_list[rows[i]] != not_stream:
                 return rows[i]
         return -1
+
+    def last_record(self, thread: int, before: int) -> int:
+        """Last event record of a thread before a time, or -1."""
+        rows = self.records.get(thread, [])
+        at = bisect_left(rows, before, key=self._record_start)
+        return rows[at - 1] if at else -1
+
+    def unused_record(self, thread: int, before: int) -> int:
+        """Nearest earlier event record of a thread that no other wait has used, or -1; looks back 64."""
+        rows = self.records.get(thread, [])
+        at = bisect_left(rows, before, key=self._record_start)
+        for i in range(at - 1, max(at - 65, -1), -1):
+            if rows[i] not in self.used_records:
+                self.used_records.add(rows[i])
+                return rows[i]
+        return -1
+
+    def _record_start(self, row: int) -> int:
+        return int(self.device.calls.start[row])
 
     def ended_last_inside(self, begin: int, end: int) -> int:
         """Operation launched before ``begin`` that ended last within ``begin``..``end``, or -1."""
@@ -151,6 +177,27 @@ class _Waits:
         return True
 
 
+def launch_times(device: DeviceTrace, call: I64, keys: I64) -> I64:
+    """When each device operation was launched; without a call, when the one before it on its stream was.
+
+    Operations of a stream are launched in the order in which they run, so this is the earliest time. Those at the
+    beginning of a trace were launched before it: their time is below all others.
+    """
+    gpu, calls = device.device, device.calls
+    known = np.where(call >= 0, calls.start[call] if len(calls.start) else 0, BEFORE_NS)
+    if not len(known) or (call >= 0).all():
+        return known
+    order = np.lexsort((np.arange(len(keys)), gpu.start, keys))
+    first = np.append(True, keys[order][1:] != keys[order][:-1])
+    # A running maximum per stream: every stream's times are shifted above those of the one before.
+    span = int(known.max()) - BEFORE_NS + 1
+    shift = (np.cumsum(first) - 1) * span
+    filled = np.maximum.accumulate(known[order] - BEFORE_NS + shift) - shift + BEFORE_NS
+    out = known.copy()
+    out[order] = np.where(call[order] >= 0, known[order], filled)
+    return out
+
+
 def stream_keys(device: DeviceTrace) -> I64:
     """A number for each (device, context, stream), one per device operation."""
     gpu = device.device
@@ -170,26 +217,33 @@ def _grouped(rows: I64, keys: I64, times: I64) -> dict[int, tuple[list[int], lis
     return out
 
 
-def find_waits(device: DeviceTrace, call: I64, kept: Bool, is_comm: Bool) -> SyncEdges:
+def find_waits(
+    device: DeviceTrace, attachment: Attachment, kept: Bool, is_comm: Bool, works: dict[int, list[int]]
+) -> SyncEdges:
     """Find all waits of hosts and streams for the device.
 
     Parameters
     ----------
-    call
-        Row of the host call of each device operation, -1 where it has none.
+    attachment
+        Calls and operators of the device operations.
     kept
         Device operations that become nodes.
     is_comm
         Device operations that are communication.
+    works
+        Communications that PyTorch's records of waits name, by the row of the record.
     """
-    state = _Waits(device, call, kept, is_comm)
+    state = WaitState(device, attachment.call, kept, is_comm)
     kinds = {code: classify(text) for code, text in enumerate(device.names.texts)}
     wanted = np.array([code for code, kind in kinds.items() if kind], np.int64)
     rows = np.flatnonzero(np.isin(device.calls.name, wanted))
     by_kind: dict[str, list[int]] = {k: [] for k in ("device", "stream", "event", "copy", "wait", "record")}
     for row in rows[np.argsort(device.calls.start[rows], kind="stable")].tolist():
         by_kind[str(kinds[int(device.calls.name[row])])].append(row)
+    library = library_calls(device, attachment, np.flatnonzero(is_comm & kept), np.array(by_kind["record"], np.int64))
     for row in by_kind["record"]:
+        if library.inner[row]:
+            continue
         state.records.setdefault(int(device.calls.thread[row]), []).append(row)
     known = _recorded(state)
     _copies(state, by_kind["copy"])
@@ -197,8 +251,9 @@ def find_waits(device: DeviceTrace, call: I64, kept: Bool, is_comm: Bool) -> Syn
         for row in by_kind[kind]:
             if row not in known:
                 _by_name(state, kind, row)
-    _stream_waits(state, [row for row in by_kind["wait"] if row not in known])
-    _felt_waits(state, by_kind["wait"])
+    unsaid = [row for row in by_kind["wait"] if row not in known]
+    stream_waits(state, unsaid, library, Works(library.scope, works, state.launch_list))
+    felt_waits(state, by_kind["wait"], library)
     host = np.array(list(state.host), np.int64).reshape(-1, 2)
     stream = np.array(list(state.stream), np.int64).reshape(-1, 2)
     return SyncEdges(host[:, 0], host[:, 1], stream[:, 0], stream[:, 1], dict(state.counts))
@@ -207,7 +262,7 @@ def find_waits(device: DeviceTrace, call: I64, kept: Bool, is_comm: Bool) -> Syn
 # -- recorded synchronisation ----------------------------------------------------------------------------
 
 
-def _recorded(state: _Waits) -> set[int]:
+def _recorded(state: WaitState) -> set[int]:
     """Use ``cuda_sync`` events; returns the rows of the calls that they explain."""
     syncs, calls = state.device.syncs, state.device.calls
     if not len(syncs.name):
@@ -226,24 +281,25 @@ def _recorded(state: _Waits) -> set[int]:
         if call < 0 or "query" in texts[int(calls.name[call])].lower():
             continue
         begin, number = int(calls.start[call]), int(syncs.device[i])
+        until = int(calls.end[call]) + TOLERANCE_NS
         if "wait event" in kind:
             done = _recorded_stream_wait(state, i, call, key_by_id)
         elif "event" in kind:
             done = _recorded_event_sync(state, i, call, key_by_id)
         elif "stream" in kind:
             key = key_by_id.get((number, int(syncs.stream[i])), -1)
-            done = state.add_host(call, state.last_on_stream(key, begin), "stream syncs (recorded)")
+            done = state.add_host(call, state.last_on_stream(key, begin, until), "stream syncs (recorded)")
             done = done or key >= 0
         else:
             for key in keys_of_device.get(number, []):
-                state.add_host(call, state.last_on_stream(key, begin), "device syncs (recorded)")
+                state.add_host(call, state.last_on_stream(key, begin, until), "device syncs (recorded)")
             done = True
         if done:
             known.add(call)
     return known
 
 
-def _record_of(state: _Waits, i: int) -> tuple[int, int, int] | None:
+def _record_of(state: WaitState, i: int) -> tuple[int, int, int] | None:
     """Stream id, time of the record and its call for a sync record; None where the trace does not say."""
     syncs, calls, records = state.device.syncs, state.device.calls, state.device.records
     correlation = int(syncs.wait_record[i])
@@ -262,7 +318,7 @@ def _record_of(state: _Waits, i: int) -> tuple[int, int, int] | None:
     return None
 
 
-def _recorded_event_sync(state: _Waits, i: int, call: int, key_by_id: dict[tuple[int, int], int]) -> bool:
+def _recorded_event_sync(state: WaitState, i: int, call: int, key_by_id: dict[tuple[int, int], int]) -> bool:
     found = _record_of(state, i)
     if found is None:
         return False
@@ -272,7 +328,7 @@ def _recorded_event_sync(state: _Waits, i: int, call: int, key_by_id: dict[tuple
     return state.add_host(call, state.last_on_stream(key, time), "event syncs (recorded)")
 
 
-def _recorded_stream_wait(state: _Waits, i: int, call: int, key_by_id: dict[tuple[int, int], int]) -> bool:
+def _recorded_stream_wait(state: WaitState, i: int, call: int, key_by_id: dict[tuple[int, int], int]) -> bool:
     number, calls = int(state.device.syncs.device[i]), state.device.calls
     target = key_by_id.get((number, int(state.device.syncs.stream[i])), -1)
     found = _record_of(state, i)
@@ -290,7 +346,7 @@ def _recorded_stream_wait(state: _Waits, i: int, call: int, key_by_id: dict[tupl
 # -- by names, order and times ---------------------------------------------------------------------------
 
 
-def _copies(state: _Waits, rows: list[int]) -> None:
+def _copies(state: WaitState, rows: list[int]) -> None:
     """A copy that ended before its own call returned held the host (pageable copies, blocking copies)."""
     wanted = set(rows)
     gpu = state.device.device
@@ -301,145 +357,28 @@ def _copies(state: _Waits, rows: list[int]) -> None:
             state.add_host(call, int(op), "blocking copies")
 
 
-def _by_name(state: _Waits, kind: str, call: int) -> None:
+def _by_name(state: WaitState, kind: str, call: int) -> None:
     """A synchronising call without a record: by its kind and by what ended while it waited."""
     calls = state.device.calls
     begin, end, thread = int(calls.start[call]), int(calls.end[call]), int(calls.thread[call])
     if kind == "device":
         for key in state.streams:
-            state.add_host(call, state.last_on_stream(key, begin), "device syncs (by call)")
+            state.add_host(call, state.last_on_stream(key, begin, end + TOLERANCE_NS), "device syncs (by call)")
         return
     if kind == "stream":
         inside = state.ended_last_inside(begin, end)
         source = inside if inside >= 0 else state.last_by_thread(thread, begin)
         if source >= 0:
             # The whole stream was waited for: its last operation launched before the call.
-            source = state.last_on_stream(state.key_list[source], begin)
+            source = state.last_on_stream(state.key_list[source], begin, end + TOLERANCE_NS)
         state.add_host(call, source, "stream syncs (by call)")
         return
     inside = state.ended_last_inside(begin, end)
     if inside >= 0:
         state.add_host(call, inside, "event syncs (by time)")
         return
-    record = _unused_record(state, thread, begin)
+    record = state.unused_record(thread, begin)
     if record >= 0:
         state.add_host(
             call, state.last_by_thread(thread, int(calls.start[record])), "event syncs (nearest record)"
         )
-
-
-def _unused_record(state: _Waits, thread: int, before: int) -> int:
-    """Nearest earlier event record of a thread that no other wait has used, or -1; looks back 64."""
-    rows = state.records.get(thread, [])
-    starts = state.device.calls.start
-    at = bisect_left(rows, before, key=lambda r: int(starts[r]))
-    for i in range(at - 1, max(at - 65, -1), -1):
-        if rows[i] not in state.used_records:
-            state.used_records.add(rows[i])
-            return rows[i]
-    return -1
-
-
-def _stream_waits(state: _Waits, rows: list[int]) -> None:
-    """Stream waits without a usable record.
-
-    Communication libraries make their stream wait for the caller's stream right before the launch, and the
-    caller's stream wait for theirs later. So a communication operation behind a wait depends on the last
-    operation that the thread launched on another stream. Any other operation behind a wait depends on the
-    operation of another stream that ended last before it started, if it ended after this one could have
-    started (the wait was felt); else on what the nearest unused event record of the thread stands behind;
-    else on the oldest communication that nobody has waited for yet.
-    """
-    calls, gpu = state.device.calls, state.device.device
-    comm_rows = [r for r in np.argsort(state.launch, kind="stable").tolist() if state.is_comm[r]]
-    pending = [r for r in comm_rows if r in set(state.by_end)] if comm_rows else []
-    oldest = 0
-    awaited: set[int] = set()
-    handled: set[int] = set()
-    previous = _previous_on_stream(state)
-    for row in rows:
-        thread, begin = int(calls.thread[row]), int(calls.start[row])
-        launched, times = state.threads.get(thread, ([], []))
-        at = bisect_left(times, begin)
-        if row in state.waiting:
-            target = state.next_on_stream(state.waiting[row], begin)
-        else:
-            target = launched[at] if at < len(launched) else -1
-        if target < 0:
-            continue
-        record = _unused_record(state, thread, begin)
-        marked = -1
-        if record >= 0:
-            marked = state.last_by_thread(thread, int(calls.start[record]))
-        if state.is_comm[target]:
-            source = state.last_by_thread(thread, begin, state.key_list[target])
-            state.add_stream(source, target, "stream waits (before communication)")
-            continue
-        if target in handled:
-            continue
-        handled.add(target)
-        ready = max(state.launch_list[target], state.end[previous[target]] if previous[target] >= 0 else 0)
-        felt = _felt_wait(state, target, ready)
-        if felt >= 0:
-            state.add_stream(felt, target, "stream waits (by time)")
-            awaited.add(felt)
-            continue
-        if marked >= 0 and not state.is_comm[marked] and state.key_list[marked] != state.key_list[target]:
-            state.add_stream(marked, target, "stream waits (nearest record)")
-            continue
-        while oldest < len(pending) and pending[oldest] in awaited:
-            oldest += 1
-        if oldest < len(pending):
-            source = pending[oldest]
-            if state.launch_list[source] < begin and state.end[source] <= gpu.start[target]:
-                state.add_stream(source, target, "stream waits (oldest communication)")
-                awaited.add(source)
-
-
-def _felt_waits(state: _Waits, rows: list[int]) -> None:
-    """Waits that show in the times only: of streams that the waiting thread does not launch on next.
-
-    FSDP makes its copy and communication streams wait from the thread that computes, and NCCL orders the streams of one
-    communicator among each other. An operation that started late, right behind one of another stream, with a stream
-    wait called since the one before it was launched, waited for it.
-    """
-    times = state.device.calls.start[np.array(rows, np.int64)].tolist() if rows else []
-    sources: dict[int, list[int]] = {}
-    for source, target in state.stream:
-        sources.setdefault(target, []).append(source)
-    for launched, launches in state.streams.values():
-        for i in range(1, len(launched)):
-            before, target = launched[i - 1], launched[i]
-            ready = max(launches[i], state.end[before])
-            if state.start[target] - ready <= CLOSE_NS:
-                continue
-            if bisect_left(times, launches[i]) == bisect_left(times, launches[i - 1]):
-                continue
-            if any(state.start[target] - state.end[s] <= CLOSE_NS for s in sources.get(target, ())):
-                continue
-            felt = _felt_wait(state, target, ready)
-            if felt >= 0 and state.start[target] - state.end[felt] <= CLOSE_NS:
-                state.add_stream(felt, target, "stream waits (by time)")
-
-
-def _previous_on_stream(state: _Waits) -> list[int]:
-    out = [-1] * len(state.end)
-    for rows, _ in state.streams.values():
-        for before, after in pairwise(rows):
-            out[after] = before
-    return out
-
-
-def _felt_wait(state: _Waits, target: int, ready: int) -> int:
-    """Operation of another stream, launched earlier, that ended last between ``ready`` and the target's
-    start.
-    """
-    at = bisect_right(state.ends, state.start[target])
-    key, launched = state.key_list[target], state.launch_list[target]
-    for i in range(at - 1, max(at - 257, -1), -1):
-        row = state.by_end[i]
-        if state.ends[i] <= ready:
-            return -1
-        if state.key_list[row] != key and state.launch_list[row] < launched:
-            return int(row)
-    return -1
