@@ -61,7 +61,9 @@ def _name(said: dict[str, Any]) -> str:
 def _inputs(said: dict[str, Any]) -> list[tuple[Any, Any]]:
     """Values of a record and their types; none where the file has no lists there."""
     values, types = said.get("inputs"), said.get("types")
-    return list(zip(values, types, strict=False)) if isinstance(values, list) and isinstance(types, list) else []
+    return (
+        list(zip(values, types, strict=False)) if isinstance(values, list) and isinstance(types, list) else []
+    )
 
 
 def _key(said: dict[str, Any]) -> Key | None:

@@ -1,4 +1,4 @@
-"""Streams that wait for streams, where the trace does not say for what (rule R-SYNC of the conversion).
+"""Streams that wait for streams, where the trace does not say for what (R-SYNC 2).
 
 Communication libraries make their stream wait for the caller's stream right before the launch, and the caller's stream
 wait for theirs later. So a communication operation behind a wait depends on the last operation that the thread launched
@@ -139,7 +139,7 @@ class _Search:
         self.awaited[key] = max(self.awaited.get(key, -1), self.state.launch_list[work])
 
     def _is_over(self, work: int) -> bool:
-        return self.state.launch_list[work] <= self.awaited.get(self.state.key_list[work], -1)
+        return bool(self.state.launch_list[work] <= self.awaited.get(self.state.key_list[work], -1))
 
     def _older_than(self, work: int) -> bool:
         """Whether a communication that was launched before is still to be waited for."""

@@ -240,7 +240,9 @@ def find_waits(
     by_kind: dict[str, list[int]] = {k: [] for k in ("device", "stream", "event", "copy", "wait", "record")}
     for row in rows[np.argsort(device.calls.start[rows], kind="stable")].tolist():
         by_kind[str(kinds[int(device.calls.name[row])])].append(row)
-    library = library_calls(device, attachment, np.flatnonzero(is_comm & kept), np.array(by_kind["record"], np.int64))
+    library = library_calls(
+        device, attachment, np.flatnonzero(is_comm & kept), np.array(by_kind["record"], np.int64)
+    )
     for row in by_kind["record"]:
         if library.inner[row]:
             continue
@@ -363,7 +365,9 @@ def _by_name(state: WaitState, kind: str, call: int) -> None:
     begin, end, thread = int(calls.start[call]), int(calls.end[call]), int(calls.thread[call])
     if kind == "device":
         for key in state.streams:
-            state.add_host(call, state.last_on_stream(key, begin, end + TOLERANCE_NS), "device syncs (by call)")
+            state.add_host(
+                call, state.last_on_stream(key, begin, end + TOLERANCE_NS), "device syncs (by call)"
+            )
         return
     if kind == "stream":
         inside = state.ended_last_inside(begin, end)
