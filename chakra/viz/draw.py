@@ -15,10 +15,9 @@ from chakra.errors import UsageError
 from chakra.io.files import PathLike, atomic_bytes, atomic_text
 from chakra.viz.formats.dot import dot_pieces, dot_text
 from chakra.viz.formats.graphml import graphml_pieces
-from chakra.viz.formats.graphviz_worker import NO_GRAPHVIZ
+from chakra.viz.formats.graphviz_worker import HOW_TO_GET_IT, NO_GRAPHVIZ
 from chakra.viz.formats.html import html_text
-from chakra.viz.formats.pdf import pdf_bytes
-from chakra.viz.formats.png import png_bytes, scale_of
+from chakra.viz.formats.pdf_and_png import labels_fit, pdf_bytes, png_bytes, with_escapes
 from chakra.viz.formats.svg import svg_text
 from chakra.viz.graph.fold import Folding, fold
 from chakra.viz.graph.fold_tree import folded, opened_within
@@ -216,7 +215,14 @@ def _without_date(picture: bytes) -> bytes:
 
 def _by_own_layout(graph: Graph, picture: str, remarks: list[str]) -> bytes:
     scene = scene_of(graph, layered(graph))
-    if picture == "png" and scale_of(scene) < 0.75:
+    if picture != "svg":
+        scene, lacking = with_escapes(scene)
+        if lacking:
+            few = lacking if len(lacking) <= 10 else f"{lacking[:10]}…"
+            remarks.append(
+                f"no font here has {few}: drawn as escapes (pip install 'chakra-replay[fonts]' has them)"
+            )
+    if picture == "png" and not labels_fit(scene):
         remarks.append(
             "the picture is too large for readable labels; they are left out (svg, pdf and html keep them)"
         )
@@ -258,11 +264,7 @@ def _by_graphviz(graph: Graph, picture: str, options: DrawOptions, remarks: list
         else:
             if done.returncode == 0 and out.exists() and out.stat().st_size:
                 return _without_date(out.read_bytes())
-            problem = (
-                "no Graphviz here (pip install pygraphviz)"
-                if done.returncode == NO_GRAPHVIZ
-                else "dot failed"
-            )
+            problem = HOW_TO_GET_IT if done.returncode == NO_GRAPHVIZ else "dot failed"
     if asked:
         raise UsageError(f"--layout dot: {problem}; --layout own needs no Graphviz")
     remarks.append(f"{problem}; drawn with the own layout")

@@ -60,6 +60,7 @@ HEAVY = {
     "ruamel",
     "pygraphviz",
     "graphviz",
+    "typst",
     "jinja2",
     "pyarrow",
     "distributed",

@@ -216,11 +216,14 @@ def replay() -> list[Finding]:
 
 def drawing() -> list[Finding]:
     """What draws graphs."""
-    found = importlib.util.find_spec("pygraphviz") is not None
-    if found:
-        return [Finding("ok", "drawing", "pygraphviz carries Graphviz: PDF, SVG and PNG need nothing else")]
+    from chakra.viz.formats.graphviz_worker import HOW_TO_GET_IT
+
+    if importlib.util.find_spec("pygraphviz") is not None:
+        return [Finding("ok", "drawing", "small graphs are laid out by Graphviz, which pygraphviz carries")]
     dot = shutil.which("dot")
-    return [Finding("note", "drawing", f"no pygraphviz; {'system dot: ' + dot if dot else 'no dot either'}")]
+    if dot is not None:
+        return [Finding("ok", "drawing", f"small graphs are laid out by Graphviz: {dot}")]
+    return [Finding("note", "drawing", f"all graphs are drawn with the own layout: {HOW_TO_GET_IT}")]
 
 
 def plugins() -> list[Finding]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 #: Exit code: there is neither the pygraphviz wheel nor a `dot` program.
 NO_GRAPHVIZ = 69
+#: What a user can do about it.
+HOW_TO_GET_IT = "no Graphviz here (pip install 'chakra-replay[dot]', or any `dot` program)"
 
 
 def main(picture: str, out: str) -> int:

@@ -1,4 +1,4 @@
-"""SVG text from a scene, without any library."""
+"""SVG text from a scene, without any library; PDF and PNG are made of it (``pdf_and_png``)."""
 
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
@@ -51,7 +51,7 @@ def svg_pieces(scene: Scene) -> Iterator[str]:
 
 def _style() -> str:
     rules = [
-        f"text{{font:{LABEL_SIZE:g}px Helvetica,Arial,'DejaVu Sans',sans-serif;fill:#111111}}",
+        f"text{{font:{LABEL_SIZE:g}px Arimo,Helvetica,Arial,'DejaVu Sans',sans-serif;fill:#111111}}",
         ".m text{text-anchor:middle}.rule path{stroke:#bbbbbb;stroke-width:0.7;fill:none}",
         ".m:hover polygon{stroke-width:2.4}",
     ]
@@ -62,7 +62,7 @@ def _style() -> str:
         dash = f";stroke-dasharray:{' '.join(f'{d:g}' for d in line.dash)}" if line.dash else ""
         look = f"fill:none;stroke:{line.stroke};stroke-width:0.8;marker-end:url(#a{int(edge)}){dash}"
         rules.append(f".e{int(edge)} path{{{look}}}")
-    rules.append("path.far{stroke-width:0.5;opacity:0.55}")
+    rules.append("path.far{stroke-width:0.5;stroke-opacity:0.55}")
     return "<style>" + "\n".join(rules) + "</style>\n"
 
 

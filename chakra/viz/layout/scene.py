@@ -16,7 +16,6 @@ LINE_STEP: Final = 10.5
 CHAR_WIDTH: Final = 0.56
 _HEADER: Final = 34.0
 _LEGEND_HEIGHT: Final = 46.0
-_LABEL_CHARS: Final = int((NODE_WIDTH - 12) / (LABEL_SIZE * CHAR_WIDTH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,12 @@ def scene_of(graph: Graph, layout: Layout, subtitle: str = "") -> Scene:
     return scene
 
 
-def label_lines(graph: Graph, node: int, limit: int = _LABEL_CHARS) -> tuple[str, ...]:
+def label_chars(width: float) -> int:
+    """Characters that a line of a label has room for in a box of some width."""
+    return int((width - 12) / (LABEL_SIZE * CHAR_WIDTH))
+
+
+def label_lines(graph: Graph, node: int, limit: int = label_chars(NODE_WIDTH)) -> tuple[str, ...]:
     """A node's label: its name (or id), what it stands for, and its duration, bytes and partners."""
     name = printable(graph.names[node]) or f"id {graph.ids[node]}"
     if graph.kinds[node] == Kind.MISSING and graph.members[node] == 1:
