@@ -30,6 +30,8 @@ EXIT_BAD_INPUT = 2
 EXIT_STALL = 3
 #: a result is below a threshold that was asked for
 EXIT_BELOW_THRESHOLD = 4
+#: ended by Ctrl-C, as shells have it
+EXIT_INTERRUPTED = 130
 
 #: characters of a message; longer ones, which quote a file at length, lose their middle
 _MAX_MESSAGE = 1600

@@ -19,9 +19,8 @@ from click.exceptions import Abort, ClickException, Exit, NoArgsIsHelpError
 
 from chakra import __version__
 from chakra.cli.support.subcommands import Subcommands, did_you_mean
-from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, ChakraError
+from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, EXIT_INTERRUPTED, ChakraError
 
-EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 EXIT_TERMINATED = 143
 

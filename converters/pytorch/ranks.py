@@ -13,11 +13,11 @@ from typing import Any
 from chakra.arguments import checked
 from chakra.converters.pytorch.comm.across_ranks import RankPart, cross_check, shortest_durations
 from chakra.converters.pytorch.comm.group_numbers import GroupTable, write_groups
-from chakra.converters.pytorch.graph.linked_graph import COLL, SEND
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, write
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.write.link_summary import summarize
 from chakra.errors import ThresholdError
+from chakra.et import NodeType
 from chakra.workers import worker_pool
 
 
@@ -148,10 +148,10 @@ def _link_rank(inputs: Inputs, settings: Settings, folder: str) -> RankPart:
     collectives, peers = [], []
     for i in sorted(linked.graph.comm):
         comm = linked.graph.comm[i]
-        if comm.kind == COLL:
+        if comm.kind == NodeType.COMM_COLL:
             collectives.append((comm.group, comm.comm_type, comm.size, int(linked.graph.duration[i])))
         else:
-            ends = (rank, comm.peer) if comm.kind == SEND else (comm.peer, rank)
+            ends = (rank, comm.peer) if comm.kind == NodeType.COMM_SEND else (comm.peer, rank)
             peers.append((comm.group, *ends, comm.size))
     return RankPart(
         rank, linked.groups, [c.group for c in linked.graph.comm.values()], collectives, peers,
@@ -173,7 +173,7 @@ def _write_rank(
         linked: Linked = pickle.load(file)
     os.unlink(parked)
     if durations is not None:
-        rows = [i for i in sorted(linked.graph.comm) if linked.graph.comm[i].kind == COLL]
+        rows = [i for i in sorted(linked.graph.comm) if linked.graph.comm[i].kind == NodeType.COMM_COLL]
         linked.graph.duration[rows] = durations
     output = prefix.with_name(f"{prefix.name}.{rank}.et")
     return write(linked, rank, table, output, settings, summary, check=check, exact_time=durations is None)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chakra.converters.pytorch.graph.linked_graph import COLL, RECV, SEND, micros
+from chakra.converters.pytorch.graph.linked_graph import micros
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank, read_and_link
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
 from chakra.converters.pytorch.read.columns import Names
@@ -14,7 +14,7 @@ from chakra.converters.pytorch.read.device import DeviceTrace, read_device_trace
 from chakra.converters.pytorch.read.host import read_host_trace
 from chakra.converters.pytorch.write.linked_json import read_linked, write_linked
 from chakra.errors import ConversionError, ThresholdError
-from chakra.et import Trace, read_trace
+from chakra.et import NodeType, Trace, read_trace
 
 from .conftest import MiniJob
 
@@ -248,7 +248,7 @@ def test_the_kind_comes_from_the_record_not_the_kernel(
     collective(job, name, 0, 1, elements=1000)
     graph = linked(job, tmp_path).graph
     (comm,) = graph.comm.values()
-    assert (comm.kind, comm.comm_type) == (COLL, kind)
+    assert (comm.kind, comm.comm_type) == (NodeType.COMM_COLL, kind)
     assert comm.size == (0 if name == "barrier" else 4000)
 
 
@@ -266,12 +266,13 @@ def test_point_to_point_has_ends_and_tags_that_agree(job: MiniJob, tmp_path: Pat
         convert_rank(Inputs(host, device), out, Settings())
         traces.append(read_trace(out))
     ends = [_transfers(trace) for trace in traces]
-    assert ends[0] == [(SEND, 0, 1, 0, 40), (RECV, 1, 0, 0, 44), (SEND, 0, 1, 1, 48)]
-    assert ends[1] == [(RECV, 0, 1, 0, 40), (SEND, 1, 0, 0, 44), (RECV, 0, 1, 1, 48)]
+    send, receive = NodeType.COMM_SEND, NodeType.COMM_RECV
+    assert ends[0] == [(send, 0, 1, 0, 40), (receive, 1, 0, 0, 44), (send, 0, 1, 1, 48)]
+    assert ends[1] == [(receive, 0, 1, 0, 40), (send, 1, 0, 0, 44), (receive, 0, 1, 1, 48)]
 
 
 def _transfers(trace: Trace) -> list[tuple[int, ...]]:
-    rows = np.flatnonzero((trace.types == SEND) | (trace.types == RECV))
+    rows = np.flatnonzero((trace.types == NodeType.COMM_SEND) | (trace.types == NodeType.COMM_RECV))
     columns = (trace.types, trace.comm_src, trace.comm_dst, trace.comm_tag, trace.comm_size)
     return [tuple(int(c[i]) for c in columns) for i in rows]
 
@@ -289,7 +290,7 @@ def test_a_batch_becomes_one_node_per_transfer(job: MiniJob, tmp_path: Path) -> 
     job.kernel("after", 245, 5, 10, stream=16)
     result = linked(job, tmp_path)
     rows = sorted(result.graph.comm)
-    assert [result.graph.comm[i].kind for i in rows] == [SEND, RECV]
+    assert [result.graph.comm[i].kind for i in rows] == [NodeType.COMM_SEND, NodeType.COMM_RECV]
     assert [result.graph.comm[i].size for i in rows] == [400, 400]
     assert result.graph.duration[rows].tolist() == [50_000, 0]
     names, graph = names_of(result), result.graph
@@ -492,7 +493,7 @@ def test_the_written_trace_has_what_the_replay_needs(job: MiniJob, tmp_path: Pat
     assert (trace.is_cpu_op >= 0).all()
     assert (np.diff(trace.start_micros) >= 0).all()
     assert trace.ids.tolist() == list(range(1, trace.n_nodes + 1))
-    comm = trace.node(int(np.flatnonzero(trace.types == COLL)[0]))
+    comm = trace.node(int(np.flatnonzero(trace.types == NodeType.COMM_COLL)[0]))
     assert comm.attrs["pg_name"] == "1"
     assert comm.attrs["comm_size"] == 200
     assert (tmp_path / "out.comm_groups.json").read_text().strip() == '{"1": [2, 3]}'
@@ -565,7 +566,6 @@ def test_process_groups_become_metadata_nodes_on_request(job: MiniJob, tmp_path:
     import json
 
     from chakra.converters.pytorch.write.emit import EmitOptions
-    from chakra.et import NodeType
 
     groups = json.dumps([{"pg_name": "tp", "ranks": [0, 1], "group_size": 2}])
     job.op("## process_group:init ##", 0, 0, scope=7, inputs=([groups], [[]], ["String"]), in_kineto=False)

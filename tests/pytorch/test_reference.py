@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from chakra.converters.pytorch import convert_job, find_inputs
-from chakra.converters.pytorch.graph.linked_graph import COLL
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
 from chakra.converters.pytorch.read.columns import Names
 from chakra.converters.pytorch.read.device import read_device_trace
 from chakra.converters.pytorch.read.host import read_host_trace
 from chakra.errors import ConversionError
-from chakra.et import read_trace
+from chakra.et import NodeType, read_trace
 
 pytestmark = pytest.mark.shared
 
@@ -167,7 +166,7 @@ def test_the_annotation_says_what_a_sendrecv_kernel_carries(shared: Path) -> Non
     path = shared / "data" / "kineto" / "a2a_128rank_r0.json.gz"
     result = link(None, read_device_trace(path, keep_io=True))
     kinds = Counter((c.kind, c.comm_type) for c in result.graph.comm.values())
-    assert kinds == {(COLL, 6): 4, (COLL, 0): 4, (COLL, 2): 2}
+    assert kinds == {(NodeType.COMM_COLL, 6): 4, (NodeType.COMM_COLL, 0): 4, (NodeType.COMM_COLL, 2): 2}
 
 
 def test_streams_that_outlive_the_host_keep_their_idleness(shared: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.commands.link import linking_options, settings_of, show
-from chakra.cli.support.progress import progress_bar
+from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
 
 _PATH = click.Path(path_type=Path)
@@ -175,7 +175,7 @@ def _job(
         if check:
             _show_error([o.summary for o in result.outcomes])
 
-    with progress_bar("linking", 2 * len(inputs), elapsed=True) as move:
+    with ProgressBar("linking", 2 * len(inputs), elapsed=True) as bar:
         convert_job(
             inputs,
             prefix,
@@ -183,6 +183,6 @@ def _job(
             check=check,
             shortest=shortest,
             jobs=workers,
-            progress=move and (lambda text: move(advance=1, description=text)),
+            progress=(lambda text: bar.show(advance=1, what=text)) if bar else None,
             report=report,
         )

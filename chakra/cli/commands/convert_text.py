@@ -6,7 +6,7 @@ from pathlib import Path
 import rich_click as click
 
 from chakra.cli.support.options import format_option
-from chakra.cli.support.progress import progress_bar
+from chakra.cli.support.progress import ProgressBar
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -105,8 +105,8 @@ def command(
         span=span,
         compat=compat,
     )
-    with progress_bar("writing traces", converted.npus) as move:
-        progress = move and (lambda done, _: move(completed=done))
+    with ProgressBar("writing traces", converted.npus) as bar:
+        progress = (lambda done, _: bar.show(completed=done)) if bar else None
         summary = write_converted(converted, output, link=not copy, progress=progress)
     for note in summary.notes:
         click.echo(f"note: {note}", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_origin
 
 import rich_click as click
 
-from chakra.cli.support.progress import progress_bar
+from chakra.cli.support.progress import ProgressBar
 from chakra.errors import ThresholdError, UsageError
 from chakra.generate.request.parameters import Parameter, parameters_of
 from chakra.generate.request.requests import REQUESTS, Request, TransformerRequest
@@ -160,8 +160,8 @@ def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> N
     workload = build_workload(plan, tensors=options["tensors"], metadata=metadata)
     total = workload.npus if options["files"] else len(workload.traces)
     write = write_plain if options["files"] else write_shared
-    with progress_bar("writing traces", total) as move:
-        path = write(workload, options["output"], move and (lambda done: move(completed=done)))
+    with ProgressBar("writing traces", total) as bar:
+        path = write(workload, options["output"], (lambda done: bar.show(completed=done)) if bar else None)
     click.echo(f"wrote {path} and {total} trace{'s' * (total != 1)}", err=True)
 
 

@@ -9,16 +9,16 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from chakra.errors import ThresholdError, UsageError
-from chakra.io.streams import errors_on_terminal
+from chakra.cli.support.progress import ProgressBar
+from chakra.errors import EXIT_INTERRUPTED, ThresholdError, UsageError
 
 if TYPE_CHECKING:
     from chakra.replay.config.model import System
@@ -365,7 +365,7 @@ def _replay(run: dict[str, Any], shown: Shown) -> None:
     """Replay and print the result."""
     # by name: the package hands out the function, which shares its name with the module that holds it
     simulate = importlib.import_module("chakra.replay").simulate
-    with _progress(shown.quiet) as progress:
+    with _Running() as progress:
         result: ReplayResult = simulate(progress=progress, **run)
     _write_log(result, shown.logging_folder)
     document = _document(result, shown)
@@ -402,7 +402,7 @@ def _compare(changes: str, run: dict[str, Any], shown: Shown) -> None:
     from chakra.replay.results.formatting import format_json
     from chakra.replay.what_if import what_if
 
-    with _progress(shown.quiet) as progress:
+    with _Running() as progress:
         found = what_if(changes=changes, progress=progress, **run)
     document = found.to_dict()
     warnings = document["warnings"]
@@ -475,47 +475,36 @@ def _write_log(result: "ReplayResult", folder: str | None) -> None:
         click.echo(f"chakra replay: warning: trace-enabled is on, but {error}", err=True)
 
 
-#: exit code after Ctrl-C, as shells have it
-EXIT_INTERRUPTED = 130
-
-
-class _progress:  # noqa: N801 - a context manager used like a function
-    """A progress line on a terminal, shown from the first second of a long run on; and Ctrl-C.
+class _Running(AbstractContextManager["_Running"]):
+    """How far a run is, shown from its first second on; and Ctrl-C.
 
     The first Ctrl-C ends the run at the next step, with a partial result; the second ends the program.
     """
 
-    def __init__(self, quiet: bool) -> None:
-        self.show = not quiet and errors_on_terminal()
-        self.bar: Any = None
-        self.interrupted = False
+    def __init__(self) -> None:
+        self._bar = ProgressBar(after_s=1.0)
+        self._interrupted = False
+        self._handler = signal.getsignal(signal.SIGINT)
 
-    def __enter__(self) -> Callable[[int, int], bool]:
-        self.start = time.monotonic()
-        self.handler = signal.getsignal(signal.SIGINT)
+    def __enter__(self) -> "_Running":
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self.interrupt)
-        return self.tell
+            signal.signal(signal.SIGINT, self._interrupt)
+        return self
 
-    def interrupt(self, *_: object) -> None:
+    def _interrupt(self, *_: object) -> None:
         """Note the first Ctrl-C; the second one is as usual."""
-        if self.interrupted:
+        if self._interrupted:
             raise KeyboardInterrupt
-        self.interrupted = True
+        self._interrupted = True
 
-    def tell(self, nodes: int, now_ns: int) -> bool:
+    def __call__(self, nodes: int, now_ns: int) -> bool:
         """Show how far the run is; False asks it to end."""
-        if self.show and time.monotonic() - self.start >= 1.0:
-            if self.bar is None:
-                from rich.console import Console
+        self._bar.show(what=f"{nodes:,} nodes done, simulated time {now_ns:,} ns")
+        return not self._interrupted
 
-                self.bar = Console(stderr=True).status("")
-                self.bar.start()
-            self.bar.update(f"{nodes:,} nodes done, simulated time {now_ns:,} ns")
-        return not self.interrupted
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self.handler)
+            signal.signal(signal.SIGINT, self._handler)

@@ -3,16 +3,21 @@
 import json
 import os
 import time
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from chakra.cli.support.compiling import tell_of_workers
 from chakra.cli.support.options import format_option
+from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
-from chakra.io.streams import errors_on_terminal
+
+if TYPE_CHECKING:
+    from chakra.sweep.store import Outcome
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -91,50 +96,35 @@ def _place(workers: int | None, threads: bool, scheduler: str | None) -> str:
     return f"{count} {'thread' if threads else 'worker'}{'s' if count != 1 else ''}"
 
 
-class _Progress:
-    """On standard error: a bar where that is a terminal, else a line at the start and one at the end."""
+class _Progress(AbstractContextManager["_Progress"]):
+    """A bar where standard error is a terminal, else a line at the start and one at the end."""
 
     def __init__(self, name: str, place: str) -> None:
         self.name = name
         self.place = place
-        self._bar: Any = None
-        self._task: Any = None
+        self._bar = ProgressBar(name, counts=True)
         self._begun = 0.0
         self._done = 0
         self._cached = 0
-
-    def __enter__(self) -> "_Progress":
-        if errors_on_terminal():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-            self._bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )  # fmt: skip
-            self._bar.start()
-            self._task = self._bar.add_task(self.name, total=None)
-        return self
 
     def begin(self, total: int) -> None:
         """Told before the first point is run."""
         self._begun = time.monotonic()
         tell_of_workers()
-        if self._bar:
-            self._bar.update(self._task, total=total)
-        else:
+        self._bar.show(completed=0, total=total)
+        if not self._bar:
             click.echo(f"{self.name}: {_points(total)} on {self.place}", err=True)
 
-    def __call__(self, done: int, total: int, outcome: Any) -> None:
+    def __call__(self, done: int, total: int, outcome: "Outcome") -> None:
         self._done = done
         self._cached += outcome.cached
-        if self._bar:
-            self._bar.update(self._task, completed=done, total=total)
+        self._bar.show(completed=done, total=total)
 
-    def __exit__(self, kind: object, *error: object) -> None:
-        if self._bar:
-            self._bar.stop()
-        elif kind is None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
+        if kind is None and not self._bar:
             seconds = time.monotonic() - self._begun
             earlier = f", {self._cached} of them in earlier runs" if self._cached else ""
             click.echo(f"{self.name}: {_points(self._done)} done in {seconds:.1f} s{earlier}", err=True)

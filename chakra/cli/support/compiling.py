@@ -1,10 +1,10 @@
 """Telling a user at a terminal why a first run takes long: kernels are compiled."""
 
-import sys
-
 import rich_click as click
 
 from chakra import jit as kernels
+from chakra.cli.support.quiet import is_quiet
+from chakra.io.streams import errors_on_terminal
 
 #: kernel module of each engine of the replay, without those that it calls
 REPLAYS = ("chakra.replay.engines.kernels.phases", "chakra.replay.engines.kernels.messages")
@@ -17,8 +17,8 @@ def tell_of_compiling() -> None:
 
 def _tell() -> None:
     context = click.get_current_context(silent=True)
-    quiet = context is not None and (context.params.get("quiet", False) or context.info_name == "warmup")
-    if not quiet and sys.stderr is not None and sys.stderr.isatty():
+    told = context is not None and context.info_name == "warmup"
+    if errors_on_terminal() and not is_quiet() and not told:
         click.echo(f"chakra: {kernels.COMPILING}", err=True)
 
 

@@ -35,6 +35,12 @@ def with_quiet(command: Any) -> Any:
     return command
 
 
+def is_quiet() -> bool:
+    """Whether the running command was asked for no messages."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.params.get("quiet", False))
+
+
 def _hush(ctx: click.Context, _: click.Parameter, value: bool) -> None:
     """Let what the command says go nowhere until its context ends; failures are said after that."""
     if value:

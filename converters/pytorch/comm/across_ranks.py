@@ -6,6 +6,12 @@ from typing import Any
 
 from chakra.converters.pytorch.comm.group_numbers import GroupTable
 from chakra.converters.pytorch.comm.operations import Groups
+from chakra.et import CommType
+
+#: Collectives whose size may differ between members: a root has more than the others, or members have unequal shares.
+_UNEVEN = frozenset(
+    (CommType.ALL_GATHER, CommType.GATHER, CommType.SCATTER, CommType.BROADCAST, CommType.ALL_TO_ALL)
+)
 
 
 @dataclass(slots=True)
@@ -69,7 +75,7 @@ def _compare(group: str, members: list[int], by_rank: dict[int, list[tuple[int, 
             )
             continue
         for i, (a, b) in enumerate(zip(first, own, strict=True)):
-            uneven = a[0] == b[0] and a[0] in (3, 4, 6, 2, 5)
+            uneven = a[0] == b[0] and a[0] in _UNEVEN
             if a != b and not uneven:
                 out.append(
                     f"group {group}: collective {i} is kind {a[0]} of {a[1]} bytes on rank {members[0]}, "

@@ -14,26 +14,27 @@ import msgspec
 import numpy as np
 
 from chakra.arrays import I64, Bool
-from chakra.converters.pytorch.graph.linked_graph import COLL, RECV, SEND, Comm
+from chakra.converters.pytorch.graph.linked_graph import Comm
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.read.columns import to_integer
 from chakra.converters.pytorch.read.device import KERNEL, CommArgs, DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace, tensor_bytes
+from chakra.et import CommType, NodeType
 
-ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, BROADCAST, ALL_TO_ALL, REDUCE_SCATTER, _, BARRIER = range(10)
-COLLECTIVES = {
-    "allreduce": ALL_REDUCE,
-    "allreducesparse": ALL_REDUCE,
-    "allgather": ALL_GATHER,
-    "allgatherinto": ALL_GATHER,
-    "reducescatter": REDUCE_SCATTER,
-    "alltoall": ALL_TO_ALL,
-    "broadcast": BROADCAST,
-    "reduce": REDUCE,
-    "gather": GATHER,
-    "scatter": SCATTER,
-    "barrier": BARRIER,
+POINT_TO_POINT: dict[str, int] = {"send": NodeType.COMM_SEND, "recv": NodeType.COMM_RECV}
+COLLECTIVES: dict[str, int] = {
+    "allreduce": CommType.ALL_REDUCE,
+    "allreducesparse": CommType.ALL_REDUCE,
+    "allgather": CommType.ALL_GATHER,
+    "allgatherinto": CommType.ALL_GATHER,
+    "reducescatter": CommType.REDUCE_SCATTER,
+    "alltoall": CommType.ALL_TO_ALL,
+    "broadcast": CommType.BROADCAST,
+    "reduce": CommType.REDUCE,
+    "gather": CommType.GATHER,
+    "scatter": CommType.SCATTER,
+    "barrier": CommType.BARRIER,
 }
 #: Records that move nothing themselves.
 NOT_COMMUNICATION = frozenset(("wait", "init", "", "start", "end", "startcoalescing", "endcoalescing"))
@@ -312,22 +313,30 @@ class _Finder:
     def comm(self, record: _Record) -> Comm | None:
         """Communication node of a record; None where it is no communication."""
         kind = normalise(record.name)
+        if kind not in POINT_TO_POINT and kind not in COLLECTIVES:
+            self.unknown[record.name or "(no name)"] += 1
+            return None
         group = record.group or "0"
-        members = self.groups.members(group)
-        known = record.size >= 0
-        common = {
-            "size": max(record.size, 0), "group": group, "label": record.name, "dtype": record.dtype,
-            "seq": record.seq, "known_size": known or kind == "barrier",
-        }  # fmt: skip
-        if kind in ("send", "recv"):
-            peer = record.peer
-            if peer < 0 and record.rank >= 0:
-                peer = members[record.rank] if record.rank < len(members) else record.rank
-            return Comm(kind=SEND if kind == "send" else RECV, comm_type=-1, peer=peer, **common)  # type: ignore[arg-type]
-        if kind in COLLECTIVES:
-            return Comm(kind=COLL, comm_type=COLLECTIVES[kind], **common)  # type: ignore[arg-type]
-        self.unknown[record.name or "(no name)"] += 1
-        return None
+        comm = _comm(kind, max(record.size, 0), group, record.name, known=record.size >= 0)
+        comm.dtype, comm.seq = record.dtype, record.seq
+        if kind in POINT_TO_POINT:
+            comm.peer = record.peer
+            if comm.peer < 0 and record.rank >= 0:
+                members = self.groups.members(group)
+                comm.peer = members[record.rank] if record.rank < len(members) else record.rank
+        return comm
+
+
+def _comm(kind: str, size: int, group: str, label: str, *, known: bool) -> Comm:
+    """What a communication of a kind does, its peer not yet said; a barrier's size is always known."""
+    return Comm(
+        kind=POINT_TO_POINT.get(kind, NodeType.COMM_COLL),
+        comm_type=COLLECTIVES.get(kind, -1),
+        size=size,
+        group=group,
+        label=label,
+        known_size=known or kind == "barrier",
+    )
 
 
 def _merged(found: list[_Record]) -> _Record:
@@ -444,7 +453,7 @@ class _Batches:
                 self.taken.add(record)
                 out.append(member)
         out.reverse()
-        return sorted(out, key=lambda c: c.kind != SEND) if any(c.kind == SEND for c in out) else out
+        return sorted(out, key=lambda comm: comm.kind != NodeType.COMM_SEND)
 
 
 def cpu_communication(
@@ -476,15 +485,14 @@ def cpu_communication(
         size = tensor_bytes(host.comm.get(row, {}).get("inputs")) if kind != "barrier" else 0
         if not size and kind == "scatter":
             size = tensor_bytes(call.get("inputs"))
-        common = {"size": size, "group": "0", "label": name, "known_size": size > 0 or kind == "barrier"}
-        if kind in ("send", "recv"):
-            peer = _peer_argument(call)
-            if peer >= 0:
+        if kind not in POINT_TO_POINT and kind not in COLLECTIVES:
+            continue
+        out[i] = comm = _comm(kind, size, "0", name, known=size > 0)
+        if kind in POINT_TO_POINT:
+            comm.peer = _peer_argument(call)
+            if comm.peer >= 0:
                 members = groups.members("0")
-                peer = members[peer] if peer < len(members) else peer
-            out[i] = Comm(kind=SEND if kind == "send" else RECV, comm_type=-1, peer=peer, **common)  # type: ignore[arg-type]
-        elif kind in COLLECTIVES:
-            out[i] = Comm(kind=COLL, comm_type=COLLECTIVES[kind], **common)  # type: ignore[arg-type]
+                comm.peer = members[comm.peer] if comm.peer < len(members) else comm.peer
     return out, issued
 
 

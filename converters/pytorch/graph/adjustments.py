@@ -4,7 +4,6 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.converters.pytorch.graph.linked_graph import (
-    COMP,
     E_LAUNCH,
     E_STREAM,
     E_TENSOR,
@@ -19,6 +18,7 @@ from chakra.converters.pytorch.read.device import DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.time.host_time import Pieces
 from chakra.converters.pytorch.time.sync import stream_keys
+from chakra.et import NodeType
 
 #: Idleness of a stream that nothing explains and no host wait holds, from which on it becomes a node.
 DEVICE_GAP_NS = 100_000
@@ -67,7 +67,7 @@ def add_device_gaps(
     draft.hold = join([draft.hold, draft.start[found] - first_ns])
     draft.start = join([draft.start, ready[found]])
     draft.kind = join([draft.kind, np.full(k, NODE_DEVICE_GAP)])
-    draft.type = join([draft.type, np.full(k, COMP)])
+    draft.type = join([draft.type, np.full(k, NodeType.COMP)])
     draft.name = join([draft.name, np.full(k, device.names.code("device gap"))])
     draft.op, draft.host_row = join([draft.op, minus]), join([draft.host_row, minus])
     draft.device_row = join([draft.device_row, draft.device_row[found]])
@@ -127,7 +127,7 @@ def with_unmatched(
     join = np.concatenate
     draft.parent = join([draft.parent, np.where(index >= 0, pieces.node_of_op[index], -1)])
     draft.kind = join([draft.kind, np.full(k, NODE_UNMATCHED)])
-    draft.type = join([draft.type, np.full(k, COMP)])
+    draft.type = join([draft.type, np.full(k, NodeType.COMP)])
     draft.name = join([draft.name, nodes.name[rows]])
     draft.op = join([draft.op, minus])
     draft.host_row = join([draft.host_row, rows])

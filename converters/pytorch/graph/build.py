@@ -23,7 +23,6 @@ from chakra.converters.pytorch.graph.edges import (
     tree_parents,
 )
 from chakra.converters.pytorch.graph.linked_graph import (
-    COMP,
     E_CHAIN,
     E_TENSOR,
     E_WAIT,
@@ -40,6 +39,7 @@ from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.time.host_time import NODE_GAP, NODE_JOIN, NODE_OP, NODE_SYNC, Bursts, Pieces
 from chakra.converters.pytorch.time.sync import SyncEdges, stream_keys
 from chakra.errors import ConversionError
+from chakra.et import NodeType
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _host_side(parts: Parts, comm: dict[int, Comm]) -> tuple[_HostSide, dict[int
         et_row[head] = pairing.node[op_row[head]]
     parent_op = np.where(head, region.parent[np.maximum(pieces.op, 0)], pieces.op)
     parent = np.where(parent_op >= 0, pieces.node_of_op[parent_op], -1)
-    types = np.full(n, COMP, np.int64)
+    types = np.full(n, NodeType.COMP, np.int64)
     issued: dict[int, int] = {}
     if parts.host is not None and pairing is not None:
         parent = tree_parents(parts.host, pairing, region, pieces, et_row, parent)
@@ -136,7 +136,7 @@ def _host_side(parts: Parts, comm: dict[int, Comm]) -> tuple[_HostSide, dict[int
 def _device_side(parts: Parts, n_host: int, comm: dict[int, Comm]) -> _DeviceSide:
     gpu, region, members = parts.device.device, parts.region, parts.records.members
     rows, member = parts.records.expand(np.flatnonzero(region.kept))
-    types = np.full(len(rows), COMP, np.int64)
+    types = np.full(len(rows), NodeType.COMP, np.int64)
     duration = gpu.end[rows] - gpu.start[rows]
     for i in np.flatnonzero(np.isin(rows, list(members))).tolist():
         info = members[int(rows[i])][int(member[i])]

@@ -9,7 +9,6 @@ import numpy as np
 from chakra.arrays import I32, I64, AnyArray, Bool
 from chakra.converters.pytorch.match.attach import kernels
 
-COMP, SEND, RECV, COLL = 4, 5, 6, 7
 #: Kinds of nodes beside those of the host's time (`timeline`).
 NODE_DEVICE, NODE_UNMATCHED, NODE_DEVICE_GAP = 4, 5, 6
 E_CHAIN, E_LAUNCH, E_STREAM, E_SYNC, E_WAIT, E_FORK, E_JOIN, E_TENSOR = range(8)

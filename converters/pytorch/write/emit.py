@@ -11,7 +11,7 @@ from chakra import __version__
 from chakra.arguments import check_fields
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.comm.group_numbers import GroupTable
-from chakra.converters.pytorch.graph.linked_graph import RECV, SEND, Comm, micros
+from chakra.converters.pytorch.graph.linked_graph import Comm, micros
 from chakra.converters.pytorch.link import NODE_DEVICE, Linked
 from chakra.converters.pytorch.read.device import KERNEL, MEMCPY, MEMSET
 from chakra.converters.pytorch.read.host import HostTrace
@@ -161,7 +161,7 @@ class _Emitter:
             label[i] = labels.setdefault(info.label, len(labels))
             if info.seq >= 0:
                 sequence[i] = info.seq
-            if info.kind in (SEND, RECV):
+            if info.kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
                 source[i], target[i] = _ends(info, self.rank)
                 tag[i] = self.tags[begin + i]
             else:
@@ -179,7 +179,7 @@ class _Emitter:
 def _ends(info: Comm, rank: int) -> tuple[int, int]:
     """Global ranks (source, target) of a transfer."""
     peer = max(info.peer, 0)
-    return (rank, peer) if info.kind == SEND else (peer, rank)
+    return (rank, peer) if info.kind == NodeType.COMM_SEND else (peer, rank)
 
 
 def _tags(linked: Linked, rank: int, groups: GroupTable) -> dict[int, int]:
@@ -190,7 +190,7 @@ def _tags(linked: Linked, rank: int, groups: GroupTable) -> dict[int, int]:
     out: dict[int, int] = {}
     for i in sorted(linked.graph.comm):
         info = linked.graph.comm[i]
-        if info.kind in (SEND, RECV):
+        if info.kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
             key = (groups.id_of(info.group), *_ends(info, rank))
             out[i] = count[key]
             count[key] += 1

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.converters.pytorch.comm.operations import COLLECTIVES
-from chakra.converters.pytorch.graph.linked_graph import RECV, SEND
+from chakra.converters.pytorch.comm.operations import COLLECTIVES, POINT_TO_POINT
 from chakra.converters.pytorch.link import NODE_DEVICE, NODE_DEVICE_GAP, NODE_UNMATCHED, Linked
 from chakra.converters.pytorch.read.device import KERNEL
 from chakra.converters.pytorch.time.host_time import NODE_GAP, NODE_JOIN, NODE_OP, NODE_SYNC
@@ -21,6 +20,7 @@ _KIND_NAMES = {
     NODE_UNMATCHED: "unmatched host nodes",
     NODE_DEVICE_GAP: "device gaps",
 }
+_TRANSFER_NAMES = {number: name for name, number in POINT_TO_POINT.items()}
 _COLLECTIVE_NAMES = {number: name for name, number in reversed(COLLECTIVES.items())}
 
 
@@ -108,7 +108,7 @@ def collectives(linked: Linked) -> list[dict[str, Any]]:
     count: Counter[tuple[str, str, str]] = Counter()
     size: Counter[tuple[str, str, str]] = Counter()
     for comm in linked.graph.comm.values():
-        kind = {SEND: "send", RECV: "recv"}.get(comm.kind) or _COLLECTIVE_NAMES[comm.comm_type]
+        kind = _TRANSFER_NAMES.get(comm.kind) or _COLLECTIVE_NAMES[comm.comm_type]
         key = (comm.label, kind, comm.group)
         count[key] += 1
         size[key] += comm.size
