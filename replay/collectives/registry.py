@@ -18,6 +18,7 @@ from chakra.replay.collectives import (
 )
 from chakra.replay.collectives.offered import checked_algorithm, checked_steps
 from chakra.replay.collectives.steps import Do, Link, StepAlgorithm, Steps
+from chakra.replay.config.algorithms import REGISTERED
 
 GROUP = plugins.COLLECTIVES
 
@@ -35,10 +36,9 @@ OURS: dict[str, StepAlgorithm] = {
 }
 
 
-@cache
 def names() -> tuple[str, ...]:
     """Names of all algorithms that are tables of steps."""
-    return (*OURS, *(name for name in plugins.offered(GROUP) if name not in OURS))
+    return tuple(dict.fromkeys((*OURS, *REGISTERED, *plugins.offered(GROUP))))
 
 
 @cache
@@ -52,6 +52,8 @@ def find(name: str) -> StepAlgorithm:
     """
     if name in OURS:
         return OURS[name]
+    if name in REGISTERED:
+        return checked_algorithm(REGISTERED[name], name, f"registered collective algorithm {name!r}")
     if name not in plugins.offered(GROUP):
         raise ConfigError(f"unknown collective algorithm {name!r} (known: {', '.join(names())})")
     found, words = plugins.load(GROUP, name, "collective algorithm")

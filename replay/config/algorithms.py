@@ -6,6 +6,7 @@ They stand below both: a configuration is checked without importing the algorith
 import re
 
 from chakra.arguments import checked
+from chakra.errors import ConfigError
 from chakra.replay import plugins
 
 #: ASTRA-sim's algorithms; a window of up to five digits may follow the two direct ones
@@ -28,8 +29,8 @@ STEP_ALGORITHMS = (
     "pipelinedTree",
     "scatterAllGather",
 )
-#: names that `register_algorithm` added
-_REGISTERED: set[str] = set()
+#: what `register_algorithm` was given
+REGISTERED: dict[str, object] = {}
 
 _WINDOWED = re.compile(r"(direct|oneDirect)([0-9]{1,5})")
 #: what C++'s stoi reads of the five characters after "direct"
@@ -42,23 +43,35 @@ def flat_name(name: str) -> str:
 
 
 @checked
-def register_algorithm(name: str) -> None:
-    """Make a collective algorithm's name known to system files (the engine must know it too).
+def register_algorithm(name: str, algorithm: object) -> None:
+    """Offer a collective algorithm in this process: system files may name it, and every network runs it.
+
+    An algorithm for other processes, too, is an entry point of a package (`chakra.replay.collectives.registry`).
 
     Parameters
     ----------
     name
         The name that system files use.
+    algorithm
+        A `chakra.replay.collectives.steps.StepAlgorithm` of that name; checked when it is first used.
+
+    Raises
+    ------
+    ConfigError
+        If another algorithm has the name.
     """
-    _REGISTERED.add(name)
+    taken = name in NATIVE_ALGORITHMS or name in STEP_ALGORITHMS
+    if taken or REGISTERED.get(name, algorithm) is not algorithm:
+        raise ConfigError(f"there is another collective algorithm {name!r}")
+    REGISTERED[name] = algorithm
 
 
 def algorithm_names(*, as_head: bool) -> tuple[str, ...]:
     """Every name without its window: ASTRA-sim's own, then what it does not have, sorted."""
     if as_head:
         return NATIVE_ALGORITHMS
-    named = (*STEP_ALGORITHMS, *plugins.offered(plugins.COLLECTIVES))
-    more = {form for name in named for form in (name, flat_name(name))} | _REGISTERED
+    named = (*STEP_ALGORITHMS, *REGISTERED, *plugins.offered(plugins.COLLECTIVES))
+    more = {form for name in named for form in (name, flat_name(name))}
     return (*NATIVE_ALGORITHMS, *sorted(more))
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I32, I64
 from chakra.errors import WorkloadError
 from chakra.replay.workload.model import Op, Workload
 
 #: group name -> disjoint rows of NPUs; a group file has one row per name
-GroupTable = Mapping[str, Sequence[Sequence[int]]]
+GroupTable = Mapping[str, Sequence[Sequence[int]] | I32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _rows(workload: Workload, groups: GroupTable, name: str, trace: int, comms: 
     """Resolve a name that a trace uses; adds its communicators to `comms`."""
     n = workload.npus
     if name == "":
-        rows: Sequence[Sequence[int]] = [range(n)]
+        rows: Sequence[Sequence[int]] | I32 = [range(n)]
     elif name in groups:
         rows = groups[name]
     else:

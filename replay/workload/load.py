@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from chakra.et import Trace, read_traces
 from chakra.et.manifest import SUFFIX, read_manifest
 from chakra.io.files import missing_ranks, ranks_found
 from chakra.replay.workload.communicators import GroupTable
+from chakra.replay.workload.in_memory import is_built, is_shared
 
 
 class Loaded(NamedTuple):
@@ -30,16 +31,14 @@ class Loaded(NamedTuple):
     relative: bool
 
 
-def load_workload(workload: Any, npus: int) -> Loaded:
+def load_workload(workload: object, npus: int) -> Loaded:
     """Read what `simulate` takes as a workload."""
-    if callable(
-        getattr(workload, "trace_of", None)
-    ):  # a builder's: a layer above, so known by what it offers
+    if is_built(workload):
         if workload.npus != npus:
             raise WorkloadError(f"the workload is for {workload.npus} NPUs, but the network has {npus}")
         built = load_workload(workload.traces(), npus)
         return built._replace(groups={name: [ranks] for name, ranks in workload.groups.items()})
-    if hasattr(workload, "trace_of") and hasattr(workload, "traces"):
+    if is_shared(workload):
         trace_of = np.asarray(workload.trace_of, np.int64)
         if len(trace_of) != npus:
             raise WorkloadError(f"the workload is for {len(trace_of)} NPUs, but the network has {npus}")
@@ -51,7 +50,7 @@ def load_workload(workload: Any, npus: int) -> Loaded:
         manifest = manifest_path(os.fspath(workload))
         if manifest is not None:
             return load_workload(read_manifest(manifest), npus)
-        paths: Sequence[Any] = files_of_ranks(os.fspath(workload), npus)
+        paths: Sequence[object] = files_of_ranks(os.fspath(workload), npus)
     else:
         if not isinstance(workload, Iterable | Trace) or isinstance(workload, bytes | Mapping):
             raise UsageError(
@@ -63,10 +62,12 @@ def load_workload(workload: Any, npus: int) -> Loaded:
             raise WorkloadError(
                 f"{len(paths)} trace{'s' * (len(paths) != 1)} for {npus} NPU{'s' * (npus != 1)}; give one per NPU"
             )
-    if all(isinstance(path, Trace) for path in paths):
-        every = list(paths)
-    elif all(isinstance(path, str | os.PathLike) for path in paths):
-        every = read_files([os.fspath(path) for path in paths])
+    given = [path for path in paths if isinstance(path, Trace)]
+    named = [path for path in paths if isinstance(path, str | os.PathLike)]
+    if len(given) == len(paths):
+        every = given
+    elif len(named) == len(paths):
+        every = read_files([os.fspath(path) for path in named])
     else:
         odd = next(path for path in paths if not isinstance(path, str | os.PathLike))
         raise UsageError(f"workload: the list must hold paths alone or traces alone, but holds {shown(odd)}")
@@ -90,7 +91,7 @@ def manifest_path(prefix: str) -> str | None:
 
 def read_files(paths: Sequence[str]) -> list[Trace]:
     """Traces of all paths; a file that several ranks share, by name or by link, is read once."""
-    first: dict[Any, str] = {}
+    first: dict[tuple[int, int], str] = {}
     names: dict[str, str] = {}
     for path in paths:
         if path not in names:

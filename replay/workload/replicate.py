@@ -6,9 +6,8 @@ guess about a larger system, so the result says that it was made.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -17,10 +16,11 @@ from chakra.errors import WorkloadError
 from chakra.et import Trace
 from chakra.io.files import ranks_found
 from chakra.replay.workload.communicators import GroupTable
+from chakra.replay.workload.in_memory import is_built, is_shared
 from chakra.replay.workload.model import Bindings, Workload
 
 
-def traced_ranks(workload: Any, npus: int) -> int:
+def traced_ranks(workload: object, npus: int) -> int:
     """Number of ranks that have a trace, in a prefix, list, manifest or builder's workload.
 
     Raises
@@ -28,9 +28,9 @@ def traced_ranks(workload: Any, npus: int) -> int:
     WorkloadError
         If a rank below another one has no file, or the number of NPUs is not a multiple of the traced ranks.
     """
-    if callable(getattr(workload, "trace_of", None)):
-        count = int(workload.npus)
-    elif hasattr(workload, "trace_of"):
+    if is_built(workload):
+        count = workload.npus
+    elif is_shared(workload):
         count = len(workload.trace_of)
     elif isinstance(workload, str | os.PathLike):
         prefix = os.fspath(workload)
@@ -44,7 +44,7 @@ def traced_ranks(workload: Any, npus: int) -> int:
         if not count:
             raise WorkloadError(f"{prefix}.<rank>.et: no file for rank 0: there is no trace to repeat")
     else:
-        count = len(workload)
+        count = len(workload) if isinstance(workload, Sized) else 0
     if count == 0 or count > npus or npus % count:
         raise WorkloadError(
             f"{count} traced rank{'s' * (count != 1)} cannot be repeated over {npus} NPUs: "

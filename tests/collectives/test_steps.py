@@ -1,6 +1,7 @@
 """Algorithms that are tables of steps: closed forms of the papers, bounds, and what every schedule must do."""
 
 import math
+from dataclasses import replace
 from importlib import metadata
 from typing import Any
 
@@ -22,6 +23,7 @@ from chakra.replay.collectives.steps import (
     best_segments,
     from_rounds,
 )
+from chakra.replay.config import algorithms, register_algorithm
 
 from .helpers import ENDPOINT, KEYS, LATENCY, message_ns, network, one, run, system
 
@@ -256,6 +258,13 @@ def star(do: Do, n: int, size_bytes: int, link: Link) -> Steps:
     return from_rounds(n, up + [[(0, i, 1, False)] for i in range(1, n)], 1)
 
 
+def star_ns(n: int, size: int) -> int:
+    """The last member's message is received after all others; the last copy leaves the star after all others."""
+    each = int(size / (50 * (1 << 30) / 1e9)) + ENDPOINT
+    up = ENDPOINT + message_ns(size) + ENDPOINT + (n - 2) * each
+    return up + (n - 2) * each + message_ns(size) + ENDPOINT
+
+
 STAR = StepAlgorithm("star", frozenset({Do.ALL_REDUCE}), star, "a star", "e + 2 (n - 1) (l + e)", "this test")
 
 
@@ -264,21 +273,44 @@ def _star(monkeypatch: pytest.MonkeyPatch) -> Any:
     point = metadata.EntryPoint("star", f"{__name__}:STAR", registry.GROUP)
     monkeypatch.setattr(metadata.EntryPoint, "load", lambda self: STAR)
     monkeypatch.setattr(metadata, "entry_points", lambda **_: [point])
-    for cached in (registry.names, registry.find, plugins.offered, registry.steps):
+    for cached in (registry.find, plugins.offered, registry.steps):
         cached.cache_clear()
     yield
-    for cached in (registry.names, registry.find, plugins.offered, registry.steps):
+    for cached in (registry.find, plugins.offered, registry.steps):
         cached.cache_clear()
+
+
+@pytest.fixture
+def _nothing_registered(monkeypatch: pytest.MonkeyPatch) -> Any:
+    yield
+    algorithms.REGISTERED.clear()
+    for cached in (registry.find, registry.steps):
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("_nothing_registered")
+def test_a_registered_algorithm_is_named_by_system_files_and_runs() -> None:
+    with pytest.raises(ConfigError, match="not an algorithm"):
+        run("ALL_REDUCE", "star", 5, 4096)
+    register_algorithm("star", STAR)
+    register_algorithm("star", STAR)  # again, as when a cell of a notebook is run again
+    n, d = 5, 64 * 1024
+    assert run("ALL_REDUCE", "star", n, d).finish_ns.max() == star_ns(n, d)
+    assert run("ALL_REDUCE", "oneStar", n, d, "Ring").finish_ns.max() > 0
+    for name, other in (("star", replace(STAR, source="another")), ("ring", STAR), ("bruck", STAR)):
+        with pytest.raises(ConfigError, match="there is another collective algorithm"):
+            register_algorithm(name, other)
+    register_algorithm("wrong", "no algorithm")
+    with pytest.raises(
+        ConfigError, match="registered collective algorithm 'wrong' is a str, not a StepAlgorithm"
+    ):
+        run("ALL_REDUCE", "wrong", 5, 4096)
 
 
 @pytest.mark.usefixtures("_star")
 def test_another_package_adds_an_algorithm() -> None:
     n, d = 5, 64 * 1024
-    result = run("ALL_REDUCE", "star", n, d)
-    # the last member's message is received after all others; the last copy leaves the star after all others
-    each = int(d / (50 * (1 << 30) / 1e9)) + ENDPOINT
-    up = ENDPOINT + message_ns(d) + ENDPOINT + (n - 2) * each
-    assert result.finish_ns.max() == up + (n - 2) * each + message_ns(d) + ENDPOINT
+    assert run("ALL_REDUCE", "star", n, d).finish_ns.max() == star_ns(n, d)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from chakra.replay.config import (
     load_network,
     load_per_node_custom,
     load_system,
-    register_algorithm,
 )
 from chakra.replay.config.keys import SYSTEM_KEYS
 
@@ -206,14 +205,6 @@ def test_joined_algorithm_lists_of_1_0() -> None:
     """Replay semantics, section 7.1."""
     system = load_system({"all-reduce-implementation": "ring_halvingDoubling"}, compat="astra-sim-1.0")
     assert system.implementations[CollectiveKind.ALL_REDUCE] == ("ring", "halvingDoubling")
-
-
-def test_a_registered_algorithm_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chakra.replay.config.algorithms._REGISTERED", set())
-    with pytest.raises(ConfigError, match="not an algorithm"):
-        load_system({"all-reduce-implementation": ["mine"]})
-    register_algorithm("mine")
-    assert load_system({"all-reduce-implementation": ["mine"]}).implementations
 
 
 @pytest.mark.parametrize(

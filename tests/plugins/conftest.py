@@ -73,7 +73,7 @@ def command(
 def forget() -> None:
     """Packages may have come or gone."""
     importlib.invalidate_caches()
-    for cached in (plugins.offered, registry.names, registry.find, registry.steps):
+    for cached in (plugins.offered, registry.find, registry.steps):
         cached.cache_clear()
 
 
