@@ -7,7 +7,6 @@ import numpy as np
 
 from chakra.arguments import checked
 from chakra.et import ABSENT, Trace
-from chakra.replay.checks.stall import raise_if_stalled
 from chakra.replay.config.model import Memory, System
 from chakra.replay.config.network import load_network
 from chakra.replay.engines.outcome import RawRun
@@ -17,6 +16,7 @@ from chakra.replay.networks.blocks import with_faults
 from chakra.replay.options import RunOptions, npu_scales
 from chakra.replay.prepare import Source, prepare
 from chakra.replay.results.result import ReplayResult
+from chakra.replay.results.stall import raise_if_stalled
 
 
 @checked

@@ -9,7 +9,9 @@ from chakra.arguments import check_fields, shown
 from chakra.arrays import F64, AnyArray
 from chakra.errors import UsageError
 
-COMPAT_MODES = (None, "astra-sim", "astra-sim-1.0")
+#: `compat` of ASTRA-sim 1.0's cost model
+OLD_MODEL = "astra-sim-1.0"
+COMPAT_MODES = (None, "astra-sim", OLD_MODEL)
 BACKENDS = ("unaware", "aware")
 ENGINES = ("auto", "phases", "messages")
 

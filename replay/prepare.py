@@ -12,7 +12,6 @@ from chakra.et.manifest import read_manifest
 from chakra.io.files import ranks_found
 from chakra.replay.checks.limits import check_limits
 from chakra.replay.checks.run import check_dimensions, check_run, run_warnings
-from chakra.replay.collectives.custom import load_per_node
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Memory, Network, System
@@ -21,6 +20,7 @@ from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import RunOptions
 from chakra.replay.results.compute_notes import compute_warnings, generated_at_speed
 from chakra.replay.workload.compile import compile_workload
+from chakra.replay.workload.custom import load_per_node
 from chakra.replay.workload.load import Loaded, load_workload, manifest_path, read_files
 from chakra.replay.workload.match_ranks import match_ranks
 from chakra.replay.workload.replicate import repeated_text, spread, traced_ranks

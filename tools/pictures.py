@@ -18,8 +18,8 @@ from schedule_blocks import Block, Held, Message, Schedule, custom, double_binar
 from chakra.builder import TraceBuilder
 from chakra.et import Trace
 from chakra.replay.collectives.algorithms import parse
-from chakra.replay.collectives.custom import custom_program
 from chakra.replay.collectives.steps import Do
+from chakra.replay.workload.custom import custom_program
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 

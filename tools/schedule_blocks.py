@@ -13,11 +13,11 @@ from typing import Any
 
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family
-from chakra.replay.collectives.custom import CustomProgram
 from chakra.replay.collectives.pipelined_tree import two_trees
 from chakra.replay.collectives.steps import LAST_OF_ROUND, REDUCES, Do, Link
 from chakra.replay.engines.kernels import phases_algorithms as kernel
 from chakra.replay.engines.phases.durations import tree_tables
+from chakra.replay.workload.custom import CustomProgram
 from chakra.replay.workload.model import Op
 
 #: a block of the data, or (from, to) of an all-to-all

@@ -23,7 +23,7 @@ from chakra.generate.request.requests import (
 )
 from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.generate.verify.step_totals import summarize, total_matmul_flops, total_parameters
-from chakra.generate.write.files import write_plain, write_shared
+from chakra.generate.write import write_plain, write_shared
 
 __all__ = [
     "CommOrder",

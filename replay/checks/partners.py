@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64, U64, AnyArray
+from chakra.replay.collectives.call import Call
 from chakra.replay.workload.communicators import Communicator, Membership, short
-from chakra.replay.workload.model import Call, Op, Program, Workload
+from chakra.replay.workload.model import Op, Program, Workload
 
 #: ASTRA-sim takes tags modulo this (correction C19)
 ASTRA_TAGS = 500_000_000

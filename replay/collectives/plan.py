@@ -10,9 +10,8 @@ from enum import IntEnum
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.steps import Do as Do
 from chakra.replay.config.model import CollectiveKind
+from chakra.replay.options import OLD_MODEL as OLD_MODEL
 
-#: `compat` of ASTRA-sim 1.0's cost model
-OLD_MODEL = "astra-sim-1.0"
 #: view of a communicator that is one flat ring of all its members
 FLAT = -1
 

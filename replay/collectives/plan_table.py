@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
+from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.plan import Phase, Plan
 from chakra.replay.collectives.select import make_plan, steps_of
 from chakra.replay.collectives.steps import Steps
 from chakra.replay.config.model import CollectiveKind, Network, System
 from chakra.replay.options import RunOptions
-from chakra.replay.workload.model import Call
 
 #: what plans depend on beside the machine: kind, bytes, dimensions that take part, whether all NPUs, members
 Key = tuple[CollectiveKind, int, tuple[bool, ...] | None, bool, int]

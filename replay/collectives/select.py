@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from chakra.errors import ConfigError, WorkloadError
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
+from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.plan import (
     FLAT,
     NATIVE,
@@ -24,7 +25,6 @@ from chakra.replay.collectives.steps import Do, Link, Steps
 from chakra.replay.collectives.trees import chain_segments
 from chakra.replay.config.model import CollectiveKind, Network, System, Topology
 from chakra.replay.options import RunOptions
-from chakra.replay.workload.model import Call
 
 #: endpoint delay of sub-cluster groups in ASTRA-sim, whatever the system file says
 GROUP_ENDPOINT_DELAY_NS = 10

@@ -5,14 +5,27 @@ switches do for flows (equal-cost multi-path), so that a pair always takes the s
 """
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray
+from chakra.arrays import F64, I64, AnyArray
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_LINKED_NPUS
 from chakra.replay.config.model import Links, Network, Topology
-from chakra.replay.engines.messages.model import LinkGraph
+
+
+@dataclass(frozen=True, slots=True)
+class LinkGraph:
+    """An arbitrary network: links and one route per ordered pair of NPUs."""
+
+    #: per link
+    latency_ns: F64
+    bytes_per_ns: F64
+    #: links of pair (a, b): routes[route_start[a * npus + b]:route_start[a * npus + b + 1]]
+    route_start: I64
+    routes: I64
+
 
 FAR = np.int64(1) << 62
 

@@ -13,13 +13,14 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule, Schedule
 from chakra.replay.config.model import Topology
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.traffic import Messages, phase_messages
 from chakra.replay.symmetry.classes import coordinates
-from chakra.replay.workload.model import Call, Op
+from chakra.replay.workload.model import Op
 
 
 @dataclass(frozen=True, slots=True)

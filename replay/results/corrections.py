@@ -14,6 +14,7 @@ from chakra.arrays import I64
 from chakra.et import ABSENT, NodeType
 from chakra.replay.checks.partners import ASTRA_TAGS
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
+from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.plan import chunk_sizes
 from chakra.replay.collectives.select import (
     GROUP_ENDPOINT_DELAY_NS,
@@ -29,7 +30,7 @@ from chakra.replay.options import RunOptions
 from chakra.replay.symmetry.classes import coordinates, hops_between
 from chakra.replay.workload.bindings import group_name
 from chakra.replay.workload.communicators import Membership
-from chakra.replay.workload.model import Call, Op, Workload
+from chakra.replay.workload.model import Op, Workload
 
 
 @dataclass(frozen=True, slots=True)

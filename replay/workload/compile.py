@@ -9,11 +9,11 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.et import ABSENT, CommType, NodeType, Trace
-from chakra.replay.collectives.plan import OLD_MODEL
+from chakra.replay.collectives.call import Call
 from chakra.replay.config.model import CollectiveKind, Memory, System
-from chakra.replay.options import RunOptions
+from chakra.replay.options import OLD_MODEL, RunOptions
 from chakra.replay.workload.bindings import Bound, bindings_of, children_in_order, structure_key
-from chakra.replay.workload.model import Call, Engine, Op, Program, Workload
+from chakra.replay.workload.model import Engine, Op, Program, Workload
 from chakra.replay.workload.node_costs import check_durations, price, scale_sizes, set_durations
 from chakra.replay.workload.node_draft import Draft, Setting, draft_of
 from chakra.replay.workload.recorded import is_recorded

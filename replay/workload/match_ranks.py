@@ -1,8 +1,8 @@
 """Groups and collectives of all ranks, brought together: who belongs to which communicator, and what meets what."""
 
-from chakra.replay.collectives.node_order import match_dimensions, match_scatters
 from chakra.replay.workload.communicators import GroupTable, Membership, resolve_groups
 from chakra.replay.workload.model import Workload
+from chakra.replay.workload.node_order import match_dimensions, match_scatters
 from chakra.replay.workload.process_groups import metadata_groups, with_metadata_groups
 from chakra.replay.workload.replicate import repeat_blocks
 

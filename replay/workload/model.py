@@ -14,7 +14,7 @@ import numpy as np
 
 from chakra.arrays import I32, I64, AnyArray
 from chakra.et import Trace
-from chakra.replay.config.model import CollectiveKind
+from chakra.replay.collectives.call import Call
 
 
 class Op(IntEnum):
@@ -36,18 +36,6 @@ class Engine(IntEnum):
     COMM = 2
     MEMORY = 3
     NONE = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A distinct collective of a program; `group` is an index into the bindings' groups."""
-
-    kind: CollectiveKind
-    bytes: int
-    group: int
-    involved: tuple[bool, ...] | None
-    #: node id, if the node has a custom algorithm of its own
-    node_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

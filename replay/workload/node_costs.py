@@ -8,8 +8,8 @@ import numpy as np
 from chakra.arrays import I64, AnyArray
 from chakra.errors import WorkloadError
 from chakra.et import ABSENT, CommType, NodeType
-from chakra.replay.collectives.plan import OLD_MODEL
 from chakra.replay.config.model import MemoryKind
+from chakra.replay.options import OLD_MODEL
 from chakra.replay.workload.model import Op
 from chakra.replay.workload.node_draft import Draft
 from chakra.replay.workload.recorded import accelerator_time, host_time, keeps_recorded_time

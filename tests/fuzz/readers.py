@@ -32,10 +32,10 @@ from chakra.io import files
 from chakra.io.yaml import read_document
 from chakra.platforms import load_platform
 from chakra.replay.checks.run import check_workload
-from chakra.replay.collectives.custom import custom_program, load_per_node
 from chakra.replay.config import load_groups, load_memory, load_network, load_system
 from chakra.replay.config.model import Topology
 from chakra.replay.config.npu_scale import load_npu_scale
+from chakra.replay.workload.custom import custom_program, load_per_node
 from chakra.report.document import read_run
 from chakra.report.page import report_html
 from chakra.report.terminal import essence

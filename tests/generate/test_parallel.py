@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chakra.errors import UsageError
-from chakra.generate.plan.parallel import AXES, ParallelConfig, RankLayout
+from chakra.generate.parallel import AXES, ParallelConfig, RankLayout
 
 SIZE = st.integers(1, 4)
 ORDER = st.sampled_from(["-".join(order) for order in permutations(AXES)])

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from chakra.errors import UsageError
 from chakra.generate import MlpRequest, TransformerRequest, build_workload
 from chakra.generate.model.ir import Edge, Layer, Operator, OpKind, Work
+from chakra.generate.model.stage_model import StageModel
+from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.compute import ComputeModel
 from chakra.generate.plan.options import TrainingOptions
-from chakra.generate.plan.parallel import ParallelConfig
-from chakra.generate.plan.stages import StageModel
 from chakra.generate.plan.template import EmitOptions
 from chakra.generate.plan.training import plan_step
 from chakra.generate.schedule.pipeline import ActionTimes, ScheduleKind, bubble, build_schedule, run_schedule

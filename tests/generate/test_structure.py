@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chakra.et import ABSENT, NodeType
 from chakra.generate import TransformerRequest, build_workload, summarize
-from chakra.generate.write.files import RankTraces
+from chakra.generate.write import RankTraces
 from chakra.replay.checks.run import check_workload
 
 BASE = {"model": "", "layers": 4, "hidden": 32, "heads": 8, "vocabulary": 64, "seq": 32, "bucket-mb": 0.01}

@@ -47,6 +47,30 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "chakra.platforms",
     ),
 }
+#: rooms of a package, lowest first: a room imports from those before it, and from itself
+ROOMS: dict[str, tuple[str, ...]] = {
+    "chakra.replay": (
+        "options",
+        "plugins",
+        "networks.interface",  # what a network answers: known to configurations, too
+        "engines.kernels",  # arithmetic on arrays alone
+        "config",
+        "collectives",
+        "workload",
+        "checks",
+        "symmetry",
+        "networks",
+        "engines",
+        "results",
+        "prepare",
+        "api",
+        "topologies",
+        "what_if",
+    ),
+    "chakra.generate": ("parallel", "model", "schedule", "plan", "write", "request", "verify"),
+    "chakra.viz": ("text", "style", "graph", "layout", "formats", "draw"),
+    "chakra.cli": ("support", "main", "commands"),
+}
 #: modules that only the command line and its entry point use
 TOP = ("chakra.cli", "chakra.__main__")
 
@@ -138,6 +162,24 @@ def test_imports_point_downwards() -> None:
         if layer is not None and prefix_of(found.target, ALLOWED[layer]) is None:
             wrong.append(f"{found.module}:{found.line} imports {found.target}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_rooms_import_from_those_below_them(package: str) -> None:
+    """One direction within a package, too; and every module lies in a room."""
+    rooms = tuple(f"{package}.{room}" for room in ROOMS[package])
+    wrong = []
+    for found in ALL:
+        if not found.module.startswith(package + "."):
+            continue
+        here = prefix_of(found.module, rooms)
+        if here is None:
+            wrong.append(f"{found.module} lies in no room")
+            continue
+        there = prefix_of(found.target, rooms)
+        if there is not None and rooms.index(there) > rooms.index(here):
+            wrong.append(f"{found.module}:{found.line} imports {found.target}")
+    assert sorted(set(wrong)) == []
 
 
 def test_nothing_below_imports_the_command_line() -> None:

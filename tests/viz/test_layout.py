@@ -10,11 +10,12 @@ from viz_traces import digraph, make_trace
 
 from chakra.jit import compiled
 from chakra.viz import Folding, Graph, fold, folded, from_trace
+from chakra.viz.graph import _levels_kernel as plain
 from chakra.viz.graph.fold_tree import opened_within
+from chakra.viz.graph.levels import csr, order_and_levels
 from chakra.viz.graph.reduce import transitively_reduced
 from chakra.viz.graph.repeats import find_repeats
-from chakra.viz.layout import _layers_kernel as plain
-from chakra.viz.layout.layers import NODE_HEIGHT, NODE_WIDTH, csr, layered, order_and_levels
+from chakra.viz.layout.layers import NODE_HEIGHT, NODE_WIDTH, layered
 
 short = st.sampled_from(["a", "b0", "b1", "c"])
 
@@ -51,7 +52,7 @@ def test_the_compiled_kernel_equals_plain_python() -> None:
     src, dst = rng.integers(0, 500, 2000).astype(np.int32), rng.integers(0, 500, 2000).astype(np.int32)
     offsets, children = csr(500, src, dst)
     waiting = np.bincount(dst, minlength=500).astype(np.int64)
-    fast = compiled("chakra.viz.layout._layers_kernel").order_and_levels(offsets, children, waiting.copy())
+    fast = compiled("chakra.viz.graph._levels_kernel").order_and_levels(offsets, children, waiting.copy())
     slow = plain.order_and_levels(offsets, children, waiting.copy())
     assert all(np.array_equal(a, b) for a, b in zip(fast, slow, strict=True))
 

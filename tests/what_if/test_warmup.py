@@ -44,7 +44,7 @@ def test_every_part_asks_for_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -
         "chakra.et._graph_kernel",
         "chakra.timeline._lanes_kernel",
         "chakra.timeline._perfetto_kernel",
-        "chakra.viz.layout._layers_kernel",
+        "chakra.viz.graph._levels_kernel",
         "chakra.converters.pytorch.match.sweeps",
     }
     bounds = (

@@ -150,7 +150,7 @@ def speed_notes(request: Request) -> list[str]:
 def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> None:
     from chakra import __version__
     from chakra.generate.plan.training import build_workload
-    from chakra.generate.write.files import write_plain, write_shared
+    from chakra.generate.write import write_plain, write_shared
 
     metadata: dict[str, str | int] = {
         "generator": f"chakra {__version__}",

@@ -141,7 +141,7 @@ def messages() -> None:
 def drawings() -> None:
     """Ordering and levelling a graph to be drawn."""
     from chakra.viz import from_trace
-    from chakra.viz.layout.layers import order_and_levels
+    from chakra.viz.graph.levels import order_and_levels
 
     with _set("chakra.viz.layout.layers", _PLAIN=0):
         order_and_levels(from_trace(_workload().trace_of(0)))

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.ir import Layer
+from chakra.generate.model.stage_model import StageModel, split_layers
 from chakra.generate.model.transformer import TokenShape, TransformerLayers, TransformerOptions
-from chakra.generate.plan.parallel import ParallelConfig
-from chakra.generate.plan.stages import StageModel, split_layers
+from chakra.generate.parallel import ParallelConfig
 
 
 def transformer_stages(

@@ -17,8 +17,8 @@ from chakra.generate.model.ir import (
     gemm,
 )
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Placement, Shard
-from chakra.generate.plan.parallel import ParallelConfig
-from chakra.generate.plan.stages import StageModel, split_layers
+from chakra.generate.model.stage_model import StageModel, split_layers
+from chakra.generate.parallel import ParallelConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from chakra.generate.model.ir import (
     gemm,
 )
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Placement, Shard
-from chakra.generate.plan.parallel import ParallelConfig
+from chakra.generate.parallel import ParallelConfig
 
 
 class ContextParallel(StrEnum):

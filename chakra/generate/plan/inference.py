@@ -11,15 +11,15 @@ from typing import Any
 from chakra.errors import UsageError
 from chakra.generate.model.build import transformer_stages
 from chakra.generate.model.config import TransformerConfig
-from chakra.generate.model.passes import Kept, PassContext, forward
+from chakra.generate.model.stage_model import StageModel
 from chakra.generate.model.transformer import TokenShape, TransformerOptions
+from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.options import TrainingOptions
-from chakra.generate.plan.parallel import ParallelConfig
-from chakra.generate.plan.stages import StageModel
+from chakra.generate.plan.passes import Kept, PassContext, forward
+from chakra.generate.plan.stamp import Stamp
 from chakra.generate.plan.template import EmitOptions, Template, TemplateBuilder
 from chakra.generate.plan.training import StagePlan, StepPlan, check_passes
 from chakra.generate.schedule.pipeline import forward_only
-from chakra.generate.write.stamp import Stamp
 
 #: bytes of a token number on its way back to the first stage
 _TOKEN_BYTES = 4

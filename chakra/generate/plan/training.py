@@ -11,9 +11,11 @@ from chakra.arrays import I32, I64
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
 from chakra.et.manifest import WorkloadManifest
+from chakra.generate.model.stage_model import StageModel
+from chakra.generate.parallel import ParallelConfig, RankLayout
 from chakra.generate.plan.options import TrainingOptions
-from chakra.generate.plan.parallel import ParallelConfig, RankLayout
-from chakra.generate.plan.stages import EMBEDDING_GROUP, StageBuilder, StageModel
+from chakra.generate.plan.stages import EMBEDDING_GROUP, StageBuilder
+from chakra.generate.plan.stamp import Stamp, TraceFacts, stamp_trace
 from chakra.generate.plan.template import EmitOptions, Template
 from chakra.generate.schedule.pipeline import (
     Action,
@@ -22,7 +24,6 @@ from chakra.generate.schedule.pipeline import (
     build_schedule,
     read_schedule,
 )
-from chakra.generate.write.stamp import Stamp, TraceFacts, stamp_trace
 from chakra.io.limits import MAX_GENERATED_PASSES
 
 

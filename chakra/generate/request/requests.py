@@ -18,12 +18,12 @@ from chakra.generate.model.classic import (
     resnet50_stages,
 )
 from chakra.generate.model.config import TransformerConfig, transformer
+from chakra.generate.model.stage_model import StageModel
 from chakra.generate.model.transformer import ContextParallel, TokenShape, TransformerOptions
+from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig
 from chakra.generate.plan.compute import ComputeModel
 from chakra.generate.plan.inference import InferenceOptions, plan_inference
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
-from chakra.generate.plan.parallel import DEFAULT_ORDER, ParallelConfig
-from chakra.generate.plan.stages import StageModel
 from chakra.generate.plan.template import EmitOptions
 from chakra.generate.plan.training import StepPlan, plan_step
 from chakra.generate.request.parameters import coerce

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chakra.generate.model.ir import Layer, WeightGroup
-from chakra.generate.model.passes import Kept, kept_bytes
 from chakra.generate.plan.options import Recompute, Zero
+from chakra.generate.plan.passes import Kept, kept_bytes
 from chakra.generate.schedule.pipeline import Phase
 from chakra.generate.verify.closed_forms import model_state_bytes
 

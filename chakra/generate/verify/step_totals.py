@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from chakra.arguments import checked
 from chakra.et import NodeType
-from chakra.generate.plan.parallel import ParallelConfig
+from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.stages import EMBEDDING_GROUP
 from chakra.generate.plan.training import StagePlan, StepPlan
 from chakra.generate.verify.closed_forms import sent_bytes

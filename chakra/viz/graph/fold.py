@@ -15,8 +15,8 @@ from chakra.arrays import I64
 from chakra.errors import UsageError
 from chakra.viz.graph.fold_tree import FoldTree, merged
 from chakra.viz.graph.graph import Graph
+from chakra.viz.graph.levels import csr
 from chakra.viz.graph.repeats import Repeat, find_repeats, rounds
-from chakra.viz.layout.layers import csr
 from chakra.viz.style import EdgeKind, Kind
 from chakra.viz.text import count_text
 

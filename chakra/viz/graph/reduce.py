@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from chakra.viz.graph.graph import Graph
-from chakra.viz.layout.layers import order_and_levels
+from chakra.viz.graph.levels import order_and_levels
 
 
 def transitively_reduced(graph: Graph) -> Graph:

@@ -10,7 +10,7 @@ from chakra.arguments import checked
 from chakra.arrays import I64, Bool
 from chakra.errors import UsageError
 from chakra.viz.graph.graph import Graph, induced
-from chakra.viz.layout.layers import csr, order_and_levels
+from chakra.viz.graph.levels import csr, order_and_levels
 from chakra.viz.style import EdgeKind, Kind
 
 #: Words of ``--only`` and the kinds that they mean.

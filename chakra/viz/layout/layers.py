@@ -4,16 +4,15 @@ Columns are wrapped into bands, one below the other like lines of text, so that 
 page and not a thread of a kilometre.
 """
 
-import importlib
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from chakra.arrays import F64, I32, I64
-from chakra.jit import compiled
 from chakra.viz.graph.graph import Graph
+from chakra.viz.graph.levels import order_and_levels
 
 #: Size of a node's box and of the cell it stands in, in points.
 NODE_WIDTH: Final = 118.0
@@ -29,8 +28,6 @@ STACK: Final = 16
 #: Width by height that wrapping aims at.
 ASPECT: Final = 1.5
 _SWEEPS: Final = 3
-#: Below this many nodes and edges the kernel runs as plain Python: compiling costs more than it saves.
-_PLAIN: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,27 +58,6 @@ class Layout:
     band: I64
     bands: tuple[float, ...]
     lane_tops: F64
-
-
-def csr(n: int, owner: I32, value: I32) -> tuple[I64, I32]:
-    """Edges grouped by owner: offsets (n + 1,) and values, in the edges' order."""
-    order = np.argsort(owner, kind="stable")
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(owner, minlength=n), out=offsets[1:])
-    return offsets, value[order]
-
-
-def order_and_levels(graph: Graph) -> tuple[I64, I32]:
-    """A topological order of the nodes and every node's level; cycles are cut at their lowest index."""
-    offsets, children = csr(graph.n_nodes, graph.src, graph.dst)
-    kernel: Any
-    if graph.n_nodes + graph.n_edges < _PLAIN:
-        kernel = importlib.import_module("chakra.viz.layout._layers_kernel")
-    else:
-        kernel = compiled("chakra.viz.layout._layers_kernel")
-    waiting = np.bincount(graph.dst, minlength=graph.n_nodes).astype(np.int64)
-    order, level = kernel.order_and_levels(offsets, children, waiting)
-    return order, level
 
 
 def layered(graph: Graph, *, wrap: bool = True) -> Layout:

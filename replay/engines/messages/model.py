@@ -7,12 +7,13 @@ here reads a trace or a configuration. Ticks and durations are ns, sizes bytes.
 from dataclasses import dataclass
 from enum import IntEnum
 
-from chakra.arrays import F64, I64
+from chakra.arrays import I64
 from chakra.replay.collectives.steps import Do as Do
 from chakra.replay.collectives.steps import Steps
 from chakra.replay.config.model import Topology
 from chakra.replay.engines.kernels import messages_layout as lay
 from chakra.replay.networks.interface import LinkUse, OutsideNetwork
+from chakra.replay.networks.routes import LinkGraph as LinkGraph
 
 
 class Algorithm(IntEnum):
@@ -143,18 +144,6 @@ class NetworkDim:
     npus: int
     bytes_per_ns: float
     latency_ns: float
-
-
-@dataclass(frozen=True, slots=True)
-class LinkGraph:
-    """An arbitrary network: links and one route per ordered pair of NPUs."""
-
-    #: per link
-    latency_ns: F64
-    bytes_per_ns: F64
-    #: links of pair (a, b): routes[route_start[a * npus + b]:route_start[a * npus + b + 1]]
-    route_start: I64
-    routes: I64
 
 
 @dataclass(frozen=True, slots=True)

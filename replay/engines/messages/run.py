@@ -14,7 +14,7 @@ from chakra.errors import WorkloadError
 from chakra.replay.checks.partners import ASTRA_TAGS, tags_of
 from chakra.replay.checks.run import order_problem
 from chakra.replay.collectives.algorithms import Algorithm, Family
-from chakra.replay.collectives.custom import CustomProgram, load_algorithm, prefix_of
+from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
 from chakra.replay.collectives.select import endpoint_delay, steps_of
 from chakra.replay.collectives.steps import Do, Steps
@@ -26,7 +26,8 @@ from chakra.replay.networks.routes import link_graph
 from chakra.replay.symmetry.classes import discrete
 from chakra.replay.symmetry.rings_used import ROOTED
 from chakra.replay.workload.communicators import Communicator
-from chakra.replay.workload.model import Call, Op, Program
+from chakra.replay.workload.custom import CustomProgram, load_algorithm, prefix_of
+from chakra.replay.workload.model import Op, Program
 
 FAMILIES = {
     Family.RING: engine.Algorithm.RING,

@@ -8,7 +8,6 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.et import ABSENT
-from chakra.replay.collectives.node_order import ordinals
 from chakra.replay.collectives.plan import OLD_MODEL
 from chakra.replay.config.model import KIND_NUMBERS, MemoryKind, Network, System, Topology
 from chakra.replay.engines.kernels import phases_layout
@@ -22,6 +21,7 @@ from chakra.replay.engines.tables import concat, ints, starts
 from chakra.replay.options import RunOptions
 from chakra.replay.symmetry.classes import Partition
 from chakra.replay.workload.model import Op, Program
+from chakra.replay.workload.node_order import ordinals
 
 #: explicit priorities are cut to this range
 MOST_URGENT = 1 << 28

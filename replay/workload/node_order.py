@@ -9,10 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.select import INVOLVED_BY_DEFAULT
 from chakra.replay.config.model import CollectiveKind
 from chakra.replay.workload.communicators import Membership
-from chakra.replay.workload.model import Call, Op, Program, Workload
+from chakra.replay.workload.model import Op, Program, Workload
 
 
 def ordinals(program: Program) -> I64:

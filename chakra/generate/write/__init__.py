@@ -1,1 +1,0 @@
-"""Plans as traces and files."""
