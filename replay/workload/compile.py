@@ -153,8 +153,8 @@ def _slots(draft: Draft) -> tuple[I64, I64]:
 
     ASTRA-sim's slots (section 2.2): CPU, GPU compute, GPU communication (collectives, sends, memory, zero-time nodes)
     and, without a bound, receives. A recorded trace has an engine per host thread and per device stream instead
-    (linking and conversion, section 6), so that what ran side by side still does. By its own durations a stream runs one node
-    at a time; where the network decides, communication has an engine per stream beside the stream's computing, and
+    (linking and conversion, section 6), so that what ran side by side still does. By its own durations a stream runs one
+    node at a time; where the network decides, communication has an engine per stream beside the stream's computing, and
     receives none, since either end would wait for the other.
     """
     options = draft.setting.options
