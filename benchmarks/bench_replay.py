@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +198,7 @@ def scaling() -> None:
         ("one by one, plain", False, (1 << 60,) * 3),
     ):
         engine.COMPILE_FROM = limits
-        run = lambda fold=fold: simulate(chain, system, network, fold=fold)  # noqa: E731
+        run = partial(simulate, chain, system, network, fold=fold)
         if limits[0] == 0:
             run()
         seconds, _ = cpu(run, 1)

@@ -29,7 +29,7 @@ def perfetto_trace() -> Any:
     from google.protobuf import runtime_version
 
     checked = runtime_version.ValidateProtobufRuntimeVersion
-    runtime_version.ValidateProtobufRuntimeVersion = lambda *_: None  # type: ignore[assignment]
+    runtime_version.ValidateProtobufRuntimeVersion = lambda *_: None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

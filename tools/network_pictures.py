@@ -7,6 +7,7 @@ python tools/network_pictures.py --check    fail if they are not in step
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 from made_files import write_or_check
@@ -45,8 +46,8 @@ def pictures() -> dict[str, Picture]:
         ones = [1.0] * len(npus)
         return load_network({"topology": topology, "npus_count": npus, "bandwidth": ones, "latency": ones})
 
-    speed = {"bandwidth_gibps": 1.0, "latency_ns": 1.0}
-    rail = {"node_bandwidth_gibps": 1.0, "node_latency_ns": 1.0}
+    speed: dict[str, Any] = {"bandwidth_gibps": 1.0, "latency_ns": 1.0}
+    rail: dict[str, Any] = {"node_bandwidth_gibps": 1.0, "node_latency_ns": 1.0}
     return {
         "ring": Picture("Ring(8)", block(["Ring"], [8]), "circle"),
         "fully_connected": Picture("FullyConnected(6)", block(["FullyConnected"], [6]), "circle"),

@@ -175,8 +175,8 @@ def draw(picture: Picture) -> str:
     for i in range(schedule.n):
         y = TOP + i * ROW + HEIGHT / 2 + 4
         name = f"NPU {i}" if not picture.dims else f"NPU {i} ({', '.join(map(str, _place(i, picture.dims)))})"
-        size = 11 if not picture.dims else 9
-        out.append(f'<text class="ink" x="8" y="{y:g}" font-size="{size}">{name}</text>')
+        points = 11 if not picture.dims else 9
+        out.append(f'<text class="ink" x="8" y="{y:g}" font-size="{points}">{name}</text>')
     states = held(schedule)
     for k, step in enumerate(schedule.steps):
         x = LEFT + k * pitch + width

@@ -108,7 +108,8 @@ def parameters(function: Any, *, method: bool = False) -> str:
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    marks: dict[object, str] = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
+    stars = marks.get(parameter.kind, "")
     default = parameter.default
     if default is parameter.empty:
         return f"{stars}{parameter.name}"

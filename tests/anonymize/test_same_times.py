@@ -76,12 +76,15 @@ def test_example(tmp_path: Path, name: str) -> None:
     files = [str(folder / file) for file in ("system.json", "network.yml")]
     groups = folder / "comm_groups.json"
     anonymize(str(folder / "workload"), str(tmp_path / "w"), groups=str(groups) if groups.exists() else None)
-    more = {"memory": str(folder / "memory.json")}
+    memory = str(folder / "memory.json")
     before = simulate(
-        str(folder / "workload"), *files, comm_groups=str(groups) if groups.exists() else None, **more
+        str(folder / "workload"), *files, comm_groups=str(groups) if groups.exists() else None, memory=memory
     )
     after = simulate(
-        str(tmp_path / "w"), *files, comm_groups=str(tmp_path / "w.json") if groups.exists() else None, **more
+        str(tmp_path / "w"),
+        *files,
+        comm_groups=str(tmp_path / "w.json") if groups.exists() else None,
+        memory=memory,
     )
     same(before, after)
 

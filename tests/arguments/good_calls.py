@@ -96,12 +96,13 @@ def of_traces(trace: chakra.Trace) -> Iterator[Call]:
     }.items():
         yield f"TraceBuilder.{method}", of_object(fresh, method), values
     yield "Workload", Workload, {"npus": 2}
-    for method, values in {
+    calls: dict[str, dict[str, Any]] = {
         "add_group": {"ranks": [0, 1], "name": "x"},
         "builder": {"rank": 1},
         "trace_of": {"rank": 1},
         "write": {"prefix": "out/w", "compress": False},
-    }.items():
+    }
+    for method, values in calls.items():
         yield f"Workload.{method}", of_object(two_ranks, method), values
     yield "Workload.run", of_object(lambda: Workload(2), "run"), {"program": len, "uniform": False}
     yield "read_trace", chakra.read_trace, {"path": f"{WORKLOAD}.0.et", "repair": False}
@@ -113,7 +114,7 @@ def of_traces(trace: chakra.Trace) -> Iterator[Call]:
     yield "write_trace", chakra.write_trace, {"trace": trace, "path": "o.et"}
     yield "TraceColumns", chakra.et.TraceColumns, {"n": 2}
     attribute = AttributeProto(name="q", int64_val=3)
-    for method, values in {
+    calls = {
         "build": {"source": "x"},
         "set_attribute": {"name": "q", "codes": [0, 0], "table": [attribute]},
         "set_bool": {"name": "q", "values": [True, False]},
@@ -125,7 +126,8 @@ def of_traces(trace: chakra.Trace) -> Iterator[Call]:
         "set_int": {"name": "comm_size", "values": [1, 2], "kind": None},
         "set_names": {"names": ["a", "b"], "table": None},
         "set_text": {"name": "pg_name", "codes": [0, -1], "table": ["x"]},
-    }.items():
+    }
+    for method, values in calls.items():
         yield f"TraceColumns.{method}", of_object(columns, method), values
     yield "Trace.attr", trace.attr, {"index": 0, "name": "num_ops", "default": None}
     yield "Trace.index_of", trace.index_of, {"node_id": 0}
@@ -181,8 +183,8 @@ def of_makers() -> Iterator[Call]:
     yield "TransformerRequest", made(kind, lambda r: r.plan()), defaults(kind, **sizes)
     yield "MlpRequest", made(generate.MlpRequest, lambda r: r.plan()), {"widths": (4, 4)}
     yield "ResnetRequest", made(generate.ResnetRequest, lambda r: r.plan()), {"image": 224, "classes": 10}
-    sizes = dict.fromkeys(("bottom", "top", "tables", "rows", "dim", "pooling"))  # type: ignore[arg-type]
-    yield "DlrmRequest", made(generate.DlrmRequest, lambda r: r.plan()), {**sizes, "model": "dlrm-criteo"}
+    unset = dict.fromkeys(("bottom", "top", "tables", "rows", "dim", "pooling"))
+    yield "DlrmRequest", made(generate.DlrmRequest, lambda r: r.plan()), {**unset, "model": "dlrm-criteo"}
     yield "Request.from_mapping", kind.from_mapping, {"values": {"tp": 1}}
     plan = kind(layers=2, hidden=64, heads=4, tp=2, dp=2, seq=16).plan()
     workload = generate.build_workload(plan)
@@ -194,8 +196,8 @@ def of_makers() -> Iterator[Call]:
     for function in (generate.summarize, generate.total_matmul_flops, generate.total_parameters):
         yield function.__name__, function, {"plan": plan}
     yield "read_manifest", generate.read_manifest, {"path": "study.yml"}
-    for function in (generate.write_plain, generate.write_shared):
-        yield function.__name__, function, {"manifest": workload, "prefix": f"{function.__name__}/x"}
+    for write in (generate.write_plain, generate.write_shared):
+        yield write.__name__, write, {"manifest": workload, "prefix": f"{write.__name__}/x"}
     name = next(iter(workload.groups))
     yield "WorkloadManifest.members", workload.members, {"name": name, "rank": 0}
     yield "WorkloadManifest.rows", workload.rows, {"name": name}
@@ -216,13 +218,13 @@ def of_makers() -> Iterator[Call]:
     yield "write_converted", text.write_converted, {"converted": text.load_text("w.txt", npus=4), **written}
     yield "parse_workload", text.parse_workload, {"text": TEXT, "source": "x", "as_upstream": False}
     yield "read_workload", text.read_workload, {"path": "w.txt", "as_upstream": False}
-    for function in (astra_config.convert_config, astra_config.is_old_network, astra_config.read_old_network):
-        yield function.__name__, function, {"path": SYSTEM}
+    for read in (astra_config.convert_config, astra_config.is_old_network, astra_config.read_old_network):
+        yield read.__name__, read, {"path": SYSTEM}
     yield "find_inputs", pytorch.find_inputs, {"folder": Path("."), "job": None}
     yield "LinkOptions", pytorch.LinkOptions, defaults(pytorch.LinkOptions)
     yield "EmitOptions", pytorch.EmitOptions, defaults(pytorch.EmitOptions)
     yield "Settings", pytorch.Settings, defaults(pytorch.Settings)
-    inputs = {"host": Path("study.yml"), "device": Path("w.txt"), "linked": None, "rank": 0}
+    inputs: dict[str, Any] = {"host": Path("study.yml"), "device": Path("w.txt"), "linked": None, "rank": 0}
     settings = pytorch.Settings()
     yield "Inputs", made(pytorch.Inputs, lambda i: pytorch.convert_rank(i, Path("o.et"), settings)), inputs
     rank = {"inputs": pytorch.Inputs(**inputs), "settings": settings, "check": False, "report": None}

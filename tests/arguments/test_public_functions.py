@@ -100,7 +100,7 @@ def functions() -> list[Callable[..., Any]]:
     return list(found.values())
 
 
-_WRAPPER = checked(is_clear).__code__  # type: ignore[attr-defined]
+_WRAPPER = checked(is_clear).__code__
 
 
 def is_checked(function: Any) -> bool:

@@ -264,10 +264,12 @@ def _tools() -> list[Case]:
         "empty": "", "text": "hello\n", "no-dims": preset.partition("dims:")[0], "status": preset.replace("datasheet", "guess"), "yaml": "name: [\n", "unknown-name": "name: 5\n",
     })  # fmt: skip
     manifest = fuzz_seeds.MANIFEST
+    beside: dict[str, str | bytes] = {"s.json": json.dumps(SYSTEM), "n.yml": NETWORK}
+    beside |= {"seed.0.et": GOOD_TRACE, "seed.1.et": GOOD_TRACE}
     workloads = _alone("manifest", "w.workload.json", "replay -w w -s s.json -n n.yml", {
         "empty": "", "format": json.dumps(manifest | {"format": "x"}), "npus": json.dumps(manifest | {"npus": 0}), "start": json.dumps(manifest | {"groups": {"a": {"members": [[2, 2**70]]}}}), "mode": json.dumps(manifest | {"peer_mode": "x"}),
         "absent": json.dumps(manifest | {"traces": ["none.et"]}), "traces": json.dumps(manifest | {"traces": []}), "list": "[]", "digits": '{"npus": ' + "9" * 5000 + "}",
-    }, **{"s.json": json.dumps(SYSTEM), "n.yml": NETWORK, "seed.0.et": GOOD_TRACE, "seed.1.et": GOOD_TRACE})  # fmt: skip
+    }, **beside)  # fmt: skip
     return [*report, *timeline, *calibrate, *sweep, *platform, *workloads]
 
 

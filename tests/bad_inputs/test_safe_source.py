@@ -37,7 +37,7 @@ def faults(source: str, name: str) -> Iterator[str]:
             imported = [node.module or ""]
         for module in imported:
             if module.partition(".")[0] in MODULES and (name, module) not in ALLOWED:
-                yield f"{name}:{node.lineno}: imports {module}"
+                yield f"{name}: imports {module}"
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import click
 import pytest
 
 from chakra import jit as kernels
@@ -35,7 +36,7 @@ def lines(
     """What two requests for a compiled kernel print."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     running = SimpleNamespace(params={}, info_name="replay") if not context else SimpleNamespace(**context)
-    monkeypatch.setattr(compiling.click, "get_current_context", lambda silent: running)
+    monkeypatch.setattr(click, "get_current_context", lambda silent: running)
     kernels.compiled(KERNEL)
     kernels.compiled(KERNEL)
     out, err = capsys.readouterr()
@@ -90,7 +91,7 @@ def test_a_session_in_python_is_told(
     if session == "prompt":
         monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     shell = SimpleNamespace(get_ipython=lambda: session == "notebook" or None)
-    monkeypatch.setitem(sys.modules, "IPython", shell)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython", shell)
     kernels.compiled(KERNEL)
     kernels.compiled(KERNEL)
     out, err = capsys.readouterr()

@@ -1,5 +1,6 @@
 """Small systems with one collective, for the tests of this folder."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from chakra.builder import TraceBuilder
@@ -20,8 +21,8 @@ GIBPS = 50
 def network(
     topologies: list[str],
     npus: list[int],
-    gibps: list[float] | None = None,
-    latency: list[float] | None = None,
+    gibps: Sequence[float] | None = None,
+    latency: Sequence[float] | None = None,
 ) -> dict[str, Any]:
     """A network as a dict."""
     return {

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -26,7 +27,7 @@ def blocks() -> ModuleType:
     return schedule_blocks
 
 
-def checked(blocks: ModuleType, schedule: object) -> None:
+def checked(blocks: ModuleType, schedule: Any) -> None:
     """All blocks arrive, nothing is reduced twice, and a message is as large as the blocks in it."""
     assert blocks.finished(schedule, blocks.held(schedule)[-1])
     shards = {Do.ALL_GATHER: 1, Do.ALL_TO_ALL: schedule.n}.get(schedule.do, len(schedule.blocks))

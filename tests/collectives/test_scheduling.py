@@ -37,7 +37,8 @@ def phase_ns(net: Any, dim: int, do: str, size: int) -> int:
     hops = 2 if d.topology == "Switch" else 1
     message = max(size if do == AG else size // n, 1)
     count = {AR: 2 * (n - 1), A2A: n * (n - 1) // 2}.get(do, n - 1)
-    return ENDPOINT + count * (int(hops * d.latency_ns + message / d.bytes_per_ns) + ENDPOINT)
+    messages_ns: int = count * (int(hops * d.latency_ns + message / d.bytes_per_ns) + ENDPOINT)
+    return ENDPOINT + messages_ns
 
 
 def leaving(do: str, size: int, n: int) -> int:
@@ -231,13 +232,13 @@ def test_one_npu_stands_for_all(data: st.DataObject) -> None:
     )
     traces = [builder.build()] * int(np.prod(dims))
     net = network(["Switch"] * len(dims), dims, [50, 25, 100][: len(dims)])
-    more = {
+    more: dict[str, Any] = {
         "comm_streams": data.draw(st.integers(1, 3)),
         "queues_per_dim": data.draw(st.integers(1, 3)),
         "rendezvous": data.draw(st.booleans()),
     }
     both = [simulate(traces, given_system, net, fold=fold, **more).finish_ns for fold in (True, False)]
-    assert np.array_equal(*both)
+    assert np.array_equal(both[0], both[1])
     assert both[0].min() > 0
 
 

@@ -85,7 +85,10 @@ def test_chain_is_a_pipeline() -> None:
     s = steps.whole
     assert s == best_segments(n - 2, 1, 1, n, d, LINK) > 1
     assert steps.rounds == n - 2 + s
-    cost = lambda k: (n - 2 + k) * (LINK.latency_ns + d / k / LINK.bytes_per_ns)  # noqa: E731
+
+    def cost(k: int) -> float:
+        return (n - 2 + k) * (LINK.latency_ns + d / k / LINK.bytes_per_ns)
+
     assert cost(s) <= min(cost(s - 1), cost(s + 1))
 
 
@@ -226,11 +229,11 @@ def test_flat_form_and_groups() -> None:
     traces = [one("ALL_REDUCE", size, group="a" if i < 3 else "b") for i in range(8)]
     groups = {"a": [0, 1, 2], "b": [3, 4, 5, 6, 7]}
     for name in (n for n, a in registry.OURS.items() if Do.ALL_REDUCE in a.kinds):
-        both = [
+        folded, every = (
             simulate(traces, system([name]), net, comm_groups=groups, fold=fold).finish_ns
             for fold in (True, False)
-        ]
-        assert np.array_equal(*both)
+        )
+        assert np.array_equal(folded, every)
 
 
 def test_powers_of_two_name_the_alternatives() -> None:

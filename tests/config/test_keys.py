@@ -56,7 +56,7 @@ def cases() -> list[Case]:
 
 def _with(platform: dict[str, Any], part: str, key: str, value: Any) -> dict[str, Any]:
     """A platform whose first dimension's latency has a field with a value."""
-    copy = json.loads(json.dumps(platform))
+    copy: dict[str, Any] = json.loads(json.dumps(platform))
     copy[part][0]["latency_ns"][key] = value
     return copy
 
@@ -86,7 +86,7 @@ def test_words_are_all_that_is_taken(kind: str, key: Key, read: Callable[[Any], 
 
 @pytest.mark.parametrize(("kind", "key", "read"), cases(), ids=IDS)
 def test_bounds_are_those_of_the_reader(kind: str, key: Key, read: Callable[[Any], Any]) -> None:
-    bounds = {
+    bounds: dict[str, tuple[list[Any], list[Any]]] = {
         "number above 0": ([1e-3, 1], [0, -1, "1", True]),
         "number, 0 or more": ([0, 0.5], [-0.1, "1", True]),
         "whole number, 0 or more": ([0, 7], [-1, "1", True]),

@@ -62,7 +62,8 @@ def test_any_string_names_a_group() -> None:
         "7": (0, 2),
         "empty": (0,),
     }
-    assert load_groups({5: [0, 1]}) == {"5": (0, 1)}
+    numbered: dict[Any, Any] = {5: [0, 1]}
+    assert load_groups(numbered) == {"5": (0, 1)}
 
 
 def test_compat_group_names_are_leading_integers() -> None:

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +14,12 @@ from chakra.io.yaml import general_entries, plain_entries
 from chakra.replay import simulate
 from chakra.replay.config import Dimension, Network, Topology, dump_network, load_network
 
-GOOD = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50.0], "latency": [500.0]}
+GOOD: dict[str, list[Any]] = {
+    "topology": ["Ring"],
+    "npus_count": [8],
+    "bandwidth": [50.0],
+    "latency": [500.0],
+}
 
 
 def test_a_file_and_the_same_dict_are_equal(tmp_path: Path) -> None:

@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.internal.encoder import (
-    _VarintBytes,  # the length prefix of protobuf's own delimited streams
-)
-
 from chakra.schemas import et_def_pb2 as pb
+from chakra.schemas.protolib import encode_varint
 
 COLLECTIVES = ("ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "ALL_TO_ALL")
 KEYS = {kind: kind.lower().replace("_", "-") for kind in COLLECTIVES}
@@ -39,7 +36,7 @@ class Trace:
         self.nodes: list[Any] = []
 
     def add(
-        self, kind: int, name: str, deps: list[int], ctrl: list[int], micros: int = 0, **attrs: Any
+        self, kind: pb.NodeType, name: str, deps: list[int], ctrl: list[int], micros: int = 0, **attrs: Any
     ) -> Any:
         """A node; attributes are (field of the value, value)."""
         node = pb.Node(id=len(self.nodes), name=name, type=kind, duration_micros=micros)
@@ -57,7 +54,7 @@ class Trace:
     def encoded(self) -> bytes:
         """The trace as a file's bytes."""
         parts = [pb.GlobalMetadata(version="0.0.4"), *self.nodes]
-        return b"".join(_VarintBytes(len(b)) + b for b in (part.SerializeToString() for part in parts))
+        return b"".join(encode_varint(len(b)) + b for b in (part.SerializeToString() for part in parts))
 
 
 @dataclass
@@ -324,10 +321,10 @@ class _Maker:
 
     @staticmethod
     def _message(
-        trace: Trace, kind: int, source: int, target: int, size: int, tag: int, deps: list[int]
+        trace: Trace, kind: pb.NodeType, source: int, target: int, size: int, tag: int, deps: list[int]
     ) -> int:
         name = "COMM_SEND_NODE" if kind == pb.COMM_SEND_NODE else "COMM_RECV_NODE"
-        ends = {"comm_src": ("int32_val", source), "comm_dst": ("int32_val", target)}
+        ends: dict[str, Any] = {"comm_src": ("int32_val", source), "comm_dst": ("int32_val", target)}
         node = trace.add(
             kind, name, deps, [], comm_size=("int64_val", size), comm_tag=("int32_val", tag), **ends
         )  # fmt: skip
@@ -461,7 +458,8 @@ class _Maker:
             chained, micros = draw.random() < 0.7, draw.choice([None, 0, 1, 3])
             traces = []
             for rank in range(self.npus):
-                trace, before = Trace(), []
+                trace = Trace()
+                before: list[int] = []
                 for distance, size, tag, _ in rounds:
                     to, source = (rank + distance) % self.npus, (rank - distance) % self.npus
                     send = self._message(trace, pb.COMM_SEND_NODE, rank, to, size, tag, before)

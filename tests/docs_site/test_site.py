@@ -65,8 +65,11 @@ def options(command: click.Command, parent: click.Context) -> list[str]:
         if isinstance(item, click.Option) and not item.hidden and item.name != "help"
         for name in (*item.opts, *item.secondary_opts)
     ]
-    for sub in command.list_commands(context) if isinstance(command, click.Group) else []:
-        found += options(command.get_command(context, sub), context)
+    if isinstance(command, click.Group):
+        for sub in command.list_commands(context):
+            inner = command.get_command(context, sub)
+            assert inner is not None
+            found += options(inner, context)
     return found
 
 

@@ -15,6 +15,7 @@ from chakra.et import _decode_kernel, _encode_kernel, codec, decode_protobuf, en
 from chakra.et.columns import Columns, Records, StringPool
 from chakra.et.wire import make_records
 from chakra.jit import compiled
+from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
 
 sys.path.insert(0, str(Path(__file__).parent))
 import wire_gen
@@ -128,12 +129,12 @@ def test_kernel_encodes_the_bytes_that_protobuf_encodes(encoder: Any, data: byte
         column = rng.integers(low, high, n)
         column[rng.random(n) < 0.3] = -(2**63)
         attributes.append(encode.AttributeColumn("n" * int(rng.integers(1, 140)), member, column, None))
-    pieces = tuple(wire_gen.AttributeProto(name=f"t{k}", string_val="é" * 70 * k) for k in range(3))
+    pieces = tuple(AttributeProto(name=f"t{k}", string_val="é" * 70 * k) for k in range(3))
     codes = rng.integers(-1, 3, n).astype(np.int32)
     attributes.insert(1, encode.AttributeColumn("t", "message", codes, pieces))
-    infos = (wire_gen.IOInfo(), wire_gen.IOInfo(values="[1]", types="x" * 200))
+    infos = (IOInfo(), IOInfo(values="[1]", types="x" * 200))
     source = encode.Encodable(
-        metadata=wire_gen.GlobalMetadata(version="1"),
+        metadata=GlobalMetadata(version="1"),
         ids=columns.ids,
         types=columns.types,
         names=(columns.name_codes, columns.name_pool.strings),

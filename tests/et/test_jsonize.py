@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 
 from chakra.errors import TraceError
 from chakra.et.jsonize import trace_bytes, write_json
+from chakra.schemas.et_def_pb2 import Node
 from chakra.schemas.protolib import encode_varint
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -35,13 +36,13 @@ def test_json_and_back(data: bytes) -> None:
 
 
 def test_odd_record_lengths_come_back() -> None:
-    node = wire_gen.Node(id=3).SerializeToString()
+    node = Node(id=3).SerializeToString()
     data = b"\0" + wire_gen.padded_varint(len(node), 4) + node + encode_varint(len(node)) + node
     assert back(to_json(data)) == data
 
 
 def test_values_can_be_edited() -> None:
-    node = wire_gen.Node(id=3, name="a", type=4)  # type: ignore[arg-type]
+    node = Node(id=3, name="a", type="COMP_NODE")
     node.attr.add(name="comm_size", int64_val=5)
     document = json.loads(to_json(b"\0" + encode_varint(node.ByteSize()) + node.SerializeToString()))
     assert document["nodes"][0]["type"] == "COMP_NODE"
@@ -54,7 +55,7 @@ def test_upstreams_jsonizer_output_reads() -> None:
     """Protobuf JSON objects one after the other, 64-bit integers as text."""
     text = '{\n  "version": "0.0.4"\n}{\n "id": "3", "name": "x", "type": "COMP_NODE", "dataDeps": ["1"]}'
     data = back(text)
-    node = wire_gen.Node(id=3, name="x", type=4, data_deps=[1]).SerializeToString()  # type: ignore[arg-type]
+    node = Node(id=3, name="x", type="COMP_NODE", data_deps=[1]).SerializeToString()
     assert data == b"\x07\n\x050.0.4" + encode_varint(len(node)) + node
 
 

@@ -87,7 +87,8 @@ def test_no_nodes_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("member", INTEGER_MEMBERS)
 @pytest.mark.parametrize("name", ["comm_size", "comm_priority", "tensor_size", "duration_ns"])
 def test_integers_of_any_kind_mean_the_same(tmp_path: Path, member: str, name: str) -> None:
-    trace = read_trace(write(tmp_path / "a.et", comp(1, **{name: (member, 1048576)}), comp(2)))
+    attribute: dict[str, Any] = {name: (member, 1048576)}
+    trace = read_trace(write(tmp_path / "a.et", comp(1, **attribute), comp(2)))
     assert getattr(trace, name).tolist() == [1048576, ABSENT]
     assert trace.attr(0, name) == 1048576
 

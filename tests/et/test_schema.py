@@ -93,7 +93,9 @@ def test_field_numbers() -> None:
         expected[f"{kind}_val"], expected[f"{kind}_list"] = 3 + 2 * place, 4 + 2 * place
         field = attribute.fields_by_name[f"{kind}_val"]
         assert field.type == getattr(FieldDescriptor, f"TYPE_{kind.upper()}")
-        (values,) = attribute.fields_by_name[f"{kind}_list"].message_type.fields
+        message = attribute.fields_by_name[f"{kind}_list"].message_type
+        assert message is not None
+        (values,) = message.fields
         assert (values.name, values.number, values.type) == ("values", 1, field.type)
     assert {field.name: field.number for field in attribute.fields} == expected
     assert attribute.oneofs[0].name == "value"

@@ -67,7 +67,7 @@ def test_critical_path_is_networkxs_longest_path(trace: Trace) -> None:
     path = critical_path(trace, weights)
     graph = trace.to_networkx()
     # NetworkX weighs edges: one costs what the node it leads to takes; a source stands in front of all roots.
-    weighted = nx.DiGraph()
+    weighted: nx.DiGraph[int | str] = nx.DiGraph()
     for node, data in graph.nodes(data=True):
         weighted.add_edge("source", node, weight=data["duration_ns"])
     for a, b in graph.edges:

@@ -1,8 +1,11 @@
 """Hypothesis strategies for execution-trace messages and their (also unusual) encodings."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from hypothesis import strategies as st
 
-from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node
+from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo, Node, NodeType
 from chakra.schemas.protolib import encode_varint
 
 UINT64 = st.integers(0, 2**64 - 1)
@@ -42,17 +45,17 @@ INT_NAMES = (
 )
 
 
-def _attr(name: str, member: str, value: object) -> AttributeProto:
+def _attr(name: str, member: str, value: Any) -> AttributeProto:
     attr = AttributeProto(name=name)
     if member.endswith("_list"):
         getattr(attr, member).SetInParent()
-        getattr(attr, member).values.extend(value)  # type: ignore[arg-type]
+        getattr(attr, member).values.extend(value)
     else:
         setattr(attr, member, value)
     return attr
 
 
-def _members(table: dict[str, st.SearchStrategy[object]]) -> st.SearchStrategy[tuple[str, object]]:
+def _members(table: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[tuple[str, object]]:
     return st.sampled_from(sorted(table)).flatmap(lambda member: st.tuples(st.just(member), table[member]))
 
 
@@ -83,7 +86,7 @@ def nodes(draw: st.DrawFn, node_id: int, others: list[int]) -> Node:
     node = Node(
         id=node_id,
         name=draw(TEXT),
-        type=draw(st.integers(0, 7)),  # type: ignore[arg-type]
+        type=NodeType.Name(draw(st.integers(0, 7))),
         start_time_micros=draw(st.one_of(SMALL, st.integers(0, 2**63 - 1))),
         duration_micros=draw(SMALL),
     )
@@ -117,7 +120,7 @@ def odd_encodings(draw: st.DrawFn, node: Node) -> bytes:
         if draw(st.booleans()):
             tag = bytes([number << 3])
             fields.extend(tag + padded_varint(dep, draw(st.integers(1, 10))) for dep in getattr(rest, name))
-            rest.ClearField(name)  # type: ignore[arg-type]
+            rest.ClearField(name)
     while rest.attr:
         attr = rest.attr.pop(0)
         payload = attr.SerializeToString()

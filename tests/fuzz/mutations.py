@@ -186,8 +186,8 @@ def _et(data: bytes, rng: random.Random) -> bytes:
     if len(pieces) < 2:
         return b"".join(
             encode_varint(len(piece)) + piece
-            for piece in (b"\n\x050.0.4", Node(id=1, type=4).SerializeToString())
-        )  # type: ignore[arg-type]
+            for piece in (b"\n\x050.0.4", Node(id=1, type="COMP_NODE").SerializeToString())
+        )
     for _ in range(rng.choice((1, 1, 2, 3))):
         at = rng.randrange(len(pieces))
         match rng.randrange(7):

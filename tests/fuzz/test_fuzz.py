@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chakra.errors import ChakraError
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 import mutations
@@ -79,7 +81,7 @@ def test_a_broken_promise_is_seen(tmp_path: Path) -> None:
         readers.check(fails(KeyError("input.x")), b"", tmp_path)
     for message in ("somewhere", ""):
         with pytest.raises(readers.PropertyError):
-            readers.check(fails(readers.ChakraError(message)), b"", tmp_path)
-    assert readers.check(fails(readers.ChakraError("input.x: wrong\n\x1b[31m")), b"", tmp_path) == (
+            readers.check(fails(ChakraError(message)), b"", tmp_path)
+    assert readers.check(fails(ChakraError("input.x: wrong\n\x1b[31m")), b"", tmp_path) == (
         "input.x: wrong\\n\\x1b[31m"
     )

@@ -1,5 +1,7 @@
 """Generated training steps meet the closed forms of the literature, exactly where these are exact."""
 
+from typing import Any
+
 import pytest
 
 from chakra.errors import UsageError
@@ -387,7 +389,7 @@ def test_doubling_micro_batches_doubles_compute_and_tensor_traffic_only() -> Non
     (ParallelConfig(tp=4, cp=2), {"context": ContextParallel.ULYSSES}, r"kv-heads/tp \(1\) must be a multiple of cp"),
 ])  # fmt: skip
 def test_sizes_that_do_not_divide_are_named(
-    parallel: ParallelConfig, options: dict[str, object], message: str
+    parallel: ParallelConfig, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
         plan(SMALL, parallel, **options)

@@ -7,8 +7,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-ADD = ("algorithm", "command", "configuration key", "output field", "network", "preset", "correction")
-ADD += ("kernel", "attribute of nodes")
+ADD = (
+    *("algorithm", "command", "configuration key", "output field", "network", "preset", "correction"),
+    *("kernel", "attribute of nodes"),
+)
 
 
 def rows(text: str) -> dict[str, list[str]]:

@@ -134,6 +134,8 @@ def imports(name: str, path: Path) -> Iterator[Import]:
             targets = [
                 f"{base}.{alias.name}" if f"{base}.{alias.name}" in NAMES else base for alias in node.names
             ]
+        else:
+            continue
         for target in targets:
             yield Import(name, target, node.lineno, id(node) not in nested)
 

@@ -18,7 +18,8 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 def test_numbers_out_of_range_are_refused(tmp_path: Path) -> None:
     """Without a warm-up the first recorded kernels have no launch."""
-    for wrong in ({"steps": 0}, {"warmup": 0}, {"wait": -1}):
+    cases: list[dict[str, Any]] = [{"steps": 0}, {"warmup": 0}, {"wait": -1}]
+    for wrong in cases:
         with pytest.raises(UsageError, match="capture: steps"), capture(tmp_path / "job", **wrong):
             pass
 

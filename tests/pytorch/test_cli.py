@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -18,11 +19,11 @@ from .conftest import MiniJob
 from .test_linking import collective, simple
 
 
-def run(command: object, *args: object) -> str:
+def run(command: click.Command, *args: object) -> str:
     """Run a command in this process; library errors come through."""
     result = CliRunner().invoke(
         command, [str(a) for a in args], catch_exceptions=False, standalone_mode=False
-    )  # type: ignore[arg-type]
+    )
     if isinstance(result.exception, ChakraError):
         raise result.exception
     assert result.exception is None, result.exception

@@ -1,13 +1,16 @@
 """The sweeps, against slow and obvious references, and compiled against plain."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chakra.converters.pytorch.match import sweeps as kernels
+from chakra.converters.pytorch.match import sweeps
 from chakra.jit import compiled
 
+kernels: Any = sweeps  # kernels have no annotations
 _intervals = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(0, 12)), min_size=1, max_size=14
 )

@@ -455,7 +455,7 @@ def test_upstreams_linked_json_is_read(tmp_path: Path) -> None:
     import json
 
     attrs = [{"name": n, "type": "uint64", "value": v} for n, v in (("rf_id", 3), ("tid", 1), ("scope", 0))]
-    io = {"values": [], "shapes": [], "types": []}
+    io: dict[str, list[str]] = {"values": [], "shapes": [], "types": []}
     common = {"inputs": io, "outputs": io, "attrs": attrs, "inter_thread_dep": None, "sync_dep": []}
     nodes = [
         {"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1, **common,
@@ -627,7 +627,7 @@ def test_odd_values_never_end_in_a_traceback(job: MiniJob, tmp_path: Path) -> No
     job.call("cudaStreamSynchronize", 410, 30, 41)
     host, device = job.write(tmp_path)
     chance = random.Random(7)
-    odd = [None, "", "x", -1, 0, 2**63, 2**70, 1.5, [], {}, True, "NaN"]
+    odd: list[Any] = [None, "", "x", -1, 0, 2**63, 2**70, 1.5, [], {}, True, "NaN"]
     linked_count = 0
     messages: list[str] = []
     for _ in range(150):
@@ -645,7 +645,10 @@ def test_odd_values_never_end_in_a_traceback(job: MiniJob, tmp_path: Path) -> No
             path.write_text(json.dumps(document))
         try:
             outcome = convert_rank(
-                Inputs(*paths), tmp_path / "o.et", Settings(min_matched=0, min_attached=0), check=True
+                Inputs(paths[0], paths[1]),
+                tmp_path / "o.et",
+                Settings(min_matched=0, min_attached=0),
+                check=True,
             )
             assert outcome.check is not None
             linked_count += 1

@@ -73,7 +73,7 @@ def test_rows_for_tables(result: ReplayResult) -> None:
 @pytest.mark.parametrize("backend", ["unaware", "aware"])
 def test_the_critical_path_crosses_messages(backend: str) -> None:
     """Through an empty pipeline: the first micro-batch from stage to stage, then the rest on the last, slowest one."""
-    run = simulate(pipeline(), {}, RING4, backend=backend)  # type: ignore[arg-type]
+    run = simulate(pipeline(), {}, RING4, backend=backend)
     path = [(row["npu"], row["name"]) for row in run.critical_path]
     first = [(npu, name) for npu in range(4) for name in ("recv", "F0", "send")][1:-1]
     assert path == [*first, (3, "F1")]

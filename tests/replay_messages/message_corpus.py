@@ -242,7 +242,9 @@ class Loader:
         op, slot, ns, ref = (np.zeros(n, np.int64) for _ in range(4))
         ref[:] = -1
         children: list[list[int]] = [[] for _ in nodes]
-        size, tag, peer = [], [], []
+        size: list[int] = []
+        tag: list[int] = []
+        peer: list[int] = []
         calls: list[Any] = []
         gpu = np.zeros(n, np.int64)
         replay_only = self.flag("replay-only") and not custom
@@ -321,7 +323,8 @@ class Loader:
         """The case."""
         files = json.loads((self.folder / "et" / "map.json").read_text())
         built: dict[str, Any] = {}
-        actors, gpu_ns, ids, which = [], [], [], []
+        actors, gpu_ns, which = [], [], []
+        ids: list[list[int]] = []
         per_node = self.memory["memory-type"] == "PER_NODE_MEMORY_EXPANSION"
         block = int(self.memory.get("num-npus-per-node", 1)) if per_node else 1
         for npu in range(self.npus):

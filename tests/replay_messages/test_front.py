@@ -20,6 +20,7 @@ from message_worlds import (
 )
 
 from chakra.replay.config.model import Topology
+from chakra.replay.engines.kernels import messages_layout
 from chakra.replay.engines.messages import engine as message_engine
 from chakra.replay.engines.messages.engine import (
     Actor,
@@ -164,7 +165,7 @@ def test_room_grows_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def with_little_room(m: np.ndarray, room: int) -> np.ndarray:
         grown.append(room)
-        margin = int(m[message_engine.lay.C_MARGIN])
+        margin = int(m[messages_layout.C_MARGIN])
         return real(m, margin + 200)
 
     from chakra.replay.engines.messages import tables as message_tables

@@ -7,7 +7,7 @@ from typing import Any
 def sample(npus: int = 4, slow: int = 3) -> dict[str, Any]:
     """Two collectives and three compute nodes on each of ``npus`` NPUs; NPU ``slow`` computes longer."""
     finish, exposed = 900_000, 400_000
-    account = {
+    account: dict[str, list[int]] = {
         key: [] for key in ("compute_ns", "cpu_ns", "transfer_ns", "waiting_ns", "memory_ns", "idle_ns")
     }
     nodes = []

@@ -290,7 +290,7 @@ def test_two_hundred_points_on_a_cluster_that_loses_a_worker(tmp_path: Path) -> 
     )
     serial = run(study, tmp_path / "serial")
     assert len(serial) == 201
-    killed = []
+    killed: list[int] = []
 
     def kill_one(done: int, total: int, outcome: Outcome) -> None:
         if done == total // 4 and not killed:

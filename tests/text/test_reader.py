@@ -61,7 +61,7 @@ def test_headers() -> None:
         "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 4 checkpoints: 2 0 2 "
         "checkpoint_initiates: 1 3\n4\n" + 4 * layer
     )
-    assert (recompute.checkpoints, recompute.initiators) == ({0, 2}, {3})
+    assert (set(recompute.checkpoints), set(recompute.initiators)) == ({0, 2}, {3})
     custom = parse_workload("HYBRID_CUSTOMIZED\n1\nL -1 1 NONE 0 1 NONE 0 1 NONE 0 1 DATA")
     assert custom.layers[0].policy == "DATA"
 

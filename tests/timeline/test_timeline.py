@@ -106,7 +106,8 @@ def test_compiled_kernels_equal_plain_python() -> None:
     columns = [np.ascontiguousarray(c[order]) for c in (track, start, end, rng.integers(0, 2, n))]
     fast, slow = np.zeros(n, np.int32), np.zeros(n, np.int32)
     most = compiled("chakra.timeline._lanes_kernel").assign(*columns, fast)
-    assert most == lanes_plain.assign(*columns, slow)
+    plain: Any = lanes_plain
+    assert most == plain.assign(*columns, slow)
     assert np.array_equal(fast, slow)
     builder = TimelineBuilder("x")
     row = builder.row(0, "r", 0, nests=True)

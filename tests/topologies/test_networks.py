@@ -23,7 +23,7 @@ SYSTEM = {
     f"{kind}-implementation": ["ring"]
     for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 }
-STAR = {"npus_count": [4], "links": [[i, "hub", 50, 500] for i in range(4)]}
+STAR: dict[str, Any] = {"npus_count": [4], "links": [[i, "hub", 50, 500] for i in range(4)]}
 
 
 def collective(kind: str, npus: int, size: int = 65536) -> list[Trace]:
@@ -153,7 +153,7 @@ def test_routes_are_shortest_paths(n: int, data: st.DataObject) -> None:
     )
     routing = data.draw(st.sampled_from(["hops", "latency"]))
     latency = {edge: data.draw(st.sampled_from([0, 100, 250.5])) for edge in sorted(edges)}
-    graph = nx.Graph(routing=routing)
+    graph: nx.Graph[int] = nx.Graph(routing=routing)
     for (a, b), ns in latency.items():
         graph.add_edge(a, b, bandwidth=10, latency=ns)
     net = load_network(graph)
@@ -232,7 +232,7 @@ def test_a_mesh_has_no_closing_links_and_a_dragonfly_one_link_per_pair_of_groups
 
 
 def test_graphml_is_read_as_the_graph(tmp_path: Path) -> None:
-    graph = nx.Graph()
+    graph: nx.Graph[int | str] = nx.Graph()
     for i in range(4):
         graph.add_edge(i, "hub", bandwidth=50.0, latency=500.0)
     nx.write_graphml(graph, tmp_path / "star.graphml")

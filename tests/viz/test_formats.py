@@ -83,7 +83,7 @@ def test_the_page_holds_the_graph_as_json_that_no_name_can_break_out_of(graph: G
 def test_svg_is_xml_with_every_box_edge_and_full_name(graph: Graph) -> None:
     root = ET.fromstring(svg_text(scene_of(graph, layered(graph))))
     boxes = [g for g in root.iter(f"{SVG}g") if (g.get("id") or "").startswith("n")]
-    assert sorted(g.get("id") for g in boxes) == sorted(f"n{i}" for i in graph.ids.tolist())
+    assert sorted(g.get("id", "") for g in boxes) == sorted(f"n{i}" for i in graph.ids.tolist())
     tips = {g.get("id"): g.findtext(f"{SVG}title") or "" for g in boxes}
     for ident, name in zip(graph.ids.tolist(), graph.names, strict=True):
         shown = "\n".join(printable(line) for line in name.split("\n"))

@@ -31,7 +31,7 @@ def test_both_kinds_of_edges_between_the_same_nodes_are_kept(diamond: Trace) -> 
 
 @pytest.mark.parametrize("field", ["data_deps", "ctrl_deps"])
 def test_missing_parents_become_marked_ghosts(tmp_path: Path, field: str) -> None:
-    nodes = [Node(id=5, name="a", type=4), Node(id=2**64 - 2, name="b", type=4)]
+    nodes = [Node(id=5, name="a", type="COMP_NODE"), Node(id=2**64 - 2, name="b", type="COMP_NODE")]
     getattr(nodes[0], field).extend([77, 2**63])
     getattr(nodes[1], field).extend([5, 77])
     graph = read_graph(_write(tmp_path / "x.et", nodes))
@@ -43,20 +43,20 @@ def test_missing_parents_become_marked_ghosts(tmp_path: Path, field: str) -> Non
 
 
 def test_a_cycle_of_control_edges_is_drawn_and_one_of_data_edges_is_named(tmp_path: Path) -> None:
-    ring = [Node(id=1, type=4, ctrl_deps=[2]), Node(id=2, type=4, ctrl_deps=[1])]
+    ring = [Node(id=1, type="COMP_NODE", ctrl_deps=[2]), Node(id=2, type="COMP_NODE", ctrl_deps=[1])]
     assert read_graph(_write(tmp_path / "c.et", ring)).n_edges == 2
-    ring = [Node(id=1, type=4, data_deps=[2]), Node(id=2, type=4, data_deps=[1])]
+    ring = [Node(id=1, type="COMP_NODE", data_deps=[2]), Node(id=2, type="COMP_NODE", data_deps=[1])]
     with pytest.raises(TraceError, match="cycle"):
         read_graph(_write(tmp_path / "d.et", ring))
 
 
 def test_a_dependency_listed_twice_is_one_edge(tmp_path: Path) -> None:
-    nodes = [Node(id=1, type=4), Node(id=2, type=4, data_deps=[1, 1])]
+    nodes = [Node(id=1, type="COMP_NODE"), Node(id=2, type="COMP_NODE", data_deps=[1, 1])]
     assert read_graph(_write(tmp_path / "x.et", nodes)).n_edges == 1
 
 
 def test_labels_say_duration_bytes_and_partners(tmp_path: Path) -> None:
-    node = Node(id=1, name="grad", type=7, duration_micros=3)
+    node = Node(id=1, name="grad", type="COMM_COLL_NODE", duration_micros=3)
     for name, value in (("comm_type", 0), ("comm_size", 1 << 20)):
         attr = node.attr.add(name=name)
         attr.int64_val = value

@@ -1,5 +1,7 @@
 """The layered layout, folding and reduction, against NetworkX and their own laws."""
 
+from typing import Any
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -53,7 +55,7 @@ def test_the_compiled_kernel_equals_plain_python() -> None:
     offsets, children = csr(500, src, dst)
     waiting = np.bincount(dst, minlength=500).astype(np.int64)
     fast = compiled("chakra.viz.graph._levels_kernel").order_and_levels(offsets, children, waiting.copy())
-    slow = plain.order_and_levels(offsets, children, waiting.copy())
+    slow: Any = plain.order_and_levels(offsets, children, waiting.copy())
     assert all(np.array_equal(a, b) for a, b in zip(fast, slow, strict=True))
 
 
