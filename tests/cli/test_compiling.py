@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import click
 import pytest
+import rich_click as click
 
 from chakra import jit as kernels
 from chakra.cli.support import compiling
