@@ -116,5 +116,6 @@ def test_a_speed_is_above_zero(name: str, value: float) -> None:
     """No time is the speed's."""
     builder = TraceBuilder()
     builder.compute("f", duration_micros=5)
+    given: dict[str, Any] = {name: value}
     with pytest.raises(UsageError, match=name):
-        simulate([builder.build()], SYSTEM, ONE, **{name: value})
+        simulate([builder.build()], SYSTEM, ONE, **given)
