@@ -9,7 +9,7 @@ FOLDERS = {
     "chakra.schemas": "schemas",
 }
 
-# folders of data count, too: setuptools takes any folder with a name for a package, and wants to be told of it
+# folders of data are listed, too: setuptools treats every folder below a package as one, and warns of unlisted ones
 packages = [
     package
     for name, folder in FOLDERS.items()

@@ -38,7 +38,7 @@ _R = TypeVar("_R")
 
 #: stands for the value of an argument that does not fit
 _MISFIT: Any = object()
-#: classes that nobody derives from: whatever behaves so is one
+#: accepted by behaviour, not by type: file-like objects rarely derive from these
 _OPEN = (IO, TextIO, BinaryIO)
 #: whole numbers have 64 bits, with or without sign
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1

@@ -134,7 +134,7 @@ class TraceBuilder:
     ) -> Handle:
         """Add work of the accelerator, or with ``cpu`` of the host.
 
-        ``num_ops`` (operations) and ``tensor_bytes`` (bytes touched) are what the roofline model prices
+        ``num_ops`` (operations) and ``tensor_bytes`` (bytes touched) give the node its time under the roofline model
         instead of the duration. At least one of duration and ``num_ops`` is needed.
 
         Raises

@@ -1,7 +1,7 @@
 """Compiling kernels: the one place where numba is imported and configured.
 
 A *kernel module* is plain Python over arrays and scalars. It runs unchanged as Python: that is the path for small
-inputs (starting numba costs about half a second) and the twin that tests compare with the compiled code.
+inputs (starting numba costs about half a second) and the plain version that tests compare with the compiled code.
 `compiled(module)` returns the same module compiled: a namespace whose functions are numba dispatchers.
 
 numba stamps a cache entry with the file of the kernel only, not with the files of the functions it calls (numba

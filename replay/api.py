@@ -69,7 +69,7 @@ def simulate(
         Factor on each NPU's compute durations: a list or array of one number per NPU.
     host_speed, accelerator_speed
         Divide the compute durations that traces give: those of host nodes, gaps and waits, and those of the
-        accelerator's kernels. Copies between host and device stay, and so does what the roofline prices.
+        accelerator's kernels. Copies between host and device stay, and so does what the roofline gives a time.
     progress
         Called now and then with (nodes done, simulated ns); a run whose `progress` returns False ends with a partial
         result.

@@ -68,7 +68,7 @@ class RunOptions:
 
     @property
     def astra(self) -> bool:
-        """Whether ASTRA-sim's numbers are wanted, its quirks included."""
+        """Whether ASTRA-sim's numbers are wanted, its known errors included."""
         return self.compat is not None
 
 

@@ -19,7 +19,7 @@ from chakra.et.wire import explain_length, parse_node, split_records
 from chakra.schemas.protolib import MAX_LENGTH_BYTES
 
 # The kernel checks every position against the end of its record by itself, so numba's own bounds check (which
-# nearly doubles the time) stays off; tests run damaged files through a checked twin.
+# nearly doubles the time) stays off; tests run damaged files through a copy with bounds checks.
 
 #: Nodes above which a kernel pays: numba must be loaded first (half a second), only the kernel must (a tenth), or
 #: it is there already.

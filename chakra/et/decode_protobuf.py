@@ -1,6 +1,6 @@
 """Decoding node by node with the protobuf library.
 
-The path for small inputs (compiling or loading kernels costs more than it saves), the twin that tests compare
+The path for small inputs (compiling or loading kernels costs more than it saves), the plain version that tests compare
 the kernel with, and the place where every message about a bad node is made: the kernel only says which node
 to look at.
 """

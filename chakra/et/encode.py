@@ -153,7 +153,7 @@ def _value_prefix(name: str, member: str) -> bytes:
 
 
 def encode_protobuf(source: Encodable) -> bytes:
-    """Encode node by node with the protobuf library: the path for small traces and the twin of the kernel."""
+    """Encode node by node with the protobuf library: for small traces, and as the kernel's reference in tests."""
     pieces = [_record(source.metadata.SerializeToString(deterministic=True))]
     ids, types = source.ids.tolist(), source.types.tolist()
     starts, durations = source.start_micros.tolist(), source.duration_micros.tolist()

@@ -1,4 +1,4 @@
-"""Workloads out of thin air: models, parallelisations and schedules as execution traces.
+"""Execution traces of workloads that nobody has run: from a model, a parallelisation and a schedule.
 
 >>> from chakra.generate import TransformerRequest, build_workload
 >>> request = TransformerRequest(model="gpt2-small", tp=2, pp=2, npus=64, micro_batches=4)

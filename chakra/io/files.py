@@ -22,7 +22,7 @@ from chakra.io.limits import MAX_STREAM_BYTES
 PathLike = str | os.PathLike[str]
 
 _CHUNK = 1 << 20
-#: names of a folder that are compared with that of a file that is not there
+#: a missing file's name is compared with at most so many names of its folder, to suggest the nearest
 _MOST_NEIGHBOURS = 1000
 
 

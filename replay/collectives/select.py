@@ -31,8 +31,8 @@ GROUP_ENDPOINT_DELAY_NS = 10
 #: dimensions that ASTRA-sim takes as involved where a node does not say
 INVOLVED_BY_DEFAULT = 4
 
-#: How kinds without an algorithm of their own are priced (C6): the native kind that moves the same bytes over the
-#: busiest link, and whether comm_size is the whole buffer, of which a shard moves.
+#: The cost of kinds without an algorithm of their own (C6): that of the native kind which moves the same bytes over the
+#: busiest link; and whether comm_size is the whole buffer, of which a shard moves.
 PRICED_AS: dict[CollectiveKind, tuple[CollectiveKind, bool]] = {
     CollectiveKind.BROADCAST: (CollectiveKind.BROADCAST, False),
     CollectiveKind.REDUCE: (CollectiveKind.REDUCE, False),
@@ -68,12 +68,12 @@ class Choice:
 
 
 def priced_kind(kind: CollectiveKind) -> CollectiveKind:
-    """The native kind whose algorithm prices a collective."""
+    """The native kind whose algorithm gives a collective's cost."""
     return PRICED_AS[kind][0] if kind in PRICED_AS else kind
 
 
 def _native(kind: CollectiveKind, system: System) -> CollectiveKind:
-    """The kind whose algorithm prices a collective on a system."""
+    """The kind whose algorithm gives a collective's cost on a system."""
     if system.shared_bus is not None and kind in ROOTED:
         return ON_THE_BUS[kind]
     return priced_kind(kind)
@@ -184,7 +184,7 @@ def _check_size(algorithm: Algorithm, kind: CollectiveKind, ring: int, whole: bo
 
 
 def transfer_bytes(call: Call, size: int, priced: CollectiveKind | None = None) -> int:
-    """Bytes that a call brings to the native kind that prices it."""
+    """Bytes that a call brings to the native kind that gives its cost."""
     if call.kind is CollectiveKind.GATHER:
         return call.bytes
     if call.kind in PRICED_AS and (PRICED_AS[call.kind][1] or priced is CollectiveKind.ALL_GATHER):

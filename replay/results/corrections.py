@@ -132,7 +132,7 @@ REGISTRY: tuple[Correction, ...] = (
         "C6",
         "BROADCAST, REDUCE, GATHER, SCATTER, BARRIER, REDUCE_SCATTER_BLOCK",
         "a local timer (BROADCAST), or an abort",
-        "priced by the network: BROADCAST and REDUCE by a binomial tree, a pipelined chain or scatter and all-gather, "
+        "simulated on the network: BROADCAST and REDUCE by a binomial tree, a pipelined chain or scatter and all-gather, "
         "SCATTER and GATHER as an all-gather of the shards, REDUCE_SCATTER_BLOCK as a reduce-scatter, BARRIER as an "
         "all-reduce of no data",
         "they move data like the others; by duration only in replay-only mode",

@@ -212,7 +212,7 @@ def _machine(document: Document) -> Iterator[str]:
     mode = document.get("compat")
     backend = document.get("backend", "unaware")
     yield f"backend           {backend} ({words.get(backend, 'plug-in')})"
-    yield f"mode              {mode + ' (its answer, quirks included)' if mode else 'default (corrected)'}"
+    yield f"mode              {mode + ' (its answer, known errors included)' if mode else 'default (corrected)'}"
     for note in document.get("notes") or []:
         yield f"note              {note}"
 

@@ -12,9 +12,9 @@ from chakra.replay.collectives.steps import Do, Symmetry
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Workload
 
-#: phases that an instance of a rooted collective is as long as its last member
+#: phases whose members all end together, when the last one does
 ROOTED = (Do.BROADCAST, Do.REDUCE)
-#: which native family a schedule is as symmetric as
+#: the native family whose rings have the same symmetry as a table of steps
 SYMMETRIES = {
     Symmetry.NONE: Family.TREE,
     Symmetry.CYCLIC: Family.DIRECT,

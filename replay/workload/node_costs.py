@@ -43,7 +43,7 @@ def set_durations(draft: Draft) -> None:
 
 
 def _modelled(draft: Draft) -> AnyArray:
-    """Nodes that the roofline prices: compute of the accelerator, unless recorded and without anything to price.
+    """Nodes whose time the roofline gives: compute of the accelerator, unless recorded and without operations and bytes.
 
     ASTRA-sim asks every such node for operations and bytes.
     """
@@ -107,7 +107,7 @@ def scale_sizes(draft: Draft) -> None:
 
 
 def price(draft: Draft) -> None:
-    """Nodes that a model prices instead of the recording: all but those of a replay of recorded times.
+    """Nodes whose time a model gives instead of the recording: all but those of a replay of recorded times.
 
     Raises
     ------
@@ -190,7 +190,7 @@ def _remote_memory(draft: Draft) -> None:
 
 
 def _collectives(draft: Draft) -> None:
-    """Which COMM_COLL nodes are priced by the network."""
+    """Which COMM_COLL nodes are simulated on the network."""
     nodes = np.flatnonzero(draft.where(NodeType.COMM_COLL))
     if not len(nodes):
         return

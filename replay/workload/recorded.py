@@ -29,7 +29,7 @@ def is_recorded(trace: Trace) -> bool:
 
 
 def keeps_recorded_time(trace: Trace) -> Bool:
-    """Accelerator's compute nodes, in file order, that have a duration and nothing that a roofline could price."""
+    """Accelerator's compute nodes, in file order, that have a duration and nothing that a roofline could use."""
     given = (trace.duration_ns != ABSENT) | (trace.duration_micros > 0)
     unpriced = (trace.num_ops == ABSENT) & (trace.tensor_size == ABSENT)
     mask: Bool = (trace.types == NodeType.COMP) & (np.asarray(trace.is_cpu_op) != 1) & given & unpriced

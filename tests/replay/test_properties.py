@@ -33,7 +33,7 @@ few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChec
 
 @pytest.fixture(autouse=True)
 def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep small runs in the kernel's Python twin."""
+    """Keep small runs in the plain version of the kernel."""
     monkeypatch.setattr(phase_engine, "COMPILE_FROM", NEVER)
 
 
@@ -181,7 +181,7 @@ def test_renaming_npus_changes_nothing(data: st.DataObject, compat: str | None, 
     assert second[order].tolist() == first.tolist()
 
 
-# -- the twin ----------------------------------------------------------------------------------------------------
+# -- plain and compiled -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     type=click.Choice(["none", "astra-sim", "astra-sim-1.0"]),
     default="none",
     show_default=True,
-    help="Give ASTRA-sim's number, its quirks included, instead of the right one.",
+    help="Give ASTRA-sim's number, its known errors included, instead of the right one.",
 )
 @click.option(
     "--num-queues-per-dim",

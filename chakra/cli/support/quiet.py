@@ -42,6 +42,6 @@ def is_quiet() -> bool:
 
 
 def _hush(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    """Let what the command says go nowhere until its context ends; failures are said after that."""
+    """Silence standard error until the command's context ends; errors are reported after that."""
     if value:
         ctx.with_resource(contextlib.redirect_stderr(io.StringIO()))

@@ -191,9 +191,7 @@ def _thin(sources: I64, targets: I64, kinds: I64, group: I64, n: int) -> tuple[I
 
 
 def _settle(graph: Graph, hold: I64) -> None:
-    """Durations of waits: what is left between the end of what is awaited, as replayed, and the recorded
-    return.
-    """
+    """Durations of waits: from the replayed end of the awaited work to the recorded return of the call."""
     ends = np.zeros(len(graph), np.int64)
     kernels(len(graph)).replay(
         graph.offsets, graph.sources, graph.duration, graph.engine, graph.n_engines, hold, ends
