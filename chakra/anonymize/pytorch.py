@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from chakra.anonymize.labels import Labels
+from chakra.converters.pytorch.comm.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.comm.operations import COLLECTIVES, NOT_COMMUNICATION, dtype_bytes, normalise
-from chakra.converters.pytorch.read.device import CATEGORIES, COMMUNICATION
+from chakra.converters.pytorch.read.device import CATEGORIES, COMMUNICATION, DEVICE
 from chakra.converters.pytorch.read.file_kinds import FileKind, expect
 from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import ConversionError
@@ -31,11 +32,11 @@ _CALLS = {
     "wait": "cudaStreamWaitEvent", "record": "cudaEventRecord", "copy": "cudaMemcpyAsync",
 }  # fmt: skip
 _SYNCS = ("Stream Sync", "Event Sync", "Stream Wait Event", "Context Sync", "Device Sync")
-_KERNEL = re.compile(
-    r"(AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|Reduce|Gather|Scatter|SendRecv|Barrier)",
-    re.IGNORECASE,
-)
-_LIBRARY = re.compile(r"nccl|rccl|oneccl|msccl|hccl", re.IGNORECASE)
+#: collectives as NCCL's kernels are named
+_LIBRARY_WORDS = {
+    "allreduce": "AllReduce", "reducescatter": "ReduceScatter", "allgather": "AllGather", "alltoall": "SendRecv",
+    "broadcast": "Broadcast", "reduce": "Reduce", "gather": "Gather", "scatter": "Scatter", "barrier": "Barrier",
+}  # fmt: skip
 _DEVICE = re.compile(r"(cpu|cuda|hip|xpu|meta|mps|hpu|mtia)(:\d{1,3})?")
 _TYPE_WORDS = {
     *(
@@ -327,9 +328,10 @@ class Recordings:
             return _CALLS[kind] if kind is not None else self.labels.label("call", text)
         if "sync" in category:
             return text if text in _SYNCS else "sync"
-        if category in ("kernel", "collective_comm", "mtia_ccp_events") and _LIBRARY.search(text):
-            kind_word = _KERNEL.search(text)
-            return f"ncclDevKernel_{kind_word[1] if kind_word else 'Generic'}"
+        if CATEGORIES.get(category) == DEVICE:
+            kind = DEFAULT.kind(text)
+            if kind or LIBRARY.search(text):
+                return f"ncclDevKernel_{_LIBRARY_WORDS.get(kind or '', 'Generic')}"
         return self._name(text)
 
     def _row(self, value: Any) -> int | str:

@@ -61,9 +61,9 @@ class Settings:
     ----------
     repair
         Cut broken files at the last whole element.
-    min_matched, min_attached
-        Shares of host operators and of device operations below which `ThresholdError` is raised (after
-        writing).
+    min_matched, min_attached, min_recorded
+        Shares of host operators matched, of device operations attached, and of kernel launches whose kernel was
+        recorded, below which `ThresholdError` is raised (after writing).
     link
         How host and device are joined.
     emit
@@ -77,11 +77,12 @@ class Settings:
     repair: bool = False
     min_matched: float = 0.9
     min_attached: float = 0.5
+    min_recorded: float = 0.9
     strict: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("min_matched", "min_attached"):
+        for name in ("min_matched", "min_attached", "min_recorded"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name}: {getattr(self, name)!r} is not a share from 0 to 1")
 
@@ -261,9 +262,21 @@ def enforce(summary: dict[str, Any], settings: Settings) -> None:
             f"{name}: {attaching['attached']} of {attaching['kept']} device operations attached "
             f"({attaching['share']:.1%}), below --min-attached {settings.min_attached:g}"
         )
+    launches, lost = attaching["kernel_launches"], attaching["kernel_launches_lost"]
+    if launches and (launches - lost) / launches < settings.min_recorded:
+        raise ThresholdError(
+            f"{name}: {lost} of {launches} kernel launches have no kernel in the trace, so "
+            f"{(launches - lost) / launches:.1%} are recorded, below --min-recorded {settings.min_recorded:g}"
+        )
     if settings.strict:
         problems = list(summary.get("self_check", []))
         if summary["dropped_against_time"]:
             problems.append(f"edges against time dropped: {summary['dropped_against_time']}")
+        if lost:
+            problems.append(f"{lost} of {launches} kernel launches have no kernel in the trace")
+        if attaching["communication_as_computing"]:
+            problems.append(
+                f"{attaching['communication_as_computing']} kernels that look like communication are kept as computing"
+            )
         if problems:
             raise ThresholdError(f"{name}: --strict: {'; '.join(problems)}")

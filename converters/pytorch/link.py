@@ -8,6 +8,7 @@ import numpy as np
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.comm import operations as communication
 from chakra.converters.pytorch.comm.awaited import awaited_works
+from chakra.converters.pytorch.comm.kernel_names import KernelNames
 from chakra.converters.pytorch.graph.build import Parts, make_draft
 from chakra.converters.pytorch.graph.linked_graph import (
     NODE_DEVICE,
@@ -16,7 +17,7 @@ from chakra.converters.pytorch.graph.linked_graph import (
     Graph,
     finish,
 )
-from chakra.converters.pytorch.match.attach import Attachment, attach, nest_ops
+from chakra.converters.pytorch.match.attach import Attachment, attach, lost_launches, nest_ops
 from chakra.converters.pytorch.match.pair import Pairing, pair
 from chakra.converters.pytorch.match.region import (
     LinkOptions,
@@ -120,7 +121,9 @@ def _build(
 ) -> Linked:
     region = Region(device, attachment, active)
     groups = communication.groups_of(host, device)
-    records = communication.device_communication(host, device, pairing, attachment, region.kept, groups, rank)
+    records = communication.device_communication(
+        host, device, pairing, attachment, region.kept, groups, rank, KernelNames.of(options.comm_kernels)
+    )
     is_comm = np.zeros(len(device.device.name), np.bool_)
     is_comm[list(records.members)] = True
     works = awaited_works(host, pairing, device, attachment, np.flatnonzero(is_comm))
@@ -155,6 +158,7 @@ def _build(
         steps=steps,
         warnings=list(host.warnings if host else []) + groups.warnings + records.warnings,
     )
+    launches, lost = lost_launches(device, region.first, region.last)
     linked.counts = {
         "operators": int(active.sum()),
         "device_ops_attached": int((region.device_op[region.kept] >= 0).sum()),
@@ -162,5 +166,26 @@ def _build(
         "device_ops_without_launch": region.orphans,
         "device_ops_before_window": region.early,
         "device_ops_left_out": int((~region.kept).sum()) - region.early,
+        "kernel_launches": launches,
+        "kernel_launches_lost": lost,
+        "communication_as_computing": sum(records.suspects.values()),
     }
+    if records.suspects:
+        linked.warnings.append(_suspects_text(device.source, records.suspects))
+    if lost:
+        linked.warnings.append(
+            f"{device.source}: {lost} of {launches} kernel launches have no kernel in the trace: the profiler lost "
+            "their records, so their device time is missing"
+        )
     return linked
+
+
+def _suspects_text(source: str, suspects: dict[str, int]) -> str:
+    """A warning that names the commonest of the kernels that look like communication."""
+    names = sorted(suspects, key=lambda name: (-suspects[name], name))
+    shown = ", ".join(f"{name[:60]!r} ({suspects[name]} x)" for name in names[:3])
+    more = f" and {len(names) - 3} more names" if len(names) > 3 else ""
+    return (
+        f"{source}: kernels that look like communication are kept as computing: {shown}{more}; "
+        "--comm-kernels 'PATTERN=KIND' says what they are (KIND none: computing)"
+    )

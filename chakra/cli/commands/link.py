@@ -74,6 +74,21 @@ def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Exit code 4 when a smaller share of device operations hangs on an operator.",
         ),
         click.option(
+            "--min-recorded",
+            type=click.FloatRange(0, 1),
+            default=0.9,
+            show_default=True,
+            help="Exit code 4 when a smaller share of kernel launches has a kernel in the trace.",
+        ),
+        click.option(
+            "--comm-kernels",
+            "comm_kernels",
+            multiple=True,
+            metavar="PATTERN=KIND",
+            help="Kernels whose name the regular expression finds communicate: KIND is allreduce, allgather, "
+            "reducescatter, alltoall, broadcast, reduce, gather, scatter, barrier, or none. May be given again.",
+        ),
+        click.option(
             "--strict",
             is_flag=True,
             help="Exit code 4 when the check of what was written finds any difference.",
@@ -103,6 +118,7 @@ def settings_of(options: dict[str, Any]) -> Any:
             gpu_only=options.get("gpu_only", False),
             cpu_comm=options["cpu_comm"],
             deps=options["deps"],
+            comm_kernels=options["comm_kernels"],
         ),
         emit=EmitOptions(
             io=not options.get("no_io", False), metadata_nodes=options.get("metadata_nodes", False)
@@ -110,6 +126,7 @@ def settings_of(options: dict[str, Any]) -> Any:
         repair=options["repair"],
         min_matched=options["min_matched"],
         min_attached=options["min_attached"],
+        min_recorded=options["min_recorded"],
         strict=options["strict"],
     )
 

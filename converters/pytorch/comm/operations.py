@@ -14,6 +14,12 @@ import msgspec
 import numpy as np
 
 from chakra.arrays import I64, Bool
+from chakra.converters.pytorch.comm.kernel_names import (
+    DEFAULT,
+    LIBRARY,
+    KernelNames,
+    looks_like_communication,
+)
 from chakra.converters.pytorch.graph.linked_graph import Comm
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.match.pair import Pairing
@@ -44,11 +50,6 @@ DTYPE_BYTES = {
     "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "unsigned char": 1, "signed char": 1, "long int": 8,
     "c10::half": 2, "c10::bfloat16": 2, "c10::complex<float>": 8, "c10::complex<double>": 16,
 }  # fmt: skip
-_LIBRARY = re.compile(r"nccl|rccl|oneccl|msccl|hccl", re.IGNORECASE)
-_KERNEL_KIND = re.compile(
-    r"(AllReduce|ReduceScatter|AllGather|AllToAll|Broadcast|Reduce|Gather|Scatter|SendRecv|Barrier)",
-    re.IGNORECASE,
-)
 _ANNOTATION = re.compile(r"^(?:nccl|gloo|mpi|ucc|xccl|hccl|ccl):\s*(\w+)")
 
 
@@ -95,6 +96,8 @@ class Records:
 
     members: dict[int, list[Comm]]
     warnings: list[str]
+    #: kernels that look like communication and stay computing: name and number
+    suspects: dict[str, int] = field(default_factory=dict)
 
     def expand(self, rows: I64) -> tuple[I64, I64]:
         """Device rows with a batch's row repeated, and the number of each within its batch."""
@@ -235,7 +238,9 @@ class _Finder:
         attachment: Attachment,
         groups: Groups,
         rank: int,
+        names: KernelNames,
     ) -> None:
+        self.names = names
         self.host, self.device, self.pairing, self.groups, self.rank = host, device, pairing, groups, rank
         self.parent = attachment.parent
         self.record_code = device.names.codes.get("record_param_comms", -1)
@@ -285,13 +290,24 @@ class _Finder:
         name = self.annotation(op)
         if name:
             found.append(_Record(name=name, source="annotation", size=self._dims_bytes(op)))
-        match = _KERNEL_KIND.search(self.device.names.texts[int(self.device.device.name[row])])
-        if match:
-            kernel = "alltoall" if match.group(1).lower() == "sendrecv" else match.group(1)
-            found.append(_Record(name=kernel, source="kernel name"))
+        kernel = self.names.kind(self.device.names.texts[int(self.device.device.name[row])])
+        if kernel:
+            size = -1 if found else self._operator_bytes(op)
+            found.append(_Record(name=kernel, source="kernel name", size=size))
         return _merged(found) if found else _Record()
 
-    def _dims_bytes(self, op: int) -> int:
+    def _operator_bytes(self, op: int) -> int:
+        """Bytes of the largest tensor that the nearest operator with tensors takes; -1 where none says."""
+        dims = self._dims_bytes(op, largest=True)
+        while dims < 0 and op >= 0:
+            node = int(self.pairing.node[op]) if self.host is not None and self.pairing is not None else -1
+            if node >= 0 and self.host is not None:
+                values = self.host.io.texts[int(self.host.nodes.inputs[node])].split("\x00")[0]
+                dims = _largest_tensor(values)
+            op = int(self.parent[op])
+        return dims
+
+    def _dims_bytes(self, op: int, *, largest: bool = False) -> int:
         """Bytes of an operator's inputs by Input Dims and type (device trace without host trace)."""
         while op >= 0:
             row = int(self.device.ops.dims[op])
@@ -301,10 +317,12 @@ class _Finder:
                     types = msgspec.json.decode(self.device.io[row][1] or b"[]")
                 except (msgspec.DecodeError, RecursionError):
                     return -1
-                total = 0
-                for shape, dtype in zip(dims, types, strict=False):
-                    if isinstance(shape, list) and shape and all(isinstance(d, int) for d in shape):
-                        total += int(np.prod(shape)) * dtype_bytes(str(dtype))
+                sizes = [
+                    int(np.prod(shape)) * dtype_bytes(str(dtype))
+                    for shape, dtype in zip(dims, types, strict=False)
+                    if isinstance(shape, list) and shape and all(isinstance(d, int) for d in shape)
+                ]
+                total = max(sizes, default=0) if largest else sum(sizes)
                 if total:
                     return total
             op = int(self.parent[op])
@@ -339,6 +357,16 @@ def _comm(kind: str, size: int, group: str, label: str, *, known: bool) -> Comm:
     )
 
 
+def _largest_tensor(text: str) -> int:
+    """Bytes of the largest tensor among an operator's inputs, given as JSON; -1 where there is none."""
+    try:
+        values = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return -1
+    sizes = [tensor_bytes(value) for value in values] if isinstance(values, list) else []
+    return max(sizes, default=0) or -1
+
+
 def _merged(found: list[_Record]) -> _Record:
     """First source first; gaps filled from the later ones."""
     out = found[0]
@@ -370,12 +398,17 @@ def device_communication(
     kept: Bool,
     groups: Groups,
     rank: int,
+    names: KernelNames = DEFAULT,
 ) -> Records:
     """Find which device operations communicate, and what."""
-    finder = _Finder(host, device, pairing, attachment, groups, rank)
+    finder = _Finder(host, device, pairing, attachment, groups, rank, names)
     gpu, texts = device.device, device.names.texts
-    library = np.array([bool(_LIBRARY.search(texts[c])) for c in gpu.name.tolist()], np.bool_)
-    candidates = np.flatnonzero(kept & (gpu.kind == KERNEL))
+    kinds = {code: names.kind(texts[code]) for code in np.unique(gpu.name).tolist()}
+    of_library = {code for code in kinds if LIBRARY.search(texts[code])}
+    custom = {code for code, kind in kinds.items() if kind and code not in of_library}
+    computing = {code for code, kind in kinds.items() if kind == ""}
+    library = np.isin(gpu.name, sorted((of_library | custom) - computing))
+    candidates = np.flatnonzero(kept & (gpu.kind == KERNEL) & ~np.isin(gpu.name, sorted(computing)))
     record_of = {int(r): finder.record_op(int(attachment.op[r])) for r in candidates}
     with_library = {record for r, record in record_of.items() if record >= 0 and library[r]}
     members: dict[int, list[Comm]] = {}
@@ -394,23 +427,40 @@ def device_communication(
             continue
         if not library[row] and normalise(info.name) in NOT_COMMUNICATION:
             continue
-        batch = batches.of(row, info)
+        batch = [] if int(gpu.name[row]) in custom else batches.of(row, info)
         if batch:
             members[row] = batch
             continue
         found = finder.comm(info)
         if found is not None:
             members[row] = [found]
+    return Records(members, _warnings(finder, members), _suspects(device, kept, members, computing))
+
+
+def _warnings(finder: _Finder, members: dict[int, list[Comm]]) -> list[str]:
+    source = finder.device.source
     warnings = [
-        f"{device.source}: {count} device operations of communication {name!r} have no kind; kept as computation"
+        f"{source}: {count} device operations of communication {name!r} have no kind; kept as computation"
         for name, count in finder.unknown.items()
     ]
     unsized = sum(not c.known_size for batch in members.values() for c in batch)
     if unsized:
-        warnings.append(
-            f"{device.source}: {unsized} communication nodes have no size in either trace; written as 0"
-        )
-    return Records(members, warnings)
+        warnings.append(f"{source}: {unsized} communication nodes have no size in either trace; written as 0")
+    return warnings
+
+
+def _suspects(
+    device: DeviceTrace, kept: Bool, members: dict[int, list[Comm]], computing: set[int]
+) -> dict[str, int]:
+    """Kernels that look like communication and are kept as computing: name and number."""
+    gpu, texts = device.device, device.names.texts
+    codes, counts = np.unique(gpu.name[kept & (gpu.kind == KERNEL)], return_counts=True)
+    known = {int(gpu.name[row]) for row in members}
+    return {
+        texts[code]: count
+        for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
+        if code not in known and code not in computing and looks_like_communication(texts[code])
+    }
 
 
 class _Batches:

@@ -5,6 +5,7 @@ The host call is found by correlation number, whatever its name: launches, copie
 vendor calls. The operator is the innermost one on the call's thread that holds the call's start.
 """
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -142,3 +143,54 @@ def without_launch(device: DeviceTrace, attachment: Attachment, first_ns: int) -
     orphan = (attachment.call < 0) & (attachment.op < 0)
     early = orphan & (device.device.start < first_ns)
     return early, int((orphan & ~early).sum())
+
+
+#: calls that launch exactly one kernel, of CUDA, HIP and their drivers
+_LAUNCH = re.compile(r"launch(cooperative)?kernel|modulelaunch", re.IGNORECASE)
+_CAPTURE = re.compile(r"stream(begin|end)capture", re.IGNORECASE)
+
+
+def lost_launches(device: DeviceTrace, first_ns: int, last_ns: int) -> tuple[int, int]:
+    """Kernel launches within a time, and how many of them have no kernel in the trace.
+
+    Launches inside another launch (a driver's inside the runtime's) are the same one; launches while a graph is captured
+    launch nothing.
+    """
+    calls, texts = device.calls, device.names.texts
+    codes = [code for code in np.unique(calls.name).tolist() if _LAUNCH.search(texts[code])]
+    rows = np.flatnonzero(
+        np.isin(calls.name, codes)
+        & (calls.correlation != 0)
+        & (calls.start >= first_ns)
+        & (calls.start <= last_ns)
+    )
+    if not len(rows):
+        return 0, 0
+    found = np.isin(calls.correlation[rows], device.device.correlation)
+    # Rows are ordered by thread and start: a running maximum of ends tells what lies inside an earlier one.
+    span = int(calls.end.max()) + 2
+    keys = calls.thread[rows] * span
+    before = np.append(np.int64(-1), np.maximum.accumulate(keys + calls.end[rows])[:-1])
+    inside = keys + calls.start[rows] < before
+    outer = np.maximum.accumulate(np.where(inside, 0, np.arange(len(rows))))
+    has = np.zeros(len(rows), np.bool_)
+    np.logical_or.at(has, outer, found)
+    counted = ~inside & ~_captured(device, rows)
+    return int(counted.sum()), int((counted & ~has).sum())
+
+
+def _captured(device: DeviceTrace, rows: I64) -> Bool:
+    """Whether each call was made while its thread captured a graph."""
+    calls, texts = device.calls, device.names.texts
+    marks = {
+        code: (1 if "begin" in found[1].lower() else -1)
+        for code in np.unique(calls.name).tolist()
+        if (found := _CAPTURE.search(texts[code]))
+    }
+    if not marks:
+        return np.zeros(len(rows), np.bool_)
+    step = np.array([marks.get(code, 0) for code in calls.name.tolist()], np.int64)
+    depth = np.cumsum(step)
+    first = np.searchsorted(calls.thread, calls.thread[rows])
+    out: Bool = depth[rows] - np.where(first > 0, depth[first - 1], 0) > 0
+    return out

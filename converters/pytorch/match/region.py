@@ -6,6 +6,7 @@ import numpy as np
 
 from chakra.arguments import check_fields
 from chakra.arrays import I64, Bool
+from chakra.converters.pytorch.comm.kernel_names import KernelNames
 from chakra.converters.pytorch.match.attach import Attachment, without_launch
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.read.device import DeviceTrace, Ops
@@ -35,6 +36,9 @@ class LinkOptions:
         ``comm``: communication of CPU back ends (gloo) becomes communication nodes; ``comp``: stays CPU time.
     deps
         ``order``: device operations of a stream follow each other; ``tensors``: they follow what wrote their inputs.
+    comm_kernels
+        Kernels that communicate and that no name of ours knows, as ``PATTERN=kind``: a regular expression, and a
+        collective such as ``allreduce``, or ``none`` for a kernel that computes.
     """
 
     gaps: str = "node"
@@ -44,9 +48,11 @@ class LinkOptions:
     gpu_only: bool = False
     cpu_comm: str = "comm"
     deps: str = "order"
+    comm_kernels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
+        KernelNames.of(self.comm_kernels)
         for name, words in _WORDS.items():
             if getattr(self, name) not in words:
                 raise UsageError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(words)}")

@@ -100,6 +100,9 @@ def _attaching(linked: Linked) -> dict[str, Any]:
         "without_launch": linked.counts["device_ops_without_launch"],
         "before_the_window": linked.counts["device_ops_before_window"],
         "outside_the_matched_region": linked.counts["device_ops_left_out"],
+        "kernel_launches": linked.counts["kernel_launches"],
+        "kernel_launches_lost": linked.counts["kernel_launches_lost"],
+        "communication_as_computing": linked.counts["communication_as_computing"],
     }
 
 
@@ -225,8 +228,14 @@ def lines(summary: dict[str, Any]) -> list[str]:
         f"without launch {attaching['without_launch']}, before the window {attaching['before_the_window']}, "
         f"outside the matched region {attaching['outside_the_matched_region']}"
         if recorded
-        else "  attached      none: the record has no device operations, as that of a CPU job"
+        else "  attached      none: the record has no device operations"
+        + (", as that of a CPU job" if not attaching["kernel_launches"] else "")
     )
+    if attaching["kernel_launches_lost"]:
+        out.append(
+            f"  lost          {attaching['kernel_launches_lost']} of {attaching['kernel_launches']} kernel launches have "
+            "no kernel in the trace"
+        )
     for title, table in (
         ("waits", summary["waits"]),
         ("nodes", summary["nodes"]),
