@@ -38,6 +38,7 @@ def simulate(
     npu_scale: Any = None,
     host_speed: float = 1.0,
     accelerator_speed: float = 1.0,
+    start: str = "recorded",
     progress: Progress | None = None,
     engine: str = "auto",
     fold: bool = True,
@@ -70,6 +71,9 @@ def simulate(
     host_speed, accelerator_speed
         Divide the compute durations that traces give: those of host nodes, gaps and waits, and those of the
         accelerator's kernels. Copies between host and device stay, and so does what the roofline gives a time.
+    start
+        ``"recorded"`` starts the ranks of a converted recording as far apart as they were recorded, ``"aligned"``
+        together, as ranks of all other traces and with `compat`; `ReplayResult.notes` says how far that is.
     progress
         Called now and then with (nodes done, simulated ns); a run whose `progress` returns False ends with a partial
         result.
@@ -106,6 +110,7 @@ def simulate(
         npu_scale=npu_scales(npu_scale, machine.npus),
         host_speed=host_speed,
         accelerator_speed=accelerator_speed,
+        start=start,
         engine=engine,
         fold=fold,
     )

@@ -13,6 +13,7 @@ from chakra.errors import UsageError
 OLD_MODEL = "astra-sim-1.0"
 COMPAT_MODES = (None, "astra-sim", OLD_MODEL)
 BACKENDS = ("unaware", "aware")
+STARTS = ("recorded", "aligned")
 ENGINES = ("auto", "phases", "messages")
 
 
@@ -40,6 +41,8 @@ class RunOptions:
     comm_streams: int = 1
     #: per-NPU factor on the duration of compute nodes, shape (npus,), or None
     npu_scale: F64 | None = None
+    #: whether ranks start as far apart as they were recorded, or together
+    start: str = "recorded"
     #: which engine runs: "auto" picks the fastest exact one
     engine: str = "auto"
     #: simulate one NPU per class of equal NPUs
@@ -51,6 +54,8 @@ class RunOptions:
             raise UsageError(f"backend: {self.backend!r} is not one of {', '.join(BACKENDS)}")
         if self.compat not in COMPAT_MODES:
             raise UsageError(f"compat: {self.compat!r} is not one of None, 'astra-sim', 'astra-sim-1.0'")
+        if self.start not in STARTS:
+            raise UsageError(f"start: {self.start!r} is not one of {', '.join(STARTS)}")
         if self.engine not in ENGINES:
             raise UsageError(f"engine: {self.engine!r} is not one of {', '.join(ENGINES)}")
         for name in ("queues_per_dim", "comm_streams"):

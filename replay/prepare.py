@@ -24,6 +24,7 @@ from chakra.replay.workload.custom import load_per_node
 from chakra.replay.workload.load import Loaded, load_workload, manifest_path, read_files
 from chakra.replay.workload.match_ranks import match_ranks
 from chakra.replay.workload.replicate import repeated_text, spread, traced_ranks
+from chakra.replay.workload.starts import at_recorded_starts
 
 Source = str | os.PathLike[str]
 
@@ -61,6 +62,7 @@ def prepare(
     memory_of_machine = load_memory(memory, compat=options.compat) if memory is not None else Memory()
     traced = traced_ranks(workload, network.npus) if replicate else network.npus
     loaded = _spread(load_workload(workload, traced), traced, network.npus)
+    loaded = loaded._replace(traces=at_recorded_starts(loaded.traces, options))
     groups = dict(loaded.groups)
     if comm_groups is not None:
         given = load_groups(comm_groups, compat=options.compat, npus=network.npus)

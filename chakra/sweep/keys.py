@@ -28,7 +28,7 @@ STUDY_KEYS = (
     Key(
         "replay",
         "map of backend, compat, queues-per-dim, injection-scale, comm-scale, compute-scale, rendezvous, comm-streams, "
-        "host-speed, accelerator-speed",
+        "host-speed, accelerator-speed, start",
         "",
         "those of chakra replay",
         "options of every run",

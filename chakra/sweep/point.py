@@ -18,7 +18,7 @@ DIM_KEYS = {"topology": "topology", "npus": "npus_count", "bandwidth": "bandwidt
 #: options of `simulate` that a study may set
 REPLAY_OPTIONS = {
     "backend", "compat", "queues_per_dim", "injection_scale", "comm_scale", "compute_scale", "rendezvous", "comm_streams",
-    "host_speed", "accelerator_speed",
+    "host_speed", "accelerator_speed", "start",
 }  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from chakra.replay.results.time_account import (
 from chakra.replay.symmetry.classes import coordinates
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Engine, Op, Program, Workload
+from chakra.replay.workload.starts import start_notes
 
 SCHEMA = "chakra.replay.result/1"
 
@@ -283,8 +284,9 @@ class ReplayResult:
 
     @cached_property
     def notes(self) -> list[str]:
-        """What a reader of the times should know: compute at peak speed, which no machine reaches."""
-        return compute_notes(self.workload.traces, self.system)
+        """What a reader of the times should know: compute at peak speed, which no machine reaches; late starts."""
+        traces = self.workload.traces
+        return compute_notes(traces, self.system) + start_notes(traces, self.scenario.options)
 
     def __repr__(self) -> str:
         last = int(self.finish_ns.max(initial=0))

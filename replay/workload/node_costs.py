@@ -12,7 +12,7 @@ from chakra.replay.config.model import MemoryKind
 from chakra.replay.options import OLD_MODEL
 from chakra.replay.workload.model import Op
 from chakra.replay.workload.node_draft import Draft
-from chakra.replay.workload.recorded import accelerator_time, host_time, keeps_recorded_time
+from chakra.replay.workload.recorded import START, accelerator_time, host_time, keeps_recorded_time
 
 #: greatest time or size that the engines take; sums of two stay inside 64 bits
 LIMIT = 1 << 62
@@ -116,7 +116,7 @@ def price(draft: Draft) -> None:
     """
     if draft.setting.system.replay_only:
         return
-    draft.op[draft.where(NodeType.INVALID, NodeType.METADATA)] = Op.ZERO
+    draft.op[draft.where(NodeType.INVALID, NodeType.METADATA) & ~_late_starts(draft)] = Op.ZERO
     if draft.setting.system.roofline:
         _roofline(draft)
     _remote_memory(draft)
@@ -130,6 +130,15 @@ def price(draft: Draft) -> None:
         raise draft.error(
             bad[0], "a communication node with is_cpu_op true cannot be replayed; set it to false"
         )
+
+
+def _late_starts(draft: Draft) -> AnyArray:
+    """Nodes that stand for the time before a rank starts: they last, although they do nothing."""
+    table = draft.trace.name_table
+    if START not in table:
+        return np.zeros(len(draft.op), np.bool_)
+    mask: AnyArray = draft.trace.name_codes[draft.order] == table.index(START)
+    return mask
 
 
 def _roofline(draft: Draft) -> None:

@@ -10,6 +10,8 @@ from chakra.et import ABSENT, NodeType, Trace
 
 #: metadata attribute that only the converter of profiles writes
 SPAN = "measured_span_ns"
+#: name of the node in front of a rank that starts late (`chakra.replay.workload.starts`)
+START = "rank starts"
 #: Node of the converter: idleness of a stream that no edge explains. The device does not work then, so it is the
 #: host's (or another user's) time although it stands on a stream.
 DEVICE_GAP = "device gap"

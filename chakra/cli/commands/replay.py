@@ -151,6 +151,13 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     help="Divide the durations that traces give for the host: operators, gaps, waits.",
 )
 @click.option(
+    "--start",
+    type=click.Choice(["recorded", "aligned"]),
+    default="recorded",
+    show_default=True,
+    help="Ranks of a converted recording start as far apart as they were recorded, or together.",
+)
+@click.option(
     "--rendezvous-protocol",
     "--rendezvous",
     "rendezvous",
