@@ -38,7 +38,7 @@ def simulate(
     npu_scale: Any = None,
     host_speed: float = 1.0,
     accelerator_speed: float = 1.0,
-    start: str = "recorded",
+    start: str | None = None,
     progress: Progress | None = None,
     engine: str = "auto",
     fold: bool = True,
@@ -73,7 +73,8 @@ def simulate(
         accelerator's kernels. Copies between host and device stay, and so does what the roofline gives a time.
     start
         ``"recorded"`` starts the ranks of a converted recording as far apart as they were recorded, ``"aligned"``
-        together, as ranks of all other traces and with `compat`; `ReplayResult.notes` says how far that is.
+        together, as ranks of all other traces and with `compat`; `ReplayResult.notes` says how far that is. None is
+        ``"recorded"``, but ``"aligned"`` for a replay of recorded times alone, where ranks do not wait for each other.
     progress
         Called now and then with (nodes done, simulated ns); a run whose `progress` returns False ends with a partial
         result.

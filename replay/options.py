@@ -41,8 +41,8 @@ class RunOptions:
     comm_streams: int = 1
     #: per-NPU factor on the duration of compute nodes, shape (npus,), or None
     npu_scale: F64 | None = None
-    #: whether ranks start as far apart as they were recorded, or together
-    start: str = "recorded"
+    #: whether ranks start as far apart as they were recorded, or together; None: together where only recorded times count
+    start: str | None = None
     #: which engine runs: "auto" picks the fastest exact one
     engine: str = "auto"
     #: simulate one NPU per class of equal NPUs
@@ -54,7 +54,7 @@ class RunOptions:
             raise UsageError(f"backend: {self.backend!r} is not one of {', '.join(BACKENDS)}")
         if self.compat not in COMPAT_MODES:
             raise UsageError(f"compat: {self.compat!r} is not one of None, 'astra-sim', 'astra-sim-1.0'")
-        if self.start not in STARTS:
+        if self.start is not None and self.start not in STARTS:
             raise UsageError(f"start: {self.start!r} is not one of {', '.join(STARTS)}")
         if self.engine not in ENGINES:
             raise UsageError(f"engine: {self.engine!r} is not one of {', '.join(ENGINES)}")

@@ -62,7 +62,7 @@ def prepare(
     memory_of_machine = load_memory(memory, compat=options.compat) if memory is not None else Memory()
     traced = traced_ranks(workload, network.npus) if replicate else network.npus
     loaded = _spread(load_workload(workload, traced), traced, network.npus)
-    loaded = loaded._replace(traces=at_recorded_starts(loaded.traces, options))
+    loaded = loaded._replace(traces=at_recorded_starts(loaded.traces, options, machine))
     groups = dict(loaded.groups)
     if comm_groups is not None:
         given = load_groups(comm_groups, compat=options.compat, npus=network.npus)

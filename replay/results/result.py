@@ -286,7 +286,7 @@ class ReplayResult:
     def notes(self) -> list[str]:
         """What a reader of the times should know: compute at peak speed, which no machine reaches; late starts."""
         traces = self.workload.traces
-        return compute_notes(traces, self.system) + start_notes(traces, self.scenario.options)
+        return compute_notes(traces, self.system) + start_notes(traces, self.scenario.options, self.system)
 
     def __repr__(self) -> str:
         last = int(self.finish_ns.max(initial=0))

@@ -13,6 +13,7 @@ from chakra.arrays import I64
 from chakra.et import Trace
 from chakra.et.node import attribute_value
 from chakra.et.read import decode_trace
+from chakra.replay.config.model import System
 from chakra.replay.options import RunOptions
 from chakra.replay.workload.recorded import SPAN, START
 from chakra.schemas.et_def_pb2 import AttributeProto, Node
@@ -54,9 +55,16 @@ def _window(trace: Trace) -> tuple[int, int] | None:
     return begin, span
 
 
-def at_recorded_starts(traces: list[Trace], options: RunOptions) -> list[Trace]:
+def start_of(options: RunOptions, system: System) -> str:
+    """How ranks start: together with ASTRA-sim, and where recorded times alone count unless asked for."""
+    if options.astra:
+        return "aligned"
+    return options.start or ("aligned" if system.replay_only else "recorded")
+
+
+def at_recorded_starts(traces: list[Trace], options: RunOptions, system: System) -> list[Trace]:
     """The traces, those that were recorded later with a node in front that lasts as long."""
-    if options.astra or options.start != "recorded":
+    if start_of(options, system) == "aligned":
         return traces
     offsets = recorded_offsets(traces)
     if offsets is None or not overlap(traces):
@@ -64,9 +72,9 @@ def at_recorded_starts(traces: list[Trace], options: RunOptions) -> list[Trace]:
     return [_delayed(trace, int(offset)) for trace, offset in zip(traces, offsets, strict=True)]
 
 
-def start_notes(traces: Sequence[Trace], options: RunOptions) -> list[str]:
+def start_notes(traces: Sequence[Trace], options: RunOptions, system: System) -> list[str]:
     """What was done about ranks whose windows begin apart, in words; empty where they do not."""
-    if options.astra:
+    if options.astra or (options.start is None and system.replay_only):
         return []
     offsets = recorded_offsets(traces)
     if offsets is None or not offsets.any():
@@ -75,7 +83,7 @@ def start_notes(traces: Sequence[Trace], options: RunOptions) -> list[str]:
     if not overlap(traces):
         why = "do not overlap: not one run, or not one clock; they start together"
         return [f"the ranks' recordings begin up to {apart} and {why}"]
-    if options.start == "recorded":
+    if start_of(options, system) == "recorded":
         return [f"ranks start up to {apart}, as recorded; --start aligned starts them together"]
     return [f"ranks start together, although they were recorded up to {apart} (--start recorded)"]
 

@@ -151,7 +151,7 @@ def of_runs(trace: chakra.Trace, result: chakra.ReplayResult) -> Iterator[Call]:
             "workload": [trace] * 8, "system": SYSTEM, "network": NETWORK, "memory": None, "comm_groups": None,
             "backend": "unaware", "compat": None, "queues_per_dim": 1, "injection_scale": 1.0, "comm_scale": 1.0,
             "rendezvous": False, "compute_scale": 1.0, "comm_streams": 1, "npu_scale": None,
-            "start": "recorded", "host_speed": 1.0, "accelerator_speed": 1.0, "progress": None,
+            "start": None, "host_speed": 1.0, "accelerator_speed": 1.0, "progress": None,
             "engine": "auto", "fold": True, "replicate": False, "fail_links": (), "slow_links": None,
         },
     )  # fmt: skip

@@ -153,9 +153,8 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 @click.option(
     "--start",
     type=click.Choice(["recorded", "aligned"]),
-    default="recorded",
-    show_default=True,
-    help="Ranks of a converted recording start as far apart as they were recorded, or together.",
+    help="Ranks of a converted recording start as far apart as they were recorded, or together. "
+    "[default: recorded; aligned with replay-only]",
 )
 @click.option(
     "--rendezvous-protocol",
