@@ -13,6 +13,7 @@ SHARED = (
     "tools/*.py",
     "benchmarks/*.py",
     "docs/_ext/public_names.py",
+    "docs/_ext/cited_places.py",
     "tests/anonymize/test_leaks.py",
 )
 

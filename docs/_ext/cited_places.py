@@ -34,7 +34,7 @@ RULES = {"R": "spec/linking-and-conversion", "D": "spec/replay-semantics", "C": 
 _NUMBER = r"\d+(?:\.\d+)?"
 _NUMBERS = rf"{_NUMBER}(?:(?:, | and | to |, and ){_NUMBER})*"
 _SECTIONS = re.compile(
-    rf"(?:\b(?P<page>{'|'.join(PAGES)}),? )?(?P<word>\bsections? )(?P<numbers>{_NUMBERS})", re.IGNORECASE
+    rf"(?:\b(?P<page>{'|'.join(PAGES)}),? (?:sections? )?|\bsections? )(?P<numbers>{_NUMBERS})", re.IGNORECASE
 )
 _RULE = re.compile(r"\b(?P<rule>R-[A-Z]{2,}(?:-\d+)?|[CD]\d{1,2})\b(?! [a-z]\w*-)(?: (?P<point>\d+)\b)?")
 #: a book or a paper has sections, too

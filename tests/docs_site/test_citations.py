@@ -113,6 +113,7 @@ def test_citations_are_found_and_no_other_form_is_used() -> None:
         ("rule R-COMM 3, and R-DUR.", None, ["R-COMM", "R-DUR"]),
         ("Korthikanti et al. 2022 (arXiv 2205.05198, section 4) says", None, []),
         ("section 2.1", SEMANTICS, ["2.1"]),
+        ("(replay semantics, 4.1 and 4.2)", None, ["4.1", "4.2"]),
     ],
 )
 def test_citations_are_read_as_people_read_them(text: str, page: str | None, places: list[str]) -> None:

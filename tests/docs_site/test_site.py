@@ -19,6 +19,9 @@ for needed in ("sphinx", "myst_parser", "furo", "sphinx_copybutton"):
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "build_docs.py"
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+import cited_places  # noqa: E402
+
 SPEC = importlib.util.spec_from_file_location("build_docs", TOOL)
 assert SPEC is not None
 assert SPEC.loader is not None
@@ -45,6 +48,18 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     groups_begin_with_what_they_are_for(site)
     code_leads_to_the_reference(site)
     pictures_can_be_enlarged(site)
+    sections_and_rules_have_addresses(site)
+
+
+def sections_and_rules_have_addresses(site: Path) -> None:
+    """Whatever a comment may cite, by the number or the name that it cites; citations of docstrings lead there."""
+    for page in {*cited_places.PAGES.values(), *cited_places.RULES.values()}:
+        text = (site / f"{page}.html").read_text(encoding="utf-8")
+        wanted = {cited_places.identifier(place) for place in cited_places.places(page)}
+        assert len(wanted) > 10
+        assert wanted - set(re.findall(r'\bid="([^"]+)"', text)) == set()
+    text = (site / "api" / "astra_config.html").read_text(encoding="utf-8")
+    assert 'href="../spec/replay-semantics.html#section-7-1">replay semantics, section 7.1</a>' in text
 
 
 def has_every_command_and_option(site: Path) -> None:
