@@ -69,9 +69,9 @@ def log_text(kind: CollectiveKind, ranks: int, times: dict[int, float], *, old: 
         "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)",
     ]
     for size, time in times.items():
-        lines.append(
-            f"{size:12d} {size // 4:13d}     float     sum      -1 {time:8.3f} 1.00 1.00 0 {2 * time:8.3f} 1.00 1.00 0"
-        )
+        share = (2 if kind is CollectiveKind.ALL_REDUCE else 1) * (ranks - 1) / ranks
+        values = [f"{t:8.3f} {size / t / 1e3:7.2f} {size / t / 1e3 * share:7.2f} 0" for t in (time, 2 * time)]
+        lines.append(f"{size:12d} {size // 4:13d}     float     sum      -1 {' '.join(values)}")
     return "\n".join([*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 1", ""])
 
 
@@ -191,15 +191,18 @@ def test_old_logs_need_the_collective_or_a_name(tmp_path: Path) -> None:
         read_log(path)
     assert read_log(path, kind=CollectiveKind.ALL_REDUCE)[0].kind is CollectiveKind.ALL_REDUCE
     named = tmp_path / "reduce_scatter_8.log"
-    named.write_text(text)
+    named.write_text(log_text(CollectiveKind.REDUCE_SCATTER, 8, {1024: 1.0}, old=True))
     assert read_log(named)[0].kind is CollectiveKind.REDUCE_SCATTER
 
 
 @pytest.mark.parametrize(("text", "message"), [
     ("", "no measurements"),
     ("hello\n1 2 3\n", "no measurements"),
-    ("# all_reduce_perf\n1024 256 float sum -1 5.0 1 1 0 5.0 1 1 0\n", "cannot tell how many ranks"),
-    ("# all_reduce_perf\n# Rank 0 x\n# Rank 1 x\n1024 256 float sum -1 N/A 1 1 0 5.0 1 1 0\n", "no time where"),
+    ("# all_reduce_perf\n64 16 float sum -1 5.0 0.01 0.02 0 5.0 0.01 0.02 0\n", "cannot tell how many ranks"),
+    (
+        "# all_reduce_perf\n# Rank 0 x\n# Rank 1 x\n" + 2 * "1024 256 float sum -1 N/A 1 1 0 5.0 1 1 0\n",
+        "x.log: line 5: time and bandwidths contradict each other or are missing in 2 of 2 rows",
+    ),
     ("\x00\xff" * 50, "no measurements"),
     (
         "# all_reduce_perf\n# Rank 0 x\n# Rank 1 x\n18446744073709551616 256 float sum -1 5.0 1 1 0 5.0 1 1 0\n",
