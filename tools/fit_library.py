@@ -1,6 +1,7 @@
 """Make the presets' costs of collective libraries from published measurements, and say how far they are from them.
 
     python tools/fit_library.py fit [NAME...]     fit, and write chakra/presets/collectives/NAME.yml
+    python tools/fit_library.py page              the tables of docs/guides/collective-library.md
     python tools/fit_library.py errors            table of errors, by machine, collective and size, cross-validated
 
 The measurements lie beside the repository (``../shared/validation``), numbers only, one row each with its source.
@@ -12,6 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from made_files import renewed
 
 from chakra.calibrate.library_fit import LARGE_BYTES, FittedTime, LibraryFit, fit_library, mean_error
 from chakra.calibrate.nccl_log import Measurement
@@ -28,6 +31,7 @@ from chakra.replay.collectives.library.published import Generation
 from chakra.replay.config.model import CollectiveKind
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "guides" / "collective-library.md"
 PRESETS = ROOT / "chakra" / "presets" / "collectives"
 VALIDATION = ROOT.parent / "shared" / "validation"
 SINGLE_NODE = VALIDATION / "nccl_single_node_aiconfigurator.csv"
@@ -230,6 +234,57 @@ def _line(name: str, collective: str, groups: Sequence[Sequence[FittedTime]]) ->
     return f"{name:13} {collective:15} {len(groups[0]):5d}  " + "  ".join(cells)
 
 
+#: sizes of the bands of the guide's table
+BANDS = ((0, 1 << 15), (1 << 15, 1 << 20), (1 << 20, 1 << 25), (1 << 25, 1 << 60))
+SPLITS = ("every second size", "4 ranks", "2 ranks", "8 ranks")
+
+
+def page_tables() -> dict[str, str]:
+    """Tables of the guide: in sample by size, held out, and on several nodes."""
+    by_size = ["| machine | collective | rows | below 32 KiB | to 1 MiB | to 32 MiB | above | all | from 1 MiB |",
+               "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
+    titles = ("in sample", *(f"without {split}" for split in SPLITS))
+    held = [f"| machine | {' | '.join(titles)} |", "| --- |" + " --- |" * len(titles)]
+    pooled: dict[str, list[list[FittedTime]]] = {
+        "NVSwitch": [[] for _ in titles],
+        "PCIe": [[] for _ in titles],
+    }
+    for name, fit in fits(list(HARDWARE), validate=True):
+        for kind in KINDS.values():
+            own = [t for t in fit.times if t.measurement.kind is kind]
+            bands = [[t for t in own if least <= t.measurement.size_bytes < most] for least, most in BANDS]
+            cells = [percent(mean_error(times)) for times in (*bands, own)]
+            by_size.append(
+                f"| {name} | {kind.lower()} | {len(own)} | {' | '.join(cells)} "
+                f"| {percent(mean_error(own, LARGE_BYTES))} |"
+            )
+        unseen = {split.name: split.times for split in fit.splits}
+        groups = [fit.times, *(unseen.get(split, ()) for split in SPLITS)]
+        held.append(f"| {name} | {' | '.join(map(_pair, groups))} |")
+        for total, group in zip(pooled["PCIe" if name in PCIE else "NVSwitch"], groups, strict=True):
+            total.extend(group)
+    held += [f"| **all, {family}** | {' | '.join(map(_pair, groups))} |" for family, groups in pooled.items()]
+    nodes = ["| machine, nodes x ranks | rows | error % |", "| --- | --- | --- |"]
+    rows = [row for row in several_nodes() if row.size_bytes >= LARGE_BYTES]
+    for group in dict.fromkeys(row.group for row in rows):
+        errors_ = [abs(row.error) for row in rows if row.group == group]
+        nodes.append(f"| {group} | {len(errors_)} | {percent(sum(errors_) / len(errors_))} |")
+    for title, racks in (("servers", False), ("racks", True)):
+        errors_ = [abs(row.error) for row in rows if (row.machine in RACK_SCALE) == racks]
+        nodes.append(f"| **all {title}** | {len(errors_)} | {percent(sum(errors_) / len(errors_))} |")
+    return {"by size": "\n".join(by_size), "held out": "\n".join(held), "several nodes": "\n".join(nodes)}
+
+
+def _pair(times: Sequence[FittedTime]) -> str:
+    return f"{percent(mean_error(times, LARGE_BYTES))} / {percent(mean_error(times))}" if times else ""
+
+
+def renewed_page() -> str:
+    """The guide with its tables made anew."""
+    tables = page_tables()
+    return renewed(PAGE.read_text(encoding="utf-8"), "library errors", tables, tables.__getitem__)
+
+
 def errors(names: Sequence[str]) -> None:
     """Print the table: mean of absolute relative errors from 1 MiB up and over all sizes, per split."""
     titles = ("in sample", "every second size", "4 ranks", "2 ranks", "8 ranks")
@@ -256,13 +311,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=["fit", "errors"])
+    parser.add_argument("action", choices=["fit", "page", "errors"])
     parser.add_argument("names", nargs="*", choices=[*HARDWARE, []], help="presets (default: all)")
     arguments = parser.parse_args()
     names = arguments.names or list(HARDWARE)
     if arguments.action == "errors":
         errors(names)
         nodes_errors()
+        return
+    if arguments.action == "page":
+        PAGE.write_text(renewed_page(), encoding="utf-8")
         return
     for name, fit in fits(names, validate=False):
         path = PRESETS / f"{name}.yml"

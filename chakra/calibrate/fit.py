@@ -1,7 +1,7 @@
 """Fitting latency, bandwidth and endpoint delay to measured collective times."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,6 +60,9 @@ class Calibration:
         Each measurement with the model's time.
     model
         What was assumed: topology, algorithm, splits.
+    held_out_error
+        Mean of the absolute relative errors of every second size under a fit to the others; None where there are fewer
+        than four sizes.
     """
 
     ranks: int
@@ -69,6 +72,7 @@ class Calibration:
     delay_fitted: bool
     residuals: tuple[Residual, ...]
     model: CostModel
+    held_out_error: float | None = None
 
     @property
     def bandwidth_gbps(self) -> float:
@@ -148,6 +152,37 @@ def calibrate(
         raise UsageError(f"endpoint_delay_ns: {endpoint_delay_ns} is not a whole number of at least 0")
     if len({(m.kind, m.size_bytes) for m in measurements}) < 2:
         raise ConversionError(f"{_sources(measurements)}calibration needs measurements of at least two sizes")
+    fitted = _fit(measurements, model, endpoint_delay_ns)
+    return replace(fitted, held_out_error=_held_out_error(measurements, model, endpoint_delay_ns))
+
+
+def _held_out_error(
+    measurements: Sequence[Measurement], model: CostModel, endpoint_delay_ns: int | None
+) -> float | None:
+    """Mean error of every second size under a fit that has not seen them."""
+    sizes = sorted({m.size_bytes for m in measurements})
+    seen = set(sizes[::2])
+    if len(sizes) < 4:
+        return None
+    try:
+        fitted = _fit([m for m in measurements if m.size_bytes in seen], model, endpoint_delay_ns)
+    except ConversionError:
+        return None
+    others = [m for m in measurements if m.size_bytes not in seen]
+    return float(np.mean([abs(fitted_residual(fitted, m).error) for m in others]))
+
+
+def fitted_residual(fitted: Calibration, measurement: Measurement) -> Residual:
+    """A measurement beside the time that fitted parameters give it."""
+    m = measurement
+    time_ns = modelled_ns(
+        fitted.model, m.kind, m.ranks, m.size_bytes, latency_ns=fitted.latency_ns,
+        bytes_per_ns=fitted.bandwidth_gbps, endpoint_delay_ns=fitted.endpoint_delay_ns,
+    )  # fmt: skip
+    return Residual(m, time_ns / 1000)
+
+
+def _fit(measurements: Sequence[Measurement], model: CostModel, endpoint_delay_ns: int | None) -> Calibration:
     rows = [terms(model, m.kind, m.ranks, m.size_bytes) for m in measurements]
     times = np.array([m.time_us * 1000 for m in measurements])
     # unknowns: endpoint delay, latency, 1/beta

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from chakra.arguments import checked
+from chakra.arguments import check_fields, checked
 from chakra.arrays import F64
 from chakra.calibrate.nccl_log import Measurement
 from chakra.errors import ConversionError
@@ -20,6 +20,7 @@ from chakra.replay.collectives.library import (
     Evidence,
     ExchangeCosts,
     MachineParameters,
+    NetworkCosts,
     RingCosts,
 )
 from chakra.replay.collectives.library import published as table
@@ -36,6 +37,8 @@ _HUBER = 0.1
 #: weight of the pull towards plausible values, against 1 of a measurement
 _PULL = 0.03
 _ROUNDS = 80
+_LEAST_SIZES = 4
+_NETWORK_START = {"latency_share": 1.1, "ll_share": 0.9, "simple_share": 1.0, "fill_us": 20.0}
 _STEP = 1e-4
 
 
@@ -56,6 +59,9 @@ class FittedTime:
     measurement: Measurement
     modelled_us: float
     choice: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def error(self) -> float:
@@ -78,6 +84,9 @@ class Split:
     name: str
     times: tuple[FittedTime, ...]
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
 class LibraryFit:
@@ -97,9 +106,21 @@ class LibraryFit:
     times: tuple[FittedTime, ...]
     splits: tuple[Split, ...]
 
+    def __post_init__(self) -> None:
+        check_fields(self)
 
+
+@checked
 def mean_error(times: Sequence[FittedTime], least_bytes: int = 0) -> float:
-    """Mean of the absolute relative errors from ``least_bytes`` up; NaN where there are none."""
+    """Mean of the absolute relative errors from ``least_bytes`` up; NaN where there are none.
+
+    Parameters
+    ----------
+    times
+        Measurements with the model's times.
+    least_bytes
+        Size from which they count.
+    """
     errors = [abs(t.error) for t in times if t.measurement.size_bytes >= least_bytes]
     return float(np.mean(errors)) if errors else float("nan")
 
@@ -109,10 +130,14 @@ def fit_library(
     measurements: Sequence[Measurement],
     machine: MachineParameters,
     *,
+    nodes: Communicator | None = None,
     source: str = "",
     validate: bool = True,
 ) -> LibraryFit:
-    """Fit the costs of a collective library to measurements on one node.
+    """Fit the costs of a collective library to measurements on one node, on several, or on both.
+
+    Costs of a node come from measurements with at most as many ranks as a node has; what differs between nodes from
+    the published latencies and bandwidths comes from the others.
 
     Parameters
     ----------
@@ -120,6 +145,9 @@ def fit_library(
         From :func:`~chakra.calibrate.nccl_log.read_log`: one or more collectives and numbers of ranks.
     machine
         How the library sees the machine; its costs are replaced where there are measurements.
+    nodes
+        How nodes are joined: `nic_gbps`, `nics`, `network_us` and `node_ranks` of communicators of several nodes; None:
+        there are none.
     source
         Where the measurements come from, for the evidence.
     validate
@@ -128,19 +156,16 @@ def fit_library(
     Raises
     ------
     ConversionError
-        A collective that the model has no costs for, more ranks than a node has, or too few sizes.
+        A collective that the model has no costs for, more ranks than a node has without `nodes`, or too few sizes.
     """
-    rows = list(measurements)
-    for row in rows:
-        if row.ranks > machine.node_ranks:
-            raise ConversionError(
-                f"{row.source}: {row.ranks} ranks, and a node of {machine.name} has {machine.node_ranks}"
-            )
+    rows = [_Row(row, _communicator(row, machine, nodes)) for row in measurements]
+    if not rows:
+        raise ConversionError("no measurements to fit")
     fitted = _fitted(rows, machine)
     times = _times(rows, fitted)
     evidence = Evidence(
-        "fitted", source, tuple(sorted({row.ranks for row in rows})), min(r.size_bytes for r in rows),
-        max(r.size_bytes for r in rows), _bands(times),
+        "fitted", source, tuple(sorted({row.ranks for row in measurements})),
+        min(row.size_bytes for row in measurements), max(row.size_bytes for row in measurements), _bands(times),
     )  # fmt: skip
     splits = tuple(_split(name, rows, keep, machine) for name, keep in _splits(rows)) if validate else ()
     return LibraryFit(replace(fitted, evidence=evidence), times, splits)
@@ -156,14 +181,29 @@ def _bands(times: Sequence[FittedTime]) -> Mapping[CollectiveKind, ErrorBand]:
     return bands
 
 
-def _splits(rows: Sequence[Measurement]) -> list[tuple[str, Callable[[Measurement], bool]]]:
+def _communicator(row: Measurement, machine: MachineParameters, nodes: Communicator | None) -> Communicator:
+    if row.ranks <= (nodes or machine).node_ranks:
+        return Communicator(row.ranks, row.ranks)
+    if nodes is None:
+        raise ConversionError(
+            f"{row.source}: {row.ranks} ranks, and a node of {machine.name} has {machine.node_ranks}: for several nodes "
+            "the rate of a network port is needed"
+        )
+    if row.ranks % nodes.node_ranks:
+        raise ConversionError(
+            f"{row.source}: {row.ranks} ranks are no whole number of nodes of {nodes.node_ranks}"
+        )
+    return replace(nodes, ranks=row.ranks)
+
+
+def _splits(rows: Sequence["_Row"]) -> list[tuple[str, Callable[[Measurement], bool]]]:
     """What cross-validation leaves out: every second size; each number of ranks where there are three or more."""
-    sizes = sorted({row.size_bytes for row in rows})
+    sizes = sorted({row.measurement.size_bytes for row in rows})
     even = set(sizes[::2])
     splits: list[tuple[str, Callable[[Measurement], bool]]] = []
-    if len(sizes) >= 6:
+    if len(sizes) >= 2 * _LEAST_SIZES:
         splits.append(("every second size", lambda row: row.size_bytes in even))
-    ranks = sorted({row.ranks for row in rows})
+    ranks = sorted({row.measurement.ranks for row in rows if row.comm.nodes == 1})
     if len(ranks) >= 3:
         splits += [(f"{n} ranks", _without(n)) for n in ranks]
     return splits
@@ -174,36 +214,51 @@ def _without(ranks: int) -> Callable[[Measurement], bool]:
 
 
 def _split(
-    name: str, rows: Sequence[Measurement], keep: Callable[[Measurement], bool], machine: MachineParameters
+    name: str, rows: Sequence["_Row"], keep: Callable[[Measurement], bool], machine: MachineParameters
 ) -> Split:
-    seen = [row for row in rows if keep(row)]
-    kinds = {row.kind for row in seen}
-    return Split(
-        name, _times([row for row in rows if not keep(row) and row.kind in kinds], _fitted(seen, machine))
-    )
+    seen = [row for row in rows if keep(row.measurement)]
+    kinds = {row.measurement.kind for row in seen}
+    unseen = [row for row in rows if not keep(row.measurement) and row.measurement.kind in kinds]
+    return Split(name, _times(unseen, _fitted(seen, machine)))
 
 
-def _fitted(rows: Sequence[Measurement], machine: MachineParameters) -> MachineParameters:
-    for kind in dict.fromkeys(row.kind for row in rows):
-        own = [row for row in rows if row.kind is kind]
-        if len({row.size_bytes for row in own}) < 4:
-            raise ConversionError(f"{own[0].source}: {kind.lower()}: fitting needs at least four sizes")
-        if kind is EXCHANGE:
-            machine = _Fit(machine, kind, own, _exchange_start(machine)).machine()
-        elif kind in RING_KINDS:
-            machine = _Fit(machine, kind, own, _ring_start(machine, kind)).machine()
-        else:
-            raise ConversionError(f"{own[0].source}: {kind.lower()} has no costs of its own to fit")
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A measurement and the communicator that it was made on."""
+
+    measurement: Measurement
+    comm: Communicator
+
+
+def _fitted(rows: Sequence[_Row], machine: MachineParameters) -> MachineParameters:
+    """The machine with fitted costs: of one node first, since the others rest on them."""
+    for several in (False, True):
+        part = [row for row in rows if (row.comm.nodes > 1) == several]
+        for kind in dict.fromkeys(row.measurement.kind for row in part):
+            own = [row for row in part if row.measurement.kind is kind]
+            source = own[0].measurement.source
+            if len({row.measurement.size_bytes for row in own}) < _LEAST_SIZES:
+                raise ConversionError(
+                    f"{source}: {kind.lower()}: fitting needs at least {_LEAST_SIZES} sizes"
+                )
+            fitted = (
+                "network" if several and kind in RING_KINDS else "exchange" if kind is EXCHANGE else "ring"
+            )
+            if kind not in (*RING_KINDS, EXCHANGE) or (several and kind is EXCHANGE):
+                raise ConversionError(
+                    f"{source}: {kind.lower()} has no costs {'between nodes' if several else 'of its own'}"
+                )
+            machine = _Fit(machine, kind, own, fitted).machine()
     return machine
 
 
-def _times(rows: Sequence[Measurement], machine: MachineParameters) -> tuple[FittedTime, ...]:
+def _times(rows: Sequence[_Row], machine: MachineParameters) -> tuple[FittedTime, ...]:
     times = []
     for row in rows:
-        comm = Communicator(row.ranks, row.ranks)
-        choice, prediction = choose(machine, row.kind, row.size_bytes, comm, Forced())
-        time = time_us(row.kind, row.size_bytes, comm, machine, choice, prediction)
-        times.append(FittedTime(row, time, str(choice)))
+        kind, size = row.measurement.kind, row.measurement.size_bytes
+        choice, prediction = choose(machine, kind, size, row.comm, Forced())
+        time = time_us(kind, size, row.comm, machine, choice, prediction)
+        times.append(FittedTime(row.measurement, time, str(choice)))
     return tuple(times)
 
 
@@ -235,19 +290,20 @@ class _Fit:
     """Levenberg-Marquardt on logarithms of costs and times: few unknowns, so plainly."""
 
     def __init__(
-        self,
-        machine: MachineParameters,
-        kind: CollectiveKind,
-        rows: Sequence[Measurement],
-        start: dict[str, float],
+        self, machine: MachineParameters, kind: CollectiveKind, rows: Sequence[_Row], fitted: str
     ) -> None:
-        self._machine, self._kind, self._names = machine, kind, list(start)
-        self._rows = [
-            (row, comm, *choose(machine, kind, row.size_bytes, comm, Forced()))
-            for row in rows
-            for comm in (Communicator(row.ranks, row.ranks),)
-        ]
-        self._measured = np.log([row.time_us for row in rows])
+        self._machine, self._kind, self._fitted = machine, kind, fitted
+        start = {
+            "network": lambda: _NETWORK_START,
+            "exchange": lambda: _exchange_start(machine),
+            "ring": lambda: _ring_start(machine, kind),
+        }[fitted]()
+        self._names = list(start)
+        self._rows = []
+        for row in rows:
+            size = row.measurement.size_bytes
+            self._rows.append((size, row.comm, *choose(machine, kind, size, row.comm, Forced())))
+        self._measured = np.log([row.measurement.time_us for row in rows])
         self._start = np.log(list(start.values()))
         self._solution = self._solved()
 
@@ -257,6 +313,9 @@ class _Fit:
 
     def _with(self, logs: F64) -> MachineParameters:
         values = dict(zip(self._names, map(float, np.exp(logs)), strict=True))
+        if self._fitted == "network":
+            networks = {**self._machine.networks, self._kind: NetworkCosts(**values)}
+            return replace(self._machine, networks=networks)
         levels = len(self._machine.levels)
         name = "gbps" if self._kind is EXCHANGE else "simple_gbps"
         rates = tuple(values.pop(f"{name} {level}") for level in range(levels))
@@ -268,8 +327,8 @@ class _Fit:
     def _residuals(self, logs: F64) -> F64:
         machine = self._with(logs)
         times = [
-            time_us(self._kind, row.size_bytes, comm, machine, choice, prediction)
-            for row, comm, choice, prediction in self._rows
+            time_us(self._kind, size, comm, machine, choice, prediction)
+            for size, comm, choice, prediction in self._rows
         ]
         return np.asarray(np.log(times) - self._measured)
 

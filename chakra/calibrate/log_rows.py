@@ -88,13 +88,13 @@ class Row:
         """Whether the bus bandwidth is so many times the algorithm's, within what was rounded away."""
         if self.algbw is None or self.busbw is None:
             return True
-        slack = self.busbw.unit + factor * self.algbw.unit
-        # a bandwidth is printed with fewer digits than the time has: the time gives it to more
+        # the time tells a small bandwidth to more digits than the column of bandwidths does
         exact = self.size_bytes / self.time_us.value / 1e3
-        slack = min(
-            slack, self.busbw.unit + factor * exact * self.time_us.unit / self.time_us.value + 1e-3 * exact
+        blur = exact * (self.time_us.unit / self.time_us.value + 1e-3)
+        return (
+            abs(self.busbw.value - factor * self.algbw.value) <= self.busbw.unit + factor * self.algbw.unit
+            and abs(self.busbw.value - factor * exact) <= self.busbw.unit + factor * blur
         )
-        return abs(self.busbw.value - factor * exact) <= slack
 
 
 def printed(text: str) -> Printed | None:
@@ -145,4 +145,5 @@ def kind_of(word: str) -> tuple[bool, CollectiveKind | None]:
 def shown(rows: Sequence[str], most: int = 3) -> str:
     """The first of some places, in words."""
     rest = f" and {len(rows) - most} more" if len(rows) > most else ""
-    return ", ".join(rows[:most]) + rest
+    file = rows[0].rpartition(": ")[0] + ": "
+    return ", ".join([rows[0], *(row.removeprefix(file) for row in rows[1:most])]) + rest

@@ -165,7 +165,8 @@ def _maps(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _json_sections(document: Any, name: str) -> Iterator[Section]:
-    whole, runs = Section(), {}
+    whole = Section()
+    runs: dict[tuple[Any, ...], Section] = {}
     for text in _texts(document):
         program = _PROGRAM.search(text)
         if program:

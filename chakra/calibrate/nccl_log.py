@@ -72,6 +72,9 @@ class Log:
     measurements: tuple[Measurement, ...]
     notes: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @checked
 def read_log(

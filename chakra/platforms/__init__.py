@@ -7,6 +7,7 @@
 """
 
 from chakra.platforms.cluster import all_platforms, cluster, load_platform, platform_names
+from chakra.platforms.collectives import collective_parameters
 from chakra.platforms.model import Accelerator, Number, Platform, PlatformDim, Status
 from chakra.platforms.write import write_platform
 
@@ -18,6 +19,7 @@ __all__ = [
     "Status",
     "all_platforms",
     "cluster",
+    "collective_parameters",
     "load_platform",
     "platform_names",
     "write_platform",

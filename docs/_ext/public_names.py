@@ -15,6 +15,7 @@ MODULES = (
     "chakra.replay.config",
     "chakra.replay.topologies",
     "chakra.replay.collectives.steps",
+    "chakra.replay.collectives.library",
     "chakra.converters.text",
     "chakra.converters.pytorch",
     "chakra.converters.astra_config",

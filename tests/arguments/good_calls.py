@@ -14,6 +14,7 @@ from chakra import anonymize, calibrate, generate, platforms, report, sweep, tim
 from chakra.builder import TraceBuilder, Workload
 from chakra.converters import astra_config, pytorch, text
 from chakra.replay import config, topologies
+from chakra.replay.collectives import library
 from chakra.schemas import protolib
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
 
@@ -254,6 +255,32 @@ def of_makers() -> Iterator[Call]:
         calibrate.read_log,
         {"path": "w.txt", "kind": None, "ranks": None, "in_place": False},
     )
+    yield (
+        "calibrate.read_whole_log",
+        calibrate.read_whole_log,
+        {"path": "w.txt", "kind": None, "ranks": None, "in_place": False},
+    )
+    machine = platforms.collective_parameters("hgx-h100")
+    yield (
+        "fit_library",
+        calibrate.fit_library,
+        {"measurements": measured, "machine": machine, "nodes": None, "source": "x", "validate": False},
+    )
+    comm, forced = library.Communicator(8, 8), library.Forced(library.Algorithm.RING)
+    asked = {"kind": reduce, "size_bytes": 1 << 20, "comm": comm}
+    yield "library_time", library.library_time, {**asked, "machine": machine, "forced": forced}
+    yield (
+        "link_bytes",
+        library.link_bytes,
+        {**asked, "choice": library.library_time(**asked, machine=machine).choice},
+    )
+    yield "parameters_to", library.parameters_to, {"machine": machine}
+    yield (
+        "parameters_from",
+        library.parameters_from,
+        {"document": library.parameters_to(machine), "name": "x"},
+    )
+    yield "collective_parameters", platforms.collective_parameters, {"name": "hgx-h100"}
     yield from _of_studies()
     target = {"groups": None, "memory": None, "in_place": False}
     yield (

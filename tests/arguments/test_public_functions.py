@@ -32,7 +32,7 @@ HOSTILE: tuple[Any, ...] = (
 
 #: called for every slice, row or node, by code that knows what it gives
 BARE = {
-    *("NodeView.__init__", "FoldTree.visible", "Timeline.process_name"),
+    *("NodeView.__init__", "FoldTree.visible", "Timeline.process_name", "MachineParameters.level"),
     *(f"Graph.{name}" for name in ("detail", "count_text", "cost_text", "tooltip")),
     *(f"TimelineBuilder.{name}" for name in ("__init__", "row", "slice", "slices", "flow")),
     # what plugins give is checked where it is used, with the name of the plugin
@@ -120,7 +120,8 @@ def test_every_public_function_is_checked() -> None:
 def test_the_calls_are_good(calls: list[Call]) -> None:
     """Else the attacks would tell nothing: each call works, or fails for the files that it names."""
     files = {"load_per_node_custom", "read_manifest", "convert_config", "is_old_network", "read_old_network",
-             "find_inputs", "Inputs", "convert_rank", "convert_job", "calibrate.read_log", "read_kineto",
+             "find_inputs", "Inputs", "convert_rank", "convert_job", "calibrate.read_log", "calibrate.read_whole_log",
+             "read_kineto",
              "timeline.read_log"}  # fmt: skip
     for name, function, good in calls:
         with contextlib.redirect_stdout(io.StringIO()):

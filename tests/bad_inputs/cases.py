@@ -248,8 +248,9 @@ def _tools() -> list[Case]:
     })  # fmt: skip
     nccl = fuzz_seeds.NCCL.decode()
     calibrate = _alone("calibrate", "l.log", "calibrate l.log", {
-        "empty": "", "text": "hello\n", "one-size": "\n".join(nccl.splitlines()[:7]), "no-ranks": "\n".join(x for x in nccl.splitlines() if "Rank" not in x),
-        "no-name": nccl.replace("all_reduce_perf", "perf"), "time": nccl.replace("10.50", "fast"), "falling": nccl.replace("90.125", "0.0001").replace("20.50", "0.001"),
+        "empty": "", "text": "hello\n", "one-size": "\n".join(nccl.splitlines()[:7]), "no-ranks": "\n".join(x for x in nccl.splitlines() if "Rank" not in x).replace("11.63   11.63", "11.63   23.25").replace("3.20    3.20", "3.20    6.39").replace("0.10    0.10", "0.10    0.20"),
+        "no-name": nccl.replace("all_reduce_perf", "perf"), "time": nccl.replace("10.50", "fast").replace("20.50", "fast"), "ranks": nccl.replace("11.63   11.63", "11.63   20.36"), "contradiction": nccl.replace("90.125", "0.0001").replace("20.50", "0.001"),
+        "falling": nccl.replace("90.125   11.63   11.63", "0.1000   10486   10486").replace("20.50    3.20    3.20", "1.000   65.54   65.54"),
     })  # fmt: skip
     study = "workload: {kind: mlp, npus: 4}\nplatform: dgx-a100\nparameters:\n  workload.dp: [1, 2]\n"
     sweep = _alone("sweep", "study.yml", "sweep study.yml -o out", {

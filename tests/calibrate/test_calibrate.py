@@ -201,7 +201,7 @@ def test_old_logs_need_the_collective_or_a_name(tmp_path: Path) -> None:
     ("# all_reduce_perf\n64 16 float sum -1 5.0 0.01 0.02 0 5.0 0.01 0.02 0\n", "cannot tell how many ranks"),
     (
         "# all_reduce_perf\n# Rank 0 x\n# Rank 1 x\n" + 2 * "1024 256 float sum -1 N/A 1 1 0 5.0 1 1 0\n",
-        "x.log: line 5: time and bandwidths contradict each other or are missing in 2 of 2 rows",
+        "x.log: line 4, line 5: time and bandwidths contradict each other or are missing in 2 of 2 rows",
     ),
     ("\x00\xff" * 50, "no measurements"),
     (

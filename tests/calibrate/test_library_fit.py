@@ -1,19 +1,30 @@
 """Fitting costs of collective libraries: known costs come back, and published measurements are met as claimed."""
 
 import importlib.util
+import json
 import math
 import random
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from click.testing import CliRunner
 
 from chakra.calibrate.library_fit import LARGE_BYTES, FittedTime, fit_library, mean_error
 from chakra.calibrate.nccl_log import Measurement
+from chakra.cli.commands.calibrate import command
 from chakra.errors import ConversionError
 from chakra.platforms.collectives import collective_parameters, parameters_text
-from chakra.replay.collectives.library import Communicator, library_time
+from chakra.replay.collectives.library import (
+    Communicator,
+    NetworkCosts,
+    library_time,
+    parameters_from,
+    parameters_to,
+)
 from chakra.replay.config.model import CollectiveKind as Kind
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +50,7 @@ def tool() -> ModuleType:
     spec = importlib.util.spec_from_file_location("fit_library", path)
     assert spec is not None
     assert spec.loader is not None
+    sys.path.insert(0, str(ROOT / "tools"))
     module = importlib.util.module_from_spec(spec)
     sys.modules["fit_library"] = module
     spec.loader.exec_module(module)
@@ -83,13 +95,100 @@ def test_what_was_fitted_and_how_well_is_written_down() -> None:
             [Measurement(Kind.ALL_REDUCE, 16, 1 << p, 9.0, "log") for p in range(9, 20)],
             "16 ranks, and a node",
         ),
-        ([Measurement(Kind.ALL_REDUCE, 8, 1 << p, 9.0, "log") for p in range(9, 12)], "at least four sizes"),
+        ([Measurement(Kind.ALL_REDUCE, 8, 1 << p, 9.0, "log") for p in range(9, 12)], "at least 4 sizes"),
         ([Measurement(Kind.BROADCAST, 8, 1 << p, 9.0, "log") for p in range(9, 20)], "no costs of its own"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(rows: list[Measurement], message: str) -> None:
     with pytest.raises(ConversionError, match=message):
         fit_library(rows, collective_parameters("hgx-h100"))
+
+
+def test_several_nodes_are_fitted_on_top_of_one(tmp_path: Path) -> None:
+    """A cluster whose network is slower than published: the fit finds by how much, and the file keeps it."""
+    nodes = Communicator(16, 8, 50.0)
+    cluster = replace(
+        collective_parameters("hgx-h100"), networks={Kind.ALL_REDUCE: NetworkCosts(1.5, 0.7, 0.8, 50.0)}
+    )
+    rows = [
+        Measurement(Kind.ALL_REDUCE, comm.ranks, size, time.time_ns / 1e3, "x")
+        for comm in (Communicator(8, 8), nodes, Communicator(32, 8, 50.0))
+        for size in (1 << power for power in range(9, 34))
+        for time in (library_time(Kind.ALL_REDUCE, size, comm, cluster),)
+    ]  # fmt: skip
+    fit = fit_library(rows, collective_parameters("hgx-h100"), nodes=nodes)
+    assert mean_error(fit.times) < 0.02
+    found = fit.machine.networks[Kind.ALL_REDUCE]
+    assert (found.latency_share, found.simple_share) == (
+        pytest.approx(1.5, rel=0.1),
+        pytest.approx(0.8, rel=0.05),
+    )
+    assert parameters_from(parameters_to(fit.machine), "x").networks.keys() == {Kind.ALL_REDUCE}
+    with pytest.raises(ConversionError, match="no whole number of nodes"):
+        fit_library([Measurement(Kind.ALL_REDUCE, 20, 1024, 9.0, "x")], cluster, nodes=nodes)
+
+
+LOG = (
+    "# Collective test starting: all_gather_perf\n"
+    + "".join(f"# Rank {rank} Group 0 Pid 1 on n device {rank} [0] H100\n" for rank in range(8))
+    + "".join(
+        f"{size} {size // 4} float none -1 {t:.2f} {size / t / 1e3:.2f} {size / t / 1e3 * 7 / 8:.2f} 0\n"
+        for size in (1 << power for power in range(10, 30))
+        for t in (12 + size / 3.4e5,)
+    )
+)
+
+
+def test_the_command_fits_prints_errors_and_writes_costs_that_it_reads(tmp_path: Path) -> None:
+    log, costs = tmp_path / "run.log", tmp_path / "costs.yml"
+    log.write_text(LOG)
+    done = CliRunner().invoke(command, [str(log), "--library", "hgx-h100", "-o", str(costs)])
+    assert done.exit_code == 0, done.output
+    assert "without every second size" in done.output
+    again = CliRunner().invoke(command, [str(log), "--library", str(costs), "--format", "json"])
+    document = json.loads(again.stdout)
+    assert document["mean_error"] < 0.1
+    assert document["collectives"][0]["held_out"]["every second size"]["rows"] == 10
+    assert {r["choice"] for r in document["residuals"]} >= {"Ring/LL", "Ring/Simple"}
+    assert parameters_from(document["parameters"], "x").rings[Kind.ALL_GATHER].launch_us > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--system", "s.json"], "not for --library"),
+        (["--node-ranks", "16", "--nic-gbps", "50"], "has at most 8 ranks"),
+        (["--node-ranks", "4"], "ranks, and a node of hgx-h100 has|rate of a network port"),
+        (["--library", "dgx-2"], "no costs of a collective library for 'dgx-2'"),
+        (["--min-bytes", "999999999999"], "no measurements between"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: list[str], message: str) -> None:
+    (tmp_path / "run.log").write_text(LOG)
+    done = CliRunner().invoke(command, [str(tmp_path / "run.log"), "--library", "hgx-h100", *options])
+    assert re.search(message, str(done.exception)), done.exception
+
+
+@pytest.mark.shared
+def test_half_a_log_of_several_nodes_tells_the_other_half(tool: ModuleType) -> None:
+    """All-reduces from 1 MiB up of published logs: fitted on every second size, at most 8 % on the others."""
+    groups: dict[tuple[str, str], list[Measurement]] = {}
+    for row in tool.several_nodes():
+        if row.machine not in tool.RACK_SCALE and row.size_bytes >= LARGE_BYTES:
+            ranks = int(row.group.split()[1]) * 8
+            made = Measurement(Kind.ALL_REDUCE, ranks, row.size_bytes, row.measured_us, row.group)
+            groups.setdefault((row.group, row.machine), []).append(made)
+    unseen = []
+    for (_, machine), rows in groups.items():
+        if len(rows) >= 10:
+            rate, latency = (
+                (25.0 if machine == "dgx-a100" else 50.0),
+                (35.0 if machine == "hgx-b200" else 0.0),
+            )
+            nodes = Communicator(16, 8, rate, network_us=latency)
+            unseen += fit_library(rows, collective_parameters(machine), nodes=nodes).splits[0].times
+    assert len(unseen) == 28
+    assert mean_error(unseen) <= 0.08
 
 
 @pytest.mark.shared
@@ -129,3 +228,8 @@ def test_published_all_reduces_on_several_nodes_are_met_without_a_fit(tool: Modu
     servers = [abs(row.error) for row in rows if row.machine not in tool.RACK_SCALE]
     assert len(servers) == 67
     assert sum(servers) / len(servers) <= 0.15
+
+
+@pytest.mark.shared
+def test_the_tables_of_the_guide_are_what_the_tool_makes(tool: ModuleType) -> None:
+    assert tool.renewed_page() == tool.PAGE.read_text(encoding="utf-8")

@@ -183,9 +183,9 @@ NCCL = b"""# Collective test starting: all_reduce_perf
 #  Rank  1 Group  0 Pid  100 on node device  1 [0x00] NVIDIA H100
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
-        1024           256     float     sum      -1    10.50    1.00    1.00      0    11.50    1.00    1.00      0
-       65536         16384     float     sum      -1    20.50    1.00    1.00      0    21.50    1.00    1.00      0
-     1048576        262144     float     sum      -1   90.125    1.00    1.00      0    91.50    1.00    1.00      0
+        1024           256     float     sum      -1    10.50    0.10    0.10      0    11.50    0.09    0.09      0
+       65536         16384     float     sum      -1    20.50    3.20    3.20      0    21.50    3.05    3.05      0
+     1048576        262144     float     sum      -1   90.125   11.63   11.63      0    91.50   11.46   11.46      0
 # Avg bus bandwidth    : 1
 """
 KINETO: dict[str, Any] = {

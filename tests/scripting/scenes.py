@@ -53,6 +53,12 @@ RUN = "-w run -s system.json -n network.yml"
 SCENES = {
     "anonymize": Scene("anonymize run hidden --format json", "chakra.anonymize/1", None, ("hidden.0.et", "hidden.3.et")),
     "calibrate": Scene("calibrate sweep.log --format json -o fitted.yml", "chakra.calibration/1", None, ("fitted.yml",)),
+    "calibrate --library": Scene(
+        "calibrate sweep.log --library hgx-h100 --format json -o costs.yml",
+        "chakra.library-calibration/1",
+        None,
+        ("costs.yml",),
+    ),
     "check-config": Scene("check-config -s system.json -n network.yml --format json", "chakra.check-config/1"),
     "convert config": Scene(
         "convert config -i network.yml -o new.yml --format json", "chakra.written/1", None, ("new.yml",)
@@ -130,7 +136,9 @@ def prepare(folder: Path) -> None:
     ]
     for size in (1 << k for k in range(10, 24)):
         time = 20 + size / 10_000 + math.sin(size)
-        lines.append(f"{size} {size // 4} float sum -1 {time:.3f} 1.00 1.00 0 {2 * time:.3f} 1.00 1.00 0")
+        rate = size / time / 1e3
+        values = [f"{t:.3f} {r:.2f} {1.5 * r:.2f} 0" for t, r in ((time, rate), (2 * time, rate / 2))]
+        lines.append(f"{size} {size // 4} float sum -1 {' '.join(values)}")
     (folder / "sweep.log").write_text("\n".join([*lines, ""]))
 
     def program(b: TraceBuilder) -> None:

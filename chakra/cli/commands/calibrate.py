@@ -56,23 +56,51 @@ from chakra.errors import ThresholdError
 @click.option(
     "--max-error", type=float, metavar="PERCENT", help="Exit with code 4 when the mean error is larger."
 )
+@click.option(
+    "--library",
+    metavar="MACHINE",
+    help="Fit the costs of a collective library on this machine (preset, or file of such costs) instead of a network.",
+)
+@click.option(
+    "--nic-gbps",
+    type=float,
+    help="With --library: rate of a network port, 10^9 B/s, for logs of several nodes.",
+)
+@click.option(
+    "--nics",
+    type=click.IntRange(min=1),
+    help="With --library: network ports of a node. [default: one a rank]",
+)
+@click.option(
+    "--node-ranks",
+    type=click.IntRange(min=1),
+    help="With --library: ranks of a node. [default: of the machine]",
+)
+@click.option(
+    "--network-us",
+    type=float,
+    default=0.0,
+    show_default=True,
+    help="With --library: latency that the network's plugin reports, us (EFA: 35 to 75).",
+)
 @format_option()
 def command(logs: tuple[str, ...], **options: Any) -> None:
-    """Fit latency, bandwidth and endpoint delay to the output of nccl-tests or rccl-tests."""
-    from chakra.calibrate import CostModel, calibrate, read_log
-    from chakra.replay.config.model import CollectiveKind, Topology
+    """Fit latency, bandwidth and endpoint delay to the output of nccl-tests or rccl-tests.
 
-    kind = CollectiveKind[options["collective"].upper()] if options["collective"] else None
+    With --library: fit what NCCL or RCCL takes on a machine, and say how far the fit is from what it has not seen.
+    """
+    from chakra.calibrate import CostModel, calibrate
+    from chakra.replay.config.model import Topology
+
+    measurements = _measurements(logs, options)
+    if options["library"]:
+        from chakra.cli.support.library_calibration import calibrate_library
+
+        calibrate_library(measurements, logs, options)
+        return
     model = CostModel(
         Topology(options["topology"]), options["algorithm"], options["splits"], options["local_mem_bw"]
     )
-    top = options["max_bytes"] if options["max_bytes"] is not None else float("inf")
-    measurements = [
-        m
-        for log in logs
-        for m in read_log(log, kind=kind, ranks=options["ranks"], in_place=options["in_place"])
-        if options["min_bytes"] <= m.size_bytes <= top
-    ]
     fitted = calibrate(measurements, model, endpoint_delay_ns=options["endpoint_delay"])
     click.echo(
         json.dumps(_document(fitted), indent=1) if options["output_format"] == "json" else _text(fitted)
@@ -82,6 +110,25 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
         raise ThresholdError(
             f"mean error {100 * fitted.mean_error:.2f} % is above {options['max_error']:g} %"
         )
+
+
+def _measurements(logs: tuple[str, ...], options: dict[str, Any]) -> list[Any]:
+    """Measurements of all logs; what was left out of them is said on standard error."""
+    from chakra.calibrate.nccl_log import read_whole_log
+    from chakra.errors import ConversionError
+    from chakra.replay.config.model import CollectiveKind
+
+    kind = CollectiveKind[options["collective"].upper()] if options["collective"] else None
+    top = options["max_bytes"] if options["max_bytes"] is not None else float("inf")
+    found = []
+    for log in logs:
+        read = read_whole_log(log, kind=kind, ranks=options["ranks"], in_place=options["in_place"])
+        for note in read.notes:
+            click.echo(f"chakra: note: {note}", err=True)
+        found += [m for m in read.measurements if options["min_bytes"] <= m.size_bytes <= top]
+    if not found:
+        raise ConversionError(f"{', '.join(logs)}: no measurements between --min-bytes and --max-bytes")
+    return found
 
 
 def _text(fitted: Any) -> str:
@@ -94,6 +141,12 @@ def _text(fitted: Any) -> str:
         )
         for r in fitted.residuals
     ]  # fmt: skip
+    unseen = fitted.held_out_error
+    held_out = (
+        []
+        if unseen is None
+        else [f"held out       {100 * unseen:.2f} % (every second size, fitted to the others)"]
+    )
     delay = "fitted" if fitted.delay_fitted else "kept: these measurements cannot tell it from latency"
     return "\n".join(
         [
@@ -103,6 +156,7 @@ def _text(fitted: Any) -> str:
             f"bandwidth      {fitted.bandwidth_gibps:.3f} GB/s of 2^30 B/s ({fitted.bandwidth_gbps:.3f} GB/s of 10^9)",
             f"endpoint delay {fitted.endpoint_delay_ns} ns ({delay})",
             f"mean error     {100 * fitted.mean_error:.2f} % (geometric mean {100 * fitted.geometric_mean_error:.2f} %)",
+            *held_out,
         ]
     )
 
@@ -116,6 +170,7 @@ def _document(fitted: Any) -> dict[str, Any]:
         "endpoint_delay_fitted": fitted.delay_fitted,
         "mean_error": fitted.mean_error,
         "geometric_mean_error": fitted.geometric_mean_error,
+        "held_out_error": fitted.held_out_error,
         "network": fitted.network(),
         "residuals": [
             {

@@ -114,10 +114,10 @@ def time_us(
     if kind in _EXCHANGES:
         return _exchange_us(machine, kind, size_bytes, comm)
     costs = machine.rings.get(_SAME_AS.get(kind, kind))
-    if costs is None:
-        return prediction.time_us(size_bytes)
     if comm.nodes > 1:
         return _nodes_us(costs, machine, kind, size_bytes, comm, choice, prediction)
+    if costs is None:
+        return prediction.time_us(size_bytes)
     share = choice.channels / (
         machine.channels if choice.algorithm is not Algorithm.NVLS else nvls_channels(machine)
     )
@@ -173,7 +173,7 @@ def _chunking(machine: MachineParameters, size_bytes: float, ranks: int) -> floa
 
 
 def _nodes_us(
-    costs: RingCosts,
+    costs: RingCosts | None,
     machine: MachineParameters,
     kind: CollectiveKind,
     size_bytes: float,
@@ -184,15 +184,21 @@ def _nodes_us(
     """Several nodes: latencies as published, bandwidth no larger than what was measured on one node."""
     gbps = prediction.gbps
     steps, ranks = ring_steps(kind, comm.ranks), comm.ranks
-    inner = costs.simple_gbps[machine.level(comm.node_ranks)] * ranks / steps
-    slower = 1.0
-    if choice.algorithm is Algorithm.NVLS_TREE:
-        if costs.nvls_gbps is not None:
+    inner, slower = gbps, 1.0
+    if costs and choice.algorithm is Algorithm.RING:
+        inner = costs.simple_gbps[machine.level(comm.node_ranks)] * ranks / steps
+    elif choice.algorithm is Algorithm.NVLS_TREE:
+        if costs and costs.nvls_gbps:
             inner = costs.nvls_gbps * comm.node_ranks / (2 * (comm.node_ranks - 1))
         slower = _chunking(machine, size_bytes, comm.node_ranks)
-    elif choice.algorithm is not Algorithm.RING:
-        inner = gbps
-    return prediction.latency_us + size_bytes / (min(gbps, inner) * 1e3) * slower
+    moves = size_bytes / (min(gbps, inner) * 1e3) * slower
+    network = machine.networks.get(_SAME_AS.get(kind, kind))
+    if network is None:
+        return prediction.latency_us + moves
+    share = network.simple_share if choice.protocol is Protocol.SIMPLE else network.ll_share
+    rank_bytes = size_bytes / ranks
+    fill = network.fill_us * rank_bytes / (rank_bytes + _STREAM_BYTES)
+    return network.latency_share * prediction.latency_us + moves / share + fill
 
 
 def _exchange_us(

@@ -96,6 +96,30 @@ class ExchangeCosts:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkCosts:
+    """How a network between nodes differs from what the library publishes.
+
+    Attributes
+    ----------
+    latency_share
+        Latencies, in units of the published ones.
+    ll_share, simple_share
+        Bandwidth with LL and LL128, and with Simple, in units of what the library predicts.
+    fill_us
+        Start of the streams of large collectives, us.
+    """
+
+    latency_share: float
+    ll_share: float
+    simple_share: float
+    fill_us: float
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _positive(self)
+
+
+@dataclass(frozen=True, slots=True)
 class ErrorBand:
     """How far the model is from measurements of one collective.
 
@@ -179,6 +203,8 @@ class MachineParameters:
         Costs of all-to-all.
     evidence
         What the costs rest on.
+    networks
+        Of collectives on several nodes, where a cluster was measured; the others run as the library publishes.
     """
 
     name: str
@@ -195,6 +221,7 @@ class MachineParameters:
     rings: Mapping[CollectiveKind, RingCosts]
     exchange: ExchangeCosts | None
     evidence: Evidence
+    networks: Mapping[CollectiveKind, NetworkCosts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -219,7 +246,7 @@ class MachineParameters:
         return next((i for i, most in enumerate(self.levels) if ranks <= most), len(self.levels) - 1)
 
 
-def _positive(costs: RingCosts | ExchangeCosts) -> None:
+def _positive(costs: RingCosts | ExchangeCosts | NetworkCosts) -> None:
     for entry in fields(costs):
         value = getattr(costs, entry.name)
         for number in value if isinstance(value, tuple) else (value,):
@@ -260,6 +287,11 @@ def parameters_to(machine: MachineParameters) -> dict[str, Any]:
         if band:
             entry["error"] = {f.name: _plain(getattr(band, f.name)) for f in fields(band)}
         document[kind.value.lower()] = entry
+    if machine.networks:
+        document["network"] = {
+            kind.value.lower(): {f.name: _plain(getattr(costs, f.name)) for f in fields(costs)}
+            for kind, costs in machine.networks.items()
+        }
     return document
 
 
@@ -291,6 +323,7 @@ def parameters_from(document: Mapping[str, Any], name: str) -> MachineParameters
     plain = {key: _taken(rest, key, name) for key in _PLAIN}
     status, source = _taken(rest, "status", name), _taken(rest, "source", name)
     ranks, sizes = rest.pop("ranks", ()), rest.pop("bytes", (0, 0))
+    networks = _networks(rest.pop("network", {}), name)
     costs: dict[CollectiveKind, Any] = {}
     errors: dict[CollectiveKind, ErrorBand] = {}
     for kind, made in _COSTS.items():
@@ -323,8 +356,21 @@ def parameters_from(document: Mapping[str, Any], name: str) -> MachineParameters
     )  # fmt: skip
     exchange = costs.pop(EXCHANGE, None)
     whole = {**plain, "name": name, "rings": costs, "exchange": exchange, "evidence": evidence}
+    whole["networks"] = networks
     machine: MachineParameters = _made(MachineParameters, whole, name)
     return machine
+
+
+def _networks(document: Any, name: str) -> dict[CollectiveKind, NetworkCosts]:
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"{name}: network is a map of collectives, not {document!r}")
+    kinds = {kind.value.lower(): kind for kind in RING_KINDS}
+    for key in document:
+        if key not in kinds:
+            raise ConfigError(f"{name}: network: {key!r} is not one of {', '.join(kinds)}")
+    return {
+        kinds[key]: _made(NetworkCosts, entry, f"{name}: network: {key}") for key, entry in document.items()
+    }
 
 
 def _taken(rest: dict[str, Any], key: str, name: str) -> Any:

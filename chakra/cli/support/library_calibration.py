@@ -1,0 +1,136 @@
+"""`chakra calibrate --library`: costs of a collective library, and how far they are from measurements."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from chakra.errors import ThresholdError, UsageError
+
+if TYPE_CHECKING:
+    from chakra.calibrate import Measurement
+    from chakra.calibrate.library_fit import FittedTime, LibraryFit
+    from chakra.replay.collectives.library import Communicator, MachineParameters
+
+
+def calibrate_library(
+    measurements: Sequence["Measurement"], logs: tuple[str, ...], options: dict[str, Any]
+) -> None:
+    """Fit, print, and write the costs where that is asked for."""
+    from chakra.calibrate.library_fit import fit_library, mean_error
+    from chakra.platforms.collectives import parameters_text
+
+    if options["system"]:
+        raise UsageError("--system is for a network dimension, not for --library")
+    machine = _machine(options["library"])
+    sources = ", ".join(Path(log).name for log in logs)
+    fit = fit_library(measurements, machine, nodes=_nodes(machine, options), source=sources)
+    click.echo(json.dumps(_document(fit), indent=1) if options["output_format"] == "json" else _text(fit))
+    if options["output"]:
+        from chakra.io.files import atomic_text
+
+        with atomic_text(options["output"]) as file:
+            file.write(parameters_text(fit.machine))
+        click.echo(f"wrote {options['output']}", err=True)
+    error = 100 * mean_error(fit.times)
+    if options["max_error"] is not None and error > options["max_error"]:
+        raise ThresholdError(f"mean error {error:.2f} % is above {options['max_error']:g} %")
+
+
+def _machine(name: str) -> "MachineParameters":
+    from chakra.io.yaml import read_document
+    from chakra.platforms.collectives import collective_parameters
+    from chakra.replay.collectives.library import parameters_from
+
+    if name.endswith((".yml", ".yaml")):
+        return parameters_from(read_document(name), name)
+    return collective_parameters(name)
+
+
+def _nodes(machine: "MachineParameters", options: dict[str, Any]) -> "Communicator | None":
+    """How nodes are joined, where the options say so."""
+    from chakra.replay.collectives.library import Communicator
+
+    node = options["node_ranks"] or machine.node_ranks
+    if node > machine.node_ranks:
+        raise UsageError(
+            f"--node-ranks: a node of {machine.name} has at most {machine.node_ranks} ranks, not {node}"
+        )
+    rate = options["nic_gbps"]
+    if rate is None:
+        return Communicator(node, node) if options["node_ranks"] else None
+    return Communicator(2 * node, node, rate, options["nics"] or 0, options["network_us"])
+
+
+def _groups(fit: "LibraryFit") -> list[tuple[str, str, list["FittedTime"]]]:
+    """Errors to show: collective, what the fit did not see ("" for in sample), measurements."""
+    kinds = dict.fromkeys(t.measurement.kind for t in fit.times)
+    sets = [("", fit.times), *((split.name, split.times) for split in fit.splits)]
+    return [
+        (kind.lower(), name, [t for t in times if t.measurement.kind is kind])
+        for kind in kinds
+        for name, times in sets
+    ]
+
+
+def _percent(value: float) -> str:
+    return "-" if value != value else f"{100 * value:.2f}"
+
+
+def _text(fit: "LibraryFit") -> str:
+    from chakra.alignment import aligned
+    from chakra.calibrate.library_fit import LARGE_BYTES, mean_error
+    from chakra.platforms.collectives import parameters_text
+
+    rows = []
+    for kind, unseen, times in _groups(fit):
+        if times:
+            worst = max(times, key=lambda t: abs(t.error))
+            place = f"{worst.measurement.ranks} ranks, {worst.measurement.size_bytes} B: {100 * worst.error:+.1f} %"
+            rows.append((
+                kind, f"without {unseen}" if unseen else "in sample", str(len(times)), _percent(mean_error(times)),
+                _percent(mean_error(times, LARGE_BYTES)), place,
+            ))  # fmt: skip
+    heading = ("collective", "fit", "rows", "error %", "1 MiB and up %", "worst row")
+    return f"{aligned(heading, rows)}\n\n{parameters_text(fit.machine)}".rstrip()
+
+
+def _document(fit: "LibraryFit") -> dict[str, Any]:
+    from chakra.calibrate.library_fit import mean_error
+    from chakra.replay.collectives.library import parameters_to
+
+    collectives: dict[str, dict[str, Any]] = {}
+    for kind, unseen, times in _groups(fit):
+        entry = collectives.setdefault(kind, {"collective": kind, "in_sample": None, "held_out": {}})
+        if not unseen:
+            entry["in_sample"] = _errors(times)
+        elif times:
+            entry["held_out"][unseen] = _errors(times)
+    return {
+        "schema": "chakra.library-calibration/1",
+        "machine": fit.machine.name,
+        "mean_error": mean_error(fit.times),
+        "collectives": list(collectives.values()),
+        "parameters": parameters_to(fit.machine),
+        "residuals": [
+            {
+                "collective": t.measurement.kind.lower(), "ranks": t.measurement.ranks, "bytes": t.measurement.size_bytes,
+                "measured_us": t.measurement.time_us, "modelled_us": t.modelled_us, "error": t.error, "choice": t.choice,
+            }
+            for t in fit.times
+        ],
+    }  # fmt: skip
+
+
+def _errors(times: Sequence["FittedTime"]) -> dict[str, Any]:
+    from chakra.calibrate.library_fit import LARGE_BYTES, mean_error
+
+    large = [t for t in times if t.measurement.size_bytes >= LARGE_BYTES]
+    return {
+        "rows": len(times),
+        "mean_error": mean_error(times) if times else None,
+        "large_rows": len(large),
+        "large_error": mean_error(large) if large else None,
+    }
