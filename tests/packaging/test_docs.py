@@ -60,9 +60,10 @@ def reason_not_run(page: str, block: Block) -> str | None:
 def prepare(page: str, folder: Path) -> None:
     """Files that a page speaks of as the reader's own."""
     (folder / "traces").symlink_to(ROOT / "traces")
-    if page == "docs/guides/platforms.md":
+    if page in ("docs/guides/platforms.md", "docs/guides/collective-library.md"):
         for name, factor in (("all_reduce", 2), ("all_gather", 1)):
             write_log(folder / f"{name}.log", name, factor)
+        write_log(folder / "all_reduce_16.log", "all_reduce", 2, 16)
     if page == "docs/guides/seeing.md":
         paths = ("-s", "traces/h100_box/system.json", "-n", "traces/h100_box/network.yml")
         for name, scale in (("base", "1"), ("faster", "0.5")):
@@ -71,12 +72,14 @@ def prepare(page: str, folder: Path) -> None:
             run([*command, *paths, *options], folder)
 
 
-def write_log(path: Path, name: str, factor: int) -> None:
-    """A log as nccl-tests write it: 4 ranks, 20 us and 100 GB/s."""
-    lines = [f"# {name}_perf", *(f"# Rank {rank} Group 0 Pid 1 on host device {rank}" for rank in range(4))]
+def write_log(path: Path, name: str, factor: int, ranks: int = 4) -> None:
+    """A log as nccl-tests write it: 20 us and 100 GB/s."""
+    lines = [f"# {name}_perf", *(f"# Rank {rank} Group 0 Pid 1 on host device {rank}" for rank in range(ranks))]
     for size in (1 << k for k in range(10, 29, 3)):
-        time = factor * (20 + size * 3 / 4 / 1e5)
-        lines.append(f"{size} {size // 4} float sum -1 {time:.2f} 1 1 0 {time:.2f} 1 1 0")
+        time = factor * (20 + size * (ranks - 1) / ranks / 1e5)
+        rate = size / time / 1e3
+        values = f"{time:.2f} {rate:.2f} {factor * rate * (ranks - 1) / ranks:.2f} 0"
+        lines.append(f"{size} {size // 4} float sum -1 {values} {values}")
     path.write_text("\n".join(lines) + "\n")
 
 
