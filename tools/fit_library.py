@@ -259,16 +259,16 @@ def page_tables() -> dict[str, str]:
                 f"| {percent(mean_error(own, LARGE_BYTES))} |"
             )
         unseen = {split.name: split.times for split in fit.splits}
-        groups = [fit.times, *(unseen.get(split, ()) for split in SPLITS)]
-        held.append(f"| {name} | {' | '.join(map(_pair, groups))} |")
-        for total, group in zip(pooled["PCIe" if name in PCIE else "NVSwitch"], groups, strict=True):
+        shown = [fit.times, *(unseen.get(split, ()) for split in SPLITS)]
+        held.append(f"| {name} | {' | '.join(map(_pair, shown))} |")
+        for total, group in zip(pooled["PCIe" if name in PCIE else "NVSwitch"], shown, strict=True):
             total.extend(group)
     held += [f"| **all, {family}** | {' | '.join(map(_pair, groups))} |" for family, groups in pooled.items()]
     nodes = ["| machine, nodes x ranks | rows | error % |", "| --- | --- | --- |"]
     rows = [row for row in several_nodes() if row.size_bytes >= LARGE_BYTES]
-    for group in dict.fromkeys(row.group for row in rows):
-        errors_ = [abs(row.error) for row in rows if row.group == group]
-        nodes.append(f"| {group} | {len(errors_)} | {percent(sum(errors_) / len(errors_))} |")
+    for cluster in dict.fromkeys(row.group for row in rows):
+        errors_ = [abs(row.error) for row in rows if row.group == cluster]
+        nodes.append(f"| {cluster} | {len(errors_)} | {percent(sum(errors_) / len(errors_))} |")
     for title, racks in (("servers", False), ("racks", True)):
         errors_ = [abs(row.error) for row in rows if (row.machine in RACK_SCALE) == racks]
         nodes.append(f"| **all {title}** | {len(errors_)} | {percent(sum(errors_) / len(errors_))} |")

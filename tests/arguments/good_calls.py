@@ -260,26 +260,19 @@ def of_makers() -> Iterator[Call]:
         calibrate.read_whole_log,
         {"path": "w.txt", "kind": None, "ranks": None, "in_place": False},
     )
-    machine = platforms.collective_parameters("hgx-h100")
+    costs = platforms.collective_parameters("hgx-h100")
     yield (
         "fit_library",
         calibrate.fit_library,
-        {"measurements": measured, "machine": machine, "nodes": None, "source": "x", "validate": False},
+        {"measurements": measured, "machine": costs, "nodes": None, "source": "x", "validate": False},
     )
     comm, forced = library.Communicator(8, 8), library.Forced(library.Algorithm.RING)
-    asked = {"kind": reduce, "size_bytes": 1 << 20, "comm": comm}
-    yield "library_time", library.library_time, {**asked, "machine": machine, "forced": forced}
-    yield (
-        "link_bytes",
-        library.link_bytes,
-        {**asked, "choice": library.library_time(**asked, machine=machine).choice},
-    )
-    yield "parameters_to", library.parameters_to, {"machine": machine}
-    yield (
-        "parameters_from",
-        library.parameters_from,
-        {"document": library.parameters_to(machine), "name": "x"},
-    )
+    asked: dict[str, Any] = {"kind": reduce, "size_bytes": 1 << 20, "comm": comm}
+    yield "library_time", library.library_time, {**asked, "machine": costs, "forced": forced}
+    choice = library.library_time(**asked, machine=costs).choice
+    yield "link_bytes", library.link_bytes, {**asked, "choice": choice}
+    yield "parameters_to", library.parameters_to, {"machine": costs}
+    yield "parameters_from", library.parameters_from, {"document": library.parameters_to(costs), "name": "x"}
     yield "collective_parameters", platforms.collective_parameters, {"name": "hgx-h100"}
     yield from _of_studies()
     target = {"groups": None, "memory": None, "in_place": False}

@@ -5,6 +5,7 @@ import io
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,16 +67,14 @@ def table(
 
 
 def read(
-    tmp_path: Path, text: str, name: str = "x.log", **options: object
+    tmp_path: Path, text: str, name: str = "x.log", **options: Any
 ) -> list[tuple[Kind, int, int, float]]:
     path = tmp_path / name
     path.write_text(text)
-    return [(m.kind, m.ranks, m.size_bytes, m.time_us) for m in read_log(path, **options)]  # type: ignore[arg-type]
+    return [(m.kind, m.ranks, m.size_bytes, m.time_us) for m in read_log(path, **options)]
 
 
-def expected(
-    kind: Kind = Kind.ALL_REDUCE, ranks: int = 8, factor: float = 1.0
-) -> list[tuple[Kind, int, int, float]]:
+def expected(kind: Kind = Kind.ALL_REDUCE, ranks: int = 8, factor: float = 1.0) -> list[Any]:
     return [(kind, ranks, size, pytest.approx(time_of(size) * factor, abs=0.006)) for size in SIZES]
 
 
@@ -208,7 +207,7 @@ def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_given_must_not_contradict_the_log(
-    tmp_path: Path, options: dict[str, object], message: str
+    tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConversionError, match=message):
         read(tmp_path, table(), **options)

@@ -74,7 +74,10 @@ def prepare(page: str, folder: Path) -> None:
 
 def write_log(path: Path, name: str, factor: int, ranks: int = 4) -> None:
     """A log as nccl-tests write it: 20 us and 100 GB/s."""
-    lines = [f"# {name}_perf", *(f"# Rank {rank} Group 0 Pid 1 on host device {rank}" for rank in range(ranks))]
+    lines = [
+        f"# {name}_perf",
+        *(f"# Rank {rank} Group 0 Pid 1 on host device {rank}" for rank in range(ranks)),
+    ]
     for size in (1 << k for k in range(10, 29, 3)):
         time = factor * (20 + size * (ranks - 1) / ranks / 1e5)
         rate = size / time / 1e3
