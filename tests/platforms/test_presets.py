@@ -1,6 +1,7 @@
 """Every preset is sane in its units, loads as a network, and gives the closed-form all-reduce time."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,25 @@ def test_every_preset_of_the_issue_is_there() -> None:
         "hls-1", "wormhole-galaxy",
     }  # fmt: skip
     assert wanted <= set(platform_names())
+
+
+@pytest.mark.parametrize("name", [
+    "dgx-a100", "hgx-h100", "hgx-h200", "hgx-b200", "hgx-b300", "gb200-nvl72", "gb300-nvl72", "l40s", "rtx-pro-6000",
+])  # fmt: skip
+def test_how_right_collectives_are_is_shown(name: str) -> None:
+    done = CliRunner().invoke(command, ["show", name])
+    assert done.exit_code == 0, done.output
+    assert "collective library: nccl, fitted to 2, 4" in done.output
+    assert re.search(r"all_reduce +(63|42) +\d+\.\d +(30|20) +\d+\.\d", done.output)
+    document = json.loads(CliRunner().invoke(command, ["show", name, "--format", "json"]).stdout)
+    assert document["collective_library"]["all_reduce"]["error"]["mean_error"] < 0.15
+
+
+def test_what_was_not_measured_is_said() -> None:
+    done = CliRunner().invoke(command, ["show", "mi300x"])
+    assert "no measurements of this machine" in done.output
+    document = json.loads(CliRunner().invoke(command, ["show", "mi300x", "--format", "json"]).stdout)
+    assert document["collective_library"] is None
 
 
 @pytest.mark.parametrize(("words", "shape", "gbps"), [

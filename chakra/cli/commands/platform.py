@@ -69,6 +69,44 @@ def show_command(machine: tuple[str, ...], npus: int | None, output_format: str)
             [(*r[:3], r[3].ljust(width)) for r in rows],
         )
     )
+    _show_library(platform.name)
+
+
+def _show_library(name: str) -> None:
+    """How right the model of the machine's collective library is."""
+    from chakra.alignment import aligned
+    from chakra.platforms.collectives import collective_parameters, names_with_parameters
+
+    click.echo()
+    if name not in names_with_parameters():
+        click.echo(
+            "collective library: no measurements of this machine; collectives follow the closed forms of the network"
+        )
+        return
+    machine = collective_parameters(name)
+    known = machine.evidence
+    click.echo(
+        f"collective library: {machine.library}, {known.status} to {', '.join(map(str, known.ranks))} ranks, "
+        f"{known.min_bytes} to {known.max_bytes} bytes; source: {known.source}"
+    )
+    rows = [
+        (
+            kind.lower(),
+            str(band.rows),
+            f"{100 * band.mean_error:.1f}",
+            str(band.large_rows),
+            f"{100 * band.large_error:.1f}",
+        )
+        for kind, band in known.errors.items()
+    ]
+    click.echo(aligned(("collective", "rows", "mean error %", "of 1 MiB and up", "mean error %"), rows))
+
+
+def _library_document(name: str) -> dict[str, Any] | None:
+    from chakra.platforms.collectives import collective_parameters, names_with_parameters
+    from chakra.replay.collectives.library import parameters_to
+
+    return parameters_to(collective_parameters(name)) if name in names_with_parameters() else None
 
 
 def _document(platform: Any) -> dict[str, Any]:
@@ -82,6 +120,7 @@ def _document(platform: Any) -> dict[str, Any]:
         },
         "network": platform.network(),
         "system": platform.system(),
+        "collective_library": _library_document(platform.name),
     }
 
 
