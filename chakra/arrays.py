@@ -1,6 +1,6 @@
 """Names for the array types used in annotations, so that signatures say what the numbers are."""
 
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,3 +13,21 @@ U64 = npt.NDArray[np.uint64]
 F64 = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
 AnyArray = npt.NDArray[Any]
+
+#: a whole number in a kernel: Python's own where it runs as plain Python
+Whole: TypeAlias = int | np.int64
+#: a comparison of two of them
+Truth: TypeAlias = bool | np.bool_
+
+
+class Numbers(Protocol):
+    """What a kernel reads and writes by index: an array of whole numbers or, in plain Python, a list."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def __getitem__(self, at: int, /) -> int:
+        """One of them."""
+
+    def __setitem__(self, at: int, value: int, /) -> None:
+        """Change one."""

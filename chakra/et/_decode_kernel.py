@@ -7,9 +7,9 @@ Signed 64-bit integers hold the bits of unsigned ones throughout (node ids, leng
 arithmetic turns into floating point.
 """
 
-from typing import Any
-
 import numpy as np
+
+from chakra.arrays import I8, I32, I64, U8, Truth, Whole
 
 # Rows of the attribute table: the integer columns and comm_group come first (see schema.INT_COLUMNS), then these.
 IS_CPU_OP = 12
@@ -18,7 +18,7 @@ PG_NAME = 13
 _ABSENT = -(2**63)
 
 
-def _varint(buf: Any, position: Any, end: Any) -> tuple[Any, Any]:
+def _varint(buf: U8, position: Whole, end: Whole) -> tuple[Whole, Whole]:
     """Read a varint; returns (value, next position), a next position of -1 if it is cut off or too long."""
     value = np.int64(0)
     shift = np.int64(0)
@@ -34,7 +34,7 @@ def _varint(buf: Any, position: Any, end: Any) -> tuple[Any, Any]:
     return value, -1
 
 
-def _skip(buf: Any, position: Any, end: Any, wire: Any) -> Any:
+def _skip(buf: U8, position: Whole, end: Whole, wire: Whole) -> Whole:
     """Position behind a field's value, -1 if it is cut off or of a wire type that current files do not
     use.
     """
@@ -57,20 +57,20 @@ def _skip(buf: Any, position: Any, end: Any, wire: Any) -> Any:
     return position
 
 
-def _grown(array: Any) -> Any:
+def _grown(array: I64) -> I64:
     """A copy of twice the length; the caller fills the rest."""
     bigger = np.empty(2 * len(array) + 16, array.dtype)
     bigger[: len(array)] = array
     return bigger
 
 
-def frame_records(buf: Any) -> tuple[Any, Any, int]:
+def frame_records(buf: U8) -> tuple[I64, I64, Whole]:
     """Bounds of all length-delimited messages: (starts, ends, offset of a broken length or -1)."""
     size = len(buf)
     starts = np.empty(size // 64 + 64, np.int64)
     ends = np.empty(size // 64 + 64, np.int64)
     count = 0
-    position = 0
+    position: Whole = 0
     while position < size:
         begin = position
         limit = min(size, position + 5)
@@ -87,7 +87,7 @@ def frame_records(buf: Any) -> tuple[Any, Any, int]:
     return starts[:count], ends[:count], -1
 
 
-def _hash(buf: Any, start: int, end: int) -> Any:
+def _hash(buf: U8, start: Whole, end: Whole) -> Whole:
     """Hash of some bytes, 32 bits."""
     value = np.int64(2166136261)
     for position in range(start, end):
@@ -95,7 +95,7 @@ def _hash(buf: Any, start: int, end: int) -> Any:
     return value ^ (value >> 15)
 
 
-def _same(buf: Any, start: int, end: int, other: Any, other_start: int, other_end: int) -> bool:
+def _same(buf: U8, start: Whole, end: Whole, other: U8, other_start: Whole, other_end: Whole) -> bool:
     """Whether two runs of bytes are equal."""
     if end - start != other_end - other_start:
         return False
@@ -105,7 +105,9 @@ def _same(buf: Any, start: int, end: int, other: Any, other_start: int, other_en
     return True
 
 
-def _slot(buf: Any, start: int, end: int, value: int, table: Any, starts: Any, ends: Any, hashes: Any) -> Any:
+def _slot(
+    buf: U8, start: Whole, end: Whole, value: Whole, table: I32, starts: I64, ends: I64, hashes: I64
+) -> Whole:
     """Where a string is, or belongs, in an open-addressing table of codes."""
     mask = len(table) - 1
     slot = value & mask
@@ -117,7 +119,7 @@ def _slot(buf: Any, start: int, end: int, value: int, table: Any, starts: Any, e
     return slot
 
 
-def _rehashed(hashes: Any, count: int, size: int) -> Any:
+def _rehashed(hashes: I64, count: Whole, size: Whole) -> I32:
     """A table of codes of the given size (a power of two)."""
     table = np.full(size, -1, np.int32)
     for code in range(count):
@@ -128,7 +130,9 @@ def _rehashed(hashes: Any, count: int, size: int) -> Any:
     return table
 
 
-def _known(buf: Any, start: int, end: int, names: Any, name_starts: Any, name_ends: Any, lookup: Any) -> Any:
+def _known(
+    buf: U8, start: Whole, end: Whole, names: U8, name_starts: I64, name_ends: I64, lookup: I32
+) -> Whole:
     """Row of an attribute that has a column, -1 for others. ``lookup`` is probed by length and outer
     bytes.
     """
@@ -145,7 +149,7 @@ def _known(buf: Any, start: int, end: int, names: Any, name_starts: Any, name_en
     return -1
 
 
-def _fixed(buf: Any, position: int, size: int) -> Any:
+def _fixed(buf: U8, position: Whole, size: Whole) -> Whole:
     """Little-endian unsigned number of ``size`` bytes, as the bits of a signed 64-bit one."""
     value = np.int64(0)
     for k in range(size):
@@ -153,7 +157,7 @@ def _fixed(buf: Any, position: int, size: int) -> Any:
     return value
 
 
-def _integer(buf: Any, field: Any, start: Any, value: Any) -> tuple[Any, bool]:
+def _integer(buf: U8, field: Whole, start: Whole, value: Whole) -> tuple[Whole, Truth]:
     """Value of an integer member (by field number): (value, whether a column can hold it).
 
     ``value`` is what the varint said, for those members that are one.
@@ -178,11 +182,11 @@ def _integer(buf: Any, field: Any, start: Any, value: Any) -> tuple[Any, bool]:
     return value, value != _ABSENT and (field != 13 or value >= 0)
 
 
-def _is_integer_field(field: Any) -> Any:
+def _is_integer_field(field: Whole) -> Truth:
     return field >= 7 and field <= 25 and field % 2 == 1
 
 
-def _wire_of_value(field: Any) -> int:
+def _wire_of_value(field: Whole) -> int:
     """Wire type of each member of AttributeProto's oneof."""
     if field % 2 == 0 or field > 27:
         return 2
@@ -193,7 +197,7 @@ def _wire_of_value(field: Any) -> int:
     return 0
 
 
-def _bool_list(buf: Any, position: int, end: int) -> Any:
+def _bool_list(buf: U8, position: Whole, end: Whole) -> Whole:
     """A list of up to 61 bools as bits with a 1 above the last, -1 if it is anything else."""
     bits = np.int64(0)
     count = 0
@@ -221,24 +225,24 @@ def _bool_list(buf: Any, position: int, end: int) -> Any:
 
 
 def decode_nodes(
-    buf: Any,
-    starts: Any,
-    ends: Any,
-    names: Any,
-    name_starts: Any,
-    name_ends: Any,
-    lookup: Any,
-    ids: Any,
-    types: Any,
-    name_codes: Any,
-    times: Any,
-    ints: Any,
-    cpu: Any,
-    pg_codes: Any,
-    dim_codes: Any,
-    ctrl_offsets: Any,
-    data_offsets: Any,
-) -> tuple[int, Any, Any, Any, Any, Any, bool]:
+    buf: U8,
+    starts: I64,
+    ends: I64,
+    names: U8,
+    name_starts: I64,
+    name_ends: I64,
+    lookup: I32,
+    ids: I64,
+    types: U8,
+    name_codes: I32,
+    times: I64,
+    ints: I64,
+    cpu: I8,
+    pg_codes: I32,
+    dim_codes: I32,
+    ctrl_offsets: I64,
+    data_offsets: I64,
+) -> tuple[int, I64, I64, I64, I64, I64, bool]:
     """Decode all nodes into the arrays of the second line, filled beforehand with 0, -1 or ABSENT.
 
     Returns (index of a node to look at or -1, ctrl ids, data ids, starts and ends of the distinct strings
@@ -263,11 +267,11 @@ def decode_nodes(
         end = ends[i]
         name_start = position
         name_end = position
-        group_start = np.int64(0)
-        group_end = np.int64(-1)
-        involved = np.int64(-1)
+        group_start: Whole = np.int64(0)
+        group_end: Whole = np.int64(-1)
+        involved: Whole = np.int64(-1)
         while position < end:
-            tag = np.int64(buf[position])
+            tag: Whole = np.int64(buf[position])
             position += 1
             if tag >= 128:
                 tag, position = _varint(buf, position - 1, end)
@@ -311,7 +315,7 @@ def decode_nodes(
                     break
                 continue
             if position < end and buf[position] < 128:
-                length = np.int64(buf[position])
+                length: Whole = np.int64(buf[position])
                 position += 1
             else:
                 length, position = _varint(buf, position, end)
@@ -345,18 +349,18 @@ def decode_nodes(
             elif field == 10:
                 # What every writer emits: the name, then one value, nothing else. Anything else takes the
                 # loop below.
-                chosen = np.int64(0)
+                chosen: Whole = np.int64(0)
                 attr_start = position
                 attr_end = position
                 value_start = position
                 value_end = position
-                number = np.int64(0)
+                number: Whole = np.int64(0)
                 begin = position
                 if position + 2 < stop and buf[position] == 10 and buf[position + 1] < 128:
                     attr_start = position + 2
                     attr_end = attr_start + np.int64(buf[position + 1])
                     if attr_end + 1 < stop:
-                        inner = np.int64(buf[attr_end])
+                        inner: Whole = np.int64(buf[attr_end])
                         position = attr_end + 1
                         if inner >= 128:
                             inner, position = _varint(buf, attr_end, stop)

@@ -5,7 +5,7 @@ unsigned ones, so that no mixed arithmetic turns into floating point. Sizes are 
 everything is written.
 """
 
-from typing import Any
+from chakra.arrays import I32, I64, U8
 
 _ABSENT = -(2**63)
 
@@ -21,7 +21,7 @@ def _varint_size(value: int) -> int:
     return size
 
 
-def _put_varint(out: Any, position: int, value: int) -> int:
+def _put_varint(out: U8, position: int, value: int) -> int:
     """Write the bits of ``value`` as a varint; returns the next position."""
     if value < 0:
         for _ in range(9):
@@ -38,7 +38,7 @@ def _put_varint(out: Any, position: int, value: int) -> int:
     return position + 1
 
 
-def _put_bytes(out: Any, position: int, blob: Any, start: int, end: int) -> int:
+def _put_bytes(out: U8, position: int, blob: U8, start: int, end: int) -> int:
     """Copy bytes; returns the next position."""
     for k in range(start, end):
         out[position] = blob[k]
@@ -56,25 +56,25 @@ def _value_size(kind: int, value: int) -> int:
 
 
 def node_sizes(
-    ids: Any,
-    types: Any,
-    name_codes: Any,
-    ctrl_offsets: Any,
-    ctrl_ids: Any,
-    data_offsets: Any,
-    data_ids: Any,
-    times: Any,
-    message_codes: Any,
-    message_base: Any,
-    ints: Any,
-    kinds: Any,
-    rows: Any,
-    blob_starts: Any,
-    blob_ends: Any,
+    ids: I64,
+    types: U8,
+    name_codes: I32,
+    ctrl_offsets: I64,
+    ctrl_ids: I64,
+    data_offsets: I64,
+    data_ids: I64,
+    times: I64,
+    message_codes: I32,
+    message_base: I64,
+    ints: I64,
+    kinds: I64,
+    rows: I64,
+    blob_starts: I64,
+    blob_ends: I64,
     name_base: int,
     prefix_base: int,
-    deps: Any,
-    sizes: Any,
+    deps: I64,
+    sizes: I64,
 ) -> None:
     """Sizes of all node messages into ``sizes`` and of their packed dependencies into ``deps`` (2, n).
 
@@ -122,27 +122,27 @@ def node_sizes(
 
 
 def write_nodes(
-    ids: Any,
-    types: Any,
-    name_codes: Any,
-    ctrl_offsets: Any,
-    ctrl_ids: Any,
-    data_offsets: Any,
-    data_ids: Any,
-    times: Any,
-    message_codes: Any,
-    message_base: Any,
-    ints: Any,
-    kinds: Any,
-    rows: Any,
-    blob_starts: Any,
-    blob_ends: Any,
+    ids: I64,
+    types: U8,
+    name_codes: I32,
+    ctrl_offsets: I64,
+    ctrl_ids: I64,
+    data_offsets: I64,
+    data_ids: I64,
+    times: I64,
+    message_codes: I32,
+    message_base: I64,
+    ints: I64,
+    kinds: I64,
+    rows: I64,
+    blob_starts: I64,
+    blob_ends: I64,
     name_base: int,
     prefix_base: int,
-    deps: Any,
-    sizes: Any,
-    blobs: Any,
-    out: Any,
+    deps: I64,
+    sizes: I64,
+    blobs: U8,
+    out: U8,
     position: int,
 ) -> int:
     """Write all records (length and message) into ``out`` from ``position`` on; arguments as of

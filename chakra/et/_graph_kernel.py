@@ -3,17 +3,17 @@
 Kernel module: flat sequences and integers only. All outputs are allocated by the caller.
 """
 
-from typing import Any
+from chakra.arrays import Numbers
 
 
 def union_parents(
-    ctrl_offsets: Any,
-    ctrl_index: Any,
-    data_offsets: Any,
-    data_index: Any,
-    mark: Any,
-    out_offsets: Any,
-    out_index: Any,
+    ctrl_offsets: Numbers,
+    ctrl_index: Numbers,
+    data_offsets: Numbers,
+    data_index: Numbers,
+    mark: Numbers,
+    out_offsets: Numbers,
+    out_index: Numbers,
 ) -> tuple[int, int]:
     """Each node's distinct parents, control dependencies first, in the order they are given.
 
@@ -45,7 +45,9 @@ def union_parents(
     return count, forward
 
 
-def transpose(offsets: Any, index: Any, out_offsets: Any, out_index: Any, cursor: Any) -> None:
+def transpose(
+    offsets: Numbers, index: Numbers, out_offsets: Numbers, out_index: Numbers, cursor: Numbers
+) -> None:
     """Reverse all edges; the new lists are in ascending order. ``out_offsets`` and ``cursor`` have n + 1
     zeros.
     """
@@ -62,7 +64,9 @@ def transpose(offsets: Any, index: Any, out_offsets: Any, out_index: Any, cursor
             cursor[j] += 1
 
 
-def topological(parent_offsets: Any, child_offsets: Any, child_index: Any, waiting: Any, order: Any) -> int:
+def topological(
+    parent_offsets: Numbers, child_offsets: Numbers, child_index: Numbers, waiting: Numbers, order: Numbers
+) -> int:
     """Kahn's order: roots by index, then each node when its last parent was taken. Returns how many were
     reached.
 
@@ -89,7 +93,12 @@ def topological(parent_offsets: Any, child_offsets: Any, child_index: Any, waiti
 
 
 def longest_paths(
-    parent_offsets: Any, parent_index: Any, order: Any, weights: Any, finish: Any, best: Any
+    parent_offsets: Numbers,
+    parent_index: Numbers,
+    order: Numbers,
+    weights: Numbers,
+    finish: Numbers,
+    best: Numbers,
 ) -> None:
     """Finish of every node when each starts as its last parent ends; ``best`` is that parent's index or -1.
 
