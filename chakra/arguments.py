@@ -37,7 +37,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 #: stands for the value of an argument that does not fit
-_MISFIT: Any = object()
+_MISFIT: object = object()
 #: accepted by behaviour, not by type: file-like objects rarely derive from these
 _OPEN = (IO, TextIO, BinaryIO)
 #: whole numbers have 64 bits, with or without sign
@@ -84,7 +84,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return entry
 
 
-def check_fields(value: Any) -> None:
+def check_fields(value: object) -> None:
     """Hold the fields of a dataclass to their annotations; to be called by its ``__post_init__``.
 
     Raises
@@ -101,7 +101,7 @@ def check_fields(value: Any) -> None:
             object.__setattr__(value, field.name, taken)
 
 
-def _taken(owner: Any, name: str, rule: _Rule, value: Any) -> Any:
+def _taken(owner: type | Callable[..., object], name: str, rule: _Rule, value: object) -> object:
     taken = rule.take(value)
     if taken is _MISFIT:
         title = owner.__qualname__.removesuffix(".__init__")
@@ -134,10 +134,10 @@ class _Named:
     """Stands for a class that a module imports for type checkers alone: it is known by its name."""
 
 
-class _Names(dict[str, Any]):
+class _Names(dict[str, object]):
     """What the names of annotations stand for."""
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> object:
         return type(name, (_Named,), {})
 
 
@@ -188,7 +188,7 @@ def _protocol(kind: type) -> _Rule:
 def _instance(kind: type) -> _Rule:
     name = kind.__name__
 
-    def take(value: Any) -> Any:
+    def take(value: object) -> object:
         if issubclass(kind, _Named):
             return value if name in (base.__name__ for base in type(value).__mro__) else _MISFIT
         return value if isinstance(value, kind) else _MISFIT
@@ -202,7 +202,7 @@ def _union(rules: Sequence[_Rule]) -> _Rule:
         return _ANYTHING
     takes = [rule.take for rule in rules]
 
-    def take(value: Any) -> Any:
+    def take(value: object) -> object:
         found = _MISFIT
         for one in takes:
             taken = one(value)
@@ -223,7 +223,7 @@ def _choice(values: Mapping[Any, Any], words: Iterable[str]) -> _Rule:
     """One of some texts or numbers, or of the members of an enumeration, which go by their values too."""
     members = set(values.values())
 
-    def take(value: Any) -> Any:
+    def take(value: object) -> object:
         if isinstance(value, str | int | Enum) and not isinstance(value, bool):
             return value if value in members and isinstance(value, Enum) else values.get(value, _MISFIT)
         return _MISFIT
@@ -236,7 +236,7 @@ def _items(origin: type, item: _Rule) -> _Rule:
     walked = not issubclass(origin, Sequence) and origin not in (set, frozenset)
     make = origin if origin in (list, tuple, set, frozenset) else None
 
-    def take(value: Any) -> Any:
+    def take(value: object) -> object:
         if isinstance(value, np.ndarray) and value.ndim == 1:
             items = value.tolist()
         elif isinstance(value, str | bytes | Mapping | np.ndarray) or not isinstance(value, Iterable):
@@ -261,7 +261,7 @@ def _items(origin: type, item: _Rule) -> _Rule:
     return _Rule(take, f"{word}{of}", f"{word[2:]}s{of}")
 
 
-def _made(make: Any, taken: Any) -> Any:
+def _made(make: Callable[[Any], object], taken: object) -> object:
     try:
         return make(taken)
     except TypeError:  # not hashable
@@ -271,7 +271,7 @@ def _made(make: Any, taken: Any) -> Any:
 def _pair(rules: Sequence[_Rule]) -> _Rule:
     """A tuple of so many values."""
 
-    def take(value: Any) -> Any:
+    def take(value: object) -> object:
         if not isinstance(value, tuple | list) or len(value) != len(rules):
             return _MISFIT
         taken = tuple(rule.take(entry) for rule, entry in zip(rules, value, strict=True))
@@ -283,9 +283,9 @@ def _pair(rules: Sequence[_Rule]) -> _Rule:
     return _Rule(take, f"({', '.join(rule.one for rule in rules)})")
 
 
-def _mapping(key: _Rule, entry: _Rule, kind: Any) -> _Rule:
-    def take(value: Any) -> Any:
-        if not isinstance(value, kind):
+def _mapping(key: _Rule, entry: _Rule, kind: type) -> _Rule:
+    def take(value: object) -> object:
+        if not isinstance(value, Mapping) or not isinstance(value, kind):
             return _MISFIT
         if entry is _ANYTHING and kind is Mapping:  # a file's content, whose reader knows its keys
             return value
@@ -300,25 +300,27 @@ def _mapping(key: _Rule, entry: _Rule, kind: Any) -> _Rule:
     return _Rule(take, f"a dict of {key.many} to {entry.many}", f"dicts of {key.many} to {entry.many}")
 
 
-def _array(dtype: Any) -> _Rule:
-    def take(value: Any) -> Any:
+def _array(dtype: "np.dtype[Any] | None") -> _Rule:
+    def take(value: Any) -> object:
         if not isinstance(value, np.ndarray):
             return _MISFIT
-        if dtype in (None, value.dtype):
+        if dtype is None or dtype == value.dtype:
             return value
-        taken = value.astype(dtype) if value.dtype.kind in "biu" and dtype.kind in "biuf" else _MISFIT
-        return taken if taken is not _MISFIT and np.array_equal(taken, value) else _MISFIT
+        if value.dtype.kind not in "biu" or dtype.kind not in "biuf":
+            return _MISFIT
+        taken = value.astype(dtype)
+        return taken if np.array_equal(taken, value) else _MISFIT
 
     return _Rule(take, "an array" if dtype is None else f"an array of {dtype}", "arrays")
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not _LEAST <= value <= _MOST:
         return _MISFIT
     return value if type(value) is int or isinstance(value, Enum) else int(value)
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     """A number; what is not one (NaN) least of all."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return _MISFIT
@@ -327,15 +329,15 @@ def _number(value: Any) -> Any:
     return value if isinstance(value, int | float) else value.item()
 
 
-def _truth(value: Any) -> Any:
+def _truth(value: object) -> object:
     return value if isinstance(value, bool) else bool(value) if isinstance(value, np.bool_) else _MISFIT
 
 
-def _pathlike(value: Any) -> Any:
+def _pathlike(value: object) -> object:
     return value if isinstance(value, os.PathLike) else _MISFIT
 
 
-def _path(value: Any) -> Any:
+def _path(value: object) -> object:
     return value if isinstance(value, Path) else Path(value) if isinstance(value, str) else _MISFIT
 
 

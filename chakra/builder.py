@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -407,7 +407,7 @@ class TraceBuilder:
         return Handle(self, len(self._drafts) - 1, draft.name)
 
     def _dependencies(self, name: str, option: str, given: Dependencies) -> tuple[int, ...]:
-        handles: Any = (given,) if isinstance(given, Handle) else given
+        handles: object = (given,) if isinstance(given, Handle) else given
         if not isinstance(handles, Iterable) or isinstance(handles, str | bytes):
             raise TraceError(
                 f"node {name!r}: {option} takes the handles of earlier calls, not {shown(given)}"
@@ -423,7 +423,7 @@ class TraceBuilder:
             ids[handle.id] = None
         return tuple(ids)
 
-    def _peer(self, name: str, peer: Any) -> int:
+    def _peer(self, name: str, peer: object) -> int:
         if isinstance(peer, bool) or not isinstance(peer, int | np.integer) or peer < 0:
             raise WorkloadError(f"node {name!r}: the peer must be a rank, not {shown(peer)}")
         if self.npus is not None and peer >= self.npus:
@@ -620,14 +620,14 @@ def _text(node: object, what: str, value: object) -> None:
         raise TraceError(f"node {shown(node)}: {what} must be a text, not {shown(value)}")
 
 
-def _truths(node: str, what: str, values: Any) -> list[bool]:
+def _truths(node: str, what: str, values: object) -> list[bool]:
     given = list(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else [None]
     if any(not isinstance(item, bool | int | np.bool_ | np.integer) for item in given):
         raise TraceError(f"collective {node!r}: {what} must be a list of True or False, not {shown(values)}")
     return [bool(item) for item in given]
 
 
-def _ranks(what: str, ranks: Any) -> list[int]:
+def _ranks(what: str, ranks: object) -> list[int]:
     given = list(ranks) if isinstance(ranks, Iterable) and not isinstance(ranks, str | bytes) else None
     if given is None or any(isinstance(x, bool) or not isinstance(x, int | np.integer) for x in given):
         raise WorkloadError(f"{what} must be a list of ranks, not {shown(ranks)}")
@@ -642,7 +642,7 @@ def _whole(name: str, what: str, value: object) -> int:
     return int(value)
 
 
-def _duration(name: str, micros: Any, nanos: int | None) -> int:
+def _duration(name: str, micros: object, nanos: int | None) -> int:
     """Duration in nanoseconds from either of the two options."""
     if micros is not None and nanos is not None:
         raise TraceError(f"node {name!r}: give duration_micros or duration_ns, not both")

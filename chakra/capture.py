@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from chakra.arguments import checked
@@ -140,7 +141,7 @@ def _torch() -> Any:
     return torch
 
 
-def _place(torch: Any, rank: int | None) -> tuple[int, int]:
+def _place(torch: ModuleType, rank: int | None) -> tuple[int, int]:
     """Rank and world size of this process."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -154,7 +155,7 @@ def _place(torch: Any, rank: int | None) -> tuple[int, int]:
 
 @contextmanager
 def _profiler(
-    torch: Any, recording: Recording, plan: tuple[int, int, int], record_shapes: bool
+    torch: ModuleType, recording: Recording, plan: tuple[int, int, int], record_shapes: bool
 ) -> Iterator[Any]:
     from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule
 
@@ -175,7 +176,7 @@ def _profiler(
 
     observer = ExecutionTraceObserver()
     observer.register_callback(recording.host)
-    extra: dict[str, Any] = {}
+    extra: dict[str, object] = {}
     config = _experimental_config()
     if config is not None:
         extra["experimental_config"] = config
@@ -190,7 +191,7 @@ def _profiler(
         yield profiler
 
 
-def _experimental_config() -> Any:
+def _experimental_config() -> object:
     """Synchronisation events, where the installed PyTorch knows the switch."""
     try:
         from torch._C._profiler import _ExperimentalConfig

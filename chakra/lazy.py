@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> None:
@@ -21,7 +20,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> None:
     """
     module = sys.modules[package]
 
-    def find(name: str) -> Any:
+    def find(name: str) -> object:
         home = homes.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

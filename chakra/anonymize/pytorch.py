@@ -149,12 +149,12 @@ class Recordings:
 
     # ------------------------------------------------------------------------------------------------ host
 
-    def _host(self, document: dict[str, Any]) -> dict[str, Any]:
+    def _host(self, document: dict[str, Any]) -> dict[str, object]:
         schema = str(document.get("schema", ""))
         nodes = [self._host_node(node) for node in document["nodes"] if isinstance(node, dict)]
         return {"schema": schema if _VERSION.fullmatch(schema) else "", "nodes": nodes}
 
-    def _host_node(self, node: dict[str, Any]) -> dict[str, Any]:
+    def _host_node(self, node: dict[str, Any]) -> dict[str, object]:
         name = self._name(node.get("name"))
         comm = name == "record_param_comms" or name.startswith(COMMUNICATION)
         out = {"name": name, **_integers(node, _HOST_INTS)}
@@ -173,7 +173,7 @@ class Recordings:
             out["attrs"] = [kept for attr in node["attrs"] if (kept := self._attr(attr)) is not None]
         return out
 
-    def _io(self, node: dict[str, Any], side: str, *, comm: bool) -> dict[str, Any]:
+    def _io(self, node: dict[str, object], side: str, *, comm: bool) -> dict[str, object]:
         given = node.get(side)
         if side == "inputs" and node.get("name") == "## process_group:init ##":
             return {}
@@ -194,7 +194,7 @@ class Recordings:
             f"{one}_types": _types(node.get(f"{one}_types", [])),
         }
 
-    def _values(self, value: Any, *, comm: bool) -> Any:
+    def _values(self, value: object, *, comm: bool) -> object:
         """Tensors (ids, sizes, device) stay; other values only where they describe communication."""
         if isinstance(value, list):
             if len(value) == 6 and isinstance(value[5], str):
@@ -205,7 +205,7 @@ class Recordings:
             return (_collective(value) or self.labels.group(value)) if comm else ""
         return value if comm and (value is None or isinstance(value, bool | int)) else 0
 
-    def _attr(self, attr: Any) -> dict[str, Any] | None:
+    def _attr(self, attr: object) -> dict[str, object] | None:
         name, value = (attr.get("name"), attr.get("value")) if isinstance(attr, dict) else (None, None)
         if name in _HOST_INTS and _is_integer(value):
             kind = "int64" if name == "seq_id" else "uint64"
@@ -213,7 +213,7 @@ class Recordings:
         text = self._text(str(name), value)
         return None if text is None else {"name": name, "type": "string", "value": text}
 
-    def _text(self, name: str, value: Any) -> str | None:
+    def _text(self, name: str, value: object) -> str | None:
         """What is kept of a text attribute or argument; None if nothing is."""
         if not isinstance(value, str):
             return None
@@ -245,7 +245,7 @@ class Recordings:
         ]
         return json.dumps(kept)
 
-    def _name(self, name: Any) -> str:
+    def _name(self, name: object) -> str:
         text = name if isinstance(name, str) else str(name)
         if text.startswith("## process_group:init"):
             return "## process_group:init ##"
@@ -260,12 +260,12 @@ class Recordings:
 
     # ---------------------------------------------------------------------------------------------- Kineto
 
-    def _device(self, document: Any) -> dict[str, Any]:
+    def _device(self, document: Any) -> dict[str, object]:
         head = document if isinstance(document, dict) else {}
         events = document["traceEvents"] if isinstance(document, dict) else document
         kept = [e for e in events if _is_work(e)]
         shift = self._shift(head.get("baseTimeNanoseconds"), kept)
-        out: dict[str, Any] = {"schemaVersion": 1}
+        out: dict[str, object] = {"schemaVersion": 1}
         info = head.get("distributedInfo")
         if isinstance(info, dict):
             groups = [
@@ -294,11 +294,11 @@ class Recordings:
             self._origin_ns = max(first - _MARGIN_NS, 0) // 1000 * 1000
         return self._origin_ns
 
-    def _event(self, event: dict[str, Any], shift_us: int) -> dict[str, Any]:
+    def _event(self, event: dict[str, Any], shift_us: int) -> dict[str, object]:
         category = str(event["cat"]).lower()
         given = event.get("args")
         given = given if isinstance(given, dict) else {}
-        args: dict[str, Any] = _integers(given, _EVENT_INTS)
+        args: dict[str, object] = _integers(given, _EVENT_INTS)
         for name in ("Collective name", "dtype", "Process Group Name", "Process Group Ranks"):
             text = self._text(name, given.get(name))
             if text is not None:
@@ -319,7 +319,7 @@ class Recordings:
             "args": args,
         }
 
-    def _event_name(self, category: str, name: Any) -> str:
+    def _event_name(self, category: str, name: object) -> str:
         text = str(name)
         if "runtime" in category or "driver" in category:
             if "query" in text.lower():
@@ -334,21 +334,23 @@ class Recordings:
                 return f"ncclDevKernel_{_LIBRARY_WORDS.get(kind or '', 'Generic')}"
         return self._name(text)
 
-    def _row(self, value: Any) -> int | str:
-        return value if _is_integer(value) else self.labels.label("row", str(value))
+    def _row(self, value: object) -> int | str:
+        return (
+            value if isinstance(value, int) and _is_integer(value) else self.labels.label("row", str(value))
+        )
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return _is_integer(value) or (
         isinstance(value, Decimal) and value.is_finite() and -30 < value.adjusted() < 20
     )
 
 
-def _is_work(event: Any) -> bool:
+def _is_work(event: object) -> bool:
     """Whether the conversion reads an event; arrows, counters, Python frames and row names stay home."""
     return (
         isinstance(event, dict)
@@ -359,7 +361,7 @@ def _is_work(event: Any) -> bool:
     )
 
 
-def _integers(given: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _integers(given: dict[str, object], names: tuple[str, ...]) -> dict[str, object]:
     """Whole numbers of known keys; text that is one becomes one."""
     out = {}
     for name in names:
@@ -380,13 +382,13 @@ def _known_dtype(text: str) -> bool:
     return _DTYPE.fullmatch(text) is not None
 
 
-def _shapes(value: Any) -> Any:
+def _shapes(value: object) -> object:
     if isinstance(value, list):
         return [_shapes(item) for item in value]
     return value if _is_integer(value) else 0
 
 
-def _types(value: Any) -> Any:
+def _types(value: object) -> object:
     if isinstance(value, list):
         return [_types(item) for item in value]
     words = re.findall(r"\w+", value) if isinstance(value, str) else ["?"]

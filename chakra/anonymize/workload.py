@@ -220,11 +220,11 @@ def _memory(path: str, out: Path) -> None:
     from chakra.replay.config.keys import MEMORY_KEYS
 
     load_memory(path)  # refuses what is not a memory file
-    data = files.read_json(path, error=ConfigError)
+    data: Any = files.read_json(path, error=ConfigError)
     _write_json(out, {key.name: data[key.name] for key in MEMORY_KEYS if key.name in data})
 
 
-def _write_json(out: Path, document: Any) -> None:
+def _write_json(out: Path, document: object) -> None:
     with files.atomic_text(out) as file:
         file.write(json.dumps(document) + "\n")
 

@@ -7,7 +7,8 @@ use it. (The kernel module as plain Python is slower than protobuf: it serves th
 
 import sys
 from functools import cache
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,7 +37,7 @@ _slow_nodes = [0]
 _loaded: set[str] = set()
 
 
-def kernels_for(module: str, n_nodes: int) -> Any:
+def kernels_for(module: str, n_nodes: int) -> ModuleType | None:
     """A kernel module compiled, if coding ``n_nodes`` nodes is worth it, else None."""
     if module in _loaded:
         worth = n_nodes >= LOADED_THRESHOLD
@@ -49,7 +50,8 @@ def kernels_for(module: str, n_nodes: int) -> Any:
     from chakra.jit import compiled
 
     _loaded.add(module)
-    return compiled(module)
+    kernels: ModuleType = compiled(module)
+    return kernels
 
 
 #: Bytes of a file above which its framing is worth a kernel that is loaded anyway.
@@ -127,7 +129,7 @@ def known_names() -> KnownNames:
     return KnownNames(np.frombuffer(bytearray(b"".join(encoded)), np.uint8), starts, ends, lookup)
 
 
-def decode_compiled(kernels: Any, records: Records, source: str) -> Columns:
+def decode_compiled(kernels: ModuleType, records: Records, source: str) -> Columns:
     """Decode with the (compiled or plain) kernel module; the protobuf path decides on whatever it does not
     like.
     """

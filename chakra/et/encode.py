@@ -1,7 +1,7 @@
 """Encoding columns into the bytes of a file."""
 
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
@@ -88,7 +88,7 @@ class _Blobs:
         return np.frombuffer(bytearray(b"".join(self.pieces)), np.uint8), ends - sizes, ends
 
 
-def encode_compiled(kernels: Any, source: Encodable) -> bytes:
+def encode_compiled(kernels: ModuleType, source: Encodable) -> bytes:
     """Encode with the (compiled or plain) kernel module; gives the same bytes as `encode_protobuf`."""
     n = len(source.ids)
     blobs = _Blobs()

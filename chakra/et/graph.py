@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -20,14 +20,15 @@ WARM_THRESHOLD = 50_000
 _CYCLE_SHOWN = 8
 
 
-def graph_kernels(work: int) -> Any:
+def graph_kernels(work: int) -> ModuleType | None:
     """The graph kernels, compiled if ``work`` (nodes plus edges) is worth it; else None, for plain Python on
     lists.
     """
     if work >= KERNEL_THRESHOLD or (work >= WARM_THRESHOLD and "numba" in sys.modules):
         from chakra.jit import compiled
 
-        return compiled("chakra.et._graph_kernel")
+        kernels: ModuleType = compiled("chakra.et._graph_kernel")
+        return kernels
     return None
 
 

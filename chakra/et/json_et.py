@@ -3,7 +3,6 @@ protobuf.
 """
 
 import json
-from typing import Any
 
 from chakra.errors import TraceError
 from chakra.et.schema import NodeType
@@ -58,7 +57,7 @@ def encode_json_et(data: bytes, source: str) -> bytes:
     return b"".join(pieces)
 
 
-def _node(entry: dict[str, Any], where: str) -> Node:
+def _node(entry: dict[str, object], where: str) -> Node:
     for key in ("Id", "NodeType"):
         if key not in entry:
             raise TraceError(f"{where}: key {key!r} is missing")
@@ -84,7 +83,7 @@ def _node(entry: dict[str, Any], where: str) -> Node:
     return node
 
 
-def _set_runtime(node: Node, runtime: Any, where: str) -> None:
+def _set_runtime(node: Node, runtime: object, where: str) -> None:
     if runtime is None:
         return
     if isinstance(runtime, bool) or not isinstance(runtime, int | float) or not 0 <= runtime < 2**53:
@@ -94,13 +93,13 @@ def _set_runtime(node: Node, runtime: Any, where: str) -> None:
         node.attr.add(name="duration_ns", int64_val=round(runtime * 1000))
 
 
-def _integer(value: Any, key: str, where: str, low: int, high: int) -> int:
+def _integer(value: object, key: str, where: str, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
         raise TraceError(f"{where}: key {key!r} must be an integer from {low} to {high - 1}, not {value!r}")
     return value
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise TraceError(f"{where}: key 'Name' must be text, not {value!r}")
     try:

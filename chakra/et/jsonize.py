@@ -13,7 +13,7 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import numpy as np
@@ -87,8 +87,8 @@ def _odd_lengths(
 
 
 def _with_raw(
-    entry: dict[str, Any], message: Message, raw: bytes, prefixes: dict[int, str], number: int
-) -> dict[str, Any]:
+    entry: dict[str, object], message: Message, raw: bytes, prefixes: dict[int, str], number: int
+) -> dict[str, object]:
     back = _metadata_from(entry, "") if isinstance(message, GlobalMetadata) else _node_from(entry, "")
     if back.SerializeToString(deterministic=True) != raw:
         entry["raw"] = base64.b64encode(raw).decode()
@@ -97,19 +97,19 @@ def _with_raw(
     return entry
 
 
-def _dump(entry: dict[str, Any]) -> str:
+def _dump(entry: dict[str, object]) -> str:
     return files.json_text(entry)
 
 
-def _metadata_json(metadata: GlobalMetadata) -> dict[str, Any]:
-    entry: dict[str, Any] = {"version": metadata.version} if metadata.version else {}
+def _metadata_json(metadata: GlobalMetadata) -> dict[str, object]:
+    entry: dict[str, object] = {"version": metadata.version} if metadata.version else {}
     if metadata.attr:
         entry["attr"] = [_attribute_json(attr) for attr in metadata.attr]
     return entry
 
 
-def _node_json(node: Node) -> dict[str, Any]:
-    entry: dict[str, Any] = {"id": node.id}
+def _node_json(node: Node) -> dict[str, object]:
+    entry: dict[str, object] = {"id": node.id}
     if node.name:
         entry["name"] = node.name
     known = node.type in NodeType.values()
@@ -131,8 +131,8 @@ def _node_json(node: Node) -> dict[str, Any]:
     return entry
 
 
-def _attribute_json(attr: AttributeProto) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": attr.name}
+def _attribute_json(attr: AttributeProto) -> dict[str, object]:
+    entry: dict[str, object] = {"name": attr.name}
     if attr.doc_string:
         entry["doc_string"] = attr.doc_string
     member = attr.WhichOneof("value")
@@ -142,7 +142,7 @@ def _attribute_json(attr: AttributeProto) -> dict[str, Any]:
     return entry
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
@@ -197,7 +197,7 @@ def _documents(text: str, source: str) -> Iterator[Any]:
         yield document
 
 
-def _own_records(document: dict[str, Any], source: str) -> Iterator[bytes]:
+def _own_records(document: dict[str, object], source: str) -> Iterator[bytes]:
     nodes = document.get("nodes")
     metadata = document.get("metadata", {})
     if not isinstance(nodes, list) or not isinstance(metadata, dict):
@@ -210,7 +210,7 @@ def _own_records(document: dict[str, Any], source: str) -> Iterator[bytes]:
         yield _framed(entry, _node_from, where)
 
 
-def _framed(entry: dict[str, Any], build: Any, where: str) -> bytes:
+def _framed(entry: dict[str, Any], build: Callable[[dict[str, Any], str], Message], where: str) -> bytes:
     try:
         if "raw" in entry:
             payload = base64.b64decode(entry["raw"], validate=True)
@@ -274,7 +274,7 @@ def _attribute_from(entry: dict[str, Any], where: str) -> AttributeProto:
     return attr
 
 
-def _parsed(value: Any, member: str) -> Any:
+def _parsed(value: Any, member: str) -> object:
     if member.startswith("bytes"):
         return base64.b64decode(value, validate=True)
     if member.startswith(("double", "float")) and isinstance(value, str):
@@ -291,12 +291,12 @@ def _set(message: Message, key: str, value: Any) -> None:
         raise ValueError(f"{key} must be {wanted}, found {_short(value)}") from None
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:56] + "..."
 
 
-def _refuse_unknown(entry: Any, allowed: set[str] | frozenset[str], where: str) -> None:
+def _refuse_unknown(entry: object, allowed: set[str] | frozenset[str], where: str) -> None:
     if not isinstance(entry, dict):
         raise ValueError(f"an object is needed, not {entry!r}")
     unknown = sorted(set(entry) - allowed)
@@ -304,7 +304,7 @@ def _refuse_unknown(entry: Any, allowed: set[str] | frozenset[str], where: str) 
         raise ValueError(f"unknown key {unknown[0]!r}; the keys are {', '.join(sorted(allowed))}")
 
 
-def _upstream_records(first: Any, others: Iterator[Any], source: str) -> Iterator[bytes]:
+def _upstream_records(first: object, others: Iterator[Any], source: str) -> Iterator[bytes]:
     """Records of upstream's jsonizer output, whose first object is the metadata."""
     message: Message = GlobalMetadata()
     documents = [first, *others] if first is not None else []

@@ -83,7 +83,7 @@ class WorkloadManifest:
     trace_of: I32
     groups: Mapping[str, I32]
     peer_mode: str = RELATIVE
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, object] = field(default_factory=dict)
     source: str = "<memory>"
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ class WorkloadManifest:
         for name, table in self.groups.items():
             self._check(f"group {name!r}", table, 2, self.npus)
 
-    def _check(self, what: str, table: Any, ndim: int, most: int) -> None:
+    def _check(self, what: str, table: object, ndim: int, most: int) -> None:
         if not isinstance(table, np.ndarray) or table.ndim != ndim or table.dtype.kind not in "iu":
             raise WorkloadError(f"{self.source}: {what} must be an array of integers, not {shown(table)}")
         if table.size and not 0 <= table.min() <= table.max() < most:
@@ -179,14 +179,14 @@ def expand(start: int, digits: Sequence[Sequence[int]]) -> I64:
     return out
 
 
-def _ranks_to_json(ranks: AnyArray) -> Any:
+def _ranks_to_json(ranks: AnyArray) -> object:
     form = strided(ranks) if len(ranks) else None
     if form is None:
         return [int(rank) for rank in ranks]
     return {"start": form[0], "digits": [list(digit) for digit in form[1]]}
 
 
-def _table_to_json(table: I32) -> dict[str, Any]:
+def _table_to_json(table: I32) -> dict[str, object]:
     row = strided(table[0])
     bases = strided(table[:, 0])
     regular = row is not None and bases is not None and (table - table[:, :1] == table[0] - table[0, 0]).all()
@@ -216,7 +216,7 @@ def manifest_to_dict(manifest: WorkloadManifest, trace_names: Sequence[str]) -> 
     }
 
 
-def _count(digits: Any, where: str) -> int:
+def _count(digits: object, where: str) -> int:
     total = 1
     if not isinstance(digits, list):
         raise WorkloadError(f"{where}: digits must be a list of [count, stride] pairs")
@@ -235,7 +235,7 @@ def _count(digits: Any, where: str) -> int:
     return total
 
 
-def _integer(value: Any, where: str, most: int = _MAX_STRIDE) -> int:
+def _integer(value: object, where: str, most: int = _MAX_STRIDE) -> int:
     if type(value) is not int:
         raise WorkloadError(f"{where}: must be an integer, not {str(value)[:40]!r}")
     if abs(value) > most:
@@ -243,7 +243,7 @@ def _integer(value: Any, where: str, most: int = _MAX_STRIDE) -> int:
     return value
 
 
-def _explicit(values: Any, where: str) -> list[int]:
+def _explicit(values: object, where: str) -> list[int]:
     if not isinstance(values, list):
         raise WorkloadError(f"{where}: must be a list of ranks")
     return [_integer(value, where) for value in values]
@@ -380,7 +380,7 @@ def read_manifest(path: str | Path) -> WorkloadManifest:
     from chakra.et import read_traces
 
     path = Path(path)
-    document = read_json(path, error=WorkloadError)
+    document: Any = read_json(path, error=WorkloadError)
     check_header(document, str(path))
     traces = read_traces([path.parent / name for name in document["traces"]])
     return manifest_from_dict(document, traces, str(path))

@@ -1,7 +1,6 @@
 """What a trace holds, in figures."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from chakra.et import _graph_kernel
 from chakra.et.graph import graph_kernels
 from chakra.et.schema import ABSENT, CommType, NodeType
 from chakra.et.trace import Trace
+from chakra.schemas.et_def_pb2 import AttributeProto
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def summarize(trace: Trace) -> Summary:
     )
 
 
-def _shown(attr: Any) -> str:
+def _shown(attr: AttributeProto) -> str:
     from chakra.et.node import attribute_value
 
     text = " ".join(str(attribute_value(attr)).split())

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ def write_shared(manifest: WorkloadManifest, prefix: str | Path, progress: Progr
     return path
 
 
-def _by_key(document: dict[str, Any]) -> str:
+def _by_key(document: dict[str, object]) -> str:
     """JSON with one line per top-level key, and per entry of its value: readable and yet short."""
     lines = []
     for key, value in document.items():

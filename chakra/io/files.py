@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from chakra.errors import ChakraError, TraceError, UsageError
 from chakra.io import leftovers
@@ -433,7 +433,7 @@ def _looks_like_records(head: bytes) -> bool:
 _HIDDEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def json_text(value: Any) -> str:
+def json_text(value: object) -> str:
     """One line of JSON with letters as they are, but what commands a terminal or turns text around as escapes."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
@@ -456,7 +456,7 @@ def json_fault(cause: Exception) -> str:
     return f"not usable JSON: {unusable_json(cause)}"
 
 
-def read_json(path: PathLike, *, error: type[ChakraError] = TraceError) -> Any:
+def read_json(path: PathLike, *, error: type[ChakraError] = TraceError) -> object:
     """Read a JSON document (may be gzipped).
 
     Raises

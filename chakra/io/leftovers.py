@@ -14,9 +14,9 @@ import shutil
 import string
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
-fcntl: Any
+fcntl: ModuleType | None
 try:
     fcntl = importlib.import_module("fcntl")
 except ImportError:  # Windows: nothing is locked there, so nothing is removed
@@ -121,6 +121,8 @@ def _file_clock(folder: Path) -> float:
 
 
 def _remove_unheld(path: Path, now: float) -> None:
+    if fcntl is None:
+        return
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         if now - os.fstat(handle).st_mtime < _YOUNG_S:

@@ -6,7 +6,6 @@ only added; a key that goes, or means something else, makes the next version. A 
 
 import json
 from importlib.resources import files
-from typing import Any
 
 from chakra.errors import UsageError
 
@@ -17,7 +16,7 @@ def names() -> list[str]:
     return sorted("/".join(name.removesuffix(".json").rsplit("-", 1)) for name in found)
 
 
-def load(name: str) -> dict[str, Any]:
+def load(name: str) -> dict[str, object]:
     """The JSON Schema (draft 2020-12) of documents of this name; the version may be left out for the newest.
 
     Raises
@@ -32,5 +31,5 @@ def load(name: str) -> dict[str, Any]:
         raise UsageError(f"there is no schema {name!r}; there are: {', '.join(known)}")
     newest = max(matches, key=lambda k: int(k.rsplit("/", 1)[1]))
     text = files(__name__).joinpath(newest.replace("/", "-") + ".json").read_text(encoding="utf-8")
-    document: dict[str, Any] = json.loads(text)
+    document: dict[str, object] = json.loads(text)
     return document

@@ -3,7 +3,7 @@ is named."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Run:
     """
 
     name: str
-    document: Mapping[str, Any]
+    document: Mapping[str, object]
     finish_ns: I64
     exposed_ns: I64
     account: dict[str, I64] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Run:
         return int(self.finish_ns.max(initial=0))
 
     @checked
-    def table(self, key: str) -> list[Mapping[str, Any]]:
+    def table(self, key: str) -> list[Mapping[str, object]]:
         """A list of objects of the document; empty if it has none."""
         value = self.document.get(key)
         return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
@@ -92,7 +92,7 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
 
 
 @checked
-def run_of(document: Any, name: str) -> Run:
+def run_of(document: object, name: str) -> Run:
     """Check a result document.
 
     Parameters
@@ -126,7 +126,7 @@ def run_of(document: Any, name: str) -> Run:
     return Run(name, document, finish, exposed, account)
 
 
-def _integers(value: Any, name: str, key: str, length: int | None) -> I64:
+def _integers(value: object, name: str, key: str, length: int | None) -> I64:
     if not isinstance(value, list) or not all(type(item) is int or item is None for item in value):
         raise UsageError(f"{name}: {key} is no list of integers")
     if length is not None and len(value) != length:

@@ -72,7 +72,7 @@ def graph_figure(graph: Graph) -> "Figure":
     for link in scene.links:
         look = EDGE_STYLES[link.kind]
         points = np.array(link.curve).reshape(4, 2)
-        style: Any = (0, look.dash) if look.dash else "-"
+        style: object = (0, look.dash) if look.dash else "-"
         axes.add_patch(
             PathPatch(Path(points, curve), fill=False, color=look.stroke, lw=0.7, ls=style, zorder=1)
         )

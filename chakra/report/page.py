@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -51,7 +51,10 @@ def report_html(runs: Sequence[Run]) -> str:
     if not runs:
         raise UsageError("a report needs at least one run")
     if len(runs) == 1:
-        context = {"run": _run_context(runs[0]), "title": f"Replay report: {printable(runs[0].name)}"}
+        context: dict[str, object] = {
+            "run": _run_context(runs[0]),
+            "title": f"Replay report: {printable(runs[0].name)}",
+        }
         template = "run.html.j2"
     else:
         context = {"title": f"Comparison of {len(runs)} runs", **_comparison(runs)}
@@ -60,7 +63,7 @@ def report_html(runs: Sequence[Run]) -> str:
     return _environment().get_template(template).render(**shared, **context)
 
 
-def _run_context(run: Run) -> dict[str, Any]:
+def _run_context(run: Run) -> dict[str, object]:
     groups, left_out = npu_groups(run)
     memory = run.document.get("memory")
     chart = None
@@ -103,7 +106,7 @@ def _excerpt(run: Run) -> Markup | None:
     return excerpt(from_document({"nodes": first}, source=run.name), run.end_ns)
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
@@ -127,13 +130,13 @@ def _group_table(groups: Sequence[NpuGroup]) -> tables.Table:
     )
 
 
-def _with_bars(run: Run) -> dict[str, Any]:
+def _with_bars(run: Run) -> dict[str, object]:
     table = tables.dimensions(run)
     shares = [number(d.get("utilisation")) for d in run.table("dimensions")]
     return {"table": table, "bars": [charts.share_bar(share, f"{100 * share:.1f} %") for share in shares]}
 
 
-def _comparison(runs: Sequence[Run]) -> dict[str, Any]:
+def _comparison(runs: Sequence[Run]) -> dict[str, object]:
     """Runs side by side: the first is the base that others are measured against."""
     base = runs[0].end_ns
     longest = max(run.end_ns for run in runs)

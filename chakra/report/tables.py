@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.timeline.lenient import number
@@ -56,7 +56,7 @@ def percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "0.0 %"
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """Any scalar of the document as printable text."""
     return printable(str(value)) if value is not None else ""
 
@@ -84,7 +84,7 @@ def waiting_verdict(run: Run) -> str:
 
 def collectives(run: Run, most: int = 200) -> Table:
     """Collectives, those that cost most first; equal ones (kind, group, size, duration) share a row with their count."""
-    merged: dict[tuple[str, ...], tuple[Mapping[str, Any], int, int]] = {}
+    merged: dict[tuple[str, ...], tuple[Mapping[str, object], int, int]] = {}
     for c in run.table("collectives"):
         key = (
             *(text_of(c.get(part)) for part in ("kind", "algorithm", "group")),
@@ -131,15 +131,15 @@ def collectives(run: Run, most: int = 200) -> Table:
     return Table(columns, table, max(len(rows) - most, 0), 3)
 
 
-def _members(value: Any) -> str:
+def _members(value: object) -> str:
     return count_text(len(value) if isinstance(value, list) else int(number(value)))
 
 
-def _span(row: Mapping[str, Any]) -> int:
+def _span(row: Mapping[str, object]) -> int:
     return max(int(number(row.get("end_ns")) - number(row.get("start_ns"))), 0)
 
 
-def _waited(row: Mapping[str, Any]) -> int:
+def _waited(row: Mapping[str, object]) -> int:
     ready = number(row.get("ready_ns"), number(row.get("start_ns")))
     return min(max(int(ready - number(row.get("start_ns"))), 0), _span(row))
 
@@ -238,7 +238,7 @@ def inputs(run: Run) -> list[tuple[str, str]]:
     return flat[:500]
 
 
-def _flatten(prefix: str, value: Any, into: list[tuple[str, str]], depth: int) -> None:
+def _flatten(prefix: str, value: object, into: list[tuple[str, str]], depth: int) -> None:
     if isinstance(value, Mapping) and depth < 6:
         for key, inner in value.items():
             _flatten(f"{prefix}.{key}" if prefix else str(key), inner, into, depth + 1)

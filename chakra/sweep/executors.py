@@ -21,7 +21,7 @@ from chakra.workers import worker_pool
 #: more processes or threads are surely a mistake
 MAX_WORKERS = 4096
 #: a task and its result, in the order in which results arrive
-Task = dict[str, Any]
+Task = dict[str, object]
 
 
 class Runner(Protocol):

@@ -77,7 +77,7 @@ class Expression:
             if isinstance(child, ast.expr):
                 self._check(child)
 
-    def value(self, names: Mapping[str, Any]) -> Any:
+    def value(self, names: Mapping[str, object]) -> object:
         """Evaluate with these values.
 
         Raises
@@ -90,7 +90,7 @@ class Expression:
         except (TypeError, ZeroDivisionError, OverflowError) as error:
             raise ConfigError(f"{self._source}: {self.text!r}: {error}") from None
 
-    def _value(self, node: ast.AST, names: Mapping[str, Any]) -> Any:
+    def _value(self, node: ast.AST, names: Mapping[str, object]) -> Any:
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):

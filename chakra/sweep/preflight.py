@@ -5,7 +5,6 @@ would make a point that nobody asked for.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.generate.request.requests import REQUESTS, DlrmRequest, Request, TransformerRequest
@@ -38,7 +37,7 @@ def check_study(study: Study) -> None:
         raise ConfigError(f"{study.source}: {error}") from None
 
 
-def _values(study: Study, name: str) -> list[Any]:
+def _values(study: Study, name: str) -> list[object]:
     """Values that a key takes: those of its parameter, else the fixed one, else none."""
     for parameter in study.parameters:
         if parameter.name == name:
@@ -51,7 +50,7 @@ def _values(study: Study, name: str) -> list[Any]:
     return [found[key]] if key in found else []
 
 
-def _plain(key: Any) -> str:
+def _plain(key: object) -> str:
     return str(key).replace("_", "-")
 
 
@@ -90,7 +89,7 @@ def _workload(study: Study) -> None:
             _accepted(kinds, key, value)
 
 
-def _accepted(kinds: list[type[Request]], key: str, value: Any) -> None:
+def _accepted(kinds: list[type[Request]], key: str, value: object) -> None:
     """Refuse a value that no kind of workload takes, with the first kind's reason."""
     reasons = []
     for kind in kinds:

@@ -94,11 +94,11 @@ def from_document(
     return builder.build()
 
 
-def _rank(entry: Any) -> int:
+def _rank(entry: object) -> int:
     return int(entry.get("npu", 0)) if isinstance(entry, dict) else 0
 
 
-def _checked(entry: Any, place: int, source: str) -> dict[str, Any]:
+def _checked(entry: object, place: int, source: str) -> dict[str, Any]:
     if not isinstance(entry, dict) or type(entry.get("npu")) is not int:
         raise UsageError(f"{source}: nodes[{place}] is no object with an integer 'npu'")
     lengths = {key: len(value) for key, value in entry.items() if isinstance(value, list)}
@@ -244,7 +244,7 @@ def _facts(
     return peers, tags, groups
 
 
-def _add_memory(builder: TimelineBuilder, document: Mapping[str, Any]) -> None:
+def _add_memory(builder: TimelineBuilder, document: Mapping[str, object]) -> None:
     memory = document.get("memory")
     if not isinstance(memory, dict):
         return

@@ -2,7 +2,7 @@
 without loss."""
 
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -29,7 +29,7 @@ class _Args(msgspec.Struct, gc=False):
 
 class _Event(msgspec.Struct, gc=False):
     ph: str = ""
-    name: Any = ""
+    name: object = ""
     cat: str = ""
     pid: int | str = 0
     tid: int | str = 0
@@ -41,7 +41,7 @@ class _Event(msgspec.Struct, gc=False):
 class _File(msgspec.Struct, gc=False):
     traceEvents: list[_Event]  # noqa: N815 - the file's name
     baseTimeNanoseconds: int = 0  # noqa: N815
-    distributedInfo: Any = None  # noqa: N815
+    distributedInfo: object = None  # noqa: N815
 
 
 @checked

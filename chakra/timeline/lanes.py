@@ -3,7 +3,8 @@ their own."""
 
 import importlib
 from dataclasses import replace
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def assign_lanes(track: I32, start_ns: I64, duration_ns: I64, nests: Bool) -> I3
     order = np.lexsort((-end, start_ns, track))
     lane = np.zeros(len(track), np.int32)
     if len(track):
-        kernel: Any
+        kernel: ModuleType
         if len(track) < _PLAIN:
             kernel = importlib.import_module("chakra.timeline._lanes_kernel")
         else:

@@ -2,7 +2,8 @@
 
 import importlib
 from collections.abc import Iterator
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 import numpy as np
 
@@ -74,7 +75,7 @@ def _slices(timeline: Timeline) -> Iterator[bytes]:
         timeline.category[order],
         timeline.node[order],
     ]
-    kernel: Any
+    kernel: ModuleType
     if n < _PLAIN:
         kernel = importlib.import_module("chakra.timeline._perfetto_kernel")
     else:

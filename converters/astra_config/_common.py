@@ -3,9 +3,8 @@
 import difflib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from chakra.errors import ConfigError
 from chakra.io.files import read_bytes
@@ -28,7 +27,7 @@ class ConvertedConfig:
     """
 
     kind: str
-    content: dict[str, Any]
+    content: Mapping[str, object]
     text: str
     notes: tuple[str, ...]
 

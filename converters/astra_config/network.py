@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from chakra.arguments import checked
 from chakra.converters.astra_config._common import ConvertedConfig, error_at, nearest, plain, read_text
@@ -104,7 +103,7 @@ def read_old_network(path: str | os.PathLike[str]) -> OldNetwork:
     return old_network(json_object(read_text(path), source), source)
 
 
-def old_network(value: Mapping[str, Any], source: str) -> OldNetwork:
+def old_network(value: Mapping[str, object], source: str) -> OldNetwork:
     for key in value:
         if key not in _NETWORK_KEYS:
             raise error_at(
@@ -147,7 +146,7 @@ def old_network(value: Mapping[str, Any], source: str) -> OldNetwork:
 
 
 def _dimension(
-    k: int, row: dict[str, Any], delays: dict[str, Any], source: str, notes: list[str]
+    k: int, row: dict[str, object], delays: dict[str, object], source: str, notes: list[str]
 ) -> OldDimension:
     word = row["topologies-per-dim"]
     if not isinstance(word, str) or word not in TOPOLOGIES:
@@ -227,7 +226,7 @@ def congestion_network(text: str, source: str) -> OldNetwork:
 
 def network_file(network: OldNetwork) -> ConvertedConfig:
     dims = network.dims
-    content: dict[str, list[Any]] = {
+    content: dict[str, list[object]] = {
         "topology": [dim.topology for dim in dims],
         "npus_count": [dim.npus for dim in dims],
         "bandwidth": [plain(dim.bandwidth_gibps) for dim in dims],
@@ -241,7 +240,7 @@ def network_file(network: OldNetwork) -> ConvertedConfig:
     return ConvertedConfig("network", content, "\n".join(rows) + "\n", network.notes)
 
 
-def json_object(text: str, source: str) -> dict[str, Any]:
+def json_object(text: str, source: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -261,7 +260,9 @@ def json_object(text: str, source: str) -> dict[str, Any]:
     return value
 
 
-def _list(value: Mapping[str, Any], key: str, count: int, source: str, *, default: Any = None) -> list[Any]:
+def _list(
+    value: Mapping[str, object], key: str, count: int, source: str, *, default: object = None
+) -> list[object]:
     found = value.get(key, None if default is None else [default] * count)
     if found is None:
         raise error_at(source, key, "is missing")
@@ -273,13 +274,13 @@ def _list(value: Mapping[str, Any], key: str, count: int, source: str, *, defaul
     return found
 
 
-def _integer(value: Any, source: str, key: str, k: int, *, least: int) -> int:
+def _integer(value: object, source: str, key: str, k: int, *, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 31:
         raise error_at(source, key, f"entry {k} must be a whole number, at least {least}, but is {value!r}")
     return value
 
 
-def _number(value: Any, source: str, key: str, k: int) -> float:
+def _number(value: object, source: str, key: str, k: int) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e18:
         raise error_at(source, key, f"entry {k} must be a number, 0 or more, but is {value!r}")
     return float(value)

@@ -16,7 +16,7 @@ LOCAL_MEM_BW_OF_1_0 = 500000
 
 
 def _word(*allowed: str) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
+    def read(text: str) -> object:
         if text not in allowed:
             raise ValueError(f"must be one of {', '.join(allowed)}, but is {text!r}{nearest(text, allowed)}")
         return text
@@ -104,7 +104,7 @@ _DROPPED = {
 
 
 def system_file(lines: list[tuple[int, str, str]], source: str) -> ConvertedConfig:
-    content: dict[str, Any] = {}
+    content: dict[str, object] = {}
     notes: list[str] = []
     for line, key, text in lines:
         where = f"{source}: line {line}: key '{key}'"

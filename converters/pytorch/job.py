@@ -105,7 +105,7 @@ class Outcome:
 
     rank: int
     output: str
-    summary: dict[str, Any]
+    summary: dict[str, object]
     check: ReplayCheck | None = None
 
 
@@ -156,7 +156,7 @@ def convert_rank(
     settings: Settings,
     *,
     check: bool = False,
-    report: Callable[[dict[str, Any]], None] | None = None,
+    report: Callable[[dict[str, object]], None] | None = None,
 ) -> Outcome:
     """Link one rank and write it: linked JSON or, for names that end in ``.et`` (or ``.et.gz``), an
     execution trace.
@@ -224,7 +224,7 @@ def write(
     groups: GroupTable,
     output: Path,
     settings: Settings,
-    summary: dict[str, Any],
+    summary: dict[str, object],
     *,
     check: bool = False,
     exact_time: bool = True,

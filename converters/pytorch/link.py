@@ -1,7 +1,6 @@
 """Joining a host trace and a device trace into one graph."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -65,7 +64,7 @@ class Linked:
     operations.
     """
     steps: dict[int, tuple[int, int]]
-    counts: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
 

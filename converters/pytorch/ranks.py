@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, TypeVarTuple
 
 from chakra.arguments import checked
 from chakra.converters.pytorch.comm.across_ranks import RankPart, cross_check, shortest_durations
@@ -19,6 +19,9 @@ from chakra.converters.pytorch.write.link_summary import summarize
 from chakra.errors import ThresholdError
 from chakra.et import NodeType
 from chakra.workers import worker_pool
+
+_Given = TypeVarTuple("_Given")
+_Made = TypeVar("_Made")
 
 
 @dataclass(slots=True)
@@ -130,8 +133,8 @@ def _pool(ranks: int, jobs: int) -> Iterator[Executor | None]:
 
 
 def _spread(
-    pool: Executor | None, function: Callable[..., Any], tasks: list[tuple[Any, ...]]
-) -> Iterator[Any]:
+    pool: Executor | None, function: Callable[[*_Given], _Made], tasks: list[tuple[*_Given]]
+) -> Iterator[_Made]:
     if pool is None:
         for task in tasks:
             yield function(*task)
@@ -165,7 +168,7 @@ def _write_rank(
     table: GroupTable,
     prefix: Path,
     settings: Settings,
-    summary: dict[str, Any],
+    summary: dict[str, object],
     check: bool,
     durations: list[int] | None,
 ) -> Outcome:

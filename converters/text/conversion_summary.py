@@ -79,7 +79,7 @@ class Summary:
     groups_file: str | None
     notes: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The summary as a JSON document, schema ``chakra.convert.text/1``."""
         return {"schema": "chakra.convert.text/1", **asdict(self)}
 

@@ -1,7 +1,5 @@
 """`chakra convert`: text workloads, PyTorch traces and old configurations."""
 
-from typing import Any
-
 import rich_click as click
 
 from chakra.cli.support.subcommands import LazySubcommands
@@ -16,11 +14,14 @@ CONVERTERS = {
 class ConvertGroup(LazySubcommands):
     """Case does not matter in names of converters (upstream: Text, PyTorch)."""
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the converter named by the first argument."""
         if args:
             args = [args[0].lower(), *args[1:]]
-        return super().resolve_command(ctx, args)
+        found: tuple[str | None, click.Command | None, list[str]] = super().resolve_command(ctx, args)
+        return found
 
 
 @click.group(cls=ConvertGroup, places=CONVERTERS)

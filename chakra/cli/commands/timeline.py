@@ -125,7 +125,8 @@ def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[s
     source = inputs[0]
     traces = _traces(options["workload"]) if options["workload"] else None
     if kind == files.RESULT:
-        return from_document(files.read_json(source, error=UsageError), traces=traces, source=str(source)), []
+        document: Any = files.read_json(source, error=UsageError)
+        return from_document(document, traces=traces, source=str(source)), []
     if kind in (files.TEXT, files.EMPTY, files.UNKNOWN, files.JSON):
         if kind == files.JSON:
             raise UsageError(f"{source}: this JSON is neither a replay's result nor a Kineto trace")

@@ -3,7 +3,6 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import rich_click as click
 
@@ -98,7 +97,7 @@ def trace_files(prefix: str, npus: int | None) -> list[str]:
     return [found[rank] for rank in range(count)]
 
 
-def check(paths: list[str], groups: str, npus: int | None) -> list[dict[str, Any]]:
+def check(paths: list[str], groups: str, npus: int | None) -> list[dict[str, str]]:
     """Findings of all traces: dicts with `severity` ("error", "warning", "info") and `message`."""
     from chakra.et import Trace, read_trace, read_traces
     from chakra.replay.config import load_groups
@@ -126,7 +125,7 @@ def check(paths: list[str], groups: str, npus: int | None) -> list[dict[str, Any
 
 
 def show(
-    prefix: str, paths: list[str], findings: list[dict[str, Any]], output_format: str, *, quiet: bool
+    prefix: str, paths: list[str], findings: list[dict[str, str]], output_format: str, *, quiet: bool
 ) -> None:
     """Print the findings on standard output."""
     if output_format == "json":

@@ -9,11 +9,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from typing import Any
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from chakra.cli.support.options import format_option
+
+if TYPE_CHECKING:
+    from chakra.builder import Workload
 
 NETWORK = {"topology": ["Ring", "Switch"], "npus_count": [2, 2], "bandwidth": [50, 50], "latency": [500, 500]}
 
@@ -75,7 +78,7 @@ def _cpus() -> int:
 
 
 @contextlib.contextmanager
-def _set(module: str, **values: Any) -> Iterator[None]:
+def _set(module: str, **values: object) -> Iterator[None]:
     """Bounds of a module for a while, so that a small input takes the way of a large one."""
     where = importlib.import_module(module)
     before = {name: getattr(where, name) for name in values}
@@ -88,7 +91,7 @@ def _set(module: str, **values: Any) -> Iterator[None]:
             setattr(where, name, value)
 
 
-def _workload() -> Any:
+def _workload() -> "Workload":
     from chakra.builder import TraceBuilder, Workload
 
     work = Workload(4)
@@ -120,7 +123,7 @@ def traces() -> None:
         trace.topological_order()
 
 
-def _replay(module: str, algorithm: str, **options: Any) -> None:
+def _replay(module: str, algorithm: str, **options: object) -> None:
     simulate = importlib.import_module("chakra.replay").simulate
     system = {"all-reduce-implementation": [algorithm] * 2}
     with _set(module, COMPILE_FROM=(0, 0, 0)):

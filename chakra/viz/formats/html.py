@@ -2,7 +2,7 @@
 
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -44,13 +44,13 @@ def environment() -> "jinja2.Environment":
     )
 
 
-def embedded_json(value: Any) -> Markup:
+def embedded_json(value: object) -> Markup:
     """JSON for a script element: no character in it can end the element or begin an entity."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def _data(graph: Graph, tree: FoldTree) -> dict[str, Any]:
+def _data(graph: Graph, tree: FoldTree) -> dict[str, object]:
     names, name_table = _interned([printable(name) for name in graph.names])
     notes, note_table = _interned([printable(note) for note in graph.notes])
     return {

@@ -1,7 +1,8 @@
 """Topological order and levels of a graph, by a compiled kernel where the graph is large."""
 
 import importlib
-from typing import Any, Final
+from types import ModuleType
+from typing import Final
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def csr(n: int, owner: I32, value: I32) -> tuple[I64, I32]:
 def order_and_levels(graph: Graph) -> tuple[I64, I32]:
     """A topological order of the nodes and every node's level; cycles are cut at their lowest index."""
     offsets, children = csr(graph.n_nodes, graph.src, graph.dst)
-    kernel: Any
+    kernel: ModuleType
     if graph.n_nodes + graph.n_edges < _PLAIN:
         kernel = importlib.import_module("chakra.viz.graph._levels_kernel")
     else:

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
 
 from chakra.converters.pytorch.comm.group_numbers import GroupTable
 from chakra.converters.pytorch.comm.operations import Groups
@@ -25,7 +24,7 @@ class RankPart:
     """(group, comm_type or -1 send / -2 recv, bytes, duration in ns) in time order."""
     peers: list[tuple[str, int, int, int]]
     """(group, source, target, bytes) of point-to-point transfers in time order."""
-    summary: dict[str, Any]
+    summary: dict[str, object]
     parked: str
     source: str
 

@@ -52,13 +52,13 @@ def _key_above(op: int, host: HostTrace, pairing: Pairing, parent: I64) -> Key |
     return None
 
 
-def _name(said: dict[str, Any]) -> str:
+def _name(said: dict[str, object]) -> str:
     if said.get("collective_name"):
         return str(said["collective_name"])
     return next((str(value) for value, kind in _inputs(said) if kind == "String"), "")
 
 
-def _inputs(said: dict[str, Any]) -> list[tuple[Any, Any]]:
+def _inputs(said: dict[str, object]) -> list[tuple[Any, Any]]:
     """Values of a record and their types; none where the file has no lists there."""
     values, types = said.get("inputs"), said.get("types")
     return (
@@ -66,7 +66,7 @@ def _inputs(said: dict[str, Any]) -> list[tuple[Any, Any]]:
     )
 
 
-def _key(said: dict[str, Any]) -> Key | None:
+def _key(said: dict[str, object]) -> Key | None:
     """Group, number, and whether it is a transfer; None where the record does not say all of it."""
     number = group = None
     for value, kind in _inputs(said):

@@ -6,7 +6,6 @@ storages are reused after they are freed: the last writer counts, so unrelated u
 """
 
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,7 +14,7 @@ from chakra.arrays import I64
 from chakra.converters.pytorch.read.host import HostTrace
 
 
-def _storages(value: Any, out: set[int]) -> None:
+def _storages(value: object, out: set[int]) -> None:
     """Collect storage ids of tensor values (six fields: id, storage, offset, elements, bytes each, device)."""
     if not isinstance(value, list):
         return

@@ -76,7 +76,7 @@ class Growing:
         return out
 
 
-def integers(values: Sequence[Any], default: int) -> I64:
+def integers(values: Sequence[object], default: int) -> I64:
     """Column of integers out of decoded JSON values; what is no integer becomes ``default``."""
     try:
         column = np.array([default if v is None else v for v in values], np.int64)

@@ -19,6 +19,7 @@ from chakra.converters.pytorch.read.decimals import BAD_TIME, nanoseconds
 from chakra.converters.pytorch.read.file_kinds import FileKind, expect
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
 from chakra.errors import ConversionError
+from chakra.io.json_value import Json
 
 NONE = -1
 OP, CALL, DEVICE, SYNC, RECORD = range(5)
@@ -47,38 +48,38 @@ COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "hccl:", "ccl:", "c1
 class CommArgs(msgspec.Struct, gc=False, omit_defaults=True):
     """Collective metadata of an event, as written (see trace formats, section 5.3)."""
 
-    collective: Any = msgspec.field(default=None, name="Collective name")
-    in_elements: Any = msgspec.field(default=None, name="In msg nelems")
-    out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
-    dtype: Any = None
-    group: Any = msgspec.field(default=None, name="Process Group Name")
-    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
-    group_size: Any = msgspec.field(default=None, name="Group size")
-    start: Any = msgspec.field(default=None, name="Global rank start")
-    stride: Any = msgspec.field(default=None, name="Global rank stride")
-    rank: Any = msgspec.field(default=None, name="Rank")
-    src: Any = msgspec.field(default=None, name="Src Rank")
-    dst: Any = msgspec.field(default=None, name="Dst Rank")
-    seq: Any = msgspec.field(default=None, name="Seq")
+    collective: Json = msgspec.field(default=None, name="Collective name")
+    in_elements: Json = msgspec.field(default=None, name="In msg nelems")
+    out_elements: Json = msgspec.field(default=None, name="Out msg nelems")
+    dtype: Json = None
+    group: Json = msgspec.field(default=None, name="Process Group Name")
+    group_ranks: Json = msgspec.field(default=None, name="Process Group Ranks")
+    group_size: Json = msgspec.field(default=None, name="Group size")
+    start: Json = msgspec.field(default=None, name="Global rank start")
+    stride: Json = msgspec.field(default=None, name="Global rank stride")
+    rank: Json = msgspec.field(default=None, name="Rank")
+    src: Json = msgspec.field(default=None, name="Src Rank")
+    dst: Json = msgspec.field(default=None, name="Dst Rank")
+    seq: Json = msgspec.field(default=None, name="Seq")
 
 
 class Args(CommArgs, gc=False):
     """What is read of an event's ``args``."""
 
-    external: Any = msgspec.field(default=None, name="External id")
-    correlation: Any = None
-    rf_id: Any = msgspec.field(default=None, name="Record function id")
-    ev_idx: Any = msgspec.field(default=None, name="Ev Idx")
-    sequence: Any = msgspec.field(default=None, name="Sequence number")
-    stream: Any = None
-    device: Any = None
-    context: Any = None
-    bytes: Any = None
-    sync_kind: Any = msgspec.field(default=None, name="cuda_sync_kind")
-    wait_stream: Any = msgspec.field(default=None, name="wait_on_stream")
-    wait_record: Any = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
-    wait_event: Any = msgspec.field(default=None, name="wait_on_cuda_event_id")
-    event_id: Any = None
+    external: Json = msgspec.field(default=None, name="External id")
+    correlation: Json = None
+    rf_id: Json = msgspec.field(default=None, name="Record function id")
+    ev_idx: Json = msgspec.field(default=None, name="Ev Idx")
+    sequence: Json = msgspec.field(default=None, name="Sequence number")
+    stream: Json = None
+    device: Json = None
+    context: Json = None
+    bytes: Json = None
+    sync_kind: Json = msgspec.field(default=None, name="cuda_sync_kind")
+    wait_stream: Json = msgspec.field(default=None, name="wait_on_stream")
+    wait_record: Json = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+    wait_event: Json = msgspec.field(default=None, name="wait_on_cuda_event_id")
+    event_id: Json = None
     input_dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
     input_type: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
 
@@ -86,13 +87,13 @@ class Args(CommArgs, gc=False):
 class Event(msgspec.Struct, gc=False):
     """One trace event."""
 
-    ph: Any = ""
-    cat: Any = ""
-    name: Any = ""
-    pid: Any = None
-    tid: Any = None
+    ph: Json = ""
+    cat: Json = ""
+    name: Json = ""
+    pid: Json = None
+    tid: Json = None
     ts: msgspec.Raw = msgspec.Raw(b"")
-    dur: Any = None
+    dur: Json = None
     args: Any = None
 
 
@@ -180,7 +181,7 @@ class DeviceTrace:
     records: Syncs
     comm: list[CommArgs]
     io: list[tuple[bytes, bytes]]
-    header: dict[str, Any]
+    header: dict[str, object]
     first_ns: int
     resolution_ns: int
     events: int
@@ -262,11 +263,11 @@ class _Builder:
         self.io.append((dims, bytes(args.input_type)))
         return len(self.io) - 1
 
-    def add(self, events: list[Any]) -> None:
+    def add(self, events: list[Event]) -> None:
         """Sort the events of one piece into the tables."""
         self.events += len(events)
         kinds = CATEGORIES
-        groups: tuple[list[Any], ...] = ([], [], [], [], [])
+        groups: tuple[list[Event], ...] = ([], [], [], [], [])
         dropped = self.dropped
         for event in events:
             cat = event.cat
@@ -287,7 +288,7 @@ class _Builder:
                 self._with_times(rows, add)
 
     def _with_times(
-        self, rows: list[Any], add: Callable[[list[Any], list[Args], I64, I64, I64], None]
+        self, rows: list[Event], add: Callable[[list[Event], list[Args], I64, I64, I64], None]
     ) -> None:
         texts = [bytes(e.ts) for e in rows]
         start = nanoseconds(texts)
@@ -311,7 +312,7 @@ class _Builder:
         name = self.names.encode([e.name if e.name.__class__ is str else str(e.name) for e in rows])
         add(rows, args, name, start, end)
 
-    def _add_ops(self, rows: list[Any], args: list[Args], name: I64, start: I64, end: I64) -> None:
+    def _add_ops(self, rows: list[Event], args: list[Args], name: I64, start: I64, end: I64) -> None:
         self.ops.add(
             name=name,
             thread=np.array([self.thread(e) for e in rows], np.int64),
@@ -321,14 +322,14 @@ class _Builder:
             external=integers([a.external for a in args], 0),
             ev_idx=integers([a.ev_idx for a in args], 0),
             sequence=integers([a.sequence for a in args], NONE),
-            annotation=np.array(["annotation" in e.cat.lower() for e in rows], np.int64),
+            annotation=np.array(["annotation" in str(e.cat).lower() for e in rows], np.int64),
             comm=np.array([self.comm_row(a) for a in args], np.int64),
             dims=np.array([self.io_row(str(e.name), a) for e, a in zip(rows, args, strict=True)], np.int64)
             if self.keep_io
             else np.full(len(rows), NONE, np.int64),
         )
 
-    def _add_calls(self, rows: list[Any], args: list[Args], name: I64, start: I64, end: I64) -> None:
+    def _add_calls(self, rows: list[Event], args: list[Args], name: I64, start: I64, end: I64) -> None:
         self.calls.add(
             name=name,
             thread=np.array([self.thread(e) for e in rows], np.int64),
@@ -338,11 +339,11 @@ class _Builder:
             external=integers([a.external for a in args], 0),
         )
 
-    def _add_device(self, rows: list[Any], args: list[Args], name: I64, start: I64, end: I64) -> None:
+    def _add_device(self, rows: list[Event], args: list[Args], name: I64, start: I64, end: I64) -> None:
         kind = np.array(
             [
                 MEMCPY if "memcpy" in c else MEMSET if "memset" in c else KERNEL
-                for c in (e.cat.lower() for e in rows)
+                for c in (str(e.cat).lower() for e in rows)
             ],
             np.int64,
         )
@@ -363,17 +364,17 @@ class _Builder:
             bytes=integers([a.bytes for a in args], 0),
         )
 
-    def _add_syncs(self, rows: list[Any], args: list[Args], name: I64, start: I64, end: I64) -> None:
+    def _add_syncs(self, rows: list[Event], args: list[Args], name: I64, start: I64, end: I64) -> None:
         kinds = [a.sync_kind if a.sync_kind is not None else e.name for a, e in zip(args, rows, strict=True)]
         self._add_sync_rows(self.syncs, rows, args, self.names.encode(map(str, kinds)), start, end)
 
-    def _add_records(self, rows: list[Any], args: list[Args], name: I64, start: I64, end: I64) -> None:
+    def _add_records(self, rows: list[Event], args: list[Args], name: I64, start: I64, end: I64) -> None:
         for a in args:
             a.wait_event = a.event_id if a.event_id is not None else a.wait_event
         self._add_sync_rows(self.records, rows, args, name, start, end)
 
     def _add_sync_rows(
-        self, table: Growing, rows: list[Any], args: list[Args], name: I64, start: I64, end: I64
+        self, table: Growing, rows: list[Event], args: list[Args], name: I64, start: I64, end: I64
     ) -> None:
         table.add(
             name=name,

@@ -5,6 +5,7 @@ Layouts are told apart by the keys that are present, not by the version string: 
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from chakra.converters.pytorch.read.columns import Growing, Names, collector_off
 from chakra.converters.pytorch.read.file_kinds import FileKind, expect, read_head
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
 from chakra.errors import ConversionError
+from chakra.io.json_value import Json
 
 KNOWN_SCHEMAS = (
     "1.0.1", "1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.0.4-chakra.0.0.4", "1.1.0-chakra.0.0.4",
@@ -30,7 +32,7 @@ class Attr(msgspec.Struct, gc=False):
     """One entry of a node's ``attrs``."""
 
     name: str = ""
-    value: Any = None
+    value: Json = None
 
 
 class RawIO(msgspec.Struct, gc=False):
@@ -44,29 +46,29 @@ class RawIO(msgspec.Struct, gc=False):
 class HostNode(msgspec.Struct, gc=False):
     """A node of any schema."""
 
-    id: Any = None
-    name: Any = ""
-    ctrl_deps: Any = None
-    parent: Any = None
+    id: Json = None
+    name: Json = ""
+    ctrl_deps: Json = None
+    parent: Json = None
     attrs: list[Attr] = []
     inputs: Any = None
     outputs: Any = None
-    rf_id: Any = 0
-    fw_parent: Any = 0
-    seq_id: Any = -1
-    scope: Any = 0
-    tid: Any = 0
-    fw_tid: Any = 0
-    op_schema: Any = ""
+    rf_id: Json = 0
+    fw_parent: Json = 0
+    seq_id: Json = -1
+    scope: Json = 0
+    tid: Json = 0
+    fw_tid: Json = 0
+    op_schema: Json = ""
     # Written by linkers into host nodes (the linked form).
-    exclusive_dur: Any = None
-    inclusive_dur: Any = None
-    ts: Any = None
-    cat: Any = None
-    stream: Any = None
-    inter_thread_dep: Any = None
-    sync_dep: Any = None
-    pg_name: Any = None
+    exclusive_dur: Json = None
+    inclusive_dur: Json = None
+    ts: Json = None
+    cat: Json = None
+    stream: Json = None
+    inter_thread_dep: Json = None
+    sync_dep: Json = None
+    pg_name: Json = None
 
 
 class NodeWithIO(HostNode, gc=False):
@@ -117,13 +119,13 @@ class HostTrace:
     nodes: HostNodes
     io: Names
     schema: str
-    header: dict[str, Any]
-    comm: dict[int, dict[str, Any]]
+    header: dict[str, object]
+    comm: dict[int, dict[str, object]]
     """Row -> decoded attributes, ``inputs`` and ``types`` of record_param_comms nodes."""
-    groups: list[dict[str, Any]]
+    groups: list[dict[str, object]]
     """Items of ``## process_group:init ##`` nodes."""
     kernel_backend: dict[int, str] = field(default_factory=dict)
-    linked: dict[str, list[Any]] | None = None
+    linked: dict[str, list[object]] | None = None
     warnings: list[str] = field(default_factory=list)
     repaired: int = 0
     lost_bytes: int = 0
@@ -154,16 +156,16 @@ class _Builder:
         self.io = Names()
         self.schemas = Names()
         self.table = Growing(*_COLUMNS)
-        self.comm: dict[int, dict[str, Any]] = {}
-        self.groups: list[dict[str, Any]] = []
+        self.comm: dict[int, dict[str, object]] = {}
+        self.groups: list[dict[str, object]] = []
         self.backend: dict[int, str] = {}
         self.rows = 0
         self.flat: bool | None = None
         self.unreadable = 0
 
-    def add(self, nodes: list[Any], flat: bool) -> None:
+    def add(self, nodes: Sequence[HostNode], flat: bool) -> None:
         """Append one piece."""
-        kept = {name: [default] * len(nodes) for name, default in _KEPT.items()}
+        kept: dict[str, list[Json]] = {name: [default] * len(nodes) for name, default in _KEPT.items()}
         schema = [""] * len(nodes)
         for i, node in enumerate(nodes):
             if node.attrs:
@@ -172,13 +174,13 @@ class _Builder:
                     if column is not None:
                         column[i] = attr.value
                     elif attr.name == "op_schema":
-                        schema[i] = attr.value or ""
+                        schema[i] = str(attr.value or "")
                     elif attr.name == "kernel_backend" and attr.value:
                         self.backend[self.rows + i] = str(attr.value)
             else:
                 for name, column in kept.items():
                     column[i] = getattr(node, name)
-                schema[i] = node.op_schema or ""
+                schema[i] = str(node.op_schema or "")
         names = [n.name if n.name.__class__ is str else str(n.name) for n in nodes]
         parents = [n.ctrl_deps if n.ctrl_deps is not None else n.parent for n in nodes]
         parents = [p[0] if isinstance(p, list) and p else None if isinstance(p, list) else p for p in parents]
@@ -188,7 +190,7 @@ class _Builder:
             id=ids,
             name=self.names.encode(names),
             parent=integers(parents, -1),
-            schema=self.schemas.encode(map(str, schema)),
+            schema=self.schemas.encode(schema),
             inputs=inputs,
             outputs=outputs,
             root=np.array([1 if n.startswith("[pytorch") and _ROOT.match(n) else 0 for n in names], np.int64),
@@ -202,10 +204,10 @@ class _Builder:
                 self._process_groups(nodes[i], flat)
         self.rows += len(nodes)
 
-    def _io_codes(self, nodes: list[Any], flat: bool) -> tuple[I64, I64]:
+    def _io_codes(self, nodes: Sequence[Any], flat: bool) -> tuple[I64, I64]:
         code = self.io.code
 
-        def text(values: Any, shapes: Any, types: Any) -> int:
+        def text(values: msgspec.Raw, shapes: msgspec.Raw, types: msgspec.Raw) -> int:
             parts = (bytes(values) or b"[]", bytes(shapes) or b"[]", bytes(types) or b"[]")
             return code(b"\x00".join(parts).decode("utf-8", "replace"))
 
@@ -220,8 +222,8 @@ class _Builder:
             second = [text(x.values, x.shapes, x.types) for x in outs]
         return np.array(first, np.int64), np.array(second, np.int64)
 
-    def _comm(self, node: Any, flat: bool) -> dict[str, Any]:
-        out: dict[str, Any] = {attr.name: attr.value for attr in node.attrs if attr.name not in _KEPT}
+    def _comm(self, node: Any, flat: bool) -> dict[str, object]:
+        out: dict[str, object] = {attr.name: attr.value for attr in node.attrs if attr.name not in _KEPT}
         if flat:
             parts = (node.inputs, node.input_types, node.outputs)
         else:
@@ -340,7 +342,7 @@ def _check_ids(source: str, ids: I64) -> None:
         )
 
 
-def tensor_bytes(value: Any) -> int:
+def tensor_bytes(value: object) -> int:
     """Bytes of a tensor value (six fields: id, storage, offset, elements, bytes each, device) or nested
     lists of them.
     """

@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -141,7 +141,7 @@ class ArrayReader(Generic[T]):
     ) -> None:
         self.path = str(path)
         self.key = key
-        self.header: dict[str, Any] = {}
+        self.header: dict[str, object] = {}
         self.repaired = 0
         self.lost_bytes = 0
         self._piece = piece
@@ -200,7 +200,7 @@ class ArrayReader(Generic[T]):
             raise self._error(error, 0, "the part before the array") from None
         self._advance(match.end())
 
-    def _decode_header(self, text: bytes) -> dict[str, Any]:
+    def _decode_header(self, text: bytes) -> dict[str, object]:
         try:
             decoded = msgspec.json.decode(text)
         except BAD_JSON:

@@ -260,8 +260,9 @@ def _set_metadata(columns: TraceColumns, linked: Linked, rank: int, groups: Grou
         value = header.get(name)
         if isinstance(value, int) and 0 <= value < 1 << 64:
             add.append(AttributeProto(name=name, uint64_val=value))
-    if isinstance(header.get("time"), str):
-        add.append(AttributeProto(name="time", string_val=header["time"]))
+    time = header.get("time")
+    if isinstance(time, str):
+        add.append(AttributeProto(name="time", string_val=time))
     add.append(AttributeProto(name="rank", int64_val=rank))
     add.append(AttributeProto(name="converter", string_val=f"chakra {__version__} convert pytorch"))
     add.append(AttributeProto(name="measured_span_ns", int64_val=linked.measured_ns))

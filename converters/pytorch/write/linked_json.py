@@ -6,8 +6,8 @@ devices, waiting calls, event records) is kept under one more top-level key, ``c
 it, such as upstream's own, is read with the launch placed at the start of the operator.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -154,13 +154,13 @@ class _Writer:
         return msgspec.json.encode(header)[:-1] + b',"nodes":['
 
     def tail(self) -> bytes:
-        extra: dict[str, Any] = {}
+        extra: dict[str, object] = {}
         if "finish_ts" in self.host.header:
             extra["finish_ts"] = self.host.header["finish_ts"]
         extra["chakra_link"] = self._extra()
         return b"," + msgspec.json.encode(extra)[1:-1]
 
-    def _extra(self) -> dict[str, Any]:
+    def _extra(self) -> dict[str, object]:
         linked, device = self.linked, self.linked.device
         calls = device.calls
         texts = device.names.texts
@@ -187,14 +187,14 @@ class _Writer:
             "records": _sync_table(device.records, texts),
         }
 
-    def nodes(self) -> Any:
+    def nodes(self) -> Iterator[bytes]:
         """Encoded nodes, one after the other."""
         host, nodes = self.host, self.host.nodes
         ids = {int(i): int(n) for i, n in zip(nodes.id, self.new_id, strict=True)}
         inputs, outputs = host.texts(nodes.inputs), host.texts(nodes.outputs)
         gpu, ops = self.linked.device.device, self.linked.device.ops
         for row in range(len(nodes.id)):
-            base: dict[str, Any] = {
+            base: dict[str, object] = {
                 "id": int(self.new_id[row]),
                 "name": self.texts[int(nodes.name[row])],
                 "ctrl_deps": ids.get(int(nodes.parent[row]), 0),
@@ -203,7 +203,7 @@ class _Writer:
                 "attrs": self._attrs(row),
             }
             op = int(self.op[row])
-            own: dict[str, Any] = {
+            own: dict[str, object] = {
                 "inclusive_dur": int(ops.end[op] - ops.start[op]) / 1000 if op >= 0 else 0,
                 "exclusive_dur": int(self.exclusive[op]) / 1000 if op >= 0 else 0,
                 "ts": int(ops.start[op]) / 1000 if op >= 0 else 0,
@@ -245,9 +245,9 @@ class _Writer:
                         child["pg_name"] = str(comm.group)
                 yield msgspec.json.encode(child)
 
-    def _attrs(self, row: int) -> list[dict[str, Any]]:
+    def _attrs(self, row: int) -> list[dict[str, object]]:
         nodes = self.host.nodes
-        out = [
+        out: list[dict[str, object]] = [
             {
                 "name": name,
                 "type": "int64" if name == "seq_id" else "uint64",
@@ -282,7 +282,7 @@ _SYNC_COLUMNS = (
 )
 
 
-def _sync_table(table: Syncs, texts: list[str]) -> list[Any]:
+def _sync_table(table: Syncs, texts: list[str]) -> list[object]:
     names = [texts[c] for c in table.name.tolist()]
     return [names, *(getattr(table, c).tolist() for c in _SYNC_COLUMNS)]
 
@@ -293,15 +293,15 @@ def _sync_table(table: Syncs, texts: list[str]) -> list[Any]:
 class LinkedNode(NodeWithIO, gc=False):
     """A node of the linked form."""
 
-    ph: Any = None
-    device: Any = None
-    context: Any = None
-    correlation: Any = None
-    bytes: Any = None
-    os_thread: Any = None
-    ev_idx: Any = None
-    sequence: Any = None
-    annotation: Any = None
+    ph: object = None
+    device: object = None
+    context: object = None
+    correlation: object = None
+    bytes: object = None
+    os_thread: object = None
+    ev_idx: object = None
+    sequence: object = None
+    annotation: object = None
     comm: CommArgs | None = None
 
 
@@ -462,7 +462,7 @@ def _device_ops(
     )
 
 
-def _calls(extra: dict[str, Any], names: Names, n_threads: int, source: str) -> Calls:
+def _calls(extra: dict[str, object], names: Names, n_threads: int, source: str) -> Calls:
     known = texts(extra.get("names", []), "names", source)
     codes = names.encode(known)
     name, *columns = integer_table(extra.get("calls", [[]] * 6), "calls", 6, source)
@@ -484,7 +484,7 @@ def _calls_at_parents(names: Names, host: HostTrace, ops: Ops, rows: I64, nodes:
     return Calls(code, thread[order], start[order], end[order], have[order] + 1, zero)
 
 
-def _syncs(extra: dict[str, Any], key: str, names: Names, source: str) -> Syncs:
+def _syncs(extra: dict[str, object], key: str, names: Names, source: str) -> Syncs:
     table = extra.get(key)
     if table is None:
         table = [[] for _ in range(1 + len(_SYNC_COLUMNS))]

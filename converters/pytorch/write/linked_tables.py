@@ -1,7 +1,5 @@
 """The tables that a linked JSON of ours carries under ``chakra_link``, checked: anybody may have edited them."""
 
-from typing import Any
-
 import numpy as np
 
 from chakra.arrays import I64
@@ -11,7 +9,7 @@ from chakra.errors import ConversionError
 MAX_MICROS = 2.0**62 / 1000
 
 
-def integer_table(value: Any, key: str, columns: int, source: str) -> list[I64]:
+def integer_table(value: object, key: str, columns: int, source: str) -> list[I64]:
     """``columns`` lists of whole numbers of equal length, as arrays.
 
     Raises
@@ -31,7 +29,7 @@ def integer_table(value: Any, key: str, columns: int, source: str) -> list[I64]:
     return [np.array(column, np.int64) for column in value]
 
 
-def texts(value: Any, key: str, source: str) -> list[str]:
+def texts(value: object, key: str, source: str) -> list[str]:
     """A list of texts.
 
     Raises
@@ -44,7 +42,7 @@ def texts(value: Any, key: str, source: str) -> list[str]:
     return value
 
 
-def thread_pairs(value: Any, source: str) -> list[tuple[str, str]]:
+def thread_pairs(value: object, source: str) -> list[tuple[str, str]]:
     """The process and thread numbers of all threads.
 
     Raises
@@ -70,7 +68,7 @@ def check_range(column: I64, size: int, what: str, source: str) -> None:
         raise ConversionError(f"{source}: {what} {outside[0]} is not one of 0 to {size - 1}")
 
 
-def nanoseconds(values: list[Any], source: str) -> I64:
+def nanoseconds(values: list[object], source: str) -> I64:
     """Nanoseconds of microseconds given as JSON numbers; exact to the third decimal below 2^43 microseconds.
 
     Raises

@@ -6,6 +6,7 @@ import numpy as np
 
 from chakra.arrays import I32, I64
 from chakra.converters.pytorch.match.attach import kernels
+from chakra.converters.pytorch.read.columns import to_integer
 from chakra.et import ABSENT, Trace
 
 
@@ -65,7 +66,9 @@ def replay_span(trace: Trace, engine: I32 | None = None) -> int:
 def engines(trace: Trace) -> I32:
     """Engine number of every node."""
     host = trace.is_cpu_op == 1
-    device = np.array([int(trace.attr(i, "device", 0)) for i in np.flatnonzero(~host).tolist()], np.int64)
+    device = np.array(
+        [to_integer(trace.attr(i, "device", 0), 0) for i in np.flatnonzero(~host).tolist()], np.int64
+    )
     first = np.where(host, -2, 0)
     first[~host] = device
     second = np.where(host, trace.tid, trace.stream)
