@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import sys
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import rich_click as click
 from click.exceptions import Abort, ClickException, Exit, NoArgsIsHelpError
@@ -20,6 +20,9 @@ from click.exceptions import Abort, ClickException, Exit, NoArgsIsHelpError
 from chakra import __version__
 from chakra.cli.support.subcommands import Subcommands, did_you_mean
 from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, EXIT_INTERRUPTED, ChakraError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 EXIT_BROKEN_PIPE = 141
 EXIT_TERMINATED = 143
@@ -76,7 +79,7 @@ class LazyGroup(Subcommands):
         """Names of the commands."""
         return sorted(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Any:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
@@ -95,7 +98,7 @@ class LazyGroup(Subcommands):
         finally:
             self._listing = False
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """Completions of a command's name, without importing any command."""
         self._listing = True
         try:

@@ -20,8 +20,7 @@ class ConvertGroup(LazySubcommands):
         """Find the converter named by the first argument."""
         if args:
             args = [args[0].lower(), *args[1:]]
-        found: tuple[str | None, click.Command | None, list[str]] = super().resolve_command(ctx, args)
-        return found
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=ConvertGroup, places=CONVERTERS)

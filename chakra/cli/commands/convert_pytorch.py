@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from chakra.cli.commands.link import linking_options, settings_of, show
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
+
+if TYPE_CHECKING:
+    from chakra.converters.pytorch.job import Settings
+    from chakra.converters.pytorch.ranks import JobResult
 
 _PATH = click.Path(path_type=Path)
 
@@ -111,7 +115,7 @@ def _one(
     device: Path | None,
     rank: int | None,
     output: Path,
-    settings: Any,
+    settings: "Settings",
     check: bool,
     output_format: str,
 ) -> None:
@@ -144,7 +148,7 @@ def _job(
     folder: Path,
     job: str | None,
     prefix: Path,
-    settings: Any,
+    settings: "Settings",
     check: bool,
     shortest: bool,
     workers: int,
@@ -154,7 +158,7 @@ def _job(
 
     inputs = find_inputs(folder, job)
 
-    def report(result: Any) -> None:
+    def report(result: "JobResult") -> None:
         for mismatch in result.mismatches:
             click.echo(f"chakra: warning: {mismatch}", err=True)
         if output_format == "json":

@@ -3,11 +3,14 @@
 import dataclasses
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from chakra.cli.support.options import format_option
+
+if TYPE_CHECKING:
+    from chakra.et.trace_summary import Summary
 
 
 @click.command()
@@ -47,7 +50,7 @@ def command(paths: tuple[str, ...], output_format: str, with_path: bool, repair:
     for path, trace in zip(names, traces, strict=True):
         files.setdefault(id(trace), []).append(path)
     distinct = {id(trace): trace for trace in traces}
-    documents: list[dict[str, Any]] = []
+    documents: list[dict[str, object]] = []
     for key, trace in distinct.items():
         summary: Summary = summarize(trace)
         if output_format == "json":
@@ -68,7 +71,7 @@ def command(paths: tuple[str, ...], output_format: str, with_path: bool, repair:
         click.echo(json.dumps({"schema": "chakra.info/1", "traces": documents}, indent=1))
 
 
-def _lines(summary: Any, files: list[str]) -> list[str]:
+def _lines(summary: "Summary", files: list[str]) -> list[str]:
     """The summary as text."""
     others = f" and {len(files) - 1} more with equal content" if len(files) > 1 else ""
     rank = "" if summary.rank is None else f", of rank {summary.rank}"

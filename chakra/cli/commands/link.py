@@ -1,14 +1,16 @@
 """`chakra link`: join a PyTorch host trace with its Kineto device trace."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from chakra.cli.support.options import Decorator, format_option
+from chakra.cli.support.options import Command, Decorator, format_option
 from chakra.errors import UsageError
+
+if TYPE_CHECKING:
+    from chakra.converters.pytorch import Settings
 
 _PATH = click.Path(path_type=Path)
 
@@ -16,7 +18,7 @@ _PATH = click.Path(path_type=Path)
 SCHEMA = "chakra.link/1"
 
 
-def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def linking_options(function: Command) -> Command:
     """Options shared by `chakra link` and `chakra convert pytorch`."""
     options: list[Decorator] = [
         click.option(
@@ -100,7 +102,7 @@ def linking_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def settings_of(options: dict[str, Any]) -> Any:
+def settings_of(options: dict[str, Any]) -> "Settings":
     """`Settings` of a run out of the shared options."""
     from chakra.converters.pytorch import Settings
     from chakra.converters.pytorch.link import LinkOptions

@@ -1,12 +1,15 @@
 """`chakra platform list | show | write`: machine presets and clusters made of them."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from chakra.cli.support.options import format_option
 from chakra.cli.support.subcommands import Subcommands
+
+if TYPE_CHECKING:
+    from chakra.platforms.model import Platform
 
 
 @click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -109,7 +112,7 @@ def _library_document(name: str) -> dict[str, Any] | None:
     return parameters_to(collective_parameters(name)) if name in names_with_parameters() else None
 
 
-def _document(platform: Any) -> dict[str, Any]:
+def _document(platform: "Platform") -> dict[str, object]:
     return {
         "schema": "chakra.platform/1",
         "name": platform.name,

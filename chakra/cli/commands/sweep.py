@@ -17,7 +17,8 @@ from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
 
 if TYPE_CHECKING:
-    from chakra.sweep.store import Outcome
+    from chakra.sweep.store import Outcome, Store
+    from chakra.sweep.study import Study
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -134,7 +135,9 @@ def _points(count: int) -> str:
     return f"{count:,} point{'s' if count != 1 else ''}"
 
 
-def _write(study: Any, store: Any, outcomes: Any, best: Any, report: bool) -> list[Path]:
+def _write(
+    study: "Study", store: "Store", outcomes: "list[Outcome]", best: "list[Outcome]", report: bool
+) -> list[Path]:
     from chakra.sweep import plot, write_table
 
     table = write_table(outcomes, store.folder)
@@ -151,7 +154,7 @@ def _write(study: Any, store: Any, outcomes: Any, best: Any, report: bool) -> li
     return written
 
 
-def _report(study: Any, store: Any, best: Any) -> list[Path]:
+def _report(study: "Study", store: "Store", best: "Outcome") -> list[Path]:
     from chakra.io.files import atomic_text
     from chakra.sweep import run_point
 
@@ -167,13 +170,13 @@ def _report(study: Any, store: Any, best: Any) -> list[Path]:
     return [path, page]
 
 
-def _counts(outcomes: Any) -> dict[str, int]:
+def _counts(outcomes: "list[Outcome]") -> dict[str, int]:
     counts = {status: sum(o.status == status for o in outcomes) for status in ("ok", "infeasible", "failed")}
     counts["cached"] = sum(o.cached for o in outcomes)
     return counts
 
 
-def _text(study: Any, outcomes: Any, best: Any, top: int) -> str:
+def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top: int) -> str:
     from chakra.sweep.table import notes, ranked_table
 
     counts = _counts(outcomes)
@@ -195,11 +198,11 @@ def _text(study: Any, outcomes: Any, best: Any, top: int) -> str:
     return "\n".join(lines)
 
 
-def _document(study: Any, outcomes: Any, best: Any) -> dict[str, Any]:
+def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") -> dict[str, object]:
     from chakra.sweep import front
     from chakra.sweep.table import notes
 
-    def entry(o: Any) -> dict[str, Any]:
+    def entry(o: "Outcome") -> dict[str, object]:
         return {"point": o.point, "status": o.status, "metrics": o.metrics, "reason": o.reason, "key": o.key}
 
     return {

@@ -1,13 +1,19 @@
 """`chakra topology`: write a common topology as a network file of links."""
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from chakra.cli.support.subcommands import Subcommands
 from chakra.cli.support.written import need_file, say, written_option
 from chakra.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from chakra.cli.support.options import Command
+    from chakra.replay.config.model import Network
 
 
 @click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -20,8 +26,10 @@ def command() -> None:
     """
 
 
-def _numbers(kind: type[int] | type[float]) -> Any:
-    def parse(_: click.Context, param: click.Parameter, value: str | None) -> Any:
+def _numbers(
+    kind: type[int] | type[float],
+) -> "Callable[[click.Context, click.Parameter, str | None], list[int] | list[float] | None]":
+    def parse(_: click.Context, param: click.Parameter, value: str | None) -> list[int] | list[float] | None:
         if value is None:
             return None
         try:
@@ -32,7 +40,7 @@ def _numbers(kind: type[int] | type[float]) -> Any:
     return parse
 
 
-def _speed(function: Any) -> Any:
+def _speed(function: "Command") -> "Command":
     function = written_option()(function)
     function = click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")(
         function
@@ -57,7 +65,7 @@ def _speed(function: Any) -> Any:
     )(function)
 
 
-def _write(name: str, network: Any, output: str | None, output_format: str) -> None:
+def _write(name: str, network: "Network", output: str | None, output_format: str) -> None:
     from chakra.replay.config.network import dump_network
 
     need_file(output, output_format)
@@ -69,6 +77,7 @@ def _write(name: str, network: Any, output: str | None, output_format: str) -> N
 
     with atomic_text(output) as file:
         file.write(text)
+    assert network.links is not None, "these topologies are given link by link"
     links = len(network.links.links)
     switches = len(network.links.vertices)
     click.echo(

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import rich_click as click
 
-Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+#: what becomes a command: click hands its options to its parameters
+Command: TypeAlias = Callable[..., object]
+Decorator: TypeAlias = Callable[[Command], Command]
 
 
 def format_option(help_text: str = "Form of the output.") -> Decorator:
@@ -27,7 +29,7 @@ def filename_options(what: str) -> Decorator:
     The parameters are ``input_name`` and ``output_name``; ``what`` is the text that explains the first.
     """
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(function: Command) -> Command:
         for direction, text in (("output", "The file to write (for OUT)."), ("input", what)):
             function = click.option(
                 *(("-o", "--output") if direction == "output" else ()),

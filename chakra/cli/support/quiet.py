@@ -2,17 +2,16 @@
 
 import contextlib
 import io
-from typing import Any
 
 import rich_click as click
 
 
-def with_quiet(command: Any) -> Any:
+def with_quiet(command: click.Command) -> click.Command:
     """The command, and its sub-commands, with ``-q/--quiet`` where they have none of their own."""
     if isinstance(command, click.Group):
         find = command.get_command
 
-        def found(ctx: click.Context, cmd_name: str) -> Any:
+        def found(ctx: click.Context, cmd_name: str) -> click.Command | None:
             sub = find(ctx, cmd_name)
             return sub if sub is None else with_quiet(sub)
 

@@ -9,13 +9,16 @@ import rich_click as click
 class Subcommands(click.RichGroup):
     """A group that says which sub-commands there are."""
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the sub-command named by the first argument, or say which ones there are."""
         if args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
             raise click.UsageError(
                 f"No such command '{args[0]}'.{did_you_mean(args[0], self.list_commands(ctx))}", ctx=ctx
             )
-        return super().resolve_command(ctx, args)
+        found: tuple[str | None, click.Command | None, list[str]] = super().resolve_command(ctx, args)
+        return found
 
 
 class LazySubcommands(Subcommands):
@@ -35,12 +38,12 @@ class LazySubcommands(Subcommands):
         """Names of the sub-commands."""
         return list(self.places)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Any:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The sub-command, imported now; None if there is none of this name."""
         if cmd_name not in self.places:
             return None
         module, _, attribute = self.places[cmd_name].partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        command: click.Command = getattr(importlib.import_module(module), attribute)
         command.name = cmd_name  # help lists commands by this, and modules call theirs `command`
         return command
 
