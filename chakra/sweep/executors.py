@@ -21,18 +21,20 @@ from chakra.workers import worker_pool
 #: more processes or threads are surely a mistake
 MAX_WORKERS = 4096
 #: a task and its result, in the order in which results arrive
+#: what a point found
+Found = dict[str, Any]
 Task = dict[str, object]
 
 
 class Runner(Protocol):
     """Runs a function on many tasks."""
 
-    def __call__(self, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+    def __call__(self, function: Callable[..., Found], tasks: Sequence[Task]) -> Iterator[tuple[int, Found]]:
         """Yield (index of the task, result) as they come."""
         ...
 
 
-def _serial(function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+def _serial(function: Callable[..., Found], tasks: Sequence[Task]) -> Iterator[tuple[int, Found]]:
     for index, task in enumerate(tasks):
         yield index, function(**task)
 
@@ -48,9 +50,9 @@ class _Pool:
         """End all workers; what has not started is dropped."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def __call__(self, function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+    def __call__(self, function: Callable[..., Found], tasks: Sequence[Task]) -> Iterator[tuple[int, Found]]:
         """Run the function on every task."""
-        waiting: dict[Future[Any], int] = {}
+        waiting: dict[Future[Found], int] = {}
         following = 0
         try:
             while waiting or following < len(tasks):
@@ -84,8 +86,8 @@ class _Pool:
                 future.cancel()
 
     def _alone(
-        self, function: Callable[..., Any], tasks: Sequence[Task], indices: Sequence[int]
-    ) -> Iterator[tuple[int, Any]]:
+        self, function: Callable[..., Found], tasks: Sequence[Task], indices: Sequence[int]
+    ) -> Iterator[tuple[int, Found]]:
         self._renew()
         for index in indices:
             try:
@@ -169,7 +171,7 @@ def _dask(address: str) -> Iterator[Runner]:
     except (OSError, ValueError, TimeoutError) as error:
         raise UsageError(f"no Dask scheduler answers at {address}: {error}") from None
 
-    def run(function: Callable[..., Any], tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+    def run(function: Callable[..., Found], tasks: Sequence[Task]) -> Iterator[tuple[int, Found]]:
         # pure=False: every task has a name of its own; retries cover workers that die
         futures = {client.submit(function, **task, pure=False, retries=3): i for i, task in enumerate(tasks)}
         arriving: Any = as_completed

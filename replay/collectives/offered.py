@@ -1,7 +1,5 @@
 """Checks of algorithms that other packages offer: the engine trusts our own, and these are data from outside."""
 
-from typing import Any
-
 import numpy as np
 
 from chakra.arrays import I64
@@ -9,7 +7,7 @@ from chakra.errors import ConfigError
 from chakra.replay.collectives.steps import LAST_OF_ROUND, Do, StepAlgorithm, Steps, Symmetry, from_arrays
 
 
-def checked_algorithm(found: Any, name: str, words: str) -> StepAlgorithm:
+def checked_algorithm(found: object, name: str, words: str) -> StepAlgorithm:
     """The object of an entry point as an algorithm.
 
     Raises
@@ -32,7 +30,7 @@ def checked_algorithm(found: Any, name: str, words: str) -> StepAlgorithm:
     return found
 
 
-def checked_steps(made: Any, n: int, words: str) -> Steps:
+def checked_steps(made: object, n: int, words: str) -> Steps:
     """What a schedule function returned, as the engine may trust it.
 
     Raises
@@ -48,9 +46,9 @@ def checked_steps(made: Any, n: int, words: str) -> Steps:
         )
     if made.n != n:
         raise ConfigError(f"{words} is for {made.n} members")
-    rows: Any = made.messages
-    whole: Any = made.whole
-    symmetry: Any = made.symmetry
+    rows: object = made.messages
+    whole: object = made.whole
+    symmetry: object = made.symmetry
     if (
         not isinstance(rows, np.ndarray)
         or rows.ndim != 2

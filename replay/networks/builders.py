@@ -6,7 +6,6 @@ Bandwidths are GB/s of 2^30 B/s per direction, latencies ns per link. Links run 
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import prod
-from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
@@ -75,12 +74,12 @@ def fat_tree(
     for level in range(1, h):
         speed.append(speed[-1] * down[level - 1] / (ratios[level - 1] * parents[level]))
     _bounded(sum(prod(down[level:]) * prod(parents[: level + 1]) for level in range(h)))
-    links: list[Any] = []
+    links: list[object] = []
     for level in range(h):
         copies = prod(parents[:level])
         for sub in range(prod(down[level:])):
             for copy, parent in product(range(copies), range(parents[level])):
-                below: Any = sub if level == 0 else f"L{level}.{sub}.{copy}"
+                below: object = sub if level == 0 else f"L{level}.{sub}.{copy}"
                 above = f"L{level + 1}.{sub // down[level]}.{copy * parents[level] + parent}"
                 links.append([below, above, speed[level], latency_ns])
     return _build([npus], links, npus_forward=False)
@@ -126,7 +125,7 @@ def rail_optimised(
     _within(nodes * npus_per_node)
     _bounded(2 * nodes * npus_per_node + npus_per_node * spines)
     _positive(oversubscription, "oversubscription")
-    links: list[Any] = []
+    links: list[object] = []
     for node, place in product(range(nodes), range(npus_per_node)):
         npu = node * npus_per_node + place
         links.append([npu, f"node{node}", node_bandwidth_gibps, node_latency_ns])
@@ -169,7 +168,7 @@ def torus(shape: Sequence[int], *, bandwidth_gibps: float, latency_ns: float, wr
     npus = prod(shape)
     _within(npus)
     _bounded(npus * len(shape))
-    links: list[Any] = []
+    links: list[object] = []
     stride = 1
     for size in shape:
         for npu in range(npus):
@@ -229,7 +228,7 @@ def dragonfly(
     local = bandwidth_gibps if local_bandwidth_gibps is None else local_bandwidth_gibps
     far = bandwidth_gibps if global_bandwidth_gibps is None else global_bandwidth_gibps
     far_ns = latency_ns if global_latency_ns is None else global_latency_ns
-    links: list[Any] = []
+    links: list[object] = []
     for group, router, place in product(range(groups), range(routers), range(npus_per_router)):
         npu = (group * routers + router) * npus_per_router + place
         links.append([npu, f"g{group}.r{router}", bandwidth_gibps, latency_ns])
@@ -244,8 +243,8 @@ def dragonfly(
     return _build([groups * routers * npus_per_router], links, npus_forward=False)
 
 
-def _build(counts: list[int], links: list[Any], *, npus_forward: bool = True) -> Network:
-    described: Mapping[str, Any] = {"npus_count": counts, "links": links, "npus_forward": npus_forward}
+def _build(counts: list[int], links: list[object], *, npus_forward: bool = True) -> Network:
+    described: Mapping[str, object] = {"npus_count": counts, "links": links, "npus_forward": npus_forward}
     return load_network(described)
 
 

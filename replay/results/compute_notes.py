@@ -1,10 +1,10 @@
 """How the compute times of a run came about, where a reader would take them for a measurement."""
 
 import json
-from typing import Any
 
 import numpy as np
 
+from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
 from chakra.replay.config.model import System
 
@@ -51,7 +51,7 @@ def generated_at_speed(trace: Trace) -> bool:
     return {"peak_tflops", "mem_gbps"} <= generated_with(trace).keys()
 
 
-def generated_with(trace: Trace) -> dict[str, Any]:
+def generated_with(trace: Trace) -> dict[str, object]:
     """The parameters that `chakra generate` wrote into a trace; empty for any other trace."""
     for attribute in trace.metadata.attr:
         if attribute.name == "parameters":
@@ -63,5 +63,5 @@ def generated_with(trace: Trace) -> dict[str, Any]:
     return {}
 
 
-def _modelled(trace: Trace) -> Any:
+def _modelled(trace: Trace) -> Bool:
     return (trace.types == NodeType.COMP) & (np.asarray(trace.is_cpu_op) != 1) & (trace.num_ops != ABSENT)

@@ -1,7 +1,6 @@
 """The critical path of a run: the chain of nodes that leads to the latest finish."""
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from chakra.replay.workload.model import Engine, Op, Program, Workload
 MAX_PATH = 10_000
 
 
-def critical_path(raw: RawRun, programs: list[Program], workload: Workload) -> list[dict[str, Any]]:
+def critical_path(raw: RawRun, programs: list[Program], workload: Workload) -> list[dict[str, object]]:
     """Nodes that lead to the latest finish, first to last: each waited for the one before it.
 
     Going back from the last node: what ended when it was issued (a parent, or the node that held its slot), and for a
@@ -26,7 +25,7 @@ def critical_path(raw: RawRun, programs: list[Program], workload: Workload) -> l
     npu_of = raw.partition.representative
     actor = int(np.argmax(raw.done_ns))
     node = int(np.argmax(raw.finish_ns[raw.nodes(actor)]))
-    path: list[dict[str, Any]] = []
+    path: list[dict[str, object]] = []
     seen: set[tuple[int, int]] = set()
     by_finish: dict[int, tuple[I64, I64]] = {}
     issued_as: dict[int, I64] = {}

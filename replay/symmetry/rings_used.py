@@ -1,7 +1,6 @@
 """Which logical rings the collectives of a workload use, and under which families of algorithms."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ def rings_used(workload: Workload, membership: Membership, plans: PlanTable) -> 
     dims: list[set[Family]] = [set() for _ in plans.network.dims]
     flat: set[Family] = set()
     groups: set[Family] = set()
-    seen: set[tuple[Any, ...]] = set()
+    seen: set[tuple[object, ...]] = set()
     for t in range(len(workload.bindings)):
         npus = np.flatnonzero(workload.trace_of == t)
         if not len(npus):

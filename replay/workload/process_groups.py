@@ -88,7 +88,7 @@ def definitions(text: str, where: str) -> list[tuple[str, tuple[int, ...]]]:
     return out
 
 
-def _items(text: str) -> list[Any] | None:
+def _items(text: str) -> list[object] | None:
     """The list of objects in a text, in any of the notations that writers use."""
     readers: tuple[tuple[Callable[[str], Any], str], ...] = (
         (json.loads, text[2:-2]),

@@ -6,7 +6,6 @@ stage sends the new token back to the first, so a micro-batch's next step waits 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from chakra.errors import UsageError
 from chakra.generate.model.build import transformer_stages
@@ -126,7 +125,7 @@ def plan_inference(
     layout: TransformerOptions,
     emit: EmitOptions,
     layers_per_chunk: Sequence[int] | None = None,
-    about: Mapping[str, Any] | None = None,
+    about: Mapping[str, object] | None = None,
 ) -> StepPlan:
     """Templates and stamps of every stage for one batch of requests.
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ class StepPlan:
     schedule: Schedule
     training: TrainingOptions
     stages: tuple[StagePlan, ...]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, object] = field(default_factory=dict)
 
 
 def plan_schedule(training: TrainingOptions, parallel: ParallelConfig) -> Schedule:
@@ -100,7 +99,7 @@ def plan_step(
     parallel: ParallelConfig,
     training: TrainingOptions,
     emit: EmitOptions,
-    about: Mapping[str, Any] | None = None,
+    about: Mapping[str, object] | None = None,
 ) -> StepPlan:
     """Templates and stamps of every stage.
 
