@@ -64,4 +64,5 @@ def generated_with(trace: Trace) -> dict[str, object]:
 
 
 def _modelled(trace: Trace) -> Bool:
-    return (trace.types == NodeType.COMP) & (np.asarray(trace.is_cpu_op) != 1) & (trace.num_ops != ABSENT)
+    modelled: Bool = trace.types == NodeType.COMP
+    return modelled & (np.asarray(trace.is_cpu_op) != 1) & (trace.num_ops != ABSENT)
