@@ -64,5 +64,6 @@ def generated_with(trace: Trace) -> dict[str, object]:
 
 
 def _modelled(trace: Trace) -> Bool:
-    modelled: Bool = trace.types == NodeType.COMP
-    return modelled & (np.asarray(trace.is_cpu_op) != 1) & (trace.num_ops != ABSENT)
+    given = trace.num_ops != ABSENT
+    modelled: Bool = (trace.types == NodeType.COMP) & (np.asarray(trace.is_cpu_op) != 1) & given
+    return modelled
