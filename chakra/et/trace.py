@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -144,7 +144,7 @@ class Trace(Columns):
         return parse_node(self.records, self._place(index), self.source)
 
     @checked
-    def attr(self, index: int, name: str, default: object = None) -> object:
+    def attr(self, index: int, name: str, default: object = None) -> Any:
         """Any attribute of node number ``index`` as a Python value (list kinds as tuples), else
         ``default``.
         """

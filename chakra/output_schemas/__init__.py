@@ -6,6 +6,7 @@ only added; a key that goes, or means something else, makes the next version. A 
 
 import json
 from importlib.resources import files
+from typing import Any
 
 from chakra.errors import UsageError
 
@@ -16,7 +17,7 @@ def names() -> list[str]:
     return sorted("/".join(name.removesuffix(".json").rsplit("-", 1)) for name in found)
 
 
-def load(name: str) -> dict[str, object]:
+def load(name: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of documents of this name; the version may be left out for the newest.
 
     Raises
@@ -31,5 +32,5 @@ def load(name: str) -> dict[str, object]:
         raise UsageError(f"there is no schema {name!r}; there are: {', '.join(known)}")
     newest = max(matches, key=lambda k: int(k.rsplit("/", 1)[1]))
     text = files(__name__).joinpath(newest.replace("/", "-") + ".json").read_text(encoding="utf-8")
-    document: dict[str, object] = json.loads(text)
+    document: dict[str, Any] = json.loads(text)
     return document

@@ -12,7 +12,7 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
@@ -21,20 +21,24 @@ from chakra.workers import worker_pool
 #: more processes or threads are surely a mistake
 MAX_WORKERS = 4096
 #: a task and its result, in the order in which results arrive
-#: what a point found
-Found = dict[str, Any]
+#: what a call returns
+_Made = TypeVar("_Made")
+#: in its place where its worker died
+Lost = dict[str, str]
 Task = dict[str, object]
 
 
 class Runner(Protocol):
     """Runs a function on many tasks."""
 
-    def __call__(self, function: Callable[..., Found], tasks: Sequence[Task]) -> Iterator[tuple[int, Found]]:
+    def __call__(
+        self, function: Callable[..., _Made], tasks: Sequence[Task]
+    ) -> Iterator[tuple[int, _Made | Lost]]:
         """Yield (index of the task, result) as they come."""
         ...
 
 
-def _serial(function: Callable[..., Found], tasks: Sequence[Task]) -> Iterator[tuple[int, Found]]:
+def _serial(function: Callable[..., _Made], tasks: Sequence[Task]) -> Iterator[tuple[int, _Made | Lost]]:
     for index, task in enumerate(tasks):
         yield index, function(**task)
 
@@ -50,9 +54,11 @@ class _Pool:
         """End all workers; what has not started is dropped."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def __call__(self, function: Callable[..., Found], tasks: Sequence[Task]) -> Iterator[tuple[int, Found]]:
+    def __call__(
+        self, function: Callable[..., _Made], tasks: Sequence[Task]
+    ) -> Iterator[tuple[int, _Made | Lost]]:
         """Run the function on every task."""
-        waiting: dict[Future[Found], int] = {}
+        waiting: dict[Future[_Made], int] = {}
         following = 0
         try:
             while waiting or following < len(tasks):
@@ -86,10 +92,11 @@ class _Pool:
                 future.cancel()
 
     def _alone(
-        self, function: Callable[..., Found], tasks: Sequence[Task], indices: Sequence[int]
-    ) -> Iterator[tuple[int, Found]]:
+        self, function: Callable[..., _Made], tasks: Sequence[Task], indices: Sequence[int]
+    ) -> Iterator[tuple[int, _Made | Lost]]:
         self._renew()
         for index in indices:
+            result: _Made | Lost
             try:
                 result = self._executor.submit(function, **tasks[index]).result()
             except BrokenProcessPool:
@@ -171,7 +178,7 @@ def _dask(address: str) -> Iterator[Runner]:
     except (OSError, ValueError, TimeoutError) as error:
         raise UsageError(f"no Dask scheduler answers at {address}: {error}") from None
 
-    def run(function: Callable[..., Found], tasks: Sequence[Task]) -> Iterator[tuple[int, Found]]:
+    def run(function: Callable[..., _Made], tasks: Sequence[Task]) -> Iterator[tuple[int, _Made | Lost]]:
         # pure=False: every task has a name of its own; retries cover workers that die
         futures = {client.submit(function, **task, pure=False, retries=3): i for i, task in enumerate(tasks)}
         arriving: Any = as_completed

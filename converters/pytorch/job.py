@@ -105,7 +105,7 @@ class Outcome:
 
     rank: int
     output: str
-    summary: dict[str, object]
+    summary: dict[str, Any]
     check: ReplayCheck | None = None
 
 

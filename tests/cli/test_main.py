@@ -160,6 +160,7 @@ def test_ctrl_c_while_reading(tmp_path: Path) -> None:
 @pytest.mark.parametrize("group", ["convert", "generate", "platform", "topology"])
 def test_help_of_a_group_lists_its_commands_by_their_names(chakra: Callable[..., Any], group: str) -> None:
     command = main.cli.get_command(click.Context(main.cli), group)
+    assert isinstance(command, click.Group)
     names = command.list_commands(click.Context(command))
     page = chakra(group, "--help").out
     assert [name for name in names if f"\N{BOX DRAWINGS LIGHT VERTICAL} {name} " not in page] == []

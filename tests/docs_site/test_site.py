@@ -68,6 +68,7 @@ def has_every_command_and_option(site: Path) -> None:
         text = (site / "cli" / f"{name}.html").read_text(encoding="utf-8")
         context = click.Context(cli, info_name="chakra")
         command = cli.get_command(context, name)
+        assert command is not None
         assert [option for option in options(command, context) if option not in text] == []
 
 

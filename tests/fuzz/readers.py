@@ -281,7 +281,7 @@ def result(path: Path) -> None:
     run = read_run(path)
     essence(run)
     report_html([run, run])
-    document = files.read_json(path)
+    document: Any = files.read_json(path)
     drawn = from_document(document, source=str(path))
     for _ in chrome_pieces(drawn):
         pass
