@@ -1,7 +1,7 @@
 """`chakra platform list | show | write`: machine presets and clusters made of them."""
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
