@@ -14,6 +14,8 @@ from chakra.io import files
 
 #: shortest key, in bytes: what cannot be tried out
 MIN_KEY_BYTES = 16
+#: the time, ns since 1970, that the first time of a clock becomes: it still looks like one of a clock that ranks share
+NO_DATE_NS = 10**18
 #: hash digits of a class: with 2^64 values, a million names collide once in 37 million jobs
 _DIGITS = 16
 
@@ -62,6 +64,7 @@ class Labels:
         self._kinds = kinds
         self._known: dict[str, dict[str, str]] = {}
         self._used: dict[str, int] = {}
+        self._clocks: dict[str, int] = {}
 
     @checked
     def label(self, kind: str, text: str, prefix: str | None = None) -> str:
@@ -100,6 +103,19 @@ class Labels:
         front = re.match(r"\s*[+-]?\d+", name)
         number = str(int(front[0])) if front else ""
         return name if number == name else number + self.label("group", name)
+
+    @checked
+    def instant(self, clock: str, time_ns: int) -> int:
+        """A time of a clock without its date: as far from 9 September 2001 as it is from the first time of this clock.
+
+        Parameters
+        ----------
+        clock
+            Which clock: times of one keep their distances, in all files that this object sees.
+        time_ns
+            The time, ns.
+        """
+        return NO_DATE_NS + time_ns - self._clocks.setdefault(clock, time_ns)
 
     def counts(self) -> dict[str, int]:
         """Number of distinct texts replaced, by kind."""

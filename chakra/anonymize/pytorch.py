@@ -15,6 +15,8 @@ import msgspec
 from chakra.anonymize.labels import Labels
 from chakra.converters.pytorch.comm.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.comm.operations import COLLECTIVES, NOT_COMMUNICATION, dtype_bytes, normalise
+from chakra.converters.pytorch.read.ascend import FLOW
+from chakra.converters.pytorch.read.columns import to_integer
 from chakra.converters.pytorch.read.device import CATEGORIES, COMMUNICATION, DEVICE
 from chakra.converters.pytorch.read.file_kinds import FileKind, expect
 from chakra.converters.pytorch.time.sync import classify
@@ -115,8 +117,8 @@ _DTYPE = re.compile(
     r"|c10::(Half|BFloat16|complex<(float|double)>|Float8_e\dm\d[a-z]{0,4})"
 )
 _VERSION = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}(-chakra\.\d{1,4}(\.\d{1,4}){0,3})?")
-#: how far behind the first file of a call another one may begin, ns
-_MARGIN_NS = 10**15
+#: times above, us, are counted since 1970, so they hold a date
+_DATED_US = 10**14
 
 
 class Recordings:
@@ -124,7 +126,6 @@ class Recordings:
 
     def __init__(self, labels: Labels) -> None:
         self.labels = labels
-        self._origin_ns: int | None = None
 
     def copy(self, source: str, target: Path, *, compress: bool) -> None:
         """Write the anonymous copy of one file.
@@ -141,7 +142,7 @@ class Recordings:
         except (ValueError, ArithmeticError, RecursionError) as error:
             raise ConversionError(f"{source}: not whole JSON: {error}") from None
         try:
-            out = self._host(document) if kind is FileKind.HOST else self._device(document)
+            out = self._host(document) if kind is FileKind.HOST else self._device(document, source)
         except (KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             raise ConversionError(f"{source}: not in the form that PyTorch writes: {error!r}") from None
         with files.atomic_bytes(target, compress=compress) as file:
@@ -260,11 +261,14 @@ class Recordings:
 
     # ---------------------------------------------------------------------------------------------- Kineto
 
-    def _device(self, document: Any) -> dict[str, object]:
+    def _device(self, document: Any, source: str) -> dict[str, object]:
         head = document if isinstance(document, dict) else {}
         events = document["traceEvents"] if isinstance(document, dict) else document
+        if any(isinstance(e, dict) and e.get("cat") == FLOW for e in events):
+            raise ConversionError(
+                f"{source}: Ascend's tasks have no category that could be kept; convert it, then anonymize the trace"
+            )
         kept = [e for e in events if _is_work(e)]
-        shift = self._shift(head.get("baseTimeNanoseconds"), kept)
         out: dict[str, object] = {"schemaVersion": 1}
         info = head.get("distributedInfo")
         if isinstance(info, dict):
@@ -281,18 +285,14 @@ class Recordings:
                 **_integers(info, ("rank", "world_size", "pg_count")),
                 "pg_config": groups,
             }
-        if _is_integer(head.get("baseTimeNanoseconds")):
-            out["baseTimeNanoseconds"] = head["baseTimeNanoseconds"] - shift
-            shift = 0
-        out["traceEvents"] = [self._event(event, shift // 1000) for event in kept]
+        base = to_integer(head.get("baseTimeNanoseconds"), 0)
+        if base > 0:
+            out["baseTimeNanoseconds"] = self.labels.instant("base time", base)
+        first = min((int(e["ts"]) for e in kept), default=0)
+        # Whole microseconds: digits behind the point stay as they are.
+        shift = first - self.labels.instant("event", first * 1000) // 1000 if first > _DATED_US else 0
+        out["traceEvents"] = [self._event(event, shift) for event in kept]
         return out
-
-    def _shift(self, base: Any, events: list[Any]) -> int:
-        """ns to take from all times: the date of the first file of the job stays home."""
-        if self._origin_ns is None:
-            first = base if _is_integer(base) else min((int(e["ts"]) for e in events), default=0) * 1000
-            self._origin_ns = max(first - _MARGIN_NS, 0) // 1000 * 1000
-        return self._origin_ns
 
     def _event(self, event: dict[str, Any], shift_us: int) -> dict[str, object]:
         category = str(event["cat"]).lower()

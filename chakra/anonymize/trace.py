@@ -13,6 +13,7 @@ from chakra.et import ABSENT, NodeType, Trace, TraceColumns
 from chakra.et.manifest import ABSOLUTE, PEER_MODE, RELATIVE
 from chakra.et.schema import INTEGER_MEMBERS
 from chakra.replay.workload.process_groups import definitions
+from chakra.replay.workload.recorded import DEVICE_GAP
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
 
 #: whole-number attributes with a column
@@ -45,9 +46,9 @@ def anonymous_trace(trace: Trace, labels: Labels) -> bytes:
         When a node defines process groups in a way that cannot be read.
     """
     columns = TraceColumns(trace.n_nodes)
-    columns.metadata = _metadata(trace)
+    columns.metadata = _metadata(trace, labels)
     columns.ids, columns.types = trace.ids, trace.types
-    columns.set_names(trace.name_codes, [labels.node(name) for name in trace.name_table])
+    columns.set_names(trace.name_codes, [_node_name(name, labels) for name in trace.name_table])
     columns.duration_micros = trace.duration_micros
     if len(trace.start_micros):
         # The first start of a recording is a date.
@@ -71,19 +72,30 @@ def anonymous_trace(trace: Trace, labels: Labels) -> bytes:
     return columns.encode()
 
 
-def _metadata(trace: Trace) -> GlobalMetadata:
-    """Version, rank and peer mode, if they are of the form that these have."""
+def _metadata(trace: Trace, labels: Labels) -> GlobalMetadata:
+    """Version, rank, peer mode and when the rank was recorded (without the date), if they are of their form."""
     given = trace.metadata
     kept = GlobalMetadata(version=given.version if _VERSION.fullmatch(given.version) else "1.0.0")
     for attr in given.attr:
         which = attr.WhichOneof("value")
         if attr.name == "rank" and which in INTEGER_MEMBERS:
             kept.attr.add(name="rank", int64_val=int(getattr(attr, which)))
+        elif attr.name == "measured_span_ns" and which in INTEGER_MEMBERS:
+            kept.attr.add(name=attr.name, int64_val=int(getattr(attr, which)))
+        elif attr.name == "base_time_ns" and which in INTEGER_MEMBERS:
+            time = labels.instant("base time", int(getattr(attr, which)))
+            if time < 1 << 63:
+                kept.attr.add(name=attr.name, int64_val=time)
         elif attr.name == PEER_MODE and attr.string_val in (RELATIVE, ABSOLUTE):
             kept.attr.add(name=PEER_MODE, string_val=attr.string_val)
         elif attr.name == "schema" and _VERSION.fullmatch(attr.string_val):
             kept.attr.add(name="schema", string_val=attr.string_val)
     return kept
+
+
+def _node_name(name: str, labels: Labels) -> str:
+    """The class of a node's name; a word of the converter of profiles stays, since replays go by it."""
+    return name if name == DEVICE_GAP else labels.node(name)
 
 
 def _nodes_with(trace: Trace, attribute: str) -> I64:

@@ -40,7 +40,7 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
     Parameters
     ----------
     folder
-        Folder that holds the traces.
+        Folder that holds the traces, or folders with traces in them (as Megatron-LM writes them).
     job
         Name of the job, where the folder holds several.
 
@@ -53,9 +53,14 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
     """
     if not os.path.isdir(folder):
         raise UsageError(f"{folder}: not a folder")
-    found = [f for p in sorted(folder.iterdir()) if p.is_file() and (f := _look(p)) is not None]
+    found = _traces_in(folder)
     if not found:
-        raise ConversionError(f"{folder}: no host, device or linked trace in this folder")
+        # Megatron-LM writes two folders side by side: of the profiler and of the observer, a file a rank in each.
+        found = [f for p in sorted(folder.iterdir()) if p.is_dir() for f in _traces_in(p)]
+    if not found:
+        raise ConversionError(
+            f"{folder}: no host, device or linked trace in this folder nor in one of its folders"
+        )
     if job is not None:
         chosen = [f for f in found if f.job == job] or [f for f in found if f.path.name.startswith(job)]
         if not chosen:
@@ -83,6 +88,10 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
     return [
         Inputs(host=by_rank_host[r].path, device=by_rank_device[r].path, rank=r) for r in sorted(by_rank_host)
     ]
+
+
+def _traces_in(folder: Path) -> list[TraceFile]:
+    return [f for p in sorted(folder.iterdir()) if p.is_file() and (f := _look(p)) is not None]
 
 
 def _look(path: Path) -> TraceFile | None:

@@ -26,7 +26,7 @@ from chakra.converters.pytorch.match.region import (
     matched_span,
     thread_numbers,
 )
-from chakra.converters.pytorch.read.device import DeviceTrace, profiler_steps
+from chakra.converters.pytorch.read.device import BAD, DeviceTrace, profiler_steps
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.time.cutting import bursts_of, cut_host
 from chakra.converters.pytorch.time.host_time import Bursts
@@ -169,6 +169,10 @@ def _build(
         "kernel_launches_lost": lost,
         "communication_as_computing": sum(records.suspects.values()),
     }
+    if device.dropped.get(BAD):
+        linked.warnings.append(
+            f"{device.source}: {device.dropped[BAD]} events without a usable time were left out"
+        )
     if records.suspects:
         linked.warnings.append(_suspects_text(device.source, records.suspects))
     if lost:

@@ -8,6 +8,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.support.options import filename_options
+from chakra.converters.pytorch.read.file_kinds import FileKind, kind_of
 from chakra.errors import UsageError
 from chakra.io import files
 from chakra.timeline import (
@@ -116,6 +117,8 @@ def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[s
     kind = files.sniff_kind(inputs[0], error=UsageError)
     if kind == files.JSON and is_log(inputs[0]):
         kind = files.TEXT  # a log line begins with a bracket, as JSON lists do
+    if kind == files.JSON and kind_of(inputs[0]) is FileKind.DEVICE:
+        kind = files.KINETO  # a list of events, as other profilers write it
     if kind == files.KINETO:
         return read_kineto([*inputs]), []
     if len(inputs) > 1:

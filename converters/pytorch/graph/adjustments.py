@@ -50,7 +50,11 @@ def add_device_gaps(
     stream_end = np.full(len(awaited), -1, np.int64)
     np.maximum.at(stream_end, key, ends[rows])
     awaited[stream_end <= host_end] = 1 << 62
-    found = rows[(ready[rows] >= 0) & (start - ready[rows] >= least_ns) & (start > awaited[key])]
+    # Nothing comes before what was launched before the window: until it starts, the device does what is not in it.
+    early = (ready[rows] < 0) & (start > first_ns)
+    ready[rows[early]] = first_ns
+    idle = (ready[rows] >= 0) & (start - ready[rows] >= least_ns) & (start > awaited[key])
+    found = rows[idle | early]
     k = len(found)
     if not k:
         return

@@ -146,7 +146,7 @@ def without_launch(device: DeviceTrace, attachment: Attachment, first_ns: int) -
 
 
 #: calls that launch exactly one kernel, of CUDA, HIP and their drivers
-_LAUNCH = re.compile(r"launch(cooperative)?kernel|modulelaunch", re.IGNORECASE)
+_LAUNCH = re.compile(r"launch(cooperative)?kernel|modulelaunch|kernellaunch", re.IGNORECASE)
 _CAPTURE = re.compile(r"stream(begin|end)capture", re.IGNORECASE)
 
 

@@ -113,6 +113,8 @@ class Region:
     def __init__(self, device: DeviceTrace, attachment: Attachment, active: Bool) -> None:
         ops = device.ops
         self.rows = np.flatnonzero(active)
+        #: whether nothing of the trace is left out, so that what runs behind the last operator belongs to it as well
+        self.whole = bool(active.all())
         self.index = np.full(len(ops.name), -1, np.int64)
         self.index[self.rows] = np.arange(len(self.rows))
         parent = nearest_active(attachment.parent[self.rows], active, attachment.parent)
@@ -139,7 +141,9 @@ class Region:
         on_thread = has_call & (launch >= self.thread_first[thread]) & (launch <= self.thread_last[thread])
         elsewhere = has_call & (self.thread_last[thread] < 0) & (launch >= self.first) & (launch <= self.last)
         early, self.orphans = without_launch(device, attachment, self.first)
-        orphan = (attachment.call < 0) & (attachment.op < 0) & ~early & (gpu.start <= self.last)
+        orphan = (
+            (attachment.call < 0) & (attachment.op < 0) & ~early & (self.whole | (gpu.start <= self.last))
+        )
         self.kept = (self.device_op >= 0) | on_thread | elsewhere | orphan
         self.early = int(early.sum())
         self.orphans = int(orphan.sum())
@@ -149,7 +153,7 @@ class Region:
 
 
 def matched_span(device: DeviceTrace, region: Region, *, gpu_only: bool) -> int:
-    attached = region.kept & (region.device_op >= 0)
+    attached = region.kept & (region.whole | (region.device_op >= 0))
     if gpu_only:
         return int(device.device.end[region.kept].max() - device.device.start[region.kept].min())
     first, last = region.first, region.last

@@ -14,10 +14,11 @@ import msgspec
 import numpy as np
 
 from chakra.arrays import I64, Bool
+from chakra.converters.pytorch.read.ascend import FLOW, Arrows, is_task
 from chakra.converters.pytorch.read.columns import Growing, Names, collector_off, integers, to_integer
-from chakra.converters.pytorch.read.decimals import BAD_TIME, nanoseconds
 from chakra.converters.pytorch.read.file_kinds import FileKind, expect
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
+from chakra.converters.pytorch.read.times import event_times, never_read
 from chakra.errors import ConversionError
 from chakra.io.json_value import Json
 
@@ -30,17 +31,23 @@ CATEGORIES: dict[str, int] = {
     **dict.fromkeys(
         (
             "cuda_runtime", "cuda_driver", "runtime", "hip_runtime", "hip_driver", "xpu_runtime", "xpu_driver",
-            "mtia_runtime", "glow_runtime", "privateuse1_runtime", "privateuse1_driver",
+            "mtia_runtime", "glow_runtime", "privateuse1_runtime", "privateuse1_driver", "musa_runtime", "musa_driver",
         ),
         CALL,
     ),
     **dict.fromkeys(
-        ("kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events", "collective_comm"), DEVICE
+        (
+            "kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset", "mtia_ccp_events", "collective_comm",
+            "privateuse1", "privateuse1_kernel", "privateuse1_memcpy", "privateuse1_memset", "concurrent_kernel",
+        ),
+        DEVICE,
     ),
     **dict.fromkeys(("cuda_sync", "xpu_sync"), SYNC),
     "cuda_event": RECORD,
 }  # fmt: skip
 KERNEL, MEMCPY, MEMSET = range(3)
+#: key of `DeviceTrace.dropped` for events without a time
+BAD = "bad time"
 #: How annotations of communication libraries begin.
 COMMUNICATION = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "hccl:", "ccl:", "c10d::")
 
@@ -80,6 +87,9 @@ class Args(CommArgs, gc=False):
     wait_record: Json = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
     wait_event: Json = msgspec.field(default=None, name="wait_on_cuda_event_id")
     event_id: Json = None
+    task_type: Json = msgspec.field(default=None, name="Task Type")
+    stream_id: Json = msgspec.field(default=None, name="Stream Id")
+    connection: Json = msgspec.field(default=None, name="connection_id")
     input_dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
     input_type: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
 
@@ -93,7 +103,8 @@ class Event(msgspec.Struct, gc=False):
     pid: Json = None
     tid: Json = None
     ts: msgspec.Raw = msgspec.Raw(b"")
-    dur: Json = None
+    dur: Json | msgspec.UnsetType = msgspec.UNSET
+    id: Json = None
     args: Any = None
 
 
@@ -241,6 +252,8 @@ class _Builder:
         self.comm: list[CommArgs] = []
         self.io: list[tuple[bytes, bytes]] = []
         self.dropped: dict[str, int] = {}
+        self.arrows = Arrows()
+        self.device_rows = 0
         self.events = 0
         self.fractional = False
 
@@ -268,6 +281,7 @@ class _Builder:
         self.events += len(events)
         kinds = CATEGORIES
         groups: tuple[list[Event], ...] = ([], [], [], [], [])
+        arrows: list[Event] = []
         dropped = self.dropped
         for event in events:
             cat = event.cat
@@ -276,9 +290,15 @@ class _Builder:
                 kind = kinds.get(str(cat).lower(), NONE)
             if kind >= 0 and event.ph == "X":
                 groups[kind].append(event)
+            elif not cat and event.ph == "X" and is_task(event):
+                groups[DEVICE].append(event)
+            elif cat == FLOW:
+                arrows.append(event)
             else:
                 key = str(cat) if event.ph in ("X", "i") else f"phase {event.ph}"
                 dropped[key] = dropped.get(key, 0) + 1
+        if arrows:
+            self.arrows.add(arrows)
         for rows, add in zip(
             groups,
             (self._add_ops, self._add_calls, self._add_device, self._add_syncs, self._add_records),
@@ -290,27 +310,23 @@ class _Builder:
     def _with_times(
         self, rows: list[Event], add: Callable[[list[Event], list[Args], I64, I64, I64], None]
     ) -> None:
-        texts = [bytes(e.ts) for e in rows]
-        start = nanoseconds(texts)
+        start, length, known = event_times([e.ts for e in rows], [e.dur for e in rows])
         if not self.fractional:
-            self.fractional = any(b"." in text for text in texts[:100])
-        try:
-            dur_us = np.array([e.dur or 0 for e in rows], np.float64)
-        except (TypeError, ValueError, OverflowError):
-            dur_us = np.zeros(0)
-        if dur_us.shape != start.shape:  # not numbers, or lists of equal length
-            dur_us = np.array([_number(e.dur) for e in rows], np.float64)
-        bad = (start == BAD_TIME) | ~(dur_us >= 0) | (dur_us > 1e15)
-        if bad.any():
-            keep = np.flatnonzero(~bad)
-            self.dropped["bad time"] = self.dropped.get("bad time", 0) + int(bad.sum())
+            self.fractional = any(b"." in bytes(e.ts) for e in rows[:100])
+        if not known.all():
+            self.without_time(int((~known).sum()))
+            keep = np.flatnonzero(known)
             rows = [rows[i] for i in keep]
-            start, dur_us = start[keep], dur_us[keep]
-        end = start + np.rint(dur_us * 1000).astype(np.int64)
+            start, length = start[keep], length[keep]
+        end = start + length
         empty = Args()
         args = [e.args or empty for e in rows]
         name = self.names.encode([e.name if e.name.__class__ is str else str(e.name) for e in rows])
         add(rows, args, name, start, end)
+
+    def without_time(self, count: int) -> None:
+        """Note events that are left out because they have no time."""
+        self.dropped[BAD] = self.dropped.get(BAD, 0) + count
 
     def _add_ops(self, rows: list[Event], args: list[Args], name: I64, start: I64, end: I64) -> None:
         self.ops.add(
@@ -343,13 +359,18 @@ class _Builder:
         kind = np.array(
             [
                 MEMCPY if "memcpy" in c else MEMSET if "memset" in c else KERNEL
-                for c in (str(e.cat).lower() for e in rows)
+                for c in (str(e.cat or e.name).lower() for e in rows)
             ],
             np.int64,
         )
         # A device event's row in the viewer (pid, tid) is its device and stream.
         device = [a.device if a.device is not None else e.pid for a, e in zip(args, rows, strict=True)]
-        stream = [a.stream if a.stream is not None else e.tid for a, e in zip(args, rows, strict=True)]
+        stream = [
+            a.stream if a.stream is not None else e.tid if a.stream_id is None else a.stream_id
+            for a, e in zip(args, rows, strict=True)
+        ]
+        self.arrows.add_tasks(self.device_rows, rows, args, start)
+        self.device_rows += len(rows)
         self.device.add(
             name=name,
             kind=kind,
@@ -389,13 +410,6 @@ class _Builder:
             wait_record=integers([a.wait_record for a in args], NONE),
             wait_event=integers([a.wait_event for a in args], NONE),
         )
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return float("nan")
 
 
 def _args_of(event: Event) -> Event:
@@ -454,10 +468,34 @@ def _ordered(table: dict[str, I64], *keys: str) -> dict[str, I64]:
     return {name: values[order] for name, values in table.items()}
 
 
+def _arrow_calls(builder: _Builder) -> None:
+    """The begins of arrows to the device stand for the calls that launched its tasks."""
+    begins = builder.arrows.begins
+    if begins:
+        time = np.array([time for _, time in begins.values()], np.int64)
+        where = [builder.threads.setdefault(row, len(builder.threads)) for row, _ in begins.values()]
+        builder.calls.add(
+            name=builder.names.encode([FLOW] * len(begins)),
+            thread=np.array(where, np.int64),
+            start=time,
+            end=time + 1,  # so that the instant of the launch lies inside the call
+            correlation=np.array(list(begins), np.int64),
+            external=np.zeros(len(begins), np.int64),
+        )
+
+
 def _finish(source: str, builder: _Builder, reader: ArrayReader[Any]) -> DeviceTrace:
+    _arrow_calls(builder)
     tables = [
         t.joined() for t in (builder.ops, builder.calls, builder.device, builder.syncs, builder.records)
     ]
+    builder.arrows.connect(tables[2]["correlation"])
+    every = np.concatenate([t["start"] for t in tables])
+    if never_read(every).any():
+        for table in tables:
+            known = table["start"] != 0
+            builder.without_time(int((~known).sum()))
+            table.update({name: values[known] for name, values in table.items()})
     starts = [int(t["start"].min()) for t in tables if len(t["start"])]
     if not starts:
         raise ConversionError(

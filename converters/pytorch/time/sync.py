@@ -50,6 +50,8 @@ def classify(name: str) -> str | None:
     text = name.lower()
     if "query" in text or "elapsed" in text:
         return None
+    if text.startswith(_LEVEL_ZERO):
+        return _level_zero(text)
     if "synchronize" in text or text.endswith("sync"):
         if "event" in text:
             return "event"
@@ -58,10 +60,27 @@ def classify(name: str) -> str | None:
         return "device" if any(word in text for word in ("device", "ctx", "context")) else None
     if "streamwaitevent" in text:
         return "wait"
-    if "eventrecord" in text:
+    if "eventrecord" in text or "recordevent" in text:
         return "record"
     if "memcpy" in text:
         return "copy"
+    return None
+
+
+#: calls of SYCL's plug-ins, of Unified Runtime and of Level Zero (XPU)
+_LEVEL_ZERO = ("ur", "pi", "ze")
+
+
+def _level_zero(text: str) -> str | None:
+    """What a call on an XPU waits for: ``urEventWait``, ``urQueueFinish``, ``zeFenceHostSynchronize`` and others."""
+    if "memcpy" in text or "memorycopy" in text:
+        return "copy"
+    if "enqueue" in text:
+        return "wait" if "wait" in text else None
+    if "event" in text and ("wait" in text or "hostsynchronize" in text):
+        return "event"
+    if "finish" in text or "synchronize" in text:
+        return "stream"
     return None
 
 
