@@ -2,18 +2,15 @@
 
 import gzip
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from test_leaks import SECRET, assert_clean
 
 from chakra.cli.main import run
 from chakra.et import read_trace
-
-sys.path.insert(0, str(Path(__file__).parent))
-from test_leaks import SECRET, assert_clean
 
 #: columns that a replay reads; names and groups are compared up to renaming
 COLUMNS = (

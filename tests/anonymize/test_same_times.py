@@ -1,20 +1,17 @@
 """Anonymous workloads replay to the same times, node by node: oracle corpus, generated jobs, recordings."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from oracle_cases import Case, cases
 
 from chakra.anonymize import anonymize
 from chakra.cli.main import run
 from chakra.errors import ChakraError
 from chakra.replay import ReplayResult, simulate
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
-from oracle_cases import Case, cases
 
 CORPUS = Path(__file__).parents[1] / "data" / "oracle"
 EXAMPLES = Path(__file__).parents[2] / "traces"

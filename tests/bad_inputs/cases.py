@@ -6,18 +6,14 @@ A case changes one thing of a good input (`GOOD`), so that the error is about th
 
 import gzip
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+
+import seeds as fuzz_seeds
 
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, Node
 from chakra.schemas.protolib import encode_varint
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fuzz"))
-
-import seeds as fuzz_seeds
 
 Files = dict[str, "str | bytes"]
 

@@ -13,9 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from cases import Case, all_cases
 
 from chakra.cli.main import run

@@ -6,7 +6,6 @@ import html.parser
 import io
 import json
 import re
-import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
@@ -15,9 +14,6 @@ from typing import Any
 import networkx as nx
 import pygraphviz
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from cases import COLL, COMP, GOOD, META, attr, framed, node
 
 from chakra.cli.main import run

@@ -1,13 +1,11 @@
 """The benchmark gate: what it calls slower, and that each commit runs its own code."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import gate  # noqa: E402
 from gate import Commit, Figures, RowError, check_out, compare, lower_bound, report  # noqa: E402

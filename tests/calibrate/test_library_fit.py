@@ -50,7 +50,6 @@ def tool() -> ModuleType:
     spec = importlib.util.spec_from_file_location("fit_library", path)
     assert spec is not None
     assert spec.loader is not None
-    sys.path.insert(0, str(ROOT / "tools"))
     module = importlib.util.module_from_spec(spec)
     sys.modules["fit_library"] = module
     spec.loader.exec_module(module)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import rich_click as click
+from astra_flags import LONG
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "migrating.md"
 
@@ -59,8 +60,6 @@ def test_same_flags_are_taken(words: str, rows: list[list[str]]) -> None:
 
 
 def test_every_flag_of_astra_sim_has_a_row() -> None:
-    from .test_replay import LONG
-
     rows = dict(tables())["chakra replay"]
     assert {flag.split("=")[0] for flag in LONG} <= {row[0].strip("`") for row in rows}
 

@@ -11,25 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from astra_flags import LONG
 
 from chakra.errors import ChakraError
 
 Chakra = Callable[..., Any]
 SHORT = ("-w", "w", "-s", "system.json", "-n", "network.yml")
-LONG = (
-    "--workload-configuration=w",
-    "--system-configuration=system.json",
-    "--network-configuration=network.yml",
-    "--remote-memory-configuration=memory.json",
-    "--comm-group-configuration=empty",
-    "--num-queues-per-dim=1",
-    "--injection-scale=1",
-    "--comm-scale=1",
-    "--compute-scale=1",
-    "--rendezvous-protocol=false",
-    "--logging-configuration=empty",
-    "--logging-folder=logs",
-)
 LINES = [f"sys[{rank}] finished, 117780 cycles, exposed communication 117780 cycles." for rank in range(8)]
 
 

@@ -1,13 +1,14 @@
 """The formulas of docs/guides/collectives.md, computed and compared with the engine, and with its schedules."""
 
 import itertools
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import collective_formulas as tool
 import numpy as np
 import pytest
+from collective_runs import ENDPOINT, GIBPS, LATENCY, network, one, system
 
 from chakra.errors import ConfigError
 from chakra.replay import simulate
@@ -16,11 +17,6 @@ from chakra.replay.collectives.algorithms import parse
 from chakra.replay.collectives.steps import Do, Link
 from chakra.replay.collectives.trees import chain_segments
 from chakra.replay.engines.kernels import phases_algorithms as kernel
-
-from .helpers import ENDPOINT, GIBPS, LATENCY, network, one, system
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-import collective_formulas as tool
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +34,7 @@ def link_of(topology: str) -> Link:
 
 
 def names(name: str, n: int, d: int, topology: str, mem_gbps: float, window: int = 0) -> dict[str, Any]:
-    """What the names of a formula stand for on a network of the helpers."""
+    """What the names of a formula stand for on a network of `collective_runs`."""
     table = name in registry.OURS
 
     def whole(m: Any) -> int:

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collective_runs import network, one, system
 
 from chakra.builder import TraceBuilder
 from chakra.converters.astra_config import convert_config
 from chakra.converters.text.convert import convert_text
 from chakra.errors import ConfigError
 from chakra.replay import simulate
-
-from .helpers import network, one, system
 
 MICRO = "MICRO\n1\nconv1 -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 1048576 1\n"
 

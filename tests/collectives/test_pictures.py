@@ -1,6 +1,5 @@
 """The pictures of docs/pictures: drawn from the engine's schedules, which carry out what they promise."""
 
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,11 +18,8 @@ KINDS = (Do.ALL_REDUCE, Do.REDUCE_SCATTER, Do.ALL_GATHER, Do.ALL_TO_ALL)
 
 @pytest.fixture(scope="module")
 def blocks() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        import schedule_blocks
-    finally:
-        sys.path.pop(0)
+    import schedule_blocks
+
     return schedule_blocks
 
 

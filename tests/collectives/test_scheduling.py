@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from collective_runs import ENDPOINT, network, one, system
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +14,6 @@ from chakra.builder import TraceBuilder
 from chakra.errors import ConfigError
 from chakra.replay import simulate
 from chakra.replay.config import load_network
-
-from .helpers import ENDPOINT, network, one, system
 
 RS, AG, AR, A2A = "REDUCE_SCATTER", "ALL_GATHER", "ALL_REDUCE", "ALL_TO_ALL"
 INTER = ["ascending", "roundRobin", "offlineGreedy", "offlineGreedyFlex"]

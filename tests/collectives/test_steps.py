@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from collective_runs import ENDPOINT, KEYS, LATENCY, message_ns, network, one, run, system
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,8 +25,6 @@ from chakra.replay.collectives.steps import (
     from_rounds,
 )
 from chakra.replay.config import algorithms, register_algorithm
-
-from .helpers import ENDPOINT, KEYS, LATENCY, message_ns, network, one, run, system
 
 LINK = Link(510.0, 53.687)
 ABLE = [(name, do) for name, algorithm in registry.OURS.items() for do in sorted(algorithm.kinds)]

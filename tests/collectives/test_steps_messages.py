@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from collective_runs import ENDPOINT, KEYS, message_ns, network, one, run, system
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,8 +14,6 @@ from chakra.errors import ConfigError
 from chakra.replay import simulate
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.steps import Do, Link, member_rows
-
-from .helpers import ENDPOINT, KEYS, message_ns, network, one, run, system
 
 ABLE = {
     kind: [name for name, algorithm in registry.OURS.items() if Do[kind] in algorithm.kinds]

@@ -4,13 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from collective_runs import ENDPOINT, message_ns, network, one, run, system
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder
 from chakra.replay import simulate
-
-from .helpers import ENDPOINT, message_ns, network, one, run, system
 
 AG = "ALL_GATHER"
 

@@ -1,12 +1,8 @@
 """The random cases: a seed is a case for good, and both engines agree on them where ASTRA-sim is not at hand."""
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
-sys.path.insert(0, str(Path(__file__).parent))
 import random_cases
 from oracle_cases import Case
 

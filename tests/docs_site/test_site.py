@@ -19,7 +19,6 @@ for needed in ("sphinx", "myst_parser", "furo", "sphinx_copybutton"):
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools" / "build_docs.py"
-sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 import cited_places  # noqa: E402
 
 SPEC = importlib.util.spec_from_file_location("build_docs", TOOL)

@@ -1,12 +1,11 @@
 """The kernel decoder and encoder agree with the protobuf library on everything, damaged input included."""
 
-import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+import wire_gen
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +15,6 @@ from chakra.et.columns import Columns, Records, StringPool
 from chakra.et.wire import make_records
 from chakra.jit import compiled
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
-
-sys.path.insert(0, str(Path(__file__).parent))
-import wire_gen
 
 MANY = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -2,19 +2,15 @@
 
 import io
 import json
-import sys
-from pathlib import Path
 
 import pytest
+import wire_gen
 from hypothesis import HealthCheck, given, settings
 
 from chakra.errors import TraceError
 from chakra.et.jsonize import trace_bytes, write_json
 from chakra.schemas.et_def_pb2 import Node
 from chakra.schemas.protolib import encode_varint
-
-sys.path.insert(0, str(Path(__file__).parent))
-import wire_gen
 
 
 def to_json(content: bytes) -> str:

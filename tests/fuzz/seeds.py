@@ -2,7 +2,6 @@
 """First inputs of every harness, from this repository's own files and tests: small and of every kind."""
 
 import gzip
-import importlib.util
 import io
 import json
 import sys
@@ -19,7 +18,7 @@ from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, Node
 from chakra.schemas.protolib import encode_varint
 
 ROOT = Path(__file__).resolve().parents[2]
-for _area in ("timeline", "report"):
+for _area in ("timeline", "report", "pytorch"):
     sys.path.insert(0, str(ROOT / "tests" / _area))
 
 
@@ -210,13 +209,9 @@ KINETO: dict[str, Any] = {
 @cache
 def _pytorch() -> tuple[dict[str, Any], dict[str, Any], bytes]:
     """Host, device and linked trace of a small job."""
-    # by its path: which folder's conftest the bare name means depends on what was imported before
-    spec = importlib.util.spec_from_file_location("pytorch_conftest", ROOT / "tests/pytorch/conftest.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    job = module.MiniJob()
+    from mini_job import MiniJob
+
+    job = MiniJob()
     job.op("aten::linear", 10, 30, inputs=([[3, 4, 0, 8, 4, "cuda:0"]], [[4, 2]], ["Tensor(float)"]))
     job.call("cudaLaunchKernel", 15, 2, 900)
     job.kernel("gemm", 20, 40, 900)

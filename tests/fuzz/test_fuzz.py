@@ -4,21 +4,17 @@ The promise (`readers.check`): a result, or a ChakraError of one printable line 
 """
 
 import random
-import sys
 import time
 from pathlib import Path
 
+import mutations
 import pytest
+import readers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from seeds import beside, seeds
 
 from chakra.errors import ChakraError
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-import mutations
-import readers
-from seeds import beside, seeds
 
 HERE = Path(__file__).resolve().parent
 FOUND = [(path.parent.name, path.name) for path in sorted((HERE / "found").glob("*/*"))]

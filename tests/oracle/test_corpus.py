@@ -1,15 +1,12 @@
 """ASTRA-sim's figures: equal under ``compat``, equal by default wherever no correction applies."""
 
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from oracle_cases import Case, cases, difference
 
 from chakra.errors import EXIT_BAD_INPUT, EXIT_STALL, ChakraError, UsageError
-
-sys.path.insert(0, str(Path(__file__).parent))
-from oracle_cases import Case, cases, difference
 
 BACKENDS = ("unaware", "aware")
 #: seconds in which an ill-formed case must have its answer

@@ -1,12 +1,9 @@
 """The selection of ASTRA-sim's figures that the repository carries."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from oracle_cases import Case, cases, difference
 
 GOLDEN = cases(Path(__file__).resolve().parents[1] / "data" / "oracle")

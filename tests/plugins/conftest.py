@@ -1,7 +1,5 @@
 """Packages with entry points, on the path of a command that runs in a process of its own."""
 
-import importlib
-import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -9,27 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from plugin_site import EXAMPLE, ROOT, forget, place
 
 from chakra.cli.main import entry
-from chakra.replay import plugins
-from chakra.replay.collectives import registry
-
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "docs" / "examples" / "plugin"
-
-
-def place(site: Path, name: str, points: dict[str, dict[str, str]], files: dict[str, str]) -> None:
-    """What an installation of a package leaves: its modules, and a dist-info with entry points."""
-    info = site / f"{name.replace('-', '_')}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    lines = [
-        f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in given.items()) for group, given in points.items()
-    ]
-    (info / "entry_points.txt").write_text("\n".join(lines))
-    for path, text in files.items():
-        (site / path).parent.mkdir(parents=True, exist_ok=True)
-        (site / path).write_text(text)
 
 
 @pytest.fixture
@@ -70,13 +50,6 @@ def command(
             del sys.modules[name]
 
 
-def forget() -> None:
-    """Packages may have come or gone."""
-    importlib.invalidate_caches()
-    for cached in (plugins.offered, registry.find, registry.steps):
-        cached.cache_clear()
-
-
 @pytest.fixture
 def replay(command: Callable[..., SimpleNamespace], tmp_path: Path) -> Callable[..., SimpleNamespace]:
     """Replay an all-reduce of 1 MiB with an algorithm on a network file's text."""
@@ -91,8 +64,3 @@ def replay(command: Callable[..., SimpleNamespace], tmp_path: Path) -> Callable[
         )
 
     return run
-
-
-def cycles(out: str) -> list[int]:
-    """Finish times of all NPUs."""
-    return [int(n) for n in re.findall(r"finished, (\d+) cycles", out)]

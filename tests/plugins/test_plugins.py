@@ -11,8 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-from .conftest import EXAMPLE, ROOT, cycles, place
+from plugin_site import EXAMPLE, ROOT, cycles, place
 
 Run = Callable[..., SimpleNamespace]
 RING = "topology: [Ring]\nnpus_count: [8]\nbandwidth: [50]\nlatency: [500]\n"

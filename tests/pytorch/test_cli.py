@@ -10,13 +10,11 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from mini_job import MiniJob, collective, simple
 
 from chakra.cli.commands.convert_pytorch import command as convert
 from chakra.cli.commands.link import command as link
 from chakra.errors import ChakraError, ConversionError, ThresholdError, UsageError
-
-from .conftest import MiniJob
-from .test_linking import collective, simple
 
 
 def run(command: click.Command, *args: object) -> str:

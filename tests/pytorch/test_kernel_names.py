@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mini_job import MiniJob
 
 from chakra.converters.pytorch.comm.kernel_names import DEFAULT, KernelNames, looks_like_communication
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, convert_rank
 from chakra.converters.pytorch.link import LinkOptions
 from chakra.errors import ThresholdError, UsageError
 from chakra.et import CommType, NodeType, read_trace
-
-from .conftest import MiniJob
 
 DATA = Path(__file__).parents[1] / "data" / "pytorch"
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mini_job import MiniJob, collective, record_of, simple
 
 from chakra.converters.pytorch.graph.linked_graph import micros
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank, read_and_link
@@ -15,8 +16,6 @@ from chakra.converters.pytorch.read.host import read_host_trace
 from chakra.converters.pytorch.write.linked_json import read_linked, write_linked
 from chakra.errors import ConversionError, ThresholdError
 from chakra.et import NodeType, Trace, read_trace
-
-from .conftest import MiniJob
 
 
 def linked(job: MiniJob, folder: Path, **options: Any) -> Linked:
@@ -38,14 +37,6 @@ def sources(result: Linked, name: str) -> set[str]:
     i = names.index(name)
     assert names.count(name) == 1
     return {names[j] for j in graph.sources[graph.offsets[i] : graph.offsets[i + 1]]}
-
-
-def simple(job: MiniJob) -> None:
-    """Two operators, each launches a kernel."""
-    for k in range(2):
-        job.op(f"op{k}", 100 * k, 40)
-        job.call("cudaLaunchKernel", 100 * k + 30, 5, 1 + k)
-        job.kernel(f"kernel{k}", 100 * k + 37, 90, 1 + k)
 
 
 def test_kernels_hang_on_their_operator_and_keep_stream_order(job: MiniJob, tmp_path: Path) -> None:
@@ -212,28 +203,6 @@ def test_an_edge_is_kept_only_if_the_device_was_done(job: MiniJob, tmp_path: Pat
     assert result.waits.counts["waits dropped (against time)"] == 1
 
 
-def _record(name: str, elements: int, group: str = "0", rank: int = 0, seq: int = 1) -> dict[str, Any]:
-    return {
-        "attrs": {
-            "collective_name": name, "dtype": "Float", "in_msg_nelems": elements, "out_msg_nelems": elements,
-            "pg_name": group, "pg_size": 2,
-        },
-        "inputs": (
-            [[[1, 2, 0, elements, 4, "cuda:0"]], [seq, False], [group, "x"], rank, name, [], [], 0, 1, 2],
-            [],
-            ["GenericList[Tensor(float)]", "Tuple[Int,Bool]", "Tuple[String,String]", "Int", "String"],
-        ),
-    }  # fmt: skip
-
-
-def collective(job: MiniJob, name: str, ts: float, correlation: int, **said: Any) -> None:
-    """A record, its annotation, a launch and a kernel."""
-    record = job.op("record_param_comms", ts, 40, **_record(name, **said))
-    job.op(f"nccl:{name}", ts + 5, 30, parent=record, scope=7, annotation=True)
-    job.call("cuLaunchKernelEx", ts + 10, 10, correlation)
-    job.kernel("ncclDevKernel_Generic", ts + 25, 50, correlation, stream=16)
-
-
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -280,8 +249,8 @@ def _transfers(trace: Trace) -> list[tuple[int, ...]]:
 def test_a_batch_becomes_one_node_per_transfer(job: MiniJob, tmp_path: Path) -> None:
     """One kernel for a batch of isend/irecv: sends first, the kernel's time once."""
     for k, name in enumerate(("recv", "send")):
-        job.op("record_param_comms", 50 * k, 20, **_record(name, 100, rank=1))
-    end = job.op("record_param_comms", 150, 40, **_record("coalesced", 0))
+        job.op("record_param_comms", 50 * k, 20, **record_of(name, 100, rank=1))
+    end = job.op("record_param_comms", 150, 40, **record_of("coalesced", 0))
     job.op("nccl:coalesced", 155, 30, parent=end, scope=7, annotation=True)
     job.call("cuLaunchKernelEx", 160, 10, 9)
     job.kernel("ncclDevKernel_SendRecv", 175, 50, 9, stream=16)
@@ -300,7 +269,7 @@ def test_a_batch_becomes_one_node_per_transfer(job: MiniJob, tmp_path: Path) -> 
 
 def test_copies_of_a_one_rank_group_are_computation(job: MiniJob, tmp_path: Path) -> None:
     """NCCL with one rank launches a copy and no collective."""
-    said = _record("allreduce", 100)
+    said = record_of("allreduce", 100)
     said["attrs"]["pg_size"] = 1
     record = job.op("record_param_comms", 0, 40, **said)
     job.op("nccl:allreduce", 5, 30, parent=record, scope=7, annotation=True)

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mini_job import MiniJob
 
 from chakra.converters.pytorch.read.decimals import BAD_TIME, nanoseconds
 from chakra.converters.pytorch.read.device import read_device_trace
@@ -18,8 +19,6 @@ from chakra.converters.pytorch.read.file_kinds import FileKind, kind_of
 from chakra.converters.pytorch.read.host import read_host_trace
 from chakra.converters.pytorch.read.jsonarray import ArrayReader, repair_bytes
 from chakra.errors import ConversionError
-
-from .conftest import MiniJob
 
 
 class Item(msgspec.Struct):

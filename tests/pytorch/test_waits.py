@@ -4,14 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mini_job import MiniJob
 
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank, read_and_link
 from chakra.converters.pytorch.link import Linked
 from chakra.et import read_trace
 from chakra.replay import simulate
 from chakra.replay.what_if import what_if
-
-from .conftest import MiniJob
 
 DATA = Path(__file__).parents[1] / "data" / "pytorch"
 ONE = {"topology": ["Switch"], "npus_count": [1], "bandwidth": [100], "latency": [500]}

@@ -1,14 +1,10 @@
 """Books of bytes: the same from both engines and in closed form, and as many bytes as the algorithms send."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parent))
 from replay_strategies import Setting, collective_traces, settings_of_systems, workloads
 
 from chakra.builder import TraceBuilder, Workload

@@ -2,11 +2,11 @@
 
 import functools
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import differences
 import pytest
 
 from chakra.builder import TraceBuilder
@@ -15,9 +15,6 @@ from chakra.et import Trace
 from chakra.replay import ReplayResult, simulate
 from chakra.replay.config import load_groups
 from chakra.replay.results.corrections import BY_NAME, REGISTRY, Correction
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
-import differences
 
 MIB = 1 << 20
 #: bytes per ns of 50 GB/s, a GB being 2^30 bytes

@@ -1,21 +1,12 @@
 """Laws of the phase-level engine over random systems and workloads."""
 
 import dataclasses
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from chakra.errors import StallError
-from chakra.et import Trace
-from chakra.replay import ReplayResult, simulate
-from chakra.replay.engines.phases import engine as phase_engine
-
-sys.path.insert(0, str(Path(__file__).parent))
 from replay_strategies import (
     MONOTONE,
     Setting,
@@ -25,6 +16,11 @@ from replay_strategies import (
     settings_of_systems,
     workloads,
 )
+
+from chakra.errors import StallError
+from chakra.et import Trace
+from chakra.replay import ReplayResult, simulate
+from chakra.replay.engines.phases import engine as phase_engine
 
 NEVER = (1 << 62, 1 << 62, 1 << 62)
 MODES = st.sampled_from([None, "astra-sim"])

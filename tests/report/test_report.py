@@ -3,7 +3,6 @@
 import copy
 import json
 import re
-import sys
 import xml.etree.ElementTree as ET
 from contextlib import suppress
 from html.parser import HTMLParser
@@ -15,14 +14,12 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from report_sample import sample
 
 from chakra.cli.commands.report import command
 from chakra.errors import UsageError
 from chakra.report import essence, report_html, run_of
 from chakra.report.npu_groups import npu_groups
-
-sys.path.insert(0, str(Path(__file__).parent))
-from report_sample import sample
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -293,7 +290,6 @@ def test_a_graph_figure_has_a_shape_for_every_box() -> None:
 
 @pytest.mark.browser
 def test_the_page_opens_in_chromium(tmp_path: Path) -> None:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "viz"))
     from viz_browser import Page, find_chromium
 
     if find_chromium() is None:

@@ -1,24 +1,9 @@
 """Every command once, in a process of its own, in two folders with other hash seeds and time zones."""
 
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scenes import SCENES, prepare, run, words
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command gave."""
-
-    code: int
-    out: bytes
-    err: bytes
-    folder: Path
-    files: dict[str, bytes]
+from scenes import SCENES, Ran, prepare, run, words
 
 
 def _all(folder: Path, **variables: str) -> dict[str, Ran]:

@@ -181,3 +181,14 @@ def run(args: list[str], folder: Path, **variables: str) -> subprocess.Completed
     return subprocess.run(
         [sys.executable, "-m", "chakra", *args], cwd=folder, env=environment, capture_output=True, check=False
     )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command gave."""
+
+    code: int
+    out: bytes
+    err: bytes
+    folder: Path
+    files: dict[str, bytes]

@@ -1,22 +1,17 @@
 """Every JSON document names its schema and fits it."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from json_schema import problems
+from scenes import SCENES, Ran, prepare
 
 from chakra.cli.main import run
 from chakra.errors import UsageError
 from chakra.output_schemas import load, names
 from chakra.replay import simulate
-
-sys.path.insert(0, str(Path(__file__).parent))
-from json_schema import problems
-from scenes import SCENES, prepare
-
-from .conftest import Ran
 
 
 def walk(schema: Any) -> Any:
@@ -127,7 +122,6 @@ def test_results_of_the_oracle_cases(shared_cases: list[Any]) -> None:
 
 @pytest.fixture
 def shared_cases() -> list[Any]:
-    sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
     from oracle_cases import cases
 
     return [case for case in cases(CORPUS) if case.sound][::4]

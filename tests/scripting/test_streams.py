@@ -8,15 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from scenes import SCENES, Ran, prepare, run, words
 
 from chakra.cli.main import COMMANDS
 from chakra.cli.main import run as run_here
 from chakra.cli.support.quiet import with_quiet
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scenes import SCENES, prepare, run, words
-
-from .conftest import Ran
 
 ESCAPE = b"\x1b["
 COLOUR = re.compile(rb"\x1b\[(\d+;)*(3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")

@@ -2,22 +2,19 @@
 
 import copy
 import json
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from report_sample import sample
 
 from chakra.cli.commands.timeline import command
 from chakra.errors import UsageError
 from chakra.timeline import Timeline, from_document, read_kineto, read_log
 from chakra.timeline.astrasim_log import parse_frequency
 from chakra.timeline.lanes import half_overlaps
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-from report_sample import sample
 
 PREFIX = "[2026-03-01 10:00:00.123] [workload] [debug] "
 LOG = """issue,sys->id=0, tick=0, node->id=1, node->name=a,b=c COMP, node->type=4

@@ -1,14 +1,9 @@
 """Small traces for drawing; makes this folder's helper modules importable."""
 
-import sys
-from pathlib import Path
-
 import pytest
+from viz_traces import make_trace
 
 from chakra.et import Trace
-
-sys.path.insert(0, str(Path(__file__).parent))
-from viz_traces import make_trace
 
 
 @pytest.fixture
