@@ -24,6 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from chakra.jit_unit import pipelines
+
 #: what a user is told who waits for the compiler
 COMPILING = "compiling kernels (once, up to half a minute; `chakra warmup` does it ahead)"
 
@@ -121,10 +123,14 @@ def _compiled(module_name: str, *, boundscheck: bool) -> Any:
         # without allocations numba needs no reference counts, whose atomic operations cost more than short functions
         counted: dict[str, Any] = {} if vars(twin).get("ALLOCATES", True) else {"_nrt": False}
         njit: Any = numba.njit
+        units = pipelines()
         for name, value in list(vars(twin).items()):
             if isinstance(value, types.FunctionType) and value.__module__ == twin.__name__:
+                entry = entries is None or name in entries
+                if units is not None:
+                    counted["pipeline_class"] = units.whole if entry else units.part
                 jitted = njit(
-                    cache=entries is None or name in entries,
+                    cache=entry,
                     nogil=True,
                     error_model="numpy",
                     boundscheck=boundscheck,
@@ -150,6 +156,7 @@ def _compile_once(dispatcher: Any) -> None:
     dispatcher.get_call_template = lambda args, kws: template([plain(a) for a in args], kws)
 
 
+@cache
 def kernel_sources(module_name: str) -> tuple[bytes, str]:
     """Text of a kernel module and of the modules of its package that it imports from, and the module's file."""
     package = module_name.rpartition(".")[0]

@@ -17,6 +17,8 @@ PG_NAME = 13
 
 _ABSENT = -(2**63)
 
+ENTRY_POINTS = ("decode_nodes", "frame_records")
+
 
 def _varint(buf: U8, position: Whole, end: Whole) -> tuple[Whole, Whole]:
     """Read a varint; returns (value, next position), a next position of -1 if it is cut off or too long."""
@@ -60,7 +62,8 @@ def _skip(buf: U8, position: Whole, end: Whole, wire: Whole) -> Whole:
 def _grown(array: I64) -> I64:
     """A copy of twice the length; the caller fills the rest."""
     bigger = np.empty(2 * len(array) + 16, array.dtype)
-    bigger[: len(array)] = array
+    for k in range(len(array)):  # numba compiles an assignment to a slice for a second, with its error messages
+        bigger[k] = array[k]
     return bigger
 
 

@@ -9,6 +9,9 @@ from chakra.arrays import I32, I64, U8
 
 _ABSENT = -(2**63)
 
+ENTRY_POINTS = ("node_sizes", "write_nodes")
+ALLOCATES = False
+
 
 def _varint_size(value: int) -> int:
     """Bytes of a varint that holds the bits of ``value``."""

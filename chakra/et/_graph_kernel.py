@@ -5,6 +5,9 @@ Kernel module: flat sequences and integers only. All outputs are allocated by th
 
 from chakra.arrays import Numbers
 
+ENTRY_POINTS = ("longest_paths", "topological", "transpose", "union_parents")
+ALLOCATES = False
+
 
 def union_parents(
     ctrl_offsets: Numbers,

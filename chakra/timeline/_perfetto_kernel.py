@@ -6,6 +6,9 @@ type.
 
 from chakra.arrays import I32, I64, U8
 
+ENTRY_POINTS = ("encode",)
+ALLOCATES = False
+
 _PACKET = 0x0A  # Trace.packet
 _TIMESTAMP = 0x40  # TracePacket.timestamp
 _SEQUENCE = 0x50  # TracePacket.trusted_packet_sequence_id

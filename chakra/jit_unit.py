@@ -1,0 +1,285 @@
+"""Compiling a kernel and everything that it calls as one unit, in about a third of the time numba takes by itself.
+
+numba compiles each function as a library of its own: it links in all that the function calls, optimizes the whole and
+makes machine code of it. A helper ten calls deep is so optimized and emitted ten times, and most of that is thrown
+away, because only the kernel's entry point is ever called from Python. Here a *part* (a function that only kernels
+call) is typed and lowered to LLVM code and no more; a *whole* (an entry point) links the code of all parts below it,
+optimizes once and emits machine code once. Two smaller things help as much: what an operator on numbers and arrays
+returns is worked out once a process, not at each of thousands of places, and Python's cyclic garbage collector does
+not search numba's growing heap again and again.
+
+All of this uses numba's documented way to replace compiler passes (``pipeline_class``), but derives from classes that
+are not documented. Therefore `pipelines` gives nothing, with a warning, where they are not as expected; kernels are
+compiled as numba does it then, slower and with the same results.
+"""
+
+import contextlib
+import gc
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+#: the newest numba (major, minor) this was tried with; a newer one has to compile and run an example first
+TRIED = (0, 68)
+
+
+class Pipelines(NamedTuple):
+    """Compiler classes for ``numba.njit(pipeline_class=...)``."""
+
+    part: Any
+    whole: Any
+
+
+@cache
+def pipelines() -> Pipelines | None:
+    """The compilers of parts and wholes, or None where this numba has no room for them."""
+    import numba  # type: ignore[import-untyped,unused-ignore]
+
+    try:
+        made = _make()
+        if tuple(int(word) for word in numba.__version__.split(".")[:2]) > TRIED:
+            try_out(made)
+    except Exception as error:
+        warnings.warn(
+            f"kernels take longer to compile: numba {numba.__version__} is not as expected ({error!r})",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return made
+
+
+def try_out(made: Pipelines) -> None:
+    """Compile and run a whole of one part.
+
+    Raises
+    ------
+    RuntimeError
+        If the result is wrong.
+    """
+    import numba
+
+    njit: Any = numba.njit
+    part = njit(_example_part, pipeline_class=made.part)
+    scope = {"_example_part": part}
+    whole: Any = type(_example_whole)(_example_whole.__code__, scope)
+    got = njit(whole, pipeline_class=made.whole)(5)
+    if got != _example_whole(5):
+        raise RuntimeError(f"{got} instead of {_example_whole(5)}")
+
+
+def _example_part(value: int) -> int:
+    return value * value
+
+
+def _example_whole(count: int) -> int:
+    total = 0
+    for value in range(count):
+        total += _example_part(value)
+    return total
+
+
+def _make() -> Pipelines:
+    from numba.core import codegen, compiler, typed_passes  # type: ignore[import-untyped,unused-ignore]
+    from numba.core.compiler_machinery import register_pass  # type: ignore[import-untyped,unused-ignore]
+
+    base: Any = codegen.JITCodeLibrary
+    part_library, whole_library = _libraries(base)
+    lowering: Any = typed_passes.NativeLowering
+
+    class LowerPart(lowering):  # type: ignore[misc]
+        """Lowering to LLVM code that waits to be linked; nothing is made for calls from Python."""
+
+        def run_pass(self, state: Any) -> Any:
+            state.library = part_library(state.targetctx.codegen(), state.func_id.func_qualname)
+            # On this function only: what it calls is typed under the flags on numba's stack.
+            state.flags.no_cpython_wrapper = True
+            state.flags.no_cfunc_wrapper = True
+            return super().run_pass(state)
+
+    class LowerWhole(lowering):  # type: ignore[misc]
+        """Lowering of an entry point: links all parts below it."""
+
+        def run_pass(self, state: Any) -> Any:
+            state.library = whole_library(state.targetctx.codegen(), state.func_id.func_qualname)
+            state.library.enable_object_caching()
+            state.flags.no_cfunc_wrapper = True
+            return super().run_pass(state)
+
+    flags = _flags(compiler.Flags)
+
+    def pipeline(replacement: Any) -> Any:
+        register: Any = register_pass(mutates_CFG=True, analysis_only=False)
+        chosen = register(replacement)
+
+        class Compiler(compiler.CompilerBase):  # type: ignore[misc]
+            def __init__(self, *args: Any) -> None:
+                super().__init__(*args)
+                self.state.flags = flags(self.state.flags)
+                self.state.typingctx = self.state.targetctx.typing_context = _remembering(self.state.typingctx)
+
+            def compile_extra(self, func: Any) -> Any:
+                with _few_collections():
+                    return super().compile_extra(func)
+
+            def define_pipelines(self) -> list[Any]:
+                manager: Any = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+                at = [item for item, _ in manager.passes].index(lowering)
+                manager.passes[at] = (chosen, manager.passes[at][1])
+                manager.finalize()
+                return [manager]
+
+        return Compiler
+
+    return Pipelines(pipeline(LowerPart), pipeline(LowerWhole))
+
+
+def _libraries(base: Any) -> tuple[Any, Any]:
+    """Code libraries of a part and of a whole."""
+
+    class Unset:
+        """A code generator that has no environment to set: a part has no machine code of its own."""
+
+        def __init__(self, codegen: Any) -> None:
+            self._codegen = codegen
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._codegen, name)
+
+        def set_env(self, *_: Any) -> None:
+            """Do nothing."""
+
+    class Part(base):  # type: ignore[misc]
+        """LLVM code of one function that is neither linked nor optimized nor emitted."""
+
+        @property
+        def codegen(self) -> Any:
+            return Unset(self._codegen)
+
+        def _optimize_functions(self, ll_module: Any) -> None:
+            ll_module.data_layout = self._codegen._data_layout
+
+        def finalize(self) -> None:
+            self._raise_if_finalized()
+            self.defined = [item.name for item in self._final_module.functions if not item.is_declaration]
+            self._finalized = True
+
+        def get_pointer_to_function(self, _: str) -> int:
+            """No address."""
+            self._ensure_finalized()
+            return 0
+
+    class Whole(base):  # type: ignore[misc]
+        """An entry point with the code of everything below it."""
+
+        def __init__(self, codegen: Any, name: str) -> None:
+            super().__init__(codegen, name)
+            self._parts: list[str] = []
+
+        def add_linking_library(self, library: Any) -> None:
+            known = set(self._linking_libraries)
+            waiting = [library]
+            while waiting:
+                item = waiting.pop()
+                if item not in known:
+                    known.add(item)
+                    super().add_linking_library(item)
+                    if isinstance(item, Part):
+                        self._parts += item.defined
+                        waiting += item._linking_libraries
+
+        def _optimize_final_module(self) -> None:
+            for name in self._parts:  # called from here only: may be inlined where else it would stand twice
+                self._final_module.get_function(name).linkage = "internal"
+            super()._optimize_final_module()
+
+    return Part, Whole
+
+
+def _flags(base: Any) -> Any:
+    """numba's compiler flags, compared by what is set: numba compares all of them at each use of an operator."""
+
+    class Flags(base):  # type: ignore[misc]
+        __slots__ = ("_hashed",)
+
+        def __hash__(self) -> int:
+            try:
+                return self._hashed
+            except AttributeError:
+                self._hashed: int = super().__hash__()
+                return self._hashed
+
+        def __eq__(self, other: object) -> bool:
+            if not isinstance(other, base):
+                return NotImplemented
+            there: Any = other
+            return all(getattr(self, k) == getattr(there, k) for k in self._values.keys() | there._values.keys())
+
+    return Flags
+
+
+@cache
+def _remembering(context: Any) -> Any:
+    """A numba typing context that works out once what an operator on numbers and arrays returns."""
+    from numba.core import types
+
+    base: Any = type(context)
+    plain = (types.Integer, types.Float, types.Boolean, types.Array)
+    unliteral: Any = types.unliteral
+    results: dict[Any, Any] = {}
+
+    def is_operator(value: Any) -> bool:
+        return isinstance(value, types.BaseFunction) and getattr(value.typing_key, "__module__", "") == "_operator"
+
+    class Operator(types.Function):  # type: ignore[misc]
+        """An operator as numba types it, with a memory."""
+
+        def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+            if kws or not all(isinstance(item, plain) for item in args):
+                return super().get_call_type(context, args, kws)
+            key = (self.typing_key, *(unliteral(item) for item in args))
+            found = results.get(key)
+            if found is None:
+                found = results[key] = super().get_call_type(context, args, kws)
+            return found
+
+    class Remembering(base):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.__dict__ = context.__dict__
+
+        def __hash__(self) -> int:
+            return hash(context)
+
+        def __eq__(self, other: object) -> bool:
+            return other is self or other is context
+
+        def resolve_value_type(self, value: Any) -> Any:
+            return with_memory(super().resolve_value_type(value))
+
+        def _lookup_global(self, value: Any) -> Any:
+            return with_memory(super()._lookup_global(value))
+
+    operators: dict[int, Any] = {}
+
+    def with_memory(found: Any) -> Any:
+        if type(found) is not types.Function or found.typing_key.__module__ != "_operator":
+            return found
+        made = operators.get(id(found))
+        if made is None:
+            made = operators[id(found)] = object.__new__(Operator)
+            made.__dict__ = found.__dict__
+        return made
+
+    return Remembering()
+
+
+@contextlib.contextmanager
+def _few_collections() -> Iterator[None]:
+    """Let the garbage collector search young objects only, now and then: numba keeps nearly all that it makes."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 1_000, 1_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
