@@ -13,7 +13,6 @@ its own module or of those.
 import ast
 import atexit
 import hashlib
-import importlib
 import importlib.util
 import os
 import shutil
@@ -82,14 +81,14 @@ def worth_compiling(
 
 
 def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
-    """Compile every public and private function of a kernel module; returns a namespace with the dispatchers.
+    """Compile a kernel module; returns a namespace with the dispatchers of its entry points.
 
     ``boundscheck`` is for kernels that read files from outside: an index past a buffer raises IndexError.
 
     The module is executed a second time with its functions jitted as they are defined, so that calls between them
-    are calls between compiled functions while the imported module stays plain Python. If the module names its
-    ``ENTRY_POINTS``, only those are kept in the cache: what they call is part of them, and leaving it out halves the
-    time to compile.
+    are calls between compiled functions while the imported module stays plain Python. The module names its
+    ``ENTRY_POINTS`` (without the name: all its functions); only those can be called and are kept in the cache, and
+    what they call is compiled as a part of them (see `chakra.jit_unit`).
     """
     global _told
     if before_compiling is not None and not _told and f"{module_name}__compiled" not in sys.modules:
@@ -102,6 +101,16 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
 
 @cache
 def _compiled(module_name: str, *, boundscheck: bool) -> Any:
+    twin = vars(_compiled_twin(module_name, boundscheck=boundscheck))
+    names = twin.get("ENTRY_POINTS")
+    if names is None:
+        names = [name for name, value in twin.items() if hasattr(value, "py_func")]
+    return types.SimpleNamespace(**{name: twin[name] for name in names})
+
+
+@cache
+def _compiled_twin(module_name: str, *, boundscheck: bool) -> types.ModuleType:
+    """A module executed again with its functions compiled when they are first called."""
     import numba  # type: ignore[import-untyped,unused-ignore]
 
     sources, origin = kernel_sources(module_name)
@@ -113,7 +122,7 @@ def _compiled(module_name: str, *, boundscheck: bool) -> Any:
     for name, value in list(vars(twin).items()):
         where = value.__module__ if isinstance(value, types.FunctionType) else twin.__name__
         if where != twin.__name__ and where.rpartition(".")[0] == package:
-            callee = _compiled(where, boundscheck=boundscheck)
+            callee = _compiled_twin(where, boundscheck=boundscheck)
             vars(twin)[name] = getattr(callee, value.__name__)
     config: Any = numba.config
     saved = config.CACHE_DIR
@@ -147,36 +156,44 @@ def _compile_once(dispatcher: Any) -> None:
     """Let calls with constants share one compiled function.
 
     Between compiled functions numba makes one version of the callee for each constant argument: tens of versions of a
-    helper that takes a code, and most of the compile time.
+    helper that takes a code, and most of the compile time. Where numba has changed inside, it makes them.
     """
-    from numba.core.types import unliteral
+    from numba.core import types as numba_types
 
-    plain: Any = unliteral
-    template = dispatcher.get_call_template
+    plain: Any = getattr(numba_types, "unliteral", None)
+    template = getattr(dispatcher, "get_call_template", None)
+    if plain is None or template is None:
+        return
     dispatcher.get_call_template = lambda args, kws: template([plain(a) for a in args], kws)
 
 
 @cache
 def kernel_sources(module_name: str) -> tuple[bytes, str]:
     """Text of a kernel module and of the modules of its package that it imports from, and the module's file."""
-    package = module_name.rpartition(".")[0]
     sources: dict[str, bytes] = {}
-    files: dict[str, str] = {}
     waiting = [module_name]
     while waiting:
         name = waiting.pop()
-        if name in sources:
+        if name not in sources:
+            sources[name], _, imported = _source(name)
+            waiting += imported
+    return b"".join(sources[name] for name in sorted(sources)), _source(module_name)[1]
+
+
+@cache
+def _source(module_name: str) -> tuple[bytes, str, list[str]]:
+    """Text and file of a module, and the modules of its package that it imports from."""
+    spec = importlib.util.find_spec(module_name)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(module_name)
+    text = Path(spec.origin).read_bytes()
+    package = module_name.rpartition(".")[0]
+    imported: list[str] = []
+    for node in ast.parse(text).body:
+        if not isinstance(node, ast.ImportFrom):
             continue
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            raise ModuleNotFoundError(name)
-        files[name] = spec.origin
-        sources[name] = Path(spec.origin).read_bytes()
-        for node in ast.walk(ast.parse(sources[name])):
-            if not isinstance(node, ast.ImportFrom):
-                continue
-            if node.module == package:
-                waiting += [f"{package}.{alias.name}" for alias in node.names]
-            elif (node.module or "").rpartition(".")[0] == package:
-                waiting.append(str(node.module))
-    return b"".join(sources[name] for name in sorted(sources)), files[module_name]
+        if node.module == package:
+            imported += [f"{package}.{alias.name}" for alias in node.names]
+        elif (node.module or "").rpartition(".")[0] == package:
+            imported.append(str(node.module))
+    return text, spec.origin, imported

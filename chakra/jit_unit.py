@@ -15,6 +15,8 @@ compiled as numba does it then, slower and with the same results.
 
 import contextlib
 import gc
+import importlib
+import types
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -62,11 +64,10 @@ def try_out(made: Pipelines) -> None:
 
     njit: Any = numba.njit
     part = njit(_example_part, pipeline_class=made.part)
-    scope = {"_example_part": part}
-    whole: Any = type(_example_whole)(_example_whole.__code__, scope)
+    whole = types.FunctionType(_example_whole.__code__, {"_example_part": part})
     got = njit(whole, pipeline_class=made.whole)(5)
-    if got != _example_whole(5):
-        raise RuntimeError(f"{got} instead of {_example_whole(5)}")
+    if got != 30:
+        raise RuntimeError(f"{got} instead of 30")
 
 
 def _example_part(value: int) -> int:
@@ -81,12 +82,11 @@ def _example_whole(count: int) -> int:
 
 
 def _make() -> Pipelines:
-    from numba.core import codegen, compiler, typed_passes  # type: ignore[import-untyped,unused-ignore]
-    from numba.core.compiler_machinery import register_pass  # type: ignore[import-untyped,unused-ignore]
-
-    base: Any = codegen.JITCodeLibrary
-    part_library, whole_library = _libraries(base)
-    lowering: Any = typed_passes.NativeLowering
+    compiler: Any = importlib.import_module("numba.core.compiler")
+    machinery: Any = importlib.import_module("numba.core.compiler_machinery")
+    codegen: Any = importlib.import_module("numba.core.codegen")
+    part_library, whole_library = _libraries(codegen.JITCodeLibrary)
+    lowering: Any = importlib.import_module("numba.core.typed_passes").NativeLowering
 
     class LowerPart(lowering):  # type: ignore[misc]
         """Lowering to LLVM code that waits to be linked; nothing is made for calls from Python."""
@@ -110,14 +110,15 @@ def _make() -> Pipelines:
     flags = _flags(compiler.Flags)
 
     def pipeline(replacement: Any) -> Any:
-        register: Any = register_pass(mutates_CFG=True, analysis_only=False)
-        chosen = register(replacement)
+        chosen = machinery.register_pass(mutates_CFG=True, analysis_only=False)(replacement)
 
         class Compiler(compiler.CompilerBase):  # type: ignore[misc]
             def __init__(self, *args: Any) -> None:
                 super().__init__(*args)
                 self.state.flags = flags(self.state.flags)
-                self.state.typingctx = self.state.targetctx.typing_context = _remembering(self.state.typingctx)
+                self.state.typingctx = self.state.targetctx.typing_context = _remembering(
+                    self.state.typingctx
+                )
 
             def compile_extra(self, func: Any) -> Any:
                 with _few_collections():
@@ -202,19 +203,22 @@ def _flags(base: Any) -> Any:
 
     class Flags(base):  # type: ignore[misc]
         __slots__ = ("_hashed",)
+        _hashed: int
 
         def __hash__(self) -> int:
             try:
-                return self._hashed
+                known: int = self._hashed
             except AttributeError:
-                self._hashed: int = super().__hash__()
-                return self._hashed
+                known = self._hashed = super().__hash__()
+            return known
 
         def __eq__(self, other: object) -> bool:
             if not isinstance(other, base):
                 return NotImplemented
             there: Any = other
-            return all(getattr(self, k) == getattr(there, k) for k in self._values.keys() | there._values.keys())
+            return all(
+                getattr(self, k) == getattr(there, k) for k in self._values.keys() | there._values.keys()
+            )
 
     return Flags
 
@@ -222,23 +226,19 @@ def _flags(base: Any) -> Any:
 @cache
 def _remembering(context: Any) -> Any:
     """A numba typing context that works out once what an operator on numbers and arrays returns."""
-    from numba.core import types
-
+    known: Any = importlib.import_module("numba.core.types")
     base: Any = type(context)
-    plain = (types.Integer, types.Float, types.Boolean, types.Array)
-    unliteral: Any = types.unliteral
+    plain = (known.Integer, known.Float, known.Boolean, known.Array)
     results: dict[Any, Any] = {}
+    operators: dict[int, Any] = {}
 
-    def is_operator(value: Any) -> bool:
-        return isinstance(value, types.BaseFunction) and getattr(value.typing_key, "__module__", "") == "_operator"
-
-    class Operator(types.Function):  # type: ignore[misc]
+    class Operator(known.Function):  # type: ignore[misc]
         """An operator as numba types it, with a memory."""
 
         def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
             if kws or not all(isinstance(item, plain) for item in args):
                 return super().get_call_type(context, args, kws)
-            key = (self.typing_key, *(unliteral(item) for item in args))
+            key = (self.typing_key, *(known.unliteral(item) for item in args))
             found = results.get(key)
             if found is None:
                 found = results[key] = super().get_call_type(context, args, kws)
@@ -260,10 +260,8 @@ def _remembering(context: Any) -> Any:
         def _lookup_global(self, value: Any) -> Any:
             return with_memory(super()._lookup_global(value))
 
-    operators: dict[int, Any] = {}
-
     def with_memory(found: Any) -> Any:
-        if type(found) is not types.Function or found.typing_key.__module__ != "_operator":
+        if type(found) is not known.Function or found.typing_key.__module__ != "_operator":
             return found
         made = operators.get(id(found))
         if made is None:

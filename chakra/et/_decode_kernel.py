@@ -62,7 +62,9 @@ def _skip(buf: U8, position: Whole, end: Whole, wire: Whole) -> Whole:
 def _grown(array: I64) -> I64:
     """A copy of twice the length; the caller fills the rest."""
     bigger = np.empty(2 * len(array) + 16, array.dtype)
-    for k in range(len(array)):  # numba compiles an assignment to a slice for a second, with its error messages
+    for k in range(
+        len(array)
+    ):  # numba compiles an assignment to a slice for a second, with its error messages
         bigger[k] = array[k]
     return bigger
 

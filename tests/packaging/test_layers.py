@@ -28,6 +28,7 @@ BASE = (
     "chakra.workers",
     "chakra.alignment",
     "chakra.jit",
+    "chakra.jit_unit",
     "chakra.conflicts",
     "chakra.checkout",
     "chakra.lazy",
