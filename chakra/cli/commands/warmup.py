@@ -27,7 +27,7 @@ NETWORK = {"topology": ["Ring", "Switch"], "npus_count": [2, 2], "bandwidth": [5
 def command(output_format: str, quiet: bool) -> None:
     """Compile all kernels into the cache: traces, replays, drawings, timelines and PyTorch traces.
 
-    Big inputs run compiled code; without this the first big run waits for the compiler, up to half a minute. The
+    Big inputs run compiled code; without this the first big run waits for the compiler, several seconds. The
     cache is in CHAKRA_CACHE_DIR, else in the user's cache folder. The parts are compiled side by side, one per CPU.
     """
     start = time.monotonic()
@@ -107,10 +107,11 @@ def _workload() -> "Workload":
 
 
 def traces() -> None:
-    """Writing, reading and ordering a trace."""
+    """Writing, reading and ordering a trace, and summing it up."""
     from chakra.et import read_trace, write_trace
+    from chakra.et.trace_summary import summarize
 
-    small = {"KERNEL_THRESHOLD": 0, "NUMBA_THRESHOLD": 0, "LOADED_THRESHOLD": 0}
+    small = {"KERNEL_THRESHOLD": 0, "NUMBA_THRESHOLD": 0, "LOADED_THRESHOLD": 0, "_BIG_FILE_BYTES": 0}
     with (
         tempfile.TemporaryDirectory() as folder,
         _set("chakra.et.codec", **small),
@@ -118,9 +119,10 @@ def traces() -> None:
     ):
         path = os.path.join(folder, "warmup.0.et")
         write_trace(_workload().trace_of(0), path)
-        trace = read_trace(path)
+        read_trace(path)
+        trace = read_trace(path)  # records are framed by the kernel once it is loaded
         trace.children()
-        trace.topological_order()
+        summarize(trace)
 
 
 def _replay(module: str, algorithm: str, **options: object) -> None:
@@ -146,7 +148,7 @@ def drawings() -> None:
     from chakra.viz import from_trace
     from chakra.viz.graph.levels import order_and_levels
 
-    with _set("chakra.viz.layout.layers", _PLAIN=0):
+    with _set("chakra.viz.graph.levels", _PLAIN=0):
         order_and_levels(from_trace(_workload().trace_of(0)))
 
 
