@@ -1,4 +1,4 @@
-"""The warm-up reaches every compiled function that the program calls."""
+"""The warm-up reaches every compiled function that the program calls, and leaves the bounds as they were."""
 
 import importlib
 from collections.abc import Callable
@@ -9,6 +9,37 @@ import pytest
 
 from chakra import jit
 from chakra.cli.commands import warmup
+
+#: modules that choose between compiled and plain code, and what they choose by
+CHOOSERS = (
+    "chakra.replay.engines.phases.engine",
+    "chakra.replay.engines.messages.engine",
+    "chakra.et.codec",
+    "chakra.et.graph",
+    "chakra.timeline.lanes",
+    "chakra.timeline.perfetto",
+    "chakra.viz.graph.levels",
+    "chakra.converters.pytorch.match.attach",
+)
+BOUNDS = (
+    "COMPILE_FROM",
+    "KERNEL_THRESHOLD",
+    "NUMBA_THRESHOLD",
+    "LOADED_THRESHOLD",
+    "WARM_THRESHOLD",
+    "COMPILE_ABOVE",
+    "_BIG_FILE_BYTES",
+    "_PLAIN",
+)
+
+
+def bounds() -> dict[tuple[str, str], object]:
+    """Every bound of every module that has it."""
+    found = {
+        (name, key): getattr(importlib.import_module(name), key, None) for name in CHOOSERS for key in BOUNDS
+    }
+    assert all(any(found[name, key] is not None for key in BOUNDS) for name in CHOOSERS)
+    return found
 
 
 def test_every_entry_point_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,8 +67,10 @@ def test_every_entry_point_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "_compiled", plain)
     monkeypatch.setattr(jit, "before_compiling", None)
     monkeypatch.setattr("chakra.et.codec._loaded", set())
+    before = bounds()
     for _, part in warmup.PARTS:
         part()
+    assert bounds() == before
     assert called == known
     assert {name.rpartition(".")[0] for name in known} >= {
         "chakra.et._decode_kernel",
@@ -45,5 +78,8 @@ def test_every_entry_point_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
         "chakra.et._graph_kernel",
         "chakra.timeline._lanes_kernel",
         "chakra.timeline._perfetto_kernel",
+        "chakra.viz.graph._levels_kernel",
+        "chakra.replay.engines.kernels.phases",
+        "chakra.replay.engines.kernels.messages",
         "chakra.converters.pytorch.match.sweeps",
     }
