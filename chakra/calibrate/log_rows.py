@@ -6,6 +6,7 @@ read aright, and a table tells how many ranks took part.
 """
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -103,6 +104,8 @@ def printed(text: str) -> Printed | None:
         return None
     mantissa, _, exponent = text.lower().partition("e")
     digits = len(mantissa.partition(".")[2])
+    if len(exponent) > 4 or int(exponent or 0) - digits > sys.float_info.max_10_exp:
+        return None
     return Printed(float(text), 10.0 ** (int(exponent or 0) - digits))
 
 

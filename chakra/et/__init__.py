@@ -13,10 +13,9 @@
 ([5000, 7000], (0,))
 """
 
-from chakra.et.node import NodeView
 from chakra.et.read import read_trace, read_traces
 from chakra.et.schema import ABSENT, CommType, NodeType
-from chakra.et.trace import Trace
+from chakra.et.trace import NodeView, Trace
 from chakra.et.write import TraceColumns, write_trace
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Attributes from Python values: which member of AttributeProto a value goes into."""
+"""Attributes and Python values: which member of AttributeProto a value goes into, and what a member says."""
 
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
@@ -9,6 +9,10 @@ from chakra.arguments import shown
 from chakra.errors import TraceError
 from chakra.et.schema import CommType
 from chakra.schemas.et_def_pb2 import AttributeProto
+
+Scalar: TypeAlias = int | float | bool | str | bytes
+#: Value of an attribute in Python: a scalar, or a tuple of scalars for the list kinds.
+AttributeValue: TypeAlias = Scalar | tuple[Scalar, ...]
 
 IntegerKind = Literal[
     "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64"
@@ -112,3 +116,15 @@ def _set_list(attr: AttributeProto, values: list[object]) -> None:
             target.values.extend(values)
             return
     raise TraceError(f"attribute {attr.name}: a list of mixed kinds cannot be an attribute")
+
+
+def attribute_value(attr: AttributeProto) -> AttributeValue | None:
+    """Value of an attribute as Python has it; None if it carries no value."""
+    kind = attr.WhichOneof("value")
+    if kind is None:
+        return None
+    value = getattr(attr, kind)
+    if kind.endswith("_list"):
+        return tuple(value.values)
+    scalar: Scalar = value
+    return scalar

@@ -4,23 +4,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from chakra.arrays import I64
+from chakra.et.columns import Columns
 from chakra.et.schema import NodeType
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from chakra.et.trace import Trace
 
-
-def to_networkx(trace: "Trace") -> "nx.DiGraph[int]":
-    """The dependency graph; see `Trace.to_networkx`."""
+def to_networkx(trace: Columns, durations_ns: I64, source: str) -> "nx.DiGraph[int]":
+    """The dependency graph of a trace's columns; see `chakra.et.Trace.to_networkx`."""
     import networkx as nx
 
-    graph: nx.DiGraph[int] = nx.DiGraph(source=trace.source)
+    graph: nx.DiGraph[int] = nx.DiGraph(source=source)
     ids = trace.ids.tolist()
-    names, table = trace.name_codes.tolist(), trace.name_table
+    names, table = trace.name_codes.tolist(), trace.name_pool.strings
     kinds = [kind.name for kind in NodeType]
-    types, durations = trace.types.tolist(), trace.durations_ns().tolist()
+    types, durations = trace.types.tolist(), durations_ns.tolist()
     graph.add_nodes_from(
         (node, {"index": i, "name": table[names[i]], "type": kinds[types[i]], "duration_ns": durations[i]})
         for i, node in enumerate(ids)

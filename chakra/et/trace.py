@@ -1,7 +1,7 @@
 """The trace model: an immutable columnar store of one rank's execution trace."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,15 +11,83 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.arrays import I32, I64
 from chakra.errors import TraceError
+from chakra.et.attributes import AttributeValue, attribute_value
 from chakra.et.columns import Columns, Records
 from chakra.et.graph import Csr, IdMap, resolve, topological_order, transposed
-from chakra.et.node import NodeView, attribute_value
-from chakra.et.schema import ABSENT, INTEGER_MEMBERS
+from chakra.et.schema import ABSENT, INTEGER_MEMBERS, NodeType
 from chakra.et.wire import parse_metadata, parse_node
 from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 
 if TYPE_CHECKING:
     import networkx as nx
+
+
+class NodeView:
+    """One node of a trace, read-only.
+
+    Cheap: it holds the trace and an index. ``attrs`` and ``proto`` decode the node's message when asked.
+
+    Attributes
+    ----------
+    trace
+        The trace.
+    index
+        Place of the node in the trace's columns.
+    """
+
+    __slots__ = ("_trace", "index")
+
+    def __init__(self, trace: "Trace", index: int) -> None:
+        self._trace = trace
+        self.index: int = index
+
+    @property
+    def id(self) -> int:
+        """Id in the file."""
+        return int(self._trace.ids[self.index])
+
+    @property
+    def name(self) -> str:
+        """Name."""
+        return self._trace.name_table[int(self._trace.name_codes[self.index])]
+
+    @property
+    def type(self) -> NodeType:
+        """What the node does."""
+        return NodeType(int(self._trace.types[self.index]))
+
+    @property
+    def duration_ns(self) -> int:
+        """Duration in nanoseconds: the attribute duration_ns if given, else duration_micros x 1000."""
+        return int(self._trace.durations_ns()[self.index])
+
+    @property
+    def ctrl_deps(self) -> tuple[int, ...]:
+        """Ids of the control dependencies that are in the trace."""
+        trace = self._trace
+        return tuple(
+            trace.ctrl_ids[trace.ctrl_offsets[self.index] : trace.ctrl_offsets[self.index + 1]].tolist()
+        )
+
+    @property
+    def data_deps(self) -> tuple[int, ...]:
+        """Ids of the data dependencies."""
+        trace = self._trace
+        return tuple(
+            trace.data_ids[trace.data_offsets[self.index] : trace.data_offsets[self.index + 1]].tolist()
+        )
+
+    @property
+    def attrs(self) -> Mapping[str, AttributeValue | None]:
+        """All attributes by name; of one given twice the last counts."""
+        return {attr.name: attribute_value(attr) for attr in self.proto().attr}
+
+    def proto(self) -> Node:
+        """A fresh protobuf message of the node, as it stands in the file."""
+        return self._trace.node_proto(self.index)
+
+    def __repr__(self) -> str:
+        return f"<node {self.id} {self.type.name} {self.name!r}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -245,7 +313,7 @@ class Trace(Columns):
         """
         from chakra.et.networkx_view import to_networkx
 
-        return to_networkx(self)
+        return to_networkx(self, self.durations_ns(), self.source)
 
 
 def make_trace(columns: Columns, records: Records, source: str, *, repair: bool) -> Trace:

@@ -105,7 +105,7 @@ def summarize(trace: Trace) -> Summary:
 
 
 def _shown(attr: AttributeProto) -> str:
-    from chakra.et.node import attribute_value
+    from chakra.et.attributes import attribute_value
 
     text = " ".join(str(attribute_value(attr)).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -11,7 +11,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.et import Trace
-from chakra.et.node import attribute_value
+from chakra.et.attributes import attribute_value
 from chakra.et.read import decode_trace
 from chakra.replay.config.model import System
 from chakra.replay.options import RunOptions

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from chakra.calibrate import Measurement, read_log
+from chakra.calibrate.log_rows import printed
 from chakra.calibrate.nccl_log import read_whole_log
 from chakra.errors import ConversionError
 from chakra.replay.config.model import CollectiveKind as Kind
@@ -76,6 +77,12 @@ def read(
 
 def expected(kind: Kind = Kind.ALL_REDUCE, ranks: int = 8, factor: float = 1.0) -> list[Any]:
     return [(kind, ranks, size, pytest.approx(time_of(size) * factor, abs=0.006)) for size in SIZES]
+
+
+@pytest.mark.parametrize("text", ["1e999", "0e999", "1e99999999999", "-2.5e308", "nan", "1.5x"])
+def test_a_cell_whose_last_digit_has_no_worth_is_no_number(text: str) -> None:
+    found = printed(text)
+    assert found is None or 0 < found.unit < float("inf")
 
 
 @pytest.mark.parametrize(

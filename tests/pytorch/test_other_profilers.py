@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mini_job import MiniJob
 
 from chakra.anonymize import anonymize
 from chakra.cli.main import run
@@ -17,8 +18,6 @@ from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import ConversionError
 from chakra.et import read_trace
 from chakra.timeline import read_kineto
-
-from .conftest import MiniJob
 
 DATA = Path(__file__).parents[1] / "data" / "pytorch"
 ASCEND = DATA / "ascend" / "trace_view.json"

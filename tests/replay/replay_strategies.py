@@ -178,7 +178,7 @@ def exchange_traces(setting: Setting, kinds: Sequence[str], size: int, micros: S
 
 def permuted(traces: Sequence[Trace], order: Sequence[int]) -> list[Trace]:
     """The traces with NPU i renamed to `order[i]`, peers included."""
-    from chakra.et.node import attribute_value
+    from chakra.et.attributes import attribute_value
     from chakra.et.schema import CommType, NodeType
 
     out: list[Trace | None] = [None] * len(traces)
