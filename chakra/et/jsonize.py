@@ -14,13 +14,14 @@ import binascii
 import json
 import math
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from chakra.arrays import U8
 from chakra.errors import TraceError
 from chakra.et.codec import frame
 from chakra.et.wire import make_records, parse_metadata, parse_node
@@ -33,6 +34,8 @@ SCHEMA = "chakra.et.json/1"
 _TEXT_FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _PLAIN_FIELDS = ("id", "name", "start_time_micros", "duration_micros")
 _MEMBERS = frozenset(field.name for field in AttributeProto.DESCRIPTOR.oneofs_by_name["value"].fields)
+#: a record as JSON has it; a value that does not fit its member is refused where the message is built
+_Entry: TypeAlias = dict[str, Any]
 
 
 # ------------------------------------------------------------------------------------------------- to JSON
@@ -72,9 +75,7 @@ def write_json(content: bytes, source: str, out: IO[str]) -> int:
     return len(records.starts)
 
 
-def _odd_lengths(
-    data: np.ndarray[Any, np.dtype[np.uint8]], starts: list[int], ends: list[int]
-) -> dict[int, str]:
+def _odd_lengths(data: U8, starts: list[int], ends: list[int]) -> dict[int, str]:
     """Record lengths that are not written in the shortest way: record number -> their bytes in base64."""
     odd: dict[int, str] = {}
     previous = 0
@@ -210,7 +211,7 @@ def _own_records(document: dict[str, object], source: str) -> Iterator[bytes]:
         yield _framed(entry, _node_from, where)
 
 
-def _framed(entry: dict[str, Any], build: Callable[[dict[str, Any], str], Message], where: str) -> bytes:
+def _framed(entry: _Entry, build: Callable[[_Entry, str], Message], where: str) -> bytes:
     try:
         if "raw" in entry:
             payload = base64.b64decode(entry["raw"], validate=True)
@@ -226,14 +227,14 @@ def _framed(entry: dict[str, Any], build: Callable[[dict[str, Any], str], Messag
     return bytes(prefix + payload)
 
 
-def _metadata_from(entry: dict[str, Any], where: str) -> GlobalMetadata:
+def _metadata_from(entry: _Entry, where: str) -> GlobalMetadata:
     _refuse_unknown(entry, {"version", "attr", "raw", "length"}, where)
     metadata = GlobalMetadata(version=entry.get("version", ""))
     metadata.attr.extend(_attribute_from(item, where) for item in entry.get("attr", []))
     return metadata
 
 
-def _node_from(entry: dict[str, Any], where: str) -> Node:
+def _node_from(entry: _Entry, where: str) -> Node:
     allowed = {*_PLAIN_FIELDS, "type", "ctrl_deps", "data_deps", "inputs", "outputs", "attr", "raw", "length"}
     _refuse_unknown(entry, allowed, where)
     node = Node()
@@ -258,7 +259,7 @@ def _node_from(entry: dict[str, Any], where: str) -> Node:
     return node
 
 
-def _attribute_from(entry: dict[str, Any], where: str) -> AttributeProto:
+def _attribute_from(entry: _Entry, where: str) -> AttributeProto:
     _refuse_unknown(entry, {"name", "doc_string"} | _MEMBERS, where)
     attr = AttributeProto(name=entry["name"], doc_string=entry.get("doc_string", ""))
     members = [key for key in entry if key in _MEMBERS]

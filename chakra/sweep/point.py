@@ -6,12 +6,15 @@ import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from chakra.arguments import checked
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.et.manifest import SUFFIX
 from chakra.generate.request.requests import REQUESTS, TransformerRequest
+
+if TYPE_CHECKING:
+    from chakra.platforms.model import Platform
 
 #: entries of the network section that a platform's network takes: dim<k>.<key>
 DIM_KEYS = {"topology": "topology", "npus": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
@@ -20,6 +23,8 @@ REPLAY_OPTIONS = {
     "backend", "compat", "queues_per_dim", "injection_scale", "comm_scale", "compute_scale", "rendezvous", "comm_streams",
     "host_speed", "accelerator_speed", "start",
 }  # fmt: skip
+#: a point's sections (workload, network, system, replay, platform) and what they say
+Merged: TypeAlias = Mapping[str, Any]
 
 
 @cache
@@ -37,7 +42,7 @@ def program_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def point_key(merged: Mapping[str, Any], *, needs_memory: bool) -> str:
+def point_key(merged: Merged, *, needs_memory: bool) -> str:
     """Name of a point's cache entry: hash of everything that its result depends on, contents of files included."""
     files: dict[str, str] = {}
     for path in _files(merged):
@@ -50,7 +55,7 @@ def point_key(merged: Mapping[str, Any], *, needs_memory: bool) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _files(merged: Mapping[str, Any]) -> list[Path]:
+def _files(merged: Merged) -> list[Path]:
     names = [merged[section].get("file") for section in ("network", "system")]
     names.append(merged["workload"].get("schedule-file") or merged["workload"].get("schedule_file"))
     platform = merged.get("platform")
@@ -75,9 +80,7 @@ def _files_of(prefix: str) -> list[Path]:
 
 
 @checked
-def run_point(
-    merged: Mapping[str, Any], *, needs_memory: bool = False, document: bool = False
-) -> dict[str, Any]:
+def run_point(merged: Merged, *, needs_memory: bool = False, document: bool = False) -> dict[str, Any]:
     """Run one point.
 
     Parameters
@@ -113,7 +116,7 @@ def run_point(
         return {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
 
 
-def _run(merged: Mapping[str, Any], needs_memory: bool, document: bool) -> dict[str, Any]:
+def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
     from chakra.replay import simulate
 
     platform = _platform(merged)
@@ -159,14 +162,14 @@ def _run(merged: Mapping[str, Any], needs_memory: bool, document: bool) -> dict[
     return out
 
 
-def _platform(merged: Mapping[str, Any]) -> Any:
+def _platform(merged: Merged) -> "Platform | None":
     from chakra.platforms import cluster
 
     words = merged.get("platform")
     return None if words is None else cluster(words, sized=False)
 
 
-def machine(merged: Mapping[str, Any], npus: int | None) -> tuple[Any, Any]:
+def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Network and system of a point, as files' paths or plain dicts.
 
     Raises
@@ -178,8 +181,8 @@ def machine(merged: Mapping[str, Any], npus: int | None) -> tuple[Any, Any]:
 
     network_given, system_given = dict(merged["network"]), dict(merged["system"])
     words = merged.get("platform")
-    network: Any
-    system: Any
+    network: dict[str, Any]
+    system: dict[str, Any]
     if words is not None:
         platform = cluster(words, npus)
         network, system = platform.network(), platform.system()
@@ -206,7 +209,7 @@ def machine(merged: Mapping[str, Any], npus: int | None) -> tuple[Any, Any]:
     return network, system
 
 
-def _workload(section: Mapping[str, Any], platform: Any) -> tuple[Any, dict[str, Any]]:
+def _workload(section: Mapping[str, object], platform: "Platform | None") -> tuple[Any, dict[str, Any]]:
     """A workload (or a function that makes it, called only when the point is run) and what its plan tells."""
     given = dict(section)
     files = given.pop("files", None)
@@ -218,7 +221,7 @@ def _workload(section: Mapping[str, Any], platform: Any) -> tuple[Any, dict[str,
         if str(files).endswith(".json"):
             from chakra.et.manifest import read_manifest
 
-            manifest = read_manifest(files)
+            manifest = read_manifest(str(files))
             return manifest, {"npus": manifest.npus}
         return files, {}
     kind = given.pop("kind", "transformer")

@@ -3,7 +3,7 @@ prints."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _COLUMNS = ("ids", "issue_ns", "finish_ns")
 _OPTIONAL_COLUMNS = ("names", "kinds", "engines", "peers", "tags", "groups")
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+#: an NPU's entry of a result document: lists of one length under names that `_checked` has looked at
+_Entry: TypeAlias = dict[str, Any]
 
 
 @checked
@@ -72,7 +75,7 @@ def from_document(
         raise UsageError(f"{source}: 'nodes' is no list")
     builder = TimelineBuilder(source)
     matcher = Matcher()
-    collectives: dict[int, list[tuple[int, str, str, int]]] = {}
+    collectives: dict[int, list[tuple[int, str, str | None, int]]] = {}
     for place, entry in enumerate(entries):
         _add_rank(
             builder,
@@ -98,7 +101,7 @@ def _rank(entry: object) -> int:
     return int(entry.get("npu", 0)) if isinstance(entry, dict) else 0
 
 
-def _checked(entry: object, place: int, source: str) -> dict[str, Any]:
+def _checked(entry: object, place: int, source: str) -> _Entry:
     if not isinstance(entry, dict) or type(entry.get("npu")) is not int:
         raise UsageError(f"{source}: nodes[{place}] is no object with an integer 'npu'")
     lengths = {key: len(value) for key, value in entry.items() if isinstance(value, list)}
@@ -113,7 +116,7 @@ def _checked(entry: object, place: int, source: str) -> dict[str, Any]:
     return entry
 
 
-def _times(entry: dict[str, Any], key: str, source: str) -> I64:
+def _times(entry: _Entry, key: str, source: str) -> I64:
     values = entry[key]
     if not set(map(type, values)) <= {int}:
         raise UsageError(f"{source}: {key} of NPU {entry['npu']} holds something else than integers")
@@ -122,7 +125,7 @@ def _times(entry: dict[str, Any], key: str, source: str) -> I64:
     return np.array(values, np.int64)
 
 
-def _ids(entry: dict[str, Any], source: str) -> U64:
+def _ids(entry: _Entry, source: str) -> U64:
     values = entry["ids"]
     if not set(map(type, values)) <= {int} or (values and not (min(values) >= 0 and max(values) < 2**64)):
         raise UsageError(f"{source}: ids of NPU {entry['npu']} holds something else than integers of 64 bits")
@@ -132,8 +135,8 @@ def _ids(entry: dict[str, Any], source: str) -> U64:
 def _add_rank(
     builder: TimelineBuilder,
     matcher: Matcher,
-    collectives: dict[int, list[tuple[int, str, str, int]]],
-    entry: dict[str, Any],
+    collectives: dict[int, list[tuple[int, str, str | None, int]]],
+    entry: _Entry,
     trace: Trace | None,
     source: str,
 ) -> None:
@@ -197,8 +200,8 @@ class _Slices:
 
 def _match(
     matcher: Matcher,
-    mine: list[tuple[int, str, str, int]],
-    entry: dict[str, Any],
+    mine: list[tuple[int, str, str | None, int]],
+    entry: _Entry,
     trace: Trace | None,
     slices: _Slices,
 ) -> None:
@@ -217,8 +220,8 @@ def _match(
 
 
 def _facts(
-    entry: dict[str, Any], trace: Trace | None, where: list[int], kinds: list[NodeType]
-) -> tuple[list[Any], list[Any], list[Any]]:
+    entry: _Entry, trace: Trace | None, where: list[int], kinds: list[NodeType]
+) -> tuple[list[int | None], list[int], list[str | None]]:
     """Peers, tags and groups of the entry's communication nodes (at places ``where``); None where unknown."""
     if trace is None:
         given = [entry.get(key) for key in ("peers", "tags", "groups")]
