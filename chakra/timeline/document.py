@@ -238,13 +238,13 @@ def _facts(
         raise UsageError(
             f"{trace.source}: is not the trace that NPU {entry['npu']} ran: their node ids differ"
         )
-    peers, tags, groups = [], [], []
+    recorded: list[tuple[int | None, int, str | None]] = []
     for at, kind in zip(place.tolist(), kinds, strict=True):
         peer = trace.comm_dst[at] if kind == NodeType.COMM_SEND else trace.comm_src[at]
-        peers.append(int(peer) if peer != ABSENT else None)
-        tags.append(int(trace.comm_tag[at]) if trace.comm_tag[at] != ABSENT else 0)
-        groups.append(trace.pg_table[trace.pg_codes[at]] if trace.pg_codes[at] >= 0 else "")
-    return peers, tags, groups
+        tag = int(trace.comm_tag[at]) if trace.comm_tag[at] != ABSENT else 0
+        group = trace.pg_table[trace.pg_codes[at]] if trace.pg_codes[at] >= 0 else ""
+        recorded.append((int(peer) if peer != ABSENT else None, tag, group))
+    return [row[0] for row in recorded], [row[1] for row in recorded], [row[2] for row in recorded]
 
 
 def _add_memory(builder: TimelineBuilder, document: Mapping[str, object]) -> None:
