@@ -37,7 +37,7 @@ class CriticalPath:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class TraceSummary:
     """Figures of one trace; times in nanoseconds, sizes in bytes."""
 
     source: str
@@ -62,7 +62,7 @@ class Summary:
     critical_path: CriticalPath
 
 
-def summarize(trace: Trace) -> Summary:
+def summarize(trace: Trace) -> TraceSummary:
     """Count what a trace holds.
 
     Raises
@@ -80,7 +80,7 @@ def summarize(trace: Trace) -> Summary:
     has_children[index] = True
     metadata = trace.metadata
     ops = trace.num_ops[compute]
-    return Summary(
+    return TraceSummary(
         source=trace.source,
         version=metadata.version,
         rank=trace.rank,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chakra.arguments import check_fields, checked
-from chakra.converters.pytorch.comm.group_numbers import GroupTable, write_groups
+from chakra.converters.pytorch.comm.group_numbers import GroupNumbers, write_groups
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
 from chakra.converters.pytorch.read.columns import Names
 from chakra.converters.pytorch.read.device import DeviceTrace, read_device_trace
@@ -190,7 +190,7 @@ def convert_rank(
     linked, rank = read_and_link(inputs, settings)
     summary = summarize(linked, rank)
     if output.name.endswith((".et", ".et.gz")):
-        table = GroupTable([(linked.device.source, linked.groups)], _used_groups(linked))
+        table = GroupNumbers([(linked.device.source, linked.groups)], _used_groups(linked))
         outcome = write(linked, rank, table, output, settings, summary, check=check)
         content = table.file_content(_used_groups(linked))
         if content:
@@ -221,7 +221,7 @@ def _used_groups(linked: Linked) -> list[str]:
 def write(
     linked: Linked,
     rank: int,
-    groups: GroupTable,
+    groups: GroupNumbers,
     output: Path,
     settings: Settings,
     summary: dict[str, object],

@@ -56,7 +56,7 @@ class Linked:
     moved_ns: int
     """Self time of operators that was moved in front of their children."""
     gaps_dropped_ns: int
-    groups: communication.Groups
+    groups: communication.ProcessGroups
     first_ns: int
     """Start of the matched region, ns since the first event."""
     measured_ns: int

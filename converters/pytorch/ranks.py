@@ -12,7 +12,7 @@ from typing import TypeVar, TypeVarTuple
 
 from chakra.arguments import checked
 from chakra.converters.pytorch.comm.across_ranks import RankPart, cross_check, shortest_durations
-from chakra.converters.pytorch.comm.group_numbers import GroupTable, write_groups
+from chakra.converters.pytorch.comm.group_numbers import GroupNumbers, write_groups
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, write
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.write.link_summary import summarize
@@ -95,7 +95,7 @@ def convert_job(
             told(f"linked rank {part.rank}")
         parts.sort(key=lambda p: p.rank)
         used = [name for part in parts for name in part.used_groups]
-        table = GroupTable([(part.source, part.groups) for part in parts], used)
+        table = GroupNumbers([(part.source, part.groups) for part in parts], used)
         mismatches = cross_check(parts, table)
         durations = shortest_durations(parts, table) if shortest and not mismatches else {}
         tasks = [
@@ -165,7 +165,7 @@ def _link_rank(inputs: Inputs, settings: Settings, folder: str) -> RankPart:
 def _write_rank(
     parked: str,
     rank: int,
-    table: GroupTable,
+    table: GroupNumbers,
     prefix: Path,
     settings: Settings,
     summary: dict[str, object],

@@ -10,7 +10,7 @@ import numpy as np
 from chakra.converters.text.grammar import CommWord, Phase
 from chakra.converters.text.passes import COLLECTIVE, COMPUTE, PHASES, SPANS, UPDATE, step_of
 from chakra.converters.text.policies import POLICIES, Issue
-from chakra.converters.text.spans import HOW_TO_SAY, Dims, Groups, Members, Nobody
+from chakra.converters.text.spans import HOW_TO_SAY, Dims, EvenGroups, Members, Nobody
 from chakra.et import CommType
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _joins(members: Members | None, npus: int) -> str:
             if len(dims) == len(members.involved)
             else f"dimension{'s' * (len(dims) > 1)} {_list(dims)}"
         )
-    if isinstance(members, Groups):
+    if isinstance(members, EvenGroups):
         if members.outer:
             return f"groups of {npus // members.inner} NPUs, {members.inner} ranks apart"
         return f"groups of {members.inner} neighbouring NPUs"

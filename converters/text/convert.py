@@ -17,10 +17,10 @@ from chakra.converters.text.passes import Graph, Rules, build_graph
 from chakra.converters.text.policies import POLICIES, Span
 from chakra.converters.text.reader import read_workload
 from chakra.converters.text.spans import (
-    GroupTable,
     Machine,
     Members,
     Nobody,
+    SpanGroups,
     Style,
     resolve_spans,
     sizes_unknown,
@@ -67,9 +67,9 @@ class Converted:
     #: nothing says how large the model- and data-parallel groups are, so that they join all NPUs
     sizes_unknown: bool = False
 
-    def groups(self) -> GroupTable:
+    def groups(self) -> SpanGroups:
         """Communicator groups and their numbers."""
-        return GroupTable(self.npus, self.members)
+        return SpanGroups(self.npus, self.members)
 
 
 @checked
@@ -248,7 +248,7 @@ def write_converted(
     return summarize(converted, Path(output), distinct, groups_file, notes_on(converted) + leftovers)
 
 
-def _contents(converted: Converted, table: GroupTable) -> Iterator[tuple[list[int], U8]]:
+def _contents(converted: Converted, table: SpanGroups) -> Iterator[tuple[list[int], U8]]:
     """Distinct file contents with the ranks that have them."""
     if converted.compat is not None:
         return upstream_rank_files(converted.graph, converted.workload, converted.npus)
@@ -269,7 +269,7 @@ def _contents(converted: Converted, table: GroupTable) -> Iterator[tuple[list[in
     return rank_files(common, table)
 
 
-def _groups_json(table: GroupTable) -> bytes:
+def _groups_json(table: SpanGroups) -> bytes:
     rows = [f"  {json.dumps(name)}: {json.dumps(ranks)}" for name, ranks in table.to_dict().items()]
     return ("{\n" + ",\n".join(rows) + "\n}\n").encode()
 

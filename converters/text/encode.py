@@ -1,7 +1,7 @@
 """From a graph to the bytes of each rank's trace.
 
 All ranks run the same graph; their files differ at most in the numbers of their communicator groups. Those
-numbers have equal lengths (`spans.GroupTable`), so a rank's file is the common one with some digits
+numbers have equal lengths (`spans.SpanGroups`), so a rank's file is the common one with some digits
 exchanged.
 """
 
@@ -14,7 +14,7 @@ from chakra.arrays import I32, I64, U8
 from chakra.converters.text.grammar import TextWorkload
 from chakra.converters.text.passes import COLLECTIVE, COMPUTE, PHASES, SPANS, UPDATE, Graph
 from chakra.converters.text.policies import Span
-from chakra.converters.text.spans import Dims, Groups, GroupTable, Members
+from chakra.converters.text.spans import Dims, EvenGroups, Members, SpanGroups
 from chakra.errors import ConversionError
 from chakra.et import ABSENT, NodeType, TraceColumns
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata
@@ -36,14 +36,14 @@ class Common:
     """
 
     data: U8
-    places: dict[Groups, I64]
+    places: dict[EvenGroups, I64]
 
 
 def encode_common(
     graph: Graph,
     workload: TextWorkload,
     members: dict[Span, Members],
-    table: GroupTable,
+    table: SpanGroups,
     *,
     time_unit: str,
     provenance: dict[str, str],
@@ -76,7 +76,7 @@ def encode_common(
         columns.set_bools("involved_dim", np.where(graph.kind == COLLECTIVE, code[graph.span], -1), dims)
     if not table.kinds:
         return Common(np.frombuffer(columns.encode(), np.uint8), {})
-    code = np.array([table.kinds.index(item) if isinstance(item, Groups) else -1 for item in said])
+    code = np.array([table.kinds.index(item) if isinstance(item, EvenGroups) else -1 for item in said])
     column = np.where(graph.kind == COLLECTIVE, code[graph.span], -1)
     # Two encodings with other letters differ exactly where the numbers stand.
     lower, upper = (_with_letters(columns, column, table, first) for first in ("a", "A"))
@@ -88,13 +88,13 @@ def encode_common(
     return Common(lower, places)
 
 
-def _with_letters(columns: TraceColumns, column: I64, table: GroupTable, first: str) -> U8:
+def _with_letters(columns: TraceColumns, column: I64, table: SpanGroups, first: str) -> U8:
     names = [chr(ord(first) + index) * table.digits for index in range(len(table.kinds))]
     columns.set_text("pg_name", column, names)
     return np.frombuffer(columns.encode(), np.uint8)
 
 
-def rank_files(common: Common, table: GroupTable) -> Iterator[tuple[list[int], U8]]:
+def rank_files(common: Common, table: SpanGroups) -> Iterator[tuple[list[int], U8]]:
     """Yield the distinct file contents with the ranks that have them; each rank comes once."""
     if not common.places:
         yield list(range(table.npus)), common.data

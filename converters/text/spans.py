@@ -44,14 +44,14 @@ class Dims:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class EvenGroups:
     """Communicator groups: runs of ``inner`` neighbouring ranks, or with ``outer`` one rank of each run."""
 
     inner: int
     outer: bool
 
 
-Members = Everyone | Nobody | Dims | Groups
+Members = Everyone | Nobody | Dims | EvenGroups
 
 HOW_TO_SAY = "give --network FILE (dimension 0 is the inner group) or --model-parallel N"
 
@@ -153,7 +153,7 @@ def _resolve(span: Span, workload: TextWorkload, machine: Machine, style: Style)
             f"({where}); "
             f"use --span groups"
         )
-    return Groups(inner, outer)
+    return EvenGroups(inner, outer)
 
 
 def _boundary(dims: tuple[int, ...], inner: int) -> int | None:
@@ -188,7 +188,7 @@ def _divisors(number: int) -> str:
     return ", ".join(map(str, found if len(found) <= 16 else [*found[:15], "..."]))
 
 
-class GroupTable:
+class SpanGroups:
     """Numbers for the communicator groups of a workload: decimal, positive and all of the same length.
 
     Equal lengths let the files of all ranks be made from one by exchanging digits.
@@ -196,8 +196,8 @@ class GroupTable:
 
     def __init__(self, npus: int, members: dict[Span, Members]) -> None:
         self.npus = npus
-        self.kinds: tuple[Groups, ...] = tuple(
-            dict.fromkeys(item for item in members.values() if isinstance(item, Groups))
+        self.kinds: tuple[EvenGroups, ...] = tuple(
+            dict.fromkeys(item for item in members.values() if isinstance(item, EvenGroups))
         )
         counts = [npus // kind.inner if not kind.outer else kind.inner for kind in self.kinds]
         total = sum(counts)
@@ -206,12 +206,12 @@ class GroupTable:
         while total > 9 * first:
             first *= 10
             self.digits += 1
-        self._first: dict[Groups, int] = {}
+        self._first: dict[EvenGroups, int] = {}
         for kind, count in zip(self.kinds, counts, strict=True):
             self._first[kind] = first
             first += count
 
-    def number_of(self, kind: Groups) -> I64:
+    def number_of(self, kind: EvenGroups) -> I64:
         """(npus,) int64: the number of the group of this kind that each rank belongs to."""
         ranks = np.arange(self.npus, dtype=np.int64)
         return self._first[kind] + (ranks % kind.inner if kind.outer else ranks // kind.inner)

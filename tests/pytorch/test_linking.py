@@ -472,13 +472,13 @@ def test_the_written_trace_has_what_the_replay_needs(job: MiniJob, tmp_path: Pat
 
 def test_blocks_and_one_piece_make_the_same_file(job: MiniJob, tmp_path: Path) -> None:
     """Large traces are encoded block by block."""
-    from chakra.converters.pytorch.comm.group_numbers import GroupTable
+    from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
     from chakra.converters.pytorch.write.emit import emit, encode_blocks
 
     simple(job)
     collective(job, "send", 300, 9, elements=50, rank=1)
     result = linked(job, tmp_path)
-    table = GroupTable([("x", result.groups)])
+    table = GroupNumbers([("x", result.groups)])
     whole = emit(result, 0, table)
     whole.ids[:] = np.arange(1, len(result.graph) + 1)
     blocks = b"".join(encode_blocks(result, 0, table, size=2))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chakra.converters.text import Converted, write_converted
 from chakra.converters.text.policies import Span
-from chakra.converters.text.spans import Dims, Everyone, Groups, GroupTable, Nobody
+from chakra.converters.text.spans import Dims, EvenGroups, Everyone, Nobody, SpanGroups
 from chakra.errors import ConversionError, UsageError
 from chakra.et import NodeType, Trace, read_trace
 
@@ -80,7 +80,7 @@ def test_dlrm_joins_everybody(load: Load, text_of: TextOf, tmp_path: Path) -> No
     [
         (2, Dims((True, False, False)), Dims((False, True, True))),
         (8, Dims((True, True, False)), Dims((False, False, True))),
-        (4, Groups(4, False), Groups(4, True)),
+        (4, EvenGroups(4, False), EvenGroups(4, True)),
         (24, Everyone(), Nobody()),
         (1, Nobody(), Everyone()),
     ],
@@ -110,8 +110,8 @@ def test_groups_are_runs_and_strides(load: Load, text_of: TextOf, tmp_path: Path
 def test_in_hybrid_model_data_the_data_parallel_group_is_the_inner_one(load: Load, text_of: TextOf) -> None:
     """Four NPUs a replica of eight: data-parallel pairs of neighbours, model-parallel groups across them."""
     members = load(text_of("HYBRID_MODEL_DATA", ALL), npus=8, model_parallel=4).members
-    assert members[Span.DATA_INNER] == Groups(2, outer=False)
-    assert members[Span.MODEL_OUTER] == Groups(2, outer=True)
+    assert members[Span.DATA_INNER] == EvenGroups(2, outer=False)
+    assert members[Span.MODEL_OUTER] == EvenGroups(2, outer=True)
 
 
 def test_customized_layers_use_the_spans_of_their_own_policy(
@@ -150,7 +150,7 @@ def test_groups_of_unknown_size_join_everybody_and_say_so(
 
 def test_style_can_be_chosen(load: Load, text_of: TextOf) -> None:
     text = text_of("HYBRID_DATA_MODEL", ALL)
-    assert load(text, npus=8, network_dims=[4, 2], span="groups").members[Span.MODEL_INNER] == Groups(
+    assert load(text, npus=8, network_dims=[4, 2], span="groups").members[Span.MODEL_INNER] == EvenGroups(
         4, False
     )
     with pytest.raises(
@@ -165,7 +165,7 @@ def test_sizes_that_do_not_fit(load: Load, text_of: TextOf) -> None:
         ConversionError, match=r"model_parallel_NPU_group 4 does not divide the 6 NPUs.* 1, 2, 3, 6"
     ):
         load(text, npus=6)
-    assert load(text, npus=6, model_parallel=3).members[Span.MODEL_INNER] == Groups(3, False)
+    assert load(text, npus=6, model_parallel=3).members[Span.MODEL_INNER] == EvenGroups(3, False)
     with pytest.raises(
         UsageError, match=r"--npus 6 contradicts the network, whose dimensions \[4, 2\] hold 8"
     ):
@@ -177,8 +177,8 @@ def test_group_numbers_partition_the_ranks(inner: int, outer: int) -> None:
     """Each kind of group covers every rank once, numbers have equal lengths, and ranks name the groups they
     are in."""
     npus = inner * outer
-    kinds = {Span.MODEL_INNER: Groups(inner, False), Span.DATA_OUTER: Groups(inner, True)}
-    table = GroupTable(npus, kinds)  # type: ignore[arg-type]
+    kinds = {Span.MODEL_INNER: EvenGroups(inner, False), Span.DATA_OUTER: EvenGroups(inner, True)}
+    table = SpanGroups(npus, kinds)  # type: ignore[arg-type]
     groups = table.to_dict()
     assert {len(name) for name in groups} == {table.digits}
     assert len(groups) == inner + outer

@@ -10,7 +10,7 @@ import rich_click as click
 from chakra.cli.support.options import format_option
 
 if TYPE_CHECKING:
-    from chakra.et.trace_summary import Summary
+    from chakra.et.trace_summary import TraceSummary
 
 
 @click.command()
@@ -32,7 +32,7 @@ def command(paths: tuple[str, ...], output_format: str, with_path: bool, repair:
     from chakra.errors import UsageError
     from chakra.et import read_traces
     from chakra.et.manifest import SUFFIX, shared_traces
-    from chakra.et.trace_summary import Summary, summarize
+    from chakra.et.trace_summary import TraceSummary, summarize
     from chakra.io.files import rank_files
 
     names: list[str] = []
@@ -52,7 +52,7 @@ def command(paths: tuple[str, ...], output_format: str, with_path: bool, repair:
     distinct = {id(trace): trace for trace in traces}
     documents: list[dict[str, object]] = []
     for key, trace in distinct.items():
-        summary: Summary = summarize(trace)
+        summary: TraceSummary = summarize(trace)
         if output_format == "json":
             document = dataclasses.asdict(summary)
             document["files"] = files[key]
@@ -71,7 +71,7 @@ def command(paths: tuple[str, ...], output_format: str, with_path: bool, repair:
         click.echo(json.dumps({"schema": "chakra.info/1", "traces": documents}, indent=1))
 
 
-def _lines(summary: "Summary", files: list[str]) -> list[str]:
+def _lines(summary: "TraceSummary", files: list[str]) -> list[str]:
     """The summary as text."""
     others = f" and {len(files) - 1} more with equal content" if len(files) > 1 else ""
     rank = "" if summary.rank is None else f", of rank {summary.rank}"

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from chakra.converters.pytorch.comm.group_numbers import GroupTable
-from chakra.converters.pytorch.comm.operations import Groups
+from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
+from chakra.converters.pytorch.comm.operations import ProcessGroups
 from chakra.et import CommType
 
 #: Collectives whose size may differ between members: a root has more than the others, or members have unequal shares.
@@ -18,7 +18,7 @@ class RankPart:
     """What a worker tells about its rank after linking; the linked trace itself lies in ``parked``."""
 
     rank: int
-    groups: Groups
+    groups: ProcessGroups
     used_groups: list[str]
     collectives: list[tuple[str, int, int, int]]
     """(group, comm_type or -1 send / -2 recv, bytes, duration in ns) in time order."""
@@ -29,7 +29,7 @@ class RankPart:
     source: str
 
 
-def cross_check(parts: list[RankPart], table: GroupTable) -> list[str]:
+def cross_check(parts: list[RankPart], table: GroupNumbers) -> list[str]:
     """Same number, kind, size and order of collectives of each group on all its members; every send
     received.
     """
@@ -84,7 +84,7 @@ def _compare(group: str, members: list[int], by_rank: dict[int, list[tuple[int, 
     return out
 
 
-def shortest_durations(parts: list[RankPart], table: GroupTable) -> dict[int, list[int]]:
+def shortest_durations(parts: list[RankPart], table: GroupNumbers) -> dict[int, list[int]]:
     """Per rank, durations of its collectives: the shortest that any member recorded for the same one."""
     best: dict[tuple[str, int], int] = {}
     keys: dict[int, list[tuple[str, int]]] = {}

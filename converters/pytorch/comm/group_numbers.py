@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from chakra.converters.pytorch.comm.operations import Groups
+from chakra.converters.pytorch.comm.operations import ProcessGroups
 from chakra.errors import ConversionError
 from chakra.io.files import atomic_text
 
@@ -12,7 +12,7 @@ from chakra.io.files import atomic_text
 WORLD = "0"
 
 
-class GroupTable:
+class GroupNumbers:
     """Decimal group ids for the groups of all ranks of a job.
 
     A decimal name is kept. The default group (all ranks, named ``0``) keeps ``0``. Other names (hashes,
@@ -25,7 +25,9 @@ class GroupTable:
         Ranks disagree about a group's members.
     """
 
-    def __init__(self, groups: Iterable[tuple[str, Groups]], used: Iterable[str] | None = None) -> None:
+    def __init__(
+        self, groups: Iterable[tuple[str, ProcessGroups]], used: Iterable[str] | None = None
+    ) -> None:
         members: dict[str, tuple[int, ...]] = {}
         said_by: dict[str, str] = {}
         world = 0

@@ -71,7 +71,7 @@ def dtype_bytes(name: str) -> int:
 
 
 @dataclass(slots=True)
-class Groups:
+class ProcessGroups:
     """Process groups by the name that the traces use. ``ranks`` is empty where a group's members are
     unknown.
     """
@@ -107,9 +107,9 @@ class Records:
         return out, np.arange(len(out)) - first
 
 
-def groups_of(host: HostTrace | None, device: DeviceTrace) -> Groups:
+def groups_of(host: HostTrace | None, device: DeviceTrace) -> ProcessGroups:
     """Process groups that either trace names."""
-    groups = Groups(world=device.world_size or 0)
+    groups = ProcessGroups(world=device.world_size or 0)
     info = device.header.get("distributedInfo")
     config = info.get("pg_config") if isinstance(info, dict) else None
     items: list[Any] = list(config) if isinstance(config, list) else []
@@ -236,7 +236,7 @@ class _Finder:
         device: DeviceTrace,
         pairing: Pairing | None,
         attachment: Attachment,
-        groups: Groups,
+        groups: ProcessGroups,
         rank: int,
         names: KernelNames,
     ) -> None:
@@ -396,7 +396,7 @@ def device_communication(
     pairing: Pairing | None,
     attachment: Attachment,
     kept: Bool,
-    groups: Groups,
+    groups: ProcessGroups,
     rank: int,
     names: KernelNames = DEFAULT,
 ) -> Records:
@@ -507,7 +507,7 @@ class _Batches:
 
 
 def cpu_communication(
-    host: HostTrace, device: DeviceTrace, et_row: I64, op_row: I64, groups: Groups, rank: int
+    host: HostTrace, device: DeviceTrace, et_row: I64, op_row: I64, groups: ProcessGroups, rank: int
 ) -> tuple[dict[int, Comm], dict[int, int]]:
     """Communication of CPU back ends: annotations ``gloo:<op>`` among the host nodes.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64, Bool
-from chakra.converters.pytorch.comm.operations import Groups, Records, cpu_communication
+from chakra.converters.pytorch.comm.operations import ProcessGroups, Records, cpu_communication
 from chakra.converters.pytorch.graph.adjustments import (
     DEVICE_GAP_NS,
     add_device_gaps,
@@ -53,7 +53,7 @@ class Parts:
     pairing: Pairing | None
     attachment: Attachment
     region: Region
-    groups: Groups
+    groups: ProcessGroups
     records: Records
     waits: SyncEdges
     bursts: Bursts

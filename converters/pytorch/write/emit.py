@@ -10,7 +10,7 @@ import numpy as np
 from chakra import __version__
 from chakra.arguments import check_fields
 from chakra.arrays import I64, Bool
-from chakra.converters.pytorch.comm.group_numbers import GroupTable
+from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.converters.pytorch.graph.linked_graph import Comm, micros
 from chakra.converters.pytorch.link import NODE_DEVICE, Linked
 from chakra.converters.pytorch.read.device import KERNEL, MEMCPY, MEMSET
@@ -42,7 +42,7 @@ class EmitOptions:
         check_fields(self)
 
 
-def emit(linked: Linked, rank: int, groups: GroupTable, options: EmitOptions | None = None) -> TraceColumns:
+def emit(linked: Linked, rank: int, groups: GroupNumbers, options: EmitOptions | None = None) -> TraceColumns:
     """Columns of the trace of one rank (all nodes at once; see `encode_blocks` for files).
 
     Parameters
@@ -56,7 +56,7 @@ def emit(linked: Linked, rank: int, groups: GroupTable, options: EmitOptions | N
 
 
 def encode_blocks(
-    linked: Linked, rank: int, groups: GroupTable, options: EmitOptions | None = None, size: int = 100_000
+    linked: Linked, rank: int, groups: GroupNumbers, options: EmitOptions | None = None, size: int = 100_000
 ) -> Iterator[bytes]:
     """Encoded file, block by block of ``size`` nodes, so that memory holds one block."""
     emitter = _Emitter(linked, rank, groups, options or EmitOptions())
@@ -76,7 +76,7 @@ def encode_blocks(
 class _Emitter:
     """Makes columns of any stretch of nodes."""
 
-    def __init__(self, linked: Linked, rank: int, groups: GroupTable, options: EmitOptions) -> None:
+    def __init__(self, linked: Linked, rank: int, groups: GroupNumbers, options: EmitOptions) -> None:
         self.linked, self.rank, self.groups, self.options = linked, rank, groups, options
         graph = linked.graph
         self.origin = int(graph.start.min()) if len(graph) else 0
@@ -182,7 +182,7 @@ def _ends(info: Comm, rank: int) -> tuple[int, int]:
     return (rank, peer) if info.kind == NodeType.COMM_SEND else (peer, rank)
 
 
-def _tags(linked: Linked, rank: int, groups: GroupTable) -> dict[int, int]:
+def _tags(linked: Linked, rank: int, groups: GroupNumbers) -> dict[int, int]:
     """Tag of every transfer: its number among those of its (group, source, target), so that both ends
     agree.
     """
@@ -217,7 +217,7 @@ def _set_device_details(columns: TraceColumns, linked: Linked, on_device: Bool, 
     columns.set_int("correlation", np.where(on_device & (correlation != 0), correlation, ABSENT))
 
 
-def _group_text(groups: GroupTable) -> str:
+def _group_text(groups: GroupNumbers) -> str:
     """Process groups in the form whose first and last two characters the simulator's reader cuts off."""
     items = [
         {"pg_name": groups.ids[name], "ranks": list(groups.members[name])} for name in sorted(groups.ids)
@@ -251,7 +251,7 @@ def _io(host: HostTrace, codes: I64) -> tuple[I64, list[IOInfo]]:
     return index[inverse.reshape(-1)], table
 
 
-def _set_metadata(columns: TraceColumns, linked: Linked, rank: int, groups: GroupTable) -> None:
+def _set_metadata(columns: TraceColumns, linked: Linked, rank: int, groups: GroupNumbers) -> None:
     header = linked.host.header if linked.host is not None else {}
     add = columns.metadata.attr
     if linked.host is not None:
