@@ -16,6 +16,9 @@ from chakra.cli.commands.convert_pytorch import command as convert
 from chakra.cli.commands.link import command as link
 from chakra.errors import ChakraError, ConversionError, ThresholdError, UsageError
 
+#: of 260 us: the second kernel runs for 90 us behind its operator, which ends at 140; 10 us of the host follow the wait
+EXPLAINED = "explained: 92.31 % of the recorded span without fitted waits (replay error +0.00 %)"
+
 
 def run(command: click.Command, *args: object) -> str:
     """Run a command in this process; library errors come through."""
@@ -56,13 +59,13 @@ def test_link_takes_upstreams_option_names(pair: tuple[Path, Path], tmp_path: Pa
     assert "nodes" in json.loads(out.read_text())
 
 
-def test_convert_ends_with_the_replay_error(pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_convert_ends_with_what_is_explained(pair: tuple[Path, Path], tmp_path: Path) -> None:
     """From the pair at once, and through the linked file; --simulate is upstream's name of --check."""
     direct = run(convert, "--host", pair[0], "--device", pair[1], "--output", tmp_path / "a.et", "--check")
-    assert direct.splitlines()[-1] == "replay error: +0.00 %"
+    assert direct.splitlines()[-1] == EXPLAINED
     run(link, "--host", pair[0], "--device", pair[1], "--output", tmp_path / "l.json")
     via = run(convert, "--input", tmp_path / "l.json", "--output", tmp_path / "b.et", "--simulate")
-    assert via.splitlines()[-1] == "replay error: +0.00 %"
+    assert via.splitlines()[-1] == EXPLAINED
 
 
 def test_json_summaries_are_documents(pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -154,7 +157,7 @@ def test_a_folder_of_ranks_is_converted(tmp_path: Path) -> None:
     """Names of both orders; every rank and the group file are written."""
     _ranks(tmp_path / "in", [100, 100], "job_rank{}")
     text = run(convert, "--dir", tmp_path / "in", "--output", tmp_path / "out", "--check", "--jobs", 1)
-    assert text.splitlines()[-1].startswith("replay error: ")
+    assert text.splitlines()[-1].startswith("explained: ")
     assert "collectives and messages match across 2 ranks" in text
     assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.0.et", "out.1.et", "out.comm_groups.json"]
 

@@ -101,12 +101,14 @@ def test_a_synchronising_call_splits_its_operator(job: MiniJob, tmp_path: Path) 
     job.call("cudaStreamSynchronize", 20, 70, 2)
     job.kernel("copy", 30, 50, 1, cat="gpu_memcpy")
     result = linked(job, tmp_path)
-    assert names_of(result) == ["item", "copy", "cudaStreamSynchronize"]
+    assert names_of(result) == ["item", "copy", "cudaStreamSynchronize", "gap"]
     assert sources(result, "copy") == {"item"}
     assert sources(result, "cudaStreamSynchronize") == {"item", "copy"}
-    # 20 us before the call; the copy as replayed ends at 70, the operator at 100.
-    assert result.graph.duration.tolist() == [20_000, 50_000, 30_000]
+    # 20 us before the call; the copy as replayed ends at 70, the call at 90: the host's own time follows.
+    assert result.graph.duration.tolist() == [20_000, 50_000, 20_000, 10_000]
     assert result.graph.replay_ns == result.measured_ns == 100_000
+    # Without what was fitted to the wait, the graph explains 80 of 100 us.
+    assert result.graph.explained_ns == 80_000
 
 
 def test_a_wait_costs_only_what_is_left_after_the_device(job: MiniJob, tmp_path: Path) -> None:

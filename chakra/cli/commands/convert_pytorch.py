@@ -134,14 +134,18 @@ def _one(
 
 
 def _show_error(summaries: list[dict[str, Any]]) -> None:
-    """Measured and replayed span per rank; the last line carries the worst error."""
+    """Measured, replayed and explained span per rank; the last line carries the least that is explained."""
     for s in summaries:
         click.echo(
             f"rank {s['rank']}: measured span {s['measured_span_ns'] / 1000:,.3f} us, "
-            f"replayed span {s['replayed_span_ns'] / 1000:,.3f} us, error {s['replay_error_percent']:+.2f} %"
+            f"replayed span {s['replayed_span_ns'] / 1000:,.3f} us, error {s['replay_error_percent']:+.2f} %, "
+            f"explained {s['explained_percent']:.2f} %"
         )
     worst = max((s["replay_error_percent"] for s in summaries), key=abs)
-    click.echo(f"replay error: {worst:+.2f} %")
+    least = min(s["explained_percent"] for s in summaries)
+    click.echo(
+        f"explained: {least:.2f} % of the recorded span without fitted waits (replay error {worst:+.2f} %)"
+    )
 
 
 def _job(

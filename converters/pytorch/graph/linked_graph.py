@@ -61,6 +61,8 @@ class Graph:
     edges: dict[str, int] = field(default_factory=dict)
     against_time: dict[str, int] = field(default_factory=dict)
     replay_ns: int = 0
+    #: the same with every fitted wait set to 0: what the graph explains by itself
+    explained_ns: int = 0
 
     def __len__(self) -> int:
         return len(self.type)
@@ -197,6 +199,13 @@ def _settle(graph: Graph, hold: I64) -> None:
         graph.offsets, graph.sources, graph.duration, graph.engine, graph.n_engines, hold, ends
     )
     graph.replay_ns = int(ends.max(initial=0))
+    fitted = hold >= 0
+    if fitted.any():
+        own = np.where(fitted, 0, graph.duration)
+        kernels(len(graph)).replay(
+            graph.offsets, graph.sources, own, graph.engine, graph.n_engines, np.full_like(hold, -1), ends
+        )
+    graph.explained_ns = int(ends.max(initial=0))
 
 
 def micros(duration_ns: I64, engine: I32) -> I64:

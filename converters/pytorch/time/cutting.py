@@ -9,6 +9,7 @@ from chakra.converters.pytorch.match.region import LinkOptions, Region
 from chakra.converters.pytorch.read.device import DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.time.host_time import (
+    CUT_AFTER,
     CUT_JOIN,
     CUT_PLAIN,
     CUT_SYNC,
@@ -93,6 +94,15 @@ def cut_host(
                 none[~waiting],
             ),
             (launches[0], launches[1], launches[1], CUT_PLAIN, empty),
+            # Behind a wait the host works again: that is time of its own, and not what is left of the wait.
+            (
+                calls.thread[call_rows], calls.end[call_rows], calls.end[call_rows], CUT_AFTER,
+                np.full(len(call_rows), -1, np.int64),
+            ),
+            (
+                bursts.source_thread[waiting], bursts.waited_until[waiting], bursts.waited_until[waiting], CUT_AFTER,
+                none[waiting],
+            ),
         ]
     )  # fmt: skip
     skip = np.zeros(len(region.rows), np.int64)

@@ -22,7 +22,7 @@ FRONT_NS = 10_000
 #: Shorter gaps join the next node.
 GAP_NS = 1_000
 
-CUT_SYNC, CUT_JOIN, CUT_PLAIN = range(3)
+CUT_SYNC, CUT_JOIN, CUT_PLAIN, CUT_AFTER = range(4)
 NODE_OP, NODE_SYNC, NODE_JOIN, NODE_GAP = range(4)
 
 
@@ -308,7 +308,7 @@ def cut_time(
     length = finish - begin
     waits = (cut_kind == CUT_SYNC) | (cut_kind == CUT_JOIN)
     tail = (head == 0) & ~waits
-    moved = _moved(owner, length, tail, annotation)
+    moved = _moved(owner, length, tail & (cut_kind != CUT_AFTER), annotation)
     is_gap = tail & ~moved
     dropped = is_gap & (gaps == "drop")
     folded = is_gap & ~dropped & ((gaps == "fold") | (length < GAP_NS))

@@ -59,6 +59,10 @@ def summarize(linked: Linked, rank: int) -> dict[str, Any]:
         "collectives": collectives(linked),
         "groups": {name: list(ranks) for name, ranks in sorted(linked.groups.ranks.items())},
         "measured_span_ns": linked.measured_ns,
+        "explained_span_ns": graph.explained_ns,
+        "explained_percent": round(100 * graph.explained_ns / linked.measured_ns, 4)
+        if linked.measured_ns
+        else 100.0,
         "warnings": linked.warnings,
     }
     if host is not None:
