@@ -20,7 +20,10 @@ import types
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+#: a class or an object of numba, which states no types
+Numba: TypeAlias = Any
 
 #: the newest numba (major, minor) this was tried with; a newer one has to compile and run an example first
 TRIED = (0, 68)
@@ -29,8 +32,8 @@ TRIED = (0, 68)
 class Pipelines(NamedTuple):
     """Compiler classes for ``numba.njit(pipeline_class=...)``."""
 
-    part: Any
-    whole: Any
+    part: Numba
+    whole: Numba
 
 
 @cache
@@ -62,7 +65,7 @@ def try_out(made: Pipelines) -> None:
     """
     import numba
 
-    njit: Any = numba.njit
+    njit: Numba = numba.njit
     part = njit(_example_part, pipeline_class=made.part)
     whole = types.FunctionType(_example_whole.__code__, {"_example_part": part})
     got = njit(whole, pipeline_class=made.whole)(5)
@@ -82,16 +85,16 @@ def _example_whole(count: int) -> int:
 
 
 def _make() -> Pipelines:
-    compiler: Any = importlib.import_module("numba.core.compiler")
-    machinery: Any = importlib.import_module("numba.core.compiler_machinery")
-    codegen: Any = importlib.import_module("numba.core.codegen")
+    compiler: Numba = importlib.import_module("numba.core.compiler")
+    machinery: Numba = importlib.import_module("numba.core.compiler_machinery")
+    codegen: Numba = importlib.import_module("numba.core.codegen")
     part_library, whole_library = _libraries(codegen.JITCodeLibrary)
-    lowering: Any = importlib.import_module("numba.core.typed_passes").NativeLowering
+    lowering: Numba = importlib.import_module("numba.core.typed_passes").NativeLowering
 
     class LowerPart(lowering):  # type: ignore[misc]
         """Lowering to LLVM code that waits to be linked; nothing is made for calls from Python."""
 
-        def run_pass(self, state: Any) -> Any:
+        def run_pass(self, state: Numba) -> Numba:
             state.library = part_library(state.targetctx.codegen(), state.func_id.func_qualname)
             # On this function only: what it calls is typed under the flags on numba's stack.
             state.flags.no_cpython_wrapper = True
@@ -101,7 +104,7 @@ def _make() -> Pipelines:
     class LowerWhole(lowering):  # type: ignore[misc]
         """Lowering of an entry point: links all parts below it."""
 
-        def run_pass(self, state: Any) -> Any:
+        def run_pass(self, state: Numba) -> Numba:
             state.library = whole_library(state.targetctx.codegen(), state.func_id.func_qualname)
             state.library.enable_object_caching()
             state.flags.no_cfunc_wrapper = True
@@ -109,23 +112,23 @@ def _make() -> Pipelines:
 
     flags = _flags(compiler.Flags)
 
-    def pipeline(replacement: Any) -> Any:
+    def pipeline(replacement: Numba) -> Numba:
         chosen = machinery.register_pass(mutates_CFG=True, analysis_only=False)(replacement)
 
         class Compiler(compiler.CompilerBase):  # type: ignore[misc]
-            def __init__(self, *args: Any) -> None:
+            def __init__(self, *args: Numba) -> None:
                 super().__init__(*args)
                 self.state.flags = flags(self.state.flags)
                 self.state.typingctx = self.state.targetctx.typing_context = _remembering(
                     self.state.typingctx
                 )
 
-            def compile_extra(self, func: Any) -> Any:
+            def compile_extra(self, func: Numba) -> Numba:
                 with _few_collections():
                     return super().compile_extra(func)
 
-            def define_pipelines(self) -> list[Any]:
-                manager: Any = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+            def define_pipelines(self) -> list[Numba]:
+                manager: Numba = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
                 at = [item for item, _ in manager.passes].index(lowering)
                 manager.passes[at] = (chosen, manager.passes[at][1])
                 manager.finalize()
@@ -136,29 +139,29 @@ def _make() -> Pipelines:
     return Pipelines(pipeline(LowerPart), pipeline(LowerWhole))
 
 
-def _libraries(base: Any) -> tuple[Any, Any]:
+def _libraries(base: Numba) -> tuple[Numba, Numba]:
     """Code libraries of a part and of a whole."""
 
     class Unset:
         """A code generator that has no environment to set: a part has no machine code of its own."""
 
-        def __init__(self, codegen: Any) -> None:
+        def __init__(self, codegen: Numba) -> None:
             self._codegen = codegen
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> Numba:
             return getattr(self._codegen, name)
 
-        def set_env(self, *_: Any) -> None:
+        def set_env(self, *_: Numba) -> None:
             """Do nothing."""
 
     class Part(base):  # type: ignore[misc]
         """LLVM code of one function that is neither linked nor optimized nor emitted."""
 
         @property
-        def codegen(self) -> Any:
+        def codegen(self) -> Numba:
             return Unset(self._codegen)
 
-        def _optimize_functions(self, ll_module: Any) -> None:
+        def _optimize_functions(self, ll_module: Numba) -> None:
             ll_module.data_layout = self._codegen._data_layout
 
         def finalize(self) -> None:
@@ -174,11 +177,11 @@ def _libraries(base: Any) -> tuple[Any, Any]:
     class Whole(base):  # type: ignore[misc]
         """An entry point with the code of everything below it."""
 
-        def __init__(self, codegen: Any, name: str) -> None:
+        def __init__(self, codegen: Numba, name: str) -> None:
             super().__init__(codegen, name)
             self._parts: list[str] = []
 
-        def add_linking_library(self, library: Any) -> None:
+        def add_linking_library(self, library: Numba) -> None:
             known = set(self._linking_libraries)
             waiting = [library]
             while waiting:
@@ -198,7 +201,7 @@ def _libraries(base: Any) -> tuple[Any, Any]:
     return Part, Whole
 
 
-def _flags(base: Any) -> Any:
+def _flags(base: Numba) -> Numba:
     """numba's compiler flags, compared by what is set: numba compares all of them at each use of an operator."""
 
     class Flags(base):  # type: ignore[misc]
@@ -215,7 +218,7 @@ def _flags(base: Any) -> Any:
         def __eq__(self, other: object) -> bool:
             if not isinstance(other, base):
                 return NotImplemented
-            there: Any = other
+            there: Numba = other
             return all(
                 getattr(self, k) == getattr(there, k) for k in self._values.keys() | there._values.keys()
             )
@@ -224,18 +227,18 @@ def _flags(base: Any) -> Any:
 
 
 @cache
-def _remembering(context: Any) -> Any:
+def _remembering(context: Numba) -> Numba:
     """A numba typing context that works out once what an operator on numbers and arrays returns."""
-    known: Any = importlib.import_module("numba.core.types")
-    base: Any = type(context)
+    known: Numba = importlib.import_module("numba.core.types")
+    base: Numba = type(context)
     plain = (known.Integer, known.Float, known.Boolean, known.Array)
-    results: dict[Any, Any] = {}
-    operators: dict[int, Any] = {}
+    results: dict[Numba, Numba] = {}
+    operators: dict[int, Numba] = {}
 
     class Operator(known.Function):  # type: ignore[misc]
         """An operator as numba types it, with a memory."""
 
-        def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        def get_call_type(self, context: Numba, args: Numba, kws: Numba) -> Numba:
             if kws or not all(isinstance(item, plain) for item in args):
                 return super().get_call_type(context, args, kws)
             key = (self.typing_key, *(known.unliteral(item) for item in args))
@@ -254,13 +257,13 @@ def _remembering(context: Any) -> Any:
         def __eq__(self, other: object) -> bool:
             return other is self or other is context
 
-        def resolve_value_type(self, value: Any) -> Any:
+        def resolve_value_type(self, value: Numba) -> Numba:
             return with_memory(super().resolve_value_type(value))
 
-        def _lookup_global(self, value: Any) -> Any:
+        def _lookup_global(self, value: Numba) -> Numba:
             return with_memory(super()._lookup_global(value))
 
-    def with_memory(found: Any) -> Any:
+    def with_memory(found: Numba) -> Numba:
         if type(found) is not known.Function or found.typing_key.__module__ != "_operator":
             return found
         made = operators.get(id(found))

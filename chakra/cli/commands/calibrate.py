@@ -1,12 +1,15 @@
 """`chakra calibrate`: fit network parameters to measured collective times."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from chakra.cli.support.options import format_option
+from chakra.cli.support.options import Options, format_option
 from chakra.errors import ThresholdError
+
+if TYPE_CHECKING:
+    from chakra.calibrate import Calibration, Measurement
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -112,7 +115,7 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
         )
 
 
-def _measurements(logs: tuple[str, ...], options: dict[str, Any]) -> list[Any]:
+def _measurements(logs: tuple[str, ...], options: Options) -> "list[Measurement]":
     """Measurements of all logs; what was left out of them is said on standard error."""
     from chakra.calibrate.nccl_log import read_whole_log
     from chakra.errors import ConversionError
@@ -131,7 +134,7 @@ def _measurements(logs: tuple[str, ...], options: dict[str, Any]) -> list[Any]:
     return found
 
 
-def _text(fitted: Any) -> str:
+def _text(fitted: "Calibration") -> str:
     from chakra.alignment import aligned
 
     rows = [
@@ -161,7 +164,7 @@ def _text(fitted: Any) -> str:
     )
 
 
-def _document(fitted: Any) -> dict[str, Any]:
+def _document(fitted: "Calibration") -> dict[str, object]:
     return {
         "schema": "chakra.calibration/1",
         "latency_ns": fitted.latency_ns,
@@ -186,7 +189,7 @@ def _document(fitted: Any) -> dict[str, Any]:
     }
 
 
-def _write(fitted: Any, logs: tuple[str, ...], options: dict[str, Any]) -> None:
+def _write(fitted: "Calibration", logs: tuple[str, ...], options: Options) -> None:
     from pathlib import Path
 
     from chakra.io.files import atomic_text
@@ -205,7 +208,7 @@ def _write(fitted: Any, logs: tuple[str, ...], options: dict[str, Any]) -> None:
         click.echo(f"wrote {options['output']}", err=True)
     if options["system"]:
         kinds = ("all-reduce", "all-gather", "reduce-scatter")
-        system: dict[str, Any] = {
+        system: dict[str, object] = {
             "scheduling-policy": "LIFO",
             "endpoint-delay": fitted.endpoint_delay_ns,
             "active-chunks-per-dimension": 1,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from chakra.cli.support.options import Command, Decorator, format_option
+from chakra.cli.support.options import Command, Decorator, Options, format_option
 from chakra.errors import UsageError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def linking_options(function: Command) -> Command:
     return function
 
 
-def settings_of(options: dict[str, Any]) -> "Settings":
+def settings_of(options: Options) -> "Settings":
     """`Settings` of a run out of the shared options."""
     from chakra.converters.pytorch import Settings
     from chakra.converters.pytorch.link import LinkOptions

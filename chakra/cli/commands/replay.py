@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.support.options import Options
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import EXIT_INTERRUPTED, ThresholdError, UsageError
 
@@ -249,7 +250,7 @@ def _format_of(output: str | None) -> str:
     return suffix if suffix in ("json", "csv", "parquet") else "text"
 
 
-def _machine(options: dict[str, Any]) -> None:
+def _machine(options: Options) -> None:
     """Put the configuration of `--platform` where no file is given.
 
     Raises
@@ -367,7 +368,7 @@ def _arguments(
     return given
 
 
-def _replay(run: dict[str, Any], shown: Shown) -> None:
+def _replay(run: Options, shown: Shown) -> None:
     """Replay and print the result."""
     # by name: the package hands out the function, which shares its name with the module that holds it
     simulate = importlib.import_module("chakra.replay").simulate
@@ -403,7 +404,7 @@ def _not_done(system: "System", logging_configuration: str) -> list[str]:
     return said
 
 
-def _compare(changes: str, run: dict[str, Any], shown: Shown) -> None:
+def _compare(changes: str, run: Options, shown: Shown) -> None:
     """Run with and without some changes, and print the difference."""
     from chakra.replay.results.formatting import format_json
     from chakra.replay.what_if import what_if

@@ -7,7 +7,7 @@ from typing import Any
 
 import rich_click as click
 
-from chakra.cli.support.options import filename_options
+from chakra.cli.support.options import Options, filename_options
 from chakra.converters.pytorch.read.file_kinds import FileKind, kind_of
 from chakra.errors import UsageError
 from chakra.io import files
@@ -113,7 +113,7 @@ def command(
     )
 
 
-def _read(inputs: list[Path], options: dict[str, Any]) -> tuple[Timeline, list[str]]:
+def _read(inputs: list[Path], options: Options) -> tuple[Timeline, list[str]]:
     kind = files.sniff_kind(inputs[0], error=UsageError)
     if kind == files.JSON and is_log(inputs[0]):
         kind = files.TEXT  # a log line begins with a bracket, as JSON lists do

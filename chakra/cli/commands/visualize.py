@@ -7,7 +7,7 @@ from typing import Any
 
 import rich_click as click
 
-from chakra.cli.support.options import filename_options
+from chakra.cli.support.options import Options, filename_options
 from chakra.cli.support.written import say, written_option
 from chakra.errors import UsageError
 from chakra.viz.draw import FORMATS, HTML_LIMIT, PLAIN_LIMIT, DrawOptions, draw, format_of
@@ -122,7 +122,7 @@ def _files(paths: tuple[Path, ...], input_name: Path | None, output_name: Path |
     return source, target
 
 
-def _selected(graph: Graph, options: dict[str, Any]) -> Graph:
+def _selected(graph: Graph, options: Options) -> Graph:
     if options["window"]:
         graph = select.window(graph, *select.parse_window(options["window"]))
     if options["critical_path"]:

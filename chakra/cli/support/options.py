@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import rich_click as click
 
+#: what click parsed, by the names of a command's parameters; their types are those of the options
+Options: TypeAlias = dict[str, Any]
 #: what becomes a command: click hands its options to its parameters
 Command: TypeAlias = Callable[..., object]
 Decorator: TypeAlias = Callable[[Command], Command]
