@@ -3,15 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from chakra.arguments import checked
-from chakra.et import ABSENT, Trace
 from chakra.replay.config.model import Memory, System
 from chakra.replay.config.network import load_network
-from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.run import Progress, run_engine
-from chakra.replay.engines.scenario import Scenario
 from chakra.replay.networks.blocks import with_faults
 from chakra.replay.options import RunOptions, npu_scales
 from chakra.replay.prepare import Source, prepare
@@ -118,19 +113,4 @@ def simulate(
     ready = prepare(workload, system, machine, memory, comm_groups, options, replicate=replicate)
     raw = run_engine(ready.scenario, progress)
     raise_if_stalled(raw, ready.scenario)
-    warnings = [*ready.warnings, *ignored_priorities(raw, ready.scenario)]
-    return ReplayResult(raw=raw, scenario=ready.scenario, warnings=warnings, source=ready.source)
-
-
-def ignored_priorities(raw: RawRun, scenario: Scenario) -> list[str]:
-    """A warning where priorities of collectives were given and the engine that ran has none."""
-    several = raw.engine == "messages" and scenario.options.comm_streams > 1
-    if several and any(has_priorities(trace) for trace in scenario.workload.traces):
-        return ["comm_priority has no effect where every message is simulated"]
-    return []
-
-
-def has_priorities(trace: Trace) -> bool:
-    """Whether nodes of a trace differ in `comm_priority`."""
-    given = np.where(trace.comm_priority == ABSENT, 0, trace.comm_priority)
-    return bool(len(given) and (given != given[0]).any())
+    return ReplayResult(raw=raw, scenario=ready.scenario, warnings=ready.warnings, source=ready.source)

@@ -15,7 +15,7 @@ from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.pipelined_tree import two_trees
 from chakra.replay.collectives.steps import LAST_OF_ROUND, REDUCES, Do, Link
-from chakra.replay.engines.kernels import phases_algorithms as kernel
+from chakra.replay.engines.kernels import packets as kernel
 from chakra.replay.engines.phases.durations import tree_tables
 from chakra.replay.workload.custom import CustomProgram
 from chakra.replay.workload.model import Op
@@ -63,9 +63,9 @@ def native(algorithm: Algorithm, do: Do, n: int) -> Schedule:
     whole = 2 * n * n
     steps: dict[int, list[Message]] = {}
     for p in range(count):
-        size = Fraction(kernel.packet_bytes(family, do, n, whole, p, 1), whole)
+        size = Fraction(kernel.packet_bytes(family, do, n, count, whole, p), whole)
         for i in range(n):
-            dst = kernel.packet_partner(family, do, n, p, i, 1)
+            dst = kernel.packet_partner(family, do, n, count, p, i, 1)
             reduces = do is Do.REDUCE_SCATTER or (do is Do.ALL_REDUCE and p < count // 2)
             message = Message(i, dst, rule(do, n, p, i, dst), reduces, size)
             # direct: the second round of an all-reduce waits for the first (its "hold")

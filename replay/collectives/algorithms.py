@@ -7,19 +7,24 @@ from enum import IntEnum
 from chakra.errors import ConfigError
 from chakra.replay.collectives import registry
 from chakra.replay.config.algorithms import NATIVE_ALGORITHMS, flat_name
+from chakra.replay.engines.kernels import codes
 
 UNLIMITED = 0
 
 
 class Family(IntEnum):
-    """Families of algorithms, numbered as in the kernels."""
+    """Families of algorithms."""
 
-    NONE = 0
-    RING = 1
-    DIRECT = 2
-    HALVING_DOUBLING = 3
-    TREE = 4
-    STEPS = 5
+    #: a barrier
+    NONE = codes.ALG_NONE
+    RING = codes.ALG_RING
+    DIRECT = codes.ALG_DIRECT
+    HALVING_DOUBLING = codes.ALG_HALVING_DOUBLING
+    TREE = codes.ALG_TREE
+    #: a table of rounds of messages
+    STEPS = codes.ALG_STEPS
+    #: a program of sends and receives on each member
+    CUSTOM = codes.ALG_CUSTOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Algorithm:
             Family.HALVING_DOUBLING: "halvingDoubling",
             Family.TREE: "doubleBinaryTree",
             Family.STEPS: self.steps,
+            Family.CUSTOM: "custom",
         }[self.family]
         if self.flat:
             base = flat_name(base)

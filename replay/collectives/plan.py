@@ -10,6 +10,7 @@ from enum import IntEnum
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.steps import Do as Do
 from chakra.replay.config.model import CollectiveKind
+from chakra.replay.engines.kernels import codes
 from chakra.replay.options import OLD_MODEL as OLD_MODEL
 
 #: view of a communicator that is one flat ring of all its members
@@ -17,20 +18,40 @@ FLAT = -1
 
 
 class Rule(IntEnum):
-    """Which of a dimension's queues a phase may use, numbered as in the kernels."""
+    """Which of a dimension's queues a phase may use (section 3.4)."""
 
-    ANY = 0
-    FIRST = 1
-    LAST = 2
+    ANY = codes.QUEUE_ANY
+    FIRST = codes.QUEUE_FIRST
+    LAST = codes.QUEUE_LAST
+    #: the dimension's first queue, without moving on (custom algorithms)
+    FIXED = codes.QUEUE_FIXED
 
 
 class Schedule(IntEnum):
-    """Who chooses the order in which a chunk takes the dimensions (section 7.2), numbered as in the kernels."""
+    """Who chooses the order in which a chunk takes the dimensions (section 7.2)."""
 
-    PLAN = 0
-    ROUND_ROBIN = 1
-    GREEDY = 2
-    FLEX = 3
+    PLAN = codes.SCHEDULE_PLAN
+    ROUND_ROBIN = codes.SCHEDULE_ROUND_ROBIN
+    GREEDY = codes.SCHEDULE_GREEDY
+    FLEX = codes.SCHEDULE_FLEX
+
+
+class QueueOrder(IntEnum):
+    """Where a stream enters among those that wait (section 7.3)."""
+
+    FIFO = codes.ORDER_FIFO
+    SMALLEST_FIRST = codes.ORDER_SMALLEST_FIRST
+    LESS_REMAINING_PHASE_FIRST = codes.ORDER_LESS_REMAINING
+    RG = codes.ORDER_RG
+
+
+#: intra-dimension-scheduling in system files
+QUEUE_ORDERS = {
+    "FIFO": QueueOrder.FIFO,
+    "RG": QueueOrder.RG,
+    "smallestFirst": QueueOrder.SMALLEST_FIRST,
+    "lessRemainingPhaseFirst": QueueOrder.LESS_REMAINING_PHASE_FIRST,
+}
 
 
 NATIVE = {

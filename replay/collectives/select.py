@@ -218,7 +218,7 @@ def make_plan(
     greedy = schedule in (Schedule.GREEDY, Schedule.FLEX)
     if greedy and do is Do.ALL_TO_ALL:
         schedule, greedy = Schedule.PLAN, False
-    _check_engine(schedule, old, system, options)
+    check_old_model(system, network, options)
     dims = [dim for dim, _, _ in choice.parts]
     many = len(network.dims)
     turns = many if schedule is Schedule.ROUND_ROBIN else 1
@@ -247,20 +247,21 @@ def make_plan(
     return Plan(call.kind, chunks, variants, schedule, templates)
 
 
-def _check_engine(schedule: Schedule, old: bool, system: System, options: RunOptions) -> None:
-    """What the message-level engine and the congestion-aware closed forms do not have is refused, not ignored."""
-    messages = options.engine == "messages"
-    what = ""
-    if schedule is not Schedule.PLAN and (messages or options.backend == "aware"):
-        what = f"inter-dimension-scheduling {system.inter_dimension_scheduling!r}"
-    elif system.intra_dimension_scheduling != "FIFO" and messages:
-        what = f"intra-dimension-scheduling {system.intra_dimension_scheduling!r}"
-    elif old and (messages or options.backend == "aware"):
-        what = f"compat {OLD_MODEL!r}"
-    if what:
+def check_old_model(system: System, network: Network, options: RunOptions) -> None:
+    """Refuse the cost model of ASTRA-sim 1.0 where links are modelled.
+
+    It charges a message in one dimension, by its delay: links have no part in it (section 7.1).
+
+    Raises
+    ------
+    ConfigError
+        If there are links.
+    """
+    linked = options.backend == "aware" or network.links is not None or network.outside is not None
+    if options.compat == OLD_MODEL and linked:
         raise ConfigError(
-            f"{system.source}: {what} is not modelled together with the congestion-aware network, the shared bus or "
-            "custom algorithms"
+            f"{system.source}: compat {OLD_MODEL!r} is a model of delays without links; it runs on building blocks with "
+            "backend 'unaware' only"
         )
 
 

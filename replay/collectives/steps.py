@@ -19,6 +19,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ConfigError
+from chakra.replay.engines.kernels import codes
 
 __all__ = [
     "LAST_OF_ROUND",
@@ -40,14 +41,14 @@ LAST_OF_ROUND = 2
 
 
 class Do(IntEnum):
-    """What a phase does to the data, numbered as in the kernels."""
+    """What a phase does to the data."""
 
-    ALL_REDUCE = 0
-    REDUCE_SCATTER = 1
-    ALL_GATHER = 2
-    ALL_TO_ALL = 3
-    BROADCAST = 4
-    REDUCE = 5
+    ALL_REDUCE = codes.DO_ALL_REDUCE
+    REDUCE_SCATTER = codes.DO_REDUCE_SCATTER
+    ALL_GATHER = codes.DO_ALL_GATHER
+    ALL_TO_ALL = codes.DO_ALL_TO_ALL
+    BROADCAST = codes.DO_BROADCAST
+    REDUCE = codes.DO_REDUCE
 
 
 class Symmetry(Enum):

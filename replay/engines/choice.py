@@ -5,8 +5,7 @@ never share a link. Everything else goes to the message-level engine. Both are e
 the network is asked of it (`chakra.replay.networks.answers`).
 """
 
-from chakra.replay.collectives.plan import OLD_MODEL, Schedule
-from chakra.replay.collectives.select import SCHEDULES
+from chakra.replay.collectives.plan import OLD_MODEL
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.workload.model import Op
 
@@ -30,7 +29,7 @@ def why_messages(scenario: Scenario) -> str | None:
     options, programs = scenario.options, scenario.workload.programs
     if options.engine == "phases":
         return None
-    if _in_order(scenario) and any(program.n_comm for program in programs):
+    if options.compat != OLD_MODEL and any(program.n_comm for program in programs):
         if options.astra and options.rendezvous:
             return (
                 "requests of rendezvous decide the order of collectives that end at one tick, and meet messages "
@@ -41,13 +40,6 @@ def why_messages(scenario: Scenario) -> str | None:
                 "collectives that end at one tick queue for the memory server in the order of their messages"
             )
     return _why_links(scenario) if scenario.answers.shares_links() else None
-
-
-def _in_order(scenario: Scenario) -> bool:
-    """Whether chunks go through dimensions and queues in the order that the message-level engine knows."""
-    system = scenario.system
-    fixed = SCHEDULES[system.inter_dimension_scheduling] is Schedule.PLAN or len(scenario.network.dims) == 1
-    return fixed and system.intra_dimension_scheduling == "FIFO" and scenario.options.compat != OLD_MODEL
 
 
 def _why_links(scenario: Scenario) -> str | None:
@@ -71,6 +63,8 @@ def _why_links(scenario: Scenario) -> str | None:
     for program in workload.programs:
         for call in program.calls:
             plan = scenario.plans.of(call, network.npus, whole=True)
+            if plan.templates:
+                return "chunks choose their phases as they run"
             for variant in plan.variants:
                 for phase in variant:
                     reason = scenario.answers.why_no_closed_form(phase)

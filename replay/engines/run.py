@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from chakra.errors import UsageError
+from chakra.replay.collectives.select import check_old_model
 from chakra.replay.engines.choice import why_every_npu, why_messages
 from chakra.replay.engines.messages.run import MessageRun
 from chakra.replay.engines.outcome import RawRun
@@ -21,12 +22,15 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
 
     Raises
     ------
+    ConfigError
+        If the cost model of ASTRA-sim 1.0 is asked for where links are modelled.
     UsageError
         If an engine was asked for that cannot run this network.
     WorkloadError
         When NPUs meet in a collective with different kinds, sizes or dimensions.
     """
     options = scenario.options
+    check_old_model(scenario.system, scenario.network, options)
     on_network = scenario.answers.why_no_classes()
     if on_network is not None and options.engine == "phases":
         raise UsageError(f"engine: 'phases' cannot run {scenario.network.source}: {on_network}")
@@ -34,8 +38,7 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
     if reason is None:
         reason = why_messages(scenario)
     if reason is not None:
-        every = replace(scenario, options=replace(options, engine="messages"))
-        run = MessageRun(every).run(progress)
+        run = MessageRun(scenario).run(progress)
         return replace(run, notes=(f"every message simulated: {reason}", *run.notes))
     try:
         engine = PhaseEngine(scenario, scenario.classes)

@@ -12,7 +12,7 @@ from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Phase
 from chakra.replay.collectives.steps import Do, Steps
-from chakra.replay.engines.kernels import phases_algorithms as packets
+from chakra.replay.engines.kernels import packets
 from chakra.replay.engines.phases.durations import tree_tables
 
 
@@ -50,7 +50,7 @@ def phase_messages(phase: Phase, steps: Steps | None = None) -> Iterator[Message
         size = d // steps.whole * share + -(-(d % steps.whole * share) // steps.whole)
         yield Messages(steps.messages[:, 0], steps.messages[:, 1], size)
         return
-    if phase.algorithm.family is Family.NONE or n < 2:
+    if phase.algorithm.family in (Family.NONE, Family.CUSTOM) or n < 2:
         return
     if phase.algorithm.family is Family.TREE:
         parent = tree_tables(n)[:n]
@@ -63,10 +63,10 @@ def phase_messages(phase: Phase, steps: Steps | None = None) -> Iterator[Message
     sent = packets.packet_count(family, number, n)
     if phase.algorithm.family is Family.HALVING_DOUBLING:
         for p in range(sent):
-            target = np.array([packets.packet_partner(family, number, n, p, i, 1) for i in range(n)])
-            yield Messages(index, target, np.full(n, packets.packet_bytes(family, number, n, d, p, 1)))
+            target = np.array([packets.packet_partner(family, number, n, sent, p, i, 1) for i in range(n)])
+            yield Messages(index, target, np.full(n, packets.packet_bytes(family, number, n, sent, d, p)))
         return
-    size = np.full(n, packets.packet_bytes(family, number, n, d, 0, 1))
+    size = np.full(n, packets.packet_bytes(family, number, n, sent, d, 0))
     if phase.algorithm.family is Family.RING:
         yield Messages(index, (index + 1) % n, size, sent)
         return

@@ -8,7 +8,8 @@ through a switch, whose ports serve one message after the other.
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Do, Phase
 from chakra.replay.config.model import Dimension, Topology
-from chakra.replay.engines.kernels import phases_algorithms, phases_layout
+from chakra.replay.engines.kernels import codes
+from chakra.replay.engines.kernels import packets as rules
 
 
 def has_closed_form(phase: Phase, dim: Dimension) -> bool:
@@ -27,7 +28,7 @@ def has_closed_form(phase: Phase, dim: Dimension) -> bool:
 def queued_duration(phase: Phase, dim: Dimension, endpoint_ns: int, reduce_bytes_per_s: float) -> int:
     """Duration of a phase in ns when all members start together and no link is shared."""
     family, do, n = int(phase.algorithm.family), int(phase.do), phase.size
-    if family == phases_layout.ALG_NONE:
+    if family == codes.ALG_NONE:
         return 0
 
     def way(size: int) -> int:
@@ -38,20 +39,20 @@ def queued_duration(phase: Phase, dim: Dimension, endpoint_ns: int, reduce_bytes
     def reduction(size: int) -> int:
         return 3 * int(size / reduce_bytes_per_s * 1e9) if reduce_bytes_per_s > 0 else 0
 
-    packets = phases_algorithms.packet_count(family, do, n)
-    if family == phases_layout.ALG_DIRECT:
-        size = phases_algorithms.packet_bytes(family, do, n, phase.bytes, 0, 1)
+    packets = rules.packet_count(family, do, n)
+    if family == codes.ALG_DIRECT:
+        size = rules.packet_bytes(family, do, n, packets, phase.bytes, 0)
         queue = (n - 2) * int(size / dim.bytes_per_ns) if dim.topology is Topology.SWITCH else 0
         last = reduction(size) if phase.do is Do.REDUCE_SCATTER else 0
         return endpoint_ns + queue + way(size) + endpoint_ns + last
     cycle = phase.algorithm.cycle_in(n, sub_cluster=False)
-    if family == phases_layout.ALG_RING:
-        size = phases_algorithms.packet_bytes(family, do, n, phase.bytes, 0, 1)
+    if family == codes.ALG_RING:
+        size = rules.packet_bytes(family, do, n, packets, phase.bytes, 0)
         reductions = n - 1 if phase.do in (Do.ALL_REDUCE, Do.REDUCE_SCATTER) else 0
         return endpoint_ns + packets * (way(size) + endpoint_ns) + reductions * reduction(size)
     total = endpoint_ns
     for p in range(packets):
-        total += way(phases_algorithms.packet_bytes(family, do, n, phase.bytes, p, 1)) + endpoint_ns
-        if phases_algorithms.packet_reduces(do, p + 1, 1, cycle):
-            total += reduction(phases_algorithms.packet_bytes(family, do, n, phase.bytes, p + 1, 1))
+        total += way(rules.packet_bytes(family, do, n, packets, phase.bytes, p)) + endpoint_ns
+        if rules.packet_reduces(do, p + 1, 1, cycle):
+            total += reduction(rules.packet_bytes(family, do, n, packets, phase.bytes, p + 1))
     return total

@@ -14,6 +14,8 @@ from chakra.errors import ConfigError
 from chakra.io.limits import MAX_LINKED_NPUS
 from chakra.replay.config.model import Links, Network, Topology
 
+FAR = np.int64(1) << 62
+
 
 @dataclass(frozen=True, slots=True)
 class LinkGraph:
@@ -25,9 +27,6 @@ class LinkGraph:
     #: links of pair (a, b): routes[route_start[a * npus + b]:route_start[a * npus + b + 1]]
     route_start: I64
     routes: I64
-
-
-FAR = np.int64(1) << 62
 
 
 def link_graph(network: Network, pairs: I64) -> LinkGraph:

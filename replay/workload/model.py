@@ -15,17 +15,18 @@ import numpy as np
 from chakra.arrays import I32, I64, AnyArray
 from chakra.et import Trace
 from chakra.replay.collectives.call import Call
+from chakra.replay.engines.kernels import codes
 
 
 class Op(IntEnum):
-    """What a node does when it is issued, numbered as in the kernels."""
+    """What a node does when it is issued."""
 
-    TIMER = 0
-    ZERO = 1
-    COLLECTIVE = 2
-    SEND = 3
-    RECV = 4
-    SERVER = 5
+    TIMER = codes.OP_TIMER
+    ZERO = codes.OP_ZERO
+    COLLECTIVE = codes.OP_COLLECTIVE
+    SEND = codes.OP_SEND
+    RECV = codes.OP_RECV
+    SERVER = codes.OP_SERVER
 
 
 class Engine(IntEnum):

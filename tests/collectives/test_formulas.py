@@ -16,7 +16,7 @@ from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import parse
 from chakra.replay.collectives.steps import Do, Link
 from chakra.replay.collectives.trees import chain_segments
-from chakra.replay.engines.kernels import phases_algorithms as kernel
+from chakra.replay.engines.kernels import packets as kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -156,7 +156,7 @@ def test_steps_and_bytes_are_those_of_the_schedule(name: str, formula: Any) -> N
                 assert steps == rounds * -(-(count // rounds) // window)
             else:
                 assert steps == count
-            assert sent == sum(kernel.packet_bytes(family, do, n, d, p, 1) for p in range(count))
+            assert sent == sum(kernel.packet_bytes(family, do, n, count, d, p) for p in range(count))
 
 
 def guide() -> str:

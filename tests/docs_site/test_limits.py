@@ -26,21 +26,13 @@ def replay(system: dict[str, Any], **options: Any) -> list[str]:
     return list(result.warnings)
 
 
-@pytest.mark.parametrize("order", ["roundRobin", "offlineGreedy", "offlineGreedyFlex"])
 @pytest.mark.parametrize(
-    ("system", "options"), [({}, {"backend": "aware"}), ({"model-shared-bus": 1}, {})], ids=["aware", "bus"]
+    "options", [{"backend": "aware"}, {"slow_links": {"0-1": 0.5}}], ids=["aware", "links"]
 )
-def test_orders_of_dimensions_where_every_message_is_simulated(
-    order: str, system: dict[str, Any], options: dict[str, Any]
-) -> None:
-    with pytest.raises(ConfigError, match=f"inter-dimension-scheduling '{order}' is not modelled together"):
-        replay({"inter-dimension-scheduling": order} | system, **options)
-    assert replay({"inter-dimension-scheduling": order}) == []
-
-
-def test_the_older_model_on_the_aware_backend() -> None:
-    with pytest.raises(ConfigError, match=r"'astra-sim-1\.0' is not modelled together"):
-        replay({}, backend="aware", compat="astra-sim-1.0")
+def test_the_older_model_where_there_are_links(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"'astra-sim-1\.0' is a model of delays without links"):
+        replay({}, compat="astra-sim-1.0", **options)
+    assert replay({}, compat="astra-sim-1.0") == replay({}, compat="astra-sim-1.0", engine="messages")
 
 
 def test_later_algorithms() -> None:
@@ -49,13 +41,6 @@ def test_later_algorithms() -> None:
     with pytest.raises(ConfigError, match="bruck"):
         replay({"all-reduce-implementation": LATER}, compat="astra-sim")
     assert replay({"all-reduce-implementation": LATER}, backend="aware") == []
-
-
-def test_priorities_where_every_message_is_simulated() -> None:
-    assert replay({}, comm_streams=2, engine="messages") == [
-        "comm_priority has no effect where every message is simulated"
-    ]
-    assert replay({}, comm_streams=2) == []
 
 
 def test_the_generators_are_those_that_the_page_lists() -> None:

@@ -1,52 +1,105 @@
-"""The compiled kernel is the plain one, only faster."""
+"""The compiled kernel is the plain one, only faster; numbers and rows of the state are declared once."""
+
+import ast
+from enum import IntEnum
+from pathlib import Path
 
 import numpy as np
 import pytest
-from message_worlds import one_dim, one_phase, run_collective
+from message_worlds import run_collective
 
 from chakra.replay.collectives.algorithms import Family
-from chakra.replay.collectives.plan import Schedule
-from chakra.replay.config.model import Topology
-from chakra.replay.engines.kernels import messages_layout, phases_layout
-from chakra.replay.engines.messages.engine import Algorithm, Bus, Do
+from chakra.replay.collectives.plan import QueueOrder, Rule, Schedule
+from chakra.replay.collectives.steps import Do
+from chakra.replay.config.model import KIND_NUMBERS, Topology
+from chakra.replay.engines.kernels import codes, layout
+from chakra.replay.engines.tables import TOPOLOGIES
 from chakra.replay.workload.model import Op
+
+KERNELS = Path(layout.__file__).parent
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("topology", list(Topology))
-@pytest.mark.parametrize("aware", [False, True])
-def test_compiled_and_plain_runs_are_equal(topology: Topology, aware: bool) -> None:
-    """Every tick, record and link figure is equal, whatever the algorithm and protocol."""
+@pytest.mark.parametrize("topology", [t.value for t in Topology])
+@pytest.mark.parametrize("backend", ["unaware", "aware"])
+def test_compiled_and_plain_runs_are_equal(
+    topology: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every tick and link figure is equal, whatever the algorithm, the protocol and the order of chunks."""
     random = np.random.default_rng(7)
-    for algorithm, rendezvous, bus in (
-        (Algorithm.RING, False, None),
-        (Algorithm.DIRECT, True, None),
-        (Algorithm.HALVING_DOUBLING, False, Bus(5, 3, 2, 0.25)),
-        (Algorithm.TREE, True, None),
+    bus = {"model_shared_bus": 1, "L": 5, "o": 3, "g": 2, "G": 0.25}
+    orders = {"intra_dimension_scheduling": "smallestFirst", "active_chunks_per_dimension": 3}
+    for algorithm, rendezvous, keys in (
+        ("ring", False, orders),
+        ("direct", True, {}),
+        ("halvingDoubling", False, bus),
+        ("doubleBinaryTree", True, orders),
+        ("rabenseifner", False, {}),
     ):
-        model = one_dim(topology, 8, aware=aware, rendezvous=rendezvous, bus=bus, streams_per_queue=3)
-        collective = one_phase(algorithm, Do.ALL_REDUCE, 7, 54_321)
         starts = random.integers(0, 9000, 8).tolist()
-        plain, fast = (run_collective(model, collective, starts, jit=jit) for jit in (False, True))
-        assert fast.compiled
-        for name in ("finish_ns", "issue_ns", "node_finish_ns", "partner_ns", "dim_byte_hops"):
+        runs = []
+        for jit in (False, True):
+            monkeypatch.setattr(
+                "chakra.replay.engines.messages.engine.worth_compiling", lambda *_, jit=jit: jit
+            )
+            runs.append(
+                run_collective(
+                    topology,
+                    algorithm,
+                    "ALL_REDUCE",
+                    380_247,
+                    starts,
+                    7,
+                    backend=backend,
+                    rendezvous=rendezvous,
+                    keys=keys,
+                )
+            )
+        plain, fast = (result.raw for result in runs)
+        for name in ("done_ns", "issue_ns", "finish_ns", "comm_ready_ns", "instance_ready_ns", "dim_bytes"):
             assert getattr(plain, name).tolist() == getattr(fast, name).tolist()
-        assert plain.collectives == fast.collectives
         assert plain.events == fast.events
-        if plain.links is not None and fast.links is not None:
-            assert plain.links.queued_ns.tolist() == fast.links.queued_ns.tolist()
+        assert plain.links == fast.links
 
 
-def test_numbers_of_enumerations_are_those_of_the_kernels() -> None:
-    """They are written down twice, because kernels hold plain numbers only."""
-    for do in Do:
-        assert getattr(messages_layout, do.name) == do
-        assert getattr(phases_layout, f"DO_{do.name}", do) == do
-    assert phases_layout.DO_ALL_TO_ALL == Do.ALL_TO_ALL
-    for schedule in Schedule:
-        name = "NONE" if schedule is Schedule.PLAN else schedule.name
-        assert getattr(phases_layout, f"SCHEDULE_{name}") == schedule
-    for family in Family:
-        assert getattr(phases_layout, f"ALG_{family.name}") == family
-    for op in Op:
-        assert getattr(messages_layout, f"OP_{op.name}") == getattr(phases_layout, f"OP_{op.name}") == op
+@pytest.mark.parametrize(
+    ("prefix", "enumeration"),
+    [
+        ("OP", Op),
+        ("ALG", Family),
+        ("DO", Do),
+        ("QUEUE", Rule),
+        ("SCHEDULE", Schedule),
+        ("ORDER", QueueOrder),
+    ],
+)
+def test_enumerations_have_every_number_of_the_kernels(prefix: str, enumeration: type[IntEnum]) -> None:
+    """A number that is added to `codes` alone, or twice the same number, is found."""
+    numbers = [value for name, value in vars(codes).items() if name.startswith(f"{prefix}_")]
+    assert sorted(numbers) == sorted(int(member) for member in enumeration)
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_every_kind_and_topology_has_a_number() -> None:
+    """Counters of trees are there for every kind of collectives; every building block is known."""
+    assert len(KIND_NUMBERS) == layout.KINDS
+    assert set(TOPOLOGIES) == set(Topology)
+
+
+def test_every_field_is_declared_once_and_used() -> None:
+    """No name stands for two fields, and no row has a field that nothing reads or writes."""
+    tree = ast.parse(Path(layout.__file__).read_text(encoding="utf-8"))
+    names = [
+        node.id
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        for node in ast.walk(target)
+        if isinstance(node, ast.Name)
+    ]
+    assert len(names) == len(set(names))
+    folder = KERNELS.parent
+    text = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    unused = [name for name in names if text.count(f"L.{name}") == 0 and text.count(name) < 2]
+    # the tails of a bus's lists are reached as the words behind their heads
+    assert unused == ["BE_OUT_TAIL", "BE_IN_TAIL", "BE_UNIT_TAIL"]

@@ -1,18 +1,8 @@
 """Published figures of ASTRA-sim: 8 NPUs, 50 GB/s, 500 ns, endpoint delay 10, 1 MiB in 4 chunks (semantics 4.7)."""
 
 import pytest
-from message_worlds import one_dim, one_phase, run_collective
+from message_worlds import KINDS, run_collective
 
-from chakra.replay.config.model import Topology
-from chakra.replay.engines.messages.engine import Algorithm, Do
-
-KINDS = (Do.ALL_REDUCE, Do.REDUCE_SCATTER, Do.ALL_GATHER, Do.ALL_TO_ALL)
-ALGORITHMS = {
-    "ring": (Algorithm.RING, 0),
-    "direct": (Algorithm.DIRECT, 0),
-    "direct1": (Algorithm.DIRECT, 1),
-    "halvingDoubling": (Algorithm.HALVING_DOUBLING, 0),
-}
 #: per topology and algorithm, unaware and aware figures of the four kinds
 GOLDEN = {
     ("Ring", "ring"): ((117780, 86420, 151016, 125480), (117780, 86420, 151016, 125480)),
@@ -34,31 +24,23 @@ TREE = {
     "Switch": ((389164, 438292), (530712, 604250)),
     "FullyConnected": ((380164, 427792), (394780, 442408)),
 }
+BACKENDS = ("unaware", "aware")
 
 
 @pytest.mark.parametrize(("topology", "algorithm"), GOLDEN)
-@pytest.mark.parametrize("aware", [False, True])
-def test_native_algorithms_take_the_published_time(topology: str, algorithm: str, aware: bool) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_native_algorithms_take_the_published_time(topology: str, algorithm: str, backend: str) -> None:
     """Every NPU ends at the published tick."""
-    family, window = ALGORITHMS[algorithm]
-    for do, expected in zip(KINDS, GOLDEN[topology, algorithm][aware], strict=False):
-        size = 262144
-        result = run_collective(
-            one_dim(Topology(topology), 8, aware=aware),
-            one_phase(family, do, 4, size, window=window),
-            [0] * 8,
-        )
-        assert result.stall is None
-        assert set(result.finish_ns.tolist()) == {expected}, do
+    wanted = GOLDEN[topology, algorithm][BACKENDS.index(backend)]
+    for kind, expected in zip(KINDS, wanted, strict=False):
+        result = run_collective(topology, algorithm, kind, 1 << 20, [0] * 8, 4, backend=backend)
+        assert set(result.finish_ns.tolist()) == {expected}, kind
 
 
 @pytest.mark.parametrize("topology", TREE)
-@pytest.mark.parametrize("aware", [False, True])
-def test_the_tree_ends_role_by_role(topology: str, aware: bool) -> None:
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_tree_ends_role_by_role(topology: str, backend: str) -> None:
     """The first and the last NPU end at the published ticks."""
-    result = run_collective(
-        one_dim(Topology(topology), 8, aware=aware),
-        one_phase(Algorithm.TREE, Do.ALL_REDUCE, 4, 262144),
-        [0] * 8,
-    )
-    assert (int(result.finish_ns.min()), int(result.finish_ns.max())) == TREE[topology][aware]
+    result = run_collective(topology, "doubleBinaryTree", "ALL_REDUCE", 1 << 20, [0] * 8, 4, backend=backend)
+    finish = result.finish_ns
+    assert (int(finish.min()), int(finish.max())) == TREE[topology][BACKENDS.index(backend)]

@@ -2,15 +2,11 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from message_worlds import FIFTY, one_dim, one_phase, run_collective
-
-from chakra.replay.config.model import Topology
-from chakra.replay.engines.messages.engine import Algorithm, Do
+from message_worlds import FIFTY, KINDS, run_collective
 
 E = 10
-#: what the native algorithms do; broadcasts and reduces are tables of steps
-NATIVE = [Do.ALL_REDUCE, Do.REDUCE_SCATTER, Do.ALL_GATHER, Do.ALL_TO_ALL]
-TOPOLOGIES = st.sampled_from([Topology.RING, Topology.SWITCH, Topology.FULLY_CONNECTED])
+AR, RS, AG, A2A = KINDS
+TOPOLOGIES = st.sampled_from(["Ring", "Switch", "FullyConnected"])
 
 
 def starts(n: int) -> st.SearchStrategy[list[int]]:
@@ -18,12 +14,10 @@ def starts(n: int) -> st.SearchStrategy[list[int]]:
     return st.lists(st.one_of(st.just(0), st.integers(0, 5000)), min_size=n, max_size=n)
 
 
-def delay(topology: Topology, n: int, distance: int, size: int) -> int:
+def delay(topology: str, n: int, distance: int, size: int) -> int:
     """Delay of a message, ns (5.3)."""
     distance %= n
-    hops = {Topology.RING: min(distance, n - distance), Topology.SWITCH: 2, Topology.FULLY_CONNECTED: 1}[
-        topology
-    ]
+    hops = {"Ring": min(distance, n - distance), "Switch": 2, "FullyConnected": 1}[topology]
     return int(hops * 500.0 + size / FIFTY)
 
 
@@ -34,36 +28,35 @@ def reduction(size: int) -> int:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), TOPOLOGIES, st.integers(2, 9), st.integers(1, 1 << 22), st.booleans())
-def test_ring(data: st.DataObject, topology: Topology, n: int, size: int, rendezvous: bool) -> None:
+def test_ring(data: st.DataObject, topology: str, n: int, size: int, rendezvous: bool) -> None:
     """Ring: a member sends when it has received the message before; under rendezvous also when it was asked to."""
     begin = data.draw(starts(n))
-    do = data.draw(st.sampled_from(NATIVE))
-    message = size if do is Do.ALL_GATHER else size // n
-    total = {Do.ALL_REDUCE: 2 * (n - 1), Do.ALL_TO_ALL: n * (n - 1) // 2}.get(do, n - 1)
+    do = data.draw(st.sampled_from(KINDS))
+    message = size if do == AG else max(size // n, 1)
+    total = {AR: 2 * (n - 1), A2A: n * (n - 1) // 2}.get(do, n - 1)
     x = [s + E for s in begin]
     back, there = delay(topology, n, 1, 8192), delay(topology, n, 1, message)
     for k in range(total):
         packet = k + 1
         in_cycle, cycle = packet % n, packet // n
-        reduces = in_cycle >= 1 and (do is Do.REDUCE_SCATTER or (do is Do.ALL_REDUCE and cycle % 2 == 0))
+        reduces = in_cycle >= 1 and (do == RS or (do == AR and cycle % 2 == 0))
         sent = [max(x[i], x[(i + 1) % n] + back) if rendezvous else x[i] for i in range(n)]
         x = [max(sent[i - 1] + there, x[i]) + E + (reduction(message) if reduces else 0) for i in range(n)]
-    model = one_dim(topology, n, aware=False, rendezvous=rendezvous)
-    result = run_collective(model, one_phase(Algorithm.RING, do, 1, size), begin)
+    result = run_collective(topology, "ring", do, size, begin, rendezvous=rendezvous)
     assert result.finish_ns.tolist() == x
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), TOPOLOGIES, st.sampled_from([2, 4, 8, 16]), st.integers(64, 1 << 22))
-def test_halving_doubling(data: st.DataObject, topology: Topology, n: int, size: int) -> None:
+def test_halving_doubling(data: st.DataObject, topology: str, n: int, size: int) -> None:
     """Halving-doubling: the same with a partner that changes from message to message."""
     begin = data.draw(starts(n))
-    do = data.draw(st.sampled_from([Do.ALL_REDUCE, Do.REDUCE_SCATTER, Do.ALL_GATHER]))
+    do = data.draw(st.sampled_from([AR, RS, AG]))
     levels = n.bit_length() - 1
     down = [(1 << p, size >> (p + 1)) for p in range(levels)]
-    if do is Do.REDUCE_SCATTER:
+    if do == RS:
         steps = down
-    elif do is Do.ALL_GATHER:
+    elif do == AG:
         steps = [(n >> (p + 1), size << p) for p in range(levels)]
     else:
         last = size >> (levels + 1)
@@ -72,7 +65,7 @@ def test_halving_doubling(data: st.DataObject, topology: Topology, n: int, size:
     for p, (offset, message) in enumerate(steps):
         packet = p + 1
         in_cycle, cycle = packet % levels, packet // levels
-        reduces = in_cycle >= 1 and (do is Do.REDUCE_SCATTER or (do is Do.ALL_REDUCE and cycle % 2 == 0))
+        reduces = in_cycle >= 1 and (do == RS or (do == AR and cycle % 2 == 0))
         time = 0
         if reduces:
             time = reduction(steps[packet][1] if packet < len(steps) else size >> (packet + 1))
@@ -80,39 +73,33 @@ def test_halving_doubling(data: st.DataObject, topology: Topology, n: int, size:
             max(x[i ^ offset] + delay(topology, n, (i ^ offset) - i, message), x[i]) + E + time
             for i in range(n)
         ]
-    result = run_collective(
-        one_dim(topology, n, aware=False), one_phase(Algorithm.HALVING_DOUBLING, do, 1, size), begin
-    )
+    result = run_collective(topology, "halvingDoubling", do, size, begin)
     assert result.finish_ns.tolist() == x
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data(), TOPOLOGIES, st.integers(2, 9), st.integers(1, 1 << 22))
-def test_direct(data: st.DataObject, topology: Topology, n: int, size: int) -> None:
+def test_direct(data: st.DataObject, topology: str, n: int, size: int) -> None:
     """Direct without a second round: a member ends after its last reception."""
     begin = data.draw(starts(n))
-    do = data.draw(st.sampled_from([Do.REDUCE_SCATTER, Do.ALL_GATHER, Do.ALL_TO_ALL]))
-    message = size if do is Do.ALL_GATHER else size // n
+    do = data.draw(st.sampled_from([RS, AG, A2A]))
+    message = size if do == AG else max(size // n, 1)
     x = [s + E for s in begin]
-    time = reduction(message) if do is Do.REDUCE_SCATTER else 0
+    time = reduction(message) if do == RS else 0
     expected = [
         max(max(x[(i - k) % n] + delay(topology, n, k, message), x[i]) for k in range(1, n)) + E + time
         for i in range(n)
     ]
-    result = run_collective(
-        one_dim(topology, n, aware=False), one_phase(Algorithm.DIRECT, do, 1, size), begin
-    )
+    result = run_collective(topology, "direct", do, size, begin)
     assert result.finish_ns.tolist() == expected
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data(), TOPOLOGIES, st.sampled_from([2, 4, 8, 16]), st.integers(1, 1 << 22))
-def test_tree(data: st.DataObject, topology: Topology, n: int, size: int) -> None:
+def test_tree(data: st.DataObject, topology: str, n: int, size: int) -> None:
     """Double binary tree, its first tree: up to the last position and down again."""
     begin = data.draw(starts(n))
-    result = run_collective(
-        one_dim(topology, n, aware=False), one_phase(Algorithm.TREE, Do.ALL_REDUCE, 1, size), begin
-    )
+    result = run_collective(topology, "doubleBinaryTree", AR, size, begin)
     r = reduction(size)
     left: dict[int, list[int]] = {n - 1: [n // 2 - 1]}
     stack = [(0, n - 2)]

@@ -4,29 +4,24 @@
 the kernel ran out of room, and calls it again. Source: replay semantics, sections 2 to 5.
 """
 
-from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.instances import end_stream, in_last_phase
+from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_bus import after_received, bus_received, bus_sent, leave_unit
 from chakra.replay.engines.kernels.messages_credit import credit, reduce_packet
 from chakra.replay.engines.kernels.messages_custom import custom_done
 from chakra.replay.engines.kernels.messages_events import close_bucket, end_bundle, free_row, next_bucket
-from chakra.replay.engines.kernels.messages_layout import State
 from chakra.replay.engines.kernels.messages_p2p import arrive_control as arrive_request
 from chakra.replay.engines.kernels.messages_p2p import arrive_unpaired, issued_at, send_eager
 from chakra.replay.engines.kernels.messages_steps import step, step_part, steps_end
-from chakra.replay.engines.kernels.messages_streams import (
-    enter_phase,
-    join_queue,
-    leave_phase,
-    phase_row,
-    received,
-    start_first,
-    start_waiting,
-)
+from chakra.replay.engines.kernels.messages_streams import enter_phase, received, start_stream, start_waiting
 from chakra.replay.engines.kernels.messages_transfer import arrive_control, arrive_data, go_data
 from chakra.replay.engines.kernels.messages_tree import tree_reduce, tree_step
-from chakra.replay.engines.kernels.messages_workload import close_instance, complete, issue_pass, leave_server
+from chakra.replay.engines.kernels.messages_workload import issue_pass, leave_server
 from chakra.replay.engines.kernels.network import reached, wake
 from chakra.replay.engines.kernels.network_outside import deliver
+from chakra.replay.engines.kernels.nodes import end_node
+from chakra.replay.engines.kernels.queues import enter_queue, next_blocked, take_first
 
 ENTRY_POINTS = ("run",)
 ALLOCATES = False
@@ -49,25 +44,18 @@ def end_phase(s: State, x: int) -> None:
     still counts as running; then the stream leaves its queue and joins the next one.
     """
     m = s.m
-    leave_phase(s, x)
     queue = m[x + L.S_QUEUE]
-    instance = m[x + L.S_INSTANCE]
-    plan = m[instance + L.I_PLAN]
-    phase = m[x + L.S_PHASE] + 1
-    if phase < m[plan + L.P_PHASES]:
-        enter_phase(s, x, phase)
-        join_queue(s, x)
-        later(s, L.ACT_LEAVE, queue, m[x + L.S_QUEUE])
+    if not in_last_phase(s, x):
+        m[queue + L.Q_RUNNING] -= 1
+        m[x + L.S_PHASE] += 1
+        m[x + L.S_ROW] += L.PHASE_ROW
+        enter_phase(s, x)
+        enter_queue(s, x)
+        later(s, L.ACT_START, queue, m[x + L.S_QUEUE])
         return
-    later(s, L.ACT_LEAVE, queue, L.NIL)
-    m[x + L.S_PHASE] = phase
-    head = x - m[x + L.S_CHUNK] * m[plan + L.P_WIDTH]
-    m[head + L.S_LEFT] -= 1
-    if m[head + L.S_LEFT] == 0:
-        npu, node = m[head + L.S_NPU], m[head + L.S_NODE]
-        m[instance + L.I_ENDED] += 1
-        if m[instance + L.I_ENDED] == m[instance + L.I_MEMBERS]:
-            close_instance(s, instance)
+    later(s, L.ACT_LEAVE, queue, 0)
+    npu, node = m[x + L.S_NPU], m[m[x + L.S_HEAD] + L.S_NODE]
+    if end_stream(s, x):
         later(s, L.ACT_NODE, npu, node)
 
 
@@ -119,7 +107,7 @@ def run_timer(s: State, what: int, a: int, b: int) -> None:
     elif what == L.TM_TREE_REDUCE:
         tree_reduce(s, a)
     elif what == L.TM_STEP:
-        if step(s, a) and steps_end(s, a, m[phase_row(s, a) + L.PH_JOINT] != 0):
+        if step(s, a) and steps_end(s, a):
             later(s, L.ACT_STREAM, a, 0)
     elif what == L.TM_JOINT_END:
         later(s, L.ACT_STREAM, a, 0)
@@ -163,15 +151,16 @@ def act(s: State) -> int:
     m[L.C_ACTIONS] = n
     what, a, b = m[L.ACTIONS + 3 * n], m[L.ACTIONS + 3 * n + 1], m[L.ACTIONS + 3 * n + 2]
     if what == L.ACT_NODE:
-        complete(s, a, b)
+        end_node(s, a, b)
         return a
     if what == L.ACT_STREAM:
         end_phase(s, a)
     elif what == L.ACT_LEAVE:
         m[a + L.Q_RUNNING] -= 1
         start_waiting(s, a)
-        if b != L.NIL:
-            start_waiting(s, b)
+    elif what == L.ACT_START:
+        start_waiting(s, a)
+        start_waiting(s, b)
     elif what == L.ACT_REQUEST:
         end_request(s, a)
     else:
@@ -181,14 +170,13 @@ def act(s: State) -> int:
 
 def relieve(s: State) -> bool:
     """Everything waits: start the first waiting stream of each queue, one more than the queue runs (C13)."""
-    m = s.m
-    any_started = False
-    first = m[L.C_QUEUE_ROWS]
-    for queue in range(first, first + m[L.C_NPUS] * m[L.C_DIMS] * m[L.C_QUEUES] * L.QUEUE_ROW, L.QUEUE_ROW):
-        if m[queue + L.Q_HEAD] != L.NIL:
-            start_first(s, queue)
-            any_started = True
-    return any_started
+    queue = next_blocked(s, s.m[L.C_QUEUE_ROWS])
+    if queue == L.NIL:
+        return False
+    while queue != L.NIL:
+        start_stream(s, take_first(s, queue))
+        queue = next_blocked(s, queue + L.QUEUE_ROW)
+    return True
 
 
 def run_event(s: State, event: int) -> None:

@@ -3,9 +3,9 @@
 Ends of an NPU: 0 NPU and 1 memory of the outer bus, 2 NPU and 3 memory of the inner bus (on the NPU's side).
 """
 
-from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import set_timer, take_row
-from chakra.replay.engines.kernels.messages_layout import State
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()

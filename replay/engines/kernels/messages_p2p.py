@@ -5,17 +5,15 @@ with its j-th receive. Control messages of the rendezvous protocol have channels
 use the same channels.
 """
 
-from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, schedule, take_row
-from chakra.replay.engines.kernels.messages_layout import State
 from chakra.replay.engines.kernels.network import send
+from chakra.replay.engines.kernels.nodes import comm_state
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
 ALLOCATES = False
-
-#: bytes of a control message
-CONTROL_SIZE = 8192
 
 
 def issued_at(s: State, request: int) -> int:
@@ -23,22 +21,14 @@ def issued_at(s: State, request: int) -> int:
     m = s.m
     if m[request + L.R_STREAM] != L.NIL:
         return -1
-    return m[
-        m[L.NPU_BASE + m[request + L.R_NPU] * L.NPU_ROW + L.N_NODES]
-        + L.NODE_STATE * m[request + L.R_NODE]
-        + L.NS_ISSUE
-    ]
+    return m[comm_state(s, m[request + L.R_NPU], m[request + L.R_NODE]) + L.CS_PARTNER]
 
 
 def note_partner(s: State, request: int, tick: int) -> None:
     """Note when the send of a workload node's receive was issued."""
     m = s.m
     if m[request + L.R_STREAM] == L.NIL and m[request + L.R_WHAT] == L.RQ_RECV:
-        m[
-            m[L.NPU_BASE + m[request + L.R_NPU] * L.NPU_ROW + L.N_NODES]
-            + L.NODE_STATE * m[request + L.R_NODE]
-            + L.NS_PARTNER
-        ] = tick
+        m[comm_state(s, m[request + L.R_NPU], m[request + L.R_NODE]) + L.CS_PARTNER] = tick
 
 
 def offer(s: State, channel: int, message: int) -> None:
@@ -95,18 +85,18 @@ def arrive_unpaired(s: State, message: int, tick: int) -> None:
     m[message + L.M_SIZE] = tick
 
 
-def new_request(s: State, npu: int, node: int, stream: int, what: int, size: int, channel: int) -> int:
-    """A posted send or receive; `channel` is its row of `p2p`."""
+def new_request(s: State, npu: int, node: int, stream: int, what: int, message: int) -> int:
+    """A posted send or receive; `message` is its P2P row."""
     m = s.m
     row = take_row(s)
     m[row + L.R_NPU] = npu
     m[row + L.R_NODE] = node
     m[row + L.R_STREAM] = stream
-    m[row + L.R_SIZE] = size
+    m[row + L.R_SIZE] = m[message + L.P2P_BYTES]
     m[row + L.R_WHAT] = what
-    m[row + L.R_CHANNEL] = m[channel + L.P2P_CHANNEL]
-    m[row + L.R_CONTROL] = m[channel + L.P2P_CONTROL]
-    m[row + L.R_PEER] = m[channel + L.P2P_PEER]
+    m[row + L.R_CHANNEL] = m[message + L.P2P_CHANNEL]
+    m[row + L.R_CONTROL] = m[message + L.P2P_CONTROL]
+    m[row + L.R_PEER] = m[message + L.P2P_PEER]
     return row
 
 
@@ -141,7 +131,7 @@ def post(s: State, request: int) -> None:
     elif what == L.RQ_SEND:
         accept(s, m[request + L.R_CONTROL], request)
     else:
-        message = new_message(s, request, L.MSG_P2P_CONTROL, CONTROL_SIZE)
+        message = new_message(s, request, L.MSG_P2P_CONTROL, L.CONTROL_BYTES)
         offer(s, m[request + L.R_CONTROL], message)
         send(s, message, m[request + L.R_NPU])
 

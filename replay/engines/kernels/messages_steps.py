@@ -5,11 +5,12 @@ endpoint delay and the reduction of what it received: the rule of `chakra.replay
 own delays, so that messages wait for each other on links.
 """
 
-from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import set_timer
-from chakra.replay.engines.kernels.messages_layout import State
-from chakra.replay.engines.kernels.messages_transfer import post_receive, reduction, ring_npu, send_data, twin
+from chakra.replay.engines.kernels.messages_transfer import post_receive, ring_npu, send_data, twin
 from chakra.replay.engines.kernels.network import occupancy
+from chakra.replay.engines.kernels.packets import reduction, step_bytes
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -17,23 +18,19 @@ ALLOCATES = False
 
 
 def step_size(s: State, x: int, share: int) -> int:
-    """Bytes of a message that carries a share of the bytes that enter the phase, rounded up."""
+    """Bytes of a message that carries a share of the bytes that enter the phase."""
     m = s.m
-    if share == 0:
-        return 0
-    entering, whole = m[x + L.S_BYTES], m[m[x + L.S_CYCLE] + L.ST_WHOLE]
-    size = entering // whole * share + (entering % whole * share + whole - 1) // whole
-    return max(size, m[x + L.S_LEAST])
+    return step_bytes(m[x + L.S_BYTES], share, m[m[x + L.S_ROW] + L.PH_WHOLE])
 
 
-def steps_begin(s: State, x: int, joint: bool) -> None:
+def steps_begin(s: State, x: int) -> None:
     """The phase of a stream begins: its first round follows after the endpoint delay.
 
     Members of a joint phase wait for the last one: traces do not name the root of a broadcast or reduce, so that all are
     charged alike.
     """
     m = s.m
-    if not joint:
+    if m[m[x + L.S_ROW] + L.PH_JOINT] == 0:
         set_timer(s, m[x + L.S_NPU], m[L.C_NOW] + m[x + L.S_DELAY], L.TM_STEP, x, 0)
     elif joint_member(s, x, 0):
         for index in range(m[x + L.S_RING_N]):
@@ -44,34 +41,47 @@ def steps_begin(s: State, x: int, joint: bool) -> None:
 def joint_member(s: State, x: int, end: int) -> bool:
     """Count a member that starts (`end` = 1: ends) a joint phase; True for the last one of its ring."""
     m = s.m
-    plan = m[m[x + L.S_INSTANCE] + L.I_PLAN]
     leader = twin(s, x, 0, ring_npu(s, x, 0))
-    at = leader + m[plan + L.P_WIDTH] - m[plan + L.P_JOINT] + 2 * m[x + L.S_PHASE] + end
+    at = leader + m[x + L.S_COUNTS] - x + 2 * m[x + L.S_PHASE] + end
     m[at] += 1
     return m[at] == m[x + L.S_RING_N]
 
 
-def steps_end(s: State, x: int, joint: bool) -> bool:
+def barrier(s: State, x: int) -> None:
+    """A member starts a phase without messages, which ends for all of its ring when the last one has started it."""
+    if joint_member(s, x, 0):
+        end_together(s, x)
+
+
+def end_together(s: State, x: int) -> None:
+    """All members of a stream's ring end the phase now."""
+    m = s.m
+    for index in range(m[x + L.S_RING_N]):
+        y = twin(s, x, index, ring_npu(s, x, index))
+        set_timer(s, m[y + L.S_NPU], m[L.C_NOW], L.TM_JOINT_END, y, 0)
+
+
+def steps_end(s: State, x: int) -> bool:
     """A stream has done its last round; True if it leaves the phase now. Joint members all leave with the last one."""
     m = s.m
-    if joint and joint_member(s, x, 1):
-        for index in range(m[x + L.S_RING_N]):
-            y = twin(s, x, index, ring_npu(s, x, index))
-            set_timer(s, m[y + L.S_NPU], m[L.C_NOW], L.TM_JOINT_END, y, 0)
-    return not joint
+    if m[m[x + L.S_ROW] + L.PH_JOINT] == 0:
+        return True
+    if joint_member(s, x, 1):
+        end_together(s, x)
+    return False
 
 
 def step(s: State, x: int) -> bool:
     """Send and post the messages of the next round; True if there is none, so that the phase ends."""
     m = s.m
     k = m[x + L.S_SENT]
-    if k == m[x + L.S_TOTAL]:
+    if k == m[x + L.S_ROUNDS]:
         return True
     m[x + L.S_SENT] = k + 1
     npu = m[x + L.S_NPU]
-    row = m[m[x + L.S_CYCLE] + L.ST_MEMBERS + 2 * m[x + L.S_INDEX]] + k * L.STEP_ROW
+    row = m[x + L.S_TABLE] + k * L.STEP_ROW
     to, source = m[row + L.SR_TO], m[row + L.SR_FROM]
-    m[x + L.S_ARMED] = 1 if source < 0 else 2
+    m[x + L.S_AWAITED] = 1 if source < 0 else 2
     busy = 0
     if to >= 0:
         size = step_size(s, x, m[row + L.SR_SHARE])
@@ -88,10 +98,10 @@ def step(s: State, x: int) -> bool:
 def step_part(s: State, x: int) -> None:
     """The running round's message was received, or its messages have passed the links; after both, the next round."""
     m = s.m
-    m[x + L.S_ARMED] -= 1
-    if m[x + L.S_ARMED] > 0:
+    m[x + L.S_AWAITED] -= 1
+    if m[x + L.S_AWAITED] > 0:
         return
-    row = m[m[x + L.S_CYCLE] + L.ST_MEMBERS + 2 * m[x + L.S_INDEX]] + (m[x + L.S_SENT] - 1) * L.STEP_ROW
+    row = m[x + L.S_TABLE] + (m[x + L.S_SENT] - 1) * L.STEP_ROW
     wait = m[x + L.S_DELAY]
     if m[row + L.SR_REDUCES]:
         wait += reduction(s, step_size(s, x, m[row + L.SR_FROM_SHARE]))

@@ -4,10 +4,10 @@ A message carries its packet number, and the receiver's p-th receive takes packe
 receives in packet order. An inbox holds what arrived before its receive was posted.
 """
 
-from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels import codes as K
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, schedule, take_row
-from chakra.replay.engines.kernels.messages_layout import State
-from chakra.replay.engines.kernels.messages_p2p import CONTROL_SIZE
 from chakra.replay.engines.kernels.network import send
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
@@ -23,14 +23,6 @@ WORD_SHIFT = 5
 WORD_MASK = 31
 
 
-def reduction(s: State, size: int) -> int:
-    """Time of reducing a message: two reads and a write of the local memory, ns (4.1)."""
-    bandwidth = s.f[L.F_REDUCE_BW]
-    if bandwidth == 0.0:
-        return 0
-    return 3 * int(size / bandwidth * 1e9)
-
-
 def ring_npu(s: State, x: int, index: int) -> int:
     """NPU at a position of a stream's logical ring."""
     m = s.m
@@ -44,7 +36,7 @@ def twin(s: State, x: int, index: int, npu: int) -> int:
     """The stream of the same chunk on the member at a position of the ring."""
     m = s.m
     member = index if m[x + L.S_RING_STRIDE] == 0 else npu
-    return m[x + L.S_TWIN] + member * m[x + L.S_STEP]
+    return x + (member - m[x + L.S_MEMBER]) * m[x + L.S_STEP]
 
 
 def inbox_word(s: State, x: int, p: int, control: int) -> int:
@@ -56,9 +48,9 @@ def inbox_word(s: State, x: int, p: int, control: int) -> int:
 def arrived_early(s: State, x: int, p: int, control: int) -> bool:
     """Whether packet p is in the inbox. A ring has one source, whose messages stay in order: a count is enough."""
     m = s.m
-    if m[x + L.S_ALGORITHM] == L.RING:
+    if m[x + L.S_ALGORITHM] == K.ALG_RING:
         return m[x + L.S_ARRIVED + control] > p
-    if m[x + L.S_ALGORITHM] == L.TREE:
+    if m[x + L.S_ALGORITHM] == K.ALG_TREE:
         return (m[x + L.S_ARRIVED + control] >> p) & 1 != 0
     return (m[inbox_word(s, x, p, control)] >> (p & WORD_MASK)) & 1 != 0
 
@@ -66,9 +58,9 @@ def arrived_early(s: State, x: int, p: int, control: int) -> bool:
 def put_in_inbox(s: State, x: int, p: int, control: int) -> None:
     """Remember that packet p arrived."""
     m = s.m
-    if m[x + L.S_ALGORITHM] == L.RING:
+    if m[x + L.S_ALGORITHM] == K.ALG_RING:
         m[x + L.S_ARRIVED + control] += 1
-    elif m[x + L.S_ALGORITHM] == L.TREE:
+    elif m[x + L.S_ALGORITHM] == K.ALG_TREE:
         m[x + L.S_ARRIVED + control] |= 1 << p
     else:
         m[inbox_word(s, x, p, control)] |= 1 << (p & WORD_MASK)
@@ -109,7 +101,7 @@ def post_receive(s: State, x: int, index: int, p: int, p_there: int, size: int) 
         row = take_row(s)
         m[row + L.KIND] = L.MSG_CONTROL
         m[row + L.M_DST] = npu
-        m[row + L.M_SIZE] = CONTROL_SIZE
+        m[row + L.M_SIZE] = L.CONTROL_BYTES
         m[row + L.M_OWNER] = twin(s, x, index, npu)
         m[row + L.M_P] = (p_there << PHASE_SHIFT | m[x + L.S_PHASE]) << 24 | p
         m[row + L.M_X] = x
@@ -135,7 +127,7 @@ def arrive_control(s: State, row: int) -> None:
         return
     issued = now_in > phase
     if not issued:
-        if m[x + L.S_ALGORITHM] == L.TREE:
+        if m[x + L.S_ALGORITHM] == K.ALG_TREE:
             issued = (m[x + L.S_SENT] >> p) & 1 != 0
         else:
             issued = p < m[x + L.S_SENT]
@@ -163,11 +155,11 @@ def arrive_data(s: State, row: int) -> bool:
         m[x + L.S_EARLY] = row
         return False
     free_row(s, row)
-    if m[x + L.S_ALGORITHM] == L.TREE:
+    if m[x + L.S_ALGORITHM] == K.ALG_TREE:
         posted = (m[x + L.S_POSTED] >> p) & 1 != 0
     else:
         posted = p < m[x + L.S_SENT]
-    if not posted or m[x + L.S_ALGORITHM] == L.RING:
+    if not posted or m[x + L.S_ALGORITHM] == K.ALG_RING:
         put_in_inbox(s, x, p, 0)
     return posted
 

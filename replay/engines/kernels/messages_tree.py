@@ -1,9 +1,9 @@
 """Double binary tree: an all-reduce up and down one of two trees (replay semantics, 4.3)."""
 
-from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_bus import bus_request
 from chakra.replay.engines.kernels.messages_events import set_timer
-from chakra.replay.engines.kernels.messages_layout import State
 from chakra.replay.engines.kernels.messages_transfer import post_receive, send_data
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`

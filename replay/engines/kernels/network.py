@@ -38,17 +38,17 @@ each function below, and its tables in `messages/tables.py`. What it can answer 
 `chakra.replay.networks.answers`. Networks that are not compiled with the engine: `network_outside`.
 """
 
-from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import schedule
-from chakra.replay.engines.kernels.messages_layout import State
 from chakra.replay.engines.kernels.network_delays import (
     send_by_delay,
     send_by_route_delay,
-    slowest_dim,
     slowest_link,
 )
 from chakra.replay.engines.kernels.network_links import enter_dimension, enter_route, next_link, release_link
 from chakra.replay.engines.kernels.network_outside import hand_over
+from chakra.replay.engines.kernels.packets import free_occupancy
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -104,4 +104,4 @@ def occupancy(s: State, src: int, dst: int, size: int) -> int:
     net = m[L.C_NET]
     if net == L.NET_GRAPH or net == L.NET_GRAPH_UNAWARE:
         return slowest_link(s, src, dst, size)
-    return slowest_dim(s, src, dst, size)
+    return free_occupancy(s, src, dst, size)

@@ -1,36 +1,33 @@
 """Networks without contention: a message is there after a delay (replay semantics, 5.3)."""
 
-from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import schedule
-from chakra.replay.engines.kernels.messages_layout import State
+from chakra.replay.engines.kernels.packets import crossing_ns, hops_between
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
 ALLOCATES = False
 
 
-def free_delay(s: State, src: int, dst: int, size: int) -> int:
-    """Delay of a message without contention, ns (5.3, correction C5)."""
+def counted_delay(s: State, src: int, dst: int, size: int) -> int:
+    """Delay of a message without contention, ns, as `free_delay` has it; its bytes are counted where they take time."""
     m = s.m
     n_dims = m[L.C_DIMS]
+    charge = m[L.C_CHARGE]
+    here, there = m[L.C_COORDS] + src * n_dims, m[L.C_COORDS] + dst * n_dims
+    row = m[L.C_DIM_ROWS]
     delay = 0
     for k in range(n_dims):
-        a = m[m[L.C_COORDS] + src * n_dims + k]
-        b = m[m[L.C_COORDS] + dst * n_dims + k]
-        if a == b:
-            continue
-        row = m[L.C_DIM_ROWS] + k * L.DIM_ROW
-        hops = 1
-        if m[row + L.D_TOPOLOGY] == L.TOPO_RING:
-            hops = abs(b - a)
-            hops = min(hops, m[row + L.D_N] - hops)
-        elif m[row + L.D_TOPOLOGY] == L.TOPO_SWITCH:
-            hops = 2
-        m[row + L.D_BYTES] += size
-        m[row + L.D_BYTE_HOPS] += size * hops
-        delay += int(hops * s.f[L.F_SPEED + 2 * k] + size / s.f[L.F_SPEED + 2 * k + 1])
-        if not m[L.C_SUM_DIMS]:
-            break
+        if m[here + k] != m[there + k]:
+            hops = hops_between(s, row, m[here + k], m[there + k])
+            m[row + L.D_BYTES] += size
+            m[row + L.D_BYTE_HOPS] += size * hops
+            part = crossing_ns(s, k, hops, size)
+            if charge == L.CHARGE_LOWEST:
+                return part
+            delay = part if charge == L.CHARGE_HIGHEST else delay + part
+        row += L.DIM_ROW
     return delay
 
 
@@ -71,24 +68,13 @@ def slowest_link(s: State, src: int, dst: int, size: int) -> int:
     return int(size / slowest) if slowest > 0.0 else 0
 
 
-def slowest_dim(s: State, src: int, dst: int, size: int) -> int:
-    """Time for which a message keeps a link of the slowest dimension that it crosses busy, ns."""
-    m = s.m
-    n_dims = m[L.C_DIMS]
-    longest = 0
-    for k in range(n_dims):
-        if m[m[L.C_COORDS] + src * n_dims + k] != m[m[L.C_COORDS] + dst * n_dims + k]:
-            longest = max(longest, int(size / s.f[L.F_SPEED + 2 * k + 1]))
-    return longest
-
-
 def send_by_delay(s: State, message: int, src: int) -> None:
     """Send a message over building blocks."""
     m = s.m
     dst = m[message + L.M_DST]
     m[message + L.M_AT] = dst
     m[message + L.M_HOPS] = 1
-    schedule(s, m[L.C_NOW] + free_delay(s, src, dst, m[message + L.M_SIZE]), message)
+    schedule(s, m[L.C_NOW] + counted_delay(s, src, dst, m[message + L.M_SIZE]), message)
 
 
 def send_by_route_delay(s: State, message: int, src: int) -> None:

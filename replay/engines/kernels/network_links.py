@@ -1,8 +1,9 @@
 """Links that serve one message at a time, first come, first served (replay semantics, 5.4: store and forward)."""
 
-from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels import codes as K
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import schedule
-from chakra.replay.engines.kernels.messages_layout import State
 from chakra.replay.engines.kernels.network_delays import count_bytes
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
@@ -82,7 +83,7 @@ def enter_dimension(s: State, message: int) -> None:
     m[message + L.M_AT] = after
     m[message + L.M_VIA] = L.NIL
     hops = 1
-    if m[row + L.D_TOPOLOGY] == L.TOPO_RING:
+    if m[row + L.D_TOPOLOGY] == K.TOPO_RING:
         hops = there - here
         if hops < 0:
             hops += n
@@ -90,7 +91,7 @@ def enter_dimension(s: State, message: int) -> None:
         if 2 * hops > n:
             hops = n - hops
             link += L.LINK_ROW
-    elif m[row + L.D_TOPOLOGY] == L.TOPO_FULL:
+    elif m[row + L.D_TOPOLOGY] == K.TOPO_FULL:
         link = first + (at * n + there) * L.LINK_ROW
     else:
         hops = 2

@@ -8,9 +8,9 @@ order in which they lie there, behind what the engine has for that tick already.
 network has answered: `NEVER` when it holds nothing, -1 when it was given something since.
 """
 
-from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import schedule
-from chakra.replay.engines.kernels.messages_layout import State
 from chakra.replay.engines.kernels.network_delays import count_bytes
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`

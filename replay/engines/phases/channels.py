@@ -8,8 +8,8 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.replay.checks.partners import tags_of
-from chakra.replay.engines.kernels import phases_algorithms, phases_layout
-from chakra.replay.engines.kernels.phases_layout import Net
+from chakra.replay.engines.kernels.layout import CONTROL_BYTES, State
+from chakra.replay.engines.kernels.packets import free_delay
 from chakra.replay.engines.tables import starts
 from chakra.replay.options import RunOptions
 from chakra.replay.symmetry.classes import Partition
@@ -40,7 +40,7 @@ _SRC_ACTOR, _DST_ACTOR, _PLACE, _TAG, _BYTES, _SRC, _DST, _IS_SEND = range(8)
 
 
 def message_channels(
-    workload: Workload, classes: Partition, programs: Sequence[Program], net: Net, options: RunOptions
+    workload: Workload, classes: Partition, programs: Sequence[Program], net: State, options: RunOptions
 ) -> Channels:
     """Channels between actors, whose programs are given.
 
@@ -54,7 +54,10 @@ def message_channels(
     message_start = starts([len(program.p2p_peer) for program in programs])[:-1]
     rows = _message_rows(workload, classes, programs, options)
     if not len(rows):
-        return Channels(np.zeros(1, np.int64), message_start, *([np.zeros(1, np.int64)] * 5))
+        none = np.zeros(0, np.int64)
+        return Channels(
+            none, message_start, src=none, dst=none, delay_ns=none, back_ns=none, start=starts([])
+        )
     distinct, first, inverse = np.unique(rows[:, :_SRC], axis=0, return_index=True, return_inverse=True)
     inverse = inverse.reshape(-1).astype(np.int64)
     is_send = rows[:, _IS_SEND] == 1
@@ -63,14 +66,11 @@ def message_channels(
     if classes.n_classes < workload.npus and not np.array_equal(sends, receives):
         raise UnfoldableError
     ends = rows[first][:, [_SRC, _DST]].tolist()
-    delay = phases_algorithms.delay
     forth = [
-        delay(net, src, dst, size)
+        free_delay(net, src, dst, size)
         for (src, dst), size in zip(ends, distinct[:, _BYTES].tolist(), strict=True)
     ]
-    back = [
-        delay(net, dst, src, phases_layout.CONTROL_BYTES) if options.rendezvous else -1 for src, dst in ends
-    ]
+    back = [free_delay(net, dst, src, CONTROL_BYTES) if options.rendezvous else -1 for src, dst in ends]
     return Channels(
         inverse,
         message_start,

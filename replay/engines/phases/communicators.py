@@ -8,7 +8,6 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.config.model import Network
-from chakra.replay.engines.tables import ints
 from chakra.replay.symmetry.classes import Partition, distance_key, ring_labels, row_codes
 from chakra.replay.symmetry.rings_used import RingsUsed
 from chakra.replay.workload.communicators import Communicator, Membership
@@ -86,7 +85,7 @@ def actor_communicators(
             group_member.append(comms[number].actors.index(int(class_of[npu])))
         group_start.append(len(group_comm))
     return ActorComms(
-        tuple(comms), np.asarray(group_start[:-1], np.int64), ints(group_comm), ints(group_member)
+        tuple(comms), *(np.array(v, np.int64) for v in (group_start[:-1], group_comm, group_member))
     )
 
 

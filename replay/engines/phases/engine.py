@@ -13,13 +13,14 @@ import numpy as np
 from chakra.errors import WorkloadError
 from chakra.jit import compiled, worth_compiling
 from chakra.replay.checks.run import order_problem
+from chakra.replay.engines.kernels import layout as L
 from chakra.replay.engines.kernels import phases as kernel
-from chakra.replay.engines.kernels import phases_layout
 from chakra.replay.engines.outcome import RawRun
-from chakra.replay.engines.phases.plan_tables import Planned
+from chakra.replay.engines.phases.communicators import ActorComm
 from chakra.replay.engines.phases.tables import PhaseTables
+from chakra.replay.engines.plan_tables import Planned
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.engines.tables import ints
+from chakra.replay.engines.tables import instance_numbers, ints
 from chakra.replay.symmetry.classes import Partition
 from chakra.replay.workload.model import Op
 
@@ -54,9 +55,9 @@ class PhaseEngine:
     def work_estimate(self) -> int:
         """Events that the run will take, about; a phase that is evaluated member by member counts for its ring."""
         t = self.tables
-        weight = ints([_events(item) for item in t.planned])
-        total = int(t.node_start[-1])
-        for at, program in zip(t.call_start.tolist(), t.actor_programs, strict=False):
+        weight = ints([_events(item, comm) for item, comm in zip(t.planned, t.comm_of_plan, strict=True)])
+        total = int(t.actors.node_start[-1])
+        for at, program in zip(t.call_start.tolist(), t.actors.programs, strict=False):
             calls = program.call[program.op == Op.COLLECTIVE]
             if len(calls):
                 total += int(weight[t.call_plan[at + calls]].sum())
@@ -70,76 +71,72 @@ class PhaseEngine:
         WorkloadError
             When NPUs meet in a collective with different kinds, sizes or dimensions.
         """
-        module: Any = kernel
-        if worth_compiling(KERNEL, *COMPILE_FROM, self.work_estimate()):
-            module = compiled(KERNEL)
+        tables = self.tables
+        compile_it = worth_compiling(KERNEL, *COMPILE_FROM, self.work_estimate())
+        module: Any = compiled(KERNEL) if compile_it else kernel
+        m: Any = tables.m if compile_it else tables.m.tolist()
+        f: Any = tables.f if compile_it else tables.f.tolist()
         partial = False
         while True:
-            status = module.run(
-                self.tables.block,
-                self.tables.table,
-                self.tables.net,
-                self.tables.reserve,
-                PLAIN_BUDGET if module is kernel else BUDGET,
-            )
-            if status == phases_layout.GROW_POOL:
-                pool = len(self.tables.block) - int(self.tables.table[phases_layout.ST_POOL])
-                self.tables.block = np.concatenate([self.tables.block, np.zeros(pool, np.int64)])
-                continue
-            scalars = self.tables.cells("ST_SCALARS", phases_layout.SC_SIZE)
-            if status == phases_layout.MISMATCH:
-                npu = int(self.tables.npu_of[int(scalars[phases_layout.SC_ERR_ACTOR])])
-                node = int(scalars[phases_layout.SC_ERR_NODE])
-                raise WorkloadError(
-                    order_problem(self.scenario.workload, self.scenario.membership, npu, node)
-                )
-            if status == phases_layout.PAUSED:
-                done, now = int(scalars[phases_layout.SC_NODES_DONE]), int(scalars[phases_layout.SC_NOW])
-                if progress is not None and not progress(done, now):
+            m[L.C_BUDGET] = BUDGET if compile_it else PLAIN_BUDGET
+            status = module.run(L.State(m, f))
+            if status == L.GROW:
+                more = len(m) - int(m[L.C_TOP]) + int(m[L.C_MARGIN])
+                m = np.concatenate([m, np.zeros(more, np.int64)]) if compile_it else m + [0] * more
+            elif status == L.BUDGET:
+                if progress is not None and not progress(int(m[L.C_NODES_DONE]), int(m[L.C_NOW])):
                     partial = True
                     break
-                continue
-            break
+            else:
+                break
+        if status == L.MISMATCH:
+            npu = int(tables.npu_of[int(m[L.C_ERROR_NPU])])
+            raise WorkloadError(
+                order_problem(self.scenario.workload, self.scenario.membership, npu, int(m[L.C_ERROR_NODE]))
+            )
+        tables.m = np.asarray(m, np.int64)
         return self._raw(partial)
 
     def _raw(self, partial: bool) -> RawRun:
-        t = self.tables
-        cells = t.cells
-        n, nodes, comm = len(t.npu_of), int(t.node_start[-1]), int(t.comm_start[-1])
-        instances = len(t.instance_comm)
-        relieved = int(cells("ST_SCALARS", phases_layout.SC_SIZE)[phases_layout.SC_RELIEVED])
+        t, actors = self.tables, self.tables.actors
+        n, nodes, comm = actors.n, int(actors.node_start[-1]), int(actors.comm_start[-1])
+        npu = t.rows(actors.rows_at, n, L.NPU_ROW)
+        states = t.rows(actors.states, nodes, L.NODE_STATE)
+        comm_states = t.rows(actors.comm_states, comm, L.COMM_STATE)
+        instances = t.rows(t.instances, len(t.instance_comm), L.INSTANCE_ROW)
+        relieved = int(t.m[L.C_RELIEVED])
         notes = (
             f"streams blocked each other in full queues {relieved} times; each queue started one more (C13)",
         )
         return RawRun(
             partition=t.partition,
-            program_of=np.asarray(t.program_of),
-            done_ns=cells("ST_DONE", n),
-            node_start=t.node_start,
-            issue_ns=cells("ST_ISSUE", nodes),
-            finish_ns=cells("ST_FINISH", nodes),
-            order=cells("ST_ORDER", nodes),
-            order_n=cells("ST_ORDER_N", n),
-            comm_start=t.comm_start,
-            comm_ready_ns=cells("ST_COMM_READY", comm),
-            comm_instance=cells("ST_COMM_INSTANCE", comm),
-            instance_ready_ns=cells("ST_INST_READY", instances),
-            instance_plan=cells("ST_INST_PLAN", instances),
+            program_of=t.program_of,
+            done_ns=npu[:, L.N_FINISH],
+            node_start=actors.node_start,
+            issue_ns=states[:, L.NS_ISSUE],
+            finish_ns=states[:, L.NS_FINISH],
+            order=t.m[actors.order : actors.order + nodes],
+            order_n=npu[:, L.N_ISSUED],
+            comm_start=actors.comm_start,
+            comm_ready_ns=comm_states[:, L.CS_PARTNER],
+            comm_instance=instance_numbers(comm_states[:, L.CS_INSTANCE], t.instances),
+            instance_ready_ns=instances[:, L.I_READY],
+            instance_plan=t.plans.numbers(instances[:, L.I_PLAN]),
             instance_comm=t.instance_comm,
             plans=tuple(item.plan for item in t.planned),
             plan_bytes=ints([item.size_bytes for item in t.planned]),
             comms=tuple((c.name, c.size, c.actors) for c in t.groups.comms),
-            dim_bytes=cells("ST_DIM_BYTES", n * t.dims).reshape(n, -1),
+            dim_bytes=t.rows(t.dim_bytes, n, t.dims),
             partial=partial,
-            events=int(cells("ST_SCALARS", phases_layout.SC_SIZE)[phases_layout.SC_EVENTS]),
+            events=int(t.m[L.C_EVENTS]),
             engine="phases",
             notes=notes if relieved else (),
         )
 
 
-def _events(item: Planned) -> int:
+def _events(item: Planned, comm: ActorComm) -> int:
     """Events of one instance of a collective, about."""
     members = max(
-        (len(npus) if len(np.unique(stand)) > 1 else 1) for rings in item.comm.views for npus, stand in rings
+        (len(npus) if len(np.unique(stand)) > 1 else 1) for rings in comm.views for npus, stand in rings
     )
     return len(item.plan.chunks) * item.phases * (1 + members // 4)

@@ -1,4 +1,4 @@
-"""Tables of the phase-level kernel: programs, actors, communicators, and room for the state of a run."""
+"""The block of the phase-level kernel: rows of actors, communicators and collectives, and room for the state of a run."""
 
 import os
 from typing import Any
@@ -7,38 +7,33 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
-from chakra.et import ABSENT
-from chakra.replay.collectives.plan import OLD_MODEL
-from chakra.replay.config.model import KIND_NUMBERS, MemoryKind, Network, System, Topology
-from chakra.replay.engines.kernels import phases_layout
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.plan import Do, Phase
+from chakra.replay.config.model import MemoryKind
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.packets import packet_count
 from chakra.replay.engines.phases.channels import message_channels
 from chakra.replay.engines.phases.communicators import ActorComm, actor_communicators
 from chakra.replay.engines.phases.durations import Durations
-from chakra.replay.engines.phases.plan_tables import Planned, PlanTables
+from chakra.replay.engines.plan_tables import Fields, Planned, PlanRows, StreamShape
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.engines.state import Layout
-from chakra.replay.engines.tables import concat, ints, starts
-from chakra.replay.options import RunOptions
+from chakra.replay.engines.state import Block
+from chakra.replay.engines.tables import (
+    Actors,
+    Members,
+    add_code,
+    add_instances,
+    code_of,
+    collectives_in_flight,
+    dimension_rows,
+    free_network,
+    head_floats,
+    instances_of,
+    loads_and_shares,
+    set_rules,
+    starts,
+)
 from chakra.replay.symmetry.classes import Partition
-from chakra.replay.workload.model import Op, Program
-from chakra.replay.workload.node_order import ordinals
-
-#: explicit priorities are cut to this range
-MOST_URGENT = 1 << 28
-
-TOPOLOGIES = {
-    Topology.RING: phases_layout.TOPO_RING,
-    Topology.SWITCH: phases_layout.TOPO_SWITCH,
-    Topology.FULLY_CONNECTED: phases_layout.TOPO_FULL,
-}
-
-#: intra-dimension-scheduling in system files
-ORDERS = {
-    "FIFO": phases_layout.ORDER_FIFO,
-    "RG": phases_layout.ORDER_RG,
-    "smallestFirst": phases_layout.ORDER_SMALLEST_FIRST,
-    "lessRemainingPhaseFirst": phases_layout.ORDER_LESS_REMAINING,
-}
 
 
 def physical_memory() -> int:
@@ -49,26 +44,20 @@ def physical_memory() -> int:
         return 1 << 36
 
 
-def kernel_network(network: Network, system: System, options: RunOptions) -> phases_layout.Net:
-    """The network as the kernel takes it."""
-    dims = network.dims
-    return phases_layout.Net(
-        topo=np.array([TOPOLOGIES[Topology(d.topology)] for d in dims], np.int64),
-        size=np.array([d.npus for d in dims], np.int64),
-        lat=np.array([d.latency_ns for d in dims], np.float64),
-        rate=np.array([d.bytes_per_ns for d in dims], np.float64),
-        sum_dims=not options.astra,
-        min_bytes=1,
-        reduce_rate=system.local_mem_bw_gbps * 1e9,
-        rendezvous=options.rendezvous,
-        old=options.compat == OLD_MODEL,
-        share=np.array([d.bandwidth_gibps / dims[0].bandwidth_gibps for d in dims], np.float64),
-        load=np.zeros(len(dims), np.float64),
-    )
-
-
 class PhaseTables:
-    """Tables and state of one run, in one block of integers, and where each starts in it."""
+    """Rows and state of one run, in one block of integers.
+
+    Attributes
+    ----------
+    planned
+        Distinct collectives of all actors.
+    call_plan, call_start
+        Plan of each actor's calls, actor after actor, and where an actor's begin.
+    instance_comm
+        Communicator of every collective that may be under way.
+    m, f
+        The arrays of the kernel's state.
+    """
 
     def __init__(self, scenario: Scenario, partition: Partition) -> None:
         system, network, options = scenario.system, scenario.network, scenario.options
@@ -76,249 +65,137 @@ class PhaseTables:
         self.scenario = scenario
         self.partition = partition
         self.npu_of = partition.representative
-        self.program_of = scenario.workload.program_of[self.npu_of]
-        self.actor_programs = [programs[p] for p in self.program_of]
-        self.node_start = starts([p.n_nodes for p in self.actor_programs])
-        self.comm_start = starts([p.n_comm for p in self.actor_programs])
+        self.program_of = np.asarray(scenario.workload.program_of[self.npu_of], np.int64)
+        self.dims = len(network.dims)
+        self.contexts = collectives_in_flight(programs)
         self.groups = actor_communicators(scenario.membership, partition, network, scenario.rings_used)
-        self.net = kernel_network(network, system, options)
-        self.channels = message_channels(scenario.workload, partition, self.actor_programs, self.net, options)
-        #: distinct collectives of all actors
+        net = free_network(network, system, options)
+        self._block = Block()
+        self._head = np.zeros(L.NPU_BASE, np.int64)
+        self._block.room(L.NPU_BASE)
+        queues = options.queues_per_dim
+        self.actors = Actors(self._block, programs, self.program_of, self.dims, queues)
+        lanes = message_channels(scenario.workload, partition, self.actors.programs, net, options)
+        self._set_machine()
+        codes = [add_code(self._block, code_of(program, astra=options.astra)) for program in programs]
+        self.actors.set_programs(codes, self.program_of)
         self.planned: list[Planned] = []
-        self.instance_comm = self._instances()
-        self.layout = Layout()
-        self.table = np.zeros(phases_layout.TABLE_SIZE, np.int64)
-        self._set_programs()
-        self._set_actors()
-        self._set_comms()
-        durations = Durations(network, system, options, self.net, scenario.answers)
-        self._plans = PlanTables(self.planned, len(network.dims), durations, system, options)
-        self._set("PL", **self._plans.put(self.layout))
-        self._set_rules()
-        self._set_state()
-        self._require_memory()
-        self.block = self.layout.build()
-
-    def _set(self, prefix: str, **tables: int) -> None:
-        """Tell the kernel where tables start (or the value of a plain number)."""
-        for name, cell in tables.items():
-            self.table[getattr(phases_layout, f"{prefix}_{name.upper()}")] = cell
-
-    # -- tables ------------------------------------------------------------------------------------------------
-
-    def _instances(self) -> I64:
-        """Communicator of every instance of a collective that may be under way; as many as its busiest actor calls."""
-        instances = np.zeros(len(self.groups.comms), np.int64)
-        for a, program in enumerate(self.actor_programs):
-            coll = program.call[program.op == Op.COLLECTIVE]
-            groups = np.array([program.calls[int(c)].group for c in coll], np.int64)
-            for group, count in enumerate(np.bincount(groups).tolist()):
-                c = self.groups.comm_of(a, group)
-                instances[c] = max(instances[c], count)
-        return np.repeat(np.arange(len(instances)), instances)
-
-    def _set_programs(self) -> None:
-        programs = self.scenario.workload.programs
-        put = self.layout.put
-        self._set(
-            "PR",
-            start=put(starts([p.n_nodes for p in programs])),
-            op=put(concat([p.op for p in programs])),
-            slot=put(concat([p.slot for p in programs])),
-            dur=put(concat([p.duration_ns for p in programs])),
-            child_start=put(self._child_starts()),
-            child=put(concat([p.child for p in programs], np.int32)),
-            comm=put(concat([p.comm for p in programs])),
-            priority=put(concat([self._priorities(p) for p in programs])),
-            ordinal=put(concat([ordinals(p) for p in programs])),
-            call=put(concat([p.call for p in programs])),
-            slot_start=put(starts([len(p.slot_cap) for p in programs])),
-            slot_cap=put(concat([p.slot_cap for p in programs])),
-            heap_start=put(concat([starts([int(x) for x in p.slot_nodes])[:-1] for p in programs])),
-        )
-
-    def _set_actors(self) -> None:
-        self.call_start = starts([len(p.calls) for p in self.actor_programs])
+        self.comm_of_plan: list[ActorComm] = []
+        self.call_start = starts([len(p.calls) for p in self.actors.programs])
         self.call_plan = self._call_plans()
-        put = self.layout.put
-        self._set(
-            "AC",
-            program=put(np.asarray(self.program_of, np.int64)),
-            node=put(self.node_start[:-1]),
-            slot=put(starts([len(p.slot_cap) for p in self.actor_programs])[:-1]),
-            comm=put(self.comm_start[:-1]),
-            call=put(self.call_start[:-1]),
-            p2p=put(self.channels.message_start),
-            group=put(self.groups.group_start),
-            call_plan=put(self.call_plan),
-            call_group=put(ints([call.group for p in self.actor_programs for call in p.calls])),
-            group_comm=put(self.groups.group_comm),
-            group_member=put(self.groups.group_member),
-            channel=put(self.channels.of_message),
-            server=put(self._servers()),
+        self._durations = Durations(self._block, scenario.plans, net, scenario.answers)
+        self.plans = PlanRows(
+            self._block, self.planned, self.dims, system, options, self._phase_fields, _stream_shape
         )
+        self.plans.done()
+        self._set_comms()
+        self._set_messages(lanes)
+        self._set_room(lanes)
+        self.actors.done()
+        self._block.put(0, self._head)
+        self._require_memory()
+        self.m = self._block.build(4 * int(self._head[L.C_MARGIN]))
+        self.f = np.concatenate([head_floats(network, system), loads_and_shares(network)])
 
-    def _priorities(self, program: Program) -> I64:
-        """Explicit priority of every node; ASTRA-sim has none that takes effect (section 3.4)."""
-        if self.scenario.options.astra:
-            return np.zeros(program.n_nodes, np.int64)
-        given = program.trace.comm_priority[program.order]
-        return np.clip(np.where(given == ABSENT, 0, given), -MOST_URGENT, MOST_URGENT)
-
-    def _child_starts(self) -> I64:
-        parts, base = [], 0
-        for program in self.scenario.workload.programs:
-            parts.append(program.child_start[:-1] + base)
-            base += len(program.child)
-        parts.append(np.array([base], np.int64))
-        return np.concatenate(parts)
+    def _set_machine(self) -> None:
+        head, block, actors = self._head, self._block, self.actors
+        set_rules(head, self.scenario, self.contexts)
+        head[L.C_NPUS] = head[L.C_UNFINISHED] = actors.n
+        head[L.C_SLOTS] = actors.n_slots
+        head[L.C_DEFERRED] = actors.deferred
+        head[L.C_QUEUE_ROWS] = actors.queue_rows
+        head[L.C_DIMS] = self.dims
+        head[L.C_DIM_ROWS] = block.add(dimension_rows(self.scenario.network))
+        head[L.C_LISTED] = block.add(np.arange(self.dims))
+        head[L.C_LOADS] = L.F_SPEED + 2 * self.dims
 
     def _call_plans(self) -> I64:
         """Plan of every call of every actor; calls of one kind and size on like communicators share one."""
-        scenario = self.scenario
         plan_of: dict[tuple[Any, ...], int] = {}
         call_plan: list[int] = []
-        for a, program in enumerate(self.actor_programs):
+        for a, program in enumerate(self.actors.programs):
             for call in program.calls:
                 c = self.groups.comm_of(a, call.group)
                 comm = self.groups.comms[c]
                 key = (call.kind, call.bytes, call.involved, comm.whole, comm.size, None if comm.whole else c)
                 if key not in plan_of:
                     plan_of[key] = len(self.planned)
-                    plan = scenario.plans.of(call, comm.size, whole=comm.whole)
-                    self.planned.append(Planned(plan, comm, call.bytes))
+                    plan = self.scenario.plans.of(call, comm.size, whole=comm.whole)
+                    self.planned.append(Planned(plan, comm.whole, len(comm.actors), call.bytes))
+                    self.comm_of_plan.append(comm)
                 call_plan.append(plan_of[key])
-        return ints(call_plan)
+        return np.array(call_plan, np.int64)
+
+    def _phase_fields(self, row: list[int], phase: Phase, number: int, template: bool) -> Fields:
+        comm = self.comm_of_plan[number]
+        return self._durations.fields(row, phase, self.planned[number], comm, template)
 
     def _servers(self) -> I64:
         """Memory server of every actor."""
         memory = self.scenario.memory
         if memory.kind is MemoryKind.PER_NODE:
             return np.asarray(self.npu_of // max(memory.npus_per_node, 1), np.int64)
-        return np.zeros(len(self.npu_of), np.int64)
+        return np.zeros(self.actors.n, np.int64)
 
     def _set_comms(self) -> None:
-        comms, channels = self.groups.comms, self.channels
-        instances = np.bincount(self.instance_comm, minlength=len(comms)).tolist()
-        members = [np.asarray(comm.actors, np.int64) for comm in comms]
-        put = self.layout.put
-        self._set(
-            "CO",
-            actors=put(ints([len(m) for m in members])),
-            instance=put(starts(instances)),
-            member=put(starts([len(m) for m in members])),
-            member_actor=put(concat(members)),
-            chan_src=put(channels.src),
-            chan_dst=put(channels.dst),
-            chan_delay=put(channels.delay_ns),
-            chan_back=put(channels.back_ns),
-            chan_start=put(channels.start),
-            **{name: put(ints(cells)) for name, cells in _ring_tables(comms).items()},
-        )
+        groups, block, actors = self.groups, self._block, self.actors
+        members = Members(groups.group_start, groups.group_comm, groups.group_member)
+        counts = instances_of(members, actors.programs, len(groups.comms))
+        self.instance_comm = np.repeat(np.arange(len(counts)), counts)
+        self.instances, first = add_instances(block, counts)
+        rows = np.zeros((len(groups.comms), L.GROUP_ROW), np.int64)
+        rows[:, L.G_N] = [len(comm.actors) for comm in groups.comms]
+        rows[:, L.G_INSTANCES] = first
+        rows[:, L.G_FLAT] = [len(comm.views) - 1 for comm in groups.comms]
+        for c, comm in enumerate(groups.comms):
+            rows[c, L.G_VIEWS] = block.add(np.array([self._add_view(comm, v) for v in comm.views], np.int64))
+        at = block.add(rows) + np.arange(len(rows)) * L.GROUP_ROW
+        call_group = np.array([call.group for p in actors.programs for call in p.calls], np.int64)
+        actors.set_calls(members, at, self.plans.at[self.call_plan], call_group)
 
-    def _set_rules(self) -> None:
-        scenario = self.scenario
-        system, options = scenario.system, scenario.options
-        contexts = 1
-        for program in scenario.workload.programs:
-            used = np.unique(program.slot[program.op == Op.COLLECTIVE])
-            room = int(program.slot_cap[used].sum()) if len(used) else 0
-            contexts = max(contexts, min(room, int((program.op == Op.COLLECTIVE).sum())))
-        old = options.compat == OLD_MODEL
-        newest = old and system.scheduling_policy == "LIFO"
-        self._scratch_cells = self._plans.scratch()
-        self.dims = len(scenario.network.dims)
-        self.contexts = contexts
-        self.max_chunks = max((len(item.plan.chunks) for item in self.planned), default=1)
-        self.max_phases = max((item.phases for item in self.planned), default=1)
-        self._set(
-            "RU",
-            actors=len(self.npu_of),
-            scratch=self._scratch_cells[0],
-            scratch_heap=self._scratch_cells[1],
-            dims=self.dims,
-            queues=options.queues_per_dim,
-            running=-(-system.active_chunks // options.queues_per_dim),
-            contexts=contexts,
-            max_chunks=self.max_chunks,
-            max_phases=self.max_phases,
-            kinds=len(KIND_NUMBERS),
-            repeat_pass=old or not options.astra,
-            order=ORDERS[system.intra_dimension_scheduling],
-            first=phases_layout.LAST_ISSUED if newest else phases_layout.FIRST_ISSUED,
-            by_id=contexts > 1,
-            relieve=old or not options.astra,
-            trees=self.layout.put(self._plans.trees),
-        )
+    def _add_view(self, comm: ActorComm, rings: tuple[tuple[I64, I64], ...]) -> int:
+        """Add the rings of a view; returns where the table of the members' rings lies."""
+        block = self._block
+        ring_of = np.zeros(len(comm.actors), np.int64)
+        for i, (npus, stand) in enumerate(rings):
+            distinct = np.unique(stand)
+            row = np.zeros(L.RING_ROW, np.int64)
+            row[L.RG_INDEX], row[L.RG_MEMBERS] = i, len(distinct)
+            row[L.RG_PLACES], row[L.RG_NPUS] = block.add(stand), block.add(npus)
+            ring_of[distinct] = block.add(row)
+        return block.add(ring_of)
 
-    def _set_state(self) -> None:
-        n = len(self.npu_of)
-        nodes, comm_nodes = int(self.node_start[-1]), int(self.comm_start[-1])
-        instances, channels = len(self.instance_comm), self.channels
-        waiting = int(channels.start[-1]) + 1
-        slots = sum(len(p.slot_cap) for p in self.actor_programs)
-        receives = sum(int((~p.p2p_is_send).sum()) for p in self.actor_programs)
-        streams = n * self.contexts * self.max_chunks
-        timers = sum(int(np.minimum(p.slot_cap, p.slot_nodes).sum()) for p in self.actor_programs)
-        events = timers + streams + receives + 16
-        queues = n * self.dims * self.scenario.options.queues_per_dim
-        self.reserve = self.contexts * max((item.block_cells() for item in self.planned), default=0)
-        room, minus = self._room, self._minus
-        self._set(
-            "ST",
-            scalars=room(phases_layout.SC_SIZE),
-            left=self.layout.put(concat([p.parents for p in self.actor_programs])),
-            issue=minus(nodes),
-            finish=minus(nodes),
-            heap=room(4 * events),
-            ready=room(nodes),
-            ready_n=room(slots),
-            busy=room(slots),
-            running=room(n),
-            done=minus(n),
-            deferred=room(max((p.n_nodes for p in self.actor_programs), default=1)),
-            order=room(nodes),
-            order_n=room(n),
-            group_count=room(len(self.groups.group_comm)),
-            comm_ready=minus(comm_nodes),
-            comm_instance=minus(comm_nodes),
-            inst_plan=minus(instances),
-            inst_block=minus(instances),
-            inst_issued=room(instances),
-            inst_ended=room(instances),
-            inst_ready=minus(instances),
-            free=minus(len(self.planned)),
-            ctx_inst=minus(n * self.contexts + 1),
-            ctx_node=room(n * self.contexts),
-            ctx_group=room(n * self.contexts),
-            ctx_left=room(n * self.contexts),
-            ctx_rank=room(n * self.contexts),
-            issued=room(n),
-            ordered=self.layout.put(np.array([*range(self.dims), -1, 0], np.int64)),
-            memo=minus(4 * phases_layout.MEMO),
-            st_first=room(streams),
-            st_seq=room(streams),
-            st_phase=room(streams),
-            st_next=minus(streams),
-            st_queue=room(streams * self.max_phases),
-            q_head=minus(queues),
-            q_tail=minus(queues),
-            q_busy=room(queues),
-            cursor=room(n * self.dims * 3),
-            tree_count=room(n * len(KIND_NUMBERS) * self.dims),
-            sent=minus(waiting),
-            sent_node=minus(waiting),
-            arrived=minus(waiting),
-            posted=minus(waiting),
-            posted_node=minus(waiting),
-            sent_n=room(len(channels.src)),
-            posted_n=room(len(channels.src)),
-            server_free=room(int(self._servers().max(initial=0)) + 1),
-            dim_bytes=room(n * self.dims),
-            scratch=room(self._scratch_cells[0]),
-            scratch_heap=room(self._scratch_cells[1]),
-            pool=room(4 * self.reserve + 1),
-        )
+    def _set_messages(self, lanes: Any) -> None:
+        block, rows = self._block, self.actors.rows
+        n = len(lanes.src)
+        table = np.zeros((n, L.LANE_ROW), np.int64)
+        pairs = block.room(int(lanes.start[-1]) * L.PAIR_ROW, -1)
+        table[:, L.LN_SRC] = lanes.src
+        table[:, L.LN_DST] = lanes.dst
+        table[:, L.LN_NS] = lanes.delay_ns
+        table[:, L.LN_BACK_NS] = lanes.back_ns
+        table[:, L.LN_FIRST] = pairs + lanes.start[:-1] * L.PAIR_ROW
+        self._head[L.C_LANES] = block.add(table)
+        rows[:, L.N_MESSAGES] = block.add(lanes.of_message) + lanes.message_start
+        servers = self._servers()
+        rows[:, L.N_SERVER] = block.room(int(servers.max(initial=0)) + 1) + servers
+        self.dim_bytes = block.room(self.actors.n * self.dims)
+        rows[:, L.N_DIM_BYTES] = self.dim_bytes + np.arange(self.actors.n) * self.dims
+
+    def _set_room(self, lanes: Any) -> None:
+        """Room for events, for phases that are evaluated member by member, and for instances."""
+        head, block, programs = self._head, self._block, self.actors.programs
+        chunks = max((len(item.plan.chunks) for item in self.planned), default=0)
+        receives = sum(int((~p.p2p_is_send).sum()) for p in programs)
+        timers = sum(int(np.minimum(p.slot_cap, p.slot_nodes).sum()) for p in programs)
+        events = timers + self.actors.n * self.contexts * chunks + receives + 16
+        head[L.C_HEAP] = block.room(L.EVENT_ROW * events)
+        head[L.C_MEMO] = block.room(L.MEMO_ROW * L.MEMO, -1)
+        cells, credits = _scratch(self.planned, self.comm_of_plan)
+        head[L.C_SCRATCH] = block.room(cells)
+        head[L.C_CREDITS] = block.room(credits)
+        head[L.C_MARGIN] = self.contexts * self.plans.largest
+        head[L.C_TOP] = block.size
 
     def _require_memory(self) -> None:
         """Refuse a run that does not fit this machine.
@@ -328,60 +205,58 @@ class PhaseTables:
         WorkloadError
             With the memory that it needs, and why it needs that much.
         """
-        if 8 * self.layout.size > physical_memory():
+        size = 8 * (self._block.size + 4 * int(self._head[L.C_MARGIN]))
+        if size > physical_memory():
             raise WorkloadError(
-                f"the run needs about {self.layout.size * 8 / 2**30:.0f} GiB: {len(self.npu_of):,} of "
+                f"the run needs about {size / 2**30:.0f} GiB: {self.actors.n:,} of "
                 f"{self.scenario.workload.npus:,} NPUs behave differently and are simulated one by one "
-                f"({int(self.node_start[-1]):,} nodes). NPUs fold into classes when process groups lie alike in the "
-                "network: choose dimensions that align with the groups"
+                f"({int(self.actors.node_start[-1]):,} nodes). NPUs fold into classes when process groups lie alike in "
+                "the network: choose dimensions that align with the groups"
             )
 
-    def _room(self, cells: int) -> int:
-        """A table of zeros, of at least one cell."""
-        return self.layout.room(max(int(cells), 1))
-
-    def _minus(self, cells: int) -> int:
-        """A table of -1, of at least one cell."""
-        return self.layout.room(max(int(cells), 1), -1)
-
-    def cells(self, table: str, cells: int) -> I64:
-        """The first cells of a table of the block."""
-        start = int(self.table[getattr(phases_layout, table)])
-        return self.block[start : start + cells]
+    def rows(self, at: int, count: int, size: int) -> I64:
+        """So many rows of the block, as a view."""
+        return self.m[at : at + count * size].reshape(count, size)
 
 
-def _ring_tables(comms: tuple[ActorComm, ...]) -> dict[str, Any]:
-    """Logical rings of all communicators by view, and on which of them an actor of the communicator is."""
-    view: list[int] = []
-    view_ring: list[int] = []
-    ring_of: list[int] = []
-    ring_start: list[int] = []
-    ring_index: list[int] = []
-    ring_actor: list[I64] = []
-    ring_npu: list[I64] = []
-    at = 0
-    for comm in comms:
-        view.append(len(view_ring))
-        for rings in comm.views:
-            view_ring.append(len(ring_of))
-            where = [0] * len(comm.actors)
-            for i, (npus, stand) in enumerate(rings):
-                for actor in np.unique(stand).tolist():
-                    where[actor] = len(ring_start)
-                ring_start.append(at)
-                ring_index.append(i)
-                ring_actor.append(stand)
-                ring_npu.append(npus)
-                at += len(npus)
-            ring_of += where
-    return {
-        "view_start": view,
-        "view_ring": view_ring,
-        "ring_of": ring_of,
-        "ring_start": ring_start,
-        "ring_size": [len(npus) for npus in ring_npu],
-        "ring_actors": [len(np.unique(stand)) for stand in ring_actor],
-        "ring_index": ring_index,
-        "ring_actor": concat(ring_actor),
-        "ring_npu": concat(ring_npu),
-    }
+def _stream_shape(item: Planned) -> StreamShape:
+    return StreamShape(
+        width=L.STREAM_OF_PHASES + 2 * item.phases, codes=L.STREAM_OF_PHASES, counts=item.phases
+    )
+
+
+def _scratch(planned: list[Planned], comms: list[ActorComm]) -> tuple[int, int]:
+    """Room for phases that are evaluated member by member, and for their events; as much as any can need."""
+    cells, credits = 8, 2
+    for item, comm in zip(planned, comms, strict=True):
+        for phase in (phase for pair in item.plan.templates for phase in pair):
+            cells, credits = _most((cells, credits), _template_scratch(phase))
+        for phase in (phase for variant in item.plan.variants for phase in variant):
+            rings = comm.views[phase.view]
+            if any(len(np.unique(stand)) > 1 for _, stand in rings):
+                cells, credits = _most((cells, credits), _member_scratch(phase))
+    return cells, credits
+
+
+def _most(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return max(one[0], other[0]), max(one[1], other[1])
+
+
+def _template_scratch(phase: Phase) -> tuple[int, int]:
+    """Cells and heap to evaluate a phase whose size is known during the run only."""
+    cells, credits = _member_scratch(phase)
+    if phase.algorithm.family is not Family.STEPS:
+        packets = packet_count(int(phase.algorithm.family), int(phase.do), phase.size)
+        window = phase.algorithm.window_in(phase.size)
+        cells, credits = _most((cells, credits), (8 + packets, 3 * (2 * window + 2 * packets + 2)))
+    return cells, credits
+
+
+def _member_scratch(phase: Phase) -> tuple[int, int]:
+    """Cells and heap to evaluate a phase whose members start or end apart."""
+    n, window = phase.size, phase.algorithm.window_in(phase.size)
+    in_turns = window < n - 1 or phase.do is Do.ALL_REDUCE
+    if phase.algorithm.family is not Family.DIRECT or not in_turns:
+        return 4 * n, 0
+    packets = packet_count(int(phase.algorithm.family), int(phase.do), n)
+    return max(4 * n, 6 * n + n * packets), 3 * n * (2 * window + 2 * packets + 2)

@@ -1,0 +1,139 @@
+"""Streams of the phase-level engine: starting a phase, and when it ends on each member.
+
+Source: replay semantics, sections 4.8 and 9.
+"""
+
+from chakra.replay.engines.kernels import codes as K
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels.layout import State
+from chakra.replay.engines.kernels.phases_algorithms import (
+    eval_chain,
+    eval_credits,
+    eval_direct_open,
+    eval_steps,
+    eval_tree,
+    set_duration,
+)
+from chakra.replay.engines.kernels.phases_events import push_in_order
+from chakra.replay.engines.kernels.queues import next_blocked, next_waiting, take_first
+
+ENTRY_POINTS = ()
+ALLOCATES = False
+
+
+def find_duration(s: State, f: int, npus: int) -> None:
+    """Fill in the duration of a phase that was made during the run."""
+    m = s.m
+    same, size = m[f + L.PH_SAME], m[f + L.PH_BYTES]
+    kept = m[L.C_MEMO] + L.MEMO_ROW * ((size * 7919 + same * 104729) % L.MEMO)
+    if m[kept + L.ME_SAME] != same or m[kept + L.ME_BYTES] != size:
+        set_duration(s, f, npus, True)
+        m[kept + L.ME_SAME] = same
+        m[kept + L.ME_BYTES] = size
+        m[kept + L.ME_TAU] = m[f + L.PH_TAU]
+        m[kept + L.ME_LAST] = m[f + L.PH_LAST]
+    m[f + L.PH_TAU] = m[kept + L.ME_TAU]
+    m[f + L.PH_LAST] = m[kept + L.ME_LAST]
+
+
+def eval_phase(s: State, f: int, npus: int, code: int) -> int:
+    """Ends of a phase whose members did not start together, from and to the table at C_SCRATCH."""
+    m = s.m
+    family = m[f + L.PH_FAMILY]
+    step = -1 if code & 2 else 1
+    if family == K.ALG_TREE:
+        return eval_tree(s, f, npus, m[f + L.PH_TREE] + (code & 1) * 2 * m[f + L.PH_N])
+    if family == K.ALG_STEPS:
+        return eval_steps(s, f, npus)
+    if family == K.ALG_DIRECT:
+        if m[f + L.PH_DO] == K.DO_ALL_REDUCE or m[f + L.PH_WINDOW] < m[f + L.PH_N] - 1:
+            return eval_credits(s, f, npus, step, m[f + L.PH_N])
+        return eval_direct_open(s, f, npus)
+    return eval_chain(s, f, npus, step)
+
+
+def count_bytes(s: State, x: int, size: int) -> None:
+    """A stream's NPU sends so many bytes into the dimension of its phase."""
+    m = s.m
+    m[m[L.NPU_BASE + m[x + L.S_NPU] * L.NPU_ROW + L.N_DIM_BYTES] + m[m[x + L.S_ROW] + L.PH_DIM]] += size
+
+
+def count_tree(s: State, x: int, tree: int, places: int) -> None:
+    """Bytes of a double binary tree: all of the data go up and down every edge."""
+    m = s.m
+    step, size = m[x + L.S_STEP], m[m[x + L.S_ROW] + L.PH_BYTES]
+    first = x - m[x + L.S_MEMBER] * step
+    for i in range(m[m[x + L.S_ROW] + L.PH_N]):
+        if m[tree + i] >= 0:
+            count_bytes(s, first + m[places + i] * step, size)
+            count_bytes(s, first + m[places + m[tree + i]] * step, size)
+
+
+def start_phase(s: State, x: int) -> None:
+    """A stream starts its current phase; the last member to start computes when everybody ends."""
+    m = s.m
+    now = m[L.C_NOW]
+    f = m[x + L.S_ROW]
+    group = m[m[x + L.S_INSTANCE] + L.I_GROUP]
+    step = m[x + L.S_STEP]
+    # an NPU's phases that end together do so in the order in which that NPU started them, whoever started last
+    m[x + L.S_SEQUENCE] = m[L.C_SEQUENCE]
+    m[L.C_SEQUENCE] += 1
+    m[x + L.S_START] = now
+    count_bytes(s, x, m[f + L.PH_SENT])
+    view = m[f + L.PH_VIEW] if m[f + L.PH_VIEW] >= 0 else m[group + L.G_FLAT]
+    ring = m[m[m[group + L.G_VIEWS] + view] + m[x + L.S_MEMBER]]
+    first = x - m[x + L.S_MEMBER] * step
+    count = first + m[ring + L.RG_INDEX] * step + m[x + L.S_COUNTS] - x + m[x + L.S_PHASE]
+    m[count] += 1
+    if m[count] < m[ring + L.RG_MEMBERS]:
+        return
+    if m[f + L.PH_TAU] == L.TAU_UNKNOWN:
+        find_duration(s, f, m[ring + L.RG_NPUS])
+    equal = m[f + L.PH_TAU] >= 0
+    last = m[f + L.PH_LAST]
+    if equal and m[ring + L.RG_MEMBERS] == 1:
+        end = now + m[f + L.PH_TAU]
+        push_in_order(s, end, end - last, m[x + L.S_SEQUENCE], L.EVENT_PHASE | x << 2)
+        return
+    n, places, ends = m[f + L.PH_N], m[ring + L.RG_PLACES], m[L.C_SCRATCH]
+    for i in range(n):
+        start = m[first + m[places + i] * step + L.S_START]
+        m[ends + i] = start
+        if start != now:
+            equal = False
+    if equal or m[f + L.PH_FAMILY] == K.ALG_NONE:
+        for i in range(n):
+            m[ends + i] = now + m[f + L.PH_TAU]
+    else:
+        code = m[m[x + L.S_CODES] + m[x + L.S_PHASE]]
+        last = eval_phase(s, f, m[ring + L.RG_NPUS], code)
+        if m[f + L.PH_FAMILY] == K.ALG_TREE:
+            count_tree(s, x, m[f + L.PH_TREE] + (code & 1) * 2 * n, places)
+    # every member of the ring has its own stream for this chunk; a member may stand at several positions
+    for i in range(n):
+        y = first + m[places + i] * step
+        if m[y + L.S_START] < 0:
+            continue
+        m[y + L.S_START] = -1
+        end = max(m[ends + i], now)  # a root may be done before the last member starts; it leaves with it
+        push_in_order(s, end, max(end - last, now), m[y + L.S_SEQUENCE], L.EVENT_PHASE | y << 2)
+
+
+def start_waiting(s: State, queue: int) -> None:
+    """Start waiting streams of a queue while it runs fewer than it may."""
+    x = next_waiting(s, queue)
+    while x != L.NIL:
+        start_phase(s, x)
+        x = next_waiting(s, queue)
+
+
+def relieve(s: State) -> bool:
+    """Everything waits: start the first waiting stream of each queue, one more than the queue runs (C13)."""
+    queue = next_blocked(s, s.m[L.C_QUEUE_ROWS])
+    if queue == L.NIL:
+        return False
+    while queue != L.NIL:
+        start_phase(s, take_first(s, queue))
+        queue = next_blocked(s, queue + L.QUEUE_ROW)
+    return True

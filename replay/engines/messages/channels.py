@@ -1,0 +1,45 @@
+"""Channels of point-to-point messages: distinct (tag, source, destination, size), in which sends meet receives in order.
+
+Requests of the rendezvous protocol have channels of their own, without the size. Custom algorithms use the same ones.
+"""
+
+import numpy as np
+
+from chakra.arrays import I64, AnyArray
+from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.state import Block
+
+
+class Channels:
+    """Collects the point-to-point nodes of all NPUs, then numbers their channels."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[I64, I64, I64, I64, I64]] = []
+        self._count = 0
+
+    def add(self, tag: I64, size: I64, sends: AnyArray, npu: int, peers: I64) -> int:
+        """Add the nodes of an NPU's program or custom algorithm; returns the number of the first."""
+        first = self._count
+        n = len(tag)
+        if n:
+            me = np.full(n, npu, np.int64)
+            self._parts.append((tag, np.where(sends, me, peers), np.where(sends, peers, me), size, peers))
+            self._count += n
+        return first
+
+    def put(self, block: Block) -> int:
+        """Add the rows of all nodes and channels to a block; returns where the rows of the nodes begin."""
+        if not self._count:
+            return block.room(0)
+        tag, src, dst, size, peers = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        _, data = np.unique(np.stack([tag, src, dst, size], axis=1), axis=0, return_inverse=True)
+        _, control = np.unique(np.stack([tag, src, dst], axis=1), axis=0, return_inverse=True)
+        data, control = data.reshape(-1), control.reshape(-1)
+        n_data = int(data.max()) + 1
+        at = block.room((n_data + int(control.max()) + 1) * L.CHANNEL_ROW)
+        rows = np.zeros((self._count, L.P2P_ROW), np.int64)
+        rows[:, L.P2P_CHANNEL] = at + data * L.CHANNEL_ROW
+        rows[:, L.P2P_CONTROL] = at + (n_data + control) * L.CHANNEL_ROW
+        rows[:, L.P2P_PEER] = peers
+        rows[:, L.P2P_BYTES] = size
+        return block.add(rows)
