@@ -22,8 +22,9 @@ from chakra.schemas.protolib import MAX_LENGTH_BYTES
 # The kernel checks every position against the end of its record by itself, so numba's own bounds check (which
 # nearly doubles the time) stays off; tests run damaged files through a copy with bounds checks.
 
-#: Nodes above which a kernel pays: numba must be loaded first (half a second), only the kernel must (a tenth), or
-#: it is there already.
+#: Nodes above which a kernel pays: it must be compiled first (two seconds), numba must be loaded first (half a
+#: second), only the kernel must (a tenth), or it is there already.
+COLD_THRESHOLD = 250_000
 KERNEL_THRESHOLD = 50_000
 NUMBA_THRESHOLD = 15_000
 LOADED_THRESHOLD = 300
@@ -39,16 +40,17 @@ _loaded: set[str] = set()
 
 def kernels_for(module: str, n_nodes: int) -> ModuleType | None:
     """A kernel module compiled, if coding ``n_nodes`` nodes is worth it, else None."""
+    from chakra.jit import compiled, is_cached
+
     if module in _loaded:
         worth = n_nodes >= LOADED_THRESHOLD
     else:
+        nodes = n_nodes + _slow_nodes[0]
         least = NUMBA_THRESHOLD if "numba" in sys.modules else KERNEL_THRESHOLD
-        worth = n_nodes + _slow_nodes[0] >= least
+        worth = nodes >= least and (nodes >= COLD_THRESHOLD or is_cached(module))
     if not worth:
         _slow_nodes[0] += n_nodes
         return None
-    from chakra.jit import compiled
-
     _loaded.add(module)
     kernels: ModuleType = compiled(module)
     return kernels
@@ -66,13 +68,14 @@ def frame(data: U8, source: str) -> tuple[I64, I64]:
     TraceError
         With the byte offset where the framing breaks.
     """
+    from chakra.jit import compiled, is_cached
+
     if len(data) < _BIG_FILE_BYTES or DECODE_KERNEL not in _loaded:
         # A big file may hold few nodes; if it turns out to hold many, little was lost.
-        bounds = split_records(data.data, source, KERNEL_THRESHOLD)
+        cold = DECODE_KERNEL not in _loaded and not is_cached(DECODE_KERNEL)
+        bounds = split_records(data.data, source, COLD_THRESHOLD if cold else KERNEL_THRESHOLD)
         if bounds is not None:
             return np.array(bounds[0], np.int64), np.array(bounds[1], np.int64)
-    from chakra.jit import compiled
-
     starts, ends, broken = compiled(DECODE_KERNEL).frame_records(readable(data))
     if broken >= 0:
         tail = data[broken : broken + MAX_LENGTH_BYTES].tobytes()

@@ -5,6 +5,7 @@ import io
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -442,6 +443,7 @@ def test_big_and_small_paths_make_the_same_trace(monkeypatch: pytest.MonkeyPatch
     """A trace above the kernel threshold has the columns and bytes of the protobuf path."""
     from chakra.et import codec
 
+    monkeypatch.setattr(codec, "COLD_THRESHOLD", 0)
     n = codec.KERNEL_THRESHOLD + 10
     rng = np.random.default_rng(5)
 
@@ -476,3 +478,20 @@ def test_big_and_small_paths_make_the_same_trace(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(a[0], b[0])
         np.testing.assert_array_equal(a[1], b[1])
     np.testing.assert_array_equal(big.topological_order(), small.topological_order())
+
+
+@pytest.mark.parametrize(("cached", "nodes"), [(False, 250_000), (True, 50_000)])
+def test_what_must_be_compiled_waits_for_more_nodes(
+    cached: bool, nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two seconds of compiler pay from 250,000 nodes, half a second to load numba from 50,000."""
+    from chakra.et import codec
+
+    monkeypatch.setattr(codec, "_loaded", set())
+    monkeypatch.setattr(codec, "_slow_nodes", [0])
+    monkeypatch.setattr("chakra.jit.is_cached", lambda module: cached)
+    kernels: Any = SimpleNamespace()
+    monkeypatch.setattr("chakra.jit.compiled", lambda module: kernels)
+    monkeypatch.setattr("chakra.et.codec.sys.modules", {})
+    assert codec.kernels_for("some.kernel", nodes - 1) is None
+    assert codec.kernels_for("some.kernel", 1) is kernels  # what went before counts

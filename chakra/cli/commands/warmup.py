@@ -111,7 +111,8 @@ def traces() -> None:
     from chakra.et import read_trace, write_trace
     from chakra.et.trace_summary import summarize
 
-    small = {"KERNEL_THRESHOLD": 0, "NUMBA_THRESHOLD": 0, "LOADED_THRESHOLD": 0, "_BIG_FILE_BYTES": 0}
+    names = ("COLD_THRESHOLD", "KERNEL_THRESHOLD", "NUMBA_THRESHOLD", "LOADED_THRESHOLD", "_BIG_FILE_BYTES")
+    small = dict.fromkeys(names, 0)
     with (
         tempfile.TemporaryDirectory() as folder,
         _set("chakra.et.codec", **small),
