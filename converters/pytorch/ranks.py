@@ -12,6 +12,7 @@ from typing import TypeVar, TypeVarTuple
 
 from chakra.arguments import checked
 from chakra.converters.pytorch.comm.across_ranks import RankPart, cross_check, shortest_durations
+from chakra.converters.pytorch.comm.clocks import compare_clocks
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers, write_groups
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, write
 from chakra.converters.pytorch.link import Linked
@@ -38,12 +39,15 @@ class JobResult:
         File that holds them; empty if there are none.
     mismatches
         Collectives that differ between ranks, a line each.
+    clock_notes
+        Clocks of ranks that differ, and how they were aligned, a line each.
     """
 
     outcomes: list[Outcome]
     groups: dict[str, list[int]]
     groups_path: str
     mismatches: list[str] = field(default_factory=list)
+    clock_notes: list[str] = field(default_factory=list)
 
 
 @checked
@@ -97,9 +101,20 @@ def convert_job(
         used = [name for part in parts for name in part.used_groups]
         table = GroupNumbers([(part.source, part.groups) for part in parts], used)
         mismatches = cross_check(parts, table)
+        clocks = compare_clocks(parts, table)
         durations = shortest_durations(parts, table) if shortest and not mismatches else {}
         tasks = [
-            (part.parked, part.rank, table, prefix, settings, part.summary, check, durations.get(part.rank))
+            (
+                part.parked,
+                part.rank,
+                table,
+                prefix,
+                settings,
+                part.summary,
+                check,
+                durations.get(part.rank),
+                clocks.ahead_ns.get(part.rank, 0),
+            )
             for part in parts
         ]
         outcomes: list[Outcome] = []
@@ -110,7 +125,7 @@ def convert_job(
     content = table.file_content(used)
     path = prefix.with_name(prefix.name + ".comm_groups.json")
     write_groups(path, content)
-    result = JobResult(outcomes, content, str(path), mismatches)
+    result = JobResult(outcomes, content, str(path), mismatches, clocks.notes)
     if report is not None:
         report(result)
     if settings.strict and mismatches:
@@ -148,17 +163,21 @@ def _link_rank(inputs: Inputs, settings: Settings, folder: str) -> RankPart:
     parked = os.path.join(folder, f"{rank}.pickle")
     with open(parked, "wb") as file:
         pickle.dump(linked, file, protocol=5)
-    collectives, peers = [], []
+    collectives, peers, times = [], [], []
+    gpu, clock = linked.device.device, linked.device.first_ns
     for i in sorted(linked.graph.comm):
         comm = linked.graph.comm[i]
         if comm.kind == NodeType.COMM_COLL:
             collectives.append((comm.group, comm.comm_type, comm.size, int(linked.graph.duration[i])))
+            row = int(linked.graph.device_row[i])
+            times.append((clock + int(linked.graph.start[i]), clock + int(gpu.end[row]) if row >= 0 else -1))
         else:
             ends = (rank, comm.peer) if comm.kind == NodeType.COMM_SEND else (comm.peer, rank)
             peers.append((comm.group, *ends, comm.size))
     return RankPart(
         rank, linked.groups, [c.group for c in linked.graph.comm.values()], collectives, peers,
         summarize(linked, rank), parked, linked.device.source,
+        times if clock else [],
     )  # fmt: skip
 
 
@@ -171,10 +190,12 @@ def _write_rank(
     summary: dict[str, object],
     check: bool,
     durations: list[int] | None,
+    ahead_ns: int,
 ) -> Outcome:
     with open(parked, "rb") as file:
         linked: Linked = pickle.load(file)
     os.unlink(parked)
+    linked.device.first_ns -= ahead_ns
     if durations is not None:
         rows = [i for i in sorted(linked.graph.comm) if linked.graph.comm[i].kind == NodeType.COMM_COLL]
         linked.graph.duration[rows] = durations

@@ -171,6 +171,7 @@ def _job(
                 "groups": result.groups,
                 "comm_groups_file": result.groups_path,
                 "mismatches": result.mismatches,
+                "clock_notes": result.clock_notes,
                 "ranks": [{"output": o.output, **o.summary} for o in result.outcomes],
             }
             click.echo(json.dumps(document, indent=1))
@@ -178,6 +179,8 @@ def _job(
         for outcome in result.outcomes:
             show(outcome.summary, outcome.output, "text")
         click.echo(f"groups: {len(result.groups)} besides the group of all ranks, in {result.groups_path}")
+        for note in result.clock_notes:
+            click.echo(f"clocks: {note}")
         if not result.mismatches:
             click.echo(f"collectives and messages match across {len(result.outcomes)} ranks")
         if check:

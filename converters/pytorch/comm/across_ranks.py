@@ -1,7 +1,7 @@
 """What the ranks of a job must agree on: collectives in the same order, every message received."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.converters.pytorch.comm.operations import ProcessGroups
@@ -27,6 +27,10 @@ class RankPart:
     summary: dict[str, object]
     parked: str
     source: str
+    times: list[tuple[int, int]] = field(default_factory=list)
+    """Begin and end (ns since 1970) of each of ``collectives``; the end is -1 where no device did it.
+    Empty without a clock.
+    """
 
 
 def cross_check(parts: list[RankPart], table: GroupNumbers) -> list[str]:
