@@ -4,11 +4,20 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from chakra import __version__
 from chakra.errors import UsageError
 from chakra.io.nearest import nearest
+from chakra.replay.config.key import Key, UnfitError
+from chakra.replay.config.keys import (
+    ACTIVE_CHUNKS,
+    ENDPOINT_DELAY,
+    LOCAL_MEM_BW,
+    REMOTE_BANDWIDTH,
+    REMOTE_LATENCY,
+    SPLITS,
+)
 from chakra.replay.config.links import with_dims
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import LinkTopology, Memory, Network, System
@@ -18,28 +27,28 @@ from chakra.replay.results.result import ReplayResult
 
 SCHEMA = "chakra.replay.what_if/1"
 
+M = TypeVar("M", System, Memory)
+
+#: whole numbers of a system or a memory file, which say what is right for them
+_OF_SYSTEM = {
+    "system.endpoint-delay": ENDPOINT_DELAY,
+    "system.active-chunks": ACTIVE_CHUNKS,
+    "system.splits": SPLITS,
+}
+_OF_MEMORY = {"memory.latency": REMOTE_LATENCY, "memory.bandwidth": REMOTE_BANDWIDTH}
+_WHOLE = _OF_SYSTEM | _OF_MEMORY
+
 #: key -> unit of an absolute value
 KEYS = {
     "npu.flops": "TFLOPS",
     "accelerator.speed": "factor",
     "host.speed": "factor",
-    "npu.hbm": "GB/s of 10^9 B/s",
-    "system.endpoint-delay": "ns",
-    "system.active-chunks": "streams",
-    "system.splits": "chunks",
-    "memory.latency": "ns",
-    "memory.bandwidth": "GB/s of 10^9 B/s",
+    "npu.hbm": LOCAL_MEM_BW.unit,
+    **{name: key.unit for name, key in _WHOLE.items()},
     "comm-scale": "factor",
     "compute-scale": "factor",
     "injection-scale": "factor",
 }
-_WHOLE = (
-    "system.endpoint-delay",
-    "system.active-chunks",
-    "system.splits",
-    "memory.latency",
-    "memory.bandwidth",
-)
 _DIM = re.compile(r"dim(\d{1,3})\.(bandwidth|latency)")
 
 
@@ -122,15 +131,12 @@ class Machine:
         elif key in ("comm-scale", "compute-scale", "injection-scale"):
             name = key.replace("-", "_")
             self.scales[name] = change.of(self.scales.get(name, 1.0))
-        elif key.startswith("memory."):
+        elif key in _OF_MEMORY:
             if self.memory is None:
                 raise UsageError(f"--what-if: {key}: the run has no remote memory")
-            if key == "memory.latency":
-                self.memory = replace(self.memory, latency_ns=_new(change, self.memory.latency_ns))
-            else:
-                self.memory = replace(
-                    self.memory, bytes_per_ns=_new(change, self.memory.bytes_per_ns, least=1)
-                )
+            # a bandwidth of 0 is none in a file, and no change of one
+            least = int(_OF_MEMORY[key] is REMOTE_BANDWIDTH)
+            self.memory = _replaced(self.memory, _OF_MEMORY[key], change, least)
         elif key == "npu.hbm":
             if self.system.local_mem_bw_gbps == 0:
                 raise UsageError(
@@ -138,13 +144,10 @@ class Machine:
                 )
             bandwidth = _positive(change, change.of(self.system.local_mem_bw_gbps))
             self.system = replace(self.system, local_mem_bw_gbps=bandwidth)
-        elif key == "system.endpoint-delay":
-            delay = _new(change, self.system.endpoint_delay_ns)
-            self.system = replace(self.system, endpoint_delay_ns=delay, endpoint_delay_given=True)
-        elif key == "system.active-chunks":
-            self.system = replace(self.system, active_chunks=_new(change, self.system.active_chunks, least=1))
         else:
-            self.system = replace(self.system, splits=_new(change, self.system.splits, least=1))
+            self.system = _replaced(self.system, _OF_SYSTEM[key], change)
+            if _OF_SYSTEM[key] is ENDPOINT_DELAY:
+                self.system = replace(self.system, endpoint_delay_given=True)
 
     def _change_flops(self, change: Change) -> None:
         """Faster arithmetic: the roofline's peak where it is on, and the durations that traces give for kernels."""
@@ -206,13 +209,19 @@ class Machine:
         self.network = replace(self.network, dims=tuple(dims))
 
 
-def _new(change: Change, now: int, *, least: int = 0) -> int:
-    value = change.of(now)
-    if value != int(value) and not change.relative and change.key in _WHOLE:
-        raise UsageError(f"--what-if: {change}: expected a whole number of {KEYS[change.key]}")
-    if value < least or value >= 2**53:
+def _replaced(machine: M, key: Key[int], change: Change, least: int = 0) -> M:
+    """The machine with another value of a key, within the bounds that files keep."""
+    value = change.of(getattr(machine, key.field))
+    if value != int(value) and not change.relative:
+        raise UsageError(f"--what-if: {change}: expected a whole number of {key.unit}")
+    try:
+        number = key.reader.read(value)
+    except UnfitError:
+        number = -1
+    if number < least:
         raise UsageError(f"--what-if: {change}: gives {value:g}, out of range")
-    return int(value)
+    values: dict[str, Any] = {key.field: number}
+    return replace(machine, **values)
 
 
 def _positive(change: Change, value: float) -> float:

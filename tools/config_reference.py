@@ -4,12 +4,14 @@ python tools/config_reference.py            rewrite the tables
 python tools/config_reference.py --check    fail if they are not in step
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from made_files import renewed, require_each_once, write_or_check
 
+from chakra.generate.request.requests import REQUESTS
 from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
+from chakra.replay.config.key import Key
 from chakra.replay.config.keys import (
     LINK_FIELDS,
     LINK_KEYS,
@@ -17,7 +19,6 @@ from chakra.replay.config.keys import (
     NETWORK_KEYS,
     PLUGIN_KEYS,
     SYSTEM_KEYS,
-    Key,
 )
 from chakra.sweep.keys import RANGE_KEYS, STUDY_KEYS, WORKLOAD_KEYS, workload_keys
 
@@ -28,22 +29,24 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configur
 class Table:
     """Keys of a file or of a part of it, and the function that reads them."""
 
-    keys: tuple[Key, ...]
+    keys: tuple[Key[object], ...]
     reader: str
 
 
-def _kinds() -> tuple[Key, ...]:
+def _kinds() -> tuple[Key[object], ...]:
     """Parameters of all kinds of generated workloads; the meaning says which kinds have them."""
-    kinds = ("transformer", "moe", "mlp", "resnet", "dlrm")
-    seen: dict[Key, list[str]] = {}
-    for kind in kinds:
+    rows: dict[tuple[str, str], Key[object]] = {}
+    having: dict[tuple[str, str], list[str]] = {}
+    for kind in REQUESTS:
         for key in workload_keys(kind):
-            seen.setdefault(key, []).append(kind)
+            row = (key.name, key.default_in_words)
+            rows[row] = key
+            having.setdefault(row, []).append(kind)
     return tuple(
         key
-        if set(have) == set(kinds)
-        else Key(key.name, key.allowed, key.unit, key.default, f"{key.meaning} ({', '.join(have)})")
-        for key, have in seen.items()
+        if len(having[row]) == len(REQUESTS)
+        else replace(key, meaning=f"{key.meaning} ({', '.join(having[row])})")
+        for row, key in rows.items()
     )
 
 
@@ -70,7 +73,7 @@ def rendered_table(table: Table) -> str:
     head = ["key", "value", "unit", "default", "meaning"] + ['read by `compat="astra-sim"`'] * compat
     rows = [head, ["---"] * len(head)]
     for key in table.keys:
-        row = [f"`{key.name}`", key.allowed, key.unit, key.default, key.meaning]
+        row = [f"`{key.name}`", key.allowed, key.unit, key.default_in_words, key.meaning]
         rows.append(row + [key.compat or "alike"] * compat)
     lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
     return "\n".join([*lines, "", f"Read by `{table.reader}`."]) + "\n"

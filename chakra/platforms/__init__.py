@@ -8,7 +8,8 @@
 
 from chakra.platforms.cluster import all_platforms, cluster, load_platform, platform_names
 from chakra.platforms.collectives import collective_parameters
-from chakra.platforms.model import Accelerator, Number, Platform, PlatformDim, Status
+from chakra.platforms.keys import Status
+from chakra.platforms.model import Accelerator, Number, Platform, PlatformDim
 from chakra.platforms.write import write_platform
 
 __all__ = [

@@ -10,7 +10,8 @@ from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.nearest import nearest
 from chakra.io.yaml import parse_document, read_document
-from chakra.platforms.model import Number, Platform, PlatformDim, Status, platform_from
+from chakra.platforms.keys import Status
+from chakra.platforms.model import Number, Platform, PlatformDim, platform_from
 from chakra.replay.config.model import Topology
 
 #: one-way latency per hop that a fabric gets when nothing else is known, ns

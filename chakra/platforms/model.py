@@ -1,30 +1,34 @@
 """Machines as values: numbers with their source and status, and what becomes of them in ASTRA-sim's files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError, UsageError
 from chakra.io.limits import MAX_NPUS
 from chakra.io.nearest import nearest
-from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, NUMBER_KEYS, PLATFORM_KEYS
-from chakra.replay.config.keys import Key
+from chakra.platforms.keys import (
+    ACCELERATOR,
+    ACCELERATOR_KEYS,
+    DIM_KEYS,
+    DIMS,
+    KIND,
+    NOTE,
+    NUMBER_KEYS,
+    PLATFORM,
+    PLATFORM_KEYS,
+    TITLE,
+    SourcedNumber,
+    Status,
+)
+from chakra.replay.config.key import Key, Required, UnfitError
 from chakra.replay.config.model import Topology
+
+T = TypeVar("T")
 
 #: GB/s of 10**9 bytes to GB/s of 2**30 bytes, the unit of network files
 DECIMAL_TO_BINARY = 1e9 / (1 << 30)
-
-
-class Status(StrEnum):
-    """How much a number can be trusted."""
-
-    DATASHEET = "datasheet"
-    #: from measurements, by somebody
-    FITTED = "fitted"
-    #: nobody published it: a plausible value
-    ASSUMED = "assumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,15 +279,39 @@ def _algorithm(dim: PlatformDim) -> str:
     return "ring"
 
 
-def _refuse_unknown(value: dict[Any, Any], keys: tuple[Key, ...], where: str) -> None:
+def _refuse_unknown(document: Mapping[object, object], keys: Iterable[Key[object]], where: str) -> None:
     names = [key.name for key in keys]
-    for key in value:
-        if key not in names:
-            hint = nearest(str(key), names) or f"; there are {', '.join(names)}"
-            raise ConfigError(f"{where}: unknown key {key!r}{hint}")
+    for name in document:
+        if name not in names:
+            hint = nearest(str(name), names) or f"; there are {', '.join(names)}"
+            raise ConfigError(f"{where}: unknown key {name!r}{hint}")
 
 
-def number_from(value: Any, where: str) -> Number:
+def _fields(document: Mapping[object, object], keys: Iterable[Key[object]], where: str) -> dict[str, Any]:
+    """Every value of a map by its field; a number with its source is read with its place in its messages."""
+    keys = tuple(keys)
+    _refuse_unknown(document, keys, where)
+    return {
+        key.field: number_from(
+            document.get(key.name), f"{where}.{key.name}", above_zero=key.reader.above_zero
+        )
+        if isinstance(key.reader, SourcedNumber)
+        else _value(document, key, where)
+        for key in keys
+    }
+
+
+def _value(document: Mapping[object, object], key: Key[T], where: str) -> T:
+    value = document.get(key.name)
+    if key.name not in document and not isinstance(key.default, Required):
+        return key.default
+    try:
+        return key.reader.read(value)
+    except UnfitError as unfit:
+        raise ConfigError(f"{where}: {key.name} {unfit.told_plainly(value)}") from None
+
+
+def number_from(value: object, where: str, *, above_zero: bool = False) -> Number:
     """A number of a preset file: ``{value, status, source}``.
 
     Raises
@@ -293,31 +321,23 @@ def number_from(value: Any, where: str) -> Number:
     """
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: must be {{value: ..., status: ..., source: ...}}, not {value!r}")
-    _refuse_unknown(value, NUMBER_KEYS, where)
-    amount = value.get("value")
-    if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount < float("inf"):
-        raise ConfigError(f"{where}: value must be a number of at least 0, not {amount!r}")
-    words = [status.value for status in Status]
-    if value.get("status") not in words:
-        raise ConfigError(f"{where}: status must be one of {', '.join(words)}, not {value.get('status')!r}")
-    source = value.get("source")
-    if not isinstance(source, str) or not source.strip():
-        raise ConfigError(f"{where}: source must say where the number comes from")
-    parts = []
-    for key in ("links", "link_gbps"):
-        part = value.get(key)
-        if part is not None and (isinstance(part, bool) or not isinstance(part, int | float) or not part > 0):
-            raise ConfigError(f"{where}: {key} must be a number above 0, not {part!r}")
-        parts.append(None if part is None else float(part))
-    links, link_gbps = parts
+    number = Number(**_fields(value, NUMBER_KEYS, where))
+    if above_zero and number.value <= 0:
+        raise ConfigError(f"{where}: must be above 0")
+    _check_links(number, where)
+    return number
+
+
+def _check_links(number: Number, where: str) -> None:
+    """Links make up the value."""
+    links, link_gbps, amount = number.links, number.link_gbps, number.value
     if links is not None and link_gbps is not None and abs(links * link_gbps - amount) > 1e-6 * amount:
         raise ConfigError(
             f"{where}: {links:g} links of {link_gbps:g} make {links * link_gbps:g}, not {amount:g}"
         )
-    return Number(float(amount), Status(value["status"]), source, links, link_gbps)
 
 
-def platform_from(document: Any, source: str) -> Platform:
+def platform_from(document: object, source: str) -> Platform:
     """A platform from a preset document.
 
     Raises
@@ -328,47 +348,26 @@ def platform_from(document: Any, source: str) -> Platform:
     if not isinstance(document, dict):
         raise ConfigError(f"{source}: must be a map with 'name', 'accelerator' and 'dims'")
     _refuse_unknown(document, PLATFORM_KEYS, source)
-    for key in ("name", "title"):
-        if not isinstance(document.get(key), str):
-            raise ConfigError(f"{source}: {key} must be a text")
-    acc = document.get("accelerator")
-    if not isinstance(acc, dict) or not isinstance(acc.get("name"), str):
-        raise ConfigError(f"{source}: accelerator must be a map with a 'name'")
-    _refuse_unknown(acc, ACCELERATOR_KEYS, f"{source}: accelerator")
-    if document.get("kind", "machine") != "machine":
-        raise ConfigError(f"{source}: kind must be machine, not {document['kind']!r}")
-    accelerator = Accelerator(
-        acc["name"],
-        *(
-            number_from(acc.get(key), f"{source}: accelerator.{key}")
-            for key in ("peak_tflops", "mem_gbps", "memory_gb")
-        ),
+    name, title, _, note = (_value(document, key, source) for key in (PLATFORM, TITLE, KIND, NOTE))
+    accelerator = _accelerator_from(_value(document, ACCELERATOR, source), source)
+    dims = tuple(
+        _dim_from(dim, f"{source}: {DIMS.name}[{k}]") for k, dim in enumerate(_value(document, DIMS, source))
     )
-    for key in ("peak", "bandwidth"):
-        if getattr(accelerator, key).value <= 0:
-            raise ConfigError(f"{source}: accelerator: {key} must be above 0")
-    dims = document.get("dims")
-    if not isinstance(dims, list) or not dims:
-        raise ConfigError(f"{source}: dims must be a non-empty list")
-    parsed = tuple(_dim_from(dim, f"{source}: dims[{k}]") for k, dim in enumerate(dims))
-    if [dim.npus is None for dim in parsed].count(True) > 1 or any(dim.npus is None for dim in parsed[:-1]):
+    _check_scale_out(dims, source)
+    return Platform(name, title, accelerator, dims, note, source)
+
+
+def _accelerator_from(value: Mapping[object, object], source: str) -> Accelerator:
+    return Accelerator(**_fields(value, ACCELERATOR_KEYS, f"{source}: {ACCELERATOR.name}"))
+
+
+def _check_scale_out(dims: tuple[PlatformDim, ...], source: str) -> None:
+    """What a cluster decides is the size of the outermost dimension."""
+    if any(dim.npus is None for dim in dims[:-1]):
         raise ConfigError(f"{source}: only the last dimension may be 'scale_out'")
-    note = document.get("note", "")
-    return Platform(document["name"], document["title"], accelerator, parsed, str(note), source)
 
 
-def _dim_from(dim: Any, where: str) -> PlatformDim:
+def _dim_from(dim: object, where: str) -> PlatformDim:
     if not isinstance(dim, dict):
         raise ConfigError(f"{where}: must be a map with 'topology', 'npus', 'gbps' and 'latency_ns'")
-    _refuse_unknown(dim, DIM_KEYS, where)
-    words = [topology.value for topology in Topology]
-    if dim.get("topology") not in words:
-        raise ConfigError(f"{where}: topology must be one of {', '.join(words)}, not {dim.get('topology')!r}")
-    npus = dim.get("npus")
-    if npus != "scale_out" and (type(npus) is not int or npus < 2):
-        raise ConfigError(f"{where}: npus must be a whole number of at least 2 or 'scale_out', not {npus!r}")
-    bandwidth = number_from(dim.get("gbps"), f"{where}.gbps")
-    if bandwidth.value <= 0:
-        raise ConfigError(f"{where}.gbps: must be above 0")
-    latency = number_from(dim.get("latency_ns"), f"{where}.latency_ns")
-    return PlatformDim(Topology(dim["topology"]), None if npus == "scale_out" else npus, bandwidth, latency)
+    return PlatformDim(**_fields(dim, DIM_KEYS, where))

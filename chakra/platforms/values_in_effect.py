@@ -3,48 +3,53 @@
 import os
 
 from chakra.platforms.cluster import load_platform
-from chakra.platforms.keys import ACCELERATOR_KEYS, DIM_KEYS, PLATFORM_KEYS
-from chakra.platforms.model import Number, Platform
-from chakra.replay.config.keys import Key
-from chakra.replay.config.values_in_effect import Explanation, Row
+from chakra.platforms.keys import ACCELERATOR, ACCELERATOR_KEYS, DIM_KEYS, DIMS, KIND, PLATFORM_KEYS, Status
+from chakra.platforms.model import Number
+from chakra.replay.config.key import Key, in_words, plain
+from chakra.replay.config.values_in_effect import FileInEffect, ValueInEffect
 
 
-def explain_platform(path: str | os.PathLike[str]) -> Explanation:
-    """Explain a platform file; raises ConfigError as `load_platform` does."""
+def values_in_effect(path: str | os.PathLike[str]) -> FileInEffect:
+    """Every key of a platform file.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    ConfigError
+        As `load_platform`.
+    """
     source = os.fspath(path)
     platform = load_platform(source)
-    rows = [
-        _row(key, value, source)
-        for key, value in zip(PLATFORM_KEYS, _values(platform), strict=True)
-        if key.name not in ("accelerator", "dims")
-    ]
-    accelerator = platform.accelerator
-    numbers = (accelerator.peak, accelerator.bandwidth, accelerator.capacity)
-    for key, value in zip(ACCELERATOR_KEYS, (accelerator.name, *numbers), strict=True):
-        rows.append(_row(key, value, source, "accelerator."))
+    rows = [_row(key, platform, source) for key in PLATFORM_KEYS if key not in (ACCELERATOR, DIMS)]
+    rows += [_row(key, platform.accelerator, source, f"{ACCELERATOR.name}.") for key in ACCELERATOR_KEYS]
     for k, dim in enumerate(platform.dims):
-        for key, value in zip(
-            DIM_KEYS, (dim.topology.value, dim.npus or "scale_out", dim.bandwidth, dim.latency), strict=True
-        ):
-            rows.append(_row(key, value, source, f"dims[{k}]."))
-    assumed = sum(number.status.value == "assumed" for _, number in platform.numbers())
-    notes = [
+        rows += [_row(key, dim, source, f"{DIMS.name}[{k}].") for key in DIM_KEYS]
+    assumed = sum(number.status is Status.ASSUMED for _, number in platform.numbers())
+    notes = (
         f"{platform.node_npus} NPUs per machine",
         f"{assumed} numbers are assumed: nobody published them",
-    ]
-    return Explanation("platform", source, tuple(rows), tuple(notes))
+    )
+    return FileInEffect("platform", source, tuple(rows), notes)
 
 
-def _values(platform: Platform) -> tuple[object, ...]:
-    return platform.name, platform.title, "machine", platform.note or None, None, None
-
-
-def _row(key: Key, value: object, source: str, prefix: str = "") -> Row:
+def _row(key: Key[object], owner: object, source: str, prefix: str = "") -> ValueInEffect:
     """A row; a number says in its meaning how much it can be trusted and where it is from."""
-    given, meaning = value, key.meaning
+    value, meaning = getattr(owner, key.field, None), key.meaning
     if isinstance(value, Number):
-        given, meaning = value.value, f"{key.meaning}; {value.status}: {' '.join(value.source.split())}"
-    absent = value is None or (key.name == "kind")
-    return Row(
-        prefix + key.name, given, key.unit, key.default, "default" if absent else source, meaning, key.allowed
+        meaning = f"{key.meaning}; {value.status}: {' '.join(value.source.split())}"
+        value = value.value
+    elif key.field == "npus" and value is None:
+        value = "scale_out"
+    absent = key is KIND or in_words(value) == "none"
+    shown = plain(key.default if absent else value)
+    return ValueInEffect.of(
+        key,
+        None if shown == "" else shown,
+        "default" if absent else source,
+        name=prefix + key.name,
+        meaning=meaning,
     )

@@ -1,12 +1,14 @@
 """Design sweeps: any parameters of generator, platform, network, system and replay; crossed, sampled or optimised."""
 
 from chakra.sweep.executors import Runner, runner
+from chakra.sweep.method import Method
+from chakra.sweep.metrics import METRICS
 from chakra.sweep.pareto import front, plot
 from chakra.sweep.point import run_point
 from chakra.sweep.run import Shard, ranked, run_study
 from chakra.sweep.space import Parameter
 from chakra.sweep.store import Outcome, Store, write_table
-from chakra.sweep.study import METRICS, Method, Study, load_study, study_from
+from chakra.sweep.study import Study, load_study, study_from
 
 __all__ = [
     "METRICS",

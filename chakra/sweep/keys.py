@@ -1,130 +1,183 @@
-"""Every key of a study file: what it may be, unit, default, meaning. The reader refuses every other key."""
+"""Every key of a study file: how it is read, its unit, default and meaning. The reader refuses every other key."""
 
-from enum import Enum
-from typing import Any
+from dataclasses import dataclass
 
-from chakra.replay.config.keys import REQUIRED, Key
+from chakra.generate.request.parameters import keys_of
+from chakra.generate.request.requests import REQUESTS
+from chakra.replay.config.key import REQUIRED, Key, Schema, UnfitError
+from chakra.replay.config.readers import Count, Flag, Text, Title, words
+from chakra.sweep.method import Method, MethodReader
+from chakra.sweep.metrics import Metric, TwoMetrics
+from chakra.sweep.values import MAX_POINTS, Bounds, Listed, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Reader of a part of a study: a map, or the path of a file where that may stand for it."""
+
+    allowed: str
+    rule: str
+    or_path: bool = False
+    missing: str = ""
+
+    def read(self, value: object, compat: str | None = None) -> dict[object, object] | str:
+        """The map as it is, or the path."""
+        if isinstance(value, dict) or (self.or_path and isinstance(value, str)):
+            return value
+        raise UnfitError(self.rule, "")
+
+    def schema(self) -> Schema:
+        """Any map; what it may hold is known with the kind of workload or the machine."""
+        return {"type": ["object", "string"] if self.or_path else "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Reader of a list of texts."""
+
+    allowed: str
+    missing: str = ""
+
+    def read(self, value: object, compat: str | None = None) -> tuple[str, ...]:
+        """The texts."""
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise UnfitError("must be a list of texts", "")
+        return tuple(value)
+
+    def schema(self) -> Schema:
+        """A list of texts."""
+        return {"type": "array", "items": {"type": "string"}}
+
+
+_PATH = "must be a map or the path of a file"
 
 STUDY_KEYS = (
-    Key("study", "text", "", "the file's name", "title of the study"),
-    Key("workload", "map: kind and its parameters, or files", "", REQUIRED, "what runs"),
-    Key(
-        "platform", "text: words of chakra platform", "", "none: network and system are files", "the machine"
+    STUDY := Key("study", Title(), None, "", "name", "title of the study", "the file's name"),
+    WORKLOAD := Key(
+        "workload",
+        Part(
+            "map: kind and its parameters, or files",
+            "must be a map with 'kind', or with 'files' (a prefix or manifest)",
+        ),
+        REQUIRED,
+        "",
+        "fixed.workload",
+        "what runs",
     ),
-    Key(
+    PLATFORM := Key(
+        "platform",
+        Text(says="text: words of chakra platform", pattern="", found=""),
+        None,
+        "",
+        "fixed.platform",
+        "the machine",
+        "none: network and system are files",
+    ),
+    NETWORK := Key(
         "network",
-        "map of dim<k>.bandwidth, .latency, .topology, .npus; or path",
+        Part("map of dim<k>.bandwidth, .latency, .topology, .npus; or path", _PATH, or_path=True),
+        None,
         "GB/s of 2^30 B/s, ns",
-        "the platform's",
+        "fixed.network",
         "values that replace the platform's, or a network file",
-    ),
-    Key(
-        "system",
-        "map of keys of a system file; or path",
-        "",
         "the platform's",
+    ),
+    SYSTEM := Key(
+        "system",
+        Part("map of keys of a system file; or path", _PATH, or_path=True),
+        None,
+        "",
+        "fixed.system",
         "values that replace the platform's, or a system file",
+        "the platform's",
     ),
-    Key(
+    REPLAY := Key(
         "replay",
-        "map of backend, compat, queues-per-dim, injection-scale, comm-scale, compute-scale, rendezvous, comm-streams, "
-        "host-speed, accelerator-speed, start",
+        Part(
+            "map of backend, compat, queues-per-dim, injection-scale, comm-scale, compute-scale, rendezvous, "
+            "comm-streams, host-speed, accelerator-speed, start",
+            _PATH,
+            or_path=True,
+        ),
+        None,
         "",
-        "those of chakra replay",
+        "fixed.replay",
         "options of every run",
+        "those of chakra replay",
     ),
-    Key(
+    PARAMETERS := Key(
         "parameters",
-        "map of names to a list, {values: [...]} or {range: [low, high], step, count, log}",
+        Part(
+            "map of names to a list, {values: [...]} or {range: [low, high], step, count, log}",
+            "must be a map",
+        ),
+        None,
         "",
-        "none: one point",
+        "parameters",
         "what varies; a name is platform, or starts with workload., network., system. or replay.",
+        "none: one point",
     ),
-    Key(
+    METHOD := Key(
         "method",
-        "grid, {random: SAMPLES, seed: N} or {optuna: TRIALS, seed: N, batch: N}",
+        MethodReader(),
+        Method(),
         "",
-        "grid",
+        "method",
         "how points are chosen; seed 0, batch 8 unless given",
     ),
-    Key(
+    CONSTRAINTS := Key(
         "constraints",
-        "list of memory and comparisons",
+        Texts("list of memory and comparisons"),
+        (),
         "",
-        "none",
+        "constraints",
         "points that need more memory than the accelerator has, or fail a comparison, do not count",
     ),
-    Key("objective", "a metric", "", "step_ms", "what the ranked table is sorted by"),
-    Key("pareto", "list of two metrics", "", "step_ms, memory_gb", "axes of the Pareto front"),
+    OBJECTIVE := Key("objective", Metric(), "step_ms", "", "objective", "what the ranked table is sorted by"),
+    PARETO := Key("pareto", TwoMetrics(), ("step_ms", "memory_gb"), "", "pareto", "axes of the Pareto front"),
 )
 
 #: fields of a parameter that is a range
 RANGE_KEYS = (
-    Key("values", "list", "", "none", "the values themselves, instead of a range"),
-    Key("range", "[low, high], low <= high", "", "none", "both ends belong to it"),
-    Key("step", "number above 0", "", "1 for whole numbers", "distance of values, counted from low"),
-    Key("count", "whole number, 1 or more", "", "none", "that many values, evenly spread"),
-    Key(
-        "log",
-        "true or false",
+    VALUES := Key("values", Listed(), None, "", "values", "the values themselves, instead of a range"),
+    RANGE := Key("range", Bounds(), None, "", "low", "both ends belong to it"),
+    STEP := Key(
+        "step", Step(), None, "", "step", "distance of values, counted from low", "1 for whole numbers"
+    ),
+    COUNT := Key(
+        "count",
+        Count(f"must be a whole number from 1 to {MAX_POINTS}", 1, MAX_POINTS),
+        None,
         "",
-        "false",
+        "count",
+        "that many values, evenly spread",
+    ),
+    LOG := Key(
+        "log",
+        Flag("must be true or false, and needs a range above 0 without step", ""),
+        False,
+        "",
+        "log",
         "spread evenly on a logarithmic scale; needs low above 0 and no step",
     ),
 )
 
-
 #: keys of `workload` that no kind of generated workload has
 WORKLOAD_KEYS = (
-    Key(
-        "kind",
-        "transformer, moe, mlp, resnet, dlrm",
-        "",
-        "transformer",
-        "what is generated; then its parameters",
+    KIND := Key(
+        "kind", words(*REQUESTS), "transformer", "", "kind", "what is generated; then its parameters"
     ),
-    Key(
+    FILES := Key(
         "files",
-        "prefix of traces or path of a manifest",
+        Text(says="prefix of traces or path of a manifest"),
+        None,
         "",
-        "none",
+        "files",
         "traces that are there, instead of kind",
     ),
 )
 
-_TYPES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-#: units that the help of a parameter does not spell out as a word of its own
-_UNITS = {"bucket_mb": "MB of 10^6 B", "peak_tflops": "10^12 op/s", "mem_gbps": "10^9 B/s", "launch_ns": "ns"}
 
-
-def workload_keys(kind: str) -> tuple[Key, ...]:
+def workload_keys(kind: str) -> tuple[Key[object], ...]:
     """Parameters of a kind of generated workload, as study files and `chakra generate --config` take them."""
-    from chakra.generate.request.parameters import parameters_of
-    from chakra.generate.request.requests import REQUESTS
-
-    return tuple(
-        Key(
-            parameter.name.replace("_", "-"),
-            _allowed(parameter.type),
-            _UNITS.get(parameter.name, ""),
-            parameter.default_in_words or _shown(parameter.default),
-            parameter.meaning.rstrip("."),
-        )
-        for parameter in parameters_of(REQUESTS[kind])
-    )
-
-
-def _allowed(hint: Any) -> str:
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return ", ".join(str(member.value) for member in hint)
-    return _TYPES.get(hint, "list of whole numbers")
-
-
-def _shown(default: Any) -> str:
-    if default is None or default == "":
-        return "none"
-    if isinstance(default, Enum):
-        return str(default.value)
-    if isinstance(default, bool):
-        return str(default).lower()
-    return ",".join(map(str, default)) if isinstance(default, tuple) else f"{default}"
+    return keys_of(REQUESTS[kind])

@@ -4,10 +4,11 @@ from typing import Any
 
 from chakra.errors import UsageError
 from chakra.sweep.executors import Runner
+from chakra.sweep.metrics import METRICS
 from chakra.sweep.outcomes import Progress, run_points
 from chakra.sweep.space import Parameter, Point
 from chakra.sweep.store import Outcome, Store
-from chakra.sweep.study import METRICS, Study
+from chakra.sweep.study import Study
 
 
 def optimise(

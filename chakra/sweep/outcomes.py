@@ -5,10 +5,11 @@ from typing import Any
 
 from chakra.sweep.executors import Runner
 from chakra.sweep.expressions import Expression
+from chakra.sweep.metrics import METRICS
 from chakra.sweep.point import point_key, run_point
 from chakra.sweep.space import Point
 from chakra.sweep.store import Outcome, Store
-from chakra.sweep.study import METRICS, Study
+from chakra.sweep.study import Study
 
 #: called with (points done, points in all, the last outcome)
 Progress = Callable[[int, int, Outcome], None]

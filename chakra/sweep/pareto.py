@@ -6,8 +6,9 @@ from pathlib import Path
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.files import atomic_bytes
+from chakra.sweep.metrics import METRICS
 from chakra.sweep.store import Outcome
-from chakra.sweep.study import METRICS, Study
+from chakra.sweep.study import Study
 
 
 @checked

@@ -193,7 +193,7 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
         if "file" not in network_given or "file" not in system_given:
             raise ConfigError("without a platform, network and system must be files")
         network = {key: entry.value for key, entry in read_entries(network_given.pop("file")).items()}
-        system = {key: entry.value for key, entry in read_json(system_given.pop("file")).items()}
+        system = {str(key): entry.value for key, entry in read_json(system_given.pop("file")).items()}
     for name, value in network_given.items():
         dim, _, key = str(name).partition(".")
         if not dim.startswith("dim") or not dim[3:].isdecimal() or key not in DIM_KEYS:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
 from chakra.sweep.executors import Runner
+from chakra.sweep.metrics import METRICS
 from chakra.sweep.optimise import optimise
 from chakra.sweep.outcomes import Progress, run_points
 from chakra.sweep.preflight import check_study
 from chakra.sweep.space import Point
 from chakra.sweep.store import Outcome, Store
-from chakra.sweep.study import METRICS, Study
+from chakra.sweep.study import Study
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,16 @@ import math
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError
 from chakra.io.shown import describe
-from chakra.sweep.keys import RANGE_KEYS
+from chakra.replay.config.key import Key, Required, UnfitError
+from chakra.sweep.keys import COUNT, LOG, RANGE, RANGE_KEYS, STEP, VALUES
+from chakra.sweep.values import MAX_POINTS
 
-#: a grid with more points is surely a mistake
-MAX_POINTS = 1_000_000
+T = TypeVar("T")
 
 Point = dict[str, Any]
 
@@ -149,7 +150,7 @@ class Parameter:
         return rng.randint(int(self.low), int(self.high)) if self.whole else rng.uniform(self.low, self.high)
 
 
-def parameter_from(name: str, value: Any, source: str) -> Parameter:
+def parameter_from(name: str, value: object, source: str) -> Parameter:
     """A parameter of a study file: a list, ``{values: [...]}``, or ``{range: [low, high], step, count, log}``.
 
     Raises
@@ -159,58 +160,55 @@ def parameter_from(name: str, value: Any, source: str) -> Parameter:
     """
     where = f"{source}: parameter {name}"
     if isinstance(value, list):
-        value = {"values": value}
+        value = {VALUES.name: value}
     if not isinstance(value, dict):
         raise ConfigError(
             f"{where}: must be a list, {{values: [...]}} or {{range: [low, high]}}, not {describe(value)}"
         )
     unknown = set(value) - {key.name for key in RANGE_KEYS}
-    if unknown or ("values" in value) == ("range" in value):
+    if unknown or (VALUES.name in value) == (RANGE.name in value):
         raise ConfigError(
             f"{where}: needs either 'values' or 'range' (with step, count, log), not {sorted(map(str, value))}"
         )
-    if "values" in value:
-        values = value["values"]
-        if not isinstance(values, list) or not values:
-            raise ConfigError(f"{where}: values must be a non-empty list")
-        for item in values:
-            if not isinstance(item, bool | int | float | str | list) or (
-                isinstance(item, float) and item != item
-            ):
-                raise ConfigError(f"{where}: {describe(item)} is not a plain value")
-        return Parameter(name, tuple(values))
-    return _range_from(name, value, source)
+    values = read_key(VALUES, value, where)
+    return _range_from(name, value, source) if values is None else Parameter(name, values)
 
 
-def _is_number(value: Any) -> bool:
-    """Whether a value of a file is a finite number that arithmetic can hold."""
-    return (type(value) is int and abs(value) < 1 << 63) or (type(value) is float and math.isfinite(value))
+def read_key(key: Key[T], document: Mapping[object, object], where: str) -> T:
+    """The value of a key of a study, or of a part of it that `where` names.
+
+    Raises
+    ------
+    ConfigError
+        A value that it does not take.
+    """
+    if key.name not in document and not isinstance(key.default, Required):
+        return key.default
+    value = document.get(key.name)
+    try:
+        return key.reader.read(value)
+    except UnfitError as unfit:
+        told = unfit.told_in_words(value)
+        raise ConfigError(f"{where}: {key.name}{'' if told.startswith(':') else ' '}{told}") from None
 
 
-def _range_from(name: str, value: Mapping[str, Any], source: str) -> Parameter:
+def _range_from(name: str, value: Mapping[object, object], source: str) -> Parameter:
     """A range of a study file; rules of its numbers stand in `Parameter`, which does not know the file."""
     where = f"{source}: parameter {name}"
-    bounds = value["range"]
-    if (
-        not isinstance(bounds, list)
-        or len(bounds) != 2
-        or not all(_is_number(x) for x in bounds)
-        or bounds[0] > bounds[1]
-    ):
-        raise ConfigError(f"{where}: range must be [low, high] with low <= high, not {str(bounds)[:60]}")
-    step, count, log = value.get("step"), value.get("count"), value.get("log", False)
-    if step is not None and (not _is_number(step) or step <= 0):
-        raise ConfigError(f"{where}: step must be a number above 0, not {describe(step)}")
-    if count is not None and (type(count) is not int or not 1 <= count <= MAX_POINTS):
+    low, high = read_key(RANGE, value, where) or (0, 0)
+    step, count, log = (
+        read_key(STEP, value, where),
+        read_key(COUNT, value, where),
+        read_key(LOG, value, where),
+    )
+    if log and (low <= 0 or step is not None):
         raise ConfigError(
-            f"{where}: count must be a whole number from 1 to {MAX_POINTS}, not {describe(count)}"
+            f"{where}: {LOG.name} must be true or false, and needs a range above 0 without step"
         )
-    if type(log) is not bool or (log and (bounds[0] <= 0 or step is not None)):
-        raise ConfigError(f"{where}: log must be true or false, and needs a range above 0 without step")
     if step is not None and count is not None:
         raise ConfigError(f"{where}: give step or count, not both")
     try:
-        return Parameter(name, (), bounds[0], bounds[1], step, count, log)
+        return Parameter(name, (), low, high, step, count, log)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
 

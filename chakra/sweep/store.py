@@ -14,8 +14,8 @@ from typing import Any
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.files import atomic_bytes, atomic_text, reason
+from chakra.sweep.metrics import METRICS
 from chakra.sweep.space import Point
-from chakra.sweep.study import METRICS
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,56 +20,41 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from chakra.arguments import check_fields, checked
+from chakra.arguments import checked
 from chakra.errors import ConfigError, UsageError
-from chakra.io.shown import describe
 from chakra.io.yaml import read_document
+from chakra.replay.config.key import Key
 from chakra.sweep.expressions import Expression, plain_name
-from chakra.sweep.keys import STUDY_KEYS
-from chakra.sweep.space import MAX_POINTS, Parameter, Point, check_space, grid, parameter_from, sampled
+from chakra.sweep.keys import (
+    CONSTRAINTS,
+    METHOD,
+    NETWORK,
+    OBJECTIVE,
+    PARAMETERS,
+    PARETO,
+    PLATFORM,
+    REPLAY,
+    STUDY,
+    STUDY_KEYS,
+    SYSTEM,
+    WORKLOAD,
+)
+from chakra.sweep.method import Method
+from chakra.sweep.space import (
+    Parameter,
+    Point,
+    check_space,
+    grid,
+    parameter_from,
+    read_key,
+    sampled,
+)
 
-#: metrics of a point and whether more is better
-METRICS: dict[str, bool] = {
-    "step_ms": False,
-    "exposed_ms": False,
-    "memory_gb": False,
-    "samples_per_s": True,
-    "tokens_per_s": True,
-    "flops_utilisation": True,
-    "npus": False,
-}
-_KEYS = {key.name for key in STUDY_KEYS}
-SECTIONS = ("workload", "network", "system", "replay")
+SECTIONS = (WORKLOAD.name, NETWORK.name, SYSTEM.name, REPLAY.name)
 
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """How points are chosen: ``grid``, ``random`` (``number`` samples) or ``optuna`` (``number`` trials).
-
-    Attributes
-    ----------
-    kind
-        "grid", "random" or "optuna".
-    number
-        Samples or trials.
-    seed
-        Seed of what is random.
-    """
-
-    kind: str = "grid"
-    number: int = 0
-    seed: int = 0
-    #: Optuna: points asked for at a time; part of the study, so that the number of workers changes nothing
-    batch: int = 8
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.kind not in ("grid", "random", "optuna"):
-            raise UsageError(f"kind: {self.kind!r} is not one of grid, random, optuna")
-        if min(self.number, self.seed) < 0 or self.batch < 1:
-            raise UsageError("number and seed must be at least 0, batch at least 1")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +180,7 @@ def load_study(path: str | Path) -> Study:
 
 
 @checked
-def study_from(document: Any, source: str) -> Study:
+def study_from(document: object, source: str) -> Study:
     """A study from a plain document; see :func:`load_study`.
 
     Parameters
@@ -212,86 +197,43 @@ def study_from(document: Any, source: str) -> Study:
     """
     if not isinstance(document, dict):
         raise ConfigError(f"{source}: a study is a map with 'workload', 'parameters' and more")
-    unknown = sorted(str(key) for key in set(document) - _KEYS)
+    known = sorted(key.name for key in STUDY_KEYS)
+    unknown = sorted(str(key) for key in document if key not in known)
     if unknown:
-        raise ConfigError(f"{source}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(_KEYS))}")
-    for section in SECTIONS:
-        if not isinstance(document.get(section, {}), dict | str):
-            raise ConfigError(f"{source}: {section} must be a map or the path of a file")
-    workload = document.get("workload")
-    if not isinstance(workload, dict):
-        raise ConfigError(
-            f"{source}: workload must be a map with 'kind', or with 'files' (a prefix or manifest)"
-        )
-    if not isinstance(document.get("platform", ""), str):
-        raise ConfigError(f"{source}: platform must be a text")
-    parameters = _parameters(document, source)
-    if (
-        "platform" not in document
-        and "network" not in document
-        and not any(p.name == "platform" for p in parameters)
-    ):
-        raise ConfigError(f"{source}: needs a platform, or network and system files")
-    constraints = document.get("constraints", [])
-    if not isinstance(constraints, list) or not all(isinstance(item, str) for item in constraints):
-        raise ConfigError(f"{source}: constraints must be a list of texts")
+        raise ConfigError(f"{source}: unknown key {unknown[0]!r}; known keys: {', '.join(known)}")
+
+    def read(key: Key[T]) -> T:
+        return read_key(key, document, source)
+
+    fixed = {key.name: read(key) for key in (WORKLOAD, PLATFORM, NETWORK, SYSTEM, REPLAY)}
+    parameters = _parameters(read(PARAMETERS), source)
+    _check_machine(fixed, parameters, source)
+    constraints = read(CONSTRAINTS)
     texts = tuple(item for item in constraints if item != "memory")
     for text in texts:
-        Expression(text, f"{source}: constraints")
-    objective = _metric(document.get("objective", "step_ms"), f"{source}: objective")
-    pareto = document.get("pareto", ["step_ms", "memory_gb"])
-    if not isinstance(pareto, list) or len(pareto) != 2:
-        raise ConfigError(f"{source}: pareto must be a list of two metrics")
-    first, second = (_metric(name, f"{source}: pareto") for name in pareto)
-    method = _method(document.get("method", "grid"), source)
+        Expression(text, f"{source}: {CONSTRAINTS.name}")
+    method = read(METHOD)
     check_space(parameters, source, crossed=method.kind == "grid")
     return Study(
-        str(document.get("study", Path(source).stem)),
-        {key: document.get(key) for key in ("platform", *SECTIONS)},
-        parameters, method, "memory" in constraints, texts, objective,
-        (first, second), source,
+        read(STUDY) or Path(source).stem, fixed, parameters, method, "memory" in constraints, texts,
+        read(OBJECTIVE), read(PARETO), source,
     )  # fmt: skip
 
 
-def _parameters(document: Mapping[str, Any], source: str) -> tuple[Parameter, ...]:
-    given = document.get("parameters", {})
-    if not isinstance(given, dict):
-        raise ConfigError(f"{source}: parameters must be a map")
+def _check_machine(fixed: Mapping[str, object], parameters: tuple[Parameter, ...], source: str) -> None:
+    """A machine is there: a platform, given or varied, or files."""
+    varied = any(parameter.name == PLATFORM.name for parameter in parameters)
+    if fixed[PLATFORM.name] is None and fixed[NETWORK.name] is None and not varied:
+        raise ConfigError(f"{source}: needs a platform, or network and system files")
+
+
+def _parameters(given: object, source: str) -> tuple[Parameter, ...]:
     out = []
-    for name, value in given.items():
+    for name, value in given.items() if isinstance(given, dict) else ():
         section, dot, key = str(name).partition(".")
-        if name != "platform" and (section not in SECTIONS or not dot or not key):
+        if name != PLATFORM.name and (section not in SECTIONS or not dot or not key):
             raise ConfigError(
                 f"{source}: parameter {name!r} must be 'platform' or start with {'., '.join(SECTIONS)}."
             )
         out.append(parameter_from(str(name), value, source))
     return tuple(out)
-
-
-def _metric(name: Any, where: str) -> str:
-    if not isinstance(name, str) or name not in METRICS:
-        raise ConfigError(f"{where}: {describe(name)} is not one of {', '.join(METRICS)}")
-    return str(name)
-
-
-def _method(value: Any, source: str) -> Method:
-    if value == "grid":
-        return Method()
-    kinds = ("random", "optuna")
-    if isinstance(value, dict):
-        unknown = sorted(str(key) for key in set(value) - {"seed", "batch", *kinds})
-        chosen = [kind for kind in kinds if kind in value]
-        numbers = [value.get(key, default) for key, default in (("seed", 0), ("batch", 8))]
-        if not unknown and len(chosen) == 1:
-            number = value[chosen[0]]
-            if (
-                type(number) is int
-                and 1 <= number <= MAX_POINTS
-                and all(type(x) is int and x >= 0 for x in numbers)
-                and numbers[1]
-            ):
-                return Method(chosen[0], number, numbers[0], numbers[1])
-    raise ConfigError(
-        f"{source}: method must be grid, {{random: SAMPLES, seed: N}} or {{optuna: TRIALS, seed: N, batch: N}}, "
-        f"not {describe(value)}"
-    )

@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chakra.alignment import aligned
+from chakra.sweep.metrics import METRICS
 from chakra.sweep.pareto import front, label
 from chakra.sweep.store import Outcome
-from chakra.sweep.study import METRICS, Study
+from chakra.sweep.study import Study
 
 #: the smallest figure of a column keeps this many digits that say something
 _DIGITS = 4

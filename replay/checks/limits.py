@@ -5,6 +5,7 @@ The engines count in int64 and do not check; what could overflow is refused here
 
 from chakra.errors import ConfigError, WorkloadError
 from chakra.io.limits import MAX_CHUNKS
+from chakra.replay.config.keys import SPLITS
 from chakra.replay.config.model import Network, System
 from chakra.replay.options import RunOptions
 from chakra.replay.workload.model import Workload
@@ -52,7 +53,7 @@ def check_limits(workload: Workload, system: System, network: Network, options: 
     chunks = min(system.splits, largest)
     if chunks > MAX_CHUNKS:
         raise ConfigError(
-            f"{system.source}: key 'preferred-dataset-splits' cuts a collective of {largest:,} bytes into {chunks:,} "
+            f"{system.source}: key '{SPLITS.name}' cuts a collective of {largest:,} bytes into {chunks:,} "
             f"chunks; at most {MAX_CHUNKS:,} are replayed"
         )
     if system.local_mem_bw_gbps and not largest * workload.npus / system.local_mem_bw_gbps < LONGEST_NS:

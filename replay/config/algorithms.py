@@ -33,6 +33,8 @@ STEP_ALGORITHMS = (
 REGISTERED: dict[str, object] = {}
 
 _WINDOWED = re.compile(r"(direct|oneDirect)([0-9]{1,5})")
+#: the same as a JSON Schema says it; windows of 0 are refused
+WINDOW_PATTERN = r"^(direct|oneDirect)(?=[0-9]*[1-9])[0-9]{1,5}$(?!\n)"
 #: what C++'s stoi reads of the five characters after "direct"
 _HEAD_WINDOW = re.compile(r"(direct|oneDirect)\s*\+?([0-9]+)")
 

@@ -20,7 +20,7 @@ from chakra.io.yaml import Entry
 Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 
 
-def read_json(path: str | os.PathLike[str], *, last_wins: bool = False) -> dict[str, Entry]:
+def read_json(path: str | os.PathLike[str], *, last_wins: bool = False) -> dict[object, Entry]:
     """Entries of a JSON object file.
 
     Parameters

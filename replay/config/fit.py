@@ -2,8 +2,8 @@
 
 from chakra.arguments import checked
 from chakra.errors import ConfigError
+from chakra.replay.config.keys import IMPLEMENTATION_KEYS, N_NODES, NPUS_PER_NODE
 from chakra.replay.config.model import Memory, MemoryKind, Network, System
-from chakra.replay.config.system import IMPLEMENTATION_KEYS
 
 
 @checked
@@ -35,6 +35,6 @@ def check_fit(network: Network, system: System, memory: Memory | None = None) ->
         served = memory.n_nodes * memory.npus_per_node
         if served < network.npus:
             raise ConfigError(
-                f"{memory.source}: key 'num-nodes' ({memory.n_nodes}) times 'num-npus-per-node' "
+                f"{memory.source}: key '{N_NODES.name}' ({memory.n_nodes}) times '{NPUS_PER_NODE.name}' "
                 f"({memory.npus_per_node}) serves {served} NPUs, but the network has {network.npus}"
             )

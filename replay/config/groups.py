@@ -3,10 +3,12 @@
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from chakra.arguments import checked
 from chakra.io.shown import describe
 from chakra.replay.config.files import Source
+from chakra.replay.config.key import Schema, UnfitError
 from chakra.replay.config.section import Section
 
 #: what C++'s stoi reads at the start of a group's name
@@ -77,17 +79,46 @@ def _name(section: Section, key: object) -> str:
 def _ranks(section: Section, key: object, npus: int | None) -> tuple[int, ...]:
     """The ranks of one group."""
     value = section.entries[key].value
-    if not isinstance(value, (list, tuple)) or not value:
-        raise section.error(key, f"must be a list of ranks, found {describe(value)}")
-    seen: set[int] = set()
-    for rank in value:
-        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
-            raise section.error(
-                key, f"must be a list of ranks (whole numbers from 0), found {describe(rank)} in it"
-            )
-        if npus is not None and rank >= npus:
-            raise section.error(key, f"has rank {rank}, but the network has {npus} NPUs (0 to {npus - 1})")
-        if rank in seen:
-            raise section.error(key, f"has rank {rank} twice")
-        seen.add(rank)
-    return tuple(value)
+    try:
+        ranks = GROUPS.read_ranks(value)
+    except UnfitError as unfit:
+        raise section.error(key, unfit.told(value)) from None
+    beyond = next((rank for rank in ranks if npus is not None and rank >= npus), None)
+    if beyond is not None and npus is not None:
+        raise section.error(key, f"has rank {beyond}, but the network has {npus} NPUs (0 to {npus - 1})")
+    return ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """What a groups file holds: names of groups, and the ranks of each."""
+
+    def read_ranks(self, value: object) -> tuple[int, ...]:
+        """The ranks of one group; raises `UnfitError`."""
+        if not isinstance(value, (list, tuple)) or not value:
+            raise UnfitError("must be a list of ranks")
+        seen: set[int] = set()
+        for rank in value:
+            if isinstance(rank, bool) or not isinstance(rank, int) or rank < 0:
+                raise UnfitError("must be a list of ranks (whole numbers from 0)", f"{describe(rank)} in it")
+            if rank in seen:
+                raise UnfitError(f"has rank {rank} twice", "")
+            seen.add(rank)
+        return tuple(value)
+
+    def schema(self) -> Schema:
+        """Lists of ranks by name; the names of the group of all ranks are taken."""
+        ranks: Schema = {
+            "type": "array",
+            "items": {"type": "integer", "minimum": 0},
+            "minItems": 1,
+            "uniqueItems": True,
+        }
+        return {
+            "type": "object",
+            "propertyNames": {"not": {"enum": ["", "0"]}},
+            "additionalProperties": ranks,
+        }
+
+
+GROUPS = Groups()

@@ -1,256 +1,480 @@
-"""Every key of the configuration files: what it may be, unit, default, meaning.
+"""Every key of network, system and memory files.
 
-The readers refuse every other key, `chakra check-config` prints these tables with the values in effect, and
-docs/reference/configuration.md is made from them. Keys of studies and of platform files: `chakra.sweep.keys` and
-`chakra.platforms.keys`.
+The loaders read by these tables and refuse every other key, `chakra check-config` prints them with the values in effect,
+`chakra schema` writes them as JSON Schemas, and docs/reference/configuration.md is made from them. Defaults are those of
+`chakra.replay.config.model`.
 """
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key of a configuration file; `compat` says what `compat="astra-sim"` reads differently."""
-
-    name: str
-    #: what a value may be: type and bounds, or the words
-    allowed: str
-    unit: str
-    default: str
-    meaning: str
-    compat: str = ""
-
-
-REQUIRED = "required"
-
-_SWITCH = "true, false, 1 or 0"
-_SWITCH_HEAD = "everything but the number 0 is true, so `false` is true"
-_WHOLE = "whole number, 0 or more"
-_COUNT = "whole number, 1 or more"
-_ALGORITHMS = (
-    "ring, direct, direct<w>, halvingDoubling, doubleBinaryTree, rabenseifner, recursiveDoubling, bruck, binomialTree, "
-    "chain, scatterAllGather, pipelinedTree, what packages offer; one<Name>: on one flat ring of all NPUs"
+from chakra.replay.config.algorithm_lists import AlgorithmList, PathPrefix
+from chakra.replay.config.key import IGNORED, REQUIRED, Key, Schema, object_schema
+from chakra.replay.config.link_readers import NpuCounts, Route, Vertex
+from chakra.replay.config.model import CollectiveKind, Links, Memory, MemoryKind, SharedBus, System, Topology
+from chakra.replay.config.readers import (
+    Anything,
+    Flag,
+    ListOf,
+    Named,
+    Number,
+    OneSwitch,
+    Single,
+    Switch,
+    Text,
+    Whole,
+    WholeSingle,
+    Word,
+    members,
+    words,
 )
-_LIST = "list of names, one per network dimension or fewer"
-_NEEDED = "none: needed when such a collective runs"
-_CUSTOM = ("list of one path prefix", "", "none", "traces of a custom algorithm, PREFIX.<position>.et")
+
+_SYSTEM, _BUS, _MEMORY, _LINKS = System(), SharedBus(), Memory(), Links(())
+_SWITCH_HEAD = "everything but the number 0 is true, so `false` is true"
+_GIBPS = "GB/s of 2^30 B/s"
+_GBPS = "GB/s of 10^9 B/s"
 
 NETWORK_KEYS = (
-    Key("topology", "list of Ring, FullyConnected, Switch", "", REQUIRED, "building block of each dimension"),
-    Key(
-        "npus_count",
-        "list of whole numbers, 2 or more; [1] for a machine of one NPU",
-        "NPUs",
+    TOPOLOGY := Key(
+        "topology",
+        ListOf(members(Topology), "topologies", "a network has at least one dimension"),
         REQUIRED,
+        "",
+        "topology",
+        "building block of each dimension",
+    ),
+    NPUS_COUNT := Key(
+        "npus_count",
+        NpuCounts("numbers of NPUs", one_alone=True),
+        REQUIRED,
+        "NPUs",
+        "npus",
         "size of each dimension; dimension 0 varies fastest in the NPU number",
     ),
-    Key("bandwidth", "list of numbers above 0", "GB/s of 2^30 B/s", REQUIRED, "of each link, per direction"),
-    Key("latency", "list of numbers, 0 or more", "ns", REQUIRED, "of each hop"),
-)
-
-LINK_KEYS = (
-    Key(
-        "npus_count",
-        "list of whole numbers, 2 or more",
-        "NPUs",
+    BANDWIDTH := Key(
+        "bandwidth",
+        ListOf(Number(above_zero=True, rule="must be a number of GB/s above 0"), "bandwidths in GB/s"),
         REQUIRED,
-        "vertices 0, 1, ... that are NPUs; several numbers make logical dimensions, the first varying fastest",
+        _GIBPS,
+        "bandwidth_gibps",
+        "of each link, per direction",
     ),
-    Key(
-        "links",
-        "list of [from, to, bandwidth, latency] or of maps from, to, bandwidth, latency, directed",
-        "",
+    LATENCY := Key(
+        "latency",
+        ListOf(Number(rule="must be a number of ns, 0 or more"), "latencies in ns"),
         REQUIRED,
-        "all links; two between the same ends are an error",
-    ),
-    Key("bandwidth", "number above 0", "GB/s of 2^30 B/s", "none", "of links that give none"),
-    Key("latency", "number, 0 or more", "ns", "none", "of links that give none"),
-    Key(
-        "routes",
-        "list of lists of vertices, from NPU to NPU over links",
-        "",
-        "none: all pairs take shortest paths",
-        "given routes of some pairs",
-    ),
-    Key("routing", "hops, latency", "", "hops", "what is shortest"),
-    Key(
-        "ecmp",
-        "hash, first",
-        "",
-        "hash",
-        "among equal paths: by sender, receiver and place, always the same way; or the link listed first",
-    ),
-    Key(
-        "npus_forward",
-        "true or false",
-        "",
-        "true",
-        "whether a path may lead through an NPU that is not its end",
+        "ns",
+        "latency_ns",
+        "of each hop",
     ),
 )
 
 #: fields of one entry of `links`, and attributes of the edges of a GraphML file
 LINK_FIELDS = (
-    Key("from", "NPU number or name", "", REQUIRED, "vertex where the link begins"),
-    Key("to", "NPU number or name", "", REQUIRED, "vertex where it ends"),
-    Key("bandwidth", "number above 0", "GB/s of 2^30 B/s", "the file's", "per direction"),
-    Key("latency", "number, 0 or more", "ns", "the file's", "of the link"),
-    Key("directed", "true or false", "", "false", "one way only"),
+    FROM := Key("from", Vertex(), REQUIRED, "", "src", "vertex where the link begins"),
+    TO := Key("to", Vertex(), REQUIRED, "", "dst", "vertex where it ends"),
+    LINK_BANDWIDTH := Key(
+        "bandwidth",
+        Number(above_zero=True, rule="must be a number of GB/s, above 0"),
+        None,
+        _GIBPS,
+        "bandwidth_gibps",
+        "per direction",
+        "the file's",
+    ),
+    LINK_LATENCY := Key(
+        "latency",
+        Number(rule="must be a number of ns, 0 or more"),
+        None,
+        "ns",
+        "latency_ns",
+        "of the link",
+        "the file's",
+    ),
+    DIRECTED := Key("directed", Flag(), False, "", "directed", "one way only"),
+)
+
+_ROW: Schema = {
+    "anyOf": [
+        {
+            "type": "array",
+            "prefixItems": [key.reader.schema() for key in LINK_FIELDS[:4]],
+            "minItems": 2,
+            "maxItems": 4,
+        },
+        object_schema(LINK_FIELDS),
+    ]
+}
+
+LINK_KEYS = (
+    LINK_NPUS_COUNT := Key(
+        "npus_count",
+        NpuCounts("numbers of NPUs, such as [16]", "it says how many vertices are NPUs"),
+        REQUIRED,
+        "NPUs",
+        "npus",
+        "vertices 0, 1, ... that are NPUs; several numbers make logical dimensions, the first varying fastest",
+    ),
+    LINKS := Key(
+        "links",
+        ListOf(
+            Anything("", _ROW),
+            "links such as [0, 1, 50, 500]: from, to, GB/s, ns",
+            "no NPU can be reached",
+            says="list of [from, to, bandwidth, latency] or of maps from, to, bandwidth, latency, directed",
+        ),
+        REQUIRED,
+        "",
+        "links",
+        "all links; two between the same ends are an error",
+    ),
+    LINKS_BANDWIDTH := Key(
+        "bandwidth",
+        Number(above_zero=True, rule="must be one number of GB/s for links that give none, above 0"),
+        None,
+        _GIBPS,
+        "bandwidth",
+        "of links that give none",
+    ),
+    LINKS_LATENCY := Key(
+        "latency",
+        Number(rule="must be one number of ns for links that give none, 0 or more"),
+        None,
+        "ns",
+        "latency",
+        "of links that give none",
+    ),
+    ROUTES := Key(
+        "routes",
+        ListOf(
+            Route(),
+            "routes such as [0, leaf0, 1]",
+            says="list of lists of vertices, from NPU to NPU over links",
+        ),
+        None,
+        "",
+        "routes",
+        "given routes of some pairs",
+        "none: all pairs take shortest paths",
+    ),
+    ROUTING := Key("routing", words("hops", "latency"), _LINKS.routing, "", "routing", "what is shortest"),
+    ECMP := Key(
+        "ecmp",
+        words("hash", "first"),
+        _LINKS.ecmp,
+        "",
+        "ecmp",
+        "among equal paths: by sender, receiver and place, always the same way; or the link listed first",
+    ),
+    NPUS_FORWARD := Key(
+        "npus_forward",
+        Flag(),
+        _LINKS.npus_forward,
+        "",
+        "npus_forward",
+        "whether a path may lead through an NPU that is not its end",
+    ),
 )
 
 #: a network that another package makes
 PLUGIN_KEYS = (
-    Key("plugin", "name of an entry point of chakra.networks", "", REQUIRED, "who makes the network"),
-    Key("arguments", "map", "as the plugin says", "none", "keyword arguments of its function"),
+    PLUGIN := Key(
+        "plugin",
+        Text(says="name of an entry point of chakra.networks"),
+        REQUIRED,
+        "",
+        "plugin",
+        "who makes the network",
+    ),
+    ARGUMENTS := Key(
+        "arguments",
+        Named(),
+        None,
+        "as the plugin says",
+        "arguments",
+        "keyword arguments of its function",
+    ),
 )
+
+#: collective -> stem of its keys
+IMPLEMENTATION_KEYS = {
+    CollectiveKind.ALL_REDUCE: "all-reduce-implementation",
+    CollectiveKind.ALL_GATHER: "all-gather-implementation",
+    CollectiveKind.REDUCE_SCATTER: "reduce-scatter-implementation",
+    CollectiveKind.ALL_TO_ALL: "all-to-all-implementation",
+}
+
+
+def _implementation(kind: CollectiveKind) -> Key[tuple[str, ...] | None]:
+    first = kind is CollectiveKind.ALL_REDUCE
+    return Key(
+        IMPLEMENTATION_KEYS[kind],
+        AlgorithmList(names_all=first),
+        None,
+        "",
+        f"implementations.{kind}",
+        "algorithms; a shorter list leaves the last dimensions out" if first else "as for the all-reduce",
+        "none: needed when such a collective runs",
+        "ASTRA-sim's own names only: the first four, and their one<Name>" if first else "",
+    )
+
+
+def _custom(kind: CollectiveKind) -> Key[str | None]:
+    return Key(
+        f"{IMPLEMENTATION_KEYS[kind]}-custom",
+        PathPrefix(),
+        None,
+        "",
+        f"custom.{kind}",
+        "traces of a custom algorithm, PREFIX.<position>.et",
+    )
+
 
 SYSTEM_KEYS = (
     Key(
         "scheduling-policy",
-        "LIFO, FIFO, EXPLICIT",
+        words("LIFO", "FIFO", "EXPLICIT"),
+        _SYSTEM.scheduling_policy,
         "",
-        "LIFO",
+        "scheduling_policy",
         "order of waiting streams of several collectives; of effect with --compat astra-sim-1.0 only",
     ),
     Key(
         "collective-optimization",
-        "baseline, localBWAware",
+        words("baseline", "localBWAware"),
+        _SYSTEM.collective_optimization,
         "",
-        "baseline",
+        "collective_optimization",
         "how an all-reduce uses the dimensions: whole on each, or reduce-scatter up and all-gather down",
     ),
-    Key(
-        "endpoint-delay", _WHOLE, "ns", "10", "time before each message leaves an NPU; fractions are dropped"
+    ENDPOINT_DELAY := Key(
+        "endpoint-delay",
+        Whole(of="ns"),
+        _SYSTEM.endpoint_delay_ns,
+        "ns",
+        "endpoint_delay_ns",
+        "time before each message leaves an NPU; fractions are dropped",
     ),
-    Key(
+    ACTIVE_CHUNKS := Key(
         "active-chunks-per-dimension",
-        _COUNT,
+        Whole(1),
+        _SYSTEM.active_chunks,
         "streams",
-        "1",
+        "active_chunks",
         "streams in flight per dimension, shared among its queues",
     ),
-    Key("preferred-dataset-splits", _COUNT, "chunks", "1", "pieces that a collective is split into"),
-    Key(
-        "all-reduce-implementation",
-        f"{_LIST}: {_ALGORITHMS}",
-        "",
-        _NEEDED,
-        "algorithms; a shorter list leaves the last dimensions out",
-        "ASTRA-sim's own names only: the first four, and their one<Name>",
+    SPLITS := Key(
+        "preferred-dataset-splits",
+        Whole(1),
+        _SYSTEM.splits,
+        "chunks",
+        "splits",
+        "pieces that a collective is split into",
     ),
-    Key("all-gather-implementation", _LIST, "", _NEEDED, "as for the all-reduce"),
-    Key("reduce-scatter-implementation", _LIST, "", _NEEDED, "as for the all-reduce"),
-    Key("all-to-all-implementation", _LIST, "", _NEEDED, "as for the all-reduce"),
-    Key("all-reduce-implementation-custom", *_CUSTOM),
-    Key("all-gather-implementation-custom", *_CUSTOM),
-    Key("reduce-scatter-implementation-custom", *_CUSTOM),
-    Key("all-to-all-implementation-custom", *_CUSTOM),
+    *(_implementation(kind) for kind in IMPLEMENTATION_KEYS),
+    *(_custom(kind) for kind in IMPLEMENTATION_KEYS),
     Key(
         "per-node-custom-implementation",
-        "path of a YAML file",
+        Text(says="path of a YAML file"),
+        _SYSTEM.per_node_custom,
         "",
-        "none",
+        "per_node_custom",
         "map node id -> path prefix; beats the others",
     ),
-    Key(
+    LOCAL_MEM_BW := Key(
         "local-mem-bw",
-        "number, 0 or more",
-        "GB/s of 10^9 B/s",
-        "0: reductions cost nothing",
+        Number(of="GB/s"),
+        _SYSTEM.local_mem_bw_gbps,
+        _GBPS,
+        "local_mem_bw_gbps",
         "bandwidth of reductions and of the roofline",
+        "reductions cost nothing",
     ),
-    Key(
+    PEAK_PERF := Key(
         "peak-perf",
-        "number above 0",
+        Number(above_zero=True, of="TFLOP/s", zero_as_head=True),
+        _SYSTEM.peak_perf_tflops,
         "TFLOP/s of 10^12",
-        "none",
+        "peak_perf_tflops",
         "peak compute rate of the roofline",
-        "0 where absent",
+        compat="0 where absent",
+    ),
+    ROOFLINE := Key(
+        "roofline-enabled",
+        Switch(),
+        _SYSTEM.roofline,
+        "",
+        "roofline",
+        "compute times from num_ops and tensor_size instead of durations; needs peak-perf and local-mem-bw",
+        compat=_SWITCH_HEAD,
     ),
     Key(
-        "roofline-enabled",
-        _SWITCH,
+        "trace-enabled",
+        Switch(),
+        _SYSTEM.trace_enabled,
         "",
-        "false",
-        "compute times from num_ops and tensor_size instead of durations; needs peak-perf and local-mem-bw",
-        _SWITCH_HEAD,
+        "trace_enabled",
+        "log the issue and completion of every node",
+        compat=_SWITCH_HEAD,
     ),
-    Key("trace-enabled", _SWITCH, "", "false", "log the issue and completion of every node", _SWITCH_HEAD),
     Key(
         "replay-only",
-        _SWITCH,
+        Switch(),
+        _SYSTEM.replay_only,
         "",
-        "false",
+        "replay_only",
         "every node takes its recorded duration; nothing is modelled",
-        _SWITCH_HEAD,
+        compat=_SWITCH_HEAD,
     ),
     Key(
         "track-local-mem",
-        _SWITCH,
+        Switch(),
+        _SYSTEM.track_local_mem,
         "",
-        "false",
+        "track_local_mem",
         "ASTRA-sim's account of memory in a file; not needed here, a run warns: the result's memory has it always",
-        _SWITCH_HEAD,
+        compat=_SWITCH_HEAD,
     ),
-    Key("local-mem-trace-filename", "text", "", "local_mem_trace", "that file's name; it is not written"),
     Key(
-        "model-shared-bus",
-        _SWITCH,
+        "local-mem-trace-filename",
+        Text(),
+        _SYSTEM.local_mem_trace_filename,
         "",
-        "false",
-        "messages cross a LogGP bus between NPU and memory",
-        "true only if 1 or true",
+        "local_mem_trace_filename",
+        "that file's name; it is not written",
     ),
-    Key("L", "number, 0 or more", "ns", "0", "shared bus: latency; fractions are dropped"),
-    Key("o", "number, 0 or more", "ns", "0", "shared bus: overhead per transfer; fractions are dropped"),
-    Key("g", "number, 0 or more", "ns", "0", "shared bus: gap between transfers; fractions are dropped"),
-    Key("G", "number, 0 or more", "ns per byte", "0", "shared bus: gap per byte, kept in single precision"),
-    Key("local-reduction-delay", _WHOLE, "ns per 100 B", "1", "shared bus: reduction time"),
+    SHARED_BUS := Key(
+        "model-shared-bus",
+        OneSwitch(),
+        _SYSTEM.shared_bus is not None,
+        "",
+        "models_shared_bus",
+        "messages cross a LogGP bus between NPU and memory",
+        compat="true only if 1 or true",
+    ),
+    Key(
+        "L",
+        WholeSingle(),
+        _BUS.latency,
+        "ns",
+        "shared_bus.latency",
+        "shared bus: latency; fractions are dropped",
+    ),
+    Key(
+        "o",
+        WholeSingle(),
+        _BUS.overhead,
+        "ns",
+        "shared_bus.overhead",
+        "shared bus: overhead per transfer; fractions are dropped",
+    ),
+    Key(
+        "g",
+        WholeSingle(),
+        _BUS.gap,
+        "ns",
+        "shared_bus.gap",
+        "shared bus: gap between transfers; fractions are dropped",
+    ),
+    Key(
+        "G",
+        Single(),
+        _BUS.gap_per_byte,
+        "ns per byte",
+        "shared_bus.gap_per_byte",
+        "shared bus: gap per byte, kept in single precision",
+    ),
+    Key(
+        "local-reduction-delay",
+        Whole(),
+        _SYSTEM.local_reduction_delay,
+        "ns per 100 B",
+        "local_reduction_delay",
+        "shared bus: reduction time",
+    ),
     Key(
         "inter-dimension-scheduling",
-        "ascending, baseline, roundRobin, offlineGreedy, themis, offlineGreedyFlex, themisFlex",
+        Word(
+            {
+                "ascending": "ascending",
+                "baseline": "ascending",
+                "roundRobin": "roundRobin",
+                "offlineGreedy": "offlineGreedy",
+                "themis": "offlineGreedy",
+                "offlineGreedyFlex": "offlineGreedyFlex",
+                "themisFlex": "offlineGreedyFlex",
+            }
+        ),
+        _SYSTEM.inter_dimension_scheduling,
         "",
-        "ascending",
+        "inter_dimension_scheduling",
         "order of dimensions per chunk; baseline is ascending, themis offlineGreedy, themisFlex offlineGreedyFlex",
-        "ignored",
+        compat=IGNORED,
     ),
     Key(
         "intra-dimension-scheduling",
-        "FIFO, RG, smallestFirst, SCF, lessRemainingPhaseFirst",
+        Word(
+            {
+                "FIFO": "FIFO",
+                "RG": "RG",
+                "smallestFirst": "smallestFirst",
+                "SCF": "smallestFirst",
+                "lessRemainingPhaseFirst": "lessRemainingPhaseFirst",
+            }
+        ),
+        _SYSTEM.intra_dimension_scheduling,
         "",
-        "FIFO",
+        "intra_dimension_scheduling",
         "order in a queue; SCF is smallestFirst",
-        "ignored",
+        compat=IGNORED,
     ),
-    Key(
+    BOOST_MODE := Key(
         "boost-mode",
-        _SWITCH,
+        Switch(),
+        None,
         "",
-        "none",
+        "boost_mode",
         "accepted and not needed: results are always those of the full simulation",
-        "ignored",
+        compat=IGNORED,
     ),
 )
+
+#: whole numbers that a double holds exactly
+_EXACT = 2**53
+_FOR_NODES = f"required for {MemoryKind.PER_NODE}"
 
 MEMORY_KEYS = (
     Key(
         "memory-type",
-        "NO_MEMORY_EXPANSION, PER_NODE_MEMORY_EXPANSION, PER_NPU_MEMORY_EXPANSION, MEMORY_POOL",
+        members(MemoryKind),
+        _MEMORY.kind,
         "",
-        "NO_MEMORY_EXPANSION",
+        "kind",
         "who shares a server of remote memory: nobody has one, the NPUs of a node, nobody else, all",
     ),
-    Key("remote-mem-latency", _WHOLE, "ns", "0", "of one access; fractions are dropped"),
-    Key(
-        "remote-mem-bw", _WHOLE, "GB/s of 10^9 B/s", "0: latency only", "of one access; fractions are dropped"
+    REMOTE_LATENCY := Key(
+        "remote-mem-latency",
+        Whole(most=_EXACT, of="ns"),
+        _MEMORY.latency_ns,
+        "ns",
+        "latency_ns",
+        "of one access; fractions are dropped",
     ),
-    Key("num-nodes", _COUNT, "nodes", "required for PER_NODE_MEMORY_EXPANSION", "memory servers"),
-    Key(
+    REMOTE_BANDWIDTH := Key(
+        "remote-mem-bw",
+        Whole(most=_EXACT, of="GB/s"),
+        _MEMORY.bytes_per_ns,
+        _GBPS,
+        "bytes_per_ns",
+        "of one access; fractions are dropped",
+        "latency only",
+    ),
+    N_NODES := Key("num-nodes", Whole(), None, "nodes", "n_nodes", "memory servers", _FOR_NODES),
+    NPUS_PER_NODE := Key(
         "num-npus-per-node",
-        _COUNT,
+        Whole(),
+        None,
         "NPUs",
-        "required for PER_NODE_MEMORY_EXPANSION",
+        "npus_per_node",
         "consecutive NPUs that share a server",
+        _FOR_NODES,
     ),
 )
 

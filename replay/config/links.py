@@ -4,19 +4,42 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from chakra.errors import ConfigError
 from chakra.io.nearest import nearest
 from chakra.io.shown import describe
 from chakra.io.text import read_text
-from chakra.replay.config.keys import LINK_FIELDS, LINK_KEYS
+from chakra.replay.config.key import Key, UnfitError
+from chakra.replay.config.keys import (
+    DIRECTED,
+    ECMP,
+    FROM,
+    LINK_BANDWIDTH,
+    LINK_FIELDS,
+    LINK_KEYS,
+    LINK_LATENCY,
+    LINK_NPUS_COUNT,
+    LINKS,
+    LINKS_BANDWIDTH,
+    LINKS_LATENCY,
+    NPUS_FORWARD,
+    ROUTES,
+    ROUTING,
+    TO,
+)
+from chakra.replay.config.link_readers import npu_number
 from chakra.replay.config.model import Dimension, Link, Links, LinkTopology, Network
-from chakra.replay.config.section import MAX_INT, Section, finite
+from chakra.replay.config.readers import MAX_INT
+from chakra.replay.config.section import Section
 
-_LINK_KEYS = tuple(key.name for key in LINK_KEYS)
-_LINK_FIELDS = tuple(key.name for key in LINK_FIELDS)
-_GRAPH_KEYS = ("routing", "ecmp", "npus_forward")
+T = TypeVar("T")
+
+_FIELDS = {key.name: key for key in LINK_FIELDS}
+#: what the graph itself may say
+_GRAPH_KEYS = (ROUTING, ECMP, NPUS_FORWARD)
+#: a number of every link, and the key of the file that gives it to links that do not
+_SPEEDS = ((LINK_BANDWIDTH, LINKS_BANDWIDTH), (LINK_LATENCY, LINKS_LATENCY))
 
 
 def links_network(section: Section) -> Network:
@@ -27,16 +50,10 @@ def links_network(section: Section) -> Network:
     ConfigError
         naming file, line and key
     """
-    section.refuse_unknown(_LINK_KEYS)
-    counts = _counts(section)
-    rows = section.items("links", "links such as [0, 1, 50, 500]: from, to, GB/s, ns")
-    defaults = {
-        key: _number(
-            section, key, f"must be one number of {unit} for links that give none", section.entries[key].value
-        )
-        for key, unit in (("bandwidth", "GB/s"), ("latency", "ns"))
-        if section.given(key)
-    }
+    section.refuse_unknown(LINK_KEYS)
+    counts = section.read(LINK_NPUS_COUNT)
+    rows = section.read(LINKS)
+    defaults = {of_link.name: section.read(of_file) for of_link, of_file in _SPEEDS}
     names = _Names(section, counts)
     links: list[Link] = []
     for i, row in enumerate(rows):
@@ -56,9 +73,9 @@ def graph_network(graph: Any, source: str = "<graph>", compat: str | None = None
     ConfigError
         as for a file
     """
-    npus = sum(_npu_number(node) is not None for node in graph.nodes)
-    entries: dict[str, Any] = {"npus_count": graph.graph.get("npus_count", [npus])}
-    entries |= {key: graph.graph[key] for key in _GRAPH_KEYS if key in graph.graph}
+    npus = sum(npu_number(node) is not None for node in graph.nodes)
+    entries: dict[str, object] = {"npus_count": graph.graph.get("npus_count", [npus])}
+    entries |= {key.name: graph.graph[key.name] for key in _GRAPH_KEYS if key.name in graph.graph}
     directed = bool(graph.is_directed())
     entries["links"] = [
         {"from": a, "to": b, "directed": directed}
@@ -92,27 +109,6 @@ def read_graphml(path: str | os.PathLike[str], compat: str | None = None) -> Net
     return graph_network(graph, name, compat)
 
 
-def _counts(section: Section) -> tuple[int, ...]:
-    counts = section.items("npus_count", "numbers of NPUs, such as [16]")
-    for d, count in enumerate(counts):
-        if isinstance(count, bool) or not isinstance(count, int) or not 2 <= count <= MAX_INT:
-            raise section.error(
-                "npus_count", f"entry {d} must be a whole number of NPUs, at least 2, found {describe(count)}"
-            )
-    if not counts:
-        raise section.error("npus_count", "is an empty list: it says how many vertices are NPUs")
-    return tuple(counts)
-
-
-def _npu_number(vertex: Any) -> int | None:
-    """Number of an NPU's vertex, or None for the name of another vertex."""
-    if isinstance(vertex, int) and not isinstance(vertex, bool):
-        return vertex
-    if isinstance(vertex, str) and vertex.isascii() and vertex.isdigit() and len(vertex) < 12:
-        return int(vertex)
-    return None
-
-
 class _Names:
     """Numbers of vertices: NPUs have their own, others are numbered as they appear."""
 
@@ -125,18 +121,17 @@ class _Names:
             raise section.error("npus_count", f"gives {self.npus} NPUs in all, more than {MAX_INT}")
         self.others: dict[str, int] = {}
 
-    def number(self, key: str, i: int, vertex: Any, *, add: bool = True) -> int:
-        npu = _npu_number(vertex)
-        if npu is not None:
-            if not 0 <= npu < self.npus:
+    def number(self, key: str, i: int, written: object, *, add: bool = True) -> int:
+        try:
+            vertex = FROM.reader.read(written)
+        except UnfitError as unfit:
+            raise self.section.error(key, f"entry {i}: {unfit.told(written)}") from None
+        if isinstance(vertex, int):
+            if not 0 <= vertex < self.npus:
                 raise self.section.error(
-                    key, f"entry {i}: NPU {npu} is not one of the {self.npus} NPUs 0 to {self.npus - 1}"
+                    key, f"entry {i}: NPU {vertex} is not one of the {self.npus} NPUs 0 to {self.npus - 1}"
                 )
-            return npu
-        if not isinstance(vertex, str) or not vertex or vertex != vertex.strip():
-            raise self.section.error(
-                key, f"entry {i}: a vertex is an NPU's number or a name, found {describe(vertex)}"
-            )
+            return vertex
         if vertex not in self.others:
             if not add:
                 raise self.section.error(
@@ -149,56 +144,58 @@ class _Names:
         return f"NPU {number}" if number < self.npus else f"vertex '{list(self.others)[number - self.npus]}'"
 
 
-def _number(section: Section, key: str, problem: str, value: Any, *, above: bool | None = None) -> float:
-    above = key == "bandwidth" if above is None else above
-    bound = "above 0" if above else "0 or more"
-    return finite(value, above, lambda shown: section.error(key, f"{problem}, {bound}, found {shown}"))
-
-
-def _row(section: Section, names: _Names, i: int, row: Any, defaults: Mapping[str, float]) -> Iterator[Link]:
+def _row(
+    section: Section, names: _Names, i: int, row: object, defaults: Mapping[str, float | None]
+) -> Iterator[Link]:
     """The links of one entry: both directions, unless it says that it is directed."""
-    if isinstance(row, Mapping):
-        for field in row:
-            if field not in _LINK_FIELDS:
-                hint = nearest(str(field), list(_LINK_FIELDS)) or f"; there are {', '.join(_LINK_FIELDS)}"
-                raise section.error("links", f"entry {i}: '{field}' is unknown{hint}")
-        value = dict(row)
-    elif isinstance(row, (list, tuple)) and 2 <= len(row) <= 4:
-        value = dict(zip(_LINK_FIELDS, row, strict=False))
-    else:
-        raise section.error(
-            "links",
-            f"entry {i} must be [from, to, GB/s, ns] or {{from: ..., to: ...}}, found {describe(row)}",
-        )
-    for field in ("from", "to"):
-        if field not in value:
-            raise section.error("links", f"entry {i}: '{field}' is missing")
-    directed = value.get("directed", False)
-    if not isinstance(directed, bool):
-        raise section.error(
-            "links", f"entry {i}: 'directed' must be true or false, found {describe(directed)}"
-        )
-    a, b = (names.number("links", i, value[field]) for field in ("from", "to"))
+    value = _row_fields(section, i, row)
+
+    def read(key: Key[T]) -> T:
+        try:
+            return key.reader.read(value[key.name])
+        except UnfitError as unfit:
+            problem = f"entry {i}: '{key.name}' {unfit.told(value[key.name])}"
+            raise section.error(LINKS.name, problem) from None
+
+    directed = DIRECTED.name in value and read(DIRECTED)
+    a, b = (names.number(LINKS.name, i, value[key.name]) for key in (FROM, TO))
     if a == b:
-        raise section.error("links", f"entry {i} joins {names.of(a)} with itself")
+        raise section.error(LINKS.name, f"entry {i} joins {names.of(a)} with itself")
     speed = []
-    for field, unit in (("bandwidth", "GB/s"), ("latency", "ns")):
-        given = value.get(field, defaults.get(field))
+    for key, _ in _SPEEDS:
+        given = read(key) if key.name in value else defaults[key.name]
         if given is None:
             raise section.error(
-                "links", f"entry {i}: '{field}' is missing, and the file gives none for all links"
+                LINKS.name, f"entry {i}: '{key.name}' is missing, and the file gives none for all links"
             )
-        above = field == "bandwidth"
-        what = f"entry {i}: '{field}' must be a number of {unit}"
-        speed.append(_number(section, "links", what, given, above=above))
+        speed.append(given)
     yield Link(a, b, *speed)
     if not directed:
         yield Link(b, a, *speed)
 
 
+def _row_fields(section: Section, i: int, row: object) -> dict[str, object]:
+    """The fields of one entry, which is a list or a map."""
+    if isinstance(row, Mapping):
+        for field in row:
+            if field not in _FIELDS:
+                hint = nearest(str(field), _FIELDS) or f"; there are {', '.join(_FIELDS)}"
+                raise section.error(LINKS.name, f"entry {i}: '{field}' is unknown{hint}")
+        value = dict(row)
+    elif isinstance(row, (list, tuple)) and 2 <= len(row) <= 4:
+        value = dict(zip(_FIELDS, row, strict=False))
+    else:
+        raise section.error(
+            LINKS.name,
+            f"entry {i} must be [from, to, GB/s, ns] or {{from: ..., to: ...}}, found {describe(row)}",
+        )
+    for key in LINK_FIELDS:
+        if key.required and key.name not in value:
+            raise section.error(LINKS.name, f"entry {i}: '{key.name}' is missing")
+    return value
+
+
 def _network(section: Section, counts: tuple[int, ...], names: _Names, links: list[Link]) -> Network:
-    if not links:
-        raise section.error("links", "is an empty list: no NPU can be reached")
     seen: set[tuple[int, int]] = set()
     for link in links:
         if (link.src, link.dst) in seen:
@@ -208,10 +205,7 @@ def _network(section: Section, counts: tuple[int, ...], names: _Names, links: li
                 "bandwidth of all",
             )
         seen.add((link.src, link.dst))
-    forward = section.entries["npus_forward"].value if section.given("npus_forward") else True
-    if not isinstance(forward, bool):
-        raise section.error("npus_forward", f"must be true or false, found {describe(forward)}")
-    routes = _routes(section, names, seen) if section.given("routes") else ()
+    routes = _routes(section, names, seen)
     network = Network(
         tuple(Dimension(LinkTopology.LINKS, count, 1.0, 0.0) for count in counts),
         section.source,
@@ -219,9 +213,9 @@ def _network(section: Section, counts: tuple[int, ...], names: _Names, links: li
             tuple(links),
             tuple(names.others),
             routes,
-            section.word("routing", "hops", {"hops": "hops", "latency": "latency"}),
-            section.word("ecmp", "hash", {"hash": "hash", "first": "first"}),
-            forward,
+            section.read(ROUTING),
+            section.read(ECMP),
+            section.read(NPUS_FORWARD),
         ),
     )
     check_reach(network)
@@ -230,9 +224,10 @@ def _network(section: Section, counts: tuple[int, ...], names: _Names, links: li
 
 def _routes(section: Section, names: _Names, links: set[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
     out: dict[tuple[int, int], tuple[int, ...]] = {}
-    for i, row in enumerate(section.items("routes", "routes such as [0, leaf0, 1]")):
-        if not isinstance(row, (list, tuple)) or len(row) < 2:
-            raise section.error("routes", f"entry {i} must be a list of vertices, found {describe(row)}")
+    rows = section.read(ROUTES)
+    if rows is None:
+        return ()
+    for i, row in enumerate(rows):
         route = tuple(names.number("routes", i, vertex, add=False) for vertex in row)
         if route[0] >= names.npus or route[-1] >= names.npus or route[0] == route[-1]:
             raise section.error("routes", f"entry {i} must begin and end at two different NPUs")

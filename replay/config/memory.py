@@ -2,12 +2,10 @@
 
 from chakra.arguments import checked
 from chakra.replay.config.files import Source
-from chakra.replay.config.keys import MEMORY_KEYS
+from chakra.replay.config.keys import MEMORY_KEYS, N_NODES, NPUS_PER_NODE
 from chakra.replay.config.model import Memory, MemoryKind
+from chakra.replay.config.readers import MAX_INT
 from chakra.replay.config.section import Section
-
-_NAMES = [key.name for key in MEMORY_KEYS]
-_KINDS = {kind.value: kind.value for kind in MemoryKind}
 
 
 @checked
@@ -31,20 +29,20 @@ def load_memory(src: Source | Memory | None, *, compat: str | None = None) -> Me
     if src is None:
         return Memory()
     section = Section.of(src, kind="memory", compat=compat)
-    section.refuse_unknown(_NAMES)
-    kind = MemoryKind(section.word("memory-type", MemoryKind.NONE.value, _KINDS))
-    n_nodes = npus_per_node = 0
-    if kind is MemoryKind.PER_NODE:
-        n_nodes = section.integer("num-nodes", None, minimum=1)
-        npus_per_node = section.integer("num-npus-per-node", None, minimum=1)
-    else:
-        n_nodes = section.integer("num-nodes", 0)
-        npus_per_node = section.integer("num-npus-per-node", 0)
-    return Memory(
-        kind=kind,
-        latency_ns=section.integer("remote-mem-latency", 0, maximum=2**53, unit="ns"),
-        bytes_per_ns=section.integer("remote-mem-bw", 0, maximum=2**53, unit="GB/s"),
-        n_nodes=n_nodes,
-        npus_per_node=npus_per_node,
-        source=section.source,
-    )
+    section.refuse_unknown(MEMORY_KEYS)
+    given = {name: value for name, value in section.fields(MEMORY_KEYS).items() if value is not None}
+    memory = Memory(**given, source=section.source)
+    _check_servers(section, memory)
+    return memory
+
+
+def _check_servers(section: Section, memory: Memory) -> None:
+    """Memory per node needs to know the nodes."""
+    if memory.kind is not MemoryKind.PER_NODE:
+        return
+    for key in (N_NODES, NPUS_PER_NODE):
+        number = section.read(key)
+        if number is None:
+            raise section.error(key.name, "is missing")
+        if number < 1:
+            raise section.error(key.name, f"must be a whole number from 1 to {MAX_INT}, found {number}")

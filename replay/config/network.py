@@ -7,20 +7,24 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.io.limits import MAX_NPUS
-from chakra.io.nearest import nearest
-from chakra.io.shown import describe
 from chakra.io.yaml import Entry
 from chakra.replay.config.files import Source
-from chakra.replay.config.keys import NETWORK_KEYS
+from chakra.replay.config.keys import (
+    BANDWIDTH,
+    LATENCY,
+    LINKS,
+    NETWORK_KEYS,
+    NPUS_COUNT,
+    PLUGIN,
+    TOPOLOGY,
+)
 from chakra.replay.config.links import dump_links, graph_network, links_network, read_graphml
-from chakra.replay.config.model import Dimension, Network, Topology
+from chakra.replay.config.model import Dimension, Network
 from chakra.replay.config.network_plugins import plugin_network
-from chakra.replay.config.section import MAX_INT, Section, finite
+from chakra.replay.config.section import Section
 
 #: so many dimensions of two NPUs have all the NPUs that a machine may have
 MAX_DIMS = MAX_NPUS.bit_length() - 1
-_NAMES = [key.name for key in NETWORK_KEYS]
-_TOPOLOGIES = {topology.value: topology for topology in Topology}
 #: keys that only the network files of ASTRA-sim 1.0 have
 _OLD_KEYS = ("topology-name", "topologies-per-dim", "dimensions-count", "units-count", "link-bandwidth")
 
@@ -55,86 +59,47 @@ def load_network(src: Source | Network | Any, *, compat: str | None = None) -> N
         return read_graphml(src, compat)
     section = Section.of(src, kind="network", compat=compat, yaml=True)
     for old in _OLD_KEYS:
-        if section.given(old):
+        if old in section.entries:
             raise section.error(
                 old, "belongs to a network file of ASTRA-sim 1.0: convert it with `chakra convert config`"
             )
-    if section.given("plugin"):
+    if section.given(PLUGIN):
         made, words = plugin_network(section)
         if not isinstance(made, Mapping):
             return replace(load_network(made, compat=compat), source=words)
-        section = Section(words, {key: Entry(value) for key, value in made.items()}, section.as_head)
-    if section.given("links"):
+        section = Section(words, {key: Entry(value) for key, value in made.items()}, compat)
+    if section.given(LINKS):
         return links_network(section)
-    section.refuse_unknown(_NAMES)
-    topologies = section.items("topology", "topologies")
-    counts = section.items("npus_count", "numbers of NPUs")
-    bandwidths = section.items("bandwidth", "bandwidths in GB/s")
-    latencies = section.items("latency", "latencies in ns")
-    if not topologies:
-        raise section.error("topology", "is an empty list: a network has at least one dimension")
+    section.refuse_unknown(NETWORK_KEYS)
+    return _blocks_network(section)
+
+
+def _blocks_network(section: Section) -> Network:
+    """The network of four lists of equal length."""
+    topologies = section.read(TOPOLOGY)
     if len(topologies) > MAX_DIMS:
         raise section.error(
-            "topology",
+            TOPOLOGY.name,
             f"has {len(topologies)} entries; a network of at most {MAX_NPUS} NPUs has at most {MAX_DIMS} dimensions",
         )
-    for key, values in (("npus_count", counts), ("bandwidth", bandwidths), ("latency", latencies)):
+    counts, bandwidths, latencies = (
+        section.read(NPUS_COUNT),
+        section.read(BANDWIDTH),
+        section.read(LATENCY),
+    )
+    for key, values in ((NPUS_COUNT, counts), (BANDWIDTH, bandwidths), (LATENCY, latencies)):
         if len(values) != len(topologies):
             raise section.error(
-                key,
-                f"has {len(values)} entries, but 'topology' has {len(topologies)}: one per dimension",
+                key.name,
+                f"has {len(values)} entries, but '{TOPOLOGY.name}' has {len(topologies)}: one per dimension",
             )
-    # a machine of one NPU has one dimension; ASTRA-sim refuses it, and nothing is left to be joined by another one
-    fewest = 1 if compat is None and len(topologies) == 1 else 2
-    dims = tuple(
-        _dimension(section, d, fewest, *values)
-        for d, values in enumerate(zip(topologies, counts, bandwidths, latencies, strict=True))
-    )
-    network = Network(dims, section.source)
+    rows = zip(topologies, counts, bandwidths, latencies, strict=True)
+    network = Network(tuple(Dimension(*row) for row in rows), section.source)
     if network.npus > MAX_NPUS:
         raise section.error(
-            "npus_count", f"gives {network.npus} NPUs in all, more than the {MAX_NPUS} supported"
+            NPUS_COUNT.name, f"gives {network.npus} NPUs in all, more than the {MAX_NPUS} supported"
         )
     return network
-
-
-def _dimension(
-    section: Section, d: int, fewest: int, topology: Any, count: Any, bandwidth: Any, latency: Any
-) -> Dimension:
-    """Dimension `d` of at least `fewest` NPUs from its four values."""
-    if not isinstance(topology, str) or topology not in _TOPOLOGIES:
-        hint = nearest(topology, list(_TOPOLOGIES)) if isinstance(topology, str) else ""
-        raise section.error(
-            "topology",
-            f"entry {d} must be one of {', '.join(_TOPOLOGIES)}, found {describe(topology)}{hint}",
-        )
-    try:
-        whole = not isinstance(count, (bool, str, float)) and int(count) == count
-    except (TypeError, ValueError):
-        whole = False
-    if not whole or not fewest <= count <= MAX_INT:
-        raise section.error(
-            "npus_count",
-            f"entry {d} must be a whole number of NPUs, at least {fewest}, found {describe(count)}",
-        )
-    return Dimension(
-        _TOPOLOGIES[topology],
-        int(count),
-        finite(
-            bandwidth,
-            True,
-            lambda shown: section.error(
-                "bandwidth", f"entry {d} must be a number of GB/s above 0, found {shown}"
-            ),
-        ),
-        finite(
-            latency,
-            False,
-            lambda shown: section.error(
-                "latency", f"entry {d} must be a number of ns, 0 or more, found {shown}"
-            ),
-        ),
-    )
 
 
 @checked
@@ -148,14 +113,8 @@ def dump_network(network: Network) -> str:
     """
     if network.links is not None:
         return dump_links(network)
-    rows: dict[str, list[object]] = {
-        "topology": [dim.topology.value for dim in network.dims],
-        "npus_count": [dim.npus for dim in network.dims],
-        "bandwidth": [dim.bandwidth_gibps for dim in network.dims],
-        "latency": [dim.latency_ns for dim in network.dims],
-    }
     notes = {"bandwidth": "  # GB/s of 2^30 B/s, per link and direction", "latency": "  # ns per hop"}
     return "".join(
-        f"{key}: [ {', '.join(str(value) for value in values)} ]{notes.get(key, '')}\n"
-        for key, values in rows.items()
+        f"{key.name}: [ {', '.join(str(value) for value in key.of_each(network.dims))} ]{notes.get(key.name, '')}\n"
+        for key in NETWORK_KEYS
     )

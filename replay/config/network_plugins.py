@@ -12,7 +12,7 @@ from chakra.errors import ConfigError
 from chakra.io.nearest import nearest
 from chakra.io.shown import describe
 from chakra.replay import plugins
-from chakra.replay.config.keys import PLUGIN_KEYS
+from chakra.replay.config.keys import ARGUMENTS, PLUGIN, PLUGIN_KEYS
 from chakra.replay.config.model import Network
 from chakra.replay.config.section import Section
 
@@ -25,17 +25,15 @@ def plugin_network(section: Section) -> tuple[Any, str]:
     ConfigError
         For an unknown plugin, wrong arguments, or whatever goes wrong in the package.
     """
-    section.refuse_unknown(key.name for key in PLUGIN_KEYS)
-    name = section.text("plugin", "")
+    section.refuse_unknown(PLUGIN_KEYS)
+    name = section.read(PLUGIN)
     known = plugins.offered(plugins.NETWORKS)
     if name not in known:
         there = ", ".join(known) or "none is installed"
         raise section.error(
-            "plugin", f"has {describe(name)}{nearest(name, list(known)) or f'; there are: {there}'}"
+            PLUGIN.name, f"has {describe(name)}{nearest(name, list(known)) or f'; there are: {there}'}"
         )
-    arguments = section.entries["arguments"].value if section.given("arguments") else {}
-    if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
-        raise section.error("arguments", f"must be a map of names to values, found {describe(arguments)}")
+    arguments = section.read(ARGUMENTS) or {}
     make, words = plugins.load(plugins.NETWORKS, name, "network")
     if not callable(make):
         raise ConfigError(f"{words} is a {type(make).__name__}, not a function")

@@ -4,7 +4,6 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,11 @@ from chakra.io.files import unusable_json
 from chakra.io.shown import describe
 from chakra.io.text import read_text
 from chakra.replay.config.files import read_json
-from chakra.replay.config.section import finite
+from chakra.replay.config.key import UnfitError
+from chakra.replay.config.readers import Number
+
+#: what a compute time is multiplied by
+FACTOR = Number(above_zero=True, rule="must be a number above 0")
 
 _LINE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?\s*[\s,:=]\s*(\S+)")
 
@@ -114,9 +117,8 @@ def _filled(pairs: list[tuple[object, object, str]], npus: int) -> F64:
         if npu in seen:
             raise ConfigError(f"{place}: NPU {npu} is given twice")
         seen.add(npu)
-        scale[npu] = finite(value, True, partial(_wrong_factor, place, npu))
+        try:
+            scale[npu] = FACTOR.read(value)
+        except UnfitError as unfit:
+            raise ConfigError(f"{place}: NPU {npu}: the factor {unfit.told(value)}") from None
     return scale
-
-
-def _wrong_factor(place: str, npu: int, shown: str) -> ConfigError:
-    return ConfigError(f"{place}: NPU {npu}: the factor must be a number above 0, found {shown}")

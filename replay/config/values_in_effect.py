@@ -2,25 +2,46 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from chakra.replay.config.files import Source
-from chakra.replay.config.keys import LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, PLUGIN_KEYS, SYSTEM_KEYS, Key
+from chakra.replay.config.key import Key
+from chakra.replay.config.keys import (
+    BOOST_MODE,
+    ECMP,
+    IMPLEMENTATION_KEYS,
+    LINK_KEYS,
+    LINKS,
+    LINKS_BANDWIDTH,
+    LINKS_LATENCY,
+    MEMORY_KEYS,
+    N_NODES,
+    NETWORK_KEYS,
+    NPUS_COUNT,
+    NPUS_FORWARD,
+    NPUS_PER_NODE,
+    PLUGIN,
+    PLUGIN_KEYS,
+    ROUTES,
+    ROUTING,
+    SHARED_BUS,
+    SYSTEM_KEYS,
+)
 from chakra.replay.config.memory import load_memory
-from chakra.replay.config.model import Network, SharedBus, System
+from chakra.replay.config.model import Network, System
 from chakra.replay.config.network import load_network
+from chakra.replay.config.readers import Switch
 from chakra.replay.config.section import Section
-from chakra.replay.config.system import IMPLEMENTATION_KEYS, load_system
+from chakra.replay.config.system import load_system
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ValueInEffect:
     """One key as it is in effect."""
 
     key: str
-    value: Any
+    value: object
     unit: str
     default: str
     #: "FILE", "FILE:LINE" or "default"
@@ -29,57 +50,88 @@ class Row:
     #: what a value may be
     allowed: str = ""
 
+    @classmethod
+    def of(
+        cls, key: Key[object], value: object, source: str, *, name: str = "", meaning: str = ""
+    ) -> "ValueInEffect":
+        """The value of a key; `name` and `meaning` where they are not the key's own."""
+        return cls(
+            name or key.name,
+            value,
+            key.unit,
+            key.default_in_words,
+            source,
+            meaning or key.meaning,
+            key.allowed,
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class FileInEffect:
     """All keys of one file, and what its user should know."""
 
     kind: str
     source: str
-    rows: tuple[Row, ...]
+    rows: tuple[ValueInEffect, ...]
     notes: tuple[str, ...]
 
 
-def explain_network(src: Source, *, compat: str | None = None) -> Explanation:
-    """Explain a network description of building blocks or of links; raises ConfigError as `load_network` does."""
+def values_in_effect(
+    kind: str, src: Source, *, compat: str | None = None, network: Network | None = None
+) -> FileInEffect:
+    """Every key of a network, system or memory description.
+
+    Parameters
+    ----------
+    kind
+        "network", "system" or "memory".
+    src
+        Path, or a dict with the same keys.
+    compat
+        As the loaders take it.
+    network
+        The network that a system is for, if known: notes say how they meet.
+
+    Raises
+    ------
+    ConfigError
+        As the loader of that kind of file.
+    """
+    if kind == "network":
+        return _network(src, compat)
+    return _system(src, compat, network) if kind == "system" else _memory(src, compat)
+
+
+def _network(src: Source, compat: str | None) -> FileInEffect:
+    """A network of building blocks or of links."""
     network = load_network(src, compat=compat)
     if isinstance(src, str | os.PathLike) and os.fspath(src).lower().endswith(".graphml"):
-        section = Section(os.fspath(src), {}, False)
-        return Explanation("network", section.source, _link_rows(section, network), _link_notes(network))
-    section = Section.of(src, kind="network", compat=compat, yaml=True)
-    if section.given("plugin"):
-        given = {key.name: section.entries[key.name].value for key in PLUGIN_KEYS if section.given(key.name)}
-        made = {key.name: given.get(key.name) for key in PLUGIN_KEYS}
+        section = Section(os.fspath(src), {}, None)
+    else:
+        section = Section.of(src, kind="network", compat=compat, yaml=True)
+    if section.given(PLUGIN):
         dims = " x ".join(f"{dim.topology.value}({dim.npus})" for dim in network.dims)
         said = (f"{network.npus} NPUs in all: {dims}",) if network.links is None else _link_notes(network)
-        return Explanation("network", section.source, _rows(section, PLUGIN_KEYS, made), said)
+        rows = _rows(section, PLUGIN_KEYS, {key.name: section.raw(key) for key in PLUGIN_KEYS})
+        return FileInEffect("network", section.source, rows, said)
     if network.links is not None:
-        return Explanation("network", section.source, _link_rows(section, network), _link_notes(network))
-    values = {
-        "topology": [dim.topology.value for dim in network.dims],
-        "npus_count": [dim.npus for dim in network.dims],
-        "bandwidth": [dim.bandwidth_gibps for dim in network.dims],
-        "latency": [dim.latency_ns for dim in network.dims],
-    }
+        return FileInEffect("network", section.source, _link_rows(section, network), _link_notes(network))
     rates = ", ".join(f"{dim.bytes_per_ns:g}" for dim in network.dims)
-    notes = [f"{network.npus} NPUs in all; a link moves {rates} bytes per ns"]
-    return Explanation("network", section.source, _rows(section, NETWORK_KEYS, values), tuple(notes))
+    notes = (f"{network.npus} NPUs in all; a link moves {rates} bytes per ns",)
+    values = {key.name: key.of_each(network.dims) for key in NETWORK_KEYS}
+    return FileInEffect("network", section.source, _rows(section, NETWORK_KEYS, values), notes)
 
 
-def _link_rows(section: Section, network: Network) -> tuple[Row, ...]:
+def _link_rows(section: Section, network: Network) -> tuple[ValueInEffect, ...]:
     """Keys of a list of links; the links themselves are counted in the notes."""
     links = network.links
     assert links is not None
-    given = {key: section.entries[key].value for key in ("bandwidth", "latency") if section.given(key)}
-    values = {
-        "npus_count": [dim.npus for dim in network.dims],
-        "links": f"{len(links.links)} links",
-        "bandwidth": given.get("bandwidth"),
-        "latency": given.get("latency"),
-        "routes": f"{len(links.routes)} routes" if links.routes else None,
-        "routing": links.routing,
-        "ecmp": links.ecmp,
-        "npus_forward": links.npus_forward,
+    values = {key.name: key.of(links) for key in (ROUTING, ECMP, NPUS_FORWARD)} | {
+        NPUS_COUNT.name: NPUS_COUNT.of_each(network.dims),
+        LINKS.name: f"{len(links.links)} links",
+        LINKS_BANDWIDTH.name: section.raw(LINKS_BANDWIDTH),
+        LINKS_LATENCY.name: section.raw(LINKS_LATENCY),
+        ROUTES.name: f"{len(links.routes)} routes" if links.routes else None,
     }
     return _rows(section, LINK_KEYS, values)
 
@@ -106,84 +158,38 @@ def _range(values: list[float]) -> str:
     return f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g} to {values[-1]:g}"
 
 
-def explain_memory(src: Source, *, compat: str | None = None) -> Explanation:
-    """Explain a remote-memory description; raises ConfigError as `load_memory` does."""
+def _memory(src: Source, compat: str | None) -> FileInEffect:
     memory = load_memory(src, compat=compat)
     section = Section.of(src, kind="memory", compat=compat)
-    values = {
-        "memory-type": memory.kind.value,
-        "remote-mem-latency": memory.latency_ns,
-        "remote-mem-bw": memory.bytes_per_ns,
-        "num-nodes": memory.n_nodes or None,
-        "num-npus-per-node": memory.npus_per_node or None,
-    }
-    return Explanation(
-        "memory", section.source, _rows(section, MEMORY_KEYS, values), tuple(_dropped(section, values))
-    )
+    values = {key.name: key.of(memory) for key in MEMORY_KEYS}
+    for key in (N_NODES, NPUS_PER_NODE):
+        values[key.name] = values[key.name] or None
+    rows = _rows(section, MEMORY_KEYS, values)
+    return FileInEffect("memory", section.source, rows, tuple(_dropped(section, values)))
 
 
-def explain_system(src: Source, *, compat: str | None = None, network: Network | None = None) -> Explanation:
-    """Explain a system description; raises ConfigError as `load_system` does."""
+def _system(src: Source, compat: str | None, network: Network | None) -> FileInEffect:
     system = load_system(src, compat=compat)
     section = Section.of(src, kind="system", compat=compat)
-    values = _system_values(system)
+    values = {key.name: key.of(system) for key in SYSTEM_KEYS}
+    values[SHARED_BUS.name] = system.shared_bus is not None
     notes = [*_dropped(section, values), *_system_notes(section, system, network)]
-    return Explanation("system", section.source, _rows(section, SYSTEM_KEYS, values), tuple(notes))
+    return FileInEffect("system", section.source, _rows(section, SYSTEM_KEYS, values), tuple(notes))
 
 
-def _system_values(system: System) -> dict[str, Any]:
-    """Every key of a system file with the value in effect."""
-    bus = system.shared_bus or SharedBus()
-    values: dict[str, Any] = {
-        "scheduling-policy": system.scheduling_policy,
-        "collective-optimization": system.collective_optimization,
-        "endpoint-delay": system.endpoint_delay_ns,
-        "active-chunks-per-dimension": system.active_chunks,
-        "preferred-dataset-splits": system.splits,
-        "per-node-custom-implementation": system.per_node_custom,
-        "local-mem-bw": system.local_mem_bw_gbps,
-        "peak-perf": system.peak_perf_tflops,
-        "roofline-enabled": system.roofline,
-        "trace-enabled": system.trace_enabled,
-        "replay-only": system.replay_only,
-        "track-local-mem": system.track_local_mem,
-        "local-mem-trace-filename": system.local_mem_trace_filename,
-        "model-shared-bus": system.shared_bus is not None,
-        "L": bus.latency,
-        "o": bus.overhead,
-        "g": bus.gap,
-        "G": bus.gap_per_byte,
-        "local-reduction-delay": system.local_reduction_delay,
-        "inter-dimension-scheduling": system.inter_dimension_scheduling,
-        "intra-dimension-scheduling": system.intra_dimension_scheduling,
-        "boost-mode": None,
-    }
-    for kind, stem in IMPLEMENTATION_KEYS.items():
-        values[stem] = list(system.implementations[kind]) if kind in system.implementations else None
-        values[f"{stem}-custom"] = [system.custom[kind]] if kind in system.custom else None
-    return values
+def _rows(
+    section: Section, keys: Iterable[Key[object]], values: Mapping[str, object]
+) -> tuple[ValueInEffect, ...]:
+    return tuple(ValueInEffect.of(key, values[key.name], section.origin(key)) for key in keys)
 
 
-def _rows(section: Section, keys: tuple[Key, ...], values: Mapping[str, Any]) -> tuple[Row, ...]:
-    rows = []
-    for key in keys:
-        entry = section.entries.get(key.name)
-        source = "default"
-        if entry is not None:
-            source = f"{section.source}:{entry.line}" if entry.line else section.source
-        rows.append(Row(key.name, values[key.name], key.unit, key.default, source, key.meaning, key.allowed))
-    return tuple(rows)
-
-
-def _dropped(section: Section, values: Mapping[str, Any]) -> list[str]:
+def _dropped(section: Section, values: Mapping[str, object]) -> list[str]:
     """Fractions that integers lost."""
+    given = {name: section.entries[name].value for name in values if name in section.entries}
     return [
-        f"'{key}' counts as {value}: the fraction of {section.entries[key].value} is dropped, as in ASTRA-sim"
-        for key, value in values.items()
-        if section.given(key)
-        and isinstance(value, int)
-        and isinstance(given := section.entries[key].value, float)
-        and given != value
+        f"'{name}' counts as {values[name]}: the fraction of {value} is dropped, as in ASTRA-sim"
+        for name, value in given.items()
+        if isinstance(values[name], int) and isinstance(value, float) and value != values[name]
     ]
 
 
@@ -197,9 +203,12 @@ def _system_notes(section: Section, system: System, network: Network | None) -> 
             if key not in {known.name for known in SYSTEM_KEYS}
         ]
         notes += [
-            f"'{key}' is {str(section.entries[key].value).lower()}, which ASTRA-sim takes for true"
-            for key in ("roofline-enabled", "trace-enabled", "replay-only", "track-local-mem")
-            if section.given(key) and section.entries[key].value in (False, None) and section.switch(key)
+            f"'{key.name}' is {str(section.raw(key)).lower()}, which ASTRA-sim takes for true"
+            for key in SYSTEM_KEYS
+            if section.given(key)
+            and type(key.reader) is Switch
+            and section.raw(key) in (False, None)
+            and section.read(key)
         ]
     missing = [
         stem
@@ -208,10 +217,12 @@ def _system_notes(section: Section, system: System, network: Network | None) -> 
     ]
     if missing:
         notes.append(f"no algorithm for {', '.join(missing)}: a workload with such a collective is refused")
-    if section.given("boost-mode"):
-        notes.append("'boost-mode' has no effect: results are always those of the full simulation")
-    if any(section.given(key) for key in "LogG") and system.shared_bus is None:
-        notes.append("L, o, g and G have no effect while model-shared-bus is off")
+    if section.given(BOOST_MODE):
+        notes.append(f"'{BOOST_MODE.name}' has no effect: results are always those of the full simulation")
+    of_bus = [key for key in SYSTEM_KEYS if key.field.startswith("shared_bus.")]
+    if any(section.given(key) for key in of_bus) and system.shared_bus is None:
+        *first, last = (key.name for key in of_bus)
+        notes.append(f"{', '.join(first)} and {last} have no effect while {SHARED_BUS.name} is off")
     if network is not None:
         for kind, names in system.implementations.items():
             notes += _algorithm_notes(IMPLEMENTATION_KEYS[kind], names, network)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from chakra.replay.config.keys import LINK_KEYS, MEMORY_KEYS, NETWORK_KEYS, SYSTEM_KEYS
-from chakra.replay.config.values_in_effect import explain_memory, explain_network, explain_system
+from chakra.replay.config.values_in_effect import values_in_effect
 from chakra.sweep.keys import STUDY_KEYS, workload_keys
 
 Chakra = Callable[..., Any]
@@ -72,7 +72,7 @@ def test_notes_say_what_may_not_be_meant(et: SimpleNamespace) -> None:
         "boost-mode": 1,
         "G": 0.5,
     }
-    notes = "\n".join(explain_system(values, network=network).notes)
+    notes = "\n".join(values_in_effect("system", values, network=network).notes)
     assert "halvingDoubling on 6 NPUs (dimension 0), not a power of two" in notes
     assert "dimensions 1 take no part" in notes
     assert "oneRing spans all NPUs" in notes
@@ -80,11 +80,11 @@ def test_notes_say_what_may_not_be_meant(et: SimpleNamespace) -> None:
     assert "'boost-mode' has no effect" in notes
     assert "L, o, g and G have no effect" in notes
     assert "no algorithm for reduce-scatter-implementation, all-to-all-implementation" in notes
-    head = "\n".join(explain_system({"x": 1, "trace-enabled": False}, compat="astra-sim").notes)
+    head = "\n".join(values_in_effect("system", {"x": 1, "trace-enabled": False}, compat="astra-sim").notes)
     assert "'x' is ignored" in head
     assert "'trace-enabled' is false, which ASTRA-sim takes for true" in head
-    assert explain_network(two).notes[0].startswith("24 NPUs")
-    assert explain_memory({}).rows[0].value == "NO_MEMORY_EXPANSION"
+    assert values_in_effect("network", two).notes[0].startswith("24 NPUs")
+    assert values_in_effect("memory", {}).rows[0].value == "NO_MEMORY_EXPANSION"
 
 
 def test_every_kind_of_file_is_known_by_its_content(chakra: Chakra, ring8: Path) -> None:
@@ -99,8 +99,8 @@ def test_every_kind_of_file_is_known_by_its_content(chakra: Chakra, ring8: Path)
     for name, text in files.items():
         (ring8 / name).write_text(text)
     out = chakra("check-config", "star.yml").out
-    for key in LINK_KEYS:
-        assert re.search(rf"^  {key.name} ", out, re.MULTILINE), key.name
+    for of_links in LINK_KEYS:
+        assert re.search(rf"^  {of_links.name} ", out, re.MULTILINE), of_links.name
     assert "bandwidth     50 GB/s of 2^30 B/s  [star.yml:2; default: none]" in out
     assert "ecmp          hash  [default: hash]" in out
     assert "2 NPUs and 1 switches; 4 links" in out

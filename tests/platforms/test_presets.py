@@ -201,7 +201,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     ("dims/0/topology", "Mesh", "topology must be one of Ring"),
     ("dims/0/npus", 1, "at least 2 or 'scale_out'"),
     ("dims", [], "non-empty list"),
-    ("accelerator/peak_tflops/value", 0, "peak must be above 0"),
+    ("accelerator/peak_tflops/value", 0, "accelerator.peak_tflops: must be above 0"),
     ("accelerator", 3, "accelerator must be a map"),
     ("title", 3, "title must be a text"),
 ])  # fmt: skip

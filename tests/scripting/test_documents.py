@@ -8,6 +8,7 @@ import pytest
 from json_schema import problems
 from scenes import SCENES, Ran, prepare
 
+from chakra import input_schemas
 from chakra.cli.main import run
 from chakra.errors import UsageError
 from chakra.output_schemas import load, names
@@ -138,7 +139,7 @@ def test_bad_findings_fit_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_the_command_prints_schemas(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema"]) == 0
-    assert capsys.readouterr().out.split() == names()
+    assert capsys.readouterr().out.split() == [*names(), *input_schemas.names()]
     assert run(["schema", "replay.result"]) == 0
     assert json.loads(capsys.readouterr().out) == load("chakra.replay.result/1")
     assert run(["schema", "nothing"]) == 2

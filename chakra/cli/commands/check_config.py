@@ -11,7 +11,7 @@ from chakra.errors import UsageError
 from chakra.viz.text import printable
 
 if TYPE_CHECKING:
-    from chakra.replay.config.values_in_effect import Explanation
+    from chakra.replay.config.values_in_effect import FileInEffect
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -127,13 +127,13 @@ def explain_alone(kind: str, path: str) -> dict[str, Any]:
         if the file is wrong
     """
     if kind == "study":
-        from chakra.sweep.values_in_effect import explain_study
+        from chakra.sweep.values_in_effect import values_in_effect as of_study
 
-        return _part(explain_study(path))
+        return _part(of_study(path))
     if kind == "platform":
-        from chakra.platforms.values_in_effect import explain_platform
+        from chakra.platforms.values_in_effect import values_in_effect as of_platform
 
-        return _part(explain_platform(path))
+        return _part(of_platform(path))
     from chakra.replay.config import load_per_node_custom
 
     return {"kind": "custom", "source": path, "nodes": load_per_node_custom(path)}
@@ -148,17 +148,17 @@ def explain_all(chosen: dict[str, str | None], compat: str | None) -> list[dict[
         for the first file that is wrong
     """
     from chakra.replay.config import check_fit, load_groups, load_memory, load_network, load_system
-    from chakra.replay.config.values_in_effect import explain_memory, explain_network, explain_system
+    from chakra.replay.config.values_in_effect import values_in_effect
 
     parts: list[dict[str, Any]] = []
     network = None
     if chosen["network"] is not None:
         network = load_network(chosen["network"], compat=compat)
-        parts.append(_part(explain_network(chosen["network"], compat=compat)))
+        parts.append(_part(values_in_effect("network", chosen["network"], compat=compat)))
     if chosen["system"] is not None:
-        parts.append(_part(explain_system(chosen["system"], compat=compat, network=network)))
+        parts.append(_part(values_in_effect("system", chosen["system"], compat=compat, network=network)))
     if chosen["memory"] is not None:
-        parts.append(_part(explain_memory(chosen["memory"], compat=compat)))
+        parts.append(_part(values_in_effect("memory", chosen["memory"], compat=compat)))
     if chosen["groups"] is not None:
         path = chosen["groups"]
         found = load_groups(path, compat=compat, npus=network.npus if network else None)
@@ -183,7 +183,7 @@ def _scales(path: str, npus: int | None) -> dict[str, Any]:
     return {"kind": "npu-scale", "source": path, "factors": {npu: f for npu, f in factors if f != 1.0}}
 
 
-def _part(explanation: "Explanation") -> dict[str, Any]:
+def _part(explanation: "FileInEffect") -> dict[str, Any]:
     return {
         "kind": explanation.kind,
         "source": explanation.source,

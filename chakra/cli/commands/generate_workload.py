@@ -5,14 +5,16 @@ from collections.abc import Callable
 from dataclasses import asdict, fields
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_origin
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import ThresholdError, UsageError
-from chakra.generate.request.parameters import Parameter, parameters_of
+from chakra.generate.request.parameters import Amount, Member, Size, Sizes, keys_of
 from chakra.generate.request.requests import REQUESTS, Request, TransformerRequest
+from chakra.replay.config.key import Key
+from chakra.replay.config.readers import Flag, Text
 
 if TYPE_CHECKING:
     _IntListBase = click.ParamType[tuple[int, ...]]
@@ -35,25 +37,23 @@ class IntList(_IntListBase):
             self.fail(f"{value!r} is not a comma-separated list of whole numbers", param, ctx)
 
 
-def _option(parameter: Parameter) -> Any:
-    name, kind, default = parameter.name, parameter.type, parameter.default
-    flag = "--" + name.replace("_", "-")
-    help_text = parameter.meaning
-    if parameter.default_in_words:
-        help_text += f"  [default: {parameter.default_in_words}]"
+def _option(key: Key[object]) -> Any:
+    flag, reader, default = f"--{key.name}", key.reader, key.default
+    help_text = f"{key.meaning}."
+    if key.default_said:
+        help_text += f"  [default: {key.default_said}]"
     elif default is not None and default != "":
         text = default.value if isinstance(default, Enum) else default
         if isinstance(default, tuple):
             text = ",".join(str(item) for item in default)
         help_text += f"  [default: {'on' if text is True else 'off' if text is False else text}]"
     common: dict[str, Any] = {"default": None, "help": help_text}
-    if kind is bool:
-        return click.option(f"{flag}/--no-{flag[2:]}", name, **common)
-    if get_origin(kind) is tuple:
-        return click.option(flag, name, type=IntList(), **common)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return click.option(flag, name, type=click.Choice([str(member.value) for member in kind]), **common)
-    return click.option(flag, name, type=kind, **common)
+    if isinstance(reader, Flag):
+        return click.option(f"{flag}/--no-{key.name}", key.field, **common)
+    if isinstance(reader, Member):
+        return click.option(flag, key.field, type=click.Choice(reader.words), **common)
+    kinds = {Sizes: IntList(), Size: int, Amount: float, Text: str}
+    return click.option(flag, key.field, type=kinds[type(reader)], **common)
 
 
 def _command(kind: str, help_text: str) -> Any:
@@ -90,7 +90,7 @@ def _command(kind: str, help_text: str) -> Any:
     ]
     if kind in ("transformer", "moe", "dlrm"):
         decorators.append(click.option("--list-models", is_flag=True, help="List model presets and stop."))
-    decorators += [_option(parameter) for parameter in parameters_of(request_type)]
+    decorators += [_option(key) for key in keys_of(request_type)]
     for decorator in reversed(decorators):
         command = decorator(command)
     return click.command(name=kind, context_settings={"help_option_names": ["-h", "--help"]})(command)

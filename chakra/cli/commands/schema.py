@@ -1,4 +1,4 @@
-"""`chakra schema`: the JSON Schemas of the documents that commands write."""
+"""`chakra schema`: the JSON Schemas of the documents that commands write, and of configuration files."""
 
 import json
 
@@ -10,8 +10,14 @@ import rich_click as click
 def command(name: str | None) -> None:
     """Print the JSON Schema of a document, such as replay.result, or without NAME the names of all.
 
-    Every JSON document names its schema and version in its first key. Within a version keys are only added.
+    Every JSON document names its schema and version in its first key. Within a version keys are only added. Schemas of
+    configuration files, such as config.system, are for editors: they say what every key takes.
     """
-    from chakra.output_schemas import load, names
+    from chakra import input_schemas, output_schemas
 
-    click.echo("\n".join(names()) if name is None else json.dumps(load(name), indent=1))
+    if name is None:
+        click.echo("\n".join((*output_schemas.names(), *input_schemas.names())))
+        return
+    of_input = name.removeprefix("chakra.").startswith("config.")
+    schema = input_schemas.load(name) if of_input else output_schemas.load(name)
+    click.echo(json.dumps(schema, indent=1))

@@ -1,147 +1,292 @@
-"""Parameters of requests: what each means, its unit, type and default; for options, study files and messages alike."""
+"""Parameters of requests as keys: for options, study files, JSON Schemas and messages alike."""
 
+import math
 from dataclasses import dataclass, fields
 from enum import Enum
+from functools import cache
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from chakra.errors import UsageError
+from chakra.io.limits import MAX_GENERATED_NPUS
+from chakra.replay.config.key import Key, Reader, Schema, UnfitError
+from chakra.replay.config.readers import MAX_NUMBER, Flag, Text
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-#: what each parameter means, with its unit
-MEANINGS = {
-    "tp": "Tensor-parallel ranks.",
-    "cp": "Context-parallel ranks.",
-    "ep": "Expert-parallel ranks (cut out of cp x dp).",
-    "dp": "Data-parallel replicas.",
-    "pp": "Pipeline stages.",
-    "vp": "Model chunks per pipeline stage (interleaved schedule).",
-    "npus": "Ranks in all; dp follows.",
-    "order": "Rank order, fastest axis first.",
-    "micro_batch": "Sequences (samples, requests) per micro-batch and replica.",
-    "micro_batches": "Micro-batches per step.",
-    "global_batch": "Sequences (samples) per step over all replicas, instead of micro-batches.",
-    "dtype": "Element type of activations and weights: fp32, bf16, fp16, fp8.",
-    "grad_dtype": "Element type of weight gradients.",
-    "schedule": "Pipeline schedule.",
-    "schedule_file": "CSV file with the schedule: a line per stage, cells such as F0, B0, I1, W1.",
-    "recompute": "Activations computed again in the backward pass.",
-    "zero": "ZeRO stage: 0 none, 1 optimizer, 2 gradients, 3 weights (FSDP).",
-    "bucket_mb": "Size of gradient buckets, MB of 10^6 bytes.",
-    "reshard": "ZeRO-3: gather weights again for the backward pass.",
-    "reduce_once": "ZeRO-3: reduce gradients once a step, not once per micro-batch.",
-    "prefetch": "ZeRO-3: layers gathered ahead.",
-    "optimizer_bytes": "Bytes of optimizer state per parameter.",
-    "optimizer_step": "End the step with the optimizer.",
-    "overlap": "Communication beside computation.",
-    "comm_order": "One chain of collectives per rank (program), or one per stream.",
-    "fuse": "Merge operators that have no communication between them.",
-    "peak_tflops": "Peak of the accelerator, 10^12 operations per second; with mem-gbps nodes carry durations.",
-    "mem_gbps": "Device memory bandwidth, 10^9 bytes per second.",
-    "matmul_efficiency": "Reachable share of the peak, 0 to 1.",
-    "memory_efficiency": "Reachable share of the memory bandwidth, 0 to 1.",
-    "launch_ns": "Fixed cost of every operator, ns.",
-    "model": "Model preset (see --list-models).",
-    "layers": "Layers.",
-    "hidden": "Hidden width.",
-    "heads": "Attention heads.",
-    "kv_heads": "Key-value heads.",
-    "head_dim": "Width of a head.",
-    "ffn": "Feed-forward width.",
-    "vocabulary": "Vocabulary size.",
-    "gated": "Gated feed-forward (three matrices).",
-    "experts": "Experts per MoE layer.",
-    "experts_per_token": "Experts that each token visits.",
-    "moe_ffn": "Width of one expert.",
-    "shared_experts": "Experts that every token visits.",
-    "seq": "Tokens per sequence (training) or prompt (inference).",
-    "mode": "Training step, prefill, decode, or serve (prefill, then decode).",
-    "decode_steps": "Tokens generated per request.",
-    "sp": "Sequence parallelism along tp.",
-    "regather": "With --sp: gather inputs again in the backward pass.",
-    "context": "Kind of context parallelism.",
-    "flash": "Fused attention without a matrix of scores in memory.",
-    "causal": "Count only the unmasked half of attention.",
-    "capacity": "MoE capacity factor.",
-    "stage_layers": "Layers of each pipeline chunk, comma-separated.",
-    "widths": "Widths, inputs first, comma-separated.",
-    "image": "Side of the image, pixels.",
-    "classes": "Number of classes.",
-    "bottom": "Bottom MLP widths, comma-separated.",
-    "top": "Top MLP widths, comma-separated.",
-    "tables": "Embedding tables.",
-    "rows": "Rows of all tables together.",
-    "dim": "Width of embeddings.",
-    "pooling": "Lookups per table and sample.",
-}
+EnumT = TypeVar("EnumT", bound=Enum)
 
-#: what a parameter that is not given stands for, where that is no plain value
-DEFAULTS_IN_WORDS = {
-    "dp": "npus/(tp*cp*pp), or 1",
-    "micro_batches": "1",
-    "seq": "the model's",
-}
+#: no size of a model or a batch is larger
+MOST_SIZE = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a kind of request; `type` is its annotation without None."""
+    """What a field of a request does not say itself.
 
-    name: str
-    type: Any
-    default: Any
+    Attributes
+    ----------
+    meaning
+        What it is, with its unit.
+    unit
+        The unit, where the meaning does not spell it out as a word of its own.
+    default_said
+        What a parameter that is not given stands for, where that is no plain value.
+    least
+        0 for numbers that some workloads do not look at; sizes that they do are checked with the plan.
+    most
+        Bound of a whole number.
+    """
+
     meaning: str
-    default_in_words: str
+    unit: str = ""
+    default_said: str = ""
+    least: float = -math.inf
+    most: int = MOST_SIZE
 
 
-def parameters_of(request: "type[DataclassInstance]") -> tuple[Parameter, ...]:
-    """Every parameter of a request class, in its order."""
-    hints = get_type_hints(request)
-    return tuple(
-        Parameter(
-            item.name,
-            without_none(hints[item.name])[0],
-            item.default,
-            MEANINGS[item.name],
-            DEFAULTS_IN_WORDS.get(item.name, ""),
-        )
-        for item in fields(request)
-    )
+PARAMETERS = {
+    "tp": Parameter("Tensor-parallel ranks", most=MAX_GENERATED_NPUS),
+    "cp": Parameter("Context-parallel ranks", most=MAX_GENERATED_NPUS),
+    "ep": Parameter("Expert-parallel ranks (cut out of cp x dp)", most=MAX_GENERATED_NPUS),
+    "dp": Parameter("Data-parallel replicas", default_said="npus/(tp*cp*pp), or 1", most=MAX_GENERATED_NPUS),
+    "pp": Parameter("Pipeline stages", most=MAX_GENERATED_NPUS),
+    "vp": Parameter("Model chunks per pipeline stage (interleaved schedule)", most=MAX_GENERATED_NPUS),
+    "npus": Parameter("Ranks in all; dp follows", most=MAX_GENERATED_NPUS),
+    "order": Parameter("Rank order, fastest axis first"),
+    "micro_batch": Parameter("Sequences (samples, requests) per micro-batch and replica"),
+    "micro_batches": Parameter("Micro-batches per step", default_said="1", most=1 << 20),
+    "global_batch": Parameter("Sequences (samples) per step over all replicas, instead of micro-batches"),
+    "dtype": Parameter("Element type of activations and weights: fp32, bf16, fp16, fp8"),
+    "grad_dtype": Parameter("Element type of weight gradients"),
+    "schedule": Parameter("Pipeline schedule"),
+    "schedule_file": Parameter("CSV file with the schedule: a line per stage, cells such as F0, B0, I1, W1"),
+    "recompute": Parameter("Activations computed again in the backward pass"),
+    "zero": Parameter("ZeRO stage: 0 none, 1 optimizer, 2 gradients, 3 weights (FSDP)"),
+    "bucket_mb": Parameter("Size of gradient buckets, MB of 10^6 bytes", unit="MB of 10^6 B"),
+    "reshard": Parameter("ZeRO-3: gather weights again for the backward pass"),
+    "reduce_once": Parameter("ZeRO-3: reduce gradients once a step, not once per micro-batch"),
+    "prefetch": Parameter("ZeRO-3: layers gathered ahead", least=0, most=1 << 20),
+    "optimizer_bytes": Parameter("Bytes of optimizer state per parameter", least=0),
+    "optimizer_step": Parameter("End the step with the optimizer"),
+    "overlap": Parameter("Communication beside computation"),
+    "comm_order": Parameter("One chain of collectives per rank (program), or one per stream"),
+    "fuse": Parameter("Merge operators that have no communication between them"),
+    "peak_tflops": Parameter(
+        "Peak of the accelerator, 10^12 operations per second; with mem-gbps nodes carry durations",
+        unit="10^12 op/s",
+    ),
+    "mem_gbps": Parameter("Device memory bandwidth, 10^9 bytes per second", unit="10^9 B/s"),
+    "matmul_efficiency": Parameter("Reachable share of the peak, 0 to 1", least=0),
+    "memory_efficiency": Parameter("Reachable share of the memory bandwidth, 0 to 1", least=0),
+    "launch_ns": Parameter("Fixed cost of every operator, ns", unit="ns", least=0),
+    "model": Parameter("Model preset (see --list-models)"),
+    "layers": Parameter("Layers", most=1 << 16),
+    "hidden": Parameter("Hidden width"),
+    "heads": Parameter("Attention heads"),
+    "kv_heads": Parameter("Key-value heads"),
+    "head_dim": Parameter("Width of a head"),
+    "ffn": Parameter("Feed-forward width"),
+    "vocabulary": Parameter("Vocabulary size"),
+    "gated": Parameter("Gated feed-forward (three matrices)"),
+    "experts": Parameter("Experts per MoE layer", most=1 << 16),
+    "experts_per_token": Parameter("Experts that each token visits", least=0),
+    "moe_ffn": Parameter("Width of one expert", least=0),
+    "shared_experts": Parameter("Experts that every token visits", least=0, most=1 << 16),
+    "seq": Parameter("Tokens per sequence (training) or prompt (inference)", default_said="the model's"),
+    "mode": Parameter("Training step, prefill, decode, or serve (prefill, then decode)"),
+    "decode_steps": Parameter("Tokens generated per request", most=1 << 20),
+    "sp": Parameter("Sequence parallelism along tp"),
+    "regather": Parameter("With --sp: gather inputs again in the backward pass"),
+    "context": Parameter("Kind of context parallelism"),
+    "flash": Parameter("Fused attention without a matrix of scores in memory"),
+    "causal": Parameter("Count only the unmasked half of attention"),
+    "capacity": Parameter("MoE capacity factor"),
+    "stage_layers": Parameter("Layers of each pipeline chunk, comma-separated"),
+    "widths": Parameter("Widths, inputs first, comma-separated"),
+    "image": Parameter("Side of the image, pixels"),
+    "classes": Parameter("Number of classes"),
+    "bottom": Parameter("Bottom MLP widths, comma-separated"),
+    "top": Parameter("Top MLP widths, comma-separated"),
+    "tables": Parameter("Embedding tables"),
+    "rows": Parameter("Rows of all tables together"),
+    "dim": Parameter("Width of embeddings"),
+    "pooling": Parameter("Lookups per table and sample"),
+}
 
 
-def without_none(hint: Any) -> tuple[Any, bool]:
-    """An annotation without ``| None``, and whether it had that."""
-    if get_origin(hint) not in (Union, UnionType):
-        return hint, False
-    return next(item for item in get_args(hint) if item is not type(None)), True
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Reader of a number of a request."""
 
+    least: float = -math.inf
+    missing: str = ""
 
-def coerce(name: str, value: Any, hint: Any) -> Any:
-    """Check a plain value against the annotation of a parameter, and turn words into enumeration members."""
-    shown = name.replace("_", "-")
-    hint, optional = without_none(hint)
-    if optional and value is None:
-        return None
-    if get_origin(hint) is tuple:
-        if not isinstance(value, list | tuple) or not all(type(item) is int for item in value):
-            raise UsageError(f"{shown} must be a list of whole numbers, not {value!r}")
-        return tuple(value)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        words = [str(member.value) for member in hint]
-        if isinstance(value, hint):
-            return value
-        if value not in words:
-            raise UsageError(f"{shown} must be one of {', '.join(words)}, not {value!r}")
-        return hint(value)
-    if hint is float and type(value) in (int, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            raise UsageError(f"{shown} must be a finite number, not {value}")
+    @property
+    def allowed(self) -> str:
+        """Kind of number."""
+        return "number"
+
+    def read(self, value: object, compat: str | None = None) -> float:
+        """The number."""
+        if type(value) not in (int, float) or not isinstance(value, (int, float)):
+            raise UnfitError("must be a number")
+        # a whole number of more than 308 digits is none to reckon with, either
+        if isinstance(value, int) and abs(value) > MAX_NUMBER:
+            value = math.inf
+        _check_bounds(value, self.least)
         return float(value)
-    if type(value) is not hint:
-        word = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}.get(
-            hint, str(hint)
+
+    def schema(self) -> Schema:
+        """A number within its bound."""
+        return {"type": "number", **_bounds(max(self.least, -MAX_NUMBER), MAX_NUMBER)}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Reader of a whole number of a request."""
+
+    least: float = -math.inf
+    most: int = MOST_SIZE
+    missing: str = ""
+
+    @property
+    def allowed(self) -> str:
+        """Kind of number."""
+        return "whole number"
+
+    def read(self, value: object, compat: str | None = None) -> int:
+        """The number."""
+        if type(value) is not int:
+            raise UnfitError("must be a whole number")
+        _check_bounds(value, self.least)
+        if value > self.most:
+            raise UnfitError(f"must be at most {self.most}", str(value) if value < 10**40 else "that many")
+        return value
+
+    def schema(self) -> Schema:
+        """A whole number within its bounds."""
+        return {"type": "integer", **_bounds(self.least, self.most)}
+
+
+def _check_bounds(value: float, least: float) -> None:
+    finite = isinstance(value, int) or math.isfinite(value)
+    if not finite or value < least:
+        raise UnfitError(
+            f"must be {'a number of at least 0' if least == 0 else 'a finite number'}", str(value)
         )
-        raise UsageError(f"{shown} must be {word}, not {value!r}")
-    return value
+
+
+def _bounds(least: float, most: float) -> Schema:
+    bounds = {"minimum": least, "maximum": most}
+    return {name: bound for name, bound in bounds.items() if math.isfinite(bound)}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Reader of a list of whole numbers of a request."""
+
+    allowed: str = "list of whole numbers"
+    missing: str = ""
+
+    def read(self, value: object, compat: str | None = None) -> tuple[int, ...]:
+        """The numbers."""
+        if not isinstance(value, list | tuple) or not all(type(item) is int for item in value):
+            raise UnfitError("must be a list of whole numbers")
+        return tuple(value)
+
+    def schema(self) -> Schema:
+        """A list of whole numbers."""
+        return {"type": "array", "items": {"type": "integer"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Generic[EnumT]):
+    """Reader of a member of an enumeration, by its value or as it is."""
+
+    kind: type[EnumT]
+    missing: str = ""
+
+    @property
+    def allowed(self) -> str:
+        """The words."""
+        return ", ".join(self.words)
+
+    @property
+    def words(self) -> list[str]:
+        """Every value."""
+        return [str(member.value) for member in self.kind]
+
+    def read(self, value: object, compat: str | None = None) -> EnumT:
+        """The member."""
+        if isinstance(value, self.kind):
+            return value
+        if not isinstance(value, str) or value not in self.words:
+            raise UnfitError(f"must be one of {', '.join(self.words)}")
+        return self.kind(value)
+
+    def schema(self) -> Schema:
+        """The closed set of words."""
+        return {"enum": self.words}
+
+
+def keys_of(request: "type[DataclassInstance]") -> tuple[Key[object], ...]:
+    """Every parameter of a request class, in its order.
+
+    Parameters
+    ----------
+    request
+        A dataclass whose fields `PARAMETERS` describes.
+    """
+    return _keys_of(request)
+
+
+@cache
+def _keys_of(request: "type[DataclassInstance]") -> tuple[Key[object], ...]:
+    hints = get_type_hints(request)
+    return tuple(_key(item.name, hints[item.name], item.default) for item in fields(request))
+
+
+def _key(name: str, hint: object, default: object) -> Key[object]:
+    about = PARAMETERS[name]
+    reader = _reader(without_none(hint), about)
+    return Key(name.replace("_", "-"), reader, default, about.unit, name, about.meaning, about.default_said)
+
+
+def without_none(hint: object) -> object:
+    """An annotation without ``| None``."""
+    if get_origin(hint) not in (Union, UnionType):
+        return hint
+    return next(item for item in get_args(hint) if item is not type(None))
+
+
+def _reader(hint: object, about: Parameter) -> Reader[object]:
+    """The reader of a field with this annotation."""
+    if get_origin(hint) is tuple:
+        return Sizes()
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return Member(hint)
+    readers: dict[object, Reader[object]] = {
+        bool: Flag(),
+        float: Amount(about.least),
+        int: Size(about.least, about.most),
+        str: Text(pattern=""),
+    }
+    return readers[hint]
+
+
+def read_parameter(key: Key[object], value: object) -> object:
+    """The value of a parameter; None stands for one that is not given, where nothing else does.
+
+    Raises
+    ------
+    UsageError
+        Naming the parameter and what is right.
+    """
+    if value is None and key.default is None:
+        return None
+    try:
+        return key.reader.read(value)
+    except UnfitError as unfit:
+        raise UsageError(f"{key.name} {unfit.told_plainly(value)}") from None

@@ -1,10 +1,10 @@
 """Requests: one flat set of named parameters per kind of workload, for the command line, YAML files and sweeps alike."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Any, Self, get_type_hints
+from typing import Any, Self
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
@@ -26,9 +26,9 @@ from chakra.generate.plan.inference import InferenceOptions, plan_inference
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.template import EmitOptions
 from chakra.generate.plan.training import StepPlan, plan_step
-from chakra.generate.request.parameters import coerce
+from chakra.generate.request.parameters import keys_of, read_parameter
 from chakra.generate.schedule.pipeline import ScheduleKind
-from chakra.io.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
+from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.io.nearest import nearest
 
 #: bytes per element by name
@@ -50,23 +50,6 @@ class CommOrder(Enum):
 
     PROGRAM = "program"
     STREAM = "stream"
-
-
-#: no size of a model or a batch is larger
-_MOST_SIZE = 1 << 40
-_MOST = {
-    "npus": MAX_GENERATED_NPUS,
-    **dict.fromkeys(("layers", "experts", "shared_experts"), 1 << 16),
-    **dict.fromkeys(("tp", "cp", "ep", "dp", "pp", "vp"), MAX_GENERATED_NPUS),
-    **dict.fromkeys(("micro_batches", "decode_steps", "prefetch"), 1 << 20),
-}
-
-
-#: numbers that some workloads do not look at
-_NOT_NEGATIVE = (
-    *("experts_per_token", "moe_ffn", "shared_experts", "launch_ns"),
-    *("matmul_efficiency", "memory_efficiency", "optimizer_bytes", "prefetch"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,16 +119,8 @@ class Request:
     def __post_init__(self) -> None:
         """Refuse values of other types and sizes that no machine holds, before anything is built from them."""
         check_fields(self)
-        for item in fields(self):
-            value = getattr(self, item.name)
-            most = _MOST.get(item.name, _MOST_SIZE)
-            least = 0 if item.name in _NOT_NEGATIVE else -math.inf
-            if isinstance(value, int | float) and not (least <= value and -math.inf < value < math.inf):
-                what = "a number of at least 0" if least == 0 else "a finite number"
-                raise UsageError(f"{item.name.replace('_', '-')} must be {what}, not {value}")
-            if type(value) is int and value > most:
-                shown = value if value < 10**40 else "that many"
-                raise UsageError(f"{item.name.replace('_', '-')} must be at most {most}, not {shown}")
+        for key in keys_of(type(self)):
+            read_parameter(key, getattr(self, key.field))
         work = math.prod(
             max(getattr(self, name, None) or 1, 1) for name in ("layers", "micro_batches", "decode_steps")
         )
@@ -164,16 +139,16 @@ class Request:
         UsageError
             An unknown name (with the nearest known one) or a value of the wrong kind.
         """
-        hints = get_type_hints(cls)
-        known = [item.name for item in fields(cls)]
+        known = {key.name: key for key in keys_of(cls)}
         given = {}
-        for key, value in values.items():
-            name = str(key).replace("-", "_")
-            if name not in known:
-                hint = nearest(name.replace("_", "-"), [known_name.replace("_", "-") for known_name in known])
-                raise UsageError(f"unknown parameter {key!r}{hint}")
-            given[name] = coerce(name, value, hints[name])
-        return cls(**given)
+        for name, value in values.items():
+            key = known.get(str(name).replace("_", "-"))
+            if key is None:
+                hint = nearest(str(name).replace("_", "-"), known)
+                raise UsageError(f"unknown parameter {name!r}{hint}")
+            given[key.field] = read_parameter(key, value)
+        made: Callable[..., Self] = cls
+        return made(**given)
 
     def parallel(self) -> ParallelConfig:
         """Parallel degrees; dp worked out from ``npus`` when only that is given.

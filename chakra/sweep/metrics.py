@@ -1,0 +1,54 @@
+"""What a point is measured by."""
+
+from dataclasses import dataclass
+
+from chakra.io.shown import describe
+from chakra.replay.config.key import Schema, UnfitError
+
+#: metrics of a point and whether more is better
+METRICS: dict[str, bool] = {
+    "step_ms": False,
+    "exposed_ms": False,
+    "memory_gb": False,
+    "samples_per_s": True,
+    "tokens_per_s": True,
+    "flops_utilisation": True,
+    "npus": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """Reader of a metric's name."""
+
+    allowed: str = "a metric"
+    missing: str = ""
+
+    def read(self, value: object, compat: str | None = None) -> str:
+        """The name."""
+        if not isinstance(value, str) or value not in METRICS:
+            raise UnfitError(f": {describe(value)} is not one of {', '.join(METRICS)}", "")
+        return value
+
+    def schema(self) -> Schema:
+        """The closed set of names."""
+        return {"enum": list(METRICS)}
+
+
+@dataclass(frozen=True, slots=True)
+class TwoMetrics:
+    """Reader of the axes of a Pareto front."""
+
+    allowed: str = "list of two metrics"
+    missing: str = ""
+
+    def read(self, value: object, compat: str | None = None) -> tuple[str, str]:
+        """The two names."""
+        if not isinstance(value, list) or len(value) != 2:
+            raise UnfitError("must be a list of two metrics", "")
+        first, second = (Metric().read(name) for name in value)
+        return first, second
+
+    def schema(self) -> Schema:
+        """A list of two names."""
+        return {"type": "array", "items": Metric().schema(), "minItems": 2, "maxItems": 2}
