@@ -7,6 +7,7 @@ from chakra.arguments import checked
 from chakra.replay.config.model import Memory, System
 from chakra.replay.config.network import load_network
 from chakra.replay.engines.run import Progress, run_engine
+from chakra.replay.networks.answers import backend_on
 from chakra.replay.networks.blocks import with_faults
 from chakra.replay.options import RunOptions, npu_scales
 from chakra.replay.prepare import Source, prepare
@@ -51,10 +52,12 @@ def simulate(
         groups, or a `chakra.et.manifest.WorkloadManifest`.
     system, network, memory, comm_groups
         Paths of ASTRA-sim's files, or plain dicts with the same keys. Without `memory` there is no remote memory.
-        `network` may be a list of links (docs/guides/networks.md) or a NetworkX graph of them. What
-        `chakra.replay.config` loads from them will do too.
+        `network` may be a list of links (docs/guides/networks.md), a NetworkX graph of them, or an
+        `chakra.replay.networks.OutsideNetwork`, which simulates the transfers itself. What `chakra.replay.config` loads
+        from them will do too.
     backend
-        ``"unaware"`` (no contention) or ``"aware"`` (links are first-come-first-served servers).
+        ``"unaware"`` (no contention) or ``"aware"`` (links are first-come-first-served servers). A network that
+        simulates itself has neither; its result says ``"outside"``.
     compat
         None gives the right answer, ``"astra-sim"`` ASTRA-sim's number, ``"astra-sim-1.0"`` that of its older model.
     queues_per_dim, injection_scale, comm_scale, compute_scale, rendezvous
@@ -95,7 +98,7 @@ def simulate(
     """
     machine = with_faults(load_network(network, compat=compat), fail_links, slow_links)
     options = RunOptions(
-        backend=backend,
+        backend=backend_on(machine, backend),
         compat=compat,
         queues_per_dim=queues_per_dim,
         injection_scale=injection_scale,

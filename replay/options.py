@@ -14,6 +14,8 @@ OLD_MODEL = "astra-sim-1.0"
 COMPAT_MODES = (None, "astra-sim", OLD_MODEL)
 BACKENDS = ("unaware", "aware")
 STARTS = ("recorded", "aligned")
+#: the backend of a network that another package simulates
+OUTSIDE = "outside"
 ENGINES = ("auto", "phases", "messages")
 
 
@@ -50,7 +52,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.backend not in BACKENDS:
+        if self.backend not in (*BACKENDS, OUTSIDE):
             raise UsageError(f"backend: {self.backend!r} is not one of {', '.join(BACKENDS)}")
         if self.compat not in COMPAT_MODES:
             raise UsageError(f"compat: {self.compat!r} is not one of None, 'astra-sim', 'astra-sim-1.0'")

@@ -183,6 +183,11 @@ class Machine:
             raise UsageError(
                 f"--what-if: {change.key}: the network has dimensions 0 to {len(self.network.dims) - 1}"
             )
+        if self.network.outside is not None:
+            raise UsageError(
+                f"--what-if: {change.key}: {self.network.source} is simulated by another package, which decides what its "
+                "dimensions do"
+            )
         links = self.network.links
         if links is not None:
             single = self.network.dims[k].topology is LinkTopology.LINKS and len(self.network.dims) == 1

@@ -14,6 +14,7 @@ MODULES = (
     "chakra.replay",
     "chakra.replay.config",
     "chakra.replay.topologies",
+    "chakra.replay.networks",
     "chakra.replay.collectives.steps",
     "chakra.replay.collectives.library",
     "chakra.converters.text",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from chakra.arguments import checked
+from chakra.errors import UsageError
 from chakra.io.limits import MAX_NPUS
 from chakra.io.yaml import Entry
 from chakra.replay.config.files import Source
@@ -21,6 +22,7 @@ from chakra.replay.config.keys import (
 from chakra.replay.config.links import dump_links, graph_network, links_network, read_graphml
 from chakra.replay.config.model import Dimension, Network
 from chakra.replay.config.network_plugins import plugin_network
+from chakra.replay.config.outside import outside_network, simulates
 from chakra.replay.config.section import Section
 
 #: so many dimensions of two NPUs have all the NPUs that a machine may have
@@ -36,8 +38,8 @@ def load_network(src: Source | Network | Any, *, compat: str | None = None) -> N
     Parameters
     ----------
     src
-        path of a YAML file (or of a GraphML file, by its suffix), a dict with the same keys, a NetworkX graph, or a
-        Network
+        path of a YAML file (or of a GraphML file, by its suffix), a dict with the same keys, a NetworkX graph, an
+        `OutsideNetwork` (`chakra.replay.networks`), or a Network
     compat
         "astra-sim": unknown keys are ignored (C14)
 
@@ -55,6 +57,8 @@ def load_network(src: Source | Network | Any, *, compat: str | None = None) -> N
         return src
     if hasattr(src, "is_directed") and hasattr(src, "edges"):
         return graph_network(src, compat=compat)
+    if simulates(src):
+        return outside_network(src)
     if isinstance(src, (str, os.PathLike)) and os.fspath(src).lower().endswith(".graphml"):
         return read_graphml(src, compat)
     section = Section.of(src, kind="network", compat=compat, yaml=True)
@@ -110,7 +114,14 @@ def dump_network(network: Network) -> str:
     ----------
     network
         The network.
+
+    Raises
+    ------
+    UsageError
+        When another package simulates it: what that does cannot be written.
     """
+    if network.outside is not None:
+        raise UsageError(f"{network.source} is simulated by another package, and cannot be written as a file")
     if network.links is not None:
         return dump_links(network)
     notes = {"bandwidth": "  # GB/s of 2^30 B/s, per link and direction", "latency": "  # ns per hop"}

@@ -1,8 +1,8 @@
 """Networks that other packages make: the key `plugin` of a network file.
 
 A package offers a function as an entry point of the group ``chakra.networks``. It takes the keyword arguments of the
-file's `arguments`, and returns what `load_network` reads: a dict with the keys of a network file, a NetworkX graph or a
-`Network`.
+file's `arguments`, and returns what `load_network` reads: a dict with the keys of a network file, a NetworkX graph, a
+`Network`, or an `OutsideNetwork` that simulates the transfers itself.
 """
 
 from collections.abc import Mapping
@@ -14,6 +14,7 @@ from chakra.io.shown import describe
 from chakra.replay import plugins
 from chakra.replay.config.keys import ARGUMENTS, PLUGIN, PLUGIN_KEYS
 from chakra.replay.config.model import Network
+from chakra.replay.config.outside import simulates
 from chakra.replay.config.section import Section
 
 
@@ -39,10 +40,10 @@ def plugin_network(section: Section) -> tuple[Any, str]:
         raise ConfigError(f"{words} is a {type(make).__name__}, not a function")
     made = plugins.guarded(lambda: make(**arguments), f"{section.source}: {words} failed")
     graph = hasattr(made, "is_directed") and hasattr(made, "edges")
-    if not (isinstance(made, Mapping | Network) or graph):
+    if not (isinstance(made, Mapping | Network) or graph or simulates(made)):
         raise ConfigError(
             f"{section.source}: {words} returned a {type(made).__name__}: a dict with the keys of a network file, a "
-            "NetworkX graph or a Network is needed"
+            "NetworkX graph, a Network or an OutsideNetwork is needed"
         )
     if isinstance(made, Mapping) and "plugin" in made:
         raise ConfigError(f"{section.source}: {words} returned the name of a plugin, not a network")

@@ -112,6 +112,8 @@ def _network(src: Source, compat: str | None) -> FileInEffect:
     if section.given(PLUGIN):
         dims = " x ".join(f"{dim.topology.value}({dim.npus})" for dim in network.dims)
         said = (f"{network.npus} NPUs in all: {dims}",) if network.links is None else _link_notes(network)
+        if network.outside is not None:
+            said += (f"network {network.outside.name!r} simulates the transfers itself",)
         rows = _rows(section, PLUGIN_KEYS, {key.name: section.raw(key) for key in PLUGIN_KEYS})
         return FileInEffect("network", section.source, rows, said)
     if network.links is not None:

@@ -1,1 +1,27 @@
-"""Networks: dimensions made of building blocks, and networks of single links with their routes."""
+"""Networks: dimensions made of building blocks, networks of single links, and what other packages simulate.
+
+Other packages bring a network as an `OutsideNetwork`; the modules of this package are for the replay itself, and
+`chakra.replay.topologies` builds networks of single links.
+"""
+
+from chakra.replay.networks.interface import (
+    NEVER_NS,
+    CountsLinks,
+    Ended,
+    LinkUse,
+    LogicalDim,
+    NetworkRun,
+    OutsideNetwork,
+    Transfers,
+)
+
+__all__ = [
+    "NEVER_NS",
+    "CountsLinks",
+    "Ended",
+    "LinkUse",
+    "LogicalDim",
+    "NetworkRun",
+    "OutsideNetwork",
+    "Transfers",
+]

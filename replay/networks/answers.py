@@ -6,9 +6,11 @@ run stands in `chakra.replay.engines.kernels.network` (compiled) and `chakra.rep
 
 from typing import Protocol
 
+from chakra.errors import UsageError
 from chakra.replay.collectives.plan import FLAT, Phase
 from chakra.replay.config.model import Network
 from chakra.replay.networks.closed_forms import has_closed_form, queued_duration
+from chakra.replay.options import BACKENDS, OUTSIDE
 
 
 class EarlyAnswers(Protocol):
@@ -115,3 +117,25 @@ def early_answers(network: Network, backend: str) -> EarlyAnswers:
     if network.links is not None:
         return EveryMessage("the network is given link by link")
     return Queues(network) if backend == "aware" else Delays()
+
+
+def backend_on(network: Network, backend: str) -> str:
+    """The backend that runs a network.
+
+    Raises
+    ------
+    UsageError
+        If one was asked for that does not fit it.
+    """
+    if network.outside is None:
+        if backend == OUTSIDE:
+            raise UsageError(
+                f"backend: {OUTSIDE!r} is for networks that another package simulates, not {network.source}"
+            )
+        return backend
+    if backend not in (BACKENDS[0], OUTSIDE):
+        raise UsageError(
+            f"backend: {network.source} is simulated by another package, which decides how transfers share links; "
+            f"{backend!r} is not for it"
+        )
+    return OUTSIDE

@@ -65,6 +65,10 @@ def with_faults(
     gone = list(fail)
     if not gone and not slow:
         return network
+    if network.outside is not None:
+        raise UsageError(
+            f"{network.source} is simulated by another package: --fail-link and --slow-link do not reach its links"
+        )
     if network.links is None:
         _check_size(network)
     links = network.links or block_links(network)

@@ -1,6 +1,7 @@
 """The engine's side of a network outside: batches, checks of every answer, and errors that name the network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import numpy as np
@@ -137,7 +138,7 @@ class Exchange:
                 f"{self._words} went back in time: at {self._clock} ns it says what ended at {first} ns: "
                 f"{self._named(worst)}"
             )
-        if first > until_ns:
+        if first > until_ns or first >= NEVER_NS:
             raise ConfigError(
                 f"{self._words} went too far: asked to run to {until_ns} ns, it answers what ended at {first} ns: "
                 f"{self._named(worst)}"
@@ -177,3 +178,16 @@ class Exchange:
     def close(self) -> None:
         """End the simulation."""
         self._call("close", self._run.close)
+
+
+@contextmanager
+def outside_run(network: OutsideNetwork) -> Iterator[Exchange]:
+    """A run of an outside network, which is closed whatever happens; the first fault is the one that is told."""
+    exchange = Exchange(network)
+    try:
+        yield exchange
+    except BaseException:
+        with suppress(ConfigError):
+            exchange.close()
+        raise
+    exchange.close()

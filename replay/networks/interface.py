@@ -128,7 +128,7 @@ class NetworkRun(Protocol):
         clock's tick: the next call answers it. The engine asks for no tick before the clock, and no answer may lie
         before it.
 
-        Ties: what ends at a tick at which NPUs have events of their own comes behind these, in the order of the
+        Ties: what ends at a tick at which NPUs have events of their own comes before these, in the order of the
         answer. A network without an order of its own sorts by number. Equal calls must have equal answers: results
         are compared byte by byte.
 

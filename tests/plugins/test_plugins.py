@@ -15,6 +15,7 @@ from plugin_site import EXAMPLE, ROOT, cycles, place
 
 Run = Callable[..., SimpleNamespace]
 RING = "topology: [Ring]\nnpus_count: [8]\nbandwidth: [50]\nlatency: [500]\n"
+SELF = "plugin: constant-delay\narguments: {npus: 8, delay_ns: 700}\n"
 CUBE = "plugin: hypercube\narguments: {dimensions: 3, bandwidth: 50}\n"
 HEAD = """
 from chakra.replay.collectives.steps import Do, Steps, StepAlgorithm, Symmetry, from_rounds
@@ -44,6 +45,23 @@ def test_the_example_network_runs(replay: Run, command: Run) -> None:
     out = command("check-config", "n.yml").out
     assert "plugin     hypercube  [n.yml:1; default: required]" in out
     assert "8 NPUs and 0 switches; 24 links" in out
+
+
+def test_the_example_that_simulates_itself_runs(replay: Run, command: Run) -> None:
+    """A ring of eight in four chunks: e + 2 * 7 * (d + e) each, as on our own network without sizes."""
+    done = replay("ring", SELF)
+    assert done.code == 0, done.err
+    assert cycles(done.out) == [4 * (10 + 14 * 710)] * 8
+    assert "another package simulates every transfer" in done.out
+    endless = "topology: [FullyConnected]\nnpus_count: [8]\nbandwidth: [1.0e+30]\nlatency: [700]\n"
+    assert cycles(replay("ring", endless).out) == cycles(done.out)
+    refused = replay("ring", SELF, "--backend", "aware")
+    assert (refused.code, refused.out) == (2, "")
+    assert "'constant-delay'" in refused.err
+    replay("ring", SELF)
+    out = command("check-config", "n.yml").out
+    assert "network 'constant-delay' simulates the transfers itself" in out
+    assert "Outside(8)" in out
 
 
 def test_pip_installs_the_example(tmp_path: Path) -> None:
@@ -87,7 +105,12 @@ def test_pip_installs_the_example(tmp_path: Path) -> None:
 
 def test_the_guide_shows_the_package_that_is_tested() -> None:
     guide = (ROOT / "docs/guides/plugins.md").read_text(encoding="utf-8")
-    for path in ("pyproject.toml", "chakra_example/star.py", "chakra_example/hypercube.py"):
+    for path in (
+        "pyproject.toml",
+        "chakra_example/star.py",
+        "chakra_example/hypercube.py",
+        "chakra_example/constant_delay.py",
+    ):
         assert (EXAMPLE / path).read_text().strip() in guide, path
 
 
@@ -155,6 +178,11 @@ BAD_NETWORKS = [
     ("def BAD(**k): return {'npus_count': [8], 'links': [[0, 1, 50, 500]]}", r"NPU 2 cannot be reached"),
     ("def BAD(**k): return {3: 4}", r"is unknown"),
     ("raise ImportError('libfoo.so')", r"cannot be loaded: ImportError: libfoo.so"),
+    ("class BAD:\n name, dims = 'bad', []\n def begin(self): pass", r"network 'bad' has no dimensions"),
+    (
+        "from chakra.replay.networks import LogicalDim as D\nclass BAD:\n name, dims, begin = 'bad', [D(8, 1, 1)], exit",
+        r"network 'bad' failed in begin\(\): SystemExit",
+    ),
 ]
 
 

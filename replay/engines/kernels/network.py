@@ -7,7 +7,7 @@ and this module is the only place that tells networks apart (`C_NET`):
     A message leaves NPU `src`, now (`C_NOW`). Set are `KIND`, `M_DST` and `M_SIZE` (bytes, at least 0), and what
     its owner keeps (`M_OWNER`, `M_P`, `M_X`, `M_Y`), which a network does not touch. Until the message is there,
     the network owns the row's other words: `NEXT`, `M_AT`, `M_LINK`, `M_HOPS`, `M_VIA`. Called in the order in
-    which the engine's rules send (replay semantics, 5.5), and for messages between different NPUs only.
+    which the engine's rules send (replay semantics, section 5.5), and for messages between different NPUs only.
 `reached(s, message)`
     A message that the network scheduled (`schedule(s, tick, message)`) has its turn. True: it is at its
     destination, the row is the engine's again, and the network does not look at it any more. False: it goes on, and

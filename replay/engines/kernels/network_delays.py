@@ -1,4 +1,4 @@
-"""Networks without contention: a message is there after a delay (replay semantics, 5.3)."""
+"""Networks without contention: a message is there after a delay (replay semantics, section 5.3)."""
 
 from chakra.replay.engines.kernels import layout as L
 from chakra.replay.engines.kernels.layout import State

@@ -1,4 +1,4 @@
-"""Links that serve one message at a time, first come, first served (replay semantics, 5.4: store and forward)."""
+"""Links that serve one message at a time, first come, first served (replay semantics, section 5.4: store and forward)."""
 
 from chakra.replay.engines.kernels import codes as K
 from chakra.replay.engines.kernels import layout as L

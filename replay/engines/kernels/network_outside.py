@@ -3,14 +3,14 @@
 `hand_over` puts a message into the mailbox, a table of the block. `run` goes back to its caller when the mailbox is
 nearly full (`HAND_OVER`), and before it would pass a tick up to which the network has not yet said what ends (`AWAIT`;
 `C_UNTIL` is the next tick of the engine's own, or `NEVER`). The caller hands the batch to the network, lets it run,
-and leaves the messages that have ended in the same mailbox; `deliver` schedules them for the tick `C_UNTIL`, in the
-order in which they lie there, behind what the engine has for that tick already. `C_CLEAR` is the tick up to which the
-network has answered: `NEVER` when it holds nothing, -1 when it was given something since.
+and leaves the messages that have ended in the same mailbox; `deliver` puts them into the tick `C_UNTIL`, in the order
+in which they lie there, before what the engine has for that tick: NPUs know of what has ended when they act. `C_CLEAR`
+is the tick up to which the network has answered: `NEVER` when it holds nothing, -1 when it was given something since.
 """
 
 from chakra.replay.engines.kernels import layout as L
 from chakra.replay.engines.kernels.layout import State
-from chakra.replay.engines.kernels.messages_events import schedule
+from chakra.replay.engines.kernels.messages_events import open_bucket
 from chakra.replay.engines.kernels.network_delays import count_bytes
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
@@ -39,9 +39,15 @@ def hand_over(s: State, message: int, src: int) -> None:
 
 
 def deliver(s: State) -> None:
-    """Messages that ended at tick `C_UNTIL` lie in the mailbox, one word each."""
+    """Messages that ended at tick `C_UNTIL` lie in the mailbox, one word each: they come first in that tick."""
     m = s.m
+    bucket = open_bucket(s, m[L.C_UNTIL])
     first = m[L.C_MAIL]
-    for at in range(first, first + m[L.C_ENDED]):
-        schedule(s, m[L.C_UNTIL], m[at])
+    last = first + m[L.C_ENDED] - 1
+    for at in range(first, last):
+        m[m[at] + L.NEXT] = m[at + 1]
+    m[m[last] + L.NEXT] = m[bucket + L.B_HEAD]
+    if m[bucket + L.B_HEAD] == L.NIL:
+        m[bucket + L.B_TAIL] = m[last]
+    m[bucket + L.B_HEAD] = m[first]
     m[L.C_ENDED] = 0

@@ -22,10 +22,10 @@ def meet(kernel: Any, state: L.State, exchange: Exchange, status: int) -> None:
     m[L.C_UNTIL] = tick
     m[L.C_CLEAR] = tick if exchange.flying else L.NEVER
     room = int(m[L.C_MAIL_MARK])
-    for at in range(0, len(messages), room):
-        if at:  # more than the mailbox holds: the kernel takes the first ones, and goes no further
-            m[L.C_BUDGET] = 0
-            kernel.run(state)
+    for at in reversed(range(0, len(messages), room)):  # what is delivered later comes before
         part = messages[at : at + room]
         m[first : first + len(part)] = part if isinstance(m, np.ndarray) else part.tolist()
         m[L.C_ENDED] = len(part)
+        if at:  # more than the mailbox holds: the kernel takes these, and goes no further
+            m[L.C_BUDGET] = 0
+            kernel.run(state)

@@ -23,7 +23,7 @@ from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.plan_tables import Planned
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.tables import instance_numbers
-from chakra.replay.networks.exchange import Exchange
+from chakra.replay.networks.exchange import outside_run
 from chakra.replay.networks.interface import LinkUse
 from chakra.replay.networks.routes import link_graph
 from chakra.replay.symmetry.classes import discrete
@@ -189,20 +189,18 @@ class MessageRun:
         tables = MessageTables(
             self.scenario, Calls(self._planned, self._customs, self._plan_of_call), self._groups, graph
         )
-        exchange = None if network.outside is None else Exchange(network.outside)
         links: tuple[dict[str, Any], ...] = ()
-        try:
-            ended = simulate(tables, self.work_estimate(), progress, exchange)
-            if exchange is not None:
+        if network.outside is None:
+            ended = simulate(tables, self.work_estimate(), progress, None)
+        else:
+            with outside_run(network.outside) as exchange:
+                ended = simulate(tables, self.work_estimate(), progress, exchange)
                 links = tuple(_outside_link(use) for use in exchange.links())
-        finally:
-            if exchange is not None:
-                exchange.close()
         m = tables.m
         if m[L.C_STATUS] == L.MISMATCH:
             npu, node = int(m[L.C_ERROR_NPU]), int(m[L.C_ERROR_NODE])
             raise WorkloadError(order_problem(self.workload, self.membership, npu, node))
-        if self.scenario.options.backend == "aware" and exchange is None:
+        if self.scenario.options.backend == "aware":
             links = tables.network.used(m)
         return self._raw(tables, links, ended)
 
