@@ -1,4 +1,4 @@
-"""The shared memory bus of an NPU: two LogGP buses of two ends each (replay semantics, 4.5).
+"""The shared memory bus of an NPU: two LogGP buses of two ends each (replay semantics, section 4.5).
 
 Ends of an NPU: 0 NPU and 1 memory of the outer bus, 2 NPU and 3 memory of the inner bus (on the NPU's side).
 """

@@ -1,4 +1,4 @@
-"""Ring, direct and halving-doubling: one machine of armed packets and credits (replay semantics, 4.1 and 4.2)."""
+"""Ring, direct and halving-doubling: a machine of packets and credits (replay semantics, sections 4.1 and 4.2)."""
 
 from chakra.replay.engines.kernels import codes as K
 from chakra.replay.engines.kernels import layout as L

@@ -1,4 +1,4 @@
-"""Custom algorithms: a program of sends, receives and timers on each member (replay semantics, 4.6)."""
+"""Custom algorithms: a program of sends, receives and timers on each member (replay semantics, section 4.6)."""
 
 from chakra.replay.engines.kernels import codes as K
 from chakra.replay.engines.kernels import layout as L

@@ -1,7 +1,7 @@
 """Time of the message-level engine: events in order of (tick, scheduling), and timers bundled per NPU.
 
 Events of one tick form a first-in-first-out bucket; a binary heap orders the distinct ticks. Runs alike on many NPUs
-put hundreds of events into a tick, so most events cost a list append. Source of the order: replay semantics, 5.5.
+put hundreds of events into a tick, so most events cost a list append. Source of the order: replay semantics, section 5.5.
 """
 
 from chakra.replay.engines.kernels import layout as L

@@ -1,4 +1,4 @@
-"""Point-to-point messages: pairing sends with receives, eager and rendezvous (replay semantics, 5.1 and 5.2).
+"""Point-to-point messages: pairing sends with receives, eager and rendezvous (replay semantics, sections 5.1 and 5.2).
 
 A *channel* is a distinct (tag, source, destination, size), numbered by the front; the j-th send of a channel pairs
 with its j-th receive. Control messages of the rendezvous protocol have channels without the size. Custom collectives

@@ -1,4 +1,4 @@
-"""Phases of streams in the message-level engine: set up, started, moved on by messages (replay semantics, 3 and 4)."""
+"""Phases of streams in the message-level engine: set up, started, moved on (replay semantics, sections 3 and 4)."""
 
 from chakra.replay.engines.kernels import codes as K
 from chakra.replay.engines.kernels import layout as L

@@ -1,4 +1,4 @@
-"""Messages of native collectives: logical rings, inboxes, sends and receives (replay semantics, 4.2 and 5.2).
+"""Messages of native collectives: logical rings, inboxes, sends and receives (replay semantics, sections 4.2 and 5.2).
 
 A message carries its packet number, and the receiver's p-th receive takes packet p: every native algorithm posts its
 receives in packet order. An inbox holds what arrived before its receive was posted.

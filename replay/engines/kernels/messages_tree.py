@@ -1,4 +1,4 @@
-"""Double binary tree: an all-reduce up and down one of two trees (replay semantics, 4.3)."""
+"""Double binary tree: an all-reduce up and down one of two trees (replay semantics, section 4.3)."""
 
 from chakra.replay.engines.kernels import layout as L
 from chakra.replay.engines.kernels.layout import State

@@ -1,4 +1,4 @@
-"""What each kind of node does in the message-level engine when it is issued (replay semantics, 2)."""
+"""What each kind of node does in the message-level engine when it is issued (replay semantics, section 2)."""
 
 from chakra.replay.engines.kernels import codes as K
 from chakra.replay.engines.kernels import layout as L
