@@ -17,6 +17,7 @@ from chakra.converters.pytorch.read.device import read_device_trace
 from chakra.converters.pytorch.read.host import read_host_trace
 from chakra.errors import ConversionError
 from chakra.et import NodeType, read_trace
+from chakra.replay import simulate
 
 pytestmark = pytest.mark.shared
 
@@ -123,8 +124,6 @@ def test_linked_graphs_survive_the_json_form(shared: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(("job", "ranks"), [("ddp", 2), ("pp", 2), ("dlrm8", 8), ("gloo4", 4)])
 def test_jobs_convert_and_replay_together(shared: Path, tmp_path: Path, job: str, ranks: int) -> None:
     """All ranks: matched collectives, and the replay engine gives back each rank's span."""
-    from chakra.replay import simulate
-
     folder = shared / "data" / ("h200" if job in ("ddp", "pp") else "pairs")
     result = convert_job(find_inputs(folder, job), tmp_path / job, Settings(strict=True), check=True, jobs=1)
     assert result.mismatches == []
@@ -141,6 +140,25 @@ def test_jobs_convert_and_replay_together(shared: Path, tmp_path: Path, job: str
     replayed = simulate(str(tmp_path / job), system, network, comm_groups=result.groups or None)
     for outcome, finish in zip(result.outcomes, replayed.finish_ns.tolist(), strict=True):
         assert abs(finish / outcome.summary["measured_span_ns"] - 1) < BAR
+
+
+def test_recorded_starts_give_every_rank_of_a_job_its_time(shared: Path, tmp_path: Path) -> None:
+    """dlrm8: eight ranks that began up to 7.5 ms apart; on a network of next to no cost each takes what it took."""
+    result = convert_job(
+        find_inputs(shared / "data" / "pairs", "dlrm8"), tmp_path / "dlrm8", Settings(), jobs=1
+    )
+    system: dict[str, Any] = {"endpoint-delay": 10}
+    system |= {f"{k}-implementation": ["ring"] for k in ("all-reduce", "all-to-all")}
+    network = {"topology": ["Switch"], "npus_count": [8], "bandwidth": [400.0], "latency": [500.0]}
+    traces = [read_trace(outcome.output) for outcome in result.outcomes]
+    replayed = simulate(traces, system, network, comm_groups=result.groups or None)
+    begins = [a.int64_val for trace in traces for a in trace.metadata.attr if a.name == "base_time_ns"]
+    for begin, outcome, finish in zip(begins, result.outcomes, replayed.finish_ns.tolist(), strict=True):
+        measured = outcome.summary["measured_span_ns"]
+        assert isinstance(measured, int)
+        assert abs((finish - begin + min(begins)) / measured - 1) < 0.01
+    together = simulate(traces, system, network, comm_groups=result.groups or None, start="aligned")
+    assert int(together.finish_ns.max()) < 15_000_000
 
 
 def test_several_jobs_in_a_folder_are_listed(shared: Path) -> None:

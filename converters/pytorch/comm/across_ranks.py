@@ -7,10 +7,10 @@ from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.converters.pytorch.comm.operations import ProcessGroups
 from chakra.et import CommType
 
-#: Collectives whose size may differ between members: a root has more than the others, or members have unequal shares.
-_UNEVEN = frozenset(
-    (CommType.ALL_GATHER, CommType.GATHER, CommType.SCATTER, CommType.BROADCAST, CommType.ALL_TO_ALL)
-)
+#: Collectives whose size may differ between members, since a root has more than the others.
+_ROOTED = frozenset((CommType.GATHER, CommType.SCATTER, CommType.BROADCAST))
+#: Collectives whose members may have unequal shares, which no node of a trace can say yet: a replay refuses them.
+_SHARED = frozenset((CommType.ALL_GATHER, CommType.ALL_TO_ALL))
 
 
 @dataclass(slots=True)
@@ -78,8 +78,15 @@ def _compare(group: str, members: list[int], by_rank: dict[int, list[tuple[int, 
             )
             continue
         for i, (a, b) in enumerate(zip(first, own, strict=True)):
-            uneven = a[0] == b[0] and a[0] in _UNEVEN
-            if a != b and not uneven:
+            if a[0] == b[0] and a[0] in _ROOTED:
+                continue
+            if a != b and a[0] == b[0] and a[0] in _SHARED:
+                out.append(
+                    f"group {group}: collective {i}, {CommType(a[0]).name}, has unequal shares: {a[1]:,} bytes on rank "
+                    f"{members[0]}, {b[1]:,} on rank {rank}; a replay refuses it"
+                )
+                break
+            if a != b:
                 out.append(
                     f"group {group}: collective {i} is kind {a[0]} of {a[1]} bytes on rank {members[0]}, "
                     f"kind {b[0]} of {b[1]} bytes on rank {rank}"
