@@ -18,6 +18,9 @@ from chakra.replay.options import RunOptions
 
 #: fields of a phase's row that an engine knows better, by their offsets
 Fields = Mapping[int, int]
+#: what an engine adds to a row; handed on, not kept: it knows the engine's tables, which know these rows, and a circle of
+#: references would keep a run's memory until the collector looks for circles
+Details = Callable[[list[int], Phase, int, bool], Fields]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +98,13 @@ class PlanRows:
         n_dims: int,
         system: System,
         options: RunOptions,
-        details: Callable[[list[int], Phase, int, bool], Fields],
+        details: Details,
         shape: Callable[[Planned], StreamShape],
     ) -> None:
         self._block = block
         self._n_dims = n_dims
         self._system = system
         self._options = options
-        self._details = details
         self._classes: dict[tuple[int, int], int] = {}
         self._same: dict[tuple[Any, ...], int] = {}
         #: words of the largest instance
@@ -111,7 +113,7 @@ class PlanRows:
         #: fields of each plan's row that the engine may still set
         self.rows = np.zeros((len(planned), L.PLAN_ROW), np.int64)
         for k, item in enumerate(planned):
-            self._fill(k, item, self.shapes[k])
+            self._fill(k, item, self.shapes[k], details)
         #: where each plan's row lies
         self.at = block.room(self.rows.size) + np.arange(len(planned)) * L.PLAN_ROW
 
@@ -124,10 +126,10 @@ class PlanRows:
         """Write the rows of the plans, when all is known."""
         self._block.put(int(self.at[0]) if len(self.at) else 0, self.rows)
 
-    def _fill(self, number: int, item: Planned, shape: StreamShape) -> None:
+    def _fill(self, number: int, item: Planned, shape: StreamShape, details: Details) -> None:
         plan, block, row = item.plan, self._block, self.rows[number]
         phases = [
-            self._row(phase, item, number, len(variant) - k)
+            self._row(phase, item, number, len(variant) - k, details)
             for variant in plan.variants
             for k, phase in enumerate(variant)
         ]
@@ -144,7 +146,7 @@ class PlanRows:
         row[L.P_SCHEDULE] = plan.schedule
         row[L.P_DO] = NATIVE.get(plan.kind, Do.ALL_REDUCE)
         row[L.P_BYTES] = sum(plan.variants[v][0].bytes for v in plan.chunks)
-        row[L.P_TEMPLATES] = self._templates(item, number) if plan.templates else 0
+        row[L.P_TEMPLATES] = self._templates(item, number, details) if plan.templates else 0
         row[L.P_CHOSEN] = streams
         row[L.P_WIDTH] = shape.width
         row[L.P_CODES] = shape.codes
@@ -157,23 +159,30 @@ class PlanRows:
         row[L.P_CLASS] = self._classes[key]
         self.largest = max(self.largest, streams + chosen)
 
-    def _templates(self, item: Planned, number: int) -> int:
+    def _templates(self, item: Planned, number: int, details: Details) -> int:
         by_dim = {pair[0].dim: pair for pair in item.plan.templates}
         table = np.zeros((self._n_dims, L.TEMPLATE_ROW), np.int64)
         for dim, (scatter, gather) in by_dim.items():
-            rows = [self._row(phase, item, number, 1, template=True) for phase in (scatter, gather)]
+            rows = [self._row(phase, item, number, 1, details, template=True) for phase in (scatter, gather)]
             at = self._block.add(np.array(rows, np.int64))
             table[dim] = (scatter.size, at, at + L.PHASE_ROW)
         return self._block.add(table)
 
     def _row(
-        self, phase: Phase, item: Planned, number: int, left: int, *, template: bool = False
+        self,
+        phase: Phase,
+        item: Planned,
+        number: int,
+        left: int,
+        details: Details,
+        *,
+        template: bool = False,
     ) -> list[int]:
         row = phase_row(phase, item, left, self._system, self._options)
         # distances within a dimension are the same on all its rings; a flat ring has its own
         place = number if phase.view == FLAT else item.whole
         kind = (phase.view, phase.algorithm, phase.do, phase.size, place)
         row[L.PH_SAME] = self._same.setdefault(kind, len(self._same) + 1)
-        for field, value in self._details(row, phase, number, template).items():
+        for field, value in details(row, phase, number, template).items():
             row[field] = value
         return row

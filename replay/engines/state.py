@@ -46,10 +46,12 @@ class Block:
             self._writes.append((at, values))
 
     def build(self, more: int = 0) -> I64:
-        """The block, with `more` zeros behind its tables."""
+        """The block, with `more` zeros behind its tables; called once, since it lets the tables go."""
         block = np.zeros(self._size + more, np.int64)
         for start, words, fill in self._fills:
             block[start : start + words] = fill
-        for start, values in self._writes:
+        self._writes.reverse()
+        while self._writes:
+            start, values = self._writes.pop()
             block[start : start + values.size] = values.reshape(-1)
         return block

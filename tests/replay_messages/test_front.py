@@ -1,5 +1,7 @@
 """What the engine's loop adds to the rules: several dimensions, links, room, progress, barriers, blocked queues."""
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -203,3 +205,25 @@ def test_blocked_queues_are_relieved() -> None:
         assert (result.finish_ns > 0).all()
         locked += any("C13" in note for note in result.raw.notes)
     assert locked > 0
+
+
+@pytest.mark.parametrize(("engine", "name"), [("phases", "PhaseTables"), ("messages", "MessageTables")])
+def test_a_run_gives_its_memory_back(engine: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No circle of references keeps the tables of a run until the collector looks for circles."""
+    module = __import__(f"chakra.replay.engines.{engine}.tables", fromlist=[name])
+    known: list[weakref.ref[Any]] = []
+    made = getattr(module, name).__init__
+
+    def remember(self: Any, *arguments: Any) -> None:
+        known.append(weakref.ref(self))
+        made(self, *arguments)
+
+    monkeypatch.setattr(getattr(module, name), "__init__", remember)
+    builder = TraceBuilder()
+    builder.collective(AR, size_bytes=1 << 20)
+    gc.disable()
+    try:
+        simulate([builder.build()] * 4, system("ring"), network("Ring", 4), engine=engine)
+        assert [reference() for reference in known] == [None]
+    finally:
+        gc.enable()
