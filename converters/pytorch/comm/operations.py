@@ -20,7 +20,7 @@ from chakra.converters.pytorch.comm.kernel_names import (
     KernelNames,
     looks_like_communication,
 )
-from chakra.converters.pytorch.graph.linked_graph import Comm
+from chakra.converters.pytorch.graph.columns import Comm
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.read.columns import to_integer

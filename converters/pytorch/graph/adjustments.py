@@ -3,6 +3,7 @@
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.converters.pytorch.graph.columns import Draft, append, from_node
 from chakra.converters.pytorch.graph.linked_graph import (
     E_LAUNCH,
     E_STREAM,
@@ -10,7 +11,6 @@ from chakra.converters.pytorch.graph.linked_graph import (
     E_WAIT,
     NODE_DEVICE_GAP,
     NODE_UNMATCHED,
-    Draft,
 )
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.match.region import Region
@@ -18,7 +18,6 @@ from chakra.converters.pytorch.read.device import DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.time.host_time import Pieces
 from chakra.converters.pytorch.time.sync import stream_keys
-from chakra.et import NodeType
 
 #: Idleness of a stream that nothing explains and no host wait holds, from which on it becomes a node.
 DEVICE_GAP_NS = 100_000
@@ -66,39 +65,30 @@ def add_device_gaps(
         (source, np.where(target >= 0, instead[target], target), kind) for source, target, kind in draft.edges
     ]
     draft.edges.append((new, found, E_STREAM))
-    join = np.concatenate
-    minus = np.full(k, -1, np.int64)
-    draft.hold = join([draft.hold, draft.start[found] - first_ns])
-    draft.start = join([draft.start, ready[found]])
-    draft.kind = join([draft.kind, np.full(k, NODE_DEVICE_GAP)])
-    draft.type = join([draft.type, np.full(k, NodeType.COMP)])
-    draft.name = join([draft.name, np.full(k, device.names.code("device gap"))])
-    draft.op, draft.host_row = join([draft.op, minus]), join([draft.host_row, minus])
-    draft.device_row = join([draft.device_row, draft.device_row[found]])
-    draft.thread = join([draft.thread, minus])
-    draft.stream_key = join([draft.stream_key, draft.stream_key[found]])
-    draft.duration = join([draft.duration, np.zeros(k, np.int64)])
-    draft.rank = join([draft.rank, np.ones(k, np.int64)])
-    draft.parent = join([draft.parent, minus])
-    draft.chain_group = join([draft.chain_group, draft.chain_group[found]])
+    append(
+        draft,
+        k,
+        {
+            "kind": NODE_DEVICE_GAP,
+            "name": device.names.code("device gap"),
+            "device_row": draft.device_row[found],
+            "stream_key": draft.stream_key[found],
+            "start": ready[found],
+            "hold": draft.start[found] - first_ns,
+            "rank": 1,
+            "chain_group": draft.chain_group[found],
+        },
+    )
 
 
 def only_device(draft: Draft, n_host: int) -> Draft:
     """Leave the host out. What a device operation waited for there becomes idleness of its stream (gap nodes)."""
-    keep = slice(n_host, None)
     edges = []
     for source, target, kind in draft.edges:
         if kind in (E_STREAM, E_WAIT, E_TENSOR):
             ok = (source >= n_host) & (target >= n_host)
             edges.append((source[ok] - n_host, target[ok] - n_host, kind))
-    return Draft(
-        kind=draft.kind[keep], type=draft.type[keep], name=draft.name[keep], op=draft.op[keep],
-        host_row=draft.host_row[keep], device_row=draft.device_row[keep], thread=draft.thread[keep],
-        stream_key=draft.stream_key[keep], start=draft.start[keep], duration=draft.duration[keep],
-        hold=draft.hold[keep], rank=draft.rank[keep], parent=np.full(len(draft.kind) - n_host, -1, np.int64),
-        chain_group=draft.chain_group[keep], edges=edges,
-        comm={i - n_host: c for i, c in draft.comm.items() if i >= n_host},
-    )  # fmt: skip
+    return from_node(draft, n_host, edges)
 
 
 def with_unmatched(
@@ -123,24 +113,21 @@ def with_unmatched(
     follower = region.index[pairing.op[matched[at]]]
     start = region.start[follower]
     k = len(rows)
-    minus = np.full(k, -1, np.int64)
     parent_id = nodes.parent[rows]
     where = np.minimum(np.searchsorted(nodes.id, parent_id), len(nodes.id) - 1)
     op = np.where(nodes.id[where] == parent_id, pairing.op[where], -1)
     index = np.where(op >= 0, region.index[op], -1)
-    join = np.concatenate
-    draft.parent = join([draft.parent, np.where(index >= 0, pieces.node_of_op[index], -1)])
-    draft.kind = join([draft.kind, np.full(k, NODE_UNMATCHED)])
-    draft.type = join([draft.type, np.full(k, NodeType.COMP)])
-    draft.name = join([draft.name, nodes.name[rows]])
-    draft.op = join([draft.op, minus])
-    draft.host_row = join([draft.host_row, rows])
-    draft.device_row = join([draft.device_row, minus])
-    draft.thread = join([draft.thread, region.thread[follower]])
-    draft.stream_key = join([draft.stream_key, minus])
-    draft.start = join([draft.start, start])
-    draft.duration = join([draft.duration, np.zeros(k, np.int64)])
-    draft.hold = join([draft.hold, minus])
-    draft.rank = join([draft.rank, np.zeros(k, np.int64)])
-    draft.chain_group = join([draft.chain_group, int(draft.chain_group.max()) + 1 + np.arange(k)])
+    append(
+        draft,
+        k,
+        {
+            "kind": NODE_UNMATCHED,
+            "name": nodes.name[rows],
+            "host_row": rows,
+            "thread": region.thread[follower],
+            "start": start,
+            "parent": np.where(index >= 0, pieces.node_of_op[index], -1),
+            "chain_group": int(draft.chain_group.max()) + 1 + np.arange(k),
+        },
+    )
     return draft

@@ -12,6 +12,7 @@ from chakra.converters.pytorch.graph.adjustments import (
     only_device,
     with_unmatched,
 )
+from chakra.converters.pytorch.graph.columns import Comm, Draft, Given, joined
 from chakra.converters.pytorch.graph.dataflow import tensor_edges
 from chakra.converters.pytorch.graph.edges import (
     burst_edges,
@@ -27,8 +28,6 @@ from chakra.converters.pytorch.graph.linked_graph import (
     E_TENSOR,
     E_WAIT,
     NODE_DEVICE,
-    Comm,
-    Draft,
     host_ranks,
 )
 from chakra.converters.pytorch.match.attach import Attachment
@@ -152,7 +151,6 @@ def _device_side(parts: Parts, n_host: int, comm: dict[int, Comm]) -> _DeviceSid
 def _joined(parts: Parts, host: _HostSide, device: _DeviceSide, comm: dict[int, Comm]) -> Draft:
     pieces, gpu = parts.pieces, parts.device.device
     rows, n_host, n_device = device.rows, len(host.name), len(device.rows)
-    none, minus = np.full(n_host, -1, np.int64), np.full(n_device, -1, np.int64)
     key = device.keys[rows]
     batches = [row for row, members in parts.records.members.items() if len(members) > 1]
     first_stream = len(parts.device.threads)
@@ -160,25 +158,33 @@ def _joined(parts: Parts, host: _HostSide, device: _DeviceSide, comm: dict[int, 
     # Without stream order the operations of a stream are no chain whose edges imply each other.
     single = np.isin(rows, batches) | (parts.options.deps == "tensors")
     held = host.late & (parts.options.gaps != "drop")
-    join = np.concatenate
-    return Draft(
-        kind=join([pieces.kind, np.full(n_device, NODE_DEVICE)]),
-        type=join([host.type, device.type]),
-        name=join([host.name, gpu.name[rows]]),
-        op=join([host.op_row, minus]),
-        host_row=join([host.et_row, minus]),
-        device_row=join([none, rows]),
-        thread=join([pieces.thread, minus]),
-        stream_key=join([none, key]),
-        start=join([pieces.start, gpu.start[rows]]),
-        duration=join([pieces.duration, device.duration]),
-        hold=join([np.where(held, pieces.target_end - parts.region.first, -1), minus]),
-        rank=join([host_ranks(pieces.thread, pieces.start, host.late), np.ones(n_device, np.int64)]),
-        parent=join([host.parent, device.parent]),
-        chain_group=join([pieces.thread, np.where(single, alone, first_stream + key)]),
-        edges=[],
-        comm=comm,
-    )
+    of_host: Given = {
+        "kind": pieces.kind,
+        "type": host.type,
+        "name": host.name,
+        "op": host.op_row,
+        "host_row": host.et_row,
+        "thread": pieces.thread,
+        "start": pieces.start,
+        "duration": pieces.duration,
+        "hold": np.where(held, pieces.target_end - parts.region.first, -1),
+        "rank": host_ranks(pieces.thread, pieces.start, host.late),
+        "parent": host.parent,
+        "chain_group": pieces.thread,
+    }
+    of_device: Given = {
+        "kind": NODE_DEVICE,
+        "type": device.type,
+        "name": gpu.name[rows],
+        "device_row": rows,
+        "stream_key": key,
+        "start": gpu.start[rows],
+        "duration": device.duration,
+        "rank": 1,
+        "parent": device.parent,
+        "chain_group": np.where(single, alone, first_stream + key),
+    }
+    return joined([(n_host, of_host), (n_device, of_device)], comm)
 
 
 def _edges(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chakra.arrays import I32, I64, AnyArray, Bool
+from chakra.converters.pytorch.graph.columns import Comm, Draft, NodeColumns, compact, ordered
 from chakra.converters.pytorch.match.attach import kernels
 
 #: Kinds of nodes beside those of the host's time (`timeline`).
@@ -19,40 +20,12 @@ EDGE_NAMES = (
 
 
 @dataclass(slots=True)
-class Comm:
-    """What a communication node does. Sizes in bytes; ranks are global; -1 or empty where unknown."""
-
-    kind: int
-    comm_type: int
-    size: int
-    group: str
-    peer: int = -1
-    label: str = ""
-    dtype: str = ""
-    seq: int = -1
-    known_size: bool = True
-
-
-@dataclass(slots=True)
-class Graph:
+class Graph(NodeColumns):
     """Nodes in file order (= time order) with their edges as indices.
 
-    ``device_row`` and ``op`` are rows of the device trace, ``host_row`` one of the host trace (-1: none).
-    ``parent`` is the control parent's index. ``sources[offsets[i]:offsets[i + 1]]`` are data dependencies.
-    ``engine`` numbers threads, then streams. Times in ns since the first event.
+    ``sources[offsets[i]:offsets[i + 1]]`` are data dependencies. ``engine`` numbers threads, then streams.
     """
 
-    kind: I64
-    type: I64
-    name: I64
-    op: I64
-    host_row: I64
-    device_row: I64
-    thread: I64
-    stream_key: I64
-    start: I64
-    duration: I64
-    parent: I64
     offsets: I64
     sources: I64
     engine: I32
@@ -60,36 +33,12 @@ class Graph:
     comm: dict[int, Comm]
     edges: dict[str, int] = field(default_factory=dict)
     against_time: dict[str, int] = field(default_factory=dict)
-    replay_ns: int = 0
+    replay_ns: int = field(default=0, init=False)
     #: the same with every fitted wait set to 0: what the graph explains by itself
-    explained_ns: int = 0
+    explained_ns: int = field(default=0, init=False)
 
     def __len__(self) -> int:
         return len(self.type)
-
-
-@dataclass(slots=True)
-class Draft:
-    """Nodes and edges before they are ordered. Edges are triples (source, target, kind) of draft indices."""
-
-    kind: I64
-    type: I64
-    name: I64
-    op: I64
-    host_row: I64
-    device_row: I64
-    thread: I64
-    stream_key: I64
-    start: I64
-    duration: I64
-    hold: I64
-    rank: I64
-    """Order among nodes that start at the same time."""
-    parent: I64
-    chain_group: I64
-    """Nodes of a group form a chain (thread or stream); single nodes have a group of their own."""
-    edges: list[tuple[I64, I64, int]]
-    comm: dict[int, Comm]
 
 
 def finish(draft: Draft) -> Graph:
@@ -108,21 +57,12 @@ def finish(draft: Draft) -> Graph:
         parent[late] = -1
     parent = parent[order]
     offsets, sources, kinds = _thin(sources, targets, kinds, draft.chain_group[order], n)
-    thread, stream_key = draft.thread[order], draft.stream_key[order]
-    engines = np.where(thread >= 0, thread, int(thread.max(initial=-1)) + 1 + stream_key)
+    columns = ordered(draft, order) | {"parent": parent}
+    thread = columns["thread"]
+    engines = np.where(thread >= 0, thread, int(thread.max(initial=-1)) + 1 + columns["stream_key"])
     used, engine = np.unique(engines, return_inverse=True)
     graph = Graph(
-        kind=draft.kind[order],
-        type=draft.type[order],
-        name=draft.name[order],
-        op=draft.op[order],
-        host_row=draft.host_row[order],
-        device_row=draft.device_row[order],
-        thread=thread,
-        stream_key=stream_key,
-        start=draft.start[order],
-        duration=draft.duration[order].copy(),
-        parent=parent,
+        **columns,
         offsets=offsets,
         sources=sources,
         engine=engine.reshape(-1).astype(np.int32),
@@ -133,15 +73,6 @@ def finish(draft: Draft) -> Graph:
     )
     _settle(graph, draft.hold[order])
     return graph
-
-
-def compact(draft: Draft) -> None:
-    """Narrow the columns that hold codes and rows: a graph of a million nodes takes half the memory."""
-    for name in ("kind", "type", "rank"):
-        setattr(draft, name, getattr(draft, name).astype(np.int8))
-    for name in ("name", "op", "host_row", "device_row", "thread", "stream_key", "parent", "chain_group"):
-        setattr(draft, name, getattr(draft, name).astype(np.int32))
-    draft.edges = [(s.astype(np.int32), t.astype(np.int32), kind) for s, t, kind in draft.edges]
 
 
 class _Edges(NamedTuple):

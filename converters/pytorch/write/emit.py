@@ -11,7 +11,8 @@ from chakra import __version__
 from chakra.arguments import check_fields
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
-from chakra.converters.pytorch.graph.linked_graph import Comm, micros
+from chakra.converters.pytorch.graph.columns import Comm
+from chakra.converters.pytorch.graph.linked_graph import micros
 from chakra.converters.pytorch.link import NODE_DEVICE, Linked
 from chakra.converters.pytorch.read.device import KERNEL, MEMCPY, MEMSET
 from chakra.converters.pytorch.read.host import HostTrace
