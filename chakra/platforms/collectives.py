@@ -1,20 +1,12 @@
 """Costs of collective libraries of the presets: files beside the presets, of the same names."""
 
 import json
-from importlib import resources
 
 from chakra.arguments import checked
-from chakra.errors import UsageError
-from chakra.io.yaml import parse_document
-from chakra.replay.collectives.library import MachineParameters, parameters_from, parameters_to
+from chakra.replay.collectives.library import MachineParameters, parameters_to
+from chakra.replay.collectives.library.presets import names_with_parameters, preset_parameters
 
-_FOLDER = "presets/collectives"
-
-
-def names_with_parameters() -> tuple[str, ...]:
-    """Presets that have costs of a collective library, sorted."""
-    folder = resources.files("chakra").joinpath(_FOLDER)
-    return tuple(sorted(e.name.removesuffix(".yml") for e in folder.iterdir() if e.name.endswith(".yml")))
+__all__ = ["collective_parameters", "names_with_parameters", "parameters_text"]
 
 
 @checked
@@ -31,12 +23,7 @@ def collective_parameters(name: str) -> MachineParameters:
     UsageError
         No such preset, or none with costs.
     """
-    if name not in names_with_parameters():
-        raise UsageError(
-            f"no costs of a collective library for {name!r}; there are: {', '.join(names_with_parameters())}"
-        )
-    text = resources.files("chakra").joinpath(_FOLDER, f"{name}.yml").read_text(encoding="utf-8")
-    return parameters_from(parse_document(text, f"{name}.yml"), name)
+    return preset_parameters(name)
 
 
 @checked

@@ -22,6 +22,7 @@ from chakra.platforms.keys import (
     SourcedNumber,
     Status,
 )
+from chakra.replay.collectives.library.presets import names_with_parameters, preset_parameters
 from chakra.replay.config.key import Key, Required, UnfitError
 from chakra.replay.config.model import Topology
 
@@ -265,6 +266,11 @@ class Platform:
             "peak-perf": self.accelerator.peak_tflops,
             "roofline-enabled": 1,
         }
+        if self.name in names_with_parameters():
+            document |= {
+                "collective-library": preset_parameters(self.name).library,
+                "collective-costs": self.name,
+            }
         for key, value in changes.items():
             document[key.replace("_", "-")] = value
         return document

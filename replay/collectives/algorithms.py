@@ -25,6 +25,8 @@ class Family(IntEnum):
     STEPS = codes.ALG_STEPS
     #: a program of sends and receives on each member
     CUSTOM = codes.ALG_CUSTOM
+    #: a collective library's own, as long as the library takes; a barrier with a duration to the kernels
+    LIBRARY = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,9 @@ class Algorithm:
     window: int = UNLIMITED
     #: name in the registry, of an algorithm that is a table of steps
     steps: str = ""
+    #: name of the collective library, and of the kind of collective that it runs
+    library: str = ""
+    kind: str = ""
 
     @property
     def name(self) -> str:
@@ -50,8 +55,9 @@ class Algorithm:
             Family.TREE: "doubleBinaryTree",
             Family.STEPS: self.steps,
             Family.CUSTOM: "custom",
+            Family.LIBRARY: self.library,
         }[self.family]
-        if self.flat:
+        if self.flat and self.family is not Family.LIBRARY:
             base = flat_name(base)
         return base + (str(self.window) if self.window else "")
 

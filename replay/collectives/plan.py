@@ -186,3 +186,12 @@ def make_phases(
         phases.append(Phase(view, dim, rule, algorithm, what, size, entering))
         entering = leaving(what, algorithm, entering, size, least=least)
     return tuple(phases)
+
+
+def library_sent(phase: Phase) -> int:
+    """Bytes that each member of a collective library's ring sends."""
+    kind = CollectiveKind(phase.algorithm.kind)
+    if kind in (CollectiveKind.BARRIER, CollectiveKind.BROADCAST, CollectiveKind.REDUCE):
+        return 0 if kind is CollectiveKind.BARRIER else phase.bytes
+    rounds = 2 if kind is CollectiveKind.ALL_REDUCE else 1
+    return rounds * (phase.size - 1) * phase.bytes // phase.size

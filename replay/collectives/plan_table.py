@@ -1,8 +1,11 @@
 """The plan of every collective of a run, made once and handed on to whoever needs it."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from chakra.arrays import I64
 from chakra.replay.collectives.call import Call
+from chakra.replay.collectives.library.in_effect import PlacedLibrary, placed_library
 from chakra.replay.collectives.plan import Phase, Plan
 from chakra.replay.collectives.select import make_plan, steps_of
 from chakra.replay.collectives.steps import Steps
@@ -13,7 +16,7 @@ from chakra.replay.options import RunOptions
 Key = tuple[CollectiveKind, int, tuple[bool, ...] | None, bool, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlanTable:
     """Plans of calls on communicators; equal calls on communicators of equal shape share one."""
 
@@ -21,6 +24,17 @@ class PlanTable:
     network: Network
     options: RunOptions
     _plans: dict[Key, Plan] = field(default_factory=dict)
+
+    @cached_property
+    def library(self) -> PlacedLibrary | None:
+        """The collective library whose times collectives take, if any."""
+        return placed_library(self.system, self.network, self.options)
+
+    def library_ns(self, phase: Phase, npus: I64) -> int:
+        """Time of a phase that is a whole collective of a library, of these NPUs."""
+        assert self.library is not None
+        kind = CollectiveKind(phase.algorithm.kind)
+        return self.library.time(kind, phase.bytes, npus).time_ns
 
     def of(self, call: Call, size: int, *, whole: bool) -> Plan:
         """How a call is cut on a communicator of `size` members, `whole` if those are all NPUs.
@@ -32,7 +46,9 @@ class PlanTable:
         """
         key = (call.kind, call.bytes, call.involved, whole, size)
         if key not in self._plans:
-            self._plans[key] = make_plan(call, size, whole, self.system, self.network, self.options)
+            self._plans[key] = make_plan(
+                call, size, whole, self.system, self.network, self.options, self.library
+            )
         return self._plans[key]
 
     def steps(self, phase: Phase, *, whole: bool) -> Steps:

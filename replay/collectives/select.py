@@ -9,6 +9,7 @@ from chakra.errors import ConfigError, WorkloadError
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
 from chakra.replay.collectives.call import Call
+from chakra.replay.collectives.library.in_effect import PlacedLibrary
 from chakra.replay.collectives.plan import (
     FLAT,
     NATIVE,
@@ -193,11 +194,24 @@ def transfer_bytes(call: Call, size: int, priced: CollectiveKind | None = None) 
 
 
 def make_plan(
-    call: Call, size: int, whole: bool, system: System, network: Network, options: RunOptions
+    call: Call,
+    size: int,
+    whole: bool,
+    system: System,
+    network: Network,
+    options: RunOptions,
+    library: PlacedLibrary | None = None,
 ) -> Plan:
-    """Cut a call into chunks and phases on a communicator of `size` members."""
+    """Cut a call into chunks and phases on a communicator of `size` members; with a library, it is one phase."""
     if size == 1 or (call.bytes == 0 and call.kind is not CollectiveKind.BARRIER and not options.astra):
         return barrier_plan(call.kind, size)
+    if library is not None:
+        if whole and not all(_involved(call, dim, options) for dim in range(len(network.dims))):
+            raise WorkloadError(
+                f"a collective of {call.kind.value} involves some of the network's dimensions only (involved_dim), which "
+                "collective-library does not model: use process groups, or leave the key out of the system file"
+            )
+        return library_plan(call, size, library)
     choice = choose(call, size, whole, system, network, options)
     if choice.kind in ROOTED:
         return _rooted_plan(call, choice, system, network, options)
@@ -245,6 +259,14 @@ def make_plan(
         )
     chunks = tuple(distinct.index(chunk) * turns for chunk in sizes)
     return Plan(call.kind, chunks, variants, schedule, templates)
+
+
+def library_plan(call: Call, size: int, library: PlacedLibrary) -> Plan:
+    """A collective in one piece: all members wait for the last one, then take what the library takes."""
+    algorithm = Algorithm(Family.LIBRARY, flat=True, library=library.name, kind=call.kind.value)
+    moved = library.size_bytes(call.kind, call.bytes, size)
+    phase = Phase(FLAT, 0, Rule.ANY, algorithm, NATIVE.get(call.kind, Do.ALL_REDUCE), size, moved)
+    return Plan(call.kind, (0,), ((phase,),))
 
 
 def check_old_model(system: System, network: Network, options: RunOptions) -> None:

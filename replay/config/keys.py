@@ -6,6 +6,7 @@ The loaders read by these tables and refuse every other key, `chakra check-confi
 """
 
 from chakra.replay.config.algorithm_lists import AlgorithmList, PathPrefix
+from chakra.replay.config.costs_reader import Costs
 from chakra.replay.config.key import IGNORED, REQUIRED, Key, Schema, object_schema
 from chakra.replay.config.link_readers import NpuCounts, Route, Vertex
 from chakra.replay.config.model import CollectiveKind, Links, Memory, MemoryKind, SharedBus, System, Topology
@@ -424,6 +425,62 @@ SYSTEM_KEYS = (
         "intra_dimension_scheduling",
         "order in a queue; SCF is smallestFirst",
         compat=IGNORED,
+    ),
+    COLLECTIVE_LIBRARY := Key(
+        "collective-library",
+        words("nccl", "rccl"),
+        None,
+        "",
+        "collective_library",
+        "collectives take this library's time, not that of the algorithms; no effect with --compat or shared links",
+    ),
+    COLLECTIVE_COSTS := Key(
+        "collective-costs",
+        Costs(),
+        None,
+        "",
+        "collective_costs",
+        "measured costs of the library: name of a preset, path of a .yml file, or the costs themselves",
+    ),
+    Key(
+        "collective-algorithm",
+        words("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"),
+        None,
+        "",
+        "collective_algorithm",
+        "what NCCL_ALGO holds the library to",
+    ),
+    Key(
+        "collective-protocol",
+        words("LL", "LL128", "Simple"),
+        None,
+        "",
+        "collective_protocol",
+        "what NCCL_PROTO holds the library to",
+    ),
+    Key(
+        "collective-channels",
+        Whole(1),
+        None,
+        "channels",
+        "collective_channels",
+        "most channels of the library",
+    ),
+    Key(
+        "node-ports",
+        Whole(of="ports"),
+        _SYSTEM.node_ports,
+        "ports",
+        "node_ports",
+        "network ports of a node; 0: one for each NPU",
+    ),
+    Key(
+        "network-plugin-latency",
+        Number(rule="must be a number of us, 0 or more"),
+        _SYSTEM.network_latency_us,
+        "us",
+        "network_latency_us",
+        "latency that the network's plugin reports to the library: 0 for InfiniBand, 35 to 75 for EFA",
     ),
     BOOST_MODE := Key(
         "boost-mode",

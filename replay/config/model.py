@@ -216,6 +216,16 @@ class System:
         Order of dimensions per chunk.
     intra_dimension_scheduling
         Order of chunks in a queue.
+    collective_library
+        Whose times collectives take: "nccl" or "rccl"; None: those of the algorithms.
+    collective_costs
+        Measured costs of that library: name of a preset, or the JSON text of such costs.
+    collective_algorithm, collective_protocol, collective_channels
+        What the library is held to; None: it chooses.
+    node_ports
+        Network ports of a node; 0: one for each NPU.
+    network_latency_us
+        Latency that the network's plugin reports to the library, us.
     source
         File, for messages.
     """
@@ -247,6 +257,13 @@ class System:
     local_reduction_delay: int = 1
     inter_dimension_scheduling: str = "ascending"
     intra_dimension_scheduling: str = "FIFO"
+    collective_library: str | None = None
+    collective_costs: str | None = None
+    collective_algorithm: str | None = None
+    collective_protocol: str | None = None
+    collective_channels: int | None = None
+    node_ports: int = 0
+    network_latency_us: float = 0.0
     source: str = "<system>"
 
 

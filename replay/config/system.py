@@ -7,7 +7,15 @@ from chakra.errors import ConfigError
 from chakra.io.yaml import read_entries
 from chakra.replay.config.files import Source
 from chakra.replay.config.key import UnfitError
-from chakra.replay.config.keys import ENDPOINT_DELAY, LOCAL_MEM_BW, PEAK_PERF, ROOFLINE, SYSTEM_KEYS
+from chakra.replay.config.keys import (
+    COLLECTIVE_COSTS,
+    COLLECTIVE_LIBRARY,
+    ENDPOINT_DELAY,
+    LOCAL_MEM_BW,
+    PEAK_PERF,
+    ROOFLINE,
+    SYSTEM_KEYS,
+)
 from chakra.replay.config.model import CollectiveKind, SharedBus, System
 from chakra.replay.config.readers import Text
 from chakra.replay.config.section import Section
@@ -45,6 +53,10 @@ def load_system(src: Source | System, *, compat: str | None = None) -> System:
     section = Section.of(src, kind="system", compat=compat)
     section.refuse_unknown(SYSTEM_KEYS)
     _check_roofline(section)
+    if section.read(COLLECTIVE_LIBRARY) is not None and not section.given(COLLECTIVE_COSTS):
+        raise section.error(
+            COLLECTIVE_COSTS.name, f"is missing: '{COLLECTIVE_LIBRARY.name}' needs the costs of a machine"
+        )
     fields = section.fields(SYSTEM_KEYS)
     del fields["boost_mode"]  # results are always those of the full simulation
     # the bus's numbers are checked in any case

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import FLAT, NATIVE, Phase, Plan, Schedule
 from chakra.replay.collectives.select import endpoint_delay
 from chakra.replay.collectives.steps import Do
@@ -66,7 +67,8 @@ def phase_row(phase: Phase, planned: Planned, left: int, system: System, options
     row[L.PH_VIEW] = L.FLAT if phase.view == FLAT else phase.view
     row[L.PH_DIM] = phase.dim
     row[L.PH_RULE] = int(phase.rule)
-    row[L.PH_FAMILY] = int(algorithm.family)
+    library = algorithm.family is Family.LIBRARY  # a barrier to the kernels, with a duration
+    row[L.PH_FAMILY] = int(Family.NONE if library else algorithm.family)
     row[L.PH_DO] = int(phase.do)
     row[L.PH_KIND] = KIND_NUMBERS[planned.plan.kind]
     row[L.PH_N] = n

@@ -20,6 +20,7 @@ from chakra.replay.results.collectives import collective_rows, egress_bytes_per_
 from chakra.replay.results.compute_notes import compute_notes
 from chakra.replay.results.corrections import find_corrections
 from chakra.replay.results.critical_path import critical_path
+from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
 from chakra.replay.results.time_account import (
     ACCOUNT,
@@ -286,7 +287,11 @@ class ReplayResult:
     def notes(self) -> list[str]:
         """What a reader of the times should know: compute at peak speed, which no machine reaches; late starts."""
         traces = self.workload.traces
-        return compute_notes(traces, self.system) + start_notes(traces, self.scenario.options, self.system)
+        return [
+            *compute_notes(traces, self.system),
+            *start_notes(traces, self.scenario.options, self.system),
+            *library_notes(self.scenario),
+        ]
 
     def __repr__(self) -> str:
         last = int(self.finish_ns.max(initial=0))

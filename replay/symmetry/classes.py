@@ -107,7 +107,7 @@ def ring_labels(network: Network, members: I64, families: frozenset[Family]) -> 
     if found is None:
         return np.zeros(n, bool), np.arange(n)
     alike = np.ones(n, bool)
-    first = []
+    first = [_nesting(network, members)] if Family.LIBRARY in families else []
     for partner in found:
         hops = hops_between(network, members, members[:, partner])
         alike &= (hops == hops[:, :1, :]).all(axis=(1, 2))
@@ -118,6 +118,8 @@ def ring_labels(network: Network, members: I64, families: frozenset[Family]) -> 
     if len(odd):
         # distances differ from member to member, so all of them count
         rows = [hops_between(network, members[odd], members[odd][:, p]).reshape(len(odd), -1) for p in found]
+        if Family.LIBRARY in families:
+            rows.append(_nesting(network, members[odd]))
         label[odd] = n + row_codes(np.concatenate(rows, axis=1))
     return alike, label
 
@@ -128,7 +130,25 @@ def distance_key(network: Network, members: I64, families: frozenset[Family], *,
     if found is None:
         return members.tobytes()
     own = members[:1] if alike else members
-    return b"".join(hops_between(network, own, members[p[: len(own)]]).tobytes() for p in found)
+    nesting = _nesting(network, members[None, :]).tobytes() if Family.LIBRARY in families else b""
+    return nesting + b"".join(hops_between(network, own, members[p[: len(own)]]).tobytes() for p in found)
+
+
+def _nesting(network: Network, members: I64) -> I64:
+    """How groups (n_rings, size) lie on the blocks of inner dimensions: for each, how many blocks, and the fullest."""
+    columns = []
+    block = 1
+    for dim in network.dims[:-1]:
+        block *= dim.npus
+        blocks = np.sort(members // block, axis=1)
+        begins = np.ones(blocks.shape, bool)
+        begins[:, 1:] = blocks[:, 1:] != blocks[:, :-1]
+        number = np.cumsum(begins, axis=1)
+        count = number[:, -1]
+        place = number + np.arange(len(members))[:, None] * (members.shape[1] + 1)
+        each = np.bincount(place.reshape(-1), minlength=len(members) * (members.shape[1] + 1))
+        columns += [count, each.reshape(len(members), -1).max(axis=1)]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(members), 0), np.int64)
 
 
 def row_codes(rows: I64) -> I64:

@@ -55,6 +55,8 @@ def rings_used(workload: Workload, membership: Membership, plans: PlanTable) -> 
                 pairs = [phase for pair in plan.templates for phase in pair]
                 for phase in (*(phase for variant in plan.variants for phase in variant), *pairs):
                     family = phase.algorithm.family
+                    if family is Family.LIBRARY and comm.whole:
+                        continue  # all NPUs wait for all, and take as long
                     if phase.do in ROOTED:
                         family = Family.DIRECT  # all members end together; how long depends on their places
                     elif family is Family.STEPS:

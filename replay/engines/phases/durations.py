@@ -7,7 +7,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.jit import compiled, worth_compiling
 from chakra.replay.collectives.algorithms import Family
-from chakra.replay.collectives.plan import FLAT, Phase
+from chakra.replay.collectives.plan import FLAT, Phase, library_sent
 from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.collectives.steps import Steps, Symmetry
 from chakra.replay.engines.kernels import layout as L
@@ -55,7 +55,7 @@ class Durations:
         out: dict[int, int] = {}
         if family is Family.TREE:
             out[L.PH_TREE] = self._table(phase.size, lambda: tree_tables(phase.size))
-        elif phase.do in ROOTED:
+        elif phase.do in ROOTED or family is Family.LIBRARY:
             out[L.PH_FAMILY] = int(Family.NONE)
         elif family is Family.STEPS:
             steps = self._steps(phase, comm)
@@ -90,6 +90,8 @@ class Durations:
             return 0, 0, 0
         if family is Family.STEPS:
             return self._of_steps(row, phase, comm)
+        if family is Family.LIBRARY:
+            return self._plans.library_ns(phase, comm.views[-1][0][0]), 0, library_sent(phase)
         if family is Family.TREE:
             return L.TAU_DIFFERS, 0, 0  # what a member sends depends on its place in the tree
         packets, window = row[L.PH_PACKETS], row[L.PH_WINDOW]

@@ -1,0 +1,123 @@
+"""Where a run's collectives take the time of a library: the model that a system file names, placed on a network."""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.errors import ConfigError, UsageError
+from chakra.io.yaml import read_document
+from chakra.replay.collectives.library.cost import LibraryTime, library_time
+from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
+from chakra.replay.collectives.library.presets import preset_parameters
+from chakra.replay.collectives.library.shape import Algorithm, Communicator, Forced, Protocol
+from chakra.replay.config.model import CollectiveKind, Network, System
+from chakra.replay.options import RunOptions
+
+#: kinds whose nccl-tests size is comm_size of all members together
+_OF_ALL = (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLibrary:
+    """A collective library on the nodes of a network."""
+
+    machine: MachineParameters
+    forced: Forced
+    #: NPUs of a node: neighbouring numbers
+    node_npus: int
+    #: rate of an NPU's port into the network between nodes, 10^9 B/s
+    nic_gbps: float
+    nics: int
+    network_us: float
+
+    @property
+    def name(self) -> str:
+        """Name of the library."""
+        return self.machine.library
+
+    def size_bytes(self, kind: CollectiveKind, comm_size: int, members: int) -> int:
+        """Size of a collective as nccl-tests count it."""
+        return comm_size * members if kind in _OF_ALL else comm_size
+
+    def communicator(self, npus: I64) -> Communicator:
+        """How members lie on nodes; where nodes hold unequal numbers, all are taken to hold as many as the fullest."""
+        _, counts = np.unique(npus // self.node_npus, return_counts=True)
+        nodes, most = len(counts), int(counts.max())
+        if nodes == 1:
+            return Communicator(most, most)
+        return Communicator(nodes * most, most, self.nic_gbps, min(self.nics, most), self.network_us)
+
+    def time(self, kind: CollectiveKind, size_bytes: int, npus: I64) -> LibraryTime:
+        """Time of a collective of these NPUs, from the last start to the last end."""
+        return library_time(kind, size_bytes, self.communicator(npus), self.machine, self.forced)
+
+
+def why_no_library(system: System, network: Network, options: RunOptions) -> str | None:
+    """Why a library that the system file names has no effect; None if it has, or if none is named."""
+    if system.collective_library is None:
+        return None
+    if options.compat is not None:
+        return f"compat {options.compat!r} has the algorithms of ASTRA-sim"
+    if network.links is not None or network.outside is not None or options.backend != "unaware":
+        return "it is the time of a whole collective, and this network has messages share links"
+    if options.engine == "messages":
+        return "it is the time of a whole collective, and every message is simulated"
+    if system.shared_bus is not None:
+        return "the shared memory bus has messages of its own"
+    if system.custom or system.per_node_custom:
+        return "a custom collective algorithm is given as traces"
+    return None
+
+
+def placed_library(system: System, network: Network, options: RunOptions) -> PlacedLibrary | None:
+    """The library whose times a run's collectives take; None: the algorithms of the system file.
+
+    Raises
+    ------
+    ConfigError
+        Costs that are none, or a network whose innermost dimension is larger than a node.
+    """
+    if system.collective_library is None or why_no_library(system, network, options) is not None:
+        return None
+    machine = _machine(system)
+    node, outer = 1, list(network.dims)
+    while outer and node * outer[0].npus <= machine.node_ranks:
+        node *= outer.pop(0).npus
+    if node == 1 and network.npus > 1:
+        raise ConfigError(
+            f"{network.source}: dimension 0 has {network.dims[0].npus} NPUs, and a node of {machine.name} has "
+            f"{machine.node_ranks}: collective-library cannot place them"
+        )
+    rate = min((dim.bytes_per_ns for dim in outer), default=0.0)
+    forced = Forced(
+        Algorithm(system.collective_algorithm) if system.collective_algorithm else None,
+        Protocol(system.collective_protocol) if system.collective_protocol else None,
+        system.collective_channels,
+    )
+    return PlacedLibrary(machine, forced, node, rate, system.node_ports, system.network_latency_us)
+
+
+def _machine(system: System) -> MachineParameters:
+    machine = _costs(system.collective_costs or "", system.source)
+    if machine.library != system.collective_library:
+        raise ConfigError(
+            f"{system.source}: collective-library is {system.collective_library!r}, and the costs of {machine.name} are "
+            f"those of {machine.library!r}"
+        )
+    return machine
+
+
+@lru_cache(maxsize=64)
+def _costs(text: str, source: str) -> MachineParameters:
+    """Costs by name, or as JSON."""
+    if text.startswith("{"):
+        return parameters_from(json.loads(text), f"{source}: collective-costs")
+    if text.endswith((".yml", ".yaml")):
+        return parameters_from(read_document(text), text)
+    try:
+        return preset_parameters(text)
+    except UsageError as exc:
+        raise ConfigError(f"{source}: collective-costs: {exc}") from None

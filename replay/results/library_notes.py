@@ -1,0 +1,31 @@
+"""What the times of collectives rest on, where a system file names a collective library."""
+
+import numpy as np
+
+from chakra.replay.collectives.library.in_effect import why_no_library
+from chakra.replay.engines.scenario import Scenario
+
+
+def library_notes(scenario: Scenario) -> list[str]:
+    """That collectives take a library's times and how right those are, or why they do not."""
+    system = scenario.system
+    if system.collective_library is None:
+        return []
+    reason = why_no_library(system, scenario.network, scenario.options)
+    if reason is not None:
+        no_effect = f"collective-library {system.collective_library!r} has no effect: {reason}"
+        return [f"{no_effect}; collectives run the algorithms of {system.source}"]
+    placed = scenario.plans.library
+    if placed is None or not any(program.calls for program in scenario.workload.programs):
+        return []
+    machine, evidence = placed.machine, placed.machine.evidence
+    bands = evidence.errors.values()
+    error = (
+        float(np.average([b.mean_error for b in bands], weights=[b.rows for b in bands])) if bands else None
+    )
+    how = (
+        f", {evidence.status} with a mean error of {100 * error:.1f} %"
+        if error is not None
+        else f", {evidence.status}"
+    )
+    return [f"collectives take the times of {machine.library} on {machine.name}{how} (one node)"]

@@ -1,0 +1,250 @@
+"""Collectives that take a library's time in a replay: as long as the model says, folded or not; nothing else changes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from chakra.builder import TraceBuilder, Workload
+from chakra.errors import ConfigError, WorkloadError
+from chakra.platforms import cluster, collective_parameters
+from chakra.replay import ReplayResult, simulate
+from chakra.replay.collectives.library import Communicator, library_time, parameters_to
+from chakra.replay.config.model import CollectiveKind as Kind
+
+MIB = 1 << 20
+LIBRARY = {"collective-library": "nccl", "collective-costs": "hgx-h100"}
+PLAIN = {
+    "endpoint-delay": 10,
+    "preferred-dataset-splits": 4,
+}
+H100 = collective_parameters("hgx-h100")
+
+
+def network(*npus: int) -> dict[str, Any]:
+    rates = [419.095159, 46.566129][: len(npus)]
+    return {
+        "topology": ["Switch"] * len(npus), "npus_count": list(npus), "bandwidth": rates, "latency": [500.0] * len(npus),
+    }  # fmt: skip
+
+
+def system(**changes: Any) -> dict[str, Any]:
+    one = {
+        f"{kind}-implementation": ["ring"]
+        for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    }
+    return {**PLAIN, **LIBRARY, **one, **{key.replace("_", "-"): value for key, value in changes.items()}}
+
+
+def groups_of(npus: int, size: int, stride: int) -> dict[str, list[int]]:
+    """Groups of equal size: neighbours `stride` apart."""
+    found: dict[str, list[int]] = {}
+    for npu in range(npus):
+        block, rest = divmod(npu, size * stride)
+        found.setdefault(str(1 + block * stride + rest % stride), []).append(npu)
+    return found
+
+
+def job(
+    folder: Path,
+    npus: int,
+    kind: str,
+    size_bytes: int,
+    groups: dict[str, list[int]] | None = None,
+    times: int = 2,
+    apart: int = 3,
+) -> Path:
+    """Every NPU runs some collectives one after the other, in its group or with all."""
+    workload = Workload(npus)
+    names = {}
+    for ranks in (groups or {}).values():
+        names.update(dict.fromkeys(ranks, workload.add_group(ranks)))
+
+    def program(b: TraceBuilder) -> None:
+        last: Any = b.compute("f", duration_micros=1 + b.rank % apart)
+        for _ in range(times):
+            last = b.collective(kind, size_bytes=size_bytes, group=names.get(b.rank), after=last)
+
+    workload.run(program)
+    workload.write(folder / "w")
+    return folder / "w"
+
+
+def run(folder: Path, machine: dict[str, Any], net: dict[str, Any], **options: Any) -> ReplayResult:
+    groups = folder / "w.groups.json"
+    return simulate(folder / "w", machine, net, comm_groups=groups if groups.exists() else None, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "of", "scale"),
+    [("all_reduce", Kind.ALL_REDUCE, 1), ("all_gather", Kind.ALL_GATHER, 8), ("reduce_scatter", Kind.REDUCE_SCATTER, 1),
+     ("all_to_all", Kind.ALL_TO_ALL, 1), ("broadcast", Kind.BROADCAST, 1)],
+)  # fmt: skip
+def test_a_collective_takes_the_library_s_time_from_the_last_start(
+    tmp_path: Path, kind: str, of: Kind, scale: int
+) -> None:
+    job(tmp_path, 8, kind, 3 * MIB)
+    result = run(tmp_path, system(), network(8))
+    expected = library_time(of, 3 * MIB * scale, Communicator(8, 8), H100).time_ns
+    rows = result.to_dict()["collectives"]
+    assert [row["transfer_ns"] for row in rows] == [expected, expected]
+    assert {row["algorithm"] for row in rows} == {"nccl"}
+    assert rows[0]["ready_ns"] == 3000
+    assert set(result.finish_ns.tolist()) == {3000 + 2 * expected}
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "comm"),
+    [
+        (8, 1, Communicator(8, 8)),
+        (4, 2, Communicator(4, 4)),
+        (4, 8, Communicator(4, 1, 50.0)),
+        (16, 1, Communicator(16, 8, 50.0)),
+        (8, 4, Communicator(8, 2, 50.0)),
+        (32, 1, Communicator(32, 8, 50.0)),
+    ],
+)
+def test_groups_are_placed_on_nodes(tmp_path: Path, size: int, stride: int, comm: Communicator) -> None:
+    job(tmp_path, 32, "all_reduce", 16 * MIB, groups_of(32, size, stride) if size < 32 else None)
+    result = run(tmp_path, system(), network(8, 4))
+    expected = library_time(Kind.ALL_REDUCE, 16 * MIB, comm, H100).time_ns
+    # the rate of a port in 2^30 and 10^9 B/s: the same to seven digits
+    for row in result.to_dict()["collectives"]:
+        assert row["transfer_ns"] == pytest.approx(expected, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride"), [(2, 1), (8, 1), (16, 1), (32, 1), (2, 2), (8, 2), (16, 2), (32, 2), (2, 8), (8, 8)]
+)
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "all_to_all"])
+def test_folded_and_one_by_one_are_the_same(tmp_path: Path, kind: str, size: int, stride: int) -> None:
+    job(tmp_path, 64, kind, 2 * MIB, groups_of(64, size, stride))
+    folded = run(tmp_path, system(), network(8, 8))
+    single = run(tmp_path, system(), network(8, 8), fold=False)
+    assert np.array_equal(folded.finish_ns, single.finish_ns)
+    assert folded.to_dict()["dimensions"] == single.to_dict()["dimensions"]
+
+
+def test_groups_that_lie_differently_on_nodes_take_different_times(tmp_path: Path) -> None:
+    """Neighbours of equal distances, on two nodes and on four: no class may mix them."""
+    groups = {"1": [0, 8, 1, 9], "2": [2, 10, 19, 27], "3": [16, 24, 17, 25], "4": [18, 26, 3, 11]}
+    rest = [npu for npu in range(32) if not any(npu in ranks for ranks in groups.values())]
+    groups |= {str(5 + k): rest[4 * k : 4 * k + 4] for k in range(4)}
+    job(tmp_path, 32, "all_reduce", 16 * MIB, groups)
+    folded = run(tmp_path, system(), network(8, 4))
+    single = run(tmp_path, system(), network(8, 4), fold=False)
+    assert np.array_equal(folded.finish_ns, single.finish_ns)
+    assert folded.finish_ns[0] != folded.finish_ns[2]
+
+
+def test_many_equal_npus_fold_into_one_class(tmp_path: Path) -> None:
+    job(tmp_path, 4096, "all_reduce", MIB, groups_of(4096, 512, 8), apart=1)
+    result = run(tmp_path, system(), network(8, 512))
+    assert result.raw.partition.n_classes == 1
+
+
+def test_without_the_key_nothing_changes(tmp_path: Path) -> None:
+    job(tmp_path, 32, "all_reduce", 3 * MIB, groups_of(32, 8, 1))
+    bare = {key: value for key, value in system().items() if not key.startswith("collective-")}
+    plain = run(tmp_path, bare, network(8, 4))
+    assert {row["algorithm"] for row in plain.to_dict()["collectives"]} == {"oneRing"}
+    assert not any("collective" in note for note in plain.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "why"),
+    [
+        ({"compat": "astra-sim"}, {}, "compat 'astra-sim' has the algorithms of ASTRA-sim"),
+        ({"backend": "aware"}, {}, "this network has messages share links"),
+        ({"engine": "messages"}, {}, "every message is simulated"),
+        ({}, {"model_shared_bus": 1, "L": 1, "o": 1, "g": 1, "G": 0.1}, "the shared memory bus"),
+    ],
+)
+def test_where_it_has_no_effect_a_note_says_why_and_times_are_those_without_it(
+    tmp_path: Path, options: dict[str, Any], changes: dict[str, Any], why: str
+) -> None:
+    job(tmp_path, 8, "all_reduce", 3 * MIB)
+    with_key = run(tmp_path, system(**changes), network(8), **options)
+    bare = {key: value for key, value in system(**changes).items() if not key.startswith("collective-")}
+    without = run(tmp_path, bare, network(8), **options)
+    assert np.array_equal(with_key.finish_ns, without.finish_ns)
+    assert any("collective-library 'nccl' has no effect" in note and why in note for note in with_key.notes)
+
+
+def test_the_note_names_library_machine_and_error(tmp_path: Path) -> None:
+    job(tmp_path, 8, "all_reduce", 3 * MIB)
+    assert (
+        run(tmp_path, system(), network(8))
+        .notes[-1]
+        .startswith("collectives take the times of nccl on hgx-h100, fitted")
+    )
+
+
+def test_what_the_library_is_held_to(tmp_path: Path) -> None:
+    job(tmp_path, 8, "all_reduce", 64 * MIB, times=1)
+    free = run(tmp_path, system(), network(8)).finish_ns[0]
+    ring = run(
+        tmp_path, system(collective_algorithm="Ring", collective_protocol="Simple"), network(8)
+    ).finish_ns[0]
+    few = run(tmp_path, system(collective_channels=4), network(8)).finish_ns[0]
+    assert free < ring < few
+
+
+def test_shared_ports_and_a_slow_plugin_cost_time(tmp_path: Path) -> None:
+    job(tmp_path, 32, "all_reduce", 64 * MIB, times=1)
+    own = run(tmp_path, system(), network(8, 4)).finish_ns[0]
+    assert run(tmp_path, system(node_ports=2), network(8, 4)).finish_ns[0] > 2 * own
+    assert run(tmp_path, system(network_plugin_latency=35), network(8, 4)).finish_ns[0] > own + 100_000
+
+
+def test_costs_are_a_preset_a_file_or_a_map(tmp_path: Path) -> None:
+    job(tmp_path, 8, "all_reduce", 3 * MIB)
+    from chakra.platforms.collectives import parameters_text
+
+    (tmp_path / "costs.yml").write_text(parameters_text(H100))
+    times = {
+        run(tmp_path, system(collective_costs=costs), network(8)).finish_ns[0]
+        for costs in ("hgx-h100", str(tmp_path / "costs.yml"), parameters_to(H100))
+    }
+    assert len(times) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "npus", "message"),
+    [
+        (
+            {"collective_costs": "hgx-h1000"},
+            8,
+            "no costs of a collective library for 'hgx-h1000'; did you mean 'hgx-h100'",
+        ),
+        ({"collective_costs": {"colour": 1}}, 8, "missing"),
+        ({"collective_costs": 3}, 8, "collective-costs"),
+        ({"collective_library": "rccl"}, 8, "those of 'nccl'"),
+        ({"collective_library": "gloo"}, 8, "collective-library"),
+        ({"collective_algorithm": "Rings"}, 8, "collective-algorithm"),
+        ({}, 16, "dimension 0 has 16 NPUs, and a node of hgx-h100 has 8"),
+    ],
+)
+def test_costs_that_do_not_fit_are_refused(
+    tmp_path: Path, changes: dict[str, Any], npus: int, message: str
+) -> None:
+    job(tmp_path, npus, "all_reduce", MIB)
+    with pytest.raises(ConfigError, match=message):
+        run(tmp_path, system(**changes), network(npus))
+
+
+def test_some_dimensions_only_are_refused(tmp_path: Path) -> None:
+    workload = Workload(32)
+    workload.run(lambda b: b.collective("all_reduce", size_bytes=MIB, involved_dim=[True, False]))
+    workload.write(tmp_path / "w")
+    with pytest.raises(WorkloadError, match="involves some of the network's dimensions only"):
+        run(tmp_path, system(), network(8, 4))
+
+
+def test_presets_use_it_and_files_say_so() -> None:
+    document = cluster("8x hgx-h100").system()
+    assert (document["collective-library"], document["collective-costs"]) == ("nccl", "hgx-h100")
+    assert "collective-library" not in cluster("16x cs-2").system()
+    assert json.loads(json.dumps(document)) == document
