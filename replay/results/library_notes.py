@@ -28,4 +28,5 @@ def library_notes(scenario: Scenario) -> list[str]:
         if error is not None
         else f", {evidence.status}"
     )
-    return [f"collectives take the times of {machine.library} on {machine.name}{how} (one node)"]
+    counts = "of the network file only bandwidths between nodes count for them"
+    return [f"collectives take the times of {machine.library} on {machine.name}{how} (one node); {counts}"]
