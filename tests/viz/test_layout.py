@@ -1,5 +1,6 @@
 """The layered layout, folding and reduction, against NetworkX and their own laws."""
 
+import dataclasses
 from typing import Any
 
 import networkx as nx
@@ -18,6 +19,7 @@ from chakra.viz.graph.levels import csr, order_and_levels
 from chakra.viz.graph.reduce import transitively_reduced
 from chakra.viz.graph.repeats import find_repeats
 from chakra.viz.layout.layers import NODE_HEIGHT, NODE_WIDTH, layered
+from chakra.viz.style import Kind
 
 short = st.sampled_from(["a", "b0", "b1", "c"])
 
@@ -91,6 +93,15 @@ def test_folding_loses_no_node_time_or_crossing_edge(graph: Graph, how: Folding,
     whole = folded(graph, tree, opened)
     assert whole.n_nodes == graph.n_nodes
     assert whole.n_edges == graph.n_edges
+
+
+def test_missing_parents_with_parents_of_their_own_are_not_boxed_together() -> None:
+    """0 -> 1 -> 2 where 0 and 2 are marked as missing: one box of both would be before and behind node 1."""
+    drawn = from_trace(make_trace(list("abcde"), [(), (0,), (1,), (), ()]))
+    kinds = np.array([Kind.MISSING, Kind.COMP, *[Kind.MISSING] * 3], np.uint8)
+    graph = dataclasses.replace(drawn, kinds=kinds)
+    for how in (Folding.REPEAT, Folding.CHAIN):
+        assert nx.is_directed_acyclic_graph(digraph(folded(graph, fold(graph, how))))
 
 
 @settings(max_examples=60, deadline=None)

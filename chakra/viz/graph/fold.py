@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from chakra.arguments import checked
-from chakra.arrays import I64
+from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.viz.graph.fold_tree import FoldTree, merged
 from chakra.viz.graph.graph import Graph
@@ -143,7 +143,7 @@ def _order(graph: Graph) -> I64:
 
     Staying near the trace's order keeps a layer's nodes together, which an order by levels would not.
     """
-    missing = graph.kinds == Kind.MISSING
+    missing = _missing(graph)
     place = np.cumsum(~missing)
     place[missing] = 0
     if np.all((place[graph.src] < place[graph.dst]) | missing[graph.src]):
@@ -211,9 +211,16 @@ def family(name: str) -> str:
     return _NUMBERS.sub("#", name)
 
 
+def _missing(graph: Graph) -> AnyArray:
+    """Missing parents: they only have children. One that a graph made elsewhere gives a parent is a node like others."""
+    missing = graph.kinds == Kind.MISSING
+    missing[graph.dst] = False
+    return np.asarray(missing)
+
+
 def _fold_missing(graph: Graph, builder: _Builder) -> bool:
     """Fold missing parents into one box; there may be thousands, and they have no order of their own."""
-    missing = graph.kinds == Kind.MISSING
+    missing = _missing(graph)
     if missing.sum() < 4:
         return False
     return builder.apply(np.where(missing, 0, -1), ["missing parents"])
