@@ -28,6 +28,27 @@ Numba: TypeAlias = Any
 #: the newest numba (major, minor) this was tried with; a newer one has to compile and run an example first
 TRIED = (0, 68)
 
+#: passes of numba for what no kernel has: closures, ``with``, unrolled tuples, branches on None or on a type, raised
+#: texts that are computed, arithmetic on whole arrays, diagnostics; a tenth of the time
+UNNEEDED = frozenset(
+    {
+        "WithLifting",
+        "InlineClosureLikes",
+        "RewriteSemanticConstants",
+        "DeadBranchPrune",
+        "RewriteDynamicRaises",
+        "MakeFunctionToJitFunction",
+        "InlineInlinables",
+        "FindLiterallyCalls",
+        "LiteralUnroll",
+        "LiteralPropagationSubPipelinePass",
+        "NopythonRewrites",
+        "AnnotateTypes",
+        "DumpParforDiagnostics",
+        "NoPythonSupportedFeatureValidation",
+    }
+)
+
 
 class Pipelines(NamedTuple):
     """Compiler classes for ``numba.njit(pipeline_class=...)``."""
@@ -129,8 +150,11 @@ def _make() -> Pipelines:
 
             def define_pipelines(self) -> list[Numba]:
                 manager: Numba = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
-                at = [item for item, _ in manager.passes].index(lowering)
-                manager.passes[at] = (chosen, manager.passes[at][1])
+                manager.passes = [
+                    (chosen if item is lowering else item, why)
+                    for item, why in manager.passes
+                    if item.__name__ not in UNNEEDED
+                ]
                 manager.finalize()
                 return [manager]
 

@@ -133,6 +133,12 @@ def _replay(module: str, algorithm: str, **options: object) -> None:
         simulate(_workload().traces(), system, NETWORK, **options)
 
 
+def replays() -> None:
+    """Both engines: in one process, what they share is compiled once."""
+    messages()
+    phases()
+
+
 def phases() -> None:
     """Replays without events for messages."""
     _replay("chakra.replay.engines.phases.engine", "ring")
@@ -188,8 +194,7 @@ def pytorch() -> None:
 
 #: the longest first, so that they run side by side
 PARTS: tuple[tuple[str, Callable[[], None]], ...] = (
-    ("replay by phases", phases),
-    ("replay by messages", messages),
+    ("replays", replays),
     ("traces", traces),
     ("PyTorch traces", pytorch),
     ("timelines", timelines),
