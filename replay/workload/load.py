@@ -62,24 +62,25 @@ def load_workload(workload: object, npus: int) -> Loaded:
             raise WorkloadError(
                 f"{len(paths)} trace{'s' * (len(paths) != 1)} for {npus} NPU{'s' * (npus != 1)}; give one per NPU"
             )
-    given = [path for path in paths if isinstance(path, Trace)]
+    # an entry may stand for thousands of equal ranks, so entries are looked at once each
+    distinct = dict(zip(map(id, paths), paths, strict=True))
+    given = {key: entry for key, entry in distinct.items() if isinstance(entry, Trace)}
+    keys = list(map(id, paths))
+    if len(given) < len(distinct):
+        every = read_files(_names_of(paths))
+        keys = list(map(id, every))
+        given = dict(zip(keys, every, strict=True))
+    place = {key: k for k, key in enumerate(given)}
+    return Loaded(list(given.values()), np.array([*map(place.__getitem__, keys)], np.int64), {}, False)
+
+
+def _names_of(paths: Sequence[object]) -> list[str]:
+    """Paths of a list that holds nothing else."""
     named = [path for path in paths if isinstance(path, str | os.PathLike)]
-    if len(given) == len(paths):
-        every = given
-    elif len(named) == len(paths):
-        every = read_files([os.fspath(path) for path in named])
-    else:
+    if len(named) < len(paths):
         odd = next(path for path in paths if not isinstance(path, str | os.PathLike))
         raise UsageError(f"workload: the list must hold paths alone or traces alone, but holds {shown(odd)}")
-    distinct: dict[int, int] = {}
-    traces: list[Trace] = []
-    trace_of = np.empty(npus, np.int64)
-    for i, trace in enumerate(every):
-        if id(trace) not in distinct:
-            distinct[id(trace)] = len(traces)
-            traces.append(trace)
-        trace_of[i] = distinct[id(trace)]
-    return Loaded(traces, trace_of, {}, False)
+    return [os.fspath(path) for path in named]
 
 
 def manifest_path(prefix: str) -> str | None:
