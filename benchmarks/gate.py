@@ -280,7 +280,7 @@ def main(given: list[str] | None = None) -> int:
             broken.append(WARMUP)
             print(f"{WARMUP:20} {error}", flush=True)
         if rows := wanted(options.only):
-            with head.process() as worker:
+            with base.process() as worker:  # what the older commit writes, both can read
                 worker.ask("inputs")
         for row in rows:
             try:
