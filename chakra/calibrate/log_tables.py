@@ -142,13 +142,13 @@ def _json(text: str) -> Any:
     """The value of a JSON text, or a list of those of its lines; None where it is none."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:
         return [
             json.loads(line.rstrip(",")) for line in text.splitlines() if line.strip() not in ("", "[", "]")
         ]
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -39,11 +39,13 @@ def why_messages(scenario: Scenario) -> str | None:
             return (
                 "collectives that end at one tick queue for the memory server in the order of their messages"
             )
-    return _why_links(scenario) if scenario.answers.shares_links() else None
+    return why_links(scenario)
 
 
-def _why_links(scenario: Scenario) -> str | None:
-    """Why messages may meet on a network whose links are shared."""
+def why_links(scenario: Scenario) -> str | None:
+    """Why messages may meet on links that they share; None: they do not, or share none."""
+    if not scenario.answers.shares_links():
+        return None
     workload, membership, system = scenario.workload, scenario.membership, scenario.system
     network, options = scenario.network, scenario.options
     if options.rendezvous:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from chakra.errors import ConfigError, UsageError
 from chakra.replay.collectives.select import check_old_model
-from chakra.replay.engines.choice import why_every_npu, why_messages
+from chakra.replay.engines.choice import why_every_npu, why_links, why_messages
 from chakra.replay.engines.messages.run import MessageRun
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.phases.channels import UnfoldableError
@@ -36,6 +36,10 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
     if on_network is not None and options.engine == "phases":
         raise UsageError(f"engine: 'phases' cannot run {scenario.network.source}: {on_network}")
     reason = why_every_npu(scenario)
+    if reason is None and options.engine == "phases":
+        on_network = why_links(scenario)
+        if on_network is not None:
+            raise UsageError(f"engine: 'phases' cannot run this exactly: {on_network}")
     if reason is None:
         reason = why_messages(scenario)
     if reason is not None:

@@ -34,6 +34,11 @@ class Exchange:
     def __init__(self, network: OutsideNetwork) -> None:
         self._words = f"network {network.name!r}"
         self._run = self._call("begin", network.begin)
+        for name in ("submit", "advance", "close"):
+            if not callable(getattr(self._run, name, None)):
+                raise ConfigError(
+                    f"{self._words}: begin() returned a {type(self._run).__name__} without {name}()"
+                )
         self._count = 0
         #: per transfer: the engine's handle, source, destination, bytes, start, and whether it has ended
         self._sent = np.zeros((6, 1024), np.int64)

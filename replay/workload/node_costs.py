@@ -81,12 +81,16 @@ def _scaled(draft: Draft, duration: I64, factor: float, where: AnyArray) -> I64:
     """Durations times a factor, rounded to the nearest ns."""
     if factor == 1.0:
         return duration
-    stretched = np.where(where, np.rint(duration * factor), duration)
+    longer = where & (duration > 0)  # no time stays none, however large the factor
+    with np.errstate(over="ignore"):
+        stretched = np.rint(duration[longer] * factor)
     if (stretched > LIMIT).any():
         raise WorkloadError(
             f"{draft.trace.source}: a duration times {factor:g} does not fit 64 bits of nanoseconds"
         )
-    return stretched.astype(np.int64)
+    scaled = duration.copy()
+    scaled[longer] = stretched.astype(np.int64)
+    return scaled
 
 
 def scale_sizes(draft: Draft) -> None:

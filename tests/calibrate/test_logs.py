@@ -199,6 +199,12 @@ def test_a_log_of_contradictions_is_refused(tmp_path: Path) -> None:
         read(tmp_path, spoiled(4))
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, ("[" * 100_000 + "\n") * 2])
+def test_json_nested_beyond_measure_is_no_log(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConversionError, match="no measurements"):
+        read(tmp_path, text)
+
+
 def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
     whole = table().partition("# Out of")[0]
     assert read(tmp_path, whole[:-20]) == expected()

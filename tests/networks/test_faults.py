@@ -197,3 +197,14 @@ def test_what_such_a_network_does_not_take() -> None:
     with pytest.raises(UsageError, match=r"dim0.bandwidth: network 'switch' is simulated by another package"):
         what_if(random_workload(4, 1), system(), network, "dim0.bandwidth=2x")
     assert what_if(random_workload(4, 1), system(), network, "system.splits=4").changed.finish_ns.max() > 0
+
+
+def test_a_network_that_begins_nothing_is_named() -> None:
+    class Nothing(Switch):
+        def begin(self) -> Any:
+            """No run."""
+
+    with pytest.raises(
+        ConfigError, match=r"^network '.*': begin\(\) returned a NoneType without submit\(\)$"
+    ):
+        replay(Nothing(4, 50, 500))

@@ -110,6 +110,18 @@ def test_an_accelerator_of_another_speed_under_the_roofline() -> None:
     assert found.changed.finish_ns.tolist() == [550_000]
 
 
+@pytest.mark.filterwarnings("error")
+def test_no_time_stays_none_at_any_speed() -> None:
+    """1 / 1e-320 is infinite: 0 ns times that is 0 ns, 5 us times that is an error."""
+    builder = TraceBuilder()
+    builder.compute("f", duration_ns=0)
+    given: dict[str, Any] = {"host_speed": 1e-320, "accelerator_speed": 1e-320}
+    assert simulate([builder.build()], SYSTEM, ONE, **given).finish_ns.tolist() == [0]
+    builder.compute("g", duration_micros=5)
+    with pytest.raises(WorkloadError, match="does not fit 64 bits"):
+        simulate([builder.build()], SYSTEM, ONE, **given)
+
+
 @pytest.mark.parametrize("name", ["host_speed", "accelerator_speed"])
 @pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
 def test_a_speed_is_above_zero(name: str, value: float) -> None:

@@ -295,6 +295,16 @@ def test_wrong_files_are_one_line(change: dict[str, Any], message: str) -> None:
         (lambda: fat_tree([0], bandwidth_gibps=1, latency_ns=1), "at least 1"),
         (lambda: torus([10**5, 10**5], bandwidth_gibps=1, latency_ns=1), "at most"),
         (lambda: simulate(collective("all-reduce", 4), SYSTEM, STAR, engine="phases"), "link"),
+        (
+            lambda: simulate(
+                collective("all-reduce", 4),
+                {**SYSTEM, "active-chunks-per-dimension": 2},
+                {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]},
+                backend="aware",
+                engine="phases",
+            ),
+            "engine: 'phases' cannot run this exactly: several chunks at a time share links",
+        ),
     ],
 )
 def test_wrong_options_are_one_line(act: Callable[[], object], message: str) -> None:
