@@ -50,28 +50,31 @@ def load_workload(workload: object, npus: int) -> Loaded:
         manifest = manifest_path(os.fspath(workload))
         if manifest is not None:
             return load_workload(read_manifest(manifest), npus)
-        paths: Sequence[object] = files_of_ranks(os.fspath(workload), npus)
-    else:
-        if not isinstance(workload, Iterable | Trace) or isinstance(workload, bytes | Mapping):
-            raise UsageError(
-                "workload: a prefix of files, a list of paths or traces, or a workload of chakra.builder or "
-                f"chakra.generate is needed, not {shown(workload)}"
-            )
-        paths = [workload] if isinstance(workload, Trace) else list(workload)
-        if len(paths) != npus:
-            raise WorkloadError(
-                f"{len(paths)} trace{'s' * (len(paths) != 1)} for {npus} NPU{'s' * (npus != 1)}; give one per NPU"
-            )
+        return _shared(read_files(files_of_ranks(os.fspath(workload), npus)))
+    if not isinstance(workload, Iterable | Trace) or isinstance(workload, bytes | Mapping):
+        raise UsageError(
+            "workload: a prefix of files, a list of paths or traces, or a workload of chakra.builder or "
+            f"chakra.generate is needed, not {shown(workload)}"
+        )
+    entries: list[object] = [workload] if isinstance(workload, Trace) else list(workload)
+    if len(entries) != npus:
+        raise WorkloadError(
+            f"{len(entries)} trace{'s' * (len(entries) != 1)} for {npus} NPU{'s' * (npus != 1)}; give one per NPU"
+        )
     # an entry may stand for thousands of equal ranks, so entries are looked at once each
-    distinct = dict(zip(map(id, paths), paths, strict=True))
-    given = {key: entry for key, entry in distinct.items() if isinstance(entry, Trace)}
-    keys = list(map(id, paths))
-    if len(given) < len(distinct):
-        every = read_files(_names_of(paths))
-        keys = list(map(id, every))
-        given = dict(zip(keys, every, strict=True))
-    place = {key: k for k, key in enumerate(given)}
-    return Loaded(list(given.values()), np.array([*map(place.__getitem__, keys)], np.int64), {}, False)
+    distinct = dict(zip(map(id, entries), entries, strict=True))
+    traces = {key: entry for key, entry in distinct.items() if isinstance(entry, Trace)}
+    if len(traces) < len(distinct):
+        return _shared(read_files(_names_of(entries)))
+    return _shared([traces[key] for key in map(id, entries)])
+
+
+def _shared(traces: Sequence[Trace]) -> Loaded:
+    """Traces of all ranks, those that are one object once, in the order of the first rank that has it."""
+    keys = list(map(id, traces))
+    place = {key: k for k, key in enumerate(dict.fromkeys(keys))}
+    distinct = list(dict(zip(keys, traces, strict=True)).values())
+    return Loaded(distinct, np.array([*map(place.__getitem__, keys)], np.int64), {}, False)
 
 
 def _names_of(paths: Sequence[object]) -> list[str]:
