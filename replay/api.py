@@ -78,7 +78,7 @@ def simulate(
         result.
     engine, fold
         ``"phases"``, ``"messages"`` or ``"auto"``; whether one NPU may stand for a class of equal ones. Results do
-        not depend on them.
+        not depend on them, but for the ties that docs/limits.md names.
     replicate
         Whether fewer traces than NPUs are repeated block by block, with peers and groups shifted; the result warns.
     fail_links, slow_links
