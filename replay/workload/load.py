@@ -62,11 +62,16 @@ def load_workload(workload: object, npus: int) -> Loaded:
             f"{len(entries)} trace{'s' * (len(entries) != 1)} for {npus} NPU{'s' * (npus != 1)}; give one per NPU"
         )
     # an entry may stand for thousands of equal ranks, so entries are looked at once each
-    distinct = dict(zip(map(id, entries), entries, strict=True))
+    keys = list(map(id, entries))
+    distinct = dict(zip(keys, entries, strict=True))
     traces = {key: entry for key, entry in distinct.items() if isinstance(entry, Trace)}
-    if len(traces) < len(distinct):
-        return _shared(read_files(_names_of(entries)))
-    return _shared([traces[key] for key in map(id, entries)])
+    if len(traces) == len(distinct):
+        return _shared([traces[key] for key in keys])
+    names = {key: os.fspath(entry) for key, entry in distinct.items() if isinstance(entry, str | os.PathLike)}
+    if len(names) < len(distinct):
+        odd = next(entry for key, entry in distinct.items() if key not in names)
+        raise UsageError(f"workload: the list must hold paths alone or traces alone, but holds {shown(odd)}")
+    return _shared(read_files([names[key] for key in keys]))
 
 
 def _shared(traces: Sequence[Trace]) -> Loaded:
@@ -75,15 +80,6 @@ def _shared(traces: Sequence[Trace]) -> Loaded:
     place = {key: k for k, key in enumerate(dict.fromkeys(keys))}
     distinct = list(dict(zip(keys, traces, strict=True)).values())
     return Loaded(distinct, np.array([*map(place.__getitem__, keys)], np.int64), {}, False)
-
-
-def _names_of(paths: Sequence[object]) -> list[str]:
-    """Paths of a list that holds nothing else."""
-    named = [path for path in paths if isinstance(path, str | os.PathLike)]
-    if len(named) < len(paths):
-        odd = next(path for path in paths if not isinstance(path, str | os.PathLike))
-        raise UsageError(f"workload: the list must hold paths alone or traces alone, but holds {shown(odd)}")
-    return [os.fspath(path) for path in named]
 
 
 def manifest_path(prefix: str) -> str | None:
