@@ -26,7 +26,7 @@ from typing import Any
 from chakra.jit_unit import pipelines
 
 #: what a user is told who waits for the compiler
-COMPILING = "compiling kernels (once, up to half a minute; `chakra warmup` does it ahead)"
+COMPILING = "compiling kernels (once, some ten seconds; `chakra warmup` does it ahead)"
 
 
 def _tell_a_session() -> None:

@@ -42,7 +42,7 @@ def test_stored_points_fit_their_schema(first: dict[str, Ran]) -> None:
 
 
 def test_every_schema_has_a_document() -> None:
-    """Points and the warm-up, which compiles for half a minute, have tests of their own."""
+    """Points and the warm-up, which compiles for twenty seconds, have tests of their own."""
     elsewhere = {"chakra.sweep.point/1", "chakra.warmup/1"}
     assert {scene.schema for scene in SCENES.values() if scene.schema} | elsewhere == set(names())
 

@@ -26,7 +26,7 @@ def tell_of_workers() -> None:
     """Say that worker processes, which are silent, may have to compile the replay's kernels first."""
     if not any(kernels.is_cached(name) for name in REPLAYS):
         click.echo(
-            "note: the first points may wait for kernels to be compiled (once, up to half a minute; "
+            "note: the first points may wait for kernels to be compiled (once, some ten seconds; "
             "`chakra warmup` does it ahead)",
             err=True,
         )
