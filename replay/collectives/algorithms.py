@@ -26,7 +26,7 @@ class Family(IntEnum):
     #: a program of sends and receives on each member
     CUSTOM = codes.ALG_CUSTOM
     #: a collective library's own, as long as the library takes; a barrier with a duration to the kernels
-    LIBRARY = -1
+    LIBRARY = codes.ALG_LIBRARY
 
 
 @dataclass(frozen=True, slots=True)
