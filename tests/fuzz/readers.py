@@ -243,8 +243,8 @@ def host(path: Path) -> None:
 
 
 #: what was matched is no fault of a reader
-LAX = Settings(min_matched=0.0, min_attached=0.0)
-LAX_REPAIR = Settings(min_matched=0.0, min_attached=0.0, repair=True)
+LAX = Settings(min_matched=0.0, min_attached=0.0, min_recorded=0)
+LAX_REPAIR = Settings(min_matched=0.0, min_attached=0.0, min_recorded=0, repair=True)
 
 
 def device(path: Path) -> None:
