@@ -62,9 +62,7 @@ def _skip(buf: U8, position: Whole, end: Whole, wire: Whole) -> Whole:
 def _grown(array: I64) -> I64:
     """A copy of twice the length; the caller fills the rest."""
     bigger = np.empty(2 * len(array) + 16, array.dtype)
-    for k in range(
-        len(array)
-    ):  # numba compiles an assignment to a slice for a second, with its error messages
+    for k in range(len(array)):  # a slice assignment compiles the text of its error along: a second
         bigger[k] = array[k]
     return bigger
 
@@ -78,8 +76,10 @@ def frame_records(buf: U8) -> tuple[I64, I64, Whole]:
     position: Whole = 0
     while position < size:
         begin = position
-        limit = min(size, position + 5)
-        length, position = _varint(buf, position, limit)
+        length: Whole = np.int64(buf[position])
+        position += 1
+        if length >= 128:
+            length, position = _varint(buf, begin, min(size, begin + 5))
         if position < 0 or position + length > size:
             return starts[:count], ends[:count], begin
         if count == len(starts):

@@ -39,6 +39,14 @@ class StringPool:
     def __len__(self) -> int:
         return len(self.starts)
 
+    def find(self, text: str) -> int:
+        """Where a string stands, -1 if it does not; without decoding the others."""
+        wanted = np.frombuffer(text.encode(), np.uint8)
+        left = np.flatnonzero(self.ends - self.starts == len(wanted))
+        for k, byte in enumerate(wanted):
+            left = left[self.data[self.starts[left] + k] == byte]
+        return int(left[0]) if len(left) else -1
+
     @cached_property
     def strings(self) -> tuple[str, ...]:
         """The strings themselves."""

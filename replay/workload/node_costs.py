@@ -138,10 +138,10 @@ def price(draft: Draft) -> None:
 
 def _late_starts(draft: Draft) -> AnyArray:
     """Nodes that stand for the time before a rank starts: they last, although they do nothing."""
-    table = draft.trace.name_table
-    if START not in table:
+    code = draft.trace.name_pool.find(START)
+    if code < 0:
         return np.zeros(len(draft.op), np.bool_)
-    mask: AnyArray = draft.trace.name_codes[draft.order] == table.index(START)
+    mask: AnyArray = draft.trace.name_codes[draft.order] == code
     return mask
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from chakra.errors import TraceError, UsageError
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns, read_trace, read_traces, write_trace
+from chakra.et.columns import StringPool
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, Node
 from chakra.schemas.protolib import encode_message, encode_varint
 
@@ -495,3 +496,15 @@ def test_what_must_be_compiled_waits_for_more_nodes(
     monkeypatch.setattr("chakra.et.codec.sys.modules", {})
     assert codec.kernels_for("some.kernel", nodes - 1) is None
     assert codec.kernels_for("some.kernel", 1) is kernels  # what went before counts
+
+
+def test_a_string_is_found_without_decoding_the_others() -> None:
+    texts = ("", "abc", "abd", "ab", "größe", "grosse")
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([len(item) for item in encoded])
+    starts = ends - [len(item) for item in encoded]
+    pool = StringPool(np.frombuffer(b"".join(encoded), np.uint8), starts, ends)
+    assert [pool.find(text) for text in texts] == list(range(6))
+    assert [pool.find(text) for text in ("b", "abe", "abcd", "groß")] == [-1] * 4
+    assert "strings" not in vars(pool)
+    assert StringPool.of(()).find("abc") == -1

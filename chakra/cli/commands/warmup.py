@@ -27,7 +27,7 @@ NETWORK = {"topology": ["Ring", "Switch"], "npus_count": [2, 2], "bandwidth": [5
 def command(output_format: str, quiet: bool) -> None:
     """Compile all kernels into the cache: traces, replays, drawings, timelines and PyTorch traces.
 
-    Big inputs run compiled code; without this the first big run waits for the compiler, several seconds. The
+    Big inputs run compiled code; without this the first big run waits for the compiler, some ten seconds. The
     cache is in CHAKRA_CACHE_DIR, else in the user's cache folder. The parts are compiled side by side, one per CPU.
     """
     start = time.monotonic()

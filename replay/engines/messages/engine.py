@@ -21,8 +21,8 @@ TELL_S = 0.2
 #: events after which control comes back for progress and interrupts
 STEP = 4_000_000
 #: estimated events from which compiled code pays when it is loaded, when it must be loaded, and when it must be compiled
-#: first (ten seconds); plain Python takes about 3.5 us per event
-COMPILE_FROM = (20_000, 300_000, 4_000_000)
+#: first (eight seconds); plain Python takes about 3.5 us per event
+COMPILE_FROM = (20_000, 300_000, 2_000_000)
 KERNEL = "chakra.replay.engines.kernels.messages"
 
 

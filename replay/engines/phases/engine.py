@@ -25,8 +25,8 @@ from chakra.replay.symmetry.classes import Partition
 from chakra.replay.workload.model import Op
 
 #: events from which compiled code pays when it is loaded, when it must be loaded (half a second), and when it must be
-#: compiled first (15 s); plain Python takes about 40 us per event
-COMPILE_FROM = (200, 15_000, 400_000)
+#: compiled first (5 s); plain Python takes about 40 us per event
+COMPILE_FROM = (200, 15_000, 125_000)
 #: events per entry into the kernel, compiled and plain, so that progress can be shown and an interrupt be heard
 BUDGET, PLAIN_BUDGET = 2_000_000, 20_000
 KERNEL = "chakra.replay.engines.kernels.phases"
