@@ -72,8 +72,9 @@ def frame(data: U8, source: str) -> tuple[I64, I64]:
 
     if len(data) < _BIG_FILE_BYTES or DECODE_KERNEL not in _loaded:
         # A big file may hold few nodes; if it turns out to hold many, little was lost.
-        cold = DECODE_KERNEL not in _loaded and not is_cached(DECODE_KERNEL)
-        bounds = split_records(data.data, source, COLD_THRESHOLD if cold else KERNEL_THRESHOLD)
+        loaded = DECODE_KERNEL in _loaded
+        ready = loaded or (len(data) >= _BIG_FILE_BYTES and is_cached(DECODE_KERNEL))
+        bounds = split_records(data.data, source, KERNEL_THRESHOLD if ready else COLD_THRESHOLD)
         if bounds is not None:
             return np.array(bounds[0], np.int64), np.array(bounds[1], np.int64)
     starts, ends, broken = compiled(DECODE_KERNEL).frame_records(readable(data))
