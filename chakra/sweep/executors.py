@@ -184,13 +184,14 @@ def _dask(address: str) -> Iterator[Runner]:
         arriving: Any = as_completed
         for future in arriving(list(futures), loop=client.loop, raise_errors=False):
             index = futures[future]
-            if future.status == "finished":
-                yield index, future.result()
-            else:
-                yield (
-                    index,
-                    {"status": "failed", "reason": f"{type(future.exception()).__name__} on the cluster"},
-                )
+            # Not by future.status: a result that died with its worker after it had arrived reads "lost" until it has
+            # been made again, and result() waits for that.
+            result: _Made | Lost
+            try:
+                result = future.result()
+            except Exception as error:  # whatever the cluster raises is this point's reason
+                result = {"status": "failed", "reason": f"{type(error).__name__} on the cluster"}
+            yield index, result
             future.release()
 
     try:

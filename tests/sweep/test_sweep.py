@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -313,6 +314,34 @@ def test_two_hundred_points_on_a_cluster_that_loses_a_worker(tmp_path: Path) -> 
     assert killed
     assert sorted(recorded) == sorted(o.key for o in serial)
     assert plain(outcomes) == plain(serial)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore:Port .* already in use"
+)
+def test_results_that_die_with_their_worker_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed", reason="the cluster extra is not installed")
+    (tmp_path / "slow_work.py").write_text("import time\ndef work(n):\n    time.sleep(0.01)\n    return n\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # for the workers
+    from slow_work import work  # type: ignore[import-not-found]
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    results = {}
+    with (
+        distributed.LocalCluster(**options, silence_logs=50) as cluster,
+        runner(scheduler=cluster.scheduler_address) as place,
+    ):
+        for index, result in place(work, [{"n": n} for n in range(120)]):
+            results[index] = result
+            if len(results) == 20:
+                time.sleep(0.5)  # now results that nobody has fetched lie on both workers
+                os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+                time.sleep(0.1)  # and their loss has been told
+    assert results == {n: n for n in range(120)}
 
 
 # ------------------------------------------------------------------------------------------------- command line
