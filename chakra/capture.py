@@ -176,7 +176,7 @@ def _profiler(
 
     observer = ExecutionTraceObserver()
     observer.register_callback(recording.host)
-    extra: dict[str, object] = {}
+    extra: dict[str, Any] = {}
     config = _experimental_config()
     if config is not None:
         extra["experimental_config"] = config

@@ -31,6 +31,8 @@ _ACCOUNT = (
 )
 #: rows of a table in the text summary; the JSON document has them all
 _MAX_ROWS = 20
+#: NPUs whose finish lines stand above a summary without being asked for
+_MAX_FINISH_LINES = 16
 
 
 def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
@@ -127,18 +129,23 @@ def write_parquet(document: Document, path: str) -> None:
         )
 
 
-def format_text(document: Document, *, summary: bool = True) -> str:
+def format_text(document: Document, *, summary: bool = True, per_npu: bool = False) -> str:
     """ASTRA-sim's finish lines, then a summary that states units.
 
     Parameters
     ----------
     summary
         False leaves only the finish lines
+    per_npu
+        with a summary: finish lines also of more than 16 NPUs, whose first and last the summary names
     """
-    lines = list(finish_lines(document))
+    lines: list[str] = []
+    if per_npu or not summary or len(document["finish_ns"]) <= _MAX_FINISH_LINES:
+        lines += [*finish_lines(document), ""]
     if summary:
-        lines.append("")
         lines.extend(_summary(document))
+    else:
+        lines.pop()
     return "\n".join(lines) + "\n"
 
 

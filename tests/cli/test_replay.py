@@ -287,3 +287,83 @@ def test_what_astra_sim_would_write_and_we_do_not_is_said(chakra: Chakra, ring8:
     assert "local_mem_trace.<npu>.json is not written" in outcome.err
     assert chakra("replay", *SHORT, "--strict").code == 4
     assert chakra("replay", *SHORT, "-q").err == ""
+
+
+def clean(text: str) -> list[str]:
+    """Lines without their three brackets, as ASTRA-sim's own regression script cuts them off."""
+    return [re.sub(r"^(\[[^]]+\] ){3}", "", line) for line in text.splitlines()]
+
+
+def test_the_output_of_astra_sims_regression_test(chakra: Chakra, ring8: Path) -> None:
+    """What its `rt_template` compares: a line for each ring of NPU 0, then finish and statistics of each NPU."""
+    rings = {f"{kind}-implementation": ["ring"] for kind in ("all-gather", "reduce-scatter", "all-to-all")}
+    system = json.loads((ring8 / "system.json").read_text())
+    (ring8 / "system.json").write_text(json.dumps(system | rings))
+    outcome = chakra("replay", *SHORT, "--backend=aware", "--compat=astra-sim", "--format=astra-sim")
+    assert (outcome.code, outcome.err) == (0, "")
+    ring = (
+        "ring of node 0, id: 0 dimension: local total nodes in ring: 8 index in ring: 0 offset: 1 "
+        "total nodes in ring: 8"
+    )
+    expected = [ring] * 4
+    for rank, line in enumerate(LINES):
+        expected += [
+            line,
+            f"sys[{rank}]. Post statistics processing start.",
+            f"sys[{rank}]. Post statistics processing end.",
+            f"sys[{rank}], Wall time: 117780",
+            f"sys[{rank}], Comm time: 117780",
+        ]
+    assert clean(outcome.out) == [*expected, "Exiting"]
+    assert re.match(r"\[\d{4}-\d\d-\d\d [0-9:.]{12}\] \[workload\] \[info\] sys", outcome.out.splitlines()[4])
+
+
+def test_rings_of_groups_and_dimensions_in_astra_sims_output(
+    chakra: Chakra, ring8: Path, et: SimpleNamespace
+) -> None:
+    """Groups say their ring at the first collective of a kind; trees have no ring, `one...` has one of all NPUs."""
+    (ring8 / "network.yml").write_text(
+        "topology: [Ring, Switch]\nnpus_count: [4, 2]\nbandwidth: [50, 25]\nlatency: [500, 500]\n"
+    )
+    names = {
+        "all-reduce": ["ring", "doubleBinaryTree"],
+        "all-gather": ["direct", "ring"],
+        "all-to-all": ["oneRing"],
+    }
+    system = {**et.system, **{f"{kind}-implementation": algorithms for kind, algorithms in names.items()}}
+    (ring8 / "system.json").write_text(json.dumps(system))
+    (ring8 / "groups.json").write_text('{"1": [0, 2]}')
+    for rank in range(8):
+        nodes = [et.compute(1, 3 + rank)]
+        if rank in (0, 2):
+            nodes += [et.all_reduce(2, pg_name="1"), et.all_reduce(3, pg_name="1")]
+        et.write(ring8 / f"w.{rank}.et", *nodes)
+    outcome = chakra("replay", *SHORT, "-g", "groups.json", "--compat=astra-sim", "--format=astra-sim")
+    assert outcome.code == 0, outcome.err
+    lines = clean(outcome.out)
+    ring = "ring of node 0, id: 0 dimension: local total nodes in ring: {0} index in ring: 0 offset: {1} total nodes in ring: {0}"
+    assert lines[:5] == [ring.format(*sizes) for sizes in ((4, 1), (4, 1), (4, 1), (2, 4), (8, 1))]
+    custom = (
+        "custom ring, id: {}, dimension: local total nodes in ring: 2 index in ring: {} total nodes in ring 2"
+    )
+    assert lines[5:7] == [custom.format(0, 0), custom.format(2, 1)]
+    finished = [int(line[4 : line.index("]")]) for line in lines if " finished, " in line]
+    assert finished == [1, 3, 4, 5, 6, 7, 0, 2]
+
+
+def test_many_npus_are_counted_and_listed_when_asked_for(
+    chakra: Chakra, ring8: Path, et: SimpleNamespace
+) -> None:
+    (ring8 / "network.yml").write_text(
+        "topology: [Ring]\nnpus_count: [17]\nbandwidth: [50]\nlatency: [500]\n"
+    )
+    for rank in range(17):
+        et.write(ring8 / f"w.{rank}.et", et.compute(1, 3))
+    short = chakra("replay", *SHORT).out
+    assert short.startswith("finished after    3,000 ns (3.000 us): all 17 NPUs")
+    every = chakra("replay", *SHORT, "--per-npu").out
+    assert every.endswith(short)
+    assert every.count(" finished, 3000 cycles") == 17
+    assert chakra("replay", *SHORT, "--quiet").out.count(" finished, 3000 cycles") == 17
+    outcome = chakra("replay", *SHORT, "--per-npu", "--format", "json")
+    assert (outcome.code, outcome.out) == (2, "")

@@ -206,9 +206,11 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(["text", "json", "csv", "parquet"]),
-    help="Form of the output. [default: by the suffix of -o: .json, .csv, .parquet; else text]",
+    type=click.Choice(["text", "json", "csv", "parquet", "astra-sim"]),
+    help="Form of the output; astra-sim: what ASTRA-sim prints, and nothing else. "
+    "[default: by the suffix of -o: .json, .csv, .parquet; else text]",
 )
+@click.option("--per-npu", is_flag=True, help="With text: a line for each NPU, also of more than 16.")
 @click.option("--nodes", is_flag=True, help="With json, csv or parquet: issue and finish of every node.")
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
 @click.option(
@@ -290,6 +292,7 @@ class Shown:
 
     output_format: str
     output: str | None
+    per_npu: bool
     nodes: bool
     logging_configuration: str
     logging_folder: str | None
@@ -330,7 +333,9 @@ def _check_options(shown: Shown, workload: str, *, what_if: bool) -> None:
         raise UsageError("--workload: the prefix is empty")
     if shown.output_format == "parquet" and shown.output is None:
         raise UsageError("--format parquet writes a file: give --output FILE")
-    tabular = shown.output_format in ("csv", "parquet")
+    if shown.per_npu and shown.output_format != "text":
+        raise UsageError("--per-npu is for the text; --format csv or json has a row for each NPU")
+    tabular = shown.output_format in ("csv", "parquet", "astra-sim")
     if what_if and (shown.nodes or shown.explain_engine or tabular or shown.logging_folder):
         raise UsageError(
             "--what-if prints text or json of two runs: without --nodes, csv, logs or --explain-engine"
@@ -375,13 +380,26 @@ def _replay(run: Options, shown: Shown) -> None:
     with _Running() as progress:
         result: ReplayResult = simulate(progress=progress, **run)
     _write_log(result, shown.logging_folder)
-    document = _document(result, shown)
+    if shown.output_format == "astra-sim":
+        from chakra.replay.results.astra_log import format_astra_sim
+
+        document: dict[str, Any] = {"warnings": result.warnings}
+        text = format_astra_sim(result)
+    else:
+        document = _document(result, shown)
+        text = _text(document, shown)
     warnings = [*(document.get("warnings") or []), *_not_done(result.system, shown.logging_configuration)]
     shown.warn(warnings)
     if shown.explain_engine:
         for line in result.explain():
             click.echo(f"chakra replay: {line}", err=True)
-    _print(document, shown)
+    if shown.output_format == "parquet" and shown.output is not None:
+        from chakra.replay.results.formatting import write_parquet
+
+        write_parquet(document, shown.output)
+    else:
+        _emit(text, shown.output)
+    shown.wrote()
     if result.partial:
         click.echo("chakra replay: interrupted: the result is partial", err=True)
         sys.exit(EXIT_INTERRUPTED)
@@ -439,21 +457,17 @@ def _document(result: "ReplayResult", shown: Shown) -> dict[str, Any]:
     return essential(result, summary=not shown.quiet or shown.output_format in ("csv", "parquet"))
 
 
-def _print(document: dict[str, Any], shown: Shown) -> None:
-    from chakra.replay.results.formatting import format_csv, format_json, format_text, write_parquet
+def _text(document: dict[str, Any], shown: Shown) -> str:
+    """What is printed; nothing where a table is written as Parquet."""
+    from chakra.replay.results.formatting import format_csv, format_json, format_text
 
-    if shown.output_format == "parquet" and shown.output is not None:
-        write_parquet(document, shown.output)
-        shown.wrote()
-        return
     if shown.output_format == "json":
-        text = format_json(document)
-    elif shown.output_format == "csv":
-        text = format_csv(document)
-    else:
-        text = format_text(document, summary=not shown.quiet)
-    _emit(text, shown.output)
-    shown.wrote()
+        return format_json(document)
+    if shown.output_format == "csv":
+        return format_csv(document)
+    if shown.output_format == "parquet":
+        return ""
+    return format_text(document, summary=not shown.quiet, per_npu=shown.per_npu)
 
 
 def _emit(text: str, output: str | None) -> None:
