@@ -341,7 +341,10 @@ def test_rings_of_groups_and_dimensions_in_astra_sims_output(
     outcome = chakra("replay", *SHORT, "-g", "groups.json", "--compat=astra-sim", "--format=astra-sim")
     assert outcome.code == 0, outcome.err
     lines = clean(outcome.out)
-    ring = "ring of node 0, id: 0 dimension: local total nodes in ring: {0} index in ring: 0 offset: {1} total nodes in ring: {0}"
+    ring = (
+        "ring of node 0, id: 0 dimension: local total nodes in ring: {0} index in ring: 0 offset: {1} "
+        "total nodes in ring: {0}"
+    )
     assert lines[:5] == [ring.format(*sizes) for sizes in ((4, 1), (4, 1), (4, 1), (2, 4), (8, 1))]
     custom = (
         "custom ring, id: {}, dimension: local total nodes in ring: 2 index in ring: {} total nodes in ring 2"
