@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "jsonize": ("chakra.cli.commands.jsonize", "Turn an execution trace into JSON and back, without loss."),
     "link": ("chakra.cli.commands.link", "Join a PyTorch host trace with its Kineto device trace."),
     "platform": ("chakra.cli.commands.platform", "List, show and write machine presets."),
+    "rescale": ("chakra.cli.commands.rescale", "Make a workload of more ranks from one of few."),
     "replay": ("chakra.cli.commands.replay", "Replay execution traces on a described machine."),
     "report": ("chakra.cli.commands.report", "Write a self-contained HTML report of one or more runs."),
     "schema": ("chakra.cli.commands.schema", "Print the JSON Schemas of the documents that commands write."),

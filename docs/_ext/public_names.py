@@ -21,6 +21,7 @@ MODULES = (
     "chakra.converters.pytorch",
     "chakra.converters.astra_config",
     "chakra.generate",
+    "chakra.rescale",
     "chakra.platforms",
     "chakra.calibrate",
     "chakra.sweep",

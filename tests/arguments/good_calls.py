@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import chakra
-from chakra import anonymize, calibrate, generate, platforms, report, sweep, timeline, viz
+from chakra import anonymize, calibrate, generate, platforms, report, rescale, sweep, timeline, viz
 from chakra.builder import TraceBuilder, Workload
 from chakra.converters import astra_config, pytorch, text
 from chakra.replay import config, topologies
@@ -275,6 +275,10 @@ def of_makers() -> Iterator[Call]:
     yield "parameters_from", library.parameters_from, {"document": library.parameters_to(costs), "name": "x"}
     yield "collective_parameters", platforms.collective_parameters, {"name": "hgx-h100"}
     yield from _of_studies()
+    few = generate.build_workload(generate.MlpRequest(npus=8).plan())
+    asked_ranks: dict[str, Any] = {"npus": 16, "along": "data", "group": (), "optimizer": "adam"}
+    yield "rescale", rescale.rescale, {"workload": few, **asked_ranks}
+    yield "read_workload", rescale.read_workload, {"prefix": WORKLOAD, "groups": None}
     target = {"groups": None, "memory": None, "in_place": False}
     yield (
         "anonymize",

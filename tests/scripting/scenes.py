@@ -100,6 +100,9 @@ SCENES = {
     "replay csv": Scene(f"replay {RUN} --format csv"),
     "replay text": Scene(f"replay {RUN}"),
     "what-if": Scene(f"replay {RUN} --what-if dim0.bandwidth=2x --format json", "chakra.replay.what_if/1"),
+    "rescale": Scene(
+        "rescale run -o larger --npus 16 --along pipeline --format json", "chakra.rescale/1", None, ("larger.class0.et",)
+    ),
     "report": Scene("report result.json -o report.html", None, None, ("report.html",)),
     "sweep": Scene(
         "sweep study.yml -o results --workers 1 --format json", "chakra.sweep/1", None, ("results/pareto.svg",)

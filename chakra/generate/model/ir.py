@@ -27,13 +27,24 @@ class OpKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one execution costs: floating-point operations, and bytes read plus written in device memory."""
+    """What one execution costs: floating-point operations, and bytes read plus written in device memory.
+
+    ``expert_flops`` and ``expert_bytes`` are the part of each that goes with the number of experts that a rank holds
+    (their weights), so that a workload can be rescaled along expert parallelism.
+    """
 
     flops: int = 0
     bytes: int = 0
+    expert_flops: int = 0
+    expert_bytes: int = 0
 
     def __add__(self, other: "Work") -> "Work":
-        return Work(self.flops + other.flops, self.bytes + other.bytes)
+        return Work(
+            self.flops + other.flops,
+            self.bytes + other.bytes,
+            self.expert_flops + other.expert_flops,
+            self.expert_bytes + other.expert_bytes,
+        )
 
     def __bool__(self) -> bool:
         return bool(self.flops or self.bytes)

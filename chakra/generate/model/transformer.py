@@ -477,11 +477,14 @@ class TransformerLayers:
         forward, inputs, grads = gemm(
             rows, columns, inner, itemsize=options.itemsize, grad_itemsize=options.grad_itemsize
         )
-        more = (experts - 1) * columns * inner
+        matrix = columns * inner
+
+        def held(itemsize: int) -> Work:
+            return Work(0, (experts - 1) * matrix * itemsize, expert_bytes=experts * matrix * itemsize)
+
         return Operator(
             name, OpKind.GEMM, (edge,),
-            forward + Work(0, more * options.itemsize), inputs + Work(0, more * options.itemsize),
-            grads + Work(0, more * options.grad_itemsize),
+            forward + held(options.itemsize), inputs + held(options.itemsize), grads + held(options.grad_itemsize),
             (Weight(experts * columns * inner, WeightGroup.EXPERT),),
             output_bytes=rows * columns * options.itemsize, saved_bytes=self._saved(saved),
         )  # fmt: skip

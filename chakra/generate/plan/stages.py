@@ -278,17 +278,19 @@ class StageBuilder:
 
     def _optimizer(self, builder: TemplateBuilder) -> None:
         training = self.training
-        held = 0
+        held, experts = 0, 0
         for group in WeightGroup:
             elements = sum(weight.elements for weight in self.weights() if weight.group is group)
             shards = self.parallel.size(self.axes(group)) if training.zero else 1
             held += -(-elements // shards)
+            experts += -(-elements // shards) if group is WeightGroup.EXPERT else 0
         if not held:
             return
         # Adam: read gradient and states, write states and weight; about twelve operations a parameter
         moved = self.model.grad_itemsize + 2 * training.optimizer_state_bytes + self.model.itemsize
         builder.required = builder.pending_chains()
-        update = builder.compute("optimizer", OpKind.OPTIMIZER, Work(12 * held, moved * held), [])
+        work = Work(12 * held, moved * held, 12 * experts, moved * experts)
+        update = builder.compute("optimizer", OpKind.OPTIMIZER, work, [])
         if training.zero in (Zero.OPTIMIZER, Zero.GRADIENTS):
             for group in WeightGroup:
                 self._gather_parameters(builder, group, update)

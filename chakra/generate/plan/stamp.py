@@ -114,6 +114,7 @@ class _Tables:
 
         self.types = column("types").astype(np.uint8)
         self.flops, self.bytes, self.durations = column("flops"), column("bytes"), column("durations_ns")
+        self.expert_flops, self.expert_bytes = column("expert_flops"), column("expert_bytes")
         self.comm_bytes = column("comm_bytes")
         self.tag_bases, self.streams = column("tag_bases"), column("streams")
         kinds = [kind for t in templates for kind in t.kinds]
@@ -190,6 +191,9 @@ def _set_attributes(columns: TraceColumns, tables: _Tables, pick: I64, micro_bat
     columns.set_bool("is_cpu_op", False)
     columns.set_int("num_ops", np.where(is_compute, tables.flops[pick], ABSENT))
     columns.set_int("tensor_size", np.where(is_compute, tables.bytes[pick], ABSENT))
+    for name, values in (("expert_ops", tables.expert_flops), ("expert_bytes", tables.expert_bytes)):
+        if values.any():
+            columns.set_int(name, np.where(values[pick] > 0, values[pick], ABSENT))
     if durations.any():
         columns.set_int("duration_ns", np.where(is_compute, durations, ABSENT))
         # simulators that know only whole microseconds get the nearest, at least one

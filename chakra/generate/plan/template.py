@@ -83,6 +83,8 @@ class Template:
     types: list[int] = field(default_factory=list)
     flops: list[int] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
+    expert_flops: list[int] = field(default_factory=list)
+    expert_bytes: list[int] = field(default_factory=list)
     durations_ns: list[int] = field(default_factory=list)
     kinds: list[OpKind | CollectiveKind | None] = field(default_factory=list)
     comm_bytes: list[int] = field(default_factory=list)
@@ -156,6 +158,8 @@ class TemplateBuilder:
         t.types.append(int(node_type))
         t.flops.append(work.flops if work else 0)
         t.bytes.append(work.bytes if work else 0)
+        t.expert_flops.append(work.expert_flops if work else 0)
+        t.expert_bytes.append(work.expert_bytes if work else 0)
         t.durations_ns.append(0)
         t.kinds.append(kind)
         t.comm_bytes.append(comm_bytes)
@@ -186,6 +190,8 @@ class TemplateBuilder:
             t.names[last] = f"{first}..{name.rsplit('.', 1)[-1]}"
             t.flops[last] += work.flops
             t.bytes[last] += work.bytes
+            t.expert_flops[last] += work.expert_flops
+            t.expert_bytes[last] += work.expert_bytes
             t.durations_ns[last] += duration_ns
             return last
         ctrl = [self._compute]
