@@ -158,20 +158,20 @@ def fit_library(
     ConversionError
         A collective that the model has no costs for, more ranks than a node has without `nodes`, or too few sizes.
     """
-    rows = [_Row(row, _communicator(row, machine, nodes)) for row in measurements]
+    rows = [FitRow(row, communicator_of(row, machine, nodes)) for row in measurements]
     if not rows:
         raise ConversionError("no measurements to fit")
     fitted = _fitted(rows, machine)
-    times = _times(rows, fitted)
+    times = fitted_times(rows, fitted)
     evidence = Evidence(
         "fitted", source, tuple(sorted({row.ranks for row in measurements})),
-        min(row.size_bytes for row in measurements), max(row.size_bytes for row in measurements), _bands(times),
+        min(row.size_bytes for row in measurements), max(row.size_bytes for row in measurements), error_bands(times),
     )  # fmt: skip
     splits = tuple(_split(name, rows, keep, machine) for name, keep in _splits(rows)) if validate else ()
     return LibraryFit(replace(fitted, evidence=evidence), times, splits)
 
 
-def _bands(times: Sequence[FittedTime]) -> Mapping[CollectiveKind, ErrorBand]:
+def error_bands(times: Sequence[FittedTime]) -> Mapping[CollectiveKind, ErrorBand]:
     bands = {}
     for kind in dict.fromkeys(t.measurement.kind for t in times):
         own = [t for t in times if t.measurement.kind is kind]
@@ -181,7 +181,7 @@ def _bands(times: Sequence[FittedTime]) -> Mapping[CollectiveKind, ErrorBand]:
     return bands
 
 
-def _communicator(row: Measurement, machine: MachineParameters, nodes: Communicator | None) -> Communicator:
+def communicator_of(row: Measurement, machine: MachineParameters, nodes: Communicator | None) -> Communicator:
     if row.ranks <= (nodes or machine).node_ranks:
         return Communicator(row.ranks, row.ranks)
     if nodes is None:
@@ -196,7 +196,7 @@ def _communicator(row: Measurement, machine: MachineParameters, nodes: Communica
     return replace(nodes, ranks=row.ranks)
 
 
-def _splits(rows: Sequence["_Row"]) -> list[tuple[str, Callable[[Measurement], bool]]]:
+def _splits(rows: Sequence["FitRow"]) -> list[tuple[str, Callable[[Measurement], bool]]]:
     """What cross-validation leaves out: every second size; each number of ranks where there are three or more."""
     sizes = sorted({row.measurement.size_bytes for row in rows})
     even = set(sizes[::2])
@@ -214,23 +214,23 @@ def _without(ranks: int) -> Callable[[Measurement], bool]:
 
 
 def _split(
-    name: str, rows: Sequence["_Row"], keep: Callable[[Measurement], bool], machine: MachineParameters
+    name: str, rows: Sequence["FitRow"], keep: Callable[[Measurement], bool], machine: MachineParameters
 ) -> Split:
     seen = [row for row in rows if keep(row.measurement)]
     kinds = {row.measurement.kind for row in seen}
     unseen = [row for row in rows if not keep(row.measurement) and row.measurement.kind in kinds]
-    return Split(name, _times(unseen, _fitted(seen, machine)))
+    return Split(name, fitted_times(unseen, _fitted(seen, machine)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class FitRow:
     """A measurement and the communicator that it was made on."""
 
     measurement: Measurement
     comm: Communicator
 
 
-def _fitted(rows: Sequence[_Row], machine: MachineParameters) -> MachineParameters:
+def _fitted(rows: Sequence[FitRow], machine: MachineParameters) -> MachineParameters:
     """The machine with fitted costs: of one node first, since the others rest on them."""
     for several in (False, True):
         part = [row for row in rows if (row.comm.nodes > 1) == several]
@@ -252,7 +252,7 @@ def _fitted(rows: Sequence[_Row], machine: MachineParameters) -> MachineParamete
     return machine
 
 
-def _times(rows: Sequence[_Row], machine: MachineParameters) -> tuple[FittedTime, ...]:
+def fitted_times(rows: Sequence[FitRow], machine: MachineParameters) -> tuple[FittedTime, ...]:
     times = []
     for row in rows:
         kind, size = row.measurement.kind, row.measurement.size_bytes
@@ -262,7 +262,7 @@ def _times(rows: Sequence[_Row], machine: MachineParameters) -> tuple[FittedTime
     return tuple(times)
 
 
-def _ring_start(machine: MachineParameters, kind: CollectiveKind) -> dict[str, float]:
+def ring_start(machine: MachineParameters, kind: CollectiveKind) -> dict[str, float]:
     """Plausible values: the library's tables, scaled to what kernels take to start."""
     hop = table.NVLINK_US if machine.links == "nvlink" else table.PCIE_US
     ring = hop[Algorithm.RING]
@@ -280,23 +280,23 @@ def _ring_start(machine: MachineParameters, kind: CollectiveKind) -> dict[str, f
     return start
 
 
-def _exchange_start(machine: MachineParameters) -> dict[str, float]:
+def exchange_start(machine: MachineParameters) -> dict[str, float]:
     search = machine.search_gbps
     start = {"launch_us": 7.0, "peer_us": 0.3, "spread_us": 6.0, "fill_us": 10.0, "copy_gbps": 3 * search[0]}
     return start | {f"gbps {level}": 0.8 * rate for level, rate in enumerate(search)}
 
 
 class _Fit:
-    """Levenberg-Marquardt on logarithms of costs and times: few unknowns, so plainly."""
+    """Costs of one collective: their logarithms, fitted to logarithms of times."""
 
     def __init__(
-        self, machine: MachineParameters, kind: CollectiveKind, rows: Sequence[_Row], fitted: str
+        self, machine: MachineParameters, kind: CollectiveKind, rows: Sequence[FitRow], fitted: str
     ) -> None:
         self._machine, self._kind, self._fitted = machine, kind, fitted
         start = {
             "network": lambda: _NETWORK_START,
-            "exchange": lambda: _exchange_start(machine),
-            "ring": lambda: _ring_start(machine, kind),
+            "exchange": lambda: exchange_start(machine),
+            "ring": lambda: ring_start(machine, kind),
         }[fitted]()
         self._names = list(start)
         self._rows = []
@@ -305,7 +305,7 @@ class _Fit:
             self._rows.append((size, row.comm, *choose(machine, kind, size, row.comm, Forced())))
         self._measured = np.log([row.measurement.time_us for row in rows])
         self._start = np.log(list(start.values()))
-        self._solution = self._solved()
+        self._solution = solved(self._start, self._residuals)
 
     def machine(self) -> MachineParameters:
         """The machine with the fitted costs."""
@@ -332,34 +332,41 @@ class _Fit:
         ]
         return np.asarray(np.log(times) - self._measured)
 
-    def _cost(self, residuals: F64, logs: F64) -> float:
+
+def solved(start: F64, residuals_of: Callable[[F64], F64], pull: float = _PULL) -> F64:
+    """Logarithms of costs that bring residuals (of logarithms of times) near 0 and stay near ``start``.
+
+    Levenberg-Marquardt, plainly, as there are few unknowns; ``pull`` weighs being away from ``start``, against 1 of a
+    residual.
+    """
+
+    def cost_of(residuals: F64, logs: F64) -> float:
         size = np.abs(residuals)
         huber = np.where(size < _HUBER, size**2, 2 * _HUBER * size - _HUBER**2)
-        return float(huber.sum() + _PULL**2 * ((logs - self._start) ** 2).sum())
+        return float(huber.sum() + pull**2 * ((logs - start) ** 2).sum())
 
-    def _solved(self) -> F64:
-        logs: F64 = self._start.copy()
-        damping = 1e-2
-        residuals = self._residuals(logs)
-        cost = self._cost(residuals, logs)
-        unit = np.eye(len(logs))
-        for _ in range(_ROUNDS):
-            slopes = np.array([(self._residuals(logs + _STEP * e) - residuals) / _STEP for e in unit]).T
-            weights = np.minimum(1, _HUBER / np.maximum(np.abs(residuals), 1e-12))[:, None]
-            normal = (slopes * weights).T @ slopes + _PULL**2 * unit
-            gradient = (slopes * weights).T @ residuals + _PULL**2 * (logs - self._start)
-            for _ in range(8):
-                step = np.clip(np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient), -1, 1)
-                following = self._residuals(logs + step)
-                lower = self._cost(following, logs + step)
-                if lower < cost:
-                    break
-                damping *= 4
-            else:
-                return logs
-            damping /= 3
-            done = cost - lower < 1e-7 * cost
-            logs, residuals, cost = logs + step, following, lower
-            if done:
-                return logs
-        return logs
+    logs: F64 = start.copy()
+    damping = 1e-2
+    residuals = residuals_of(logs)
+    cost = cost_of(residuals, logs)
+    unit = np.eye(len(logs))
+    for _ in range(_ROUNDS):
+        slopes = np.array([(residuals_of(logs + _STEP * e) - residuals) / _STEP for e in unit]).T
+        weights = np.minimum(1, _HUBER / np.maximum(np.abs(residuals), 1e-12))[:, None]
+        normal = (slopes * weights).T @ slopes + pull**2 * unit
+        gradient = (slopes * weights).T @ residuals + pull**2 * (logs - start)
+        for _ in range(8):
+            step = np.clip(np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient), -1, 1)
+            following = residuals_of(logs + step)
+            lower = cost_of(following, logs + step)
+            if lower < cost:
+                break
+            damping *= 4
+        else:
+            return logs
+        damping /= 3
+        done = cost - lower < 1e-7 * cost
+        logs, residuals, cost = logs + step, following, lower
+        if done:
+            return logs
+    return logs

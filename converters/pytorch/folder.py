@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,32 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
         raise ConversionError(
             f"{folder}: no host, device or linked trace in this folder nor in one of its folders"
         )
+    return pair_files(found, str(folder), job)
+
+
+def given_inputs(paths: Sequence[Path], job: str | None = None) -> list[Inputs]:
+    """Pair traces that were named one by one, and those of folders among them, as :func:`find_inputs` does.
+
+    Raises
+    ------
+    ConversionError
+        As :func:`find_inputs`, and a file that is no trace.
+    """
+    if len(paths) == 1 and os.path.isdir(paths[0]):
+        return find_inputs(paths[0], job)
+    found = []
+    for path in paths:
+        if os.path.isdir(path):
+            found += _traces_in(path)
+        elif (file := _look(path)) is not None:
+            found.append(file)
+        else:
+            raise ConversionError(f"{path}: no host, device or linked trace")
+    return pair_files(found, paths[0].name + (f" and {len(paths) - 1} more" * (len(paths) > 1)), job)
+
+
+def pair_files(found: list[TraceFile], folder: str, job: str | None) -> list[Inputs]:
+    """Pair traces by job and rank; ``folder`` is how messages call where they are."""
     if job is not None:
         chosen = [f for f in found if f.job == job] or [f for f in found if f.path.name.startswith(job)]
         if not chosen:
@@ -131,7 +157,7 @@ def _ranks_by_pid(hosts: list[TraceFile], devices: list[TraceFile]) -> None:
                 f.rank = ranks.get(f.pid)
 
 
-def _unique(folder: Path, found: list[TraceFile], everything: list[TraceFile]) -> dict[int, TraceFile]:
+def _unique(folder: str, found: list[TraceFile], everything: list[TraceFile]) -> dict[int, TraceFile]:
     out: dict[int, TraceFile] = {}
     if len(found) == 1 and found[0].rank is None:
         found[0].rank = 0
@@ -150,6 +176,6 @@ def _unique(folder: Path, found: list[TraceFile], everything: list[TraceFile]) -
     return out
 
 
-def _single(folder: Path, found: list[TraceFile], make: Callable[[TraceFile, int], Inputs]) -> list[Inputs]:
+def _single(folder: str, found: list[TraceFile], make: Callable[[TraceFile, int], Inputs]) -> list[Inputs]:
     by_rank = _unique(folder, found, found)
     return [make(by_rank[r], r) for r in sorted(by_rank)]

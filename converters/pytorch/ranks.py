@@ -163,6 +163,11 @@ def _link_rank(inputs: Inputs, settings: Settings, folder: str) -> RankPart:
     parked = os.path.join(folder, f"{rank}.pickle")
     with open(parked, "wb") as file:
         pickle.dump(linked, file, protocol=5)
+    return rank_part(linked, rank, parked)
+
+
+def rank_part(linked: Linked, rank: int, parked: str = "") -> RankPart:
+    """What the other ranks need to know of a linked rank; ``parked`` is where the rank itself lies."""
     collectives, peers, times = [], [], []
     gpu, clock = linked.device.device, linked.device.first_ns
     for i in sorted(linked.graph.comm):

@@ -266,6 +266,12 @@ def of_makers() -> Iterator[Call]:
         calibrate.fit_library,
         {"measurements": measured, "machine": costs, "nodes": None, "source": "x", "validate": False},
     )
+    yield (
+        "fit_recorded",
+        calibrate.fit_recorded,
+        {"measurements": measured, "machine": costs, "nodes": None, "source": "x"},
+    )
+    yield "read_recordings", calibrate.read_recordings, {"paths": ["w.txt"], "job": None, "told": None}
     comm, forced = library.Communicator(8, 8), library.Forced(library.Algorithm.RING)
     asked: dict[str, Any] = {"kind": reduce, "size_bytes": 1 << 20, "comm": comm}
     yield "library_time", library.library_time, {**asked, "machine": costs, "forced": forced}

@@ -123,7 +123,7 @@ def test_the_calls_are_good(calls: list[Call]) -> None:
     """Else the attacks would tell nothing: each call works, or fails for the files that it names."""
     files = {"load_per_node_custom", "read_manifest", "convert_config", "is_old_network", "read_old_network",
              "find_inputs", "Inputs", "convert_rank", "convert_job", "calibrate.read_log", "calibrate.read_whole_log",
-             "read_kineto",
+             "read_kineto", "read_recordings",
              "timeline.read_log"}  # fmt: skip
     for name, function, good in calls:
         with contextlib.redirect_stdout(io.StringIO()):

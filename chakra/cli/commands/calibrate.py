@@ -86,20 +86,25 @@ if TYPE_CHECKING:
     show_default=True,
     help="With --library: latency that the network's plugin reports, us (EFA: 35 to 75).",
 )
+@click.option("--job", help="Job to take, where a folder of recordings holds several.")
 @format_option()
 def command(logs: tuple[str, ...], **options: Any) -> None:
-    """Fit latency, bandwidth and endpoint delay to the output of nccl-tests or rccl-tests.
+    """Fit latency, bandwidth and endpoint delay to the output of nccl-tests or rccl-tests, or to a recorded job.
+
+    LOGS are outputs of these programs, or the PyTorch profiler traces of all ranks of one job (files, or a folder).
 
     With --library: fit what NCCL or RCCL takes on a machine, and say how far the fit is from what it has not seen.
     """
     from chakra.calibrate import CostModel, calibrate
+    from chakra.calibrate.recordings import is_recording
     from chakra.replay.config.model import Topology
 
-    measurements = _measurements(logs, options)
+    recordings = tuple(log for log in logs if is_recording(log))
+    measurements = _measurements(logs, recordings, options)
     if options["library"]:
         from chakra.cli.support.library_calibration import calibrate_library
 
-        calibrate_library(measurements, logs, options)
+        calibrate_library(measurements, logs, options, recorded=bool(recordings))
         return
     model = CostModel(
         Topology(options["topology"]), options["algorithm"], options["splits"], options["local_mem_bw"]
@@ -115,17 +120,27 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
         )
 
 
-def _measurements(logs: tuple[str, ...], options: Options) -> "list[Measurement]":
-    """Measurements of all logs; what was left out of them is said on standard error."""
+def _measurements(
+    logs: tuple[str, ...], recordings: tuple[str, ...], options: Options
+) -> "list[Measurement]":
+    """Measurements of all logs and recordings; what was left out of them is said on standard error."""
     from chakra.calibrate.nccl_log import read_whole_log
-    from chakra.errors import ConversionError
+    from chakra.calibrate.recordings import read_recordings
+    from chakra.errors import ConversionError, UsageError
     from chakra.replay.config.model import CollectiveKind
 
     kind = CollectiveKind[options["collective"].upper()] if options["collective"] else None
     top = options["max_bytes"] if options["max_bytes"] is not None else float("inf")
     found = []
-    for log in logs:
-        read = read_whole_log(log, kind=kind, ranks=options["ranks"], in_place=options["in_place"])
+    given = [log for log in logs if log not in recordings]
+    unfit = [name for name in ("collective", "ranks", "in_place") if options[name]]
+    if recordings and unfit:
+        raise UsageError(f"--{unfit[0].replace('_', '-')} is for logs: recordings say it themselves")
+    for log in [None, *given] if recordings else given:
+        if log is None:
+            read = read_recordings(recordings, job=options["job"])
+        else:
+            read = read_whole_log(log, kind=kind, ranks=options["ranks"], in_place=options["in_place"])
         for note in read.notes:
             click.echo(f"chakra: note: {note}", err=True)
         found += [m for m in read.measurements if options["min_bytes"] <= m.size_bytes <= top]

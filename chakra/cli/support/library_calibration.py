@@ -16,18 +16,27 @@ if TYPE_CHECKING:
 
 
 def calibrate_library(
-    measurements: Sequence["Measurement"], logs: tuple[str, ...], options: dict[str, Any]
+    measurements: Sequence["Measurement"],
+    logs: tuple[str, ...],
+    options: dict[str, Any],
+    *,
+    recorded: bool = False,
 ) -> None:
     """Fit, print, and write the costs where that is asked for."""
     from chakra.calibrate.library_fit import fit_library, mean_error
+    from chakra.calibrate.recorded_fit import fit_recorded
     from chakra.platforms.collectives import parameters_text
 
     if options["system"]:
         raise UsageError("--system is for a network dimension, not for --library")
     machine = _machine(options["library"])
     sources = ", ".join(Path(log).name for log in logs)
-    fit = fit_library(measurements, machine, nodes=_nodes(machine, options), source=sources)
-    click.echo(json.dumps(_document(fit), indent=1) if options["output_format"] == "json" else _text(fit))
+    make = fit_recorded if recorded else fit_library
+    fit = make(measurements, machine, nodes=_nodes(machine, options), source=sources)
+    if options["output_format"] == "json":
+        click.echo(json.dumps(_document(fit), indent=1))
+    else:
+        click.echo((_rows(fit) + "\n\n" if recorded else "") + _text(fit))
     if options["output"]:
         from chakra.io.files import atomic_text
 
@@ -77,6 +86,29 @@ def _groups(fit: "LibraryFit") -> list[tuple[str, str, list["FittedTime"]]]:
 
 def _percent(value: float) -> str:
     return "-" if value != value else f"{100 * value:.2f}"
+
+
+def _rows(fit: "LibraryFit") -> str:
+    """Each collective of a recording: measured, modelled, and by fits that have not seen it."""
+    from chakra.alignment import aligned
+
+    unseen = [(split.name, {t.measurement: t for t in split.times}) for split in fit.splits]
+    rows = []
+    for time in fit.times:
+        one = time.measurement
+        cells: list[tuple[float, float] | None] = [(time.modelled_us, time.error)]
+        cells += [(found[one].modelled_us, found[one].error) if one in found else None for _, found in unseen]
+        shown = [f"{cell[0]:.1f} {100 * cell[1]:+.0f} %" if cell else "" for cell in cells]
+        rows.append((one.kind.lower(), str(one.ranks), str(one.size_bytes), f"{one.time_us:.1f}", *shown))
+    heading = (
+        "collective",
+        "ranks",
+        "bytes",
+        "measured us",
+        "in sample",
+        *(f"without {n}" for n, _ in unseen),
+    )
+    return aligned(heading, rows)
 
 
 def _text(fit: "LibraryFit") -> str:

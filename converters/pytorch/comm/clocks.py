@@ -31,6 +31,10 @@ class Clocks:
     """By how much each rank's clock is ahead of the first rank's."""
 
     ahead_ns: dict[int, int] = field(default_factory=dict)
+    #: how far what was put back may still be off; 0 where the clocks agree as far as anybody can tell
+    within_ns: dict[int, int] = field(default_factory=dict)
+    #: ranks whose clocks fit no common difference
+    unfit: set[int] = field(default_factory=set)
     #: what was found, in words
     notes: list[str] = field(default_factory=list)
 
@@ -52,7 +56,7 @@ def compare_clocks(parts: list[RankPart], table: GroupNumbers) -> Clocks:
     if len(times) < 2:
         return clocks
     first = min(times)
-    clocks.ahead_ns[first] = 0
+    clocks.ahead_ns[first] = clocks.within_ns[first] = 0
     waiting = sorted(set(times) - {first})
     while waiting:
         found = [
@@ -65,48 +69,59 @@ def compare_clocks(parts: list[RankPart], table: GroupNumbers) -> Clocks:
             break
         _, rank, known, difference = min(found, key=lambda item: item[:3])
         waiting.remove(rank)
-        clocks.ahead_ns[rank] = clocks.ahead_ns[known] + _judged(rank, known, difference, clocks.notes)
+        own = _judged(rank, known, difference, clocks)
+        clocks.ahead_ns[rank] = clocks.ahead_ns[known] + own
+        blur = (difference.high - difference.low + 1) // 2 if own else 0
+        clocks.within_ns[rank] = clocks.within_ns[known] + max(blur, 0)
+        if known in clocks.unfit:
+            clocks.unfit.add(rank)
     return clocks
 
 
-def _judged(rank: int, known: int, found: _Difference, notes: list[str]) -> int:
+def _judged(rank: int, known: int, found: _Difference, clocks: Clocks) -> int:
     """The difference to correct, 0 where the clocks may be one or do not fit; says what it is."""
     if found.low - found.high > DRIFT_NS:
-        notes.append(
+        clocks.unfit.add(rank)
+        clocks.notes.append(
             f"ranks {known} and {rank}: their clocks fit no common difference ({found.count} collectives): not aligned"
         )
         return 0
     if found.low - LEAST_NS <= 0 <= found.high + LEAST_NS:
         return 0
     within = (found.high - found.low) / 2e3
-    notes.append(
+    clocks.notes.append(
         f"rank {rank}'s clock is {found.estimate / 1e6:,.3f} ms ahead of rank {known}'s: aligned by {found.count} common "
         f"collectives, to within {max(within, 0):,.1f} us"
     )
     return found.estimate
 
 
-def _times(part: RankPart, table: GroupNumbers) -> dict[tuple[str, int], tuple[int, int]]:
-    """Begin and end (ns) of each collective for which all members wait, by group and number within it."""
-    ordinal: dict[str, int] = defaultdict(int)
-    out = {}
+def _times(part: RankPart, table: GroupNumbers) -> dict[str, list[tuple[int, int, int]]]:
+    """Kind, begin and end (ns) of the collectives of each group, in order."""
+    out: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for (group, kind, _, _), (begin, end) in zip(part.collectives, part.times, strict=True):
-        number = table.id_of(group)
-        if kind in _TOGETHER and end >= 0:
-            out[number, ordinal[number]] = (begin, end)
-        ordinal[number] += 1
+        out[table.id_of(group)].append((kind, begin, end))
     return out
 
 
 def _difference(
-    one: dict[tuple[str, int], tuple[int, int]], other: dict[tuple[str, int], tuple[int, int]]
+    one: dict[str, list[tuple[int, int, int]]], other: dict[str, list[tuple[int, int, int]]]
 ) -> _Difference | None:
-    """How far the clock of ``other`` is ahead of that of ``one``; None without common collectives."""
-    common = sorted(one.keys() & other.keys())
+    """How far the clock of ``other`` is ahead of that of ``one``; None without common collectives.
+
+    A group of which the two recorded different collectives says nothing: which are the same cannot be told.
+    """
+    common = [
+        (a[1:], b[1:])
+        for group in sorted(one.keys() & other.keys())
+        if [call[0] for call in one[group]] == [call[0] for call in other[group]]
+        for a, b in zip(one[group], other[group], strict=True)
+        if a[0] in _TOGETHER and a[2] >= 0 and b[2] >= 0
+    ]
     if not common:
         return None
-    a: I64 = np.array([one[key] for key in common], np.int64)
-    b: I64 = np.array([other[key] for key in common], np.int64)
+    a: I64 = np.array([pair[0] for pair in common], np.int64)
+    b: I64 = np.array([pair[1] for pair in common], np.int64)
     low, high = int((b[:, 0] - a[:, 1]).max()), int((b[:, 1] - a[:, 0]).min())
     estimate = int(np.median(b[:, 1] - a[:, 1]))
     if low <= high:
