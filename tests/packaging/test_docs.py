@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from recorded_job import modelled_job
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -63,6 +64,7 @@ def prepare(page: str, folder: Path) -> None:
         for name, factor in (("all_reduce", 2), ("all_gather", 1)):
             write_log(folder / f"{name}.log", name, factor)
         write_log(folder / "all_reduce_16.log", "all_reduce", 2, 16)
+        modelled_job([1 << 12, 1 << 20]).write(folder / "recorded")
     if page == "docs/guides/seeing.md":
         paths = ("-s", "traces/h100_box/system.json", "-n", "traces/h100_box/network.yml")
         for name, scale in (("base", "1"), ("faster", "0.5")):
