@@ -12,7 +12,7 @@ from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import QueueOrder, Rule, Schedule
 from chakra.replay.collectives.steps import Do
 from chakra.replay.config.model import KIND_NUMBERS, Topology
-from chakra.replay.engines.kernels import codes, layout
+from chakra.replay.engines.kernels import codes, layout, messages_layout
 from chakra.replay.engines.tables import TOPOLOGIES
 from chakra.replay.workload.model import Op
 
@@ -86,20 +86,41 @@ def test_every_kind_and_topology_has_a_number() -> None:
     assert set(TOPOLOGIES) == set(Topology)
 
 
-def test_every_field_is_declared_once_and_used() -> None:
-    """No name stands for two fields, and no row has a field that nothing reads or writes."""
-    tree = ast.parse(Path(layout.__file__).read_text(encoding="utf-8"))
-    names = [
+def declared(module: str) -> list[str]:
+    """Names that a layout declares, in order."""
+    return [
         node.id
-        for statement in tree.body
+        for statement in ast.parse((KERNELS / f"{module}.py").read_text(encoding="utf-8")).body
         if isinstance(statement, ast.Assign)
         for target in statement.targets
         for node in ast.walk(target)
         if isinstance(node, ast.Name)
     ]
+
+
+@pytest.mark.parametrize("engine", ["phases", "messages"])
+def test_every_field_is_declared_once_and_used(engine: str) -> None:
+    """No name stands for two fields of an engine, and no row has a field that nothing reads or writes."""
+    names = declared("layout") + declared(f"{engine}_layout")
     assert len(names) == len(set(names))
-    folder = KERNELS.parent
-    text = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    texts = [path.read_text(encoding="utf-8") for path in KERNELS.parent.rglob("*.py")]
+    text = "\n".join(texts)
     unused = [name for name in names if text.count(f"L.{name}") == 0 and text.count(name) < 2]
     # the tails of a bus's lists are reached as the words behind their heads
-    assert unused == ["BE_OUT_TAIL", "BE_IN_TAIL", "BE_UNIT_TAIL"]
+    assert unused == (["BE_OUT_TAIL", "BE_IN_TAIL", "BE_UNIT_TAIL"] if engine == "messages" else [])
+
+
+def test_rows_of_the_pool_hold_every_kind_and_keep_its_fields_apart() -> None:
+    """A row of the pool is as long as its longest kind; a kind has the words behind the common ones for itself."""
+    assert sorted((messages_layout.NEXT, messages_layout.KIND)) == list(range(messages_layout.POOL_HEAD))
+    kinds = {"B": "BUCKET", "T": "BUNDLE", "MD": "DATA", "MC": "CONTROL", "MP": "MESSAGE", "R": "REQUEST"}
+    for prefix, kind in kinds.items():
+        fields = [
+            getattr(messages_layout, name)
+            for name in declared("messages_layout")
+            if name.startswith(f"{prefix}_")
+        ]
+        size = getattr(messages_layout, f"{kind}_ROW")
+        first = messages_layout.MESSAGE_HEAD if prefix.startswith("M") else messages_layout.POOL_HEAD
+        assert fields == list(range(first, size))
+        assert size <= messages_layout.ROW

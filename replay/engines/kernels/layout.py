@@ -1,4 +1,4 @@
-"""State of a run: one array of integers, and where each field lies in a row. Both engines use it.
+"""State of a run: one array of integers, and where each field lies in a row. What both engines have.
 
 A *handle* is the index of a row's first word, so a field is ``m[handle + FIELD]``; `NIL` is no row. First come the
 scalars of the run, then the rows of the NPUs, then tables of fixed size, then the pool, which only grows.
@@ -6,6 +6,9 @@ scalars of the run, then the rows of the NPUs, then tables of fixed size, then t
 A row is declared once, by `row`: the names of its fields in order, with the number of fields, so that sizes and offsets
 follow from the list and a forgotten name fails at import. Every field means one thing; where two algorithms never use a
 row at once, a second name for the same word says so (``S_ROUNDS = S_TOTAL``).
+
+`phases_layout` and `messages_layout` add what one engine has, and hold all names of this module, too: a kernel imports
+the one that it needs as ``L``.
 
 One array, because every array that a compiled function takes costs it seven arguments and much time to compile. It may
 be a Python list: the same kernels run as plain Python, and a list is several times faster to index than NumPy.
@@ -46,9 +49,6 @@ NIL = 0
 #: later than every tick of a run
 NEVER = 1 << 62
 
-# ====================================================================================================================
-# Both engines
-
 # --- scalars --------------------------------------------------------------------------------------------------------
 (
     C_SIZE,
@@ -87,7 +87,7 @@ NEVER = 1 << 62
         C_RENDEZVOUS,
         # message engine: time
         C_FREE,  # first free row of the pool
-        C_HEAP,  # binary heap of distinct ticks: (tick, bucket) pairs; of the phase engine: events
+        C_HEAP,  # binary heap in order of time: ticks and their buckets, or events (phase engine)
         C_HEAP_N,
         C_HASH,  # hash table of ticks: first bucket of each chain
         C_HASH_MASK,
@@ -165,13 +165,14 @@ F_SPEED = F_HEAD  # latency and bytes per ns of each link class; the first class
         N_COLLECTIVES,  # collectives issued
         N_QUEUES,
         N_CURSORS,
-        N_MESSAGES,  # message engine: P2P rows; phase engine: table: number of the lane of each message
-        N_SERVER,
+        N_P2P,  # message engine: first row of its point-to-point nodes
+        N_LANES,  # phase engine: table: number of the lane of each message
+        N_SERVER,  # its memory server
         N_DIM_BYTES,  # phase engine: table of bytes sent into each dimension
         N_FIRST_BUNDLE,  # message engine: its timer bundles in order of time
         N_LAST_BUNDLE,
     ),
-) = row(19)
+) = row(20)
 
 # a node of a program
 (
@@ -383,333 +384,3 @@ TAU_UNKNOWN = -2  # not computed yet
 
 #: bytes of a rendezvous request
 CONTROL_BYTES = 8192
-
-# ====================================================================================================================
-# Phase engine
-
-(
-    STREAM_OF_PHASES,
-    (
-        S_START,  # when it started its phase, -1: the phase has been evaluated
-        S_SEQUENCE,  # the same in the order of events
-    ),
-) = row(2, STREAM_HEAD)
-
-(
-    RING_ROW,
-    (
-        RG_INDEX,  # which of its view, counted by the stream of that member
-        RG_MEMBERS,  # distinct members
-        RG_PLACES,  # table: member at each position
-        RG_NPUS,  # table: NPU at each position
-    ),
-) = row(4)
-
-# messages of one source, destination, tag and size
-(
-    LANE_ROW,
-    (
-        LN_SRC,
-        LN_DST,
-        LN_NS,  # of a message
-        LN_BACK_NS,  # of a rendezvous request, -1: eager
-        LN_FIRST,  # first of its messages
-        LN_SENT,  # messages sent so far
-        LN_POSTED,  # receives posted so far
-    ),
-) = row(7)
-
-# a message and its receive; ticks, -1: not yet
-(
-    PAIR_ROW,
-    (
-        PR_SENT,
-        PR_SEND_NODE,
-        PR_ARRIVED,
-        PR_POSTED,
-        PR_RECV_NODE,
-    ),
-) = row(5)
-
-(
-    EVENT_ROW,
-    (
-        E_TICK,
-        E_SET,  # when it was registered
-        E_SEQUENCE,
-        E_WHAT,
-    ),
-) = row(4)
-# kinds of events, in the low bits of E_WHAT
-EVENT_NODE = 0
-EVENT_PHASE = 1
-EVENT_ARRIVAL = 2
-
-MEMO = 1024  # durations that are kept
-(
-    MEMO_ROW,
-    (
-        ME_SAME,
-        ME_BYTES,
-        ME_TAU,
-        ME_LAST,
-    ),
-) = row(4)
-
-# ====================================================================================================================
-# Message engine
-
-# actions
-ACT_NODE = 1  # a node of an NPU ends
-ACT_STREAM = 2  # a stream ends a phase
-ACT_LEAVE = 3  # a stream leaves a queue after its last phase
-ACT_REQUEST = 4  # a send or receive ends
-ACT_TIMER = 5  # what a timer would do
-ACT_BUS = 6  # ends of a bus may go on
-ACT_START = 7  # a stream has left a queue and joined another: both may start streams
-
-NET_UNAWARE = 0
-NET_AWARE = 1
-NET_GRAPH = 2  # aware, links from route tables
-NET_GRAPH_UNAWARE = 3
-NET_OUTSIDE = 4  # simulated by somebody else, to whom messages are handed in batches
-
-# --- rows of the pool -----------------------------------------------------------------------------------------------
-# Rows that can be events (links, messages, timer bundles, completions) keep in word 0 the next event of the same tick,
-# so scheduling moves no data.
-ROW = 12
-NEXT = 0
-KIND = 1
-
-# kinds of events; messages are the kinds from MSG_FIRST on
-EV_TIMERS = 1
-EV_LINK = 2
-EV_STREAM_RECEIVED = 3  # a receive whose message had already arrived
-EV_STREAM_GO = 4  # rendezvous: a send whose control message had already arrived
-EV_REQUEST = 5  # the same two, point to point
-MSG_FIRST = 8
-MSG_DATA = 8
-MSG_CONTROL = 9
-MSG_P2P = 10
-MSG_P2P_CONTROL = 11
-
-# bucket: all events of one tick, in order of scheduling
-B_TICK = 1
-B_HEAD = 2
-B_TAIL = 3
-
-# timer bundle: timers of one NPU that expire at one tick; the first timer is in the row itself
-T_TICK = 2
-T_PREV = 3
-T_SUCC = 4
-T_NPU = 5
-T_HEAD = 6
-T_TAIL = 7
-T_WHAT = 8
-T_A = 9
-T_B = 10
-
-# timers
-TM_NODE = 1  # a node ends
-TM_CREDIT = 2
-TM_REDUCE = 3
-TM_TREE = 4
-TM_TREE_REDUCE = 5
-TM_SERVER = 6
-TM_CUSTOM = 7
-TM_BUS_SENT = 8
-TM_BUS_RECEIVED = 9
-TM_BUS_REDUCED = 10
-TM_STEP = 11  # the next round of a table of steps begins
-TM_STEP_SENT = 12  # a round's messages have passed the member's links
-TM_JOINT_END = 13  # all members of a joint phase have ended it
-
-# link
-LINK_ROW = 16
-L_BUSY = 2
-L_HEAD = 3
-L_TAIL = 4
-L_ONWARD = 5  # next link of a ring in the same direction
-L_CLASS = 6
-L_SIZE = 7  # size whose two delays are remembered
-L_SERIAL = 8
-L_TOTAL = 9
-L_BYTES = 10
-L_BUSY_NS = 11
-L_QUEUED_NS = 12
-L_MESSAGES = 13
-
-# message
-M_AT = 2  # NPU where the current dimension's part ends (before: where it began)
-M_DST = 3
-M_SIZE = 4
-M_OWNER = 5  # stream that gets it; p2p: send request
-M_P = 6  # packet * 64 + phase; p2p: next in the channel
-M_LINK = 7
-M_HOPS = 8  # hops left in this dimension
-M_VIA = 9  # switch: link down; graph: where in the route
-M_X = 10  # control: stream that waits for the data; p2p: receive request
-M_Y = 11  # control: bytes of the data; p2p: 1 once arrived
-
-# message for a network outside
-(
-    MAIL_ROW,
-    (
-        ML_MESSAGE,
-        ML_SRC,
-        ML_DST,
-        ML_BYTES,
-        ML_START,
-    ),
-) = row(5)
-
-# request: a posted send or receive, or a memory access in a server's queue
-R_NPU = 2
-R_NODE = 3  # local node of the program
-R_STREAM = 4  # custom collective's stream, NIL: a node of the workload
-R_SIZE = 5
-R_PEER = 6
-R_CHANNEL = 7
-R_CONTROL = 8
-R_WHAT = 9
-R_NEXT = 10  # next in a channel
-RQ_RECV = 0
-RQ_SEND = 1
-
-# shared-bus request
-BQ_SIZE = 2
-BQ_REDUCE = 3
-BQ_BACK = 4
-BQ_STREAM = 5
-BQ_P = 6
-BQ_LATER = 7  # reduction of section 4.1 still to come
-BQ_STAGE = 8
-BQ_INNER_BACK = 9
-BQ_TREE = 10
-STAGE_SEND = 0
-STAGE_REDUCE = 1
-STAGE_RETIRE = 2
-
-(
-    BUS_ROW,
-    (
-        BE_STATE,
-        BE_PREVIOUS,
-        BE_LAST,
-        BE_SENDS,
-        BE_OUT_HEAD,  # of a list: its tail is the next word
-        BE_OUT_TAIL,
-        BE_IN_HEAD,  # likewise
-        BE_IN_TAIL,
-        BE_IN_N,
-        BE_UNIT_HEAD,  # likewise
-        BE_UNIT_TAIL,
-        BE_UNIT_BUSY,
-    ),
-) = row(12)
-BUS_FREE = 0
-BUS_SENDING = 1
-BUS_RECEIVING = 2
-
-# memory server
-(
-    SERVER_ROW,
-    (
-        SV_BUSY,
-        SV_HEAD,
-        SV_TAIL,
-    ),
-) = row(3)
-
-# a point-to-point node on an NPU
-(
-    P2P_ROW,
-    (
-        P2P_CHANNEL,
-        P2P_CONTROL,
-        P2P_PEER,
-        P2P_BYTES,
-    ),
-) = row(4)
-
-(
-    CHANNEL_ROW,
-    (
-        CH_SEND,
-        CH_SEND_LAST,
-        CH_RECV,
-        CH_RECV_LAST,
-    ),
-) = row(4)
-
-# a member of a custom collective
-(
-    CUSTOM_ROW,
-    (
-        CU_PROGRAM,  # first node row
-        CU_COMMS,  # first row of its communication nodes
-        CU_NODES,
-        CU_MESSAGES,  # first P2P row
-    ),
-) = row(4)
-
-# table of steps by member: per member its first row and number of rows
-(
-    MEMBER_ROW,
-    (
-        MR_FIRST,
-        MR_N,
-    ),
-) = row(2)
-# a round in which the member takes part; -1: it does not send, or not receive
-(
-    STEP_ROW,
-    (
-        SR_TO,
-        SR_TO_ROW,  # the receiver's row of the message
-        SR_SHARE,
-        SR_FROM,
-        SR_FROM_ROW,
-        SR_FROM_SHARE,
-        SR_REDUCES,
-    ),
-) = row(7)
-
-(
-    STREAM_OF_MESSAGES,
-    (
-        S_ALGORITHM,
-        S_DO,
-        S_TOTAL,  # messages of the phase
-        S_WINDOW,
-        S_CYCLE,  # packets between two equal places: window and Z
-        S_ARMED,
-        S_SENT,  # packets, rounds, or a set of tree edges
-        S_RECEIVED,
-        S_CREDITS,
-        S_DELAY,  # -1: the shared bus takes its place
-        S_SIZE,  # bytes of a message (ring, direct, tree)
-        S_REDUCE,  # its reduction, ns
-        S_RING_N,
-        S_INDEX,
-        S_RING_BASE,
-        S_RING_STRIDE,  # 0: the ring is a list of members
-        S_DIRECTION,
-        S_ARRIVED,  # ring: messages arrived; tree: set of edges
-        S_CONTROLS,  # the same for control messages
-        S_BYTES,  # entering the phase
-        S_EARLY,  # messages of later phases
-        S_TREE,  # which of the two trees
-        S_POSTED,  # tree: edges whose receive is posted
-        S_PLACE,  # of the next packet to be armed in its cycle
-        S_ODD,  # number of that cycle modulo 2
-        S_INBOX,  # first word of the inbox
-        S_BITS,  # words of an inbox
-    ),
-) = row(27, STREAM_HEAD)
-# algorithms that have no packets use the words of the credit machine
-S_ROUNDS = S_TOTAL  # steps: rounds of the member
-S_TABLE = S_CYCLE  # steps: its first row
-S_AWAITED = S_ARMED  # steps: what the running round waits for
-S_NODES_LEFT = S_TOTAL  # custom
-S_PENDING = S_INBOX  # custom: first of its nodes' numbers of parents that have not finished

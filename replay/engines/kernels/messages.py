@@ -4,7 +4,7 @@
 the kernel ran out of room, and calls it again. Source: replay semantics, sections 2 to 5.
 """
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.instances import end_stream, in_last_phase
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_bus import after_received, bus_received, bus_sent, leave_unit
@@ -74,13 +74,13 @@ def arrive(s: State, message: int, kind: int) -> None:
     """A message has reached its destination. The sender's end of it comes before the receiver's (5.5)."""
     m = s.m
     if kind == L.MSG_DATA:
-        x = m[message + L.M_OWNER]
+        x = m[message + L.MD_STREAM]
         if arrive_data(s, message):
             received(s, x)
     elif kind == L.MSG_CONTROL:
         arrive_control(s, message)
     elif kind == L.MSG_P2P:
-        send, receive = m[message + L.M_OWNER], m[message + L.M_X]
+        send, receive = m[message + L.MP_REQUEST], m[message + L.MP_TAKER]
         if receive == L.NIL:
             arrive_unpaired(s, message, issued_at(s, send))
         else:
@@ -133,7 +133,7 @@ def run_timer(s: State, what: int, a: int, b: int) -> None:
 def leave_bus(s: State, row: int) -> None:
     """A packet's way over the shared bus is over: the reduction of 4.1 follows, or at once what a timer would do."""
     m = s.m
-    x, p = m[row + L.BQ_STREAM], m[row + L.BQ_P]
+    x, p = m[row + L.BQ_STREAM], m[row + L.BQ_PACKET]
     if m[row + L.BQ_LATER]:
         if m[row + L.BQ_TREE]:
             tree_reduce(s, x)
@@ -196,7 +196,7 @@ def run_event(s: State, event: int) -> None:
     elif kind == L.EV_STREAM_GO:
         go_data(s, event)
     else:
-        x = m[event + L.M_OWNER]
+        x = m[event + L.RC_STREAM]
         free_row(s, event)
         received(s, x)
 

@@ -3,7 +3,7 @@
 Ends of an NPU: 0 NPU and 1 memory of the outer bus, 2 NPU and 3 memory of the inner bus (on the NPU's side).
 """
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import set_timer, take_row
 
@@ -96,7 +96,7 @@ def bus_request(
     m[row + L.BQ_LATER] = 1 if reduce else 0
     m[row + L.BQ_BACK] = 1 if back else 0
     m[row + L.BQ_STREAM] = stream
-    m[row + L.BQ_P] = p
+    m[row + L.BQ_PACKET] = p
     m[row + L.BQ_TREE] = 1 if tree else 0
     m[row + L.BQ_STAGE] = L.STAGE_SEND
     m[row + L.BQ_INNER_BACK] = 0

@@ -1,7 +1,7 @@
 """Ring, direct and halving-doubling: a machine of packets and credits (replay semantics, sections 4.1 and 4.2)."""
 
 from chakra.replay.engines.kernels import codes as K
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_bus import bus_request
 from chakra.replay.engines.kernels.messages_events import set_timer

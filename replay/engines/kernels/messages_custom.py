@@ -1,7 +1,7 @@
 """Custom algorithms: a program of sends, receives and timers on each member (replay semantics, section 4.6)."""
 
 from chakra.replay.engines.kernels import codes as K
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import set_timer
 from chakra.replay.engines.kernels.messages_p2p import new_request, post

@@ -4,7 +4,7 @@ Events of one tick form a first-in-first-out bucket; a binary heap orders the di
 put hundreds of events into a tick, so most events cost a list append. Source of the order: replay semantics, section 5.5.
 """
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`

@@ -5,7 +5,7 @@ with its j-th receive. Control messages of the rendezvous protocol have channels
 use the same channels.
 """
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, schedule, take_row
 from chakra.replay.engines.kernels.network import send
@@ -35,20 +35,20 @@ def offer(s: State, channel: int, message: int) -> None:
     """A message sets out on a channel: pair it with the oldest waiting receive, or let it wait for one."""
     m = s.m
     request = m[channel + L.CH_RECV]
-    m[message + L.M_X] = request
-    m[message + L.M_Y] = 0
+    m[message + L.MP_TAKER] = request
+    m[message + L.MP_ISSUED] = L.UNDER_WAY
     if request != L.NIL:
         m[channel + L.CH_RECV] = m[request + L.R_NEXT]
         if m[request + L.R_NEXT] == L.NIL:
             m[channel + L.CH_RECV_LAST] = L.NIL
-        note_partner(s, request, issued_at(s, m[message + L.M_OWNER]))
+        note_partner(s, request, issued_at(s, m[message + L.MP_REQUEST]))
         return
-    m[message + L.M_P] = L.NIL
+    m[message + L.MP_NEXT] = L.NIL
     last = m[channel + L.CH_SEND_LAST]
     if last == L.NIL:
         m[channel + L.CH_SEND] = message
     else:
-        m[last + L.M_P] = message
+        m[last + L.MP_NEXT] = message
     m[channel + L.CH_SEND_LAST] = message
 
 
@@ -65,24 +65,22 @@ def accept(s: State, channel: int, request: int) -> None:
             m[last + L.R_NEXT] = request
         m[channel + L.CH_RECV_LAST] = request
         return
-    m[channel + L.CH_SEND] = m[message + L.M_P]
-    if m[message + L.M_P] == L.NIL:
+    m[channel + L.CH_SEND] = m[message + L.MP_NEXT]
+    if m[message + L.MP_NEXT] == L.NIL:
         m[channel + L.CH_SEND_LAST] = L.NIL
-    if m[message + L.M_Y]:
-        note_partner(s, request, m[message + L.M_SIZE])
+    if m[message + L.MP_ISSUED] != L.UNDER_WAY:
+        note_partner(s, request, m[message + L.MP_ISSUED])
         free_row(s, message)
         m[request + L.KIND] = L.EV_REQUEST
         schedule(s, m[L.C_NOW], request)
     else:
-        note_partner(s, request, issued_at(s, m[message + L.M_OWNER]))
-        m[message + L.M_X] = request
+        note_partner(s, request, issued_at(s, m[message + L.MP_REQUEST]))
+        m[message + L.MP_TAKER] = request
 
 
 def arrive_unpaired(s: State, message: int, tick: int) -> None:
     """A message arrived before its receive was posted; keep the tick at which its send was issued."""
-    m = s.m
-    m[message + L.M_Y] = 1
-    m[message + L.M_SIZE] = tick
+    s.m[message + L.MP_ISSUED] = tick
 
 
 def new_request(s: State, npu: int, node: int, stream: int, what: int, message: int) -> int:
@@ -107,7 +105,7 @@ def new_message(s: State, request: int, kind: int, size: int) -> int:
     m[row + L.KIND] = kind
     m[row + L.M_DST] = m[request + L.R_PEER]
     m[row + L.M_SIZE] = size
-    m[row + L.M_OWNER] = request
+    m[row + L.MP_REQUEST] = request
     return row
 
 
@@ -139,9 +137,9 @@ def post(s: State, request: int) -> None:
 def arrive_control(s: State, message: int) -> None:
     """A control message arrived: the receive is posted, then the data leave if their send was issued."""
     m = s.m
-    receive = m[message + L.M_OWNER]
+    receive = m[message + L.MP_REQUEST]
     accept(s, m[receive + L.R_CHANNEL], receive)
-    send = m[message + L.M_X]
+    send = m[message + L.MP_TAKER]
     if send == L.NIL:
         arrive_unpaired(s, message, -1)
     else:

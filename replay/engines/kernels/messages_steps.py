@@ -5,7 +5,7 @@ endpoint delay and the reduction of what it received: the rule of `chakra.replay
 own delays, so that messages wait for each other on links.
 """
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import set_timer
 from chakra.replay.engines.kernels.messages_transfer import post_receive, ring_npu, send_data, twin
@@ -74,10 +74,10 @@ def steps_end(s: State, x: int) -> bool:
 def step(s: State, x: int) -> bool:
     """Send and post the messages of the next round; True if there is none, so that the phase ends."""
     m = s.m
-    k = m[x + L.S_SENT]
+    k = m[x + L.S_ROUND]
     if k == m[x + L.S_ROUNDS]:
         return True
-    m[x + L.S_SENT] = k + 1
+    m[x + L.S_ROUND] = k + 1
     npu = m[x + L.S_NPU]
     row = m[x + L.S_TABLE] + k * L.STEP_ROW
     to, source = m[row + L.SR_TO], m[row + L.SR_FROM]
@@ -101,7 +101,7 @@ def step_part(s: State, x: int) -> None:
     m[x + L.S_AWAITED] -= 1
     if m[x + L.S_AWAITED] > 0:
         return
-    row = m[x + L.S_TABLE] + (m[x + L.S_SENT] - 1) * L.STEP_ROW
+    row = m[x + L.S_TABLE] + (m[x + L.S_ROUND] - 1) * L.STEP_ROW
     wait = m[x + L.S_DELAY]
     if m[row + L.SR_REDUCES]:
         wait += reduction(s, step_size(s, x, m[row + L.SR_FROM_SHARE]))

@@ -1,7 +1,7 @@
 """Phases of streams in the message-level engine: set up, started, moved on (replay semantics, sections 3 and 4)."""
 
 from chakra.replay.engines.kernels import codes as K
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_credit import arm
 from chakra.replay.engines.kernels.messages_custom import custom_start

@@ -5,7 +5,7 @@ receives in packet order. An inbox holds what arrived before its receive was pos
 """
 
 from chakra.replay.engines.kernels import codes as K
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, schedule, take_row
 from chakra.replay.engines.kernels.network import send
@@ -51,7 +51,7 @@ def arrived_early(s: State, x: int, p: int, control: int) -> bool:
     if m[x + L.S_ALGORITHM] == K.ALG_RING:
         return m[x + L.S_ARRIVED + control] > p
     if m[x + L.S_ALGORITHM] == K.ALG_TREE:
-        return (m[x + L.S_ARRIVED + control] >> p) & 1 != 0
+        return (m[x + L.S_EDGES_ARRIVED + control] >> p) & 1 != 0
     return (m[inbox_word(s, x, p, control)] >> (p & WORD_MASK)) & 1 != 0
 
 
@@ -61,7 +61,7 @@ def put_in_inbox(s: State, x: int, p: int, control: int) -> None:
     if m[x + L.S_ALGORITHM] == K.ALG_RING:
         m[x + L.S_ARRIVED + control] += 1
     elif m[x + L.S_ALGORITHM] == K.ALG_TREE:
-        m[x + L.S_ARRIVED + control] |= 1 << p
+        m[x + L.S_EDGES_ARRIVED + control] |= 1 << p
     else:
         m[inbox_word(s, x, p, control)] |= 1 << (p & WORD_MASK)
 
@@ -75,11 +75,11 @@ def send_data(s: State, x: int, index: int, p: int, p_there: int, size: int) -> 
     row = take_row(s)
     m[row + L.M_DST] = npu
     m[row + L.M_SIZE] = size
-    m[row + L.M_OWNER] = twin(s, x, index, npu)
-    m[row + L.M_P] = p_there << PHASE_SHIFT | m[x + L.S_PHASE]
+    m[row + L.MD_STREAM] = twin(s, x, index, npu)
+    m[row + L.MD_PACKET] = p_there << PHASE_SHIFT | m[x + L.S_PHASE]
     if m[L.C_RENDEZVOUS]:
         m[row + L.KIND] = L.EV_STREAM_GO
-        m[row + L.M_X] = m[x + L.S_NPU]
+        m[row + L.MD_SENDER] = m[x + L.S_NPU]
         schedule(s, m[L.C_NOW], row)
     else:
         m[row + L.KIND] = L.MSG_DATA
@@ -90,7 +90,7 @@ def go_data(s: State, row: int) -> None:
     """The data of a send whose control message had arrived leave."""
     m = s.m
     m[row + L.KIND] = L.MSG_DATA
-    send(s, row, m[row + L.M_X])
+    send(s, row, m[row + L.MD_SENDER])
 
 
 def post_receive(s: State, x: int, index: int, p: int, p_there: int, size: int) -> None:
@@ -102,23 +102,23 @@ def post_receive(s: State, x: int, index: int, p: int, p_there: int, size: int) 
         m[row + L.KIND] = L.MSG_CONTROL
         m[row + L.M_DST] = npu
         m[row + L.M_SIZE] = L.CONTROL_BYTES
-        m[row + L.M_OWNER] = twin(s, x, index, npu)
-        m[row + L.M_P] = (p_there << PHASE_SHIFT | m[x + L.S_PHASE]) << 24 | p
-        m[row + L.M_X] = x
-        m[row + L.M_Y] = size
+        m[row + L.MC_STREAM] = twin(s, x, index, npu)
+        m[row + L.MC_PACKETS] = (p_there << PHASE_SHIFT | m[x + L.S_PHASE]) << 24 | p
+        m[row + L.MC_ASKER] = x
+        m[row + L.MC_BYTES] = size
         send(s, row, m[x + L.S_NPU])
     elif arrived_early(s, x, p, 0):
         row = take_row(s)
         m[row + L.KIND] = L.EV_STREAM_RECEIVED
-        m[row + L.M_OWNER] = x
+        m[row + L.RC_STREAM] = x
         schedule(s, m[L.C_NOW], row)
 
 
 def arrive_control(s: State, row: int) -> None:
     """A control message arrived at the data's sender: the data leave if their send was issued."""
     m = s.m
-    x = m[row + L.M_OWNER]
-    code = m[row + L.M_P] >> 24
+    x = m[row + L.MC_STREAM]
+    code = m[row + L.MC_PACKETS] >> 24
     p, phase = code >> PHASE_SHIFT, code & PHASE_MASK
     now_in = m[x + L.S_PHASE]
     if now_in < phase:
@@ -128,28 +128,28 @@ def arrive_control(s: State, row: int) -> None:
     issued = now_in > phase
     if not issued:
         if m[x + L.S_ALGORITHM] == K.ALG_TREE:
-            issued = (m[x + L.S_SENT] >> p) & 1 != 0
+            issued = (m[x + L.S_EDGES_SENT] >> p) & 1 != 0
         else:
             issued = p < m[x + L.S_SENT]
         put_in_inbox(s, x, p, 1)
     if not issued:
         free_row(s, row)
         return
-    y = m[row + L.M_X]
+    y, there, size = m[row + L.MC_ASKER], m[row + L.MC_PACKETS] & 0xFFFFFF, m[row + L.MC_BYTES]
     src = m[row + L.M_DST]
     m[row + L.KIND] = L.MSG_DATA
-    m[row + L.M_P] = (m[row + L.M_P] & 0xFFFFFF) << PHASE_SHIFT | phase
     m[row + L.M_DST] = m[y + L.S_NPU]
-    m[row + L.M_SIZE] = m[row + L.M_Y]
-    m[row + L.M_OWNER] = y
+    m[row + L.M_SIZE] = size
+    m[row + L.MD_STREAM] = y
+    m[row + L.MD_PACKET] = there << PHASE_SHIFT | phase
     send(s, row, src)
 
 
 def arrive_data(s: State, row: int) -> bool:
     """Data arrived at a stream; True if a posted receive takes them now."""
     m = s.m
-    x = m[row + L.M_OWNER]
-    p, phase = m[row + L.M_P] >> PHASE_SHIFT, m[row + L.M_P] & PHASE_MASK
+    x = m[row + L.MD_STREAM]
+    p, phase = m[row + L.MD_PACKET] >> PHASE_SHIFT, m[row + L.MD_PACKET] & PHASE_MASK
     if m[x + L.S_PHASE] != phase:
         m[row + L.NEXT] = m[x + L.S_EARLY]
         m[x + L.S_EARLY] = row
@@ -172,7 +172,7 @@ def sort_early(s: State, x: int) -> None:
     while row != L.NIL:
         after = m[row + L.NEXT]
         control = 1 if m[row + L.KIND] == L.MSG_CONTROL else 0
-        code = m[row + L.M_P] >> 24 if control else m[row + L.M_P]
+        code = m[row + L.MC_PACKETS] >> 24 if control else m[row + L.MD_PACKET]
         if code & PHASE_MASK == m[x + L.S_PHASE]:
             put_in_inbox(s, x, code >> PHASE_SHIFT, control)
             free_row(s, row)

@@ -1,6 +1,6 @@
 """Double binary tree: an all-reduce up and down one of two trees (replay semantics, section 4.3)."""
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_bus import bus_request
 from chakra.replay.engines.kernels.messages_events import set_timer
@@ -43,7 +43,7 @@ def tree_index(s: State, x: int, place: int) -> int:
 def tree_send(s: State, x: int, place: int, p: int, p_there: int) -> None:
     """Send the whole chunk along an edge."""
     m = s.m
-    m[x + L.S_SENT] |= 1 << p
+    m[x + L.S_EDGES_SENT] |= 1 << p
     send_data(s, x, tree_index(s, x, place), p, p_there, m[x + L.S_SIZE])
 
 
@@ -96,8 +96,8 @@ def tree_reduce(s: State, x: int) -> None:
 def tree_step(s: State, x: int) -> bool:
     """A local delay ended; True if the phase ends with it."""
     m = s.m
-    m[x + L.S_CREDITS] += 1
-    step = m[x + L.S_CREDITS]
+    m[x + L.S_DELAYS] += 1
+    step = m[x + L.S_DELAYS]
     n = m[x + L.S_RING_N]
     place = tree_place(s, x)
     if place & 1:

@@ -1,7 +1,7 @@
 """What each kind of node does in the message-level engine when it is issued (replay semantics, section 2)."""
 
 from chakra.replay.engines.kernels import codes as K
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.instances import join_instance, open_stream
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, set_timer, take_row
@@ -49,7 +49,7 @@ def issue(s: State, npu: int, node: int, row: int) -> None:
     elif op == K.OP_SERVER:
         enter_server(s, npu, node, m[row + L.O_NS])
     else:
-        message = m[L.NPU_BASE + npu * L.NPU_ROW + L.N_MESSAGES]
+        message = m[L.NPU_BASE + npu * L.NPU_ROW + L.N_P2P]
         message += L.P2P_ROW * m[comm_row(s, npu, node) + L.K_INDEX]
         if op == K.OP_SEND:
             m[comm_state(s, npu, node) + L.CS_PARTNER] = m[L.C_NOW]
@@ -74,9 +74,9 @@ def enter_server(s: State, npu: int, node: int, service: int) -> None:
         set_timer(s, npu, m[L.C_NOW] + service, L.TM_SERVER, node, server)
         return
     row = take_row(s)
-    m[row + L.R_NPU] = npu
-    m[row + L.R_NODE] = node
-    m[row + L.R_SIZE] = service
+    m[row + L.AC_NPU] = npu
+    m[row + L.AC_NODE] = node
+    m[row + L.AC_NS] = service
     m[row + L.NEXT] = L.NIL
     tail = m[server + L.SV_TAIL]
     if tail == L.NIL:
@@ -97,8 +97,8 @@ def leave_server(s: State, server: int) -> None:
     m[server + L.SV_HEAD] = after
     if after == L.NIL:
         m[server + L.SV_TAIL] = L.NIL
-    npu = m[row + L.R_NPU]
-    set_timer(s, npu, m[L.C_NOW] + m[row + L.R_SIZE], L.TM_SERVER, m[row + L.R_NODE], server)
+    npu = m[row + L.AC_NPU]
+    set_timer(s, npu, m[L.C_NOW] + m[row + L.AC_NS], L.TM_SERVER, m[row + L.AC_NODE], server)
     free_row(s, row)
 
 

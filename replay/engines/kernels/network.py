@@ -5,8 +5,8 @@ and this module is the only place that tells networks apart (`C_NET`):
 
 `send(s, message, src)`
     A message leaves NPU `src`, now (`C_NOW`). Set are `KIND`, `M_DST` and `M_SIZE` (bytes, at least 0), and what
-    its owner keeps (`M_OWNER`, `M_P`, `M_X`, `M_Y`), which a network does not touch. Until the message is there,
-    the network owns the row's other words: `NEXT`, `M_AT`, `M_LINK`, `M_HOPS`, `M_VIA`. Called in the order in
+    its owner keeps (the words from `MESSAGE_HEAD` on), which a network does not touch. Until the message is there,
+    the network owns the row's other words: `NEXT`, `M_AT`, `M_HOPS`, `M_LINK`, `M_DOWN`. Called in the order in
     which the engine's rules send (replay semantics, section 5.5), and for messages between different NPUs only.
 `reached(s, message)`
     A message that the network scheduled (`schedule(s, tick, message)`) has its turn. True: it is at its
@@ -38,7 +38,7 @@ each function below, and its tables in `messages/tables.py`. What it can answer 
 `chakra.replay.networks.answers`. Networks that are not compiled with the engine: `network_outside`.
 """
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import schedule
 from chakra.replay.engines.kernels.network_delays import (
@@ -64,8 +64,7 @@ def send(s: State, message: int, src: int) -> None:
         m[message + L.M_HOPS] = 1
         schedule(s, m[L.C_NOW], message)
     elif net == L.NET_AWARE:
-        m[message + L.M_AT] = src
-        enter_dimension(s, message)
+        enter_dimension(s, message, src)
     elif net == L.NET_UNAWARE:
         send_by_delay(s, message, src)
     elif net == L.NET_GRAPH:
@@ -85,9 +84,10 @@ def reached(s: State, message: int) -> bool:
     if hops > 0:
         next_link(s, message)
         return False
-    if m[message + L.M_AT] == m[message + L.M_DST]:
+    at = m[message + L.M_AT]
+    if at == m[message + L.M_DST]:
         return True
-    enter_dimension(s, message)
+    enter_dimension(s, message, at)
     return False
 
 

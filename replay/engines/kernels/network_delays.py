@@ -1,6 +1,6 @@
 """Networks without contention: a message is there after a delay (replay semantics, section 5.3)."""
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import schedule
 from chakra.replay.engines.kernels.packets import crossing_ns, hops_between

@@ -1,7 +1,7 @@
 """Links that serve one message at a time, first come, first served (replay semantics, section 5.4: store and forward)."""
 
 from chakra.replay.engines.kernels import codes as K
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import schedule
 from chakra.replay.engines.kernels.network_delays import count_bytes
@@ -62,11 +62,10 @@ def release_link(s: State, link: int) -> None:
     start_link(s, link, message)
 
 
-def enter_dimension(s: State, message: int) -> None:
-    """Start the part of a message's way that lies in the lowest dimension where it is not at its destination."""
+def enter_dimension(s: State, message: int, at: int) -> None:
+    """Start the part of a message's way that lies in the lowest dimension where `at` is not its destination."""
     m = s.m
     n_dims = m[L.C_DIMS]
-    at = m[message + L.M_AT]
     dst = m[message + L.M_DST]
     k = 0
     here = m[m[L.C_COORDS] + at * n_dims]
@@ -81,7 +80,7 @@ def enter_dimension(s: State, message: int) -> None:
     first = m[row + L.D_LINKS]
     size = m[message + L.M_SIZE]
     m[message + L.M_AT] = after
-    m[message + L.M_VIA] = L.NIL
+    m[message + L.M_DOWN] = L.NIL
     hops = 1
     if m[row + L.D_TOPOLOGY] == K.TOPO_RING:
         hops = there - here
@@ -96,7 +95,7 @@ def enter_dimension(s: State, message: int) -> None:
     else:
         hops = 2
         link = first + 2 * at * L.LINK_ROW
-        m[message + L.M_VIA] = first + (2 * after + 1) * L.LINK_ROW
+        m[message + L.M_DOWN] = first + (2 * after + 1) * L.LINK_ROW
     m[message + L.M_HOPS] = hops
     m[row + L.D_BYTES] += size
     m[row + L.D_BYTE_HOPS] += size * hops
@@ -110,7 +109,7 @@ def enter_route(s: State, message: int, src: int) -> None:
     pair = src * m[L.C_NPUS] + dst
     at = m[m[L.C_ROUTE_START] + pair]
     m[message + L.M_AT] = dst
-    m[message + L.M_VIA] = at
+    m[message + L.M_ROUTE] = at
     m[message + L.M_HOPS] = m[m[L.C_ROUTE_START] + pair + 1] - at
     count_bytes(s, src, dst, m[message + L.M_SIZE])
     enter_link(s, m[at], message)
@@ -119,10 +118,12 @@ def enter_route(s: State, message: int, src: int) -> None:
 def next_link(s: State, message: int) -> None:
     """A message goes on to the next link of its route, or of the dimension that it is in."""
     m = s.m
-    via = m[message + L.M_VIA]
     if m[L.C_NET] == L.NET_GRAPH:
-        m[message + L.M_VIA] = via + 1
-        via = m[via + 1]
-    elif via == L.NIL:
-        via = m[m[message + L.M_LINK] + L.L_ONWARD]
-    enter_link(s, via, message)
+        place = m[message + L.M_ROUTE] + 1
+        m[message + L.M_ROUTE] = place
+        link = m[place]
+    else:
+        link = m[message + L.M_DOWN]
+        if link == L.NIL:
+            link = m[m[message + L.M_LINK] + L.L_ONWARD]
+    enter_link(s, link, message)

@@ -8,7 +8,7 @@ in which they lie there, before what the engine has for that tick: NPUs know of 
 is the tick up to which the network has answered: `NEVER` when it holds nothing, -1 when it was given something since.
 """
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import open_bucket
 from chakra.replay.engines.kernels.network_delays import count_bytes

@@ -14,7 +14,7 @@ Of this engine: `phases_events` (the event list), `phases_algorithms` (ends of a
 `phases_workload`, and this one, the loop.
 """
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.instances import end_stream, in_last_phase
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.nodes import comm_state, end_node

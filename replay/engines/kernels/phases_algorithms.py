@@ -6,7 +6,7 @@ room to work in. Each function returns the length of the members' final timer.
 """
 
 from chakra.replay.engines.kernels import codes as K
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.packets import (
     free_delay,

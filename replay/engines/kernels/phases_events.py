@@ -4,7 +4,7 @@ Ties. Events are ordered by (tick, registration tick, sequence): the order in wh
 ticks first-come-first-served would run them (replay semantics, section 5.5).
 """
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.layout import State
 
 ENTRY_POINTS = ()

@@ -4,7 +4,7 @@ Source: replay semantics, sections 4.8 and 9.
 """
 
 from chakra.replay.engines.kernels import codes as K
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.phases_algorithms import (
     eval_chain,

@@ -1,7 +1,7 @@
 """What each kind of node does in the phase-level engine when it is issued (replay semantics, section 2)."""
 
 from chakra.replay.engines.kernels import codes as K
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.instances import join_instance, open_stream
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.nodes import (
@@ -52,15 +52,15 @@ def access_memory(s: State, npu: int, node: int, service: int) -> None:
     """A memory access ends after its server's earlier ones and its own time."""
     m = s.m
     server = m[L.NPU_BASE + npu * L.NPU_ROW + L.N_SERVER]
-    end = max(m[L.C_NOW], m[server]) + service
-    m[server] = end
+    end = max(m[L.C_NOW], m[server + L.SV_END]) + service
+    m[server + L.SV_END] = end
     push_event(s, end, m[L.C_NOW], L.EVENT_NODE | npu << 2 | node << 32)
 
 
 def lane_of(s: State, npu: int, node: int) -> int:
     """Number of the lane of a send or receive."""
     m = s.m
-    return m[m[L.NPU_BASE + npu * L.NPU_ROW + L.N_MESSAGES] + m[comm_row(s, npu, node) + L.K_INDEX]]
+    return m[m[L.NPU_BASE + npu * L.NPU_ROW + L.N_LANES] + m[comm_row(s, npu, node) + L.K_INDEX]]
 
 
 def deliver(s: State, lane: int, number: int, sent: int, posted: int) -> None:

@@ -6,7 +6,7 @@ Requests of the rendezvous protocol have channels of their own, without the size
 import numpy as np
 
 from chakra.arrays import I64, AnyArray
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.state import Block
 
 

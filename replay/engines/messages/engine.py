@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from chakra.jit import compiled, worth_compiling
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.outside import meet
 from chakra.replay.engines.messages.tables import MessageTables, with_room
 from chakra.replay.networks.exchange import Exchange

@@ -6,7 +6,7 @@ import numpy as np
 
 from chakra.arrays import F64, I64
 from chakra.replay.config.model import Links, Network, Topology
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.state import Block
 from chakra.replay.engines.tables import dimension_rows
 from chakra.replay.networks.routes import LinkGraph

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.networks.exchange import Exchange
 
 

@@ -16,7 +16,7 @@ from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
 from chakra.replay.collectives.steps import Do
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.engine import simulate
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
 from chakra.replay.engines.outcome import RawRun

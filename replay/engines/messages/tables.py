@@ -11,7 +11,7 @@ from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Phase, Schedule
 from chakra.replay.collectives.steps import Steps, member_rows
 from chakra.replay.config.model import MemoryKind
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.messages_events import hash_tick
 from chakra.replay.engines.messages.channels import Channels
 from chakra.replay.engines.messages.links import NetworkRows
@@ -194,7 +194,7 @@ class MessageTables:
             first.append(channels.add(tags, program.p2p_bytes, program.p2p_is_send, npu, peers))
         customs = {number: self._custom_rows(item, channels) for number, item in self.calls.customs.items()}
         at = channels.put(block)
-        rows[:, L.N_MESSAGES] = at + np.array(first, np.int64) * L.P2P_ROW
+        rows[:, L.N_P2P] = at + np.array(first, np.int64) * L.P2P_ROW
         for number, table in customs.items():
             table[:, L.CU_MESSAGES] = at + table[:, L.CU_MESSAGES] * L.P2P_ROW
             self.plans.rows[number, L.P_CUSTOM] = block.add(table)

@@ -10,8 +10,8 @@ from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import FLAT, Phase, library_sent
 from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.collectives.steps import Steps, Symmetry
-from chakra.replay.engines.kernels import layout as L
 from chakra.replay.engines.kernels import phases_algorithms
+from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.packets import free_delay, phase_packet, reduction
 from chakra.replay.engines.phases.communicators import ActorComm
 from chakra.replay.engines.plan_tables import Fields, Planned

@@ -13,8 +13,8 @@ import numpy as np
 from chakra.errors import WorkloadError
 from chakra.jit import compiled, worth_compiling
 from chakra.replay.checks.run import order_problem
-from chakra.replay.engines.kernels import layout as L
 from chakra.replay.engines.kernels import phases as kernel
+from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.phases.communicators import ActorComm
 from chakra.replay.engines.phases.tables import PhaseTables

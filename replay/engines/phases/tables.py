@@ -10,7 +10,7 @@ from chakra.errors import WorkloadError
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Do, Phase
 from chakra.replay.config.model import MemoryKind
-from chakra.replay.engines.kernels import layout as L
+from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.packets import packet_count
 from chakra.replay.engines.phases.channels import message_channels
 from chakra.replay.engines.phases.communicators import ActorComm, actor_communicators
@@ -176,9 +176,11 @@ class PhaseTables:
         table[:, L.LN_BACK_NS] = lanes.back_ns
         table[:, L.LN_FIRST] = pairs + lanes.start[:-1] * L.PAIR_ROW
         self._head[L.C_LANES] = block.add(table)
-        rows[:, L.N_MESSAGES] = block.add(lanes.of_message) + lanes.message_start
+        rows[:, L.N_LANES] = block.add(lanes.of_message) + lanes.message_start
         servers = self._servers()
-        rows[:, L.N_SERVER] = block.room(int(servers.max(initial=0)) + 1) + servers
+        rows[:, L.N_SERVER] = (
+            block.room((int(servers.max(initial=0)) + 1) * L.SERVER_ROW) + servers * L.SERVER_ROW
+        )
         self.dim_bytes = block.room(self.actors.n * self.dims)
         rows[:, L.N_DIM_BYTES] = self.dim_bytes + np.arange(self.actors.n) * self.dims
 
