@@ -27,6 +27,10 @@ class ActorComm:
     #: label of its distances and whether it looks alike from every member (flat ring)
     label: tuple[int, bool]
 
+    def on_ring(self, stand: I64) -> I64:
+        """Distinct actors of a ring, given by position, in ascending order."""
+        return stand[:1] if len(self.actors) == 1 else np.unique(stand)
+
 
 @dataclass(frozen=True, slots=True)
 class ActorComms:
@@ -54,14 +58,9 @@ def actor_communicators(
     group_comm: list[int] = []
     group_member: list[int] = []
     group_start = [0]
-    slot_of: dict[int, dict[int, int]] = {}
-    needed = {c for npu in npu_of for c in membership.comm[npu] if c >= 0}
-    for c in needed:
-        members = membership.comms[c].members
-        where = np.argmax(membership.comm[members] == c, axis=1)
-        slot_of[c] = dict(zip(members.tolist(), where.tolist(), strict=True))
-    for npu in npu_of:
-        for c in membership.comm[npu]:
+    slots_of: dict[int, I64] = {}
+    for npu in npu_of.tolist():
+        for c in membership.comm[npu].tolist():
             if c < 0:
                 continue
             comm = membership.comms[c]
@@ -72,7 +71,9 @@ def actor_communicators(
             else:
                 alike, _ = ring_labels(network, comm.members[None, :], families)
                 distance = distance_key(network, comm.members, families, alike=bool(alike[0]))
-                slots = np.array([slot_of[c][int(m)] for m in comm.members])
+                if c not in slots_of:
+                    slots_of[c] = np.argmax(membership.comm[comm.members] == c, axis=1)
+                slots = slots_of[c]
                 if bool(alike[0]) and (classes == classes[0]).all():
                     key = ("alike", len(classes), int(classes[0]), int(slots[0]), distance)
                 else:
@@ -95,16 +96,16 @@ def _actor_comm(
     """A communicator as the actors see it."""
     classes = class_of[comm.members]
     actors = tuple(dict.fromkeys(classes.tolist()))
-    index = {actor: i for i, actor in enumerate(actors)}
-    local = np.array([index[c] for c in classes.tolist()], np.int64)
+    index = np.zeros(max(actors) + 1, np.int64)
+    index[list(actors)] = np.arange(len(actors))
+    local = index[classes]
     views: list[tuple[tuple[I64, I64], ...]] = []
     if comm.whole:
         n = network.npus
         grid = np.arange(n).reshape([dim.npus for dim in reversed(network.dims)])
-        lut = np.array([index[c] for c in class_of.tolist()], np.int64)
         for k in range(len(network.dims)):
             lines = np.moveaxis(grid, len(network.dims) - 1 - k, -1).reshape(-1, network.dims[k].npus)
-            stand = lut[lines]
+            stand = index[class_of[lines]]
             first = [0] if len(actors) == 1 else np.unique(row_codes(stand), return_index=True)[1]
             views.append(tuple((lines[i], stand[i]) for i in np.sort(first)))
     alike, _ = ring_labels(network, comm.members[None, :], families)

@@ -137,6 +137,6 @@ class PhaseEngine:
 def _events(item: Planned, comm: ActorComm) -> int:
     """Events of one instance of a collective, about."""
     members = max(
-        (len(npus) if len(np.unique(stand)) > 1 else 1) for rings in comm.views for npus, stand in rings
+        (len(npus) if len(comm.on_ring(stand)) > 1 else 1) for rings in comm.views for npus, stand in rings
     )
     return len(item.plan.chunks) * item.phases * (1 + members // 4)

@@ -158,7 +158,7 @@ class PhaseTables:
         block = self._block
         ring_of = np.zeros(len(comm.actors), np.int64)
         for i, (npus, stand) in enumerate(rings):
-            distinct = np.unique(stand)
+            distinct = comm.on_ring(stand)
             row = np.zeros(L.RING_ROW, np.int64)
             row[L.RG_INDEX], row[L.RG_MEMBERS] = i, len(distinct)
             row[L.RG_PLACES], row[L.RG_NPUS] = block.add(stand), block.add(npus)
@@ -235,7 +235,7 @@ def _scratch(planned: list[Planned], comms: list[ActorComm]) -> tuple[int, int]:
             cells, credits = _most((cells, credits), _template_scratch(phase))
         for phase in (phase for variant in item.plan.variants for phase in variant):
             rings = comm.views[phase.view]
-            if any(len(np.unique(stand)) > 1 for _, stand in rings):
+            if any(len(comm.on_ring(stand)) > 1 for _, stand in rings):
                 cells, credits = _most((cells, credits), _member_scratch(phase))
     return cells, credits
 
