@@ -12,6 +12,7 @@ from chakra.et.manifest import read_manifest
 from chakra.io.files import ranks_found
 from chakra.replay.checks.limits import check_limits
 from chakra.replay.checks.run import check_dimensions, check_run, run_warnings
+from chakra.replay.collectives.library.in_effect import placed_library
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Memory, Network, System
@@ -21,6 +22,7 @@ from chakra.replay.options import RunOptions
 from chakra.replay.results.compute_notes import compute_warnings, generated_at_speed
 from chakra.replay.workload.compile import compile_workload
 from chakra.replay.workload.custom import load_per_node
+from chakra.replay.workload.dimension_groups import dimensions_as_groups
 from chakra.replay.workload.load import Loaded, load_workload, manifest_path, read_files
 from chakra.replay.workload.match_ranks import match_ranks
 from chakra.replay.workload.replicate import repeated_text, spread, traced_ranks
@@ -87,6 +89,8 @@ def prepare(
     matched, membership = match_ranks(
         compiled, groups, dims=len(network.dims), astra=options.astra, traced=repeated
     )
+    if placed_library(machine, network, options) is not None:
+        matched, membership = dimensions_as_groups(matched, membership, network)
     scenario = Scenario(matched, membership, machine, network, memory_of_machine, options, custom)
     check_limits(matched, machine, network, options)
     check_run(matched, membership, options, named_by_rank=named, traced_ranks=traced)

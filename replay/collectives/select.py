@@ -140,10 +140,7 @@ def choose(
             if algorithm.flat:
                 break
         if not parts:
-            raise WorkloadError(
-                f"a collective of {call.kind.value} involves none of the network's dimensions; "
-                "set involved_dim to true for at least one dimension that has an algorithm"
-            )
+            raise _involves_none(call.kind)
     for _, algorithm, ring in parts:
         if algorithm.steps and system.shared_bus is not None:
             raise ConfigError(
@@ -152,6 +149,13 @@ def choose(
             )
         _check_size(algorithm, native, ring, whole, system)
     return Choice(native, tuple(parts))
+
+
+def _involves_none(kind: CollectiveKind) -> WorkloadError:
+    return WorkloadError(
+        f"a collective of {kind.value} involves none of the network's dimensions; "
+        "set involved_dim to true for at least one dimension that has an algorithm"
+    )
 
 
 def _involved(call: Call, dim: int, options: RunOptions) -> bool:
@@ -206,11 +210,8 @@ def make_plan(
     if size == 1 or (call.bytes == 0 and call.kind is not CollectiveKind.BARRIER and not options.astra):
         return barrier_plan(call.kind, size)
     if library is not None:
-        if whole and not all(_involved(call, dim, options) for dim in range(len(network.dims))):
-            raise WorkloadError(
-                f"a collective of {call.kind.value} involves some of the network's dimensions only (involved_dim), which "
-                "collective-library does not model: use process groups, or leave the key out of the system file"
-            )
+        if whole and not any(_involved(call, dim, options) for dim in range(len(network.dims))):
+            raise _involves_none(call.kind)
         return library_plan(call, size, library)
     choice = choose(call, size, whole, system, network, options)
     if choice.kind in ROOTED:

@@ -432,7 +432,7 @@ SYSTEM_KEYS = (
         None,
         "",
         "collective_library",
-        "collectives take this library's time, not that of the algorithms; no effect with --compat or shared links",
+        "collectives take this library's time, not that of the algorithms; no effect with --compat",
     ),
     COLLECTIVE_COSTS := Key(
         "collective-costs",

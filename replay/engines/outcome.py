@@ -41,6 +41,8 @@ class RawRun:
     links: tuple[dict[str, Any], ...] = ()
     #: whether `dim_bytes` holds point-to-point messages, too
     messages_counted: bool = False
+    #: what the user of the result should know, beside how it was made
+    remarks: tuple[str, ...] = ()
     #: how parts of the run were computed
     notes: tuple[str, ...] = ()
 

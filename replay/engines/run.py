@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from chakra.errors import ConfigError, UsageError
+from chakra.errors import UsageError
 from chakra.replay.collectives.select import check_old_model
 from chakra.replay.engines.choice import why_every_npu, why_links, why_messages
 from chakra.replay.engines.messages.run import MessageRun
@@ -23,8 +23,7 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
     Raises
     ------
     ConfigError
-        If the cost model of ASTRA-sim 1.0 is asked for where links are modelled, or a collective library where every
-        message has to be simulated.
+        If the cost model of ASTRA-sim 1.0 is asked for where links are modelled.
     UsageError
         If an engine was asked for that cannot run this network.
     WorkloadError
@@ -43,11 +42,6 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
     if reason is None:
         reason = why_messages(scenario)
     if reason is not None:
-        if scenario.plans.library is not None:
-            raise ConfigError(
-                f"{scenario.system.source}: collective-library is the time of a whole collective, and every message "
-                f"has to be simulated here ({reason}): leave the key out"
-            )
         run = MessageRun(scenario).run(progress)
         return replace(run, notes=(f"every message simulated: {reason}", *run.notes))
     try:

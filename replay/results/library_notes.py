@@ -29,4 +29,6 @@ def library_notes(scenario: Scenario) -> list[str]:
         else f", {evidence.status}"
     )
     counts = "of the network file only bandwidths between nodes count for them"
+    if placed.sends:
+        counts = "their bytes travel as messages, which wait for others on links"
     return [f"collectives take the times of {machine.library} on {machine.name}{how} (one node); {counts}"]

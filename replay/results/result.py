@@ -291,6 +291,7 @@ class ReplayResult:
             *compute_notes(traces, self.system),
             *start_notes(traces, self.scenario.options, self.system),
             *library_notes(self.scenario),
+            *self.raw.remarks,
         ]
 
     def __repr__(self) -> str:

@@ -56,6 +56,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "networks.interface",  # what a network answers: known to configurations, too
         "engines.kernels",  # arithmetic on arrays alone
         "config",
+        "networks.routes",  # which links a pair of NPUs uses: known to what places a collective library
         "collectives",
         "workload",
         "checks",

@@ -10,10 +10,12 @@ from chakra.arrays import I64
 from chakra.errors import ConfigError, UsageError
 from chakra.io.yaml import read_document
 from chakra.replay.collectives.library.cost import LibraryTime, library_time
+from chakra.replay.collectives.library.messages import Lane, lanes
 from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
 from chakra.replay.collectives.library.presets import preset_parameters
 from chakra.replay.collectives.library.shape import Algorithm, Communicator, Forced, Protocol
-from chakra.replay.config.model import CollectiveKind, Network, System
+from chakra.replay.config.model import CollectiveKind, LinkTopology, Network, System
+from chakra.replay.networks.routes import link_graph
 from chakra.replay.options import RunOptions
 
 #: kinds whose nccl-tests size is comm_size of all members together
@@ -32,6 +34,8 @@ class PlacedLibrary:
     nic_gbps: float
     nics: int
     network_us: float
+    #: whether messages share links, so that the bytes of collectives travel as messages
+    sends: bool = False
 
     @property
     def name(self) -> str:
@@ -54,6 +58,13 @@ class PlacedLibrary:
         """Time of a collective of these NPUs, from the last start to the last end."""
         return library_time(kind, size_bytes, self.communicator(npus), self.machine, self.forced)
 
+    def lanes(self, kind: CollectiveKind, size_bytes: int, npus: I64) -> list[Lane]:
+        """The messages of a collective of these NPUs."""
+        if kind is CollectiveKind.BARRIER:
+            kind, size_bytes = CollectiveKind.ALL_REDUCE, 1
+        choice = self.time(kind, size_bytes, npus).choice
+        return lanes(kind, size_bytes, npus, self.node_npus, self.communicator(npus), choice)
+
 
 def why_no_library(system: System, network: Network, options: RunOptions) -> str | None:
     """Why a library that the system file names has no effect; None if it has, or if none is named."""
@@ -61,10 +72,6 @@ def why_no_library(system: System, network: Network, options: RunOptions) -> str
         return None
     if options.compat is not None:
         return f"compat {options.compat!r} has the algorithms of ASTRA-sim"
-    if network.links is not None or network.outside is not None or options.backend != "unaware":
-        return "it is the time of a whole collective, and this network has messages share links"
-    if options.engine == "messages":
-        return "it is the time of a whole collective, and every message is simulated"
     if system.shared_bus is not None:
         return "the shared memory bus has messages of its own"
     if system.custom or system.per_node_custom:
@@ -83,21 +90,36 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
     if system.collective_library is None or why_no_library(system, network, options) is not None:
         return None
     machine = _machine(system)
-    node, outer = 1, list(network.dims)
-    while outer and node * outer[0].npus <= machine.node_ranks:
-        node *= outer.pop(0).npus
-    if node == 1 and network.npus > 1:
-        raise ConfigError(
-            f"{network.source}: dimension 0 has {network.dims[0].npus} NPUs, and a node of {machine.name} has "
-            f"{machine.node_ranks}: collective-library cannot place them"
-        )
-    rate = min((dim.bytes_per_ns for dim in outer), default=0.0)
+    node, rate = _node(network, machine)
     forced = Forced(
         Algorithm(system.collective_algorithm) if system.collective_algorithm else None,
         Protocol(system.collective_protocol) if system.collective_protocol else None,
         system.collective_channels,
     )
-    return PlacedLibrary(machine, forced, node, rate, system.node_ports, system.network_latency_us)
+    sends = options.backend == "aware" or network.outside is not None
+    return PlacedLibrary(machine, forced, node, rate, system.node_ports, system.network_latency_us, sends)
+
+
+def _node(network: Network, machine: MachineParameters) -> tuple[int, float]:
+    """NPUs of a node, and the rate of a port into the network between nodes, 10^9 B/s."""
+    node, outer = 1, list(network.dims)
+    while outer and node * outer[0].npus <= machine.node_ranks:
+        node *= outer.pop(0).npus
+    listed = network.links is not None and network.dims[0].topology is LinkTopology.LINKS
+    if listed and node < machine.node_ranks and network.npus % machine.node_ranks == 0:
+        node = machine.node_ranks  # dimensions of a list of links are names; what is joined is in the links
+    if node == 1 and network.npus > 1:
+        raise ConfigError(
+            f"{network.source}: dimension 0 has {network.dims[0].npus} NPUs, and a node of {machine.name} has "
+            f"{machine.node_ranks}: collective-library cannot place them"
+        )
+    if node == network.npus:
+        return node, 0.0
+    if not listed:
+        return node, min(dim.bytes_per_ns for dim in outer)
+    npus = np.arange(network.npus)
+    graph = link_graph(network, np.stack([npus, (npus + node) % network.npus], axis=1))
+    return node, float(graph.bytes_per_ns[graph.routes].min())
 
 
 def _machine(system: System) -> MachineParameters:

@@ -362,8 +362,9 @@ CURSORS = 3 + KINDS
         PH_STEPS_N,
         PH_WHOLE,  # parts of the data of which a message of a table of steps carries some
         PH_ROUNDS,  # message engine: the same table by member: first row and number of rows of each
+        PH_DELAY,  # message engine: from the last start of a joint phase to its first messages, or its end
     ),
-) = row(23)
+) = row(24)
 FLAT = -1
 
 TAU_DIFFERS = -1  # members end apart

@@ -9,7 +9,7 @@ from chakra.replay.engines.kernels.instances import end_stream, in_last_phase
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_bus import after_received, bus_received, bus_sent, leave_unit
 from chakra.replay.engines.kernels.messages_credit import credit, reduce_packet
-from chakra.replay.engines.kernels.messages_custom import custom_done
+from chakra.replay.engines.kernels.messages_custom import custom_done, custom_start
 from chakra.replay.engines.kernels.messages_events import close_bucket, end_bundle, free_row, next_bucket
 from chakra.replay.engines.kernels.messages_p2p import arrive_control as arrive_request
 from chakra.replay.engines.kernels.messages_p2p import arrive_unpaired, issued_at, send_eager
@@ -66,7 +66,7 @@ def end_request(s: State, request: int) -> None:
     free_row(s, request)
     if stream == L.NIL:
         later(s, L.ACT_NODE, npu, node)
-    elif custom_done(s, stream, node):
+    elif custom_done(s, stream, node) and steps_end(s, stream):
         later(s, L.ACT_STREAM, stream, 0)
 
 
@@ -117,8 +117,10 @@ def run_timer(s: State, what: int, a: int, b: int) -> None:
         leave_server(s, b)
         later(s, L.ACT_NODE, m[m[L.C_BUNDLE] + L.T_NPU], a)
     elif what == L.TM_CUSTOM:
-        if custom_done(s, a, b):
+        if custom_done(s, a, b) and steps_end(s, a):
             later(s, L.ACT_STREAM, a, 0)
+    elif what == L.TM_CUSTOM_START:
+        custom_start(s, a)
     elif what == L.TM_BUS_SENT:
         bus_sent(s, a)
     elif what == L.TM_BUS_REDUCED:

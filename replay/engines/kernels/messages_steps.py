@@ -48,26 +48,26 @@ def joint_member(s: State, x: int, end: int) -> bool:
 
 
 def barrier(s: State, x: int) -> None:
-    """A member starts a phase without messages, which ends for all of its ring when the last one has started it."""
+    """A member starts a phase without messages, which ends for all of its ring a while after the last one's start."""
     if joint_member(s, x, 0):
-        end_together(s, x)
+        for_all(s, x, s.m[s.m[x + L.S_ROW] + L.PH_DELAY], L.TM_JOINT_END)
 
 
-def end_together(s: State, x: int) -> None:
-    """All members of a stream's ring end the phase now."""
+def for_all(s: State, x: int, after: int, what: int) -> None:
+    """Set a timer for each member of a stream's ring."""
     m = s.m
     for index in range(m[x + L.S_RING_N]):
         y = twin(s, x, index, ring_npu(s, x, index))
-        set_timer(s, m[y + L.S_NPU], m[L.C_NOW], L.TM_JOINT_END, y, 0)
+        set_timer(s, m[y + L.S_NPU], m[L.C_NOW] + after, what, y, 0)
 
 
 def steps_end(s: State, x: int) -> bool:
-    """A stream has done its last round; True if it leaves the phase now. Joint members all leave with the last one."""
+    """A stream has done its part; True if it leaves the phase now. Joint members all leave with the last one."""
     m = s.m
     if m[m[x + L.S_ROW] + L.PH_JOINT] == 0:
         return True
     if joint_member(s, x, 1):
-        end_together(s, x)
+        for_all(s, x, 0, L.TM_JOINT_END)
     return False
 
 

@@ -5,7 +5,13 @@ from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_credit import arm
 from chakra.replay.engines.kernels.messages_custom import custom_start
-from chakra.replay.engines.kernels.messages_steps import barrier, step_part, steps_begin
+from chakra.replay.engines.kernels.messages_steps import (
+    barrier,
+    for_all,
+    joint_member,
+    step_part,
+    steps_begin,
+)
 from chakra.replay.engines.kernels.messages_transfer import sort_early
 from chakra.replay.engines.kernels.messages_tree import tree_delay, tree_start
 from chakra.replay.engines.kernels.packets import phase_packet, reduction
@@ -100,7 +106,10 @@ def start_stream(s: State, x: int) -> None:
     if algorithm == K.ALG_TREE:
         tree_start(s, x)
     elif algorithm == K.ALG_CUSTOM:
-        custom_start(s, x)
+        if m[m[x + L.S_ROW] + L.PH_JOINT] == 0:
+            custom_start(s, x)
+        elif joint_member(s, x, 0):
+            for_all(s, x, m[m[x + L.S_ROW] + L.PH_DELAY], L.TM_CUSTOM_START)
     elif algorithm == K.ALG_STEPS:
         steps_begin(s, x)
     elif algorithm == K.ALG_NONE:

@@ -5,6 +5,7 @@ networks, the shared memory bus, custom collective algorithms.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
 from chakra.replay.collectives.steps import Do
 from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.messages.alone import LibraryCall
 from chakra.replay.engines.messages.engine import simulate
+from chakra.replay.engines.messages.library import FIRST_TAG, Delays, delays_of, library_phase, programs_of
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.plan_tables import Planned
@@ -39,6 +42,8 @@ class MessageRun:
     ----------
     scenario
         What is run on what.
+    alone
+        Whether collectives of a library have their messages only, without the delay that makes up its time.
 
     Raises
     ------
@@ -46,13 +51,15 @@ class MessageRun:
         When a message goes to an NPU that is not there.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, *, alone: bool = False) -> None:
         self.scenario = scenario
         self.workload = scenario.workload
         self.membership = scenario.membership
         self._planned: list[Planned] = []
         self._plan_of: dict[tuple[Any, ...], int] = {}
         self._customs: dict[int, Custom] = {}
+        self._library: dict[int, LibraryCall] = {}
+        self._programs: dict[tuple[object, ...], tuple[CustomProgram, ...]] = {}
         self._algorithms: dict[tuple[str, int], list[CustomProgram]] = {}
         #: members of each communicator in the order of its rings
         self._groups = [
@@ -61,6 +68,19 @@ class MessageRun:
         ]
         self._check_peers()
         self._plan_of_call = self._call_plans()
+        self._delays = Delays([0] * len(self._library)) if alone else self._library_delays()
+
+    def _library_delays(self) -> Delays:
+        """How long the collectives of a library wait before they send."""
+        library = self.scenario.plans.library
+        if library is None:
+            return Delays([])
+
+        def alone(scenario: Scenario) -> RawRun:
+            return MessageRun(scenario, alone=True).run()
+
+        calls = list(self._library.values())
+        return delays_of(calls, self.scenario, library, alone if library.sends else None)
 
     def _check_peers(self) -> None:
         peers, n = self.workload.peers, self.workload.npus
@@ -91,14 +111,36 @@ class MessageRun:
         key: tuple[Any, ...] = (call.kind, prefix, number)
         if prefix is None:
             key = (call.kind, call.bytes, call.involved, comm.whole, comm.size)
+            if self.scenario.plans.library is not None and not comm.whole:
+                key = (*key, number)  # its time follows from where its members are
         if key not in self._plan_of:
             self._plan_of[key] = len(self._planned)
             if prefix is not None:
                 plan = self._add_custom(call, comm, number, prefix)
             else:
                 plan = self.scenario.plans.of(call, comm.size, whole=comm.whole)
+                self._add_library(call, plan, comm, number)
             self._planned.append(Planned(plan, comm.whole, comm.size, call.bytes))
         return self._plan_of[key]
+
+    def _add_library(self, call: Call, plan: Plan, comm: Communicator, number: int) -> None:
+        """Messages of a library's collective, where it has some."""
+        phase, library = library_phase(plan), self.scenario.plans.library
+        if phase is None or library is None:
+            return
+        members = self._groups[number]
+        item = LibraryCall(call, phase, comm, members)
+        self._library[len(self._planned)] = item
+        if not library.sends:
+            return
+        place = item.place(self.scenario.network)
+        if place not in self._programs:
+            found = library.lanes(item.kind, phase.bytes, members)
+            self._programs[place] = programs_of(found, comm.size)
+        tag = FIRST_TAG + len(self._planned)
+        programs = tuple(replace(one, p2p_tag=one.p2p_tag + tag) for one in self._programs[place])
+        peers = tuple(members[program.partner] for program in programs)
+        self._customs[len(self._planned)] = Custom(members, programs, peers)
 
     def _add_custom(self, call: Call, comm: Communicator, number: int, prefix: str) -> Plan:
         """A custom algorithm: positions are ranks of the member list, sorted in ASTRA-sim (D20)."""
@@ -133,6 +175,11 @@ class MessageRun:
             used |= set(zip(plans, groups, strict=True))
             at += len(program.calls)
         for plan, group in used:
+            if plan in self._library:
+                custom = self._customs.get(plan)
+                for npu, peers in zip(custom.npus.tolist(), custom.peers, strict=True) if custom else ():
+                    parts.append(np.unique(np.stack([np.full(len(peers), npu), peers], axis=1), axis=0))
+                continue
             for phase in self._planned[plan].each_phase():
                 rows = self._groups[group][None, :]
                 if phase.view != FLAT:
@@ -186,8 +233,12 @@ class MessageRun:
         """
         network = self.scenario.network
         graph = None if network.links is None else link_graph(network, self._pairs())
+        delays = dict(zip(self._library, self._delays.ns, strict=True))
         tables = MessageTables(
-            self.scenario, Calls(self._planned, self._customs, self._plan_of_call), self._groups, graph
+            self.scenario,
+            Calls(self._planned, self._customs, delays, self._plan_of_call),
+            self._groups,
+            graph,
         )
         links: tuple[dict[str, Any], ...] = ()
         if network.outside is None:
@@ -242,6 +293,7 @@ class MessageRun:
                 *((f"blocked queues were given room {relieved} times (C13)",) if relieved else ()),
             ),
             messages_counted=True,
+            remarks=self._delays.notes(),
         )
 
 

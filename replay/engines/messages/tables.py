@@ -54,10 +54,13 @@ class Custom:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Collectives of a run: the distinct ones, custom algorithms by their number, and the one of every NPU's calls."""
+    """Collectives of a run: the distinct ones, what is known of some by their number, the one of every NPU's calls."""
 
     planned: Sequence[Planned]
+    #: programs of members: custom algorithms, and the messages of a library's collectives
     customs: dict[int, Custom]
+    #: a library's collectives: ns from the last member's start to their first messages, or to their end
+    delays: dict[int, int]
     plan_of_call: I64
 
 
@@ -124,7 +127,10 @@ class MessageTables:
         head[L.C_LAST_TICK] = -1
 
     def _phase_fields(self, row: list[int], phase: Phase, number: int, template: bool) -> Fields:
-        out = {L.PH_JOINT: int(phase.do in ROOTED or phase.algorithm.family is Family.NONE)}
+        out = {L.PH_JOINT: int(_together(phase))}
+        if phase.algorithm.family is Family.LIBRARY:
+            out[L.PH_DELAY] = self.calls.delays[number]
+            out[L.PH_FAMILY] = int(Family.CUSTOM if number in self.calls.customs else Family.NONE)
         if phase.algorithm.family is Family.STEPS:
             steps = self.scenario.plans.steps(phase, whole=self.calls.planned[number].whole)
             out[L.PH_WHOLE] = steps.whole
@@ -137,7 +143,7 @@ class MessageTables:
         joint = False
         for phase in item.each_phase():
             family = phase.algorithm.family
-            joint |= phase.do in ROOTED or family is Family.NONE
+            joint |= _together(phase)
             if family is Family.DIRECT:
                 bits = max(bits, -(-2 * (phase.size - 1) // 32))
             elif family is Family.HALVING_DOUBLING:
@@ -145,9 +151,9 @@ class MessageTables:
             elif family is Family.STEPS:
                 steps = self.scenario.plans.steps(phase, whole=item.whole)
                 bits = max(bits, -(-member_rows(steps).most // 32))
-            elif family is Family.CUSTOM:
+            elif family in (Family.CUSTOM, Family.LIBRARY):
                 programs = (program for custom in self.calls.customs.values() for program in custom.programs)
-                pending = max(len(program.op) for program in programs)
+                pending = max((len(program.op) for program in programs), default=0)
         counts = 2 * item.phases if joint else 0
         width = L.STREAM_OF_MESSAGES + item.phases + max(2 * bits, pending) + counts
         return StreamShape(-(-width // 8) * 8, L.STREAM_OF_MESSAGES, counts, bits)
@@ -250,7 +256,7 @@ class MessageTables:
             chunks = max(chunks, len(item.plan.chunks))
             deep |= item.phases >= 5 or item.plan.schedule is not Schedule.PLAN
             for phase in item.each_phase():
-                together |= phase.do in ROOTED or phase.algorithm.family is Family.NONE
+                together |= _together(phase)
                 if phase.algorithm.family is Family.DIRECT:
                     window = max(window, phase.size - 1)
             if number in self.calls.customs:
@@ -270,6 +276,11 @@ class MessageTables:
     def rows(self, m: I64, at: int, count: int, size: int) -> I64:
         """So many rows of a block, as a view."""
         return m[at : at + count * size].reshape(count, size)
+
+
+def _together(phase: Phase) -> bool:
+    """Whether all members begin a phase with the last one and end it with the last one."""
+    return phase.do in ROOTED or phase.algorithm.family in (Family.NONE, Family.LIBRARY)
 
 
 def _custom_code(program: CustomProgram) -> Code:

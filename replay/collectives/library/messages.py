@@ -1,0 +1,156 @@
+"""Which messages a collective of a library is made of, where a network has its links shared.
+
+The bytes are those of :func:`~chakra.replay.collectives.library.cost.link_bytes`, between the members between which the
+algorithm that the library chose moves them, and all at once, since its channels overlap the steps of an algorithm. A
+member has *lanes*: independent queues of messages, one for each direction in which it sends. Latencies and dependencies
+of steps are in the library's time, not here.
+
+- Ring: to the next member of the node, and from each network port to the same port of the next node.
+- Tree: both ways along a chain inside each node, and both ways along two binary trees of nodes, half of the data each.
+- NVLS: equal parts to all members of the node, which loads every link into the switch and out of it alike.
+- NVLSTree: both of these. CollNet: the chain, and from each port to the next node's, once (the switches reduce).
+- PAT: to the nodes 1, 2, 4, ... further, as many blocks as that step moves.
+- Sends and receives: a message for every pair; between nodes all pairs of a port together.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.replay.collectives.library.cost import link_bytes
+from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator
+from chakra.replay.collectives.pipelined_tree import two_trees
+from chakra.replay.config.model import CollectiveKind
+
+#: a lane is cut into about so many segments: through a switch, which passes a segment on when it has all of it, the last
+#: one comes a 32nd of the transfer late
+SEGMENTS = 32
+#: no segment is smaller than this, so that latencies of segments hide behind each other
+LEAST_SEGMENT = 1 << 16
+#: segments of a lane that are under way at a time
+WINDOW = 8
+
+_CHAINS = (Algorithm.TREE, Algorithm.COLLNET_CHAIN, Algorithm.COLLNET_DIRECT)
+_SWITCHED = (Algorithm.NVLS, Algorithm.NVLS_TREE)
+_TREES = (Algorithm.TREE, Algorithm.NVLS_TREE)
+_COLLNET = (Algorithm.COLLNET_CHAIN, Algorithm.COLLNET_DIRECT)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Messages that a member sends one behind the other.
+
+    Attributes
+    ----------
+    source
+        Position of the member among the communicator's.
+    target
+        Positions that the messages go to, in order.
+    size
+        Bytes of each.
+    """
+
+    source: int
+    target: I64
+    size: I64
+
+
+def lanes(
+    kind: CollectiveKind, size_bytes: int, npus: I64, node_npus: int, comm: Communicator, choice: Choice
+) -> list[Lane]:
+    """The messages of a collective.
+
+    Parameters
+    ----------
+    kind, size_bytes, comm, choice
+        The collective and what the library runs, as for `link_bytes`.
+    npus
+        NPUs of the members; positions count in this order.
+    node_npus
+        NPUs of a node, neighbouring numbers.
+    """
+    inside, outside = link_bytes(kind, size_bytes, comm, choice)
+    order = np.argsort(npus, kind="stable")
+    _, first = np.unique(npus[order] // node_npus, return_index=True)
+    nodes = np.split(order, first[1:])
+    found: list[tuple[int, list[tuple[int, int]]]] = []
+    for node in nodes:
+        found += _inside(choice.algorithm, node.tolist(), inside)
+    if len(nodes) > 1:
+        ports = [_ports(node, comm.ports) for node in nodes]
+        found += _outside(choice.algorithm, ports, outside, size_bytes)
+    return [_lane(source, messages) for source, messages in found if any(size for _, size in messages)]
+
+
+def _ports(node: I64, ports: int) -> list[int]:
+    """The members of a node that its network ports belong to."""
+    return [int(node[port * len(node) // ports]) for port in range(ports)]
+
+
+def _inside(algorithm: Algorithm, node: list[int], size: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Lanes of one node: member, and (member, bytes) of its messages."""
+    n = len(node)
+    if n == 1:
+        return
+    if algorithm in _CHAINS:
+        for here, after in itertools.pairwise(node):
+            yield here, [(after, size // 2)]
+            yield after, [(here, size // 2)]
+    elif algorithm in _SWITCHED or algorithm is Algorithm.SEND_RECV:
+        parts = _parts(size, n - 1)
+        for i, here in enumerate(node):
+            yield here, [(node[(i + k + 1) % n], part) for k, part in enumerate(parts)]
+    else:
+        for i, here in enumerate(node):
+            yield here, [(node[(i + 1) % n], size)]
+
+
+def _outside(
+    algorithm: Algorithm, ports: list[list[int]], size: int, buffer: int
+) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Lanes between the ports of nodes."""
+    n, rails = len(ports), len(ports[0])
+    if algorithm is Algorithm.SEND_RECV:
+        every = [(j, port) for j in range(n) for port in ports[j]]
+        parts = _parts(size, (n - 1) * rails)
+        for i, (j, here) in enumerate(every):
+            others = [every[(i + k) % len(every)] for k in range(1, len(every))]
+            yield here, list(zip((to for node, to in others if node != j), parts, strict=True))
+    elif algorithm in _TREES:
+        for parents in two_trees(n):
+            for child, parent in enumerate(parents):
+                for rail in range(rails if parent >= 0 else 0):
+                    below, above = ports[child][rail], ports[parent][rail]
+                    part = buffer // (2 * rails)
+                    yield below, [(above, part)]
+                    yield above, [(below, part)]
+    elif algorithm is Algorithm.PAT:
+        steps = [1 << k for k in range((n - 1).bit_length())]
+        for j in range(n):
+            for rail in range(rails):
+                blocks = ((step, min(step, n - step)) for step in steps)
+                sent = [(ports[(j + step) % n][rail], size * share // (n - 1)) for step, share in blocks]
+                yield ports[j][rail], sent
+    else:
+        for j in range(n):
+            for rail in range(rails):
+                yield ports[j][rail], [(ports[(j + 1) % n][rail], size)]
+
+
+def _parts(size: int, n: int) -> list[int]:
+    """`n` parts that differ by one byte at most."""
+    each, more = divmod(size, n)
+    return [each + 1] * more + [each] * (n - more)
+
+
+def _lane(source: int, messages: list[tuple[int, int]]) -> Lane:
+    """Cut messages into segments, which take turns, so that all targets are served at a time."""
+    total = sum(size for _, size in messages)
+    rounds = max(1, min(-(-SEGMENTS // len(messages)), total // (LEAST_SEGMENT * len(messages))))
+    cut = [(target, _parts(size, rounds)) for target, size in messages if size]
+    rows = [(target, parts[k]) for k in range(rounds) for target, parts in cut if parts[k]]
+    target, size = np.array(rows, np.int64).reshape(-1, 2).T
+    return Lane(source, target, size)

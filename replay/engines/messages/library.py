@@ -1,0 +1,129 @@
+"""Collectives of a library in the message-level engine: their messages as programs of their members, and their delay.
+
+A collective begins when its last member starts it and ends for all at once. Where messages never meet, it is the
+library's time and nothing else. On a network whose links are shared its bytes travel as messages
+(`chakra.replay.collectives.library.messages`), after a delay of what the library's time holds beyond them: the time less
+that of the same messages when nothing else is under way. That is measured, by a run of each collective alone, so that it
+holds for every network, with all that the collective's own messages do to each other.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.library.in_effect import PlacedLibrary
+from chakra.replay.collectives.library.messages import WINDOW, Lane
+from chakra.replay.collectives.plan import Phase, Plan
+from chakra.replay.engines.messages.alone import Alone, LibraryCall
+from chakra.replay.engines.outcome import RawRun
+from chakra.replay.engines.scenario import Scenario
+from chakra.replay.workload.custom import CustomProgram
+from chakra.replay.workload.model import Op
+
+#: tags of messages between members, which no trace has: the number of the collective is added
+FIRST_TAG = 1 << 62
+_NO_NODES = np.zeros(0, np.int64)
+
+
+def library_phase(plan: Plan) -> Phase | None:
+    """The phase of a plan that is a collective of a library, if it is one."""
+    phase = plan.variants[0][0] if plan.variants and plan.variants[0] else None
+    return phase if phase is not None and phase.algorithm.family is Family.LIBRARY else None
+
+
+def programs_of(found: Sequence[Lane], members: int) -> tuple[CustomProgram, ...]:
+    """Each member's part: receives from all lanes, and sends, of which so many in each lane are under way at a time."""
+    source = np.concatenate([np.full(len(lane.target), lane.source) for lane in found] or [_NO_NODES])
+    target = np.concatenate([lane.target for lane in found] or [_NO_NODES])
+    size = np.concatenate([lane.size for lane in found] or [_NO_NODES])
+    by_target = np.argsort(target, kind="stable")
+    first = np.searchsorted(target[by_target], np.arange(members + 1))
+    lanes_of: list[list[Lane]] = [[] for _ in range(members)]
+    for lane in found:
+        lanes_of[lane.source].append(lane)
+    programs = []
+    for member in range(members):
+        mine = by_target[first[member] : first[member + 1]]
+        programs.append(_program(source[mine], size[mine], lanes_of[member]))
+    return tuple(programs)
+
+
+def _program(source: I64, size: I64, own: Sequence[Lane]) -> CustomProgram:
+    """One member's receives, then its lanes. A member without messages does nothing, which takes no time."""
+    if not len(source) and not own:
+        still = np.zeros(1, np.int64)
+        return CustomProgram(
+            np.full(1, Op.TIMER, np.int64), still, np.zeros(2, np.int64), *(_NO_NODES for _ in range(4))
+        )
+    receives = len(source)
+    lengths = [len(lane.target) for lane in own]
+    n = receives + sum(lengths)
+    op = np.full(n, Op.RECV, np.int64)
+    op[receives:] = Op.SEND
+    has_child = np.zeros(n, bool)
+    at = receives
+    for length in lengths:
+        has_child[at : at + max(length - WINDOW, 0)] = True
+        at += length
+    start = np.zeros(n + 1, np.int64)
+    np.cumsum(has_child, out=start[1:])
+    partner = np.concatenate([source, *(lane.target for lane in own)])
+    sizes = np.concatenate([size, *(lane.size for lane in own)])
+    children = np.flatnonzero(has_child) + WINDOW
+    return CustomProgram(op, np.zeros(n, np.int64), start, children, partner, sizes, np.zeros(n, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Delays of a run's collectives.
+
+    Attributes
+    ----------
+    ns
+        From the last member's start to a collective's first messages, or to its end if it has none, ns.
+    longest
+        Of the collectives whose messages alone take longer than the library does: how many, and the largest ratio.
+    """
+
+    ns: list[int]
+    longest: tuple[int, float] = (0, 1.0)
+
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know."""
+        count, ratio = self.longest
+        if not count:
+            return ()
+        what = f"{count} of {len(self.ns)} distinct collectives, up to {ratio:.2f} times its time"
+        return (
+            f"the links of this network need longer than the library for {what}: those take what they need",
+        )
+
+
+def delays_of(
+    calls: Sequence[LibraryCall],
+    scenario: Scenario,
+    library: PlacedLibrary,
+    run: Callable[[Scenario], RawRun] | None,
+) -> Delays:
+    """How long a run's collectives wait before they send.
+
+    Parameters
+    ----------
+    run
+        Runs a scenario without any delay; None where messages never meet.
+    """
+    times = [library.time(item.kind, item.phase.bytes, item.npus).time_ns for item in calls]
+    if run is None or not calls:
+        return Delays(times)
+    places = [item.place(scenario.network) for item in calls]
+    number = {place: k for k, place in enumerate(dict.fromkeys(places))}
+    distinct = {number[place]: item for place, item in zip(places, calls, strict=True)}
+    alone = Alone([distinct[k] for k in range(len(distinct))], scenario)
+    found = alone.times_ns(run(alone.scenario))
+    moving = [found[number[place]] for place in places]
+    over = [moved / time for time, moved in zip(times, moving, strict=True) if moved > time]
+    delays = [max(time - moved, 0) for time, moved in zip(times, moving, strict=True)]
+    return Delays(delays, (len(over), max(over, default=1.0)))
