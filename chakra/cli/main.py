@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "chakra.cli.commands.check_config",
         "Check configuration files and explain every value.",
     ),
+    "compare": ("chakra.cli.commands.compare", "Say where the difference of two runs lies."),
     "completion": ("chakra.cli.commands.completion", "Let a shell complete commands, options and values."),
     "convert": (
         "chakra.cli.commands.convert",

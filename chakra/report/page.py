@@ -59,6 +59,11 @@ def report_html(runs: Sequence[Run]) -> str:
     else:
         context = {"title": f"Comparison of {len(runs)} runs", **_comparison(runs)}
         template = "compare.html.j2"
+    return rendered(template, **context)
+
+
+def rendered(template: str, **context: object) -> str:
+    """A page of this package's templates, with what all pages share."""
     shared = {"version": __version__, "patterns": charts.patterns(), "swatch": charts.swatch}
     return _environment().get_template(template).render(**shared, **context)
 

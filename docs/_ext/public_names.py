@@ -30,6 +30,7 @@ MODULES = (
     "chakra.viz",
     "chakra.timeline",
     "chakra.report",
+    "chakra.compare",
     "chakra.schemas.protolib",
     "chakra.errors",
 )

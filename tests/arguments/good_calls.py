@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 import chakra
-from chakra import anonymize, calibrate, generate, platforms, report, rescale, sweep, timeline, viz
+from chakra import anonymize, calibrate, compare, generate, platforms, report, rescale, sweep, timeline, viz
 from chakra.builder import TraceBuilder, Workload
+from chakra.compare.spans import Kind
 from chakra.converters import astra_config, pytorch, text
 from chakra.replay import config, topologies
 from chakra.replay.collectives import library
@@ -19,6 +20,7 @@ from chakra.schemas import protolib
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
 
 TRACES = Path(__file__).resolve().parents[2] / "traces" / "allreduce_ring8"
+DDP = Path(__file__).resolve().parents[1] / "data" / "pytorch" / "ddp"
 WORKLOAD, SYSTEM, NETWORK = (str(TRACES / name) for name in ("workload", "system.json", "network.yml"))
 STUDY = (
     "workload: {kind: transformer, model: gpt3-175b, npus: 8, layers: 2, fuse: true}\nplatform: hgx-h100\n"
@@ -285,6 +287,18 @@ def of_makers() -> Iterator[Call]:
     asked_ranks: dict[str, Any] = {"npus": 16, "along": "data", "group": (), "optimizer": "adam"}
     yield "rescale", rescale.rescale, {"workload": few, **asked_ranks}
     yield "read_workload", rescale.read_workload, {"prefix": WORKLOAD, "groups": None}
+    recording = compare.read_source(DDP)
+    yield (
+        "read_source",
+        compare.read_source,
+        {"path": str(DDP / "ddp.rank0.kineto.json.gz"), "job": None, "step": None},
+    )
+    yield "compare", compare.compare, {"a": recording, "b": recording, "rank": 0}
+    found = compare.compare(recording, recording)
+    span = {"kind": Kind.HOST, "label": "x", "start_ns": 1, "end_ns": 2}
+    yield "RankSpans.add", compare.RankSpans().add, span
+    yield "difference_text", compare.difference_text, {"found": found, "kernels": 3}
+    yield "difference_html", compare.difference_html, {"found": found}
     target = {"groups": None, "memory": None, "in_place": False}
     yield (
         "anonymize",

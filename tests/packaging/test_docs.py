@@ -68,7 +68,7 @@ def prepare(page: str, folder: Path) -> None:
     if page == "docs/guides/seeing.md":
         paths = ("-s", "traces/h100_box/system.json", "-n", "traces/h100_box/network.yml")
         for name, scale in (("base", "1"), ("faster", "0.5")):
-            options = ["--compute-scale", scale, "--format", "json", "-o", f"{name}.json"]
+            options = ["--compute-scale", scale, "--format", "json", "--nodes", "-o", f"{name}.json"]
             command = [sys.executable, "-m", "chakra", "replay", "-w", "traces/h100_box/workload"]
             run([*command, *paths, *options], folder)
 

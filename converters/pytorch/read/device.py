@@ -240,9 +240,10 @@ _SYNCS = (
 class _Builder:
     """Collects the rows of one file."""
 
-    def __init__(self, names: Names, keep_io: bool) -> None:
+    def __init__(self, names: Names, keep_io: bool, all_io: bool = False) -> None:
         self.names = names
-        self.keep_io = keep_io
+        self.keep_io = keep_io or all_io
+        self.all_io = all_io
         self.threads: dict[tuple[str, str], int] = {}
         self.ops = Growing(*_OPS)
         self.calls = Growing(*_CALLS)
@@ -269,9 +270,10 @@ class _Builder:
         return len(self.comm) - 1
 
     def io_row(self, name: str, args: Args) -> int:
-        """Row of an operator's input shapes, kept only for those that communicate."""
+        """Row of an operator's input shapes, kept only for those that communicate (unless ``all_io``)."""
         dims = bytes(args.input_dims)
-        if not dims or not (name == "record_param_comms" or name.startswith(COMMUNICATION)):
+        communicates = self.all_io or name == "record_param_comms" or name.startswith(COMMUNICATION)
+        if not dims or not communicates:
             return NONE
         self.io.append((dims, bytes(args.input_type)))
         return len(self.io) - 1
@@ -424,7 +426,12 @@ def _args_of(event: Event) -> Event:
 
 
 def read_device_trace(
-    path: str | Path, names: Names | None = None, *, repair: bool = False, keep_io: bool = False
+    path: str | Path,
+    names: Names | None = None,
+    *,
+    repair: bool = False,
+    keep_io: bool = False,
+    all_io: bool = False,
 ) -> DeviceTrace:
     """Read a Kineto trace (plain or gzip).
 
@@ -435,7 +442,9 @@ def read_device_trace(
     repair:
         Cut a broken tail at the last whole event instead of refusing the file.
     keep_io:
-        Keep input shapes and types of operators (for traces without host trace).
+        Keep input shapes and types of operators that communicate (for traces without host trace).
+    all_io:
+        Keep those of all operators.
 
     Raises
     ------
@@ -445,15 +454,17 @@ def read_device_trace(
     expect(path, FileKind.DEVICE)
     names = names or Names()
     try:
-        return _read(path, names, TypedEvent, repair, keep_io)
+        return _read(path, names, TypedEvent, repair, keep_io, all_io)
     except ConversionError:
         # An event whose ``args`` is not an object fails the typed reader; the general one takes it.
-        return _read(path, names, Event, repair, keep_io)
+        return _read(path, names, Event, repair, keep_io, all_io)
 
 
-def _read(path: str | Path, names: Names, struct: type[Event], repair: bool, keep_io: bool) -> DeviceTrace:
+def _read(
+    path: str | Path, names: Names, struct: type[Event], repair: bool, keep_io: bool, all_io: bool
+) -> DeviceTrace:
     reader = ArrayReader(path, "traceEvents", struct, repair=repair)
-    builder = _Builder(names, keep_io)
+    builder = _Builder(names, keep_io, all_io)
     general = struct is Event
     with collector_off():
         for events in reader:

@@ -1,0 +1,141 @@
+"""Where the difference of two runs lies: parts that add up to it, and kernels side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chakra.arguments import checked
+from chakra.compare.match import KernelRow, match_kernels
+from chakra.compare.spans import WORDS, Kind, Source, account, slowest
+from chakra.errors import UsageError
+
+SCHEMA = "chakra.compare/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the time of both runs.
+
+    Attributes
+    ----------
+    part
+        Kernels, exposed communication, waits for peers, copies, host, host waits or gaps.
+    name
+        Family of the kernels, or the collective; empty for the others.
+    a_ns, b_ns
+        Time in each.
+    """
+
+    part: str
+    name: str
+    a_ns: int
+    b_ns: int
+
+    @property
+    def difference_ns(self) -> int:
+        """What the second run takes longer."""
+        return self.b_ns - self.a_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two runs side by side.
+
+    Attributes
+    ----------
+    a, b
+        The runs.
+    rank_a, rank_b
+        Ranks compared.
+    a_ns, b_ns
+        Their spans; ``parts`` add up to each.
+    parts
+        Largest difference first.
+    kernels
+        Kernels that do the same, matched by name, shape and order; largest difference first.
+    """
+
+    a: Source
+    b: Source
+    rank_a: int
+    rank_b: int
+    a_ns: int
+    b_ns: int
+    parts: tuple[Part, ...]
+    kernels: tuple[KernelRow, ...]
+
+    @property
+    def difference_ns(self) -> int:
+        """What the second run takes longer."""
+        return self.b_ns - self.a_ns
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document ``chakra.compare/1``."""
+        sides = ((self.a, self.rank_a, self.a_ns), (self.b, self.rank_b, self.b_ns))
+        return {
+            "schema": SCHEMA,
+            **{
+                key: {"source": side.name, "what": side.what, "ranks": len(side.ranks), "rank": rank, "span_ns": span}
+                for key, (side, rank, span) in zip("ab", sides, strict=True)
+            },
+            "difference_ns": self.difference_ns,
+            "parts": [
+                {
+                    "part": part.part, "name": part.name, "a_ns": part.a_ns, "b_ns": part.b_ns,
+                    "difference_ns": part.difference_ns,
+                }
+                for part in self.parts
+            ],
+            "kernels": [
+                {
+                    "how": row.how, "family": row.family, "a": row.a, "b": row.b, "calls_a": row.calls_a,
+                    "calls_b": row.calls_b, "a_ns": row.a_ns, "b_ns": row.b_ns, "difference_ns": row.difference_ns,
+                }
+                for row in self.kernels
+            ],
+            "notes": list(dict.fromkeys(note for side in (self.a, self.b) for note in side.notes)),
+        }  # fmt: skip
+
+
+@checked
+def compare(a: Source, b: Source, *, rank: int | None = None) -> Comparison:
+    """Compare two runs by one rank of each.
+
+    Parameters
+    ----------
+    a, b
+        From `read_source`.
+    rank
+        The rank; by default the one that ends last, in each run.
+
+    Raises
+    ------
+    UsageError
+        A run without that rank.
+    """
+    ranks = []
+    for side in (a, b):
+        if rank is not None and rank not in side.ranks:
+            raise UsageError(f"{side.name}: no rank {rank}; there are {_listed(sorted(side.ranks))}")
+        ranks.append(slowest(side.ranks) if rank is None else rank)
+    one, two = a.ranks[ranks[0]], b.ranks[ranks[1]]
+    times = (account(one), account(two))
+    keys = sorted({*times[0], *times[1]})
+    parts = [
+        Part(WORDS[kind], label, *(time.get((kind, label), 0) for time in times)) for kind, label in keys
+    ]
+    parts.sort(key=lambda part: (-abs(part.difference_ns), -max(part.a_ns, part.b_ns), part.part, part.name))
+    kernels = tuple(match_kernels(_ordered(one.kernels), _ordered(two.kernels)))
+    return Comparison(a, b, ranks[0], ranks[1], one.span_ns, two.span_ns, tuple(parts), kernels)
+
+
+def _ordered(kernels: Sequence[Any]) -> list[Any]:
+    return sorted(kernels, key=lambda kernel: kernel.start_ns)
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+
+
+#: order of the parts in totals
+PARTS = tuple(WORDS[kind] for kind in Kind)

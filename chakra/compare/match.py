@@ -1,0 +1,148 @@
+"""Which kernel of one run is which of the other: by name, shape and order, through renaming and other fusion."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from chakra.compare.spans import Kernel
+
+#: above this product of lengths kernels are matched by name alone
+_MOST_PAIRS = 64_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """Kernels that do the same in both runs.
+
+    Attributes
+    ----------
+    how
+        ``same``, ``renamed`` (one kernel for one), ``fused`` (several for several), ``only a``, ``only b``.
+    family
+        Of the first run's kernels, else of the second's.
+    a, b
+        Names, joined by `` + `` where there are several; empty where a run has none.
+    calls_a, calls_b
+        How often.
+    a_ns, b_ns
+        Time of all of them.
+    """
+
+    how: str
+    family: str
+    a: str
+    b: str
+    calls_a: int
+    calls_b: int
+    a_ns: int
+    b_ns: int
+
+    @property
+    def difference_ns(self) -> int:
+        """What the second run takes longer."""
+        return self.b_ns - self.a_ns
+
+
+#: most kernels of a run that one row of other fusion holds; longer stretches have nothing in common
+_MOST_FUSED = 8
+
+#: one match: places in the first and in the second list
+_Match = tuple[str, Sequence[int], Sequence[int]]
+_Key = Callable[[Kernel], tuple[str, ...]]
+
+
+def match_kernels(a: Sequence[Kernel], b: Sequence[Kernel]) -> list[KernelRow]:
+    """Kernels of two runs side by side, those that differ most first; times of the rows add up to those of the runs.
+
+    Parameters
+    ----------
+    a, b
+        Kernels of one rank in the order in which they ran.
+    """
+    rows: dict[tuple[str, str, str], list[int]] = {}
+    families: dict[tuple[str, str, str], str] = {}
+    matches = _in_order(a, b) if len(a) * len(b) <= _MOST_PAIRS else _by_name(a, b)
+    for how, left, right in matches:
+        names = (_joined(a, left), _joined(b, right))
+        key = (how, *names)
+        row = rows.setdefault(key, [0, 0, 0, 0])
+        families.setdefault(key, a[left[0]].family if left else b[right[0]].family)
+        row[0] += len(left)
+        row[1] += len(right)
+        row[2] += sum(a[i].duration_ns for i in left)
+        row[3] += sum(b[j].duration_ns for j in right)
+    found = [KernelRow(key[0], families[key], key[1], key[2], *row) for key, row in rows.items()]
+    return sorted(found, key=lambda row: (-abs(row.difference_ns), -max(row.a_ns, row.b_ns), row.a, row.b))
+
+
+def _joined(kernels: Sequence[Kernel], places: Sequence[int]) -> str:
+    runs: list[tuple[str, int]] = []
+    for name in (plain_name(kernels[i].name) for i in places):
+        again = bool(runs) and runs[-1][0] == name
+        count = runs.pop()[1] + 1 if again else 1
+        runs.append((name, count))
+    return " + ".join(f"{count} x {name}" if count != 1 else name for name, count in runs)
+
+
+def plain_name(name: str) -> str:
+    """A kernel's name without what differs from build to build: return type, template and call arguments.
+
+    >>> plain_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>>(int, float*)")
+    'at::native::vectorized_elementwise_kernel<FillFunctor>'
+    """
+    text = re.sub(r"\(anonymous namespace\)::", "", name)
+    head, sign, arguments = text.partition("<")
+    head = re.sub(r"^void ", "", head.partition("(")[0]).strip()
+    functor = re.search(r"(\w*(?:Functor|Op|_kernel_cuda)\w*)", arguments) if sign else None
+    return f"{head}<{functor[1]}>" if functor else head
+
+
+def _in_order(a: Sequence[Kernel], b: Sequence[Kernel]) -> Iterator[_Match]:
+    """First kernels of one name and shape, then, between those, of one name, then of one family and shape."""
+    keys: tuple[_Key, ...] = (
+        lambda k: (plain_name(k.name), k.shapes),
+        lambda k: (plain_name(k.name),),
+        lambda k: (k.family, k.shapes) if k.shapes else (k.family,),
+    )
+    yield from _block(a, b, range(len(a)), range(len(b)), keys, 0)
+
+
+def _block(
+    a: Sequence[Kernel],
+    b: Sequence[Kernel],
+    left: Sequence[int],
+    right: Sequence[int],
+    keys: Sequence[_Key],
+    level: int,
+) -> Iterator[_Match]:
+    apart = level == len(keys) and max(len(left), len(right)) > _MOST_FUSED
+    if not left or not right or apart:
+        yield from (("only a", (i,), ()) for i in left)
+        yield from (("only b", (), (j,)) for j in right)
+        return
+    if level == len(keys):
+        yield "fused" if len(left) + len(right) > 2 else "renamed", tuple(left), tuple(right)
+        return
+    key = keys[level]
+    matcher = SequenceMatcher(None, [key(a[i]) for i in left], [key(b[j]) for j in right], autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal":
+            how = "same" if level < len(keys) - 1 else "renamed"
+            for i, j in zip(left[i1:i2], right[j1:j2], strict=True):
+                yield how, (i,), (j,)
+        else:
+            yield from _block(a, b, left[i1:i2], right[j1:j2], keys, level + 1)
+
+
+def _by_name(a: Sequence[Kernel], b: Sequence[Kernel]) -> Iterator[_Match]:
+    """Without regard to order, for runs too long to align."""
+    places: dict[str, tuple[list[int], list[int]]] = {}
+    for side, kernels in enumerate((a, b)):
+        for i, kernel in enumerate(kernels):
+            places.setdefault(plain_name(kernel.name), ([], []))[side].append(i)
+    for left, right in places.values():
+        both = min(len(left), len(right))
+        yield from (("same", (i,), (j,)) for i, j in zip(left[:both], right[:both], strict=True))
+        yield from (("only a", (i,), ()) for i in left[both:])
+        yield from (("only b", (), (j,)) for j in right[both:])

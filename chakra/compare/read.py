@@ -1,0 +1,312 @@
+"""Recordings and replays as spans: profiler traces of one rank or of a folder, and result documents."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chakra.arguments import checked
+from chakra.arrays import I64
+from chakra.compare.spans import Kernel, Kind, RankSpans, Source, set_bounds
+from chakra.converters.pytorch import find_inputs
+from chakra.converters.pytorch.comm.kernel_names import DEFAULT, LIBRARY
+from chakra.converters.pytorch.read.device import KERNEL, NONE, DeviceTrace, profiler_steps, read_device_trace
+from chakra.converters.pytorch.time.sync import classify
+from chakra.errors import UsageError
+from chakra.et.families import kernel_family
+from chakra.io import files
+from chakra.report import Run, read_run
+
+#: names of collectives, by what their names in libraries, traces and documents contain
+_WORDS = tuple(
+    (word, re.compile(pattern, re.IGNORECASE))
+    for word, pattern in (
+        ("all-reduce", r"all_?reduce"),
+        ("reduce-scatter", r"reduce_?scatter"),
+        ("all-gather", r"all_?gather"),
+        ("all-to-all", r"all_?to_?all"),
+        ("send and receive", r"send|recv|coalesced"),
+        ("broadcast", r"broadcast"),
+        ("barrier", r"barrier"),
+        ("gather", r"gather"),
+        ("scatter", r"scatter"),
+        ("reduce", r"reduce"),
+    )
+)
+_WAITS = ("device", "stream", "event")
+
+
+def collective_word(text: str) -> str:
+    """What a communication is called in a comparison."""
+    return next((word for word, pattern in _WORDS if pattern.search(text)), "communication")
+
+
+@checked
+def read_source(path: str | os.PathLike[str], *, job: str | None = None, step: int | None = None) -> Source:
+    """Read one side of a comparison.
+
+    Parameters
+    ----------
+    path
+        A profiler trace (Kineto), a folder of those of all ranks, or a replay's result (``chakra replay --format json
+        --nodes``).
+    job
+        Which job of a folder that holds several.
+    step
+        Of a recording only this ``ProfilerStep``.
+
+    Raises
+    ------
+    UsageError
+        Neither, a result without nodes, or a recording without that step.
+    """
+    name = os.fspath(path)
+    if os.path.isdir(name):
+        traces = [inputs.device for inputs in find_inputs(Path(name), job) if inputs.device is not None]
+        return _recording(name, traces, step)
+    kind = files.sniff_kind(name, error=UsageError)
+    if kind == files.KINETO:
+        return _recording(name, [Path(name)], step)
+    if kind in (files.RESULT, files.JSON):
+        return _replay(read_run(name))
+    raise UsageError(
+        f"{name}: this is {'an' if kind[0] in 'aeiou' else 'a'} {kind}; a comparison is made from profiler traces "
+        "and from what `chakra replay --format json --nodes` prints"
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- recordings
+
+
+def _recording(name: str, paths: Sequence[Path], step: int | None) -> Source:
+    ranks: dict[int, RankSpans] = {}
+    meetings: list[dict[tuple[str, str], list[tuple[int, int, int]]]] = []
+    for place, path in enumerate(paths):
+        trace = read_device_trace(path, all_io=True)
+        rank = trace.rank if trace.rank is not None and trace.rank not in ranks else place
+        spans = ranks[rank] = RankSpans()
+        meetings.append(_add_device(spans, trace))
+        _add_host(spans, trace)
+        set_bounds([spans])
+        if step is not None:
+            _cut(spans, trace, step)
+    together = _split_meetings([*ranks.values()], meetings)
+    notes = () if together else ("communication of a recording holds the waits for peers that were late",)
+    if not any(rank.span_ns for rank in ranks.values()):
+        raise UsageError(f"{name}: nothing with a time in it")
+    return Source(name, "recording", ranks, notes)
+
+
+def _cut(spans: RankSpans, trace: DeviceTrace, step: int) -> None:
+    steps = profiler_steps(trace)
+    if step not in steps:
+        raise UsageError(
+            f"{trace.source}: no ProfilerStep {step}; there are {', '.join(map(str, steps)) or 'none'}"
+        )
+    begin, end = steps[step]
+    base = trace.first_ns if spans.starts and min(spans.starts) >= trace.first_ns else 0
+    spans.begin_ns, spans.end_ns = begin + base, end + base
+    spans.kernels = [k for k in spans.kernels if spans.begin_ns <= k.start_ns < spans.end_ns]
+
+
+def _add_device(spans: RankSpans, trace: DeviceTrace) -> dict[tuple[str, str], list[tuple[int, int, int]]]:
+    """Add what a device did; returns the places of its communication by (collective, group), with start and end."""
+    device, texts = trace.device, trace.names.texts
+    shapes = _shapes(trace)
+    meetings: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+    for row in range(len(device.name)):
+        name, start, end = texts[int(device.name[row])], int(device.start[row]), int(device.end[row])
+        comm = trace.comm[int(device.comm[row])] if device.comm[row] >= 0 else None
+        kind = DEFAULT.kind(name)
+        if LIBRARY.search(name) or kind or comm is not None:
+            said = comm.collective if comm is not None and comm.collective is not None else kind
+            word = collective_word(str(said or name))
+            if end > start:
+                group = str(comm.group) if comm is not None else ""
+                meetings.setdefault((word, group), []).append((len(spans.kinds), start, end))
+            spans.add(Kind.TRANSFER, word, start, end)
+        elif device.kind[row] != KERNEL:
+            spans.add(Kind.COPY, "", start, end)
+        else:
+            family = kernel_family(name)
+            spans.add(Kind.COMPUTE, family, start, end)
+            spans.kernels.append(Kernel(name, family, shapes[row], start, end - start))
+    return meetings
+
+
+def _shapes(trace: DeviceTrace) -> list[str]:
+    """Input shapes of the operator that launched each device operation; '' where unknown."""
+    calls, device, ops = trace.calls, trace.device, trace.ops
+    call_of = {int(c): i for i, c in enumerate(calls.correlation.tolist()) if c}
+    inner = _innermost(trace)
+    out = []
+    for correlation in device.correlation.tolist():
+        op = int(inner[call_of[correlation]]) if correlation in call_of else NONE
+        dims = int(ops.dims[op]) if op >= 0 else NONE
+        out.append(trace.io[dims][0].decode("utf-8", "replace").replace(" ", "") if dims >= 0 else "")
+    return out
+
+
+def _innermost(trace: DeviceTrace) -> I64:
+    """(calls,) the innermost operator with shapes around each call; -1 where there is none."""
+    ops, calls = trace.ops, trace.calls
+    out = np.full(len(calls.start), NONE, dtype=np.int64)
+    for thread in np.unique(calls.thread).tolist():
+        mine = np.flatnonzero((ops.thread == thread) & (ops.dims >= 0))
+        rows = mine[np.lexsort((-ops.end[mine], ops.start[mine]))].tolist()
+        stack: list[int] = []
+        place = 0
+        for call in np.flatnonzero(calls.thread == thread).tolist():
+            at = int(calls.start[call])
+            while place < len(rows) and int(ops.start[rows[place]]) <= at:
+                stack.append(rows[place])
+                place += 1
+            while stack and int(ops.end[stack[-1]]) < at:
+                stack.pop()
+            out[call] = stack[-1] if stack else NONE
+    return out
+
+
+def _add_host(spans: RankSpans, trace: DeviceTrace) -> None:
+    """Add operators, calls and waits of the host; a wait takes its time out of the operator that makes it."""
+    calls, ops, texts = trace.calls, trace.ops, trace.names.texts
+    waits = {code for code, text in enumerate(texts) if classify(text) in _WAITS}
+    for thread in range(len(trace.threads)):
+        waiting = np.flatnonzero((calls.thread == thread) & np.isin(calls.name, list(waits)))
+        holes = (
+            calls.start[waiting],
+            np.maximum.accumulate(calls.end[waiting]) if len(waiting) else calls.end[waiting],
+        )
+        for first, last in zip(calls.start[waiting].tolist(), calls.end[waiting].tolist(), strict=True):
+            spans.add(Kind.HOST_WAIT, "", first, last)
+        for table, rows in (
+            (ops, np.flatnonzero((ops.thread == thread) & (ops.annotation == 0))),
+            (calls, np.flatnonzero((calls.thread == thread) & ~np.isin(calls.name, list(waits)))),
+        ):
+            _add_outside(spans, table.start[rows], table.end[rows], holes)
+
+
+def _add_outside(spans: RankSpans, starts: I64, ends: I64, holes: tuple[I64, I64]) -> None:
+    """Add the union of host spans of a thread without its waits."""
+    if not len(starts):
+        return
+    order = np.argsort(starts, kind="stable")
+    starts, reached = starts[order], np.maximum.accumulate(ends[order])
+    new = np.flatnonzero(np.concatenate([[True], starts[1:] > reached[:-1]]))
+    for first, last in zip(starts[new].tolist(), np.maximum.reduceat(ends[order], new).tolist(), strict=True):
+        at = first
+        for hole in range(int(np.searchsorted(holes[1], first, side="right")), len(holes[0])):
+            if int(holes[0][hole]) >= last:
+                break
+            spans.add(Kind.HOST, "", at, int(holes[0][hole]))
+            at = max(at, int(holes[1][hole]))
+        spans.add(Kind.HOST, "", at, last)
+
+
+def _split_meetings(
+    ranks: Sequence[RankSpans], meetings: Sequence[Mapping[tuple[str, str], list[tuple[int, int, int]]]]
+) -> bool:
+    """Tell waits for peers from transfers where all ranks are there: nothing moves before the last has come.
+
+    Returns whether that could be done for every collective.
+    """
+    if len(ranks) < 2:
+        return not any(meetings)
+    whole = True
+    for key in sorted({key for held in meetings for key in held}):
+        members = [(rank, held[key]) for rank, held in zip(ranks, meetings, strict=True) if key in held]
+        known = key[0] not in ("send and receive", "communication") and len({len(m) for _, m in members}) == 1
+        if not known or len(members) < 2:
+            whole = False
+            continue
+        for turn in range(len(members[0][1])):
+            last = max(found[turn][1] for _, found in members)
+            for rank, found in members:
+                place, start, end = found[turn]
+                ready = min(max(last, start), end)
+                rank.starts[place] = ready
+                rank.add(Kind.PEERS, key[0], start, ready)
+    return whole
+
+
+# -------------------------------------------------------------------------------------------------------- replays
+
+
+def _replay(run: Run) -> Source:
+    entries = run.document.get("nodes")
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f"{run.name}: the result holds no nodes; run `chakra replay --format json --nodes`")
+    meetings = _meetings(run)
+    ranks: dict[int, RankSpans] = {}
+    for entry in entries:
+        rank = int(entry["npu"])
+        spans = ranks[rank] = RankSpans(0, int(run.finish_ns[rank]))
+        _add_nodes(spans, entry, meetings)
+    return Source(run.name, "replay", ranks)
+
+
+def _meetings(run: Run) -> dict[str, tuple[I64, I64, I64, list[str]]]:
+    """Group -> start, last member's start, end and kind of its collectives, in the order of their ends."""
+    rows: dict[str, list[tuple[int, int, int, str]]] = {}
+    for row in run.table("collectives"):
+        times = [row.get(key) for key in ("start_ns", "ready_ns", "end_ns")]
+        if all(type(time) is int for time in times):
+            start, ready, end = (int(str(time)) for time in times)
+            rows.setdefault(str(row.get("group") or ""), []).append((start, ready, end, str(row.get("kind"))))
+    out = {}
+    for group, found in rows.items():
+        found.sort(key=lambda row: row[2])
+        columns = np.array([row[:3] for row in found], dtype=np.int64)
+        out[group] = (columns[:, 0], columns[:, 1], columns[:, 2], [row[3] for row in found])
+    return out
+
+
+def _add_nodes(
+    spans: RankSpans, entry: Mapping[str, Any], meetings: Mapping[str, tuple[I64, I64, I64, list[str]]]
+) -> None:
+    count = len(entry["ids"])
+    names, kinds, engines, groups = (
+        entry.get(key) or [""] * count for key in ("names", "kinds", "engines", "groups")
+    )
+    for i in range(count):
+        start, end = int(entry["issue_ns"][i]), int(entry["finish_ns"][i])
+        name, kind, engine = str(names[i]), str(kinds[i]).upper(), str(engines[i]).upper()
+        if end < start or start < 0:
+            continue
+        if "COMM" in kind and engine != "CPU":
+            _add_communication(spans, (name, kind, str(groups[i] or "")), start, end, meetings)
+        elif "MEM" in kind:
+            spans.add(Kind.COPY, "", start, end)
+        elif engine == "CPU":
+            waits = classify(name) in _WAITS or name.startswith("wait for")
+            spans.add(Kind.GAP if name == "gap" else Kind.HOST_WAIT if waits else Kind.HOST, "", start, end)
+        elif name in ("device gap", "rank starts"):
+            spans.add(Kind.GAP, "", start, end)
+        elif name.lower().startswith(("memcpy", "memset")):
+            spans.add(Kind.COPY, "", start, end)
+        else:
+            family = kernel_family(name)
+            spans.add(Kind.COMPUTE, family, start, end)
+            if end > start:
+                spans.kernels.append(Kernel(name, family, "", start, end - start))
+
+
+def _add_communication(
+    spans: RankSpans, told: tuple[str, str, str], start: int, end: int,
+    meetings: Mapping[str, tuple[I64, I64, I64, list[str]]],
+) -> None:  # fmt: skip
+    name, kind, group = told
+    word, ready = collective_word("send" if "COLL" not in kind else name), start
+    found = meetings.get(group) if "COLL" in kind else None
+    if found is not None:
+        begun, last, over, kinds = found
+        # the first to end of those in which this member can have been
+        fits = np.flatnonzero((over >= end) & (begun <= start))
+        if len(fits):
+            row = int(fits[0])
+            word, ready = collective_word(kinds[row]), min(max(int(last[row]), start), end)
+    spans.add(Kind.PEERS, word, start, ready)
+    spans.add(Kind.TRANSFER, word, ready, end)

@@ -1,0 +1,74 @@
+"""What kind of work a kernel does, by its name: the families that differ in what limits them.
+
+Names are facts of the libraries that launch the kernels: cuBLAS and CUTLASS (``sm90_xmma_gemm``, ``nvjet``, ``cutlass``),
+cuDNN and MIOpen (``implicit_convolve``, ``winograd``), Tensile (``Cijk_``), FlashAttention (``flash_fwd_kernel``,
+``fmha``), PyTorch's own (``elementwise_kernel``, ``reduce_kernel``), Triton (``triton_poi_``, ``triton_red_``), and the
+operators of generated workloads (``layer0.qkv``).
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from chakra.arguments import checked
+
+#: families in the order in which a name is tried
+FAMILIES: Final = (
+    "attention",
+    "matmul",
+    "convolution",
+    "copy",
+    "optimizer",
+    "norm",
+    "reduction",
+    "memory",
+    "other",
+)
+
+_PATTERNS: Final = {
+    "attention": r"flash_|fmha|attention|attn_fwd|attn_bwd|\bmha_|paged_?attn|(^|[ ._])attn(_|\b)",
+    "matmul": r"gemm|nvjet|cutlass|cublas|gemv|\bCijk_|matmul|xmma|_mm_|\bmm\b|splitK|dot_kernel|wgmma"
+    r"|\.(qkv|q|kv|proj|out|mlp\d|fc\d?|ffn\w*|expert\d|shared\d|router|logits|head)(\.|$)",
+    "convolution": r"conv(?!er)|winograd|cudnn.*(dgrad|wgrad|fprop)|im2col|col2im|nchw.*nhwc|nhwc.*nchw",
+    "copy": r"^mem(cpy|set)|copy_kernel|direct_copy|CatArray|split_with_sizes|chunk_cat|\bcopy\b",
+    "optimizer": r"multi_tensor|adam|optimi[sz]er|\bsgd\b|lamb\b|FusedOpt",
+    "norm": r"norm|\bbn_|batch_norm|welford",
+    "reduction": r"reduce|softmax|\bsum\b|argmax|triton_(red|per)_|topk|sort|scan|cross_entropy|nll_loss|\.loss",
+    "memory": r"elementwise|triton_poi_|vectorized|unrolled|fill|embedding|index|gather|scatter|dropout|gelu|silu"
+    r"|relu|pool|upsample|\.(add\d?|act|permute|unpermute|lookup|expert_act)(\.|$)|_act(\.|$)",
+}
+_TABLE: Final = tuple((family, re.compile(pattern, re.IGNORECASE)) for family, pattern in _PATTERNS.items())
+
+#: families whose time goes with the bandwidth of the memory
+MEMORY_BOUND: Final = frozenset(("copy", "optimizer", "norm", "reduction", "memory"))
+
+
+@checked
+def kernel_family(name: str) -> str:
+    """The family of a kernel, one of `FAMILIES`.
+
+    Parameters
+    ----------
+    name
+        The kernel's name, as a profiler or a generator writes it.
+
+    Examples
+    --------
+    >>> [kernel_family(name) for name in ("nvjet_tst_128x256", "flash_fwd_kernel<..>", "vectorized_elementwise_kernel")]
+    ['matmul', 'attention', 'memory']
+    """
+    return _family(name)
+
+
+@lru_cache(maxsize=1 << 16)
+def _family(name: str) -> str:
+    for family, pattern in _TABLE:
+        if pattern.search(name):
+            return family
+    return "other"
+
+
+def families_of(names: Iterable[str]) -> list[str]:
+    """The family of each name."""
+    return [_family(name) for name in names]

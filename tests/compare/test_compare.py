@@ -1,0 +1,238 @@
+"""Differences of two runs: parts add up, kernels are matched, and a recording compares with its own replay."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chakra.builder import TraceBuilder, Workload
+from chakra.cli.main import run as chakra
+from chakra.compare import Kernel, RankSpans, Source, compare, difference_html, difference_text, read_source
+from chakra.compare.match import match_kernels
+from chakra.compare.spans import Kind, account
+from chakra.converters.pytorch import Settings, convert_job, find_inputs
+from chakra.errors import UsageError
+from chakra.et import write_trace
+from chakra.et.families import FAMILIES, kernel_family
+from chakra.replay import simulate
+
+DDP = Path(__file__).resolve().parents[1] / "data" / "pytorch" / "ddp"
+
+spans = st.lists(
+    st.tuples(st.sampled_from(list(Kind)), st.sampled_from("ab"), st.integers(0, 60), st.integers(0, 30)),
+    max_size=25,
+)
+
+
+def rank_of(found: list[tuple[Kind, str, int, int]], end: int = 100) -> RankSpans:
+    rank = RankSpans(0, end)
+    for kind, label, start, length in found:
+        rank.add(kind, label, start, start + length)
+        if kind is Kind.COMPUTE and length:
+            rank.kernels.append(Kernel(f"kernel_{label}", label, "", start, length))
+    return rank
+
+
+@given(spans)
+def test_every_instant_belongs_to_one_part(found: list[tuple[Kind, str, int, int]]) -> None:
+    """By counting nanoseconds one by one: the first kind that is there, and of it the span that began first."""
+    rank = rank_of(found)
+    slow: dict[tuple[Kind, str], int] = {}
+    for instant in range(100):
+        there = [
+            (kind, start, start + length, label)
+            for kind, label, start, length in found
+            if start <= instant < start + length
+        ]
+        kind, _, _, label = min(there, default=(Kind.GAP, 0, 0, ""))
+        slow[kind, label] = slow.get((kind, label), 0) + 1
+    assert {kind: sum(v for (k, _), v in slow.items() if k is kind) for kind in Kind} == {
+        kind: sum(v for (k, _), v in account(rank).items() if k is kind) for kind in Kind
+    }
+    assert sum(account(rank).values()) == rank.span_ns == 100
+
+
+@settings(max_examples=60)
+@given(spans, spans, st.integers(1, 120), st.integers(1, 120))
+def test_parts_add_up_to_the_difference(
+    one: list[tuple[Kind, str, int, int]], two: list[tuple[Kind, str, int, int]], end_a: int, end_b: int
+) -> None:
+    a, b = rank_of(one, end_a), rank_of(two, end_b)
+    found = compare(Source("a", "replay", {0: a}), Source("b", "replay", {0: b}))
+    assert sum(part.a_ns for part in found.parts) == found.a_ns == end_a
+    assert sum(part.difference_ns for part in found.parts) == found.difference_ns == end_b - end_a
+    for side, rank in (("a_ns", a), ("b_ns", b)):
+        assert sum(getattr(row, side) for row in found.kernels) == sum(k.duration_ns for k in rank.kernels)
+    assert sum(row.calls_b for row in found.kernels) == len(b.kernels)
+
+
+def kernels(*names: str, shapes: dict[str, str] | None = None) -> list[Kernel]:
+    return [
+        Kernel(n, kernel_family(n), (shapes or {}).get(n, ""), 10 * i, 10 + i) for i, n in enumerate(names)
+    ]
+
+
+def test_renamed_and_fused_kernels_stand_side_by_side() -> None:
+    """Between kernels that kept their names: one for one of a family is renamed, two for one are fused."""
+    before = kernels("sm80_xmma_gemm", "bias_kernel_elementwise", "gelu_elementwise", "layer_norm", "my_loss")
+    after = kernels("nvjet_tst_256", "triton_poi_fused_bias_gelu_0", "layer_norm", "my_loss")
+    rows = {(row.how, row.a, row.b) for row in match_kernels(before, after)}
+    assert ("renamed", "sm80_xmma_gemm", "nvjet_tst_256") in rows
+    assert ("same", "layer_norm", "layer_norm") in rows
+    assert {how for how, *_ in rows} <= {"same", "renamed", "fused", "only a"}
+    assert not any(row.how == "only b" for row in match_kernels(before, after))
+
+
+def test_shapes_tell_renamed_kernels_apart() -> None:
+    """Two products swap neither names nor places, but one was split: its shapes say which."""
+    before = kernels("gemm_a", "gemm_b", shapes={"gemm_a": "[[8,8]]", "gemm_b": "[[64,64]]"})
+    after = kernels("nvjet_x", shapes={"nvjet_x": "[[64,64]]"})
+    rows = {(row.how, row.a, row.b) for row in match_kernels(before, after)}
+    assert rows == {("renamed", "gemm_b", "nvjet_x"), ("only a", "gemm_a", "")}
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_cublas", "matmul"),
+        ("nvjet_tst_192x192_64x3_2x1_v_bz_coopB_NNT", "matmul"),
+        ("Cijk_Alik_Bljk_HHS_BH_MT128x128x32", "matmul"),
+        (
+            "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128>>(Flash_fwd_params)",
+            "attention",
+        ),
+        ("fmha_cutlassF_bf16_aligned_64x64_rf_sm80(AttentionKernel::Params)", "attention"),
+        ("void cudnn::winograd_nonfused::winogradForwardData4x4<float>", "convolution"),
+        (
+            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor>",
+            "optimizer",
+        ),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>", "memory"),
+        ("void at::native::elementwise_kernel<128, convert_to_float>", "memory"),
+        ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float>>", "reduction"),
+        ("Memcpy DtoD (Device -> Device)", "copy"),
+        ("F0 layer3.qkv", "matmul"),
+        ("B1 layer3.attention.dgrad", "attention"),
+        ("optimizer", "optimizer"),
+        ("something_of_mine", "other"),
+    ],
+)
+def test_families(name: str, family: str) -> None:
+    assert kernel_family(name) == family
+    assert family in FAMILIES
+
+
+NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
+SYSTEM = {
+    f"{kind}-implementation": ["ring"]
+    for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+}
+
+
+def replayed(path: Path, slow_ns: int) -> Path:
+    """A replay of four ranks, the last of which comes late to the all-reduce."""
+
+    def program(b: TraceBuilder) -> None:
+        first = b.compute("gemm", duration_micros=7 + (slow_ns // 1000 if b.rank == 3 else 0))
+        b.collective("all_reduce", size_bytes=1 << 16, after=first)
+
+    work = Workload(4)
+    work.run(program)
+    path.write_text(json.dumps(simulate(work, SYSTEM, NETWORK).to_dict(nodes=True)))
+    return path
+
+
+def test_two_replays(tmp_path: Path) -> None:
+    """A rank that comes 5 us later makes the others wait 5 us for it: no kernel of theirs is slower."""
+    a, b = replayed(tmp_path / "a.json", 0), replayed(tmp_path / "b.json", 5000)
+    found = compare(read_source(a), read_source(b), rank=0)
+    changed = {(part.part, part.name): part.difference_ns for part in found.parts if part.difference_ns}
+    assert changed.pop(("waits for peers", "all-reduce")) == 5000
+    # what the others had sent before it came is on its way no longer
+    assert changed == {("exposed communication", "all-reduce"): found.difference_ns - 5000}
+    late = compare(read_source(a), read_source(b), rank=3)
+    assert next(p.difference_ns for p in late.parts if p.name == "matmul") == 5000
+    assert not any(part.part == "waits for peers" and part.b_ns for part in late.parts)
+    assert f"B - A = +{found.difference_ns / 1000:.4g} µs" in difference_text(found)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("job", ["infer", "fsdp"])
+def test_a_recorded_job_and_its_replay(job: str, shared: Path, tmp_path: Path) -> None:
+    recording_and_replay(shared / "data" / "h200", job, tmp_path)
+
+
+def test_a_recording_and_its_replay(tmp_path: Path) -> None:
+    recording_and_replay(DDP, "ddp", tmp_path)
+
+
+def recording_and_replay(folder: Path, job: str, tmp_path: Path) -> None:
+    """The replay of the record has the record's kernels; what it does not have is said by the parts."""
+    converted = convert_job(find_inputs(folder, job), tmp_path / job, Settings())
+    world = len(converted.outcomes)
+    shape = {"topology": ["Switch"], "npus_count": [max(world, 1)], "bandwidth": [100.0], "latency": [500.0]}
+    result = simulate(str(tmp_path / job), {"replay-only": True}, shape)
+    (tmp_path / "replay.json").write_text(json.dumps(result.to_dict(nodes=True)))
+    found = compare(read_source(folder, job=job), read_source(tmp_path / "replay.json"), rank=0)
+    assert sum(part.difference_ns for part in found.parts) == found.difference_ns
+    assert {row.how for row in found.kernels} == {"same"}
+    assert sum(row.a_ns for row in found.kernels) == sum(row.b_ns for row in found.kernels) > 0
+    assert abs(found.difference_ns) < 0.02 * found.a_ns
+
+
+@pytest.mark.shared
+def test_steps_of_a_recording(shared: Path) -> None:
+    steps = [
+        read_source(shared / "data" / "h200" / "infer.rank0.kineto.json.gz", step=step) for step in (1, 2)
+    ]
+    spans_ns = [source.ranks[0].span_ns for source in steps]
+    assert np.allclose(spans_ns, [51_968_200, 49_310_100], atol=200)
+    found = compare(*steps)
+    assert {row.how for row in found.kernels} == {"same"}
+    with pytest.raises(UsageError, match="no ProfilerStep 7; there are 1, 2"):
+        read_source(shared / "data" / "h200" / "infer.rank0.kineto.json.gz", step=7)
+
+
+def test_pages_and_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = str(replayed(tmp_path / "a.json", 0)), str(replayed(tmp_path / "b.json", 5000))
+    page = tmp_path / "difference.html"
+    assert chakra(["compare", a, b, "-o", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "Where the difference lies" in text
+    assert not any(word in text for word in ("http://", "https://", "<script", "src="))
+    assert chakra(["compare", a, b, "--format", "json"]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert sum(part["difference_ns"] for part in document["parts"]) == document["difference_ns"]
+    assert difference_html(compare(read_source(a), read_source(b))) == text
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["a.json", "a.json", "--rank", "9"], "no rank 9; there are 0, 1, 2, 3"),
+        (["a.json", "a.json", "-o", "x.pdf"], "unknown suffix"),
+        (["a.json", "a.json", "-o", "a.json"], "would overwrite an input"),
+        (["bare.json", "a.json"], "holds no nodes; run `chakra replay --format json --nodes`"),
+        (["a.json", "w.0.et"], "this is an execution trace"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(
+    args: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = json.loads(replayed(tmp_path / "a.json", 0).read_text())
+    del document["nodes"]
+    (tmp_path / "bare.json").write_text(json.dumps(document))
+    builder = TraceBuilder()
+    builder.compute("a", duration_micros=1)
+    write_trace(builder.build(), "w.0.et")
+    assert chakra(["compare", *args]) == 2
+    assert message in capsys.readouterr().err
