@@ -14,6 +14,7 @@ from chakra.arrays import I8, I32, I64, U8, Truth, Whole
 # Rows of the attribute table: the integer columns and comm_group come first (see schema.INT_COLUMNS), then these.
 IS_CPU_OP = 12
 PG_NAME = 13
+OPERATOR = 15
 
 _ABSENT = -(2**63)
 
@@ -245,13 +246,14 @@ def decode_nodes(
     cpu: I8,
     pg_codes: I32,
     dim_codes: I32,
+    operator_codes: I32,
     ctrl_offsets: I64,
     data_offsets: I64,
 ) -> tuple[int, I64, I64, I64, I64, I64, bool]:
     """Decode all nodes into the arrays of the second line, filled beforehand with 0, -1 or ABSENT.
 
     Returns (index of a node to look at or -1, ctrl ids, data ids, starts and ends of the distinct strings
-    that name_codes and pg_codes index, distinct bool lists, whether some string is not ASCII).
+    that name_codes, pg_codes and operator_codes index, distinct bool lists, whether some string is not ASCII).
     """
     n = len(starts)
     ctrl = np.empty(n + 16, np.int64)
@@ -275,6 +277,8 @@ def decode_nodes(
         group_start: Whole = np.int64(0)
         group_end: Whole = np.int64(-1)
         involved: Whole = np.int64(-1)
+        work_start: Whole = np.int64(0)
+        work_end: Whole = np.int64(-1)
         while position < end:
             tag: Whole = np.int64(buf[position])
             position += 1
@@ -435,6 +439,11 @@ def decode_nodes(
                             break
                         length, group_start = _varint(buf, value_start, value_end)
                         group_end = value_end
+                    elif row == OPERATOR:
+                        work_end = np.int64(-1)
+                        if chosen == 29:
+                            length, work_start = _varint(buf, value_start, value_end)
+                            work_end = value_end
                     else:
                         if chosen != 28:
                             bad = i
@@ -460,12 +469,17 @@ def decode_nodes(
                 dims[n_dims] = involved
                 n_dims += 1
             dim_codes[i] = code
-        for which in range(2):
+        for which in range(3):
             if which == 1:
                 if group_end < 0:
-                    break
+                    continue
                 name_start = group_start
                 name_end = group_end
+            elif which == 2:
+                if work_end < 0:
+                    break
+                name_start = work_start
+                name_end = work_end
             value = _hash(buf, name_start, name_end)
             slot = _slot(buf, name_start, name_end, value, table, text_starts, text_ends, hashes)
             if table[slot] < 0:
@@ -489,8 +503,10 @@ def decode_nodes(
                 code = table[slot]
             if which == 0:
                 name_codes[i] = code
-            else:
+            elif which == 1:
                 pg_codes[i] = code
+            else:
+                operator_codes[i] = code
         ctrl_offsets[i + 1] = n_ctrl
         data_offsets[i + 1] = n_data
     return (

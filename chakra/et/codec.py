@@ -15,6 +15,7 @@ import numpy as np
 from chakra.arrays import I32, I64, U8
 from chakra.et import decode_protobuf
 from chakra.et.columns import Columns, Records, StringPool
+from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.schema import ABSENT, INT_COLUMNS
 from chakra.et.wire import explain_length, parse_node, split_records
 from chakra.schemas.protolib import MAX_LENGTH_BYTES
@@ -31,7 +32,7 @@ LOADED_THRESHOLD = 300
 
 DECODE_KERNEL = "chakra.et._decode_kernel"
 ENCODE_KERNEL = "chakra.et._encode_kernel"
-_OTHER_KNOWN = ("comm_group", "is_cpu_op", "pg_name", "involved_dim")
+_OTHER_KNOWN = ("comm_group", "is_cpu_op", "pg_name", "involved_dim", OPERATOR)
 #: Nodes that came through the slow path so far; many small traces together are worth the kernels too.
 _slow_nodes = [0]
 #: Kernel modules in use.
@@ -144,11 +145,12 @@ def decode_compiled(kernels: ModuleType, records: Records, source: str) -> Colum
     times = np.zeros((2, n), np.int64)
     ints = np.full((rows + 1, n), ABSENT, np.int64)
     cpu = np.full(n, -1, np.int8)
-    names, groups, dim_codes = np.zeros(n, np.int32), np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    names, groups = np.zeros(n, np.int32), np.full(n, -1, np.int32)
+    dim_codes, operators = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     ctrl_offsets, data_offsets = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
     bad, ctrl, data, text_starts, text_ends, dims, not_ascii = kernels.decode_nodes(
         *(readable(records.data), records.starts, records.ends, *known_names()),
-        *(ids, types, names, times, ints, cpu, groups, dim_codes, ctrl_offsets, data_offsets),
+        *(ids, types, names, times, ints, cpu, groups, dim_codes, operators, ctrl_offsets, data_offsets),
     )
     if bad >= 0:
         # Either this node is bad, and the message is made here, or it is unusual and protobuf decodes the
@@ -163,7 +165,7 @@ def decode_compiled(kernels: ModuleType, records: Records, source: str) -> Colum
             _ = pool.strings
         except UnicodeDecodeError:
             return decode_protobuf.decode(records, source)
-    name, group = _split_pool(names, groups, pool)
+    name, group, operator = _split_pool(pool, names, groups, operators)
     group = _with_comm_group(group, ints[rows])
     return Columns(
         ids=ids.view(np.uint64),
@@ -181,6 +183,8 @@ def decode_compiled(kernels: ModuleType, records: Records, source: str) -> Colum
         pg_pool=group.pool,
         dim_codes=dim_codes,
         dim_table=tuple(_bools(int(bits)) for bits in dims),
+        operator_codes=operator.codes,
+        operator_pool=operator.pool,
         **dict(zip(INT_COLUMNS, ints, strict=False)),
     )
 
@@ -205,16 +209,15 @@ class _Texts(NamedTuple):
     pool: StringPool
 
 
-def _split_pool(names: I32, groups: I32, pool: StringPool) -> tuple[_Texts, _Texts]:
-    """Names and group names as two columns with tables of their own; the kernel puts both into one."""
-    if not len(groups) or groups.max() < 0:
-        return _Texts(names, pool), _Texts(groups, StringPool.of(()))
-    names, old_names = _renumbered(names, len(pool))
-    groups, old_groups = _renumbered(groups, len(pool))
-    return (
-        _Texts(names, StringPool(pool.data, pool.starts[old_names], pool.ends[old_names])),
-        _Texts(groups, StringPool(pool.data, pool.starts[old_groups], pool.ends[old_groups])),
-    )
+def _split_pool(pool: StringPool, names: I32, *others: I32) -> tuple[_Texts, ...]:
+    """Names and other texts as columns with tables of their own; the kernel puts all into one."""
+    if all(not len(codes) or codes.max() < 0 for codes in others):
+        return (_Texts(names, pool), *(_Texts(codes, StringPool.of(())) for codes in others))
+    columns = []
+    for codes in (names, *others):
+        codes, old = _renumbered(codes, len(pool))
+        columns.append(_Texts(codes, StringPool(pool.data, pool.starts[old], pool.ends[old])))
+    return tuple(columns)
 
 
 def _with_comm_group(groups: _Texts, comm_group: I64) -> _Texts:

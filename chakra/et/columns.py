@@ -93,6 +93,8 @@ class Columns:
         absent.
     dim_codes, dim_table
         int32 index of the attribute involved_dim among its distinct values; -1 absent.
+    operator_codes, operator_pool
+        int32 index of the attribute operator (`chakra.et.operators`) among its distinct texts; -1 absent.
     """
 
     ids: U64
@@ -121,6 +123,8 @@ class Columns:
     pg_pool: StringPool
     dim_codes: I32
     dim_table: tuple[tuple[bool, ...], ...]
+    operator_codes: I32
+    operator_pool: StringPool
 
     def arrays(self) -> list[AnyArray]:
         """All arrays, for freezing and counting."""

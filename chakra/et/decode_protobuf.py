@@ -13,6 +13,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from chakra.errors import TraceError
 from chakra.et.columns import Columns, Records, StringPool
+from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.schema import ABSENT, INT_COLUMNS, INTEGER_MEMBERS, NodeType
 from chakra.et.wire import explain_old_format, parse_node
 from chakra.schemas.et_def_pb2 import AttributeProto, Node
@@ -29,6 +30,7 @@ class _Attributes:
     is_cpu_op: int = -1
     group: str | None = None
     involved: tuple[bool, ...] | None = None
+    operator: str | None = None
 
 
 def decode(records: Records, source: str) -> Columns:
@@ -46,12 +48,13 @@ def decode(records: Records, source: str) -> Columns:
     times = np.zeros((2, n), np.int64)
     ints = np.full((len(INT_COLUMNS), n), ABSENT, np.int64)
     cpu = np.full(n, -1, np.int8)
-    codes = np.full((3, n), -1, np.int32)
+    codes = np.full((4, n), -1, np.int32)
     offsets = np.zeros((2, n + 1), np.int64)
     ctrl, data = array("Q"), array("Q")
     names: dict[str, int] = {}
     groups: dict[str, int] = {}
     dims: dict[tuple[bool, ...], int] = {}
+    operators: dict[str, int] = {}
     for i in range(n):
         node = parse_node(records, i, source)
         check_node(node, records, i, source)
@@ -73,6 +76,8 @@ def decode(records: Records, source: str) -> Columns:
             codes[1, i] = groups.setdefault(found.group, len(groups))
         if found.involved is not None:
             codes[2, i] = dims.setdefault(found.involved, len(dims))
+        if found.operator is not None:
+            codes[3, i] = operators.setdefault(found.operator, len(operators))
     return Columns(
         ids=ids,
         types=types,
@@ -89,6 +94,8 @@ def decode(records: Records, source: str) -> Columns:
         pg_pool=StringPool.of(tuple(groups)),
         dim_codes=codes[2],
         dim_table=tuple(dims),
+        operator_codes=codes[3],
+        operator_pool=StringPool.of(tuple(operators)),
         **dict(zip(INT_COLUMNS, ints, strict=True)),
     )
 
@@ -145,6 +152,9 @@ def known_attributes(node: Node, source: str) -> _Attributes:
             if attr.WhichOneof("value") != "bool_list":
                 raise _wrong_kind(attr, node.id, source, "a list of bools (bool_list)")
             found.involved = tuple(attr.bool_list.values)
+        elif name == OPERATOR:
+            # other tools may mean something else by this word: only a text can be ours
+            found.operator = attr.string_val if attr.WhichOneof("value") == "string_val" else None
     if found.group is None:
         found.group = comm_group
     return found

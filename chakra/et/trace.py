@@ -139,6 +139,11 @@ class Trace(Columns):
         return self.pg_pool.strings
 
     @property
+    def operator_table(self) -> tuple[str, ...]:
+        """Distinct texts of the attribute operator; ``operator_codes`` indexes it."""
+        return self.operator_pool.strings
+
+    @property
     def metadata(self) -> GlobalMetadata:
         """A fresh copy of the file's metadata message."""
         records = self.records

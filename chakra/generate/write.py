@@ -10,6 +10,7 @@ from chakra.arguments import checked
 from chakra.arrays import I32
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns, write_trace
 from chakra.et.manifest import PEER_MODE, RELATIVE, SUFFIX, WorkloadManifest, manifest_to_dict
+from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.io.files import atomic_bytes, atomic_text
 from chakra.schemas.et_def_pb2 import AttributeProto
 
@@ -118,6 +119,8 @@ def _copy_columns(trace: Trace) -> TraceColumns:
         column = getattr(trace, name)
         if (column != ABSENT).any():
             columns.set_int(name, column)
+    if len(trace.operator_table):
+        columns.set_text(OPERATOR, trace.operator_codes, trace.operator_table)
     for name in ("inputs", "outputs"):
         _copy_tensors(trace, columns, name)
     for attribute in trace.metadata.attr:

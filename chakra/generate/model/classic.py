@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from chakra.errors import UsageError
+from chakra.et.operators import Direction, KernelKind, MatrixProduct
 from chakra.generate.model.ir import (
     NO_WORK,
     Edge,
+    ElementTypes,
     Layer,
     Operator,
     OpKind,
@@ -15,6 +17,7 @@ from chakra.generate.model.ir import (
     WeightGroup,
     Work,
     gemm,
+    kernel,
 )
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Placement, Shard
 from chakra.generate.model.stage_model import StageModel, split_layers
@@ -96,8 +99,9 @@ def _need_data_parallel(what: str, parallel: ParallelConfig) -> None:
 class _Dense:
     """Dense layers for one batch, with weights split over tp by columns and rows in turn."""
 
-    def __init__(self, batch: int, tp: int, itemsize: int, grad_itemsize: int) -> None:
+    def __init__(self, batch: int, tp: int, itemsize: int, grad_itemsize: int, types: ElementTypes) -> None:
         self.batch, self.tp, self.itemsize, self.grad_itemsize = batch, tp, itemsize, grad_itemsize
+        self.types = types
 
     def layer(self, name: str, number: int, width_in: int, width_out: int, *, activation: bool) -> Layer:
         """Dense layer ``number`` of a chain: even ones split columns, odd ones rows."""
@@ -113,7 +117,7 @@ class _Dense:
         in_bytes = self.batch * (width_in // self.tp if sharded_input else width_in) * self.itemsize
         out_bytes = self.batch * n * self.itemsize
         forward, inputs, grads = gemm(
-            self.batch, n, k, itemsize=self.itemsize, grad_itemsize=self.grad_itemsize
+            self.batch, n, k, itemsize=self.itemsize, grad_itemsize=self.grad_itemsize, types=self.types
         )
         bias = Weight(n, copies=self.tp if row else 1)
         ops = [
@@ -126,11 +130,13 @@ class _Dense:
             # a sum must be complete before the activation
             place: dict[str, Placement] = {"tp": REPLICATE} if row else {"tp": Shard("hidden")}
             source: dict[str, Placement] = {"tp": PARTIAL} if row else place
-            work = Work(self.batch * n, 2 * out_bytes)
+            elements, kind = self.batch * n, KernelKind.ACTIVATION
+            work = kernel(kind, elements, 2 * out_bytes, elements, types=self.types)
+            back = kernel(kind, elements, 3 * out_bytes, elements, Direction.BACKWARD, self.types)
             ops.append(
                 Operator(
-                    "act", OpKind.ELEMENTWISE, (Edge(0, out_bytes, source, place, place),), work,
-                    Work(self.batch * n, 3 * out_bytes), output_bytes=out_bytes, saved_bytes=out_bytes,
+                    "act", OpKind.ELEMENTWISE, (Edge(0, out_bytes, source, place, place),), work, back,
+                    output_bytes=out_bytes, saved_bytes=out_bytes,
                 )
             )  # fmt: skip
         return Layer(name, tuple(ops), in_bytes, out_bytes, recomputable=True)
@@ -148,8 +154,9 @@ class _Dense:
 
 
 def mlp_stages(
-    model: MlpConfig, parallel: ParallelConfig, batch: int, *, itemsize: int = 2, grad_itemsize: int = 4
-) -> StageModel:
+    model: MlpConfig, parallel: ParallelConfig, batch: int, *, itemsize: int = 2, grad_itemsize: int = 4,
+    types: ElementTypes = ElementTypes(),  # noqa: B008 - frozen
+) -> StageModel:  # fmt: skip
     """A perceptron in pp*vp chunks; ``batch`` samples per micro-batch and replica.
 
     Raises
@@ -162,7 +169,7 @@ def mlp_stages(
             raise UsageError(
                 f"an MLP has no {axis} parallelism: {axis} must be 1, not {parallel.axis_sizes[axis]}"
             )
-    layers = _Dense(batch, parallel.tp, itemsize, grad_itemsize).chain("dense", model.widths)
+    layers = _Dense(batch, parallel.tp, itemsize, grad_itemsize, types).chain("dense", model.widths)
     return _cut(layers, parallel, itemsize, grad_itemsize)
 
 
@@ -193,6 +200,7 @@ class _Convolutions:
     batch: int
     itemsize: int
     grad_itemsize: int
+    types: ElementTypes
     ops: list[Operator]
 
     def conv(
@@ -205,14 +213,27 @@ class _Convolutions:
         weights = inner * c_out
         moved = (in_elements + out_elements + weights) * self.itemsize
         wide = (in_elements + out_elements) * self.itemsize + weights * self.grad_itemsize
+        forward = self._product(rows, c_out, inner, moved, Direction.FORWARD)
+        inputs = self._product(rows, inner, c_out, moved, Direction.BACKWARD)
+        grads = self._product(inner, c_out, rows, wide, Direction.WEIGHT)
         self.ops.append(
             Operator(
-                name, OpKind.GEMM, (Edge(source, in_elements * self.itemsize),), Work(flops, moved), Work(flops, moved),
-                Work(flops, wide), (Weight(weights),), output_bytes=out_elements * self.itemsize,
-                saved_bytes=in_elements * self.itemsize,
+                name, OpKind.GEMM, (Edge(source, in_elements * self.itemsize),), Work(flops, moved, what=forward),
+                Work(flops, moved, what=inputs), Work(flops, wide, what=grads), (Weight(weights),),
+                output_bytes=out_elements * self.itemsize, saved_bytes=in_elements * self.itemsize,
             )
         )  # fmt: skip
         return len(self.ops) - 1
+
+    def _product(self, m: int, n: int, k: int, moved: int, direction: Direction) -> MatrixProduct:
+        return MatrixProduct(
+            m, n, k, role="convolution", bytes=moved, type=self.types.compute, direction=direction
+        )
+
+    def _kernel(self, kind: KernelKind, ops: int, elements: int, sizes: tuple[int, int]) -> tuple[Work, Work]:
+        """Forward and backward with these bytes."""
+        forward = kernel(kind, ops * elements, sizes[0], elements, types=self.types)
+        return forward, kernel(kind, ops * elements, sizes[1], elements, Direction.BACKWARD, self.types)
 
     def norm(self, name: str, source: int, size: int, channels: int) -> int:
         """Batch norm (weight and bias), with the ReLU behind it."""
@@ -220,9 +241,9 @@ class _Convolutions:
         item = self.itemsize
         self.ops.append(
             Operator(
-                name, OpKind.ELEMENTWISE, (Edge(source, elements * item),), Work(8 * elements, 3 * elements * item),
-                Work(8 * elements, 4 * elements * item), weights=(Weight(2 * channels),),
-                output_bytes=elements * item, saved_bytes=elements * item,
+                name, OpKind.ELEMENTWISE, (Edge(source, elements * item),),
+                *self._kernel(KernelKind.NORM, 8, elements, (3 * elements * item, 4 * elements * item)),
+                weights=(Weight(2 * channels),), output_bytes=elements * item, saved_bytes=elements * item,
             )
         )  # fmt: skip
         return len(self.ops) - 1
@@ -232,14 +253,13 @@ class _Convolutions:
         item = self.itemsize
         inputs = self.batch * size_in * size_in * channels
         outputs = self.batch * size_out * size_out * channels
-        work = Work(inputs, (inputs + outputs) * item)
+        moved = (inputs + outputs) * item
         self.ops.append(
             Operator(
                 name,
                 OpKind.ELEMENTWISE,
                 (Edge(source, inputs * item),),
-                work,
-                work,
+                *self._kernel(KernelKind.POOL, 1, inputs, (moved, moved)),
                 output_bytes=outputs * item,
             )
         )
@@ -249,10 +269,12 @@ class _Convolutions:
         """Sum of two branches with ReLU."""
         elements = self.batch * size * size * channels
         size_bytes = elements * self.itemsize
+        back = kernel(KernelKind.ADD, elements, 2 * size_bytes, elements, Direction.BACKWARD, self.types)
         self.ops.append(
             Operator(
-                name, OpKind.ELEMENTWISE, (Edge(a, size_bytes), Edge(b, size_bytes)), Work(2 * elements, 3 * size_bytes),
-                Work(elements, 2 * size_bytes), output_bytes=size_bytes, saved_bytes=size_bytes,
+                name, OpKind.ELEMENTWISE, (Edge(a, size_bytes), Edge(b, size_bytes)),
+                kernel(KernelKind.ADD, 2 * elements, 3 * size_bytes, elements, types=self.types), back,
+                output_bytes=size_bytes, saved_bytes=size_bytes,
             )
         )  # fmt: skip
         return len(self.ops) - 1
@@ -274,6 +296,7 @@ def resnet50_stages(
     classes: int = 1000,
     itemsize: int = 2,
     grad_itemsize: int = 4,
+    types: ElementTypes = ElementTypes(),  # noqa: B008 - frozen
 ) -> StageModel:
     """ResNet-50 (He et al. 2016, arXiv 1512.03385; stride in the 3x3 convolution) in pp*vp chunks.
 
@@ -289,7 +312,7 @@ def resnet50_stages(
         raise UsageError(f"batch ({batch}) and classes ({classes}) must be at least 1")
 
     def maker() -> _Convolutions:
-        return _Convolutions(batch, itemsize, grad_itemsize, [])
+        return _Convolutions(batch, itemsize, grad_itemsize, types, [])
 
     stem = maker()
     half, size = image // 2, image // 4
@@ -330,8 +353,9 @@ def resnet50_stages(
 
 
 def dlrm_stages(
-    model: DlrmConfig, parallel: ParallelConfig, batch: int, *, itemsize: int = 4, grad_itemsize: int = 4
-) -> StageModel:
+    model: DlrmConfig, parallel: ParallelConfig, batch: int, *, itemsize: int = 4, grad_itemsize: int = 4,
+    types: ElementTypes = ElementTypes(),  # noqa: B008 - frozen
+) -> StageModel:  # fmt: skip
     """DLRM with data-parallel MLPs and tables spread evenly over the dp ranks (all-to-all of pooled vectors).
 
     ``batch`` are samples per rank. Tables are updated in place, so their gradients are never reduced.
@@ -347,18 +371,19 @@ def dlrm_stages(
     if batch < 1:
         raise UsageError(f"batch must be at least 1, not {batch}")
     item = itemsize
-    dense = _Dense(batch, 1, itemsize, grad_itemsize)
+    dense = _Dense(batch, 1, itemsize, grad_itemsize, types)
     ops: list[Operator] = []
     # each rank looks up its share of the tables for the samples of all ranks: as many vectors as it then keeps
     vectors = batch * model.tables
     looked = vectors * model.pooling * model.dim * item
     pooled = vectors * model.dim * item
     elements = -(-model.rows * model.dim // parallel.dp)
+    read, kind = vectors * model.pooling * model.dim, KernelKind.EMBEDDING
+    updates = kernel(kind, read, pooled + 2 * looked, read, Direction.WEIGHT, types)
     ops.append(
         Operator(
-            "tables", OpKind.LOOKUP, (), Work(vectors * model.pooling * model.dim, looked + pooled), NO_WORK,
-            Work(vectors * model.pooling * model.dim, pooled + 2 * looked), (Weight(elements, WeightGroup.LOCAL),),
-            output_bytes=pooled,
+            "tables", OpKind.LOOKUP, (), kernel(kind, read, looked + pooled, read, types=types), NO_WORK, updates,
+            (Weight(elements, WeightGroup.LOCAL),), output_bytes=pooled,
         )
     )  # fmt: skip
     last = _chain(ops, dense.chain("bottom", model.bottom), -1)
@@ -367,10 +392,14 @@ def dlrm_stages(
     count = model.tables + 1
     flops = 2 * batch * count * count * model.dim
     out_bytes = batch * model.interactions * item
+    # the dot products of a sample: (count x dim)(dim x count), and the gradients of both factors
+    dot = MatrixProduct(count, count, model.dim, batch, type=types.compute)
+    back = MatrixProduct(count, model.dim, count, 2 * batch, type=types.compute, direction=Direction.BACKWARD)
     ops.append(
         Operator(
             "interaction", OpKind.GEMM, (Edge(0, pooled, tables, samples, samples), Edge(last, bottom_bytes)),
-            Work(flops, pooled + bottom_bytes + out_bytes), Work(2 * flops, 2 * (pooled + bottom_bytes) + out_bytes),
+            Work(flops, pooled + bottom_bytes + out_bytes, what=dot),
+            Work(2 * flops, 2 * (pooled + bottom_bytes) + out_bytes, what=back),
             output_bytes=out_bytes, saved_bytes=pooled + bottom_bytes,
         )
     )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from chakra.et.operators import Computed, Direction, Kernel, KernelKind, MatrixProduct
 from chakra.generate.model.placement import Placements
 
 
@@ -31,12 +32,14 @@ class Work:
 
     ``expert_flops`` and ``expert_bytes`` are the part of each that goes with the number of experts that a rank holds
     (their weights), so that a workload can be rescaled along expert parallelism.
+    ``what`` says what is computed, for machines whose operator times are known.
     """
 
     flops: int = 0
     bytes: int = 0
     expert_flops: int = 0
     expert_bytes: int = 0
+    what: Computed | None = None
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
@@ -44,6 +47,7 @@ class Work:
             self.bytes + other.bytes,
             self.expert_flops + other.expert_flops,
             self.expert_bytes + other.expert_bytes,
+            self.what,
         )
 
     def __bool__(self) -> bool:
@@ -173,8 +177,29 @@ class Layer:
         return sum(operator.saved_bytes for operator in self.operators)
 
 
+@dataclass(frozen=True, slots=True)
+class ElementTypes:
+    """Names of element types, for what operators say of themselves; sizes in bytes are given beside them.
+
+    ``compute`` is that of activations and weights, ``gradient`` that of weight gradients, ``matmul`` that of the operands
+    of linear layers' products where it is another (8-bit recipes).
+    """
+
+    compute: str = "bf16"
+    gradient: str = "fp32"
+    matmul: str = ""
+
+
 def gemm(
-    m: int, n: int, k: int, *, itemsize: int, batch: int = 1, grad_itemsize: int | None = None
+    m: int,
+    n: int,
+    k: int,
+    *,
+    itemsize: int,
+    batch: int = 1,
+    grad_itemsize: int | None = None,
+    types: ElementTypes = ElementTypes(),
+    role: str = "",
 ) -> list[Work]:
     """Work of an (m x k)(k x n) product, times ``batch``: forward, gradient of the input, gradient of the weight.
 
@@ -185,4 +210,27 @@ def gemm(
     moved = (m * k + k * n + m * n) * itemsize * batch
     wide = grad_itemsize if grad_itemsize is not None else itemsize
     weight = (m * k + m * n) * itemsize * batch + k * n * wide * batch
-    return [Work(flops, moved), Work(flops, moved), Work(flops, weight)]
+    operands = types.matmul if types.matmul and not role else types.compute
+    result = "" if operands == types.compute else types.compute
+    forward = MatrixProduct(m, n, k, batch, role, type=operands, out=result)
+    inputs = MatrixProduct(m, k, n, batch, role, type=operands, out=result, direction=Direction.BACKWARD)
+    grads = MatrixProduct(
+        k, n, m, batch, role, type=operands, out=_result(types, operands), direction=Direction.WEIGHT
+    )
+    return [Work(flops, moved, what=forward), Work(flops, moved, what=inputs), Work(flops, weight, what=grads)]
+
+
+def _result(types: ElementTypes, operands: str) -> str:
+    return "" if types.gradient == operands else types.gradient
+
+
+def kernel(
+    kind: KernelKind,
+    flops: int,
+    moved: int,
+    elements: int,
+    direction: Direction = Direction.FORWARD,
+    types: ElementTypes = ElementTypes(),
+) -> Work:
+    """Work of an operator that memory bounds."""
+    return Work(flops, moved, what=Kernel(kind, elements, moved, types.compute, direction))

@@ -6,14 +6,16 @@ arXiv 1909.08053; Korthikanti et al. 2022, arXiv 2205.05198). All collectives fo
 :mod:`chakra.generate.model.placement`. Saved activations are those of Korthikanti et al., section 4.1.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from chakra.errors import UsageError
+from chakra.et.operators import Attention, Direction, KernelKind, MatrixProduct
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.ir import (
     NO_WORK,
     Edge,
+    ElementTypes,
     Layer,
     Operator,
     OpKind,
@@ -22,6 +24,7 @@ from chakra.generate.model.ir import (
     WeightGroup,
     Work,
     gemm,
+    kernel,
 )
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Placement, Shard
 from chakra.generate.parallel import ParallelConfig
@@ -74,6 +77,8 @@ class TransformerOptions:
         Bytes per activation and weight.
     grad_itemsize
         Bytes per element of weight gradients.
+    types
+        Names of the element types, for what operators say of themselves.
     training
         Save activations and compute the loss; otherwise inference.
     capacity_factor
@@ -87,6 +92,7 @@ class TransformerOptions:
     causal: bool = False
     itemsize: int = 2
     grad_itemsize: int = 4
+    types: ElementTypes = ElementTypes()  # noqa: RUF009 - frozen
     training: bool = True
     capacity_factor: float = 1.0
 
@@ -177,11 +183,14 @@ class TransformerLayers:
         weights: tuple[Weight, ...] = (),
         saved: int = 0,
         backward: bool = True,
-        itemsize: int | None = None,
+        kind: KernelKind,
     ) -> Operator:
-        item = itemsize or self.options.itemsize
-        work = Work(ops * elements, (reads + 1) * elements * item)
-        back = Work(ops * elements, (reads + 2) * elements * item) if backward else NO_WORK
+        item, types = self.options.itemsize, self.options.types
+        work = kernel(kind, ops * elements, (reads + 1) * elements * item, elements, types=types)
+        back = NO_WORK
+        if backward:
+            moved = (reads + 2) * elements * item
+            back = kernel(kind, ops * elements, moved, elements, Direction.BACKWARD, types)
         return Operator(
             name,
             OpKind.ELEMENTWISE,
@@ -205,8 +214,8 @@ class TransformerLayers:
     ) -> Operator:
         options = self.options
         forward, inputs, grads = gemm(
-            rows, columns, inner, itemsize=options.itemsize, grad_itemsize=options.grad_itemsize
-        )
+            rows, columns, inner, itemsize=options.itemsize, grad_itemsize=options.grad_itemsize, types=options.types
+        )  # fmt: skip
         return Operator(
             name, OpKind.GEMM, (edge,), forward, inputs, grads, weights,
             output_bytes=rows * columns * options.itemsize, saved_bytes=self._saved(saved),
@@ -231,7 +240,7 @@ class TransformerLayers:
         elements = self.residual_tokens * self.model.hidden
         return self._elementwise(
             name, (self._stay(producer, self.residual_bytes),), elements, ops=_NORM_OPS,
-            weights=(self._norm_weight(),), saved=saved,
+            kind=KernelKind.NORM, weights=(self._norm_weight(),), saved=saved,
         )  # fmt: skip
 
     def _column_input_saved(self) -> int:
@@ -264,7 +273,7 @@ class TransformerLayers:
         if not model.learned_positions:
             edge = self._stay(producer, q_bytes + 2 * kv_bytes)
             elements = self.tokens * (self.q_width + self.kv_width)
-            ops.append(self._elementwise("rope", (edge,), elements, ops=_ROPE_OPS))
+            ops.append(self._elementwise("rope", (edge,), elements, ops=_ROPE_OPS, kind=KernelKind.ROPE))
             producer = 2
         ops.append(self._core(producer, q_bytes, kv_bytes))
         producer = len(ops) - 1
@@ -327,8 +336,15 @@ class TransformerLayers:
         else:
             edges = (self._stay(producer, q_bytes + 2 * kv_bytes),)
             ring = Ring("cp", cp - 1, 2 * kv_bytes, 4 * kv_bytes)
+        ulysses = cp if split and options.context is ContextParallel.ULYSSES else 1
+        what = Attention(
+            shape.sequences, heads_here // ulysses, max(1, self.kv_heads // ulysses),
+            self.tokens // shape.sequences * ulysses, shape.context, model.head_dim, causal=options.causal,
+            fused=options.flash, dropout=model.dropout and options.training, type=options.types.compute,
+        )  # fmt: skip
         return Operator(
-            "attention", OpKind.ATTENTION, edges, Work(flops, moved), Work(2 * flops, 2 * moved), output_bytes=q_bytes,
+            "attention", OpKind.ATTENTION, edges, Work(flops, moved, what=what),
+            Work(2 * flops, 2 * moved, what=replace(what, direction=Direction.BACKWARD)), output_bytes=q_bytes,
             saved_bytes=self._saved(2 * kv_bytes + q_bytes) + core_saved, core=True, core_bytes=core_saved, ring=ring,
         )  # fmt: skip
 
@@ -341,12 +357,20 @@ class TransformerLayers:
             self._stay(residual, self.residual_bytes),
             *(self._row_edge(other, self.full_bytes) for other in extra),
         )
-        work = Work((2 + len(extra)) * elements, (3 + len(extra)) * elements * options.itemsize)
-        back = Work(elements, 2 * elements * options.itemsize + elements) if model.dropout else NO_WORK
+        work = self._sum(elements, len(extra))
+        back = NO_WORK
+        if model.dropout:
+            moved = 2 * elements * options.itemsize + elements
+            back = kernel(KernelKind.ADD, elements, moved, elements, Direction.BACKWARD, options.types)
         return Operator(
             name, OpKind.ELEMENTWISE, edges, work, back if options.training else NO_WORK,
             output_bytes=self.residual_bytes, saved_bytes=self._saved(elements if model.dropout else 0),
         )  # fmt: skip
+
+    def _sum(self, elements: int, more: int) -> Work:
+        """Work of adding ``more`` tensors and a residual to one."""
+        moved = (3 + more) * elements * self.options.itemsize
+        return kernel(KernelKind.ADD, (2 + more) * elements, moved, elements, types=self.options.types)
 
     def _feed_forward(self, base: int) -> list[Operator]:
         ops = [self._norm("norm2", base - 1, self.residual_bytes)]
@@ -367,7 +391,7 @@ class TransformerLayers:
             ),
             self._elementwise(
                 f"{prefix}_act", (self._stay(norm + 1, fan * inner_bytes),), self.tokens * local, reads=fan,
-                ops=_ACTIVATION_OPS, saved=fan * inner_bytes,
+                ops=_ACTIVATION_OPS, saved=fan * inner_bytes, kind=KernelKind.ACTIVATION,
             ),
             self._gemm(
                 f"{prefix}2", self._stay(norm + 2, inner_bytes), self.tokens, model.hidden, local, inner_bytes,
@@ -387,15 +411,19 @@ class TransformerLayers:
             self._router(base, router_bytes),
             self._elementwise(
                 "permute", (self._stay(base, self.residual_bytes), self._stay(base + 1, router_bytes)),
-                copies * model.hidden,
+                copies * model.hidden, kind=KernelKind.PERMUTE,
             ),
             *self._routed_mlp(base, copies),
         ]  # fmt: skip
-        work = Work(2 * copies * model.hidden, 2 * copies * model.hidden * item)
+        moved = copies * model.hidden
+        works = [
+            kernel(KernelKind.PERMUTE, 2 * moved, 2 * moved * item, moved, direction, options.types)
+            for direction in (Direction.FORWARD, Direction.BACKWARD)
+        ]
         ops.append(
             Operator(
                 "unpermute", OpKind.ELEMENTWISE, (self._combine(base, copies), self._stay(base + 1, router_bytes)),
-                work, work if options.training else NO_WORK, output_bytes=self.residual_bytes,
+                works[0], works[1] if options.training else NO_WORK, output_bytes=self.residual_bytes,
                 saved_bytes=self._saved(copies * model.hidden * item),
             )
         )  # fmt: skip
@@ -414,8 +442,7 @@ class TransformerLayers:
         )
         ops.append(
             Operator(
-                "add2", OpKind.ELEMENTWISE, edges,
-                Work((2 + len(extra)) * elements, (3 + len(extra)) * elements * item),
+                "add2", OpKind.ELEMENTWISE, edges, self._sum(elements, len(extra)),
                 output_bytes=self.residual_bytes,
             )
         )  # fmt: skip
@@ -426,7 +453,7 @@ class TransformerLayers:
         model, options = self.model, self.options
         forward, inputs, grads = gemm(
             self.residual_tokens, model.experts, model.hidden, itemsize=options.itemsize,
-            grad_itemsize=options.grad_itemsize,
+            grad_itemsize=options.grad_itemsize, types=options.types, role="router",
         )  # fmt: skip
         weight = Weight(model.hidden * model.experts, partial_tp=options.sp, copies=self.parallel.tp)
         edge = self._stay(base, self.residual_bytes)
@@ -456,7 +483,7 @@ class TransformerLayers:
             ),
             self._elementwise(
                 "expert_act", (self._stay(base + 3, fan * inner_bytes),), routed * local, reads=fan,
-                ops=_ACTIVATION_OPS, saved=fan * inner_bytes,
+                ops=_ACTIVATION_OPS, saved=fan * inner_bytes, kind=KernelKind.ACTIVATION,
             ),
             self._experts(
                 "expert2", self._stay(base + 4, inner_bytes), routed, model.hidden, local, here, inner_bytes
@@ -474,17 +501,16 @@ class TransformerLayers:
     ) -> Operator:
         """Grouped product of all local experts: FLOPs of the rows that arrive, bytes of every local expert's matrix."""
         options = self.options
-        forward, inputs, grads = gemm(
-            rows, columns, inner, itemsize=options.itemsize, grad_itemsize=options.grad_itemsize
-        )
+        works = gemm(
+            rows, columns, inner, itemsize=options.itemsize, grad_itemsize=options.grad_itemsize, types=options.types
+        )  # fmt: skip
         matrix = columns * inner
-
-        def held(itemsize: int) -> Work:
-            return Work(0, (experts - 1) * matrix * itemsize, expert_bytes=experts * matrix * itemsize)
-
+        forward, inputs, grads = (
+            _grouped(work, matrix * size, rows, experts)
+            for work, size in zip(works, (options.itemsize, options.itemsize, options.grad_itemsize), strict=True)
+        )  # fmt: skip
         return Operator(
-            name, OpKind.GEMM, (edge,),
-            forward + held(options.itemsize), inputs + held(options.itemsize), grads + held(options.grad_itemsize),
+            name, OpKind.GEMM, (edge,), forward, inputs, grads,
             (Weight(experts * columns * inner, WeightGroup.EXPERT),),
             output_bytes=rows * columns * options.itemsize, saved_bytes=self._saved(saved),
         )  # fmt: skip
@@ -493,10 +519,13 @@ class TransformerLayers:
         """Vocabulary-parallel token embedding (a lookup: one operation an element) and learned positions."""
         model, options = self.model, self.options
         elements = self.tokens * model.hidden
-        moved = 2 * elements * options.itemsize
+        moved, kind = 2 * elements * options.itemsize, KernelKind.EMBEDDING
+        grads = NO_WORK
+        if options.training:
+            updated = elements * (options.itemsize + 2 * options.grad_itemsize)
+            grads = kernel(kind, elements, updated, elements, Direction.WEIGHT, options.types)
         lookup = Operator(
-            "lookup", OpKind.LOOKUP, (), Work(elements, moved), NO_WORK,
-            Work(elements, elements * (options.itemsize + 2 * options.grad_itemsize)) if options.training else NO_WORK,
+            "lookup", OpKind.LOOKUP, (), kernel(kind, elements, moved, elements, types=options.types), NO_WORK, grads,
             (Weight(self.vocabulary * model.hidden, tied=model.tied),), output_bytes=self.full_bytes,
         )  # fmt: skip
         weights: tuple[Weight, ...] = ()
@@ -507,6 +536,7 @@ class TransformerLayers:
         place = self._elementwise(
             "positions", (self._row_edge(0, self.full_bytes),), local, weights=weights,
             saved=local if model.dropout else 0, backward=options.training and model.dropout,
+            kind=KernelKind.ADD,
         )  # fmt: skip
         return Layer("embedding", (lookup, place), 0, self.residual_bytes)
 
@@ -558,15 +588,18 @@ class TransformerLayers:
                 saved_bytes=self._saved(saved),
             )
 
-        read = Work(logits, logits * item)
-        gather = Work(self.tokens, self.tokens * item)
-        final = Work(_SOFTMAX_OPS * logits, logits * (item + 4))
+        def loss(flops: int, moved: int, elements: int, direction: Direction = Direction.FORWARD) -> Work:
+            return kernel(KernelKind.LOSS, flops, moved, elements, direction, self.options.types)
+
+        read = loss(logits, logits * item, logits)
+        gather = loss(self.tokens, self.tokens * item, self.tokens)
+        final = loss(_SOFTMAX_OPS * logits, logits * (item + 4), logits, Direction.BACKWARD)
         return [
             op("loss_max", (logits_edge(grad=False),), read),
             op("loss_target", (summed(2),), gather),
             op("loss_sum", (summed(3), logits_edge(grad=False)), read),
             op(
-                "loss", (summed(4), logits_edge(grad=True)), Work(self.tokens, row_bytes), final,
+                "loss", (summed(4), logits_edge(grad=True)), loss(self.tokens, row_bytes, self.tokens), final,
                 saved=logits * 4,
             ),
         ]  # fmt: skip
@@ -575,6 +608,17 @@ class TransformerLayers:
 def _divides(what: str, number: int, axis: str, size: int) -> None:
     if number % size:
         raise UsageError(f"{what} ({number}) must be a multiple of {axis} ({size})")
+
+
+def _grouped(work: Work, matrix_bytes: int, rows: int, experts: int) -> Work:
+    """A product of all rows as one of each expert's rows; every expert's matrix is read or written."""
+    what = work.what
+    if isinstance(what, MatrixProduct):
+        batch = min(rows, experts)
+        size = {"k": -(-rows // batch)} if what.direction is Direction.WEIGHT else {"m": -(-rows // batch)}
+        what = replace(what, batch=batch, **size)
+    held = experts * matrix_bytes
+    return Work(work.flops, work.bytes + held - matrix_bytes, expert_bytes=held, what=what)
 
 
 def _scaled(count: int, factor: float) -> int:

@@ -1,9 +1,10 @@
 """Forward and backward passes of a layer as nodes. The backward pass is derived from the operators, never written."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from chakra.et.operators import Attention
 from chakra.generate.model.ir import Edge, Layer, Operator, Work
 from chakra.generate.model.placement import Conversion, convert, gradient_need
 from chakra.generate.plan.template import TemplateBuilder
@@ -166,6 +167,7 @@ def _ring(
     assert ring is not None
     builder = context.builder
     parts = ring.steps + 1
+    what = replace(work.what, parts=parts) if isinstance(work.what, Attention) else None
     builder.reserve(3 * ring.steps)
     held = list(data)
     last = -1
@@ -175,7 +177,7 @@ def _ring(
             tag = context.ring_tag_first + (number * ring.steps + part) * context.ring_tag_stride
             builder.send(f"{name}.ring{part}.send", ring.axis, 1, size_bytes, tag, held)
             arrived = [builder.receive(f"{name}.ring{part}.recv", ring.axis, -1, size_bytes, tag)]
-        share = Work(_share(work.flops, parts, part), _share(work.bytes, parts, part))
+        share = Work(_share(work.flops, parts, part), _share(work.bytes, parts, part), what=what)
         last = builder.compute(f"{name}.block{part}", op.kind, share, held)
         held = arrived
     return last

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from chakra.et.operators import Direction, Kernel, KernelKind
 from chakra.generate.model.ir import Layer, OpKind, Weight, WeightGroup, Work
 from chakra.generate.model.placement import joined
 from chakra.generate.model.stage_model import StageModel
@@ -289,7 +290,8 @@ class StageBuilder:
         # Adam: read gradient and states, write states and weight; about twelve operations a parameter
         moved = self.model.grad_itemsize + 2 * training.optimizer_state_bytes + self.model.itemsize
         builder.required = builder.pending_chains()
-        work = Work(12 * held, moved * held, 12 * experts, moved * experts)
+        what = Kernel(KernelKind.OPTIMIZER, held, moved * held, "fp32", Direction.UPDATE)
+        work = Work(12 * held, moved * held, 12 * experts, moved * experts, what)
         update = builder.compute("optimizer", OpKind.OPTIMIZER, work, [])
         if training.zero in (Zero.OPTIMIZER, Zero.GRADIENTS):
             for group in WeightGroup:

@@ -13,6 +13,7 @@ from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.et import ABSENT, CommType, NodeType, Trace, TraceColumns
 from chakra.et.manifest import PEER_MODE, RELATIVE
+from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.generate.plan.template import N_CHAINS, Outside, Template
 from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.replay.config.model import CollectiveKind
@@ -137,6 +138,10 @@ class _Tables:
             ],
             dtype=np.int64,
         )
+        operators = [text for t in templates for text in t.operators]
+        self.operator_table = [text for text in dict.fromkeys(operators) if text]
+        place = {text: i for i, text in enumerate(self.operator_table)}
+        self.operators = np.array([place.get(text, -1) for text in operators], dtype=np.int32)
         names = [name for t in templates for name in t.names]
         self.name_table = list(dict.fromkeys(names))
         number = {name: i for i, name in enumerate(self.name_table)}
@@ -194,6 +199,8 @@ def _set_attributes(columns: TraceColumns, tables: _Tables, pick: I64, micro_bat
     for name, values in (("expert_ops", tables.expert_flops), ("expert_bytes", tables.expert_bytes)):
         if values.any():
             columns.set_int(name, np.where(values[pick] > 0, values[pick], ABSENT))
+    if tables.operator_table:
+        columns.set_text(OPERATOR, tables.operators[pick], tables.operator_table)
     if durations.any():
         columns.set_int("duration_ns", np.where(is_compute, durations, ABSENT))
         # simulators that know only whole microseconds get the nearest, at least one

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 from chakra.errors import UsageError
 from chakra.et import NodeType
+from chakra.et.operators import operator_text, operators_text
 from chakra.generate.model.ir import OpKind, Work
 from chakra.generate.model.placement import Conversion, joined
 from chakra.generate.plan.compute import ComputeModel
@@ -85,6 +86,8 @@ class Template:
     bytes: list[int] = field(default_factory=list)
     expert_flops: list[int] = field(default_factory=list)
     expert_bytes: list[int] = field(default_factory=list)
+    #: attribute ``operator``, "" where there is none
+    operators: list[str] = field(default_factory=list)
     durations_ns: list[int] = field(default_factory=list)
     kinds: list[OpKind | CollectiveKind | None] = field(default_factory=list)
     comm_bytes: list[int] = field(default_factory=list)
@@ -120,6 +123,8 @@ class TemplateBuilder:
         self._compute: int = Outside.COMPUTE
         self._send: int = Outside.SEND
         self._chains: list[int] = [Outside.chain(number) for number in range(N_CHAINS)]
+        #: text of the node that operators are merged into, and how often it runs each of them
+        self._counted: tuple[str, dict[str, int]] = ("", {})
         #: data dependencies that the next compute node takes on
         self.required: list[int] = []
 
@@ -160,6 +165,7 @@ class TemplateBuilder:
         t.bytes.append(work.bytes if work else 0)
         t.expert_flops.append(work.expert_flops if work else 0)
         t.expert_bytes.append(work.expert_bytes if work else 0)
+        t.operators.append(operator_text(work.what) if work and work.what else "")
         t.durations_ns.append(0)
         t.kinds.append(kind)
         t.comm_bytes.append(comm_bytes)
@@ -192,6 +198,7 @@ class TemplateBuilder:
             t.bytes[last] += work.bytes
             t.expert_flops[last] += work.expert_flops
             t.expert_bytes[last] += work.expert_bytes
+            t.operators[last] = self._merged(t.operators[last], work)
             t.durations_ns[last] += duration_ns
             return last
         ctrl = [self._compute]
@@ -201,6 +208,17 @@ class TemplateBuilder:
         t.durations_ns[self._compute] = duration_ns
         t.last_compute = self._compute
         return self._compute
+
+    def _merged(self, text: str, work: Work) -> str:
+        """Operators of the last node, which takes on another; none if one of them does not say what it is."""
+        if not text or work.what is None:
+            return ""
+        if text != self._counted[0]:
+            self._counted = ("", {text: 1})
+        counts, added = self._counted[1], operator_text(work.what)
+        counts[added] = counts.get(added, 0) + 1
+        self._counted = (operators_text(counts), counts)
+        return self._counted[0]
 
     def _waits_already(self, last: int, data: Sequence[int]) -> bool:
         """Whether the last node is a compute node that has waited for all of ``data``."""

@@ -18,6 +18,7 @@ from chakra.generate.model.classic import (
     resnet50_stages,
 )
 from chakra.generate.model.config import TransformerConfig, transformer
+from chakra.generate.model.ir import ElementTypes
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.model.transformer import ContextParallel, TokenShape, TransformerOptions
 from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig
@@ -256,6 +257,10 @@ class Request:
                 raise UsageError(f"{what} {name!r} is not one of {', '.join(DTYPES)}")
         return DTYPES[self.dtype], DTYPES[self.grad_dtype]
 
+    def types(self) -> ElementTypes:
+        """Names of the element types."""
+        return ElementTypes(self.dtype, self.grad_dtype)
+
     @checked
     def about(self, kind: str) -> dict[str, Any]:
         """What the manifest records: the kind of workload and every parameter that is not None."""
@@ -369,7 +374,8 @@ class TransformerRequest(Request):
         itemsize, grad_itemsize = self.itemsizes()
         return TransformerOptions(
             sp=self.sp and self.tp > 1, regather=self.regather, context=self.context, flash=self.flash,
-            causal=self.causal, itemsize=itemsize, grad_itemsize=grad_itemsize, capacity_factor=self.capacity,
+            causal=self.causal, itemsize=itemsize, grad_itemsize=grad_itemsize, types=self.types(),
+            capacity_factor=self.capacity,
         )  # fmt: skip
 
     def plan(self) -> StepPlan:
@@ -431,8 +437,9 @@ class MlpRequest(Request):
         if self.micro_batch < 1:
             raise UsageError(f"micro-batch must be at least 1, not {self.micro_batch}")
         stages = mlp_stages(
-            MlpConfig(self.widths), parallel, self.micro_batch, itemsize=sizes[0], grad_itemsize=sizes[1]
-        )
+            MlpConfig(self.widths), parallel, self.micro_batch, itemsize=sizes[0], grad_itemsize=sizes[1],
+            types=self.types(),
+        )  # fmt: skip
         return self._step(stages, parallel, "mlp")
 
 
@@ -461,6 +468,7 @@ class ResnetRequest(Request):
             classes=self.classes,
             itemsize=sizes[0],
             grad_itemsize=sizes[1],
+            types=self.types(),
         )
         return self._step(stages, parallel, "resnet")
 
@@ -509,7 +517,12 @@ class DlrmRequest(Request):
         """Plan a training step."""
         parallel, sizes = self.parallel(), self.itemsizes()
         stages = dlrm_stages(
-            self.config(), parallel, self.micro_batch, itemsize=sizes[0], grad_itemsize=sizes[1]
+            self.config(),
+            parallel,
+            self.micro_batch,
+            itemsize=sizes[0],
+            grad_itemsize=sizes[1],
+            types=self.types(),
         )
         return self._step(stages, parallel, "dlrm")
 
