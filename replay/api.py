@@ -38,6 +38,7 @@ def simulate(
     progress: Progress | None = None,
     engine: str = "auto",
     fold: bool = True,
+    ideal: bool = False,
     replicate: bool = False,
     fail_links: Sequence[str] = (),
     slow_links: Mapping[str, float] | None = None,
@@ -79,6 +80,9 @@ def simulate(
     engine, fold
         ``"phases"``, ``"messages"`` or ``"auto"``; whether one NPU may stand for a class of equal ones. Results do
         not depend on them, but for the ties that docs/limits.md names.
+    ideal
+        Compute at 100 % of the peak and of the memory's bandwidth (the roofline), also where the system file names an
+        operator model.
     replicate
         Whether fewer traces than NPUs are repeated block by block, with peers and groups shifted; the result warns.
     fail_links, slow_links
@@ -112,6 +116,7 @@ def simulate(
         start=start,
         engine=engine,
         fold=fold,
+        ideal=ideal,
     )
     ready = prepare(workload, system, machine, memory, comm_groups, options, replicate=replicate)
     raw = run_engine(ready.scenario, progress)

@@ -47,6 +47,8 @@ class RunOptions:
     start: str | None = None
     #: which engine runs: "auto" picks the fastest exact one
     engine: str = "auto"
+    #: compute at 100 % of the peak instead of by the machine's operator model
+    ideal: bool = False
     #: simulate one NPU per class of equal NPUs
     fold: bool = True
 

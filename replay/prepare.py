@@ -83,7 +83,7 @@ def prepare(
     named = isinstance(workload, str | os.PathLike)
     warnings = [] if repeated is None else [repeated_text(repeated, network.npus)]
     warnings += run_warnings(compiled, options)
-    warnings += compute_warnings(compiled.traces, machine)
+    warnings += compute_warnings(compiled.traces, machine, options)
     if named:
         warnings += unused_traces(os.fspath(workload), network.npus)
     matched, membership = match_ranks(

@@ -23,6 +23,7 @@ from chakra.platforms.keys import (
     Status,
 )
 from chakra.replay.collectives.library.presets import names_with_parameters, preset_parameters
+from chakra.replay.compute.presets import names_with_operator_times
 from chakra.replay.config.key import Key, Required, UnfitError
 from chakra.replay.config.model import Topology
 
@@ -271,6 +272,8 @@ class Platform:
                 "collective-library": preset_parameters(self.name).library,
                 "collective-costs": self.name,
             }
+        if self.name in names_with_operator_times():
+            document["operator-model"] = self.name
         for key, value in changes.items():
             document[key.replace("_", "-")] = value
         return document

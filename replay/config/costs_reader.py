@@ -1,4 +1,4 @@
-"""The rule of `collective-costs`: measured costs of a collective library, by name, by path or as they are."""
+"""The rule of `collective-costs` and `operator-model`: measured constants of a machine, by name, path or as they are."""
 
 import json
 from collections.abc import Mapping
@@ -9,8 +9,12 @@ from chakra.replay.config.key import Schema, UnfitError
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Name of a preset, path of a ``.yml`` file, or a map; what it holds is read where a run places the library."""
+    """Name of a preset, path of a ``.yml`` file, or a map; what it holds is read where a run needs it.
 
+    ``what`` names the numbers in messages.
+    """
+
+    what: str = "costs"
     allowed: str = "text, path or map"
     missing: str = ""
 
@@ -23,7 +27,7 @@ class Costs:
                 raise UnfitError("must hold numbers, texts, lists and maps") from None
         if isinstance(value, str) and value:
             return value
-        raise UnfitError("must be the name of a preset, a path or a map of costs")
+        raise UnfitError(f"must be the name of a preset, a path or a map of {self.what}")
 
     def schema(self) -> Schema:
         """A text or a map."""

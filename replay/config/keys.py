@@ -482,6 +482,15 @@ SYSTEM_KEYS = (
         "network_latency_us",
         "latency that the network's plugin reports to the library: 0 for InfiniBand, 35 to 75 for EFA",
     ),
+    Key(
+        "operator-model",
+        Costs("constants"),
+        None,
+        "",
+        "operator_model",
+        "times of generated operators: name of a preset, path of a .yml file, or a map of constants, of changes to those "
+        "of a preset where it has `base`; no effect with --compat",
+    ),
     BOOST_MODE := Key(
         "boost-mode",
         Switch(),

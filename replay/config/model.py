@@ -226,6 +226,8 @@ class System:
         Network ports of a node; 0: one for each NPU.
     network_latency_us
         Latency that the network's plugin reports to the library, us.
+    operator_model
+        Times of operators: name of a preset, path of a file, or the JSON text of constants; None: the roofline's.
     source
         File, for messages.
     """
@@ -264,6 +266,7 @@ class System:
     collective_channels: int | None = None
     node_ports: int = 0
     network_latency_us: float = 0.0
+    operator_model: str | None = None
     source: str = "<system>"
 
 

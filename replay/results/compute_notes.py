@@ -6,21 +6,52 @@ import numpy as np
 
 from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
+from chakra.replay.compute.in_effect import operator_model, why_no_operator_times
+from chakra.replay.compute.parameters import ComputeParameters
 from chakra.replay.config.model import System
+from chakra.replay.options import RunOptions
+from chakra.replay.workload.operator_times import operator_nodes, timed_nodes
 
 #: parameter of the generator -> the speed that it is a share of
 _EFFICIENCIES = {"matmul_efficiency": "FLOP/s", "memory_efficiency": "memory bandwidth"}
 
 
-def compute_notes(traces: tuple[Trace, ...], system: System) -> list[str]:
-    """Sentences about compute times at peak speed, which no machine reaches; empty where times are given."""
+def compute_notes(traces: tuple[Trace, ...], system: System, options: RunOptions) -> list[str]:
+    """What compute times rest on where they are not given: an operator model, or a peak that no machine reaches."""
     if system.replay_only or not traces:
         return []
+    model = operator_model(system, options)
+    notes = _operator_notes(traces, system, options, model)
     if system.roofline:
-        if not any(_modelled(trace).any() for trace in traces):
-            return []
+        if not any(_by_roofline(trace, model).any() for trace in traces):
+            return notes
         speeds = f"{system.peak_perf_tflops:g} TFLOP/s and {system.local_mem_bw_gbps:g} GB/s"
-        return [f"the roofline computes at 100 % of {speeds}, which no machine reaches"]
+        return [*notes, f"the roofline computes at 100 % of {speeds}, which no machine reaches"]
+    return [*notes, *_generated_notes(traces)]
+
+
+def _operator_notes(
+    traces: tuple[Trace, ...], system: System, options: RunOptions, model: ComputeParameters | None
+) -> list[str]:
+    """Whose operator times count and how right they are, or why they do not."""
+    said = [operator_nodes(trace) for trace in traces]
+    if system.operator_model is None or not any(mask.any() for mask in said):
+        return []
+    if model is None:
+        return [f"operator-model has no effect: {why_no_operator_times(system, options)}"]
+    if not any((mask & ~timed_nodes(trace)).any() for mask, trace in zip(said, traces, strict=True)):
+        return []
+    errors = model.errors.get("bf16")
+    how = (
+        f"{model.status}, mean error of matrix products {100 * errors.mean_error:.1f} %"
+        if errors
+        else model.status
+    )
+    return [f"computation takes the operator times of {model.name} ({model.accelerator}; {how})"]
+
+
+def _generated_notes(traces: tuple[Trace, ...]) -> list[str]:
+    """That durations were generated at peak speed."""
     if not generated_at_speed(traces[0]):
         return []
     parameters = generated_with(traces[0])
@@ -30,8 +61,10 @@ def compute_notes(traces: tuple[Trace, ...], system: System) -> list[str]:
     return [f"the workload was generated at 100 % of peak {' and '.join(full)}, which no machine reaches"]
 
 
-def compute_warnings(traces: tuple[Trace, ...], system: System) -> list[str]:
+def compute_warnings(traces: tuple[Trace, ...], system: System, options: RunOptions) -> list[str]:
     """A warning where the roofline replaces durations that were generated with efficiencies below 1."""
+    if operator_model(system, options) is not None:
+        return []  # durations of nodes that say what they compute are kept
     if not system.roofline or system.replay_only or not traces:
         return []
     parameters = generated_with(traces[0])
@@ -63,7 +96,7 @@ def generated_with(trace: Trace) -> dict[str, object]:
     return {}
 
 
-def _modelled(trace: Trace) -> Bool:
+def _by_roofline(trace: Trace, model: ComputeParameters | None) -> Bool:
     given = trace.num_ops != ABSENT
     modelled: Bool = (trace.types == NodeType.COMP) & (np.asarray(trace.is_cpu_op) != 1) & given
-    return modelled
+    return modelled if model is None else modelled & ~operator_nodes(trace)

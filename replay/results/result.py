@@ -288,7 +288,7 @@ class ReplayResult:
         """What a reader of the times should know: compute at peak speed, which no machine reaches; late starts."""
         traces = self.workload.traces
         return [
-            *compute_notes(traces, self.system),
+            *compute_notes(traces, self.system, self.scenario.options),
             *start_notes(traces, self.scenario.options, self.system),
             *library_notes(self.scenario),
             *self.raw.remarks,

@@ -94,12 +94,13 @@ def structure_key(trace: Trace, order: I64, bound: Bound, *, ids: bool) -> bytes
         trace.stream,
         trace.tid,
         trace.dim_codes,
+        trace.operator_codes,
     ):
         digest.update(np.ascontiguousarray(column[order]).tobytes())
     start, child, _ = children_in_order(trace, order)
     for column in (bound.group, bound.peer, start, child, *((trace.ids,) if ids else ())):
         digest.update(np.ascontiguousarray(column).tobytes())
-    digest.update(repr((trace.dim_table, bound.bindings.world)).encode())
+    digest.update(repr((trace.dim_table, trace.operator_table, bound.bindings.world)).encode())
     return digest.digest()
 
 

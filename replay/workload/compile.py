@@ -10,6 +10,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.replay.collectives.call import Call
+from chakra.replay.compute.in_effect import operator_model
 from chakra.replay.config.model import CollectiveKind, Memory, System
 from chakra.replay.options import OLD_MODEL, RunOptions
 from chakra.replay.workload.bindings import Bound, bindings_of, children_in_order, structure_key
@@ -30,7 +31,7 @@ def compile_workload(
     relative: bool = False,
 ) -> Workload:
     """Prepare the traces of all NPUs; `trace_of[i]` is the index of NPU i's trace."""
-    setting = Setting(system, memory, options, per_node_custom)
+    setting = Setting(system, memory, options, per_node_custom, operator_model(system, options))
     bound = [bindings_of(trace, trace.order_by_id(), astra=options.astra) for trace in traces]
     keys = [b""] * len(traces)
     if len(traces) > 1:

@@ -12,6 +12,7 @@ from chakra.replay.config.model import MemoryKind
 from chakra.replay.options import OLD_MODEL
 from chakra.replay.workload.model import Op
 from chakra.replay.workload.node_draft import Draft
+from chakra.replay.workload.operator_times import keeps_operator_time, set_operator_times, takes_operator_time
 from chakra.replay.workload.recorded import START, accelerator_time, host_time, keeps_recorded_time
 
 #: greatest time or size that the engines take; sums of two stay inside 64 bits
@@ -33,7 +34,8 @@ def set_durations(draft: Draft) -> None:
         duration = np.where(timed, np.maximum(duration, 1), duration)
     else:
         modelled = _modelled(draft)
-        draft.corrections["C2"] += int((timed & ~modelled & (duration == 0)).sum())
+        priced = modelled | takes_operator_time(draft)
+        draft.corrections["C2"] += int((timed & ~priced & (duration == 0)).sum())
         if options.compute_scale != 1.0:
             draft.corrections["C17"] += int(stretched.sum())
         duration = _scaled(draft, duration, options.compute_scale * draft.scale, stretched)
@@ -50,7 +52,7 @@ def _modelled(draft: Draft) -> AnyArray:
     system = draft.setting.system
     if not system.roofline or system.replay_only:
         return np.zeros(len(draft.op), np.bool_)
-    mask = draft.where(NodeType.COMP) & ~draft.cpu
+    mask = draft.where(NodeType.COMP) & ~draft.cpu & ~takes_operator_time(draft) & ~keeps_operator_time(draft)
     return mask if draft.setting.options.astra else mask & ~keeps_recorded_time(draft.trace)[draft.order]
 
 
@@ -123,6 +125,7 @@ def price(draft: Draft) -> None:
     draft.op[draft.where(NodeType.INVALID, NodeType.METADATA) & ~_late_starts(draft)] = Op.ZERO
     if draft.setting.system.roofline:
         _roofline(draft)
+    set_operator_times(draft)
     _remote_memory(draft)
     _collectives(draft)
     draft.op[draft.where(NodeType.COMM_SEND)] = Op.SEND

@@ -8,6 +8,7 @@ import numpy as np
 from chakra.arrays import I64, AnyArray
 from chakra.errors import WorkloadError
 from chakra.et import NodeType, Trace
+from chakra.replay.compute.parameters import ComputeParameters
 from chakra.replay.config.model import Memory, System
 from chakra.replay.options import RunOptions
 from chakra.replay.workload.model import Engine, Op
@@ -22,6 +23,8 @@ class Setting:
     options: RunOptions
     #: ids of nodes that have a custom algorithm of their own
     per_node_custom: frozenset[int] = frozenset()
+    #: constants by which operators take their times, where they do
+    operators: ComputeParameters | None = None
 
 
 @dataclass(slots=True)

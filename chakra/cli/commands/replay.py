@@ -136,6 +136,11 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     help="Multiply compute times (ASTRA-sim takes this option without effect).",
 )
 @click.option(
+    "--ideal",
+    is_flag=True,
+    help="Compute at 100 % of the peak, not by the machine's operator model.",
+)
+@click.option(
     "--accelerator-speed",
     type=float,
     default=1.0,

@@ -1,0 +1,374 @@
+"""Constants of operator times: of an accelerator, and of the program that runs it."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, Literal
+
+from chakra.arguments import check_fields, checked
+from chakra.errors import ChakraError, ConfigError
+from chakra.et.operators import ELEMENT_BITS, KernelKind
+from chakra.io.nearest import nearest
+
+
+def _check_range(owner: Any, least: Mapping[str, float]) -> None:
+    """Numbers are finite and above 0, or at least as given."""
+    for item in fields(owner):
+        value = getattr(owner, item.name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        low = least.get(item.name)
+        if not ((value > 0 if low is None else value >= low) and value < float("inf")):
+            what = "above 0" if low is None else f"of at least {low:g}"
+            raise ConfigError(f"{item.name} must be a number {what}, not {value!r}")
+
+
+def _check_shares(owner: Any, *names: str) -> None:
+    for name in names:
+        if getattr(owner, name) > 1:
+            raise ConfigError(f"{name} is a share, at most 1, not {getattr(owner, name)!r}")
+
+
+def _check_names(what: str, given: Mapping[str, object], known: list[str]) -> None:
+    for name in given:
+        if name not in known:
+            hint = nearest(name, known) or f"; there are {', '.join(known)}"
+            raise ConfigError(f"{what}: {name!r} is not known{hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulCosts:
+    """Matrix products of one element type (`chakra.replay.compute.matmul`).
+
+    Attributes
+    ----------
+    peak_tflops
+        Dense peak of the data sheet, 10^12 operations/s.
+    efficiency
+        Reachable share of it with long k.
+    memory_efficiency
+        Reachable share of the memory's bandwidth.
+    launch_us
+        Time of an empty product, us.
+    fill_k
+        Steps of k that filling and draining a tile's pipeline costs.
+    small_tile
+        Penalty of tiles below 256 x 128.
+    split_k
+        Bandwidth of adding the parts of a split k up, in units of the memory's.
+    """
+
+    peak_tflops: float
+    efficiency: float
+    memory_efficiency: float
+    launch_us: float
+    fill_k: float = 0.0
+    small_tile: float = 0.0
+    split_k: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_range(self, least={"fill_k": 0.0, "small_tile": 0.0, "launch_us": 0.0})
+        _check_shares(self, "efficiency", "memory_efficiency")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryCosts:
+    """Kernels that memory bounds.
+
+    Attributes
+    ----------
+    gbps
+        Bandwidth of the data sheet, 10^9 B/s.
+    efficiency
+        Reachable share of it.
+    floor_us
+        Least time of a kernel, us: start, and a first access.
+    """
+
+    gbps: float
+    efficiency: float
+    floor_us: float
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_range(self, least={"floor_us": 0.0})
+        _check_shares(self, "efficiency")
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionCosts:
+    """Attention.
+
+    Attributes
+    ----------
+    fused_forward, fused_backward
+        Share of the peak that fused kernels (FlashAttention) reach with long sequences.
+    tile
+        Queries of a tile of the fused kernels.
+    unfused_passes, unfused_backward_passes
+        How often the scores are read or written beside the products themselves (scaling, mask, softmax).
+    dropout_passes
+        The same of a dropout mask on them.
+    """
+
+    fused_forward: float
+    fused_backward: float
+    tile: int = 128
+    unfused_passes: float = 2.0
+    unfused_backward_passes: float = 3.0
+    dropout_passes: float = 2.5
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_range(
+            self, least=dict.fromkeys(("unfused_passes", "unfused_backward_passes", "dropout_passes"), 0.0)
+        )
+        _check_shares(self, "fused_forward", "fused_backward")
+
+
+@dataclass(frozen=True, slots=True)
+class HostCosts:
+    """What the host and the gaps between kernels cost.
+
+    Attributes
+    ----------
+    launch_us
+        Host time for each kernel, us: a step is bound by the host where this is more than the kernels take.
+    collective_us
+        Host time for each collective, send or receive, us.
+    gap_us
+        Idle time of the device between two kernels, us.
+    graphs
+        Whether a step is one recorded graph (CUDA graphs), so that the host costs nothing within it.
+    """
+
+    launch_us: float = 0.0
+    collective_us: float = 0.0
+    gap_us: float = 0.0
+    graphs: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_range(self, least=dict.fromkeys(("launch_us", "collective_us", "gap_us"), 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class FitError:
+    """How far the model is from measured products.
+
+    Attributes
+    ----------
+    rows, mean_error
+        Measurements that were not fitted to, and the mean of their absolute relative errors.
+    large_rows, large_error
+        The same of products of more than 10^11 operations.
+    """
+
+    rows: int
+    mean_error: float
+    large_rows: int
+    large_error: float
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeParameters:
+    """An accelerator, and the program that runs it, as operator times depend on them.
+
+    Attributes
+    ----------
+    name
+        Name, for messages.
+    accelerator
+        Name of the accelerator.
+    units
+        Compute units (streaming multiprocessors, cores).
+    matmul
+        Matrix products by element type.
+    memory, attention, host
+        The other families.
+    kernels
+        Factor on the bytes of memory-bound operators, by kind (`chakra.et.operators.KernelKind`): 2 where a program needs
+        two passes over what could be one.
+    contention
+        Factor on all compute.
+    status
+        ``fitted`` (to measurements of this accelerator), ``datasheet`` (peaks, and the shares of another) or ``assumed``.
+    source
+        The measurements.
+    errors
+        Of matrix products, by element type, on rows that were not fitted to.
+    """
+
+    name: str
+    accelerator: str
+    units: int
+    matmul: Mapping[str, MatmulCosts]
+    memory: MemoryCosts
+    attention: AttentionCosts
+    host: HostCosts = HostCosts()
+    kernels: Mapping[str, float] = field(default_factory=dict)
+    contention: float = 1.0
+    status: Literal["fitted", "datasheet", "assumed"] = "assumed"
+    source: str = ""
+    errors: Mapping[str, FitError] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.units < 1:
+            raise ConfigError(f"units must be at least 1, not {self.units}")
+        if not 0 < self.contention < float("inf"):
+            raise ConfigError(f"contention must be a number above 0, not {self.contention!r}")
+        _check_names("matmul", self.matmul, list(ELEMENT_BITS))
+        _check_names("kernels", self.kernels, [kind.value for kind in KernelKind])
+        for kind, factor in self.kernels.items():
+            if not 0 < factor < float("inf"):
+                raise ConfigError(f"kernels: {kind} must be a number above 0, not {factor!r}")
+
+    def at(self, peak_tflops: float | None, mem_gbps: float | None) -> "ComputeParameters":
+        """The same machine with another peak (10^12 op/s of 16-bit products) and memory bandwidth (10^9 B/s)."""
+        changed = self
+        own = self.matmul.get("bf16")
+        if peak_tflops and own and peak_tflops != own.peak_tflops:
+            factor = peak_tflops / own.peak_tflops
+            matmul = {
+                name: replace(costs, peak_tflops=costs.peak_tflops * factor)
+                for name, costs in self.matmul.items()
+            }
+            changed = replace(changed, matmul=matmul)
+        if mem_gbps and mem_gbps != self.memory.gbps:
+            changed = replace(changed, memory=replace(self.memory, gbps=mem_gbps))
+        return changed
+
+
+# ------------------------------------------------------------------------------------------------------ as plain data
+
+_PARTS: dict[str, type[Any]] = {"memory": MemoryCosts, "attention": AttentionCosts, "host": HostCosts}
+#: the element type whose costs stand for what those of others leave out
+FIRST_TYPE = "bf16"
+_TABLES: dict[str, type[Any] | None] = {"matmul": MatmulCosts, "kernels": None, "errors": FitError}
+
+
+@checked
+def compute_parameters_to(parameters: ComputeParameters) -> dict[str, Any]:
+    """Constants as plain data for JSON or YAML; :func:`compute_parameters_from` reads it.
+
+    Parameters
+    ----------
+    parameters
+        The constants.
+    """
+    document: dict[str, Any] = {}
+    for item in fields(ComputeParameters):
+        value = getattr(parameters, item.name)
+        if item.name == "name" or (item.default is not MISSING and value == item.default) or value == {}:
+            continue
+        if item.name in _PARTS:
+            value = _plain(value)
+        elif isinstance(value, Mapping):
+            value = {name: _plain(entry) for name, entry in value.items()}
+        document[item.name] = value
+    shared = document["matmul"].get(FIRST_TYPE, {})
+    for element, costs in document["matmul"].items():
+        if element != FIRST_TYPE:
+            document["matmul"][element] = {key: v for key, v in costs.items() if v != shared.get(key)}
+    return document
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}") if abs(value) > 1e-6 else 0.0
+    if isinstance(value, int):
+        return value
+    return {
+        item.name: _plain(getattr(value, item.name))
+        for item in fields(value)
+        if item.default is MISSING or getattr(value, item.name) != item.default
+    }
+
+
+@checked
+def compute_parameters_from(document: Mapping[str, Any], name: str) -> ComputeParameters:
+    """Constants from plain data.
+
+    Parameters
+    ----------
+    document
+        As :func:`compute_parameters_to` gives it.
+    name
+        Name of the machine, for messages.
+
+    Raises
+    ------
+    ConfigError
+        A key that is not known or missing, or a value that does not fit.
+    """
+    values: dict[str, Any] = {"name": name}
+    known = [item.name for item in fields(ComputeParameters) if item.name != "name"]
+    for key, value in document.items():
+        if key not in known:
+            raise ConfigError(f"{name}: {key!r} is not one of {', '.join(known)}{nearest(str(key), known)}")
+        if key in _PARTS:
+            value = _made(_PARTS[key], value, f"{name}: {key}")
+        elif key in _TABLES:
+            value = _table(key, value, name)
+        values[key] = value
+    made: ComputeParameters = _made(ComputeParameters, values, name)
+    return made
+
+
+def _table(key: str, value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name}: {key} must be a map, not {value!r}")
+    kind = _TABLES[key]
+    if kind is None:
+        return dict(value)
+    shared = value.get(FIRST_TYPE)
+    if key == "matmul" and isinstance(shared, Mapping):
+        value = {name: {**shared, **v} if isinstance(v, Mapping) else v for name, v in value.items()}
+    return {entry: _made(kind, inner, f"{name}: {key}: {entry}") for entry, inner in value.items()}
+
+
+def _made(kind: type[Any], values: Any, where: str) -> Any:
+    """An instance from named values; what does not fit is an error of the configuration."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{where}: must be a map, not {values!r}")
+    items = {item.name: item for item in fields(kind)}
+    for key in values:
+        if key not in items:
+            raise ConfigError(f"{where}: {key!r} is not one of {', '.join(items)}")
+    for key, item in items.items():
+        if key not in values and item.default is MISSING and item.default_factory is MISSING:
+            raise ConfigError(f"{where}: {key} is missing")
+    # whole numbers in files stand for numbers
+    wanted = {
+        key: float(v) if items[key].type is float and type(v) is int else v for key, v in values.items()
+    }
+    try:
+        return kind(**wanted)
+    except ChakraError as exc:
+        raise ConfigError(f"{where}: {exc}") from None
+
+
+def changed(parameters: ComputeParameters, changes: Mapping[str, Any], where: str) -> ComputeParameters:
+    """Constants with some of them replaced, by the keys of their documents, at any depth.
+
+    Raises
+    ------
+    ConfigError
+        A key that is not known, or a value that does not fit.
+    """
+    document = compute_parameters_to(parameters)
+    return compute_parameters_from(_merged(document, changes), where)
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            value = _merged(old, value)
+        merged[key] = value
+    return merged

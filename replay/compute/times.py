@@ -1,0 +1,91 @@
+"""Times of operators in their text form: each distinct operator once, matrix products of a type all together."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from chakra.arguments import checked
+from chakra.arrays import F64, I64
+from chakra.errors import ConfigError
+from chakra.et.operators import Attention, Computed, MatrixProduct, parse_operators
+from chakra.replay.compute.attention import attention_us
+from chakra.replay.compute.matmul import products_us
+from chakra.replay.compute.memory_bound import kernel_us, kernels_of
+from chakra.replay.compute.parameters import ComputeParameters, MatmulCosts
+
+#: types whose products run at the rate of another type where a machine has no constants for them
+_LIKE = {"fp16": "bf16", "int8": "fp8", "mxfp8": "fp8", "mxfp4": "nvfp4"}
+
+
+@checked
+def operator_ns(texts: Sequence[str], parameters: ComputeParameters) -> F64:
+    """Device time of the operators of nodes.
+
+    Parameters
+    ----------
+    texts
+        Values of the attribute ``operator``.
+    parameters
+        The machine.
+
+    Returns
+    -------
+    numpy.ndarray
+        (texts,), ns; NaN for a text of another tool.
+
+    Raises
+    ------
+    TraceError
+        An operator that is ill-formed.
+    ConfigError
+        An element type that the machine does not have.
+    """
+    nodes = [parse_operators(text) for text in texts]
+    distinct = list(dict.fromkeys(operator for node in nodes for operator, _ in node))
+    times = dict(zip(distinct, _times_us(distinct, parameters).tolist(), strict=True))
+    gap = parameters.host.gap_us
+    out = np.full(len(nodes), np.nan)
+    for i, node in enumerate(nodes):
+        if node:
+            out[i] = sum((times[operator] + gap * kernels_of(operator)) * count for operator, count in node)
+    return out * 1e3 * parameters.contention
+
+
+def kernel_counts(texts: Sequence[str]) -> I64:
+    """Kernels of the operators of nodes, (texts,); 0 for a text of another tool."""
+    return np.array(
+        [sum(kernels_of(op) * count for op, count in parse_operators(text)) for text in texts], np.int64
+    )
+
+
+def costs_of(type_: str, parameters: ComputeParameters) -> MatmulCosts:
+    """Costs of matrix products of an element type.
+
+    Raises
+    ------
+    ConfigError
+        The machine has none.
+    """
+    costs = parameters.matmul.get(type_) or parameters.matmul.get(_LIKE.get(type_, ""))
+    if costs is None:
+        raise ConfigError(
+            f"{parameters.name}: no matrix products of {type_}; there are {', '.join(parameters.matmul)}"
+        )
+    return costs
+
+
+def _times_us(operators: Sequence[Computed], parameters: ComputeParameters) -> F64:
+    times = np.zeros(len(operators))
+    by_type: dict[str, list[int]] = {}
+    for i, operator in enumerate(operators):
+        if isinstance(operator, MatrixProduct):
+            by_type.setdefault(operator.type, []).append(i)
+        elif isinstance(operator, Attention):
+            times[i] = attention_us(operator, parameters, costs_of(operator.type, parameters))
+        else:
+            times[i] = kernel_us(operator, parameters)
+    for type_, where in by_type.items():
+        products = [operator for i in where if isinstance(operator := operators[i], MatrixProduct)]
+        costs = costs_of(type_, parameters)
+        times[where] = products_us(products, costs, parameters.memory, parameters.units)
+    return times
