@@ -3,8 +3,8 @@
     python tools/fit_compute.py fit         fit, and write chakra/presets/compute/NAME.yml
     python tools/fit_compute.py errors      table of errors by machine and size, on rows that were not fitted to
 
-Every second row of the measurements is fitted to. They lie beside the repository (``../shared/validation``), numbers only,
-one row each with its source. What is not measured comes from data sheets and is marked so.
+Every second row of the measurements is fitted to. They lie beside the repository (``../shared/validation``), numbers
+only, one row each with its source. What is not measured comes from data sheets and is marked so.
 """
 
 import argparse
@@ -58,7 +58,9 @@ _HOPPER = {"tf32": 0.5, "fp32": 67 / 989, "fp64": 67 / 989, "fp8": 2}
 _BLACKWELL = {"tf32": 0.5, "fp32": 75 / 2250, "fp64": 37 / 2250, "fp8": 2, "nvfp4": 4}
 #: best shares of the 8-bit peak: stas00/ml-engineering, MAMF table
 MACHINES = {
-    "dgx-a100": Machine(108, "NVIDIA A100-SXM4-80GB", peaks=_AMPERE, memory=(0.8, 2.5), attention=(0.62, 0.5)),
+    "dgx-a100": Machine(
+        108, "NVIDIA A100-SXM4-80GB", peaks=_AMPERE, memory=(0.8, 2.5), attention=(0.62, 0.5)
+    ),
     "hgx-h100": Machine(132, "NVIDIA H100 SXM", peaks=_HOPPER, shares={"fp8": 1402.6 / 1979}),
     "hgx-h200": Machine(132, "NVIDIA H200 SXM", peaks=_HOPPER, shares={"fp8": 1453.4 / 1979}),
     "hgx-b200": Machine(148, "NVIDIA B200 SXM", peaks=_BLACKWELL, shares={"fp8": 3432.5 / 4500}),
@@ -191,7 +193,9 @@ def rounded(costs: MatmulCosts) -> MatmulCosts:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("command", choices=["fit", "errors"])
     args = parser.parse_args()
     done: dict[str, ComputeParameters] = {}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
@@ -11,6 +12,8 @@ from chakra.arguments import checked
 from chakra.arrays import I32, I64
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns
 from chakra.et.manifest import ABSOLUTE, PEER_MODE, RELATIVE
+from chakra.et.operators import ATTRIBUTE as OPERATOR
+from chakra.et.operators import operator_text, operators_text, parse_operators
 from chakra.et.schema import INTEGER_MEMBERS
 from chakra.replay.workload.process_groups import definitions
 from chakra.replay.workload.recorded import DEVICE_GAP
@@ -22,7 +25,7 @@ KEPT_INTEGERS = (
     "tensor_size", "stream", "tid",
 )  # fmt: skip
 #: attributes of which something is kept, as documentation and summary list them
-KEPT_ATTRIBUTES = (*KEPT_INTEGERS, "is_cpu_op", "involved_dim", "tensor_loc")
+KEPT_ATTRIBUTES = (*KEPT_INTEGERS, "is_cpu_op", "involved_dim", "tensor_loc", OPERATOR)
 #: attributes with pairs of tensor name and bytes
 TENSORS = ("inputs", "outputs")
 #: a version and nothing more
@@ -65,6 +68,7 @@ def anonymous_trace(trace: Trace, labels: Labels) -> bytes:
         columns.set_text("pg_name", trace.pg_codes, [labels.group(name) for name in trace.pg_table])
     if len(trace.dim_table):
         columns.set_bools("involved_dim", trace.dim_codes, trace.dim_table)
+    _operators(trace, columns)
     _locations(trace, columns)
     for name in TENSORS:
         _tensors(trace, columns, name, labels)
@@ -114,6 +118,22 @@ def _last(attrs: Iterable[AttributeProto], name: str) -> AttributeProto | None:
         if attr.name == name:
             found = attr
     return found
+
+
+def _operators(trace: Trace, columns: TraceColumns) -> None:
+    """What nodes compute, written anew from its numbers and words; texts of another form are dropped."""
+    texts: list[str] = []
+    place = np.full(len(trace.operator_table) + 1, -1, np.int32)
+    for code, text in enumerate(trace.operator_table):
+        operators = parse_operators(text)
+        if operators:
+            place[code] = len(texts)
+            counts: Counter[str] = Counter()
+            for operator, count in operators:
+                counts[operator_text(operator)] += count
+            texts.append(operators_text(counts))
+    if texts:
+        columns.set_text(OPERATOR, place[trace.operator_codes], texts)
 
 
 def _locations(trace: Trace, columns: TraceColumns) -> None:

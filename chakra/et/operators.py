@@ -218,8 +218,8 @@ Computed: TypeAlias = MatrixProduct | Attention | Kernel
 def attention_pairs(queries: int, keys: int, *, causal: bool, window: int = 0) -> int:
     """Pairs of query and key that a mask leaves; the last query stands at the place of the last key.
 
-    Half of all where queries and keys are as many and only earlier keys count (the half of the diagonal is left out, as in
-    model-FLOPs formulas).
+    Half of all where queries and keys are as many and only earlier keys count (the half of the diagonal is left out, as
+    in model-FLOPs formulas).
 
     >>> attention_pairs(8, 8, causal=False), attention_pairs(8, 8, causal=True), attention_pairs(1, 8, causal=True)
     (64, 32, 8)
@@ -316,7 +316,11 @@ def parse_operators(text: str) -> tuple[tuple[Computed, int], ...]:
         if not times:
             count, one = "1", part
         word, *pairs = one.split(" ")
-        if word not in _KINDS and word not in _KERNELS:
+        if (
+            (word not in _KINDS and word not in _KERNELS)
+            or not pairs
+            or not all("=" in pair for pair in pairs)
+        ):
             return ()
         try:
             found.append((_parsed(word, pairs, one), max(1, _size(count))))

@@ -1,12 +1,31 @@
 """Constants of operator times of the presets: files beside the presets, of the same names."""
 
 import json
+from collections.abc import Iterable
 
 from chakra.arguments import checked
 from chakra.replay.compute import ComputeParameters, compute_parameters, compute_parameters_to
 from chakra.replay.compute.presets import names_with_operator_times
 
-__all__ = ["compute_parameters", "constants_text", "names_with_operator_times"]
+__all__ = ["compute_parameters", "constants_text", "names_with_operator_times", "takes_operator_times"]
+
+#: parameters of a generated workload that ask for a roofline with speeds of one's own
+SPEEDS = frozenset({"peak-tflops", "mem-gbps", "matmul-efficiency", "memory-efficiency", "launch-ns"})
+
+
+@checked
+def takes_operator_times(platform: str, given: Iterable[str]) -> bool:
+    """Whether a workload generated for a machine takes the times of its operator model.
+
+    Parameters
+    ----------
+    platform
+        Name of the preset.
+    given
+        Names of the parameters that its request gives: speeds or efficiencies mean a roofline.
+    """
+    names = {name.replace("_", "-") for name in given}
+    return platform in names_with_operator_times() and not SPEEDS & names
 
 
 @checked

@@ -21,7 +21,7 @@ DIM_KEYS = {"topology": "topology", "npus": "npus_count", "bandwidth": "bandwidt
 #: options of `simulate` that a study may set
 REPLAY_OPTIONS = {
     "backend", "compat", "queues_per_dim", "injection_scale", "comm_scale", "compute_scale", "rendezvous", "comm_streams",
-    "host_speed", "accelerator_speed", "start",
+    "host_speed", "accelerator_speed", "start", "ideal",
 }  # fmt: skip
 #: a point's sections (workload, network, system, replay, platform) and what they say
 Merged: TypeAlias = Mapping[str, Any]
@@ -121,7 +121,7 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
 
     platform = _platform(merged)
     metrics: dict[str, Any] = {}
-    workload, plan_metrics = _workload(merged["workload"], platform)
+    workload, plan_metrics = _workload(merged["workload"], platform, merged["replay"])
     metrics.update(plan_metrics)
     capacity = platform.accelerator.memory_bytes if platform else None
     peak = metrics.get("memory_gb")
@@ -209,8 +209,12 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
     return network, system
 
 
-def _workload(section: Mapping[str, object], platform: "Platform | None") -> tuple[Any, dict[str, Any]]:
+def _workload(
+    section: Mapping[str, object], platform: "Platform | None", replay: Mapping[str, object]
+) -> tuple[Any, dict[str, Any]]:
     """A workload (or a function that makes it, called only when the point is run) and what its plan tells."""
+    from chakra.platforms.compute import takes_operator_times
+
     given = dict(section)
     files = given.pop("files", None)
     if files is not None:
@@ -229,7 +233,11 @@ def _workload(section: Mapping[str, object], platform: "Platform | None") -> tup
         raise ConfigError(f"workload.kind: {kind!r} is not one of {', '.join(REQUESTS)}")
     if platform is not None:
         names = {str(key).replace("-", "_") for key in given}
-        if not names & {"peak_tflops", "mem_gbps"}:
+        # durations are made where they are replayed, if the machine has operator times and these count there
+        modelled = not (replay.get("ideal") or replay.get("compat")) and takes_operator_times(
+            platform.name, names
+        )
+        if not modelled and not names & {"peak_tflops", "mem_gbps"}:
             given["peak-tflops"] = platform.accelerator.peak_tflops
             given["mem-gbps"] = platform.accelerator.mem_gbps
     request = REQUESTS[kind].from_mapping(given)

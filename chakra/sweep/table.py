@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chakra.alignment import aligned
+from chakra.platforms import cluster
+from chakra.platforms.compute import takes_operator_times
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.pareto import front, label
 from chakra.sweep.store import Outcome
@@ -79,8 +81,23 @@ def _figure(value: Any, decimals: int) -> str:
     return f"{value:,.{decimals}f}" if isinstance(value, float) else f"{value:,}"
 
 
+def _machines(study: Study) -> list[str]:
+    """Presets that the points of a study run on, sorted."""
+    words = [study.fixed.get("platform")]
+    words += [value for p in study.parameters if p.name == "platform" for value in p.values]
+    return sorted({cluster(str(text), sized=False).name for text in words if text is not None})
+
+
+def _wants_peak(study: Study) -> bool:
+    """Whether some point asks for the peak, or for ASTRA-sim's times."""
+    fixed = study.fixed.get("replay")
+    given = set(fixed) if isinstance(fixed, Mapping) else set()
+    given |= {p.name.removeprefix("replay.") for p in study.parameters if p.name.startswith("replay.")}
+    return bool(given & {"ideal", "compat"})
+
+
 def notes(study: Study) -> list[str]:
-    """What a reader of the results should know: efficiencies that nobody set, so that nodes run at the peak.
+    """What a reader of the results should know: whose times computation takes, or that it runs at the peak.
 
     Parameters
     ----------
@@ -97,6 +114,9 @@ def notes(study: Study) -> list[str]:
     machine = study.fixed.get("platform") or any(p.name == "platform" for p in study.parameters)
     if "files" in names or not (machine or "peak-tflops" in names):
         return []
+    machines = _machines(study)
+    if machines and not _wants_peak(study) and all(takes_operator_times(name, names) for name in machines):
+        return [f"computation takes the operator times of {', '.join(machines)}"]
     unset = [name for name in ("matmul-efficiency", "memory-efficiency") if name not in names]
     if not unset:
         return []

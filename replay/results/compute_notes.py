@@ -55,6 +55,8 @@ def _generated_notes(traces: tuple[Trace, ...]) -> list[str]:
     if not generated_at_speed(traces[0]):
         return []
     parameters = generated_with(traces[0])
+    if parameters.get("operator_model"):
+        return [f"the workload was generated with the operator times of {parameters['operator_model']}"]
     full = [words for name, words in _EFFICIENCIES.items() if parameters.get(name, 1) == 1]
     if not full:
         return []
@@ -81,7 +83,8 @@ def compute_warnings(traces: tuple[Trace, ...], system: System, options: RunOpti
 
 def generated_at_speed(trace: Trace) -> bool:
     """Whether `chakra generate` knew an accelerator, so that computes carry durations."""
-    return {"peak_tflops", "mem_gbps"} <= generated_with(trace).keys()
+    given = generated_with(trace).keys()
+    return "operator_model" in given or {"peak_tflops", "mem_gbps"} <= given
 
 
 def generated_with(trace: Trace) -> dict[str, object]:

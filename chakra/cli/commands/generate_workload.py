@@ -1,7 +1,7 @@
 """Commands ``chakra generate transformer | moe | mlp | resnet | dlrm``, made from the parameters of each request."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from enum import Enum
 from pathlib import Path
@@ -77,6 +77,13 @@ def _command(kind: str, help_text: str) -> Any:
             "--platform", metavar="NAME", help="Machine preset whose accelerator gives nodes their durations."
         ),
         click.option(
+            "--durations/--no-durations",
+            default=None,
+            help="With --platform: nodes carry durations, those of the operator times of its accelerator where they are "
+            "known. Without, a replay on a machine makes them.  [default: on with --platform]",
+        ),
+        click.option("--ideal", is_flag=True, help="Durations at 100 % of the peak of --platform."),
+        click.option(
             "--check", is_flag=True, help="Compare with the closed forms; exit code 4 if one fails."
         ),
         click.option(
@@ -104,8 +111,10 @@ def _run(kind: str, request_type: type[Request], options: dict[str, Any]) -> Non
         return
     if options["config"]:
         given = {**_config(options["config"]), **given}
-    if options["platform"]:
-        given = {**accelerator_parameters(options["platform"]), **given}
+    if options["platform"] is None and (options["durations"] or options["ideal"]):
+        raise UsageError("--durations and --ideal are of a machine: give --platform")
+    if options["platform"] and options["durations"] is not False:
+        given = {**durations_of(options["platform"], given, ideal=options["ideal"]), **given}
     request = request_type.from_mapping(given)
     generate(kind, request, options)
 
@@ -122,9 +131,10 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
         raise UsageError("--files and --tensors say how to write: give --output PREFIX too")
     if not options["no_summary"]:
         click.echo(json.dumps(_document(plan), indent=1) if options["shape"] == "json" else plan_text(plan))
-    if request.peak_tflops is None and options["output"]:
+    if request.peak_tflops is None and request.operator_model is None and options["output"]:
         click.echo(
-            "note: nodes carry operations and bytes, no durations: replay with roofline-enabled, or give --platform",
+            "note: nodes say what they compute and carry no durations: replay with --platform or roofline-enabled, or "
+            "give --platform here",
             err=True,
         )
     elif options["output"]:
@@ -136,6 +146,8 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
 
 def speed_notes(request: Request) -> list[str]:
     """What a reader of durations should know: where they are those of an accelerator at its peak."""
+    if request.operator_model is not None:
+        return [f"computation is timed by the operator times of {request.operator_model}"]
     speeds = {"matmul_efficiency": "peak FLOP/s", "memory_efficiency": "memory bandwidth"}
     full = [name for name in speeds if getattr(request, name) == 1]
     if not full:
@@ -234,6 +246,20 @@ def _config(path: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise UsageError(f"{path}: must be a map of parameters")
     return {str(key).replace("-", "_"): value for key, value in document.items()}
+
+
+def durations_of(name: str, given: Mapping[str, Any], *, ideal: bool = False) -> dict[str, Any]:
+    """Request parameters by which nodes carry durations of a preset: its operator times, or its peak.
+
+    A request that gives speeds or efficiencies of its own means the roofline.
+    """
+    from chakra.platforms import load_platform
+    from chakra.platforms.compute import takes_operator_times
+
+    named = load_platform(name).name
+    if ideal or not takes_operator_times(named, given):
+        return accelerator_parameters(name)
+    return {"operator_model": named}
 
 
 def accelerator_parameters(name: str) -> dict[str, Any]:

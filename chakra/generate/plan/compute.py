@@ -1,9 +1,11 @@
-"""How long an operator takes: the roofline with an efficiency per kind, in whole nanoseconds."""
+"""How long an operator takes, in whole ns: a roofline with an efficiency per kind, or a machine's operator times."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chakra.errors import UsageError
+from chakra.et.operators import operator_text
 from chakra.generate.model.ir import OpKind, Work
+from chakra.replay.compute import ComputeParameters, operator_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +45,26 @@ class ComputeModel:
         peak = self.peak_flops * (self.matmul_efficiency if kind.is_matmul else 1.0)
         seconds = max(work.flops / peak, work.bytes / (self.memory_bytes_per_s * self.memory_efficiency))
         return int(-(-seconds * 1e9 // 1)) + self.launch_ns
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTimes:
+    """Durations by the operator model of a machine, as a replay on it gives them.
+
+    Attributes
+    ----------
+    parameters
+        Constants of the machine.
+    """
+
+    parameters: ComputeParameters
+    _known: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+
+    def duration_ns(self, kind: OpKind, work: Work) -> int:
+        """Time of an operator that says what it is."""
+        if work.what is None:
+            raise UsageError(f"an operator of kind {kind} does not say what it computes")
+        text = operator_text(work.what)
+        if text not in self._known:
+            self._known[text] = round(float(operator_ns([text], self.parameters)[0]))
+        return self._known[text]

@@ -13,7 +13,7 @@ from chakra.et import NodeType
 from chakra.et.operators import operator_text, operators_text
 from chakra.generate.model.ir import OpKind, Work
 from chakra.generate.model.placement import Conversion, joined
-from chakra.generate.plan.compute import ComputeModel
+from chakra.generate.plan.compute import ComputeModel, OperatorTimes
 from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.replay.config.model import CollectiveKind
 
@@ -67,13 +67,13 @@ class EmitOptions:
     fuse
         Merge operators that follow each other without communication between them into one node.
     compute
-        When given, nodes carry durations from this roofline; otherwise only operations and bytes.
+        When given, nodes carry its durations; otherwise only what they compute.
     """
 
     overlap: bool = True
     order: str = "program"
     fuse: bool = False
-    compute: ComputeModel | None = None
+    compute: ComputeModel | OperatorTimes | None = None
 
 
 @dataclass(slots=True)

@@ -81,6 +81,7 @@ PARAMETERS = {
     "matmul_efficiency": Parameter("Reachable share of the peak, 0 to 1", least=0),
     "memory_efficiency": Parameter("Reachable share of the memory bandwidth, 0 to 1", least=0),
     "launch_ns": Parameter("Fixed cost of every operator, ns", unit="ns", least=0),
+    "operator_model": Parameter("Machine preset whose operator times nodes carry as durations"),
     "model": Parameter("Model preset (see --list-models)"),
     "layers": Parameter("Layers", most=1 << 16),
     "hidden": Parameter("Hidden width"),

@@ -22,7 +22,7 @@ from chakra.generate.model.ir import ElementTypes
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.model.transformer import ContextParallel, TokenShape, TransformerOptions
 from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig
-from chakra.generate.plan.compute import ComputeModel
+from chakra.generate.plan.compute import ComputeModel, OperatorTimes
 from chakra.generate.plan.inference import InferenceOptions, plan_inference
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.template import EmitOptions
@@ -31,6 +31,7 @@ from chakra.generate.request.parameters import keys_of, read_parameter
 from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.io.nearest import nearest
+from chakra.replay.compute import compute_parameters
 
 #: bytes per element by name
 DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
@@ -79,6 +80,8 @@ class Request:
         As in `EmitOptions`.
     peak_tflops, mem_gbps, matmul_efficiency, memory_efficiency, launch_ns
         When peak (10^12 operations/s) and memory bandwidth (10^9 bytes/s) are given, nodes carry durations.
+    operator_model
+        Preset whose operator times nodes carry as durations, instead of those of the peak.
     global_batch
         Sequences, samples or requests per step over all replicas.
     recompute
@@ -116,6 +119,7 @@ class Request:
     matmul_efficiency: float = 1.0
     memory_efficiency: float = 1.0
     launch_ns: int = 0
+    operator_model: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse values of other types and sizes that no machine holds, before anything is built from them."""
@@ -234,9 +238,15 @@ class Request:
         UsageError
             Only one of peak and memory bandwidth, or values out of range.
         """
-        compute = None
         if (self.peak_tflops is None) != (self.mem_gbps is None):
             raise UsageError("peak-tflops and mem-gbps go together: give both or none")
+        if self.operator_model is not None:
+            if self.peak_tflops is not None:
+                raise UsageError("operator-model and peak-tflops both give durations: give one of them")
+            return EmitOptions(
+                self.overlap, self.comm_order.value, self.fuse, OperatorTimes(compute_parameters(self.operator_model))
+            )  # fmt: skip
+        compute: ComputeModel | None = None
         if self.peak_tflops is not None and self.mem_gbps is not None:
             compute = ComputeModel(
                 self.peak_tflops * 1e12, self.mem_gbps * 1e9, self.matmul_efficiency, self.memory_efficiency,
