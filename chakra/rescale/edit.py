@@ -23,18 +23,18 @@ class Edits:
     Attributes
     ----------
     values
-        Node index -> attribute -> new integer value.
+        Node index -> attribute -> new value; a text for an attribute that has one.
     renamed
         Node index -> new name.
     dropped
         Indices of nodes that go; what waits for one waits for what it waited for under control.
     """
 
-    values: dict[int, dict[str, int]] = field(default_factory=dict)
+    values: dict[int, dict[str, int | str]] = field(default_factory=dict)
     renamed: dict[int, str] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
 
-    def set(self, index: int, name: str, value: int) -> None:
+    def set(self, index: int, name: str, value: int | str) -> None:
         """Change an attribute of a node."""
         self.values.setdefault(index, {})[name] = value
 
@@ -77,16 +77,18 @@ def _children(trace: Trace, dropped: set[int]) -> set[int]:
     return {int(child) for i in dropped for child in index[offsets[i] : offsets[i + 1]]}
 
 
-def _change(node: Node, values: Mapping[str, int], name: str | None) -> None:
+def _change(node: Node, values: Mapping[str, int | str], name: str | None) -> None:
     left = dict(values)
     for attr in node.attr:
         if attr.name in left:
             member = attr.WhichOneof("value")
             setattr(attr, member, left.pop(attr.name))
     for attribute, value in left.items():
-        node.attr.add(name=attribute, int64_val=value)
-    if "duration_ns" in values:
-        node.duration_micros = (values["duration_ns"] + 500) // 1000
+        if isinstance(value, int):
+            node.attr.add(name=attribute, int64_val=value)
+    duration = values.get("duration_ns")
+    if isinstance(duration, int):
+        node.duration_micros = (duration + 500) // 1000
     if name is not None:
         node.name = name
 

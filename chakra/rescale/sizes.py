@@ -8,14 +8,25 @@ optimizer.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
 
 from chakra.arrays import I64
 from chakra.et import ABSENT, CommType, NodeType, Trace
+from chakra.et.operators import ATTRIBUTE as OPERATOR
+from chakra.et.operators import (
+    Direction,
+    Kernel,
+    KernelKind,
+    MatrixProduct,
+    operator_text,
+    operators_text,
+    parse_operators,
+)
 from chakra.rescale.edit import Edits, numbered
 
 #: names of nodes that work on a rank's shard of weights and optimizer states
@@ -228,6 +239,10 @@ def _compute_edits(trace: Trace, rules: SizeRules, edits: Edits, changes: Change
                 edits.set(index, part, -(-of_experts // rules.factor))
             dense = -(-rest // rules.factor) if shrinks else rest
             edits.set(index, name, dense + -(-of_experts // rules.factor))
+        if trace.operator_codes[index] >= 0:
+            text = trace.operator_table[int(trace.operator_codes[index])]
+            bytes_now = edits.values.get(index, {}).get("tensor_size", 0)
+            edits.set(index, OPERATOR, _rescaled(text, rules.factor, int(bytes_now)))
         if shrinks:
             before = int(durations[index])
             after = max(-(-before // rules.factor), min(before, _SHORTEST_NS))
@@ -238,6 +253,22 @@ def _compute_edits(trace: Trace, rules: SizeRules, edits: Edits, changes: Change
             changes.optimizer[2] += after
         changes.expert_nodes += bool(expert)
     changes.unsaid_experts = changes.unsaid_experts or (rules.experts and not said)
+
+
+def _rescaled(text: str, factor: int, optimizer_bytes: int) -> str:
+    """What a node computes after rescaling: fewer experts with more rows each, and an optimizer's smaller shard."""
+    counts: Counter[str] = Counter()
+    for operator, count in parse_operators(text):
+        if isinstance(operator, MatrixProduct) and operator.batch > 1:
+            batch = -(-operator.batch // factor)
+            weight = operator.direction is Direction.WEIGHT
+            rows = -(-(operator.k if weight else operator.m) * operator.batch // batch)
+            operator = replace(operator, batch=batch, **{"k" if weight else "m": rows})
+        elif isinstance(operator, Kernel) and operator.kind is KernelKind.OPTIMIZER and operator.bytes:
+            elements = -(-operator.elements * optimizer_bytes // operator.bytes)
+            operator = replace(operator, elements=elements, bytes=optimizer_bytes)
+        counts[operator_text(operator)] += count
+    return operators_text(counts) if counts else text
 
 
 def _named(trace: Trace, pattern: str) -> I64:

@@ -103,7 +103,7 @@ GENERATE = ("generate", "transformer", "--model", "gpt2-small", "--layers", "2",
 
 
 def test_peak_speed_is_said_where_a_generated_workload_is_timed(chakra: Chakra, ring8: Path) -> None:
-    made = chakra(*GENERATE, "--platform", "hgx-h100", "-o", "g")
+    made = chakra(*GENERATE, "--platform", "hgx-h100", "--ideal", "-o", "g")
     assert "computation is timed at 100 % of peak FLOP/s and memory bandwidth" in made.err
     assert "set --matmul-efficiency and --memory-efficiency" in made.err
     timed = chakra("replay", "-w", "g", "--platform", "hgx-h100")
@@ -113,10 +113,30 @@ def test_peak_speed_is_said_where_a_generated_workload_is_timed(chakra: Chakra, 
     )
     assert chakra("platform", "write", "hgx-h100", "-o", "box").code == 0
     files = ("-s", "box.system.json", "-n", "box.network.yml")
-    assert (
-        "note              the roofline computes at 100 % of 989 TFLOP/s"
-        in chakra("replay", "-w", "g", *files).out
-    )
+    assert chakra(*GENERATE, "-o", "untimed").code == 0
+    roofline = "note              the roofline computes at 100 % of 989 TFLOP/s"
+    assert roofline in chakra("replay", "-w", "untimed", *files, "--ideal").out
+    modelled = chakra("replay", "-w", "untimed", *files).out
+    assert roofline not in modelled
+    assert "note              computation takes the operator times of hgx-h100 (H100 SXM; fitted" in modelled
+
+
+def test_durations_of_the_generator_are_those_of_a_replay(chakra: Chakra, ring8: Path) -> None:
+    """One workload without durations serves every machine; with them it has those of the machine that was named."""
+    made = chakra(*GENERATE, "--platform", "dgx-a100", "--durations", "-o", "timed")
+    assert "computation is timed by the operator times of dgx-a100" in made.err
+    assert chakra(*GENERATE, "--platform", "dgx-a100", "--no-durations", "-o", "untimed").code == 0
+
+    def finish(prefix: str, machine: str) -> int:
+        assert chakra("replay", "-w", prefix, "--platform", machine, "-o", "r.json").code == 0
+        return int(json.loads((ring8 / "r.json").read_text())["account"]["compute_ns"][0])
+
+    assert finish("timed", "dgx-a100") == pytest.approx(finish("untimed", "dgx-a100"), rel=1e-4)
+    assert finish("timed", "hgx-h100") == finish("timed", "dgx-a100")
+    assert finish("untimed", "hgx-h100") < finish("untimed", "dgx-a100")
+    refused = chakra(*GENERATE, "--durations", "-o", "x")
+    assert refused.code == 2
+    assert "give --platform" in refused.err
 
 
 def test_efficiencies_of_the_generator_are_not_dropped_in_silence(chakra: Chakra, ring8: Path) -> None:
@@ -124,7 +144,7 @@ def test_efficiencies_of_the_generator_are_not_dropped_in_silence(chakra: Chakra
     shares = ("--matmul-efficiency", "0.5", "--memory-efficiency", "0.5")
     made = chakra(*GENERATE, "--platform", "hgx-h100", *shares, "-o", "half")
     assert "100 %" not in made.err
-    assert chakra(*GENERATE, "--platform", "hgx-h100", "-o", "full").code == 0
+    assert chakra(*GENERATE, "--platform", "hgx-h100", "--ideal", "-o", "full").code == 0
 
     def compute_ns(prefix: str) -> int:
         assert chakra("replay", "-w", prefix, "--platform", "hgx-h100", "-o", "r.json").code == 0
@@ -132,6 +152,9 @@ def test_efficiencies_of_the_generator_are_not_dropped_in_silence(chakra: Chakra
 
     assert compute_ns("half") == pytest.approx(2 * compute_ns("full"), rel=1e-3)
     assert chakra("platform", "write", "hgx-h100", "-o", "box").code == 0
+    system = json.loads((ring8 / "box.system.json").read_text())
+    del system["operator-model"]
+    (ring8 / "box.system.json").write_text(json.dumps(system))
     overridden = chakra("replay", "-w", "half", "-s", "box.system.json", "-n", "box.network.yml")
     assert "durations (matmul-efficiency 0.5, memory-efficiency 0.5) are not used" in overridden.err
 

@@ -45,6 +45,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "chakra.generate",
         "chakra.builder",
         "chakra.replay.config",
+        "chakra.replay.compute",
         "chakra.platforms",
     ),
 }
@@ -57,6 +58,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "engines.kernels",  # arithmetic on arrays alone
         "config",
         "networks.routes",  # which links a pair of NPUs uses: known to what places a collective library
+        "compute",
         "collectives",
         "workload",
         "checks",

@@ -485,6 +485,9 @@ def test_the_table_has_units_and_no_powers_of_ten(tmp_path: Path) -> None:
 
 def test_peak_speed_that_nobody_asked_for_is_said(tmp_path: Path) -> None:
     path = str(write_study(tmp_path, parameters={"workload.dp": [2]}))
+    modelled = invoke(path, "--workers", "1", "--no-report").stdout
+    assert "note: computation takes the operator times of dgx-a100" in modelled
+    path = str(write_study(tmp_path, parameters={"workload.dp": [2], "replay.ideal": [True]}))
     shown = invoke(path, "--workers", "1", "--no-report").stdout
     assert "note: computation runs at 100 % of peak FLOP/s and memory bandwidth" in shown
     assert "set workload.matmul-efficiency and workload.memory-efficiency" in shown

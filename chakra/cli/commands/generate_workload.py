@@ -257,7 +257,7 @@ def durations_of(name: str, given: Mapping[str, Any], *, ideal: bool = False) ->
     from chakra.platforms.compute import takes_operator_times
 
     named = load_platform(name).name
-    if ideal or not takes_operator_times(named, given):
+    if ideal or not takes_operator_times(named, list(given)):
         return accelerator_parameters(name)
     return {"operator_model": named}
 
