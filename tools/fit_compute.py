@@ -81,14 +81,15 @@ def measured(hardware: str) -> tuple[F64, F64]:
             sizes = re.fullmatch(r"gemm m(\d+) n(\d+) k(\d+)", row["workload_model"])
             if row["hardware"] == hardware and sizes:
                 found.append((*map(float, sizes.groups()), 1.0, float(row["value"])))
-    table = np.array(found).T
+    table: F64 = np.array(found).T
     return table[:4], table[4]
 
 
 def moved(sizes: F64) -> F64:
     """Bytes of the matrices in 16 bits."""
     m, n, k, batch = sizes
-    return 2 * batch * (m * k + k * n + m * n)
+    out: F64 = 2 * batch * (m * k + k * n + m * n)
+    return out
 
 
 # ------------------------------------------------------------------------------------------------------------------- fit
@@ -116,7 +117,8 @@ def fitted(sizes: F64, times: F64, peak: float, memory: MemoryCosts, units: int)
 
 def least(residuals: Callable[[F64], F64], start: F64, scale: float = 0.1) -> F64:
     """Levenberg and Marquardt's least squares with soft-L1 weights."""
-    x, damping = start.copy(), 1e-2
+    damping = 1e-2
+    x: F64 = start.copy()
 
     def cost(r: F64) -> float:
         return float((np.sqrt(1 + (r / scale) ** 2) - 1).sum())

@@ -12,7 +12,7 @@ left out.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import ClassVar, TypeAlias
@@ -97,6 +97,18 @@ class MatrixProduct:
     def __post_init__(self) -> None:
         _check_sizes(self, ("m", "n", "k", "batch"))
         _check_words(self, {"role": ("", "router", "convolution")})
+
+    @property
+    def rows(self) -> int:
+        """Rows of the activations, all products together: m, or k where the gradient of the weights is computed."""
+        return (self.k if self.direction is Direction.WEIGHT else self.m) * self.batch
+
+    def grouped(self, rows: int, batch: int) -> "MatrixProduct":
+        """The same product of so many rows in all, as a batch of equal parts, rounded up."""
+        each = -(-rows // batch)
+        if self.direction is Direction.WEIGHT:
+            return replace(self, k=each, batch=batch)
+        return replace(self, m=each, batch=batch)
 
     @property
     def flops(self) -> int:

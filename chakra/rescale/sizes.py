@@ -19,7 +19,6 @@ from chakra.arrays import I64
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.operators import (
-    Direction,
     Kernel,
     KernelKind,
     MatrixProduct,
@@ -260,10 +259,7 @@ def _rescaled(text: str, factor: int, optimizer_bytes: int) -> str:
     counts: Counter[str] = Counter()
     for operator, count in parse_operators(text):
         if isinstance(operator, MatrixProduct) and operator.batch > 1:
-            batch = -(-operator.batch // factor)
-            weight = operator.direction is Direction.WEIGHT
-            rows = -(-(operator.k if weight else operator.m) * operator.batch // batch)
-            operator = replace(operator, batch=batch, **{"k" if weight else "m": rows})
+            operator = operator.grouped(operator.rows, -(-operator.batch // factor))
         elif isinstance(operator, Kernel) and operator.kind is KernelKind.OPTIMIZER and operator.bytes:
             elements = -(-operator.elements * optimizer_bytes // operator.bytes)
             operator = replace(operator, elements=elements, bytes=optimizer_bytes)

@@ -115,7 +115,11 @@ def notes(study: Study) -> list[str]:
     if "files" in names or not (machine or "peak-tflops" in names):
         return []
     machines = _machines(study)
-    if machines and not _wants_peak(study) and all(takes_operator_times(name, sorted(names)) for name in machines):
+    if (
+        machines
+        and not _wants_peak(study)
+        and all(takes_operator_times(name, sorted(names)) for name in machines)
+    ):
         return [f"computation takes the operator times of {', '.join(machines)}"]
     unset = [name for name in ("matmul-efficiency", "memory-efficiency") if name not in names]
     if not unset:

@@ -52,7 +52,8 @@ def product_us(sizes: F64, moved_bytes: F64, costs: MatmulCosts, memory: MemoryC
     for tile in TILES:
         for split in SPLITS:
             np.minimum(best, _tiled_us(sizes, tile, split, costs, bandwidth, units), out=best)
-    return costs.launch_us + np.maximum(best, moved_bytes / bandwidth)
+    time: F64 = costs.launch_us + np.maximum(best, moved_bytes / bandwidth)
+    return time
 
 
 def _tiled_us(

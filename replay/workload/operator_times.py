@@ -15,8 +15,10 @@ from chakra.replay.workload.node_draft import Draft
 def operator_nodes(trace: Trace) -> Bool:
     """Compute nodes of the accelerator, in file order, that say what they compute."""
     ours = np.array([bool(parse_operators(text)) for text in trace.operator_table] + [False])
-    mask: Bool = ours[trace.operator_codes] & (trace.types == NodeType.COMP)
-    return mask & (np.asarray(trace.is_cpu_op) != 1)
+    mask: Bool = (
+        ours[trace.operator_codes] & (trace.types == NodeType.COMP) & (np.asarray(trace.is_cpu_op) != 1)
+    )
+    return mask
 
 
 def timed_nodes(trace: Trace) -> Bool:

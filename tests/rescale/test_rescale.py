@@ -61,10 +61,11 @@ def rows(trace: Trace) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
     for index, values in enumerate(zip(*columns, strict=True)):
         node = trace.node(index)
-        code = int(trace.pg_codes[index])
+        code, said = int(trace.pg_codes[index]), int(trace.operator_codes[index])
         found.append(
             (
                 node.name,
+                trace.operator_table[said] if said >= 0 else None,
                 trace.pg_table[code] if code >= 0 else None,
                 *values,
                 sorted(place[dep] for dep in node.data_deps),

@@ -217,7 +217,11 @@ def gemm(
     grads = MatrixProduct(
         k, n, m, batch, role, type=operands, out=_result(types, operands), direction=Direction.WEIGHT
     )
-    return [Work(flops, moved, what=forward), Work(flops, moved, what=inputs), Work(flops, weight, what=grads)]
+    return [
+        Work(flops, moved, what=forward),
+        Work(flops, moved, what=inputs),
+        Work(flops, weight, what=grads),
+    ]
 
 
 def _result(types: ElementTypes, operands: str) -> str:

@@ -614,9 +614,7 @@ def _grouped(work: Work, matrix_bytes: int, rows: int, experts: int) -> Work:
     """A product of all rows as one of each expert's rows; every expert's matrix is read or written."""
     what = work.what
     if isinstance(what, MatrixProduct):
-        batch = min(rows, experts)
-        size = {"k": -(-rows // batch)} if what.direction is Direction.WEIGHT else {"m": -(-rows // batch)}
-        what = replace(what, batch=batch, **size)
+        what = what.grouped(rows, min(rows, experts))
     held = experts * matrix_bytes
     return Work(work.flops, work.bytes + held - matrix_bytes, expert_bytes=held, what=what)
 
