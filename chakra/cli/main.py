@@ -115,13 +115,23 @@ def cli() -> None:
     """Chakra execution traces: generate, convert, inspect, draw and replay."""
 
 
-def entry(args: list[str] | None = None) -> NoReturn:
-    """Console entry point: every failure becomes one line on standard error and an exit code."""
+def entry(
+    args: list[str] | None = None, *, command: click.Command | None = None, prog: str = "chakra"
+) -> NoReturn:
+    """Console entry point: every failure becomes one line on standard error and an exit code.
+
+    Parameters
+    ----------
+    args
+        Arguments; those of the process by default.
+    command, prog
+        Another command than `chakra`, and its name.
+    """
     # as an exception, so that files being written and workers are cleaned up
     with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     try:
-        code = run(args)
+        code = run(args, command=command, prog=prog)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -136,7 +146,7 @@ def entry(args: list[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-def run(args: list[str] | None = None) -> int:
+def run(args: list[str] | None = None, *, command: click.Command | None = None, prog: str = "chakra") -> int:
     """Run one command line and return its exit code; failures to write are left to the caller.
 
     Stands in for click's `main`, which has its own idea of streams and exit codes.
@@ -147,8 +157,9 @@ def run(args: list[str] | None = None) -> int:
 
     tell_of_compiling()
     try:
-        with cli.make_context("chakra", list(sys.argv[1:] if args is None else args)) as context:
-            code = cli.invoke(context)
+        group = cli if command is None else command
+        with group.make_context(prog, list(sys.argv[1:] if args is None else args)) as context:
+            code = group.invoke(context)
     except Exit as leave:
         return leave.exit_code
     except ChakraError as error:

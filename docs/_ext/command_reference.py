@@ -209,7 +209,7 @@ def find(name: str) -> tuple[click.Command, click.Context]:
     """A command of `chakra` by its name."""
     from chakra.cli.main import cli
 
-    context = click.Context(cli, info_name="chakra")
+    context = click.Context(cli, info_name="chakra", **cli.context_settings)
     command = cli.get_command(context, name)
     if command is None:
         raise LookupError(f"chakra has no command {name!r}")

@@ -10,6 +10,7 @@ from typing import Any
 MODULES = (
     "chakra",
     "chakra.et",
+    "chakra.feeder",
     "chakra.builder",
     "chakra.replay",
     "chakra.replay.config",

@@ -32,7 +32,13 @@ HOSTILE: tuple[Any, ...] = (
 
 #: called for every slice, row or node, by code that knows what it gives
 BARE = {
-    *("NodeView.__init__", "FoldTree.visible", "Timeline.process_name", "MachineParameters.level"),
+    *(
+        "NodeView.__init__",
+        "ETFeederNode.__init__",
+        "FoldTree.visible",
+        "Timeline.process_name",
+        "MachineParameters.level",
+    ),
     *(f"Graph.{name}" for name in ("detail", "count_text", "cost_text", "tooltip")),
     *(f"TimelineBuilder.{name}" for name in ("__init__", "row", "slice", "slices", "flow")),
     # what plugins give is checked where it is used, with the name of the plugin

@@ -17,7 +17,7 @@ def command_of(words: str) -> click.Command:
     from chakra.cli.main import cli
 
     found: click.Command = cli
-    context = click.Context(cli)
+    context = click.Context(cli, **cli.context_settings)
     for word in words.split()[1:]:
         assert isinstance(found, click.Group)
         step = found.get_command(context, word)

@@ -44,7 +44,7 @@ def test_later_algorithms() -> None:
 
 
 def test_the_generators_are_those_that_the_page_lists() -> None:
-    context = click.Context(cli, info_name="chakra")
+    context = click.Context(cli, info_name="chakra", **cli.context_settings)
     group = cli.get_command(context, "generate")
     assert isinstance(group, click.Group)
     words = {

@@ -65,7 +65,7 @@ def has_every_command_and_option(site: Path) -> None:
     """The pages of commands name all that the commands take."""
     for name in COMMANDS:
         text = (site / "cli" / f"{name}.html").read_text(encoding="utf-8")
-        context = click.Context(cli, info_name="chakra")
+        context = click.Context(cli, info_name="chakra", **cli.context_settings)
         command = cli.get_command(context, name)
         assert command is not None
         assert [option for option in options(command, context) if option not in text] == []
@@ -125,7 +125,7 @@ def text_of(page: Path) -> str:
 def groups_begin_with_what_they_are_for(site: Path) -> None:
     """Description and list of sub-commands stand above the sub-commands; options that most share are said once."""
     for name in COMMANDS:
-        context = click.Context(cli, info_name="chakra")
+        context = click.Context(cli, info_name="chakra", **cli.context_settings)
         command = cli.get_command(context, name)
         if not isinstance(command, click.Group):
             continue

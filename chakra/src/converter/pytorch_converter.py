@@ -1,0 +1,3 @@
+"""Upstream's module path for its PyTorchConverter."""
+
+from chakra.upstream.classes import PyTorchConverter as PyTorchConverter

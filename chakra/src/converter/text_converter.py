@@ -1,0 +1,3 @@
+"""Upstream's module path for its TextConverter."""
+
+from chakra.upstream.classes import TextConverter as TextConverter
