@@ -35,6 +35,7 @@ def simulate(
     host_speed: float = 1.0,
     accelerator_speed: float = 1.0,
     start: str | None = None,
+    measured: str | Sequence[str] = (),
     progress: Progress | None = None,
     engine: str = "auto",
     fold: bool = True,
@@ -74,6 +75,9 @@ def simulate(
         ``"recorded"`` starts the ranks of a converted recording as far apart as they were recorded, ``"aligned"``
         together, as ranks of all other traces and with `compat`; `ReplayResult.notes` says how far that is. None is
         ``"recorded"``, but ``"aligned"`` for a replay of recorded times alone, where ranks do not wait for each other.
+    measured
+        Measured times of collectives in place of a library's model, where they reach: files (output of nccl-tests, CSV,
+        parquet) or ``"aiconfigurator"``. Empty: those that the system file names, if any.
     progress
         Called now and then with (nodes done, simulated ns); a run whose `progress` returns False ends with a partial
         result.
@@ -114,6 +118,7 @@ def simulate(
         host_speed=host_speed,
         accelerator_speed=accelerator_speed,
         start=start,
+        measured=(measured,) if isinstance(measured, str) else tuple(measured),
         engine=engine,
         fold=fold,
         ideal=ideal,

@@ -45,6 +45,8 @@ class RunOptions:
     npu_scale: F64 | None = None
     #: whether ranks start as far apart as they were recorded, or together; None: together where only recorded times count
     start: str | None = None
+    #: measured times of collectives in place of the library's model, by name: those of the system file where it is empty
+    measured: tuple[str, ...] = ()
     #: which engine runs: "auto" picks the fastest exact one
     engine: str = "auto"
     #: compute at 100 % of the peak instead of by the machine's operator model

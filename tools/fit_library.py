@@ -17,7 +17,6 @@ from pathlib import Path
 from made_files import renewed
 
 from chakra.calibrate.library_fit import LARGE_BYTES, FittedTime, LibraryFit, fit_library, mean_error
-from chakra.calibrate.nccl_log import Measurement
 from chakra.platforms.collectives import collective_parameters, parameters_text
 from chakra.replay.collectives.library import (
     Algorithm,
@@ -28,6 +27,7 @@ from chakra.replay.collectives.library import (
     library_time,
 )
 from chakra.replay.collectives.library.published import Generation
+from chakra.replay.collectives.measured.nccl_log import Measurement
 from chakra.replay.config.model import CollectiveKind
 
 ROOT = Path(__file__).resolve().parent.parent

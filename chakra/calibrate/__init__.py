@@ -3,9 +3,9 @@
 from chakra.calibrate.cost import CostModel, modelled_ns
 from chakra.calibrate.fit import Calibration, Residual, calibrate
 from chakra.calibrate.library_fit import FittedTime, LibraryFit, Split, fit_library, mean_error
-from chakra.calibrate.nccl_log import Log, Measurement, read_log, read_whole_log
 from chakra.calibrate.recorded_fit import fit_recorded
 from chakra.calibrate.recordings import read_recordings
+from chakra.replay.collectives.measured.nccl_log import Log, Measurement, read_log, read_whole_log
 
 __all__ = [
     "Calibration",

@@ -8,8 +8,8 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.arrays import F64
 from chakra.calibrate.cost import CostModel, modelled_ns, terms
-from chakra.calibrate.nccl_log import Measurement
 from chakra.errors import ConversionError, UsageError
+from chakra.replay.collectives.measured.nccl_log import Measurement
 
 #: residuals larger than this share of the measured time count less (Huber's weights)
 _HUBER = 0.05
@@ -129,7 +129,7 @@ def calibrate(
     Parameters
     ----------
     measurements
-        From :func:`~chakra.calibrate.nccl_log.read_log`, of one or more collectives and numbers of ranks.
+        From :func:`~chakra.calibrate.read_log`, of one or more collectives and numbers of ranks.
     model
         Topology, algorithm and chunks that the replay will use.
     endpoint_delay_ns

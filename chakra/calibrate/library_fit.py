@@ -13,7 +13,6 @@ import numpy as np
 
 from chakra.arguments import check_fields, checked
 from chakra.arrays import F64
-from chakra.calibrate.nccl_log import Measurement
 from chakra.errors import ConversionError
 from chakra.replay.collectives.library import (
     Communicator,
@@ -28,6 +27,7 @@ from chakra.replay.collectives.library.choice import choose
 from chakra.replay.collectives.library.cost import time_us
 from chakra.replay.collectives.library.parameters import EXCHANGE, RING_KINDS, ErrorBand
 from chakra.replay.collectives.library.shape import Algorithm, Forced, Protocol
+from chakra.replay.collectives.measured.nccl_log import Measurement
 from chakra.replay.config.model import CollectiveKind
 
 #: where errors of large collectives begin
@@ -142,7 +142,7 @@ def fit_library(
     Parameters
     ----------
     measurements
-        From :func:`~chakra.calibrate.nccl_log.read_log`: one or more collectives and numbers of ranks.
+        From :func:`~chakra.calibrate.read_log`: one or more collectives and numbers of ranks.
     machine
         How the library sees the machine; its costs are replaced where there are measurements.
     nodes

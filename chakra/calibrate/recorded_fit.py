@@ -25,7 +25,6 @@ from chakra.calibrate.library_fit import (
     ring_start,
     solved,
 )
-from chakra.calibrate.nccl_log import Measurement
 from chakra.errors import ConversionError
 from chakra.replay.collectives.library import (
     Communicator,
@@ -39,6 +38,7 @@ from chakra.replay.collectives.library.choice import choose
 from chakra.replay.collectives.library.cost import time_us
 from chakra.replay.collectives.library.parameters import EXCHANGE, RING_KINDS
 from chakra.replay.collectives.library.shape import Forced
+from chakra.replay.collectives.measured.nccl_log import Measurement
 
 #: sizes of a collective from which its own costs can be told
 OWN_SIZES = 8

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from chakra.arguments import checked
-from chakra.calibrate.nccl_log import Log, Measurement
 from chakra.converters.pytorch.comm.collective_times import CollectiveTime, collective_times
 from chakra.converters.pytorch.folder import given_inputs
 from chakra.converters.pytorch.read.file_kinds import FileKind, kind_of
 from chakra.errors import ConversionError, UsageError
 from chakra.et import CommType
+from chakra.replay.collectives.measured.nccl_log import Log, Measurement
 from chakra.replay.config.model import CollectiveKind
 
 _KINDS = {

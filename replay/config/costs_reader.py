@@ -1,4 +1,4 @@
-"""The rule of `collective-costs` and `operator-model`: measured constants of a machine, by name, path or as they are."""
+"""The rules of `collective-costs`, `operator-model` and `collective-times`: what was measured, by name, path or as it is."""
 
 import json
 from collections.abc import Mapping
@@ -32,3 +32,24 @@ class Costs:
     def schema(self) -> Schema:
         """A text or a map."""
         return {"anyOf": [{"type": "string", "minLength": 1}, {"type": "object"}]}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A name, or a list of names; none are an empty list."""
+
+    what: str
+    allowed: str
+    missing: str = ""
+
+    def read(self, value: object, compat: str | None = None) -> tuple[str, ...]:
+        """The names."""
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list | tuple) or not all(isinstance(one, str) and one for one in names):
+            raise UnfitError(f"must be a name or a list of names of {self.what}")
+        return tuple(names)
+
+    def schema(self) -> Schema:
+        """A text, or a list of texts."""
+        text: Schema = {"type": "string", "minLength": 1}
+        return {"anyOf": [text, {"type": "array", "items": text}]}

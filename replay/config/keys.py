@@ -6,7 +6,7 @@ The loaders read by these tables and refuse every other key, `chakra check-confi
 """
 
 from chakra.replay.config.algorithm_lists import AlgorithmList, PathPrefix
-from chakra.replay.config.costs_reader import Costs
+from chakra.replay.config.costs_reader import Costs, Names
 from chakra.replay.config.key import IGNORED, REQUIRED, Key, Schema, object_schema
 from chakra.replay.config.link_readers import NpuCounts, Route, Vertex
 from chakra.replay.config.model import CollectiveKind, Links, Memory, MemoryKind, SharedBus, System, Topology
@@ -441,6 +441,14 @@ SYSTEM_KEYS = (
         "",
         "collective_costs",
         "measured costs of the library: name of a preset, path of a .yml file, or the costs themselves",
+    ),
+    COLLECTIVE_TIMES := Key(
+        "collective-times",
+        Names("files", "text or list of texts"),
+        _SYSTEM.collective_times,
+        "",
+        "collective_times",
+        "measured times in place of the model where they reach: logs of nccl-tests, CSV, parquet, aiconfigurator",
     ),
     Key(
         "collective-algorithm",

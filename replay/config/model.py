@@ -220,6 +220,8 @@ class System:
         Whose times collectives take: "nccl" or "rccl"; None: those of the algorithms.
     collective_costs
         Measured costs of that library: name of a preset, or the JSON text of such costs.
+    collective_times
+        Measured times in place of the library's model, where they reach: files, or ``aiconfigurator``.
     collective_algorithm, collective_protocol, collective_channels
         What the library is held to; None: it chooses.
     node_ports
@@ -261,6 +263,7 @@ class System:
     intra_dimension_scheduling: str = "FIFO"
     collective_library: str | None = None
     collective_costs: str | None = None
+    collective_times: tuple[str, ...] = ()
     collective_algorithm: str | None = None
     collective_protocol: str | None = None
     collective_channels: int | None = None

@@ -3,6 +3,7 @@
 import numpy as np
 
 from chakra.replay.collectives.library.in_effect import why_no_library
+from chakra.replay.config.model import CollectiveKind
 from chakra.replay.engines.scenario import Scenario
 
 
@@ -14,7 +15,9 @@ def library_notes(scenario: Scenario) -> list[str]:
     reason = why_no_library(system, scenario.network, scenario.options)
     if reason is not None:
         no_effect = f"collective-library {system.collective_library!r} has no effect: {reason}"
-        return [f"{no_effect}; collectives run the algorithms of {system.source}"]
+        measured = scenario.options.measured or system.collective_times
+        also = " nor have measured times" if measured else ""
+        return [f"{no_effect}{also}; collectives run the algorithms of {system.source}"]
     placed = scenario.plans.library
     if placed is None or not any(program.calls for program in scenario.workload.programs):
         return []
@@ -31,4 +34,17 @@ def library_notes(scenario: Scenario) -> list[str]:
     counts = "of the network file only bandwidths between nodes count for them"
     if placed.sends:
         counts = "their bytes travel as messages, which wait for others on links"
-    return [f"collectives take the times of {machine.library} on {machine.name}{how} (one node); {counts}"]
+    model = f"collectives take the times of {machine.library} on {machine.name}{how} (one node); {counts}"
+    return [model] if placed.measured is None else [_measured_note(placed.measured.name, placed.asked), model]
+
+
+def _measured_note(name: str, asked: dict[tuple[CollectiveKind, int, int], bool]) -> str:
+    """Which of a run's different collectives (kind, bytes, ranks) were measured, and one that was not."""
+    found = sum(asked.values())
+    beyond = [
+        f"{kind.lower()} of {size:,} bytes on {ranks} ranks"
+        for (kind, size, ranks), one in sorted(asked.items())
+        if not one
+    ]
+    rest = f"; the model takes what was not measured, such as {beyond[0]}" if beyond else ""
+    return f"measured times of collectives: {found} of {len(asked)} different ones are those of {name}{rest}"

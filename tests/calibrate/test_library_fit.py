@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from chakra.calibrate.library_fit import LARGE_BYTES, FittedTime, fit_library, mean_error
-from chakra.calibrate.nccl_log import Measurement
 from chakra.cli.commands.calibrate import command
 from chakra.errors import ConversionError
 from chakra.platforms.collectives import collective_parameters, parameters_text
@@ -25,6 +24,7 @@ from chakra.replay.collectives.library import (
     parameters_from,
     parameters_to,
 )
+from chakra.replay.collectives.measured.nccl_log import Measurement
 from chakra.replay.config.model import CollectiveKind as Kind
 
 ROOT = Path(__file__).resolve().parents[2]

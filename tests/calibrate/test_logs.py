@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from chakra.calibrate import Measurement, read_log
-from chakra.calibrate.log_rows import printed
-from chakra.calibrate.nccl_log import read_whole_log
 from chakra.errors import ConversionError
+from chakra.replay.collectives.measured.log_rows import printed
+from chakra.replay.collectives.measured.nccl_log import read_whole_log
 from chakra.replay.config.model import CollectiveKind as Kind
 
 REPORTS = Path(__file__).resolve().parents[3] / "shared" / "reports"

@@ -124,9 +124,9 @@ def _measurements(
     logs: tuple[str, ...], recordings: tuple[str, ...], options: Options
 ) -> "list[Measurement]":
     """Measurements of all logs and recordings; what was left out of them is said on standard error."""
-    from chakra.calibrate.nccl_log import read_whole_log
     from chakra.calibrate.recordings import read_recordings
     from chakra.errors import ConversionError, UsageError
+    from chakra.replay.collectives.measured.nccl_log import read_whole_log
     from chakra.replay.config.model import CollectiveKind
 
     kind = CollectiveKind[options["collective"].upper()] if options["collective"] else None

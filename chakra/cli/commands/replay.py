@@ -163,6 +163,13 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     "[default: recorded; aligned with replay-only]",
 )
 @click.option(
+    "--measured",
+    multiple=True,
+    metavar="NAME",
+    help="Measured times of collectives in place of the library's model, where they reach: a file (output of nccl-tests, "
+    "CSV, parquet), or aiconfigurator. May be given again. [default: collective-times of the system file]",
+)
+@click.option(
     "--rendezvous-protocol",
     "--rendezvous",
     "rendezvous",

@@ -1,7 +1,7 @@
 """Where a run's collectives take the time of a library: the model that a system file names, placed on a network."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -14,6 +14,7 @@ from chakra.replay.collectives.library.messages import Lane, lanes
 from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
 from chakra.replay.collectives.library.presets import preset_parameters
 from chakra.replay.collectives.library.shape import Algorithm, Communicator, Forced, Protocol
+from chakra.replay.collectives.measured import MeasuredTimes, read_measured
 from chakra.replay.config.model import CollectiveKind, LinkTopology, Network, System
 from chakra.replay.networks.routes import link_graph
 from chakra.replay.options import RunOptions
@@ -36,6 +37,10 @@ class PlacedLibrary:
     network_us: float
     #: whether messages share links, so that the bytes of collectives travel as messages
     sends: bool = False
+    #: what stands in for the model where it was measured
+    measured: MeasuredTimes | None = None
+    #: collectives that were asked for: kind, bytes and ranks, and whether they were measured
+    asked: dict[tuple[CollectiveKind, int, int], bool] = field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
@@ -56,14 +61,21 @@ class PlacedLibrary:
 
     def time(self, kind: CollectiveKind, size_bytes: int, npus: I64) -> LibraryTime:
         """Time of a collective of these NPUs, from the last start to the last end."""
-        return library_time(kind, size_bytes, self.communicator(npus), self.machine, self.forced)
+        comm = self.communicator(npus)
+        made = library_time(kind, size_bytes, comm, self.machine, self.forced)
+        if self.measured is None or not size_bytes or comm.ranks == 1:
+            return made
+        time = self.measured.time_us(kind, size_bytes, comm, self.machine.node_ranks)
+        self.asked[kind, size_bytes, comm.ranks] = time is not None
+        return made if time is None else LibraryTime(round(time * 1e3), made.choice)
 
     def lanes(self, kind: CollectiveKind, size_bytes: int, npus: I64) -> list[Lane]:
         """The messages of a collective of these NPUs."""
         if kind is CollectiveKind.BARRIER:
             kind, size_bytes = CollectiveKind.ALL_REDUCE, 1
-        choice = self.time(kind, size_bytes, npus).choice
-        return lanes(kind, size_bytes, npus, self.node_npus, self.communicator(npus), choice)
+        comm = self.communicator(npus)
+        choice = library_time(kind, size_bytes, comm, self.machine, self.forced).choice
+        return lanes(kind, size_bytes, npus, self.node_npus, comm, choice)
 
 
 def why_no_library(system: System, network: Network, options: RunOptions) -> str | None:
@@ -87,6 +99,13 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
     ConfigError
         Costs that are none, or a network whose innermost dimension is larger than a node.
     """
+    measured = options.measured or system.collective_times
+    if system.collective_library is None and measured and options.compat is None:
+        asked = "--measured" if options.measured else f"{system.source}: collective-times"
+        raise ConfigError(
+            f"{asked}: measured times stand in for a collective library's model; name one with collective-library and "
+            "collective-costs in the system file"
+        )
     if system.collective_library is None or why_no_library(system, network, options) is not None:
         return None
     machine = _machine(system)
@@ -97,7 +116,19 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
         system.collective_channels,
     )
     sends = options.backend == "aware" or network.outside is not None
-    return PlacedLibrary(machine, forced, node, rate, system.node_ports, system.network_latency_us, sends)
+    return PlacedLibrary(
+        machine, forced, node, rate, system.node_ports, system.network_latency_us, sends,
+        _measured(system, options, machine),
+    )  # fmt: skip
+
+
+def _measured(system: System, options: RunOptions, machine: MachineParameters) -> MeasuredTimes | None:
+    """The measured times that the options or else the system file ask for."""
+    if options.measured:
+        return read_measured(options.measured, machine.name, "--measured")
+    if system.collective_times:
+        return read_measured(system.collective_times, machine.name, f"{system.source}: collective-times")
+    return None
 
 
 def _node(network: Network, machine: MachineParameters) -> tuple[int, float]:

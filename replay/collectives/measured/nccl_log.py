@@ -1,6 +1,7 @@
 """Reading the output of nccl-tests and rccl-tests (``all_reduce_perf`` and its sisters).
 
-No number is believed because of where it stands: the rows of a table prove themselves (:mod:`chakra.calibrate.log_rows`).
+No number is believed because of where it stands: the rows of a table prove themselves
+(:mod:`chakra.replay.collectives.measured.log_rows`).
 """
 
 import re
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chakra.arguments import check_fields, checked
-from chakra.calibrate.log_rows import PROGRAMS, Row, factor, fitting_ranks, shown
-from chakra.calibrate.log_tables import Section, named_kind, read_sections
 from chakra.errors import ConversionError, UsageError
 from chakra.io.files import read_bytes
+from chakra.replay.collectives.measured.log_rows import PROGRAMS, Row, factor, fitting_ranks, shown
+from chakra.replay.collectives.measured.log_tables import Section, named_kind, read_sections
 from chakra.replay.config.model import CollectiveKind
 
 
@@ -101,7 +102,12 @@ def read_log(
 
 @checked
 def read_whole_log(
-    path: str | Path, *, kind: CollectiveKind | None = None, ranks: int | None = None, in_place: bool = False
+    path: str | Path,
+    *,
+    kind: CollectiveKind | None = None,
+    ranks: int | None = None,
+    in_place: bool = False,
+    text: str | None = None,
 ) -> Log:
     """Measurements of one log, and what was left out.
 
@@ -120,6 +126,8 @@ def read_whole_log(
         number of ranks.
     in_place
         Take the in-place columns.
+    text
+        What the file holds, where it is not to be read.
 
     Raises
     ------
@@ -128,7 +136,8 @@ def read_whole_log(
         many rows contradict themselves.
     """
     name = str(path)
-    text = read_bytes(path, error=ConversionError).decode("utf-8", "replace")
+    if text is None:
+        text = read_bytes(path, error=ConversionError).decode("utf-8", "replace")
     sections = [section for section in read_sections(text, name) if section.begun()]
     if not sections:
         raise ConversionError(

@@ -1,7 +1,7 @@
 """The forms in which benchmarks of collectives write their tables: text, JSON and CSV.
 
 Each reader gives sections: the rows of one run of one program, with what the file says about it. None of them decides
-what is right; :mod:`chakra.calibrate.nccl_log` does.
+what is right; :mod:`chakra.replay.collectives.measured.nccl_log` does.
 """
 
 import csv
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chakra.calibrate.log_rows import Printed, Row, kind_of, printed
 from chakra.errors import ConversionError
+from chakra.replay.collectives.measured.log_rows import Printed, Row, kind_of, printed
 from chakra.replay.config.model import CollectiveKind
 
 _TYPES = (
