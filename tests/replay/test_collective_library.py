@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from library_runs import H100, MIB, groups_of, job, network, run, system
 
+from chakra.builder import Workload
 from chakra.errors import ConfigError, WorkloadError
 from chakra.platforms import cluster
 from chakra.replay.collectives.library import Communicator, library_time, parameters_to
