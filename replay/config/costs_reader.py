@@ -1,4 +1,4 @@
-"""The rules of `collective-costs`, `operator-model` and `collective-times`: what was measured, by name, path or as it is."""
+"""The rules of `collective-costs`, `operator-model`, `collective-times`: what was measured, by name, path or as it is."""
 
 import json
 from collections.abc import Mapping
