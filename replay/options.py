@@ -12,7 +12,9 @@ from chakra.errors import UsageError
 #: `compat` of ASTRA-sim 1.0's cost model
 OLD_MODEL = "astra-sim-1.0"
 COMPAT_MODES = (None, "astra-sim", OLD_MODEL)
-BACKENDS = ("unaware", "aware")
+#: flows that share links max-min fairly
+FLOW = "flow"
+BACKENDS = ("unaware", "aware", FLOW)
 STARTS = ("recorded", "aligned")
 #: the backend of a network that another package simulates
 OUTSIDE = "outside"
@@ -60,6 +62,8 @@ class RunOptions:
             raise UsageError(f"backend: {self.backend!r} is not one of {', '.join(BACKENDS)}")
         if self.compat not in COMPAT_MODES:
             raise UsageError(f"compat: {self.compat!r} is not one of None, 'astra-sim', 'astra-sim-1.0'")
+        if self.compat is not None and self.backend == FLOW:
+            raise UsageError(f"backend: ASTRA-sim has no flows; compat {self.compat!r} is for 'unaware' and 'aware'")
         if self.start is not None and self.start not in STARTS:
             raise UsageError(f"start: {self.start!r} is not one of {', '.join(STARTS)}")
         if self.engine not in ENGINES:

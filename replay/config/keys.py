@@ -158,11 +158,12 @@ LINK_KEYS = (
     ROUTING := Key("routing", words("hops", "latency"), _LINKS.routing, "", "routing", "what is shortest"),
     ECMP := Key(
         "ecmp",
-        words("hash", "first"),
+        words("hash", "first", "destination", "spray", "adaptive"),
         _LINKS.ecmp,
         "",
         "ecmp",
-        "among equal paths: by sender, receiver and place, always the same way; or the link listed first",
+        "among equal paths: by a hash of sender, receiver and place; the link listed first; by the receiver's number; and of flows "
+        "only: all of them at once, or the least loaded one at a flow's start",
     ),
     NPUS_FORWARD := Key(
         "npus_forward",

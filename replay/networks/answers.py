@@ -10,7 +10,7 @@ from chakra.errors import UsageError
 from chakra.replay.collectives.plan import FLAT, Phase
 from chakra.replay.config.model import Network
 from chakra.replay.networks.closed_forms import has_closed_form, queued_duration
-from chakra.replay.options import BACKENDS, OUTSIDE
+from chakra.replay.options import BACKENDS, FLOW, OUTSIDE
 
 
 class EarlyAnswers(Protocol):
@@ -112,6 +112,8 @@ class EveryMessage:
 
 def early_answers(network: Network, backend: str) -> EarlyAnswers:
     """Who answers for a network under a backend."""
+    if network.outside is None and backend == FLOW:
+        return EveryMessage("flows share links")
     if network.outside is not None:
         return EveryMessage(f"network {network.outside.name!r} is simulated outside the engine")
     if network.links is not None:

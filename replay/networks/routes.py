@@ -15,6 +15,8 @@ from chakra.io.limits import MAX_LINKED_NPUS
 from chakra.replay.config.model import Links, Network, Topology
 
 FAR = np.int64(1) << 62
+#: ways of choosing among equal paths that only flows have
+SPLITTING = ("spray", "adaptive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,13 @@ def link_graph(network: Network, pairs: I64) -> LinkGraph:
             f"{network.source}: {n} NPUs; a network of single links has at most {MAX_LINKED_NPUS}, larger ones are "
             "described by building blocks"
         )
+    if links.ecmp in SPLITTING:
+        raise ConfigError(
+            f"{network.source}: ecmp {links.ecmp!r} is for flows: use --backend flow, or one of hash, first, destination"
+        )
     keys = np.unique(pairs[:, 0] * n + pairs[:, 1])
     keys = keys[keys // n != keys % n]
-    given = _given(network, links, keys)
+    given = given_routes(network, links, keys)
     open_keys = keys[~np.isin(keys, np.fromiter(given, np.int64, len(given)))] if given else keys
     owner, step, link = _shortest(network, links, open_keys)
     if given:
@@ -77,7 +83,7 @@ def _links(network: Network) -> Links:
     return network.links
 
 
-def _given(network: Network, links: Links, keys: I64) -> dict[int, list[int]]:
+def given_routes(network: Network, links: Links, keys: I64) -> dict[int, list[int]]:
     """Links of the routes that the file gives or that the building blocks imply, without those over missing links."""
     number = {(x.src, x.dst): i for i, x in enumerate(links.links)}
     n = network.npus
@@ -170,13 +176,15 @@ def _shortest(network: Network, links: Links, keys: I64) -> tuple[I64, I64, I64]
         )
         count = np.bincount(src[on_path], minlength=n_vertices)
         first = np.cumsum(count) - count
+        left = np.full(len(mine), to)
         step = 0
         while len(mine):
-            pick = _hash(mine, here) % count[here] if links.ecmp == "hash" else np.zeros(len(here), np.int64)
+            pick = pick_next(links.ecmp, mine, here, left, count[here])
+            left = left // count[here]
             hop = on_path[first[here] + pick]
             found.append((mine, np.full(len(mine), step), order[hop]))
             going = dst[hop] != to
-            mine, here = mine[going], dst[hop][going]
+            mine, here, left = mine[going], dst[hop][going], left[going]
             step += 1
     empty = np.zeros(0, np.int64)
     if not found:
@@ -188,7 +196,14 @@ def _shortest(network: Network, links: Links, keys: I64) -> tuple[I64, I64, I64]
     )
 
 
-def _hash(pair: I64, vertex: I64) -> I64:
+def pick_next(ecmp: str, pair: I64, vertex: I64, left: I64, count: I64) -> I64:
+    """Which of `count` equal next links each pair takes at a vertex; `left` is what "destination" has not used yet."""
+    if ecmp == "hash":
+        return path_hash(pair, vertex) % count
+    return left % count if ecmp == "destination" else np.zeros(len(vertex), np.int64)
+
+
+def path_hash(pair: I64, vertex: I64) -> I64:
     """A number per pair of NPUs and vertex that looks random: the finaliser of SplitMix64 (Steele et al., 2014)."""
     x = pair.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + vertex.astype(np.uint64) * np.uint64(
         0xD1B54A32D192ED03

@@ -89,10 +89,10 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--backend",
-    type=click.Choice(["unaware", "aware"]),
+    type=click.Choice(["unaware", "aware", "flow"]),
     default="unaware",
     show_default=True,
-    help="Whether messages that share a link wait for each other.",
+    help="Whether messages that share a link wait for each other, or share it as flows.",
 )
 @click.option(
     "--compat",

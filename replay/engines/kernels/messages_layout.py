@@ -17,6 +17,7 @@ NET_AWARE = 1
 NET_GRAPH = 2  # aware, links from route tables
 NET_GRAPH_UNAWARE = 3
 NET_OUTSIDE = 4  # simulated by somebody else, to whom messages are handed in batches
+NET_FLOW = 5  # flows that share links
 
 # --- rows of the pool -----------------------------------------------------------------------------------------------
 # Rows of the pool have one size. Those that can be events (links, messages, timer bundles, completions) are linked to

@@ -46,6 +46,7 @@ from chakra.replay.engines.kernels.network_delays import (
     send_by_route_delay,
     slowest_link,
 )
+from chakra.replay.engines.kernels.network_flow import flow_occupancy, start_flow, wake_flows
 from chakra.replay.engines.kernels.network_links import enter_dimension, enter_route, next_link, release_link
 from chakra.replay.engines.kernels.network_outside import hand_over
 from chakra.replay.engines.kernels.packets import free_occupancy
@@ -71,6 +72,8 @@ def send(s: State, message: int, src: int) -> None:
         enter_route(s, message, src)
     elif net == L.NET_GRAPH_UNAWARE:
         send_by_route_delay(s, message, src)
+    elif net == L.NET_FLOW:
+        start_flow(s, message, src)
     else:
         hand_over(s, message, src)
 
@@ -92,8 +95,11 @@ def reached(s: State, message: int) -> bool:
 
 
 def wake(s: State, row: int) -> None:
-    """An event of the network itself; today only links have some."""
-    release_link(s, row)
+    """An event of the network itself: a link is free, or rates of flows change."""
+    if s.m[L.C_NET] == L.NET_FLOW:
+        wake_flows(s, row)
+    else:
+        release_link(s, row)
 
 
 def occupancy(s: State, src: int, dst: int, size: int) -> int:
@@ -104,4 +110,6 @@ def occupancy(s: State, src: int, dst: int, size: int) -> int:
     net = m[L.C_NET]
     if net == L.NET_GRAPH or net == L.NET_GRAPH_UNAWARE:
         return slowest_link(s, src, dst, size)
+    if net == L.NET_FLOW:
+        return flow_occupancy(s, src, dst, size)
     return free_occupancy(s, src, dst, size)

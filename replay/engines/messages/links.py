@@ -7,6 +7,7 @@ import numpy as np
 from chakra.arrays import F64, I64
 from chakra.replay.config.model import Links, Network, Topology
 from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.messages.flows import FlowRows, Flows
 from chakra.replay.engines.state import Block
 from chakra.replay.engines.tables import dimension_rows
 from chakra.replay.networks.routes import LinkGraph
@@ -22,7 +23,7 @@ class NetworkRows:
     """
 
     def __init__(
-        self, block: Block, head: I64, network: Network, graph: LinkGraph | None, aware: bool
+        self, block: Block, head: I64, network: Network, graph: LinkGraph | Flows | None, aware: bool
     ) -> None:
         self._network = network
         n, dims = network.npus, network.dims
@@ -36,10 +37,17 @@ class NetworkRows:
         self._count = 0
         #: per dimension: number of its first link, and how many it has
         self._ranges: list[tuple[int, int]] = []
+        self._flows: FlowRows | None = None
         speed = [(dim.latency_ns, dim.bytes_per_ns) for dim in dims]
         head[L.C_NET] = L.NET_AWARE if aware else L.NET_UNAWARE
         if network.outside is not None:
             head[L.C_NET] = L.NET_OUTSIDE
+        elif isinstance(graph, Flows):
+            head[L.C_NET] = L.NET_FLOW
+            adaptive = network.links is not None and network.links.ecmp == "adaptive"
+            self._flows = FlowRows(block, head, graph, n, adaptive=adaptive)
+            if network.links is None:
+                self._count_links()
         elif graph is not None:
             head[L.C_NET] = L.NET_GRAPH if aware else L.NET_GRAPH_UNAWARE
             self._count = len(graph.latency_ns)
@@ -69,6 +77,18 @@ class NetworkRows:
         self._ranges.append((self._count, own))
         self._count += own
 
+    def _count_links(self) -> None:
+        """Which links are whose, where flows have rows of their own for them."""
+        for dim in self._network.dims:
+            own = self._network.npus * (dim.npus if dim.topology is Topology.FULLY_CONNECTED else 2)
+            self._ranges.append((self._count, own))
+            self._count += own
+
+    @property
+    def wakes(self) -> int:
+        """Rows that the network may take for its own events at one tick."""
+        return 0 if self._flows is None else self._flows.latencies + 2
+
     def dim_bytes(self, m: I64) -> I64:
         """Bytes sent into each dimension by all NPUs."""
         rows = m[self._rows_at : self._rows_at + len(self._network.dims) * L.DIM_ROW]
@@ -76,9 +96,13 @@ class NetworkRows:
 
     def used(self, m: I64) -> tuple[dict[str, Any], ...]:
         """Rows of the result document: the links that carried something."""
-        rows = m[self._first : self._first + self._count * L.LINK_ROW].reshape(-1, L.LINK_ROW)
-        used = np.flatnonzero(rows[:, L.L_MESSAGES] > 0)
-        figures = rows[used][:, [L.L_BYTES, L.L_BUSY_NS, L.L_QUEUED_NS]].tolist()
+        if self._flows is not None:
+            used, table = self._flows.carried(m)
+        else:
+            rows = m[self._first : self._first + self._count * L.LINK_ROW].reshape(-1, L.LINK_ROW)
+            used = np.flatnonzero(rows[:, L.L_MESSAGES] > 0)
+            table = rows[used][:, [L.L_BYTES, L.L_BUSY_NS, L.L_QUEUED_NS]]
+        figures = table.tolist()
         if self._network.links is not None:
             return _of_graph(self._network.links, self._network.npus, used.tolist(), figures)
         dim, src, dst = self._ends()

@@ -20,6 +20,7 @@ from chakra.replay.collectives.steps import Do
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.alone import LibraryCall
 from chakra.replay.engines.messages.engine import simulate
+from chakra.replay.engines.messages.flows import Flows
 from chakra.replay.engines.messages.library import FIRST_TAG, Delays, delays_of, library_phase, programs_of
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
 from chakra.replay.engines.outcome import RawRun
@@ -28,7 +29,10 @@ from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.tables import instance_numbers
 from chakra.replay.networks.exchange import outside_run
 from chakra.replay.networks.interface import LinkUse
-from chakra.replay.networks.routes import link_graph
+from chakra.replay.networks.flow.link_paths import link_paths
+from chakra.replay.networks.flow.paths import block_paths
+from chakra.replay.networks.routes import LinkGraph, link_graph
+from chakra.replay.options import FLOW
 from chakra.replay.symmetry.classes import discrete
 from chakra.replay.workload.communicators import Communicator
 from chakra.replay.workload.custom import CustomProgram, load_algorithm, prefix_of
@@ -194,6 +198,23 @@ class MessageRun:
         pairs = np.concatenate(parts)
         return np.concatenate([pairs, pairs[:, ::-1]])
 
+    def _flows(self) -> Flows:
+        """Paths of all messages, and the largest of them."""
+        network = self.scenario.network
+        pairs = self._pairs()
+        paths = block_paths(network, pairs) if network.links is None else link_paths(network, pairs)
+        return Flows(paths, self._largest())
+
+    def _largest(self) -> int:
+        """Bytes that no message exceeds."""
+        largest = L.CONTROL_BYTES
+        for item in self._planned:
+            for phase in item.each_phase():
+                gathers = phase.do is Do.ALL_GATHER and phase.algorithm.family not in (Family.RING, Family.DIRECT)
+                largest = max(largest, int(phase.bytes) * (phase.size if gathers else 1))
+        programs = [*self.workload.programs, *(p for custom in self._customs.values() for p in custom.programs)]
+        return max(largest, *(int(program.p2p_bytes.max(initial=0)) for program in programs))
+
     def work_estimate(self) -> int:
         """Rough number of events, to choose between compiled and plain kernel."""
         factor = 4 if self.scenario.options.backend == "aware" else 3
@@ -232,8 +253,12 @@ class MessageRun:
             When NPUs meet in a collective with different kinds, sizes or dimensions.
         """
         network = self.scenario.network
-        graph = None if network.links is None else link_graph(network, self._pairs())
         delays = dict(zip(self._library, self._delays.ns, strict=True))
+        graph: LinkGraph | Flows | None = None
+        if self.scenario.options.backend == FLOW:
+            graph = self._flows()
+        elif network.links is not None:
+            graph = link_graph(network, self._pairs())
         tables = MessageTables(
             self.scenario,
             Calls(self._planned, self._customs, delays, self._plan_of_call),
@@ -251,7 +276,7 @@ class MessageRun:
         if m[L.C_STATUS] == L.MISMATCH:
             npu, node = int(m[L.C_ERROR_NPU]), int(m[L.C_ERROR_NODE])
             raise WorkloadError(order_problem(self.workload, self.membership, npu, node))
-        if self.scenario.options.backend == "aware":
+        if self.scenario.options.backend in ("aware", FLOW):
             links = tables.network.used(m)
         return self._raw(tables, links, ended)
 

@@ -14,6 +14,7 @@ from chakra.replay.config.model import MemoryKind
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.messages_events import hash_tick
 from chakra.replay.engines.messages.channels import Channels
+from chakra.replay.engines.messages.flows import Flows
 from chakra.replay.engines.messages.links import NetworkRows
 from chakra.replay.engines.plan_tables import Fields, Planned, PlanRows, StreamShape
 from chakra.replay.engines.scenario import Scenario
@@ -74,7 +75,7 @@ class MessageTables:
     """
 
     def __init__(
-        self, scenario: Scenario, calls: Calls, groups: Sequence[I64], graph: LinkGraph | None
+        self, scenario: Scenario, calls: Calls, groups: Sequence[I64], graph: LinkGraph | Flows | None
     ) -> None:
         self.scenario = scenario
         self.calls = calls
@@ -262,7 +263,7 @@ class MessageTables:
             if number in self.calls.customs:
                 custom = max(custom, *(len(p.op) for p in self.calls.customs[number].programs))
         starts = min(n_dims * queues * int(head[L.C_STREAMS]), self.contexts * chunks) + 2
-        rows = 64 + 6 * p2p + 8 * self.contexts * custom + 6 * starts * window + 6 * window
+        rows = 64 + self.network.wakes + 6 * p2p + 8 * self.contexts * custom + 6 * starts * window + 6 * window
         if together:
             rows += 2 * n * starts
         # only then can full queues block each other

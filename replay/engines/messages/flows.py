@@ -1,0 +1,118 @@
+"""Rows of a network whose flows share links, and what its links carried (`chakra.replay.engines.kernels.flow_rows`)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.replay.engines.kernels import flow_rows as R
+from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.state import Block
+from chakra.replay.engines.tables import starts
+from chakra.replay.networks.flow.paths import Paths
+
+#: bits of the largest number of the kernel's: a link's capacity in parts, and the bytes of a message
+BITS = 61
+#: rates are times 2 to this at most, which is a millionth of a byte per second
+MOST_SHIFT = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """Paths of a run, and what bounds its numbers.
+
+    Attributes
+    ----------
+    paths
+        Routes of all pairs of NPUs that exchange messages.
+    largest
+        Bytes of the largest message.
+    cap
+        Bytes per ns that no flow exceeds, or 0.
+    """
+
+    paths: Paths
+    largest: int
+    cap: float = 0.0
+
+    @property
+    def shift(self) -> int:
+        """Binary places of rates: as many as the largest message and the fastest link leave."""
+        p = self.paths
+        fastest = int(p.bytes_per_ns.max(initial=1.0)) + 1
+        room = BITS - max(self.largest.bit_length(), fastest.bit_length() + p.whole.bit_length())
+        return min(room, MOST_SHIFT)
+
+
+class FlowRows:
+    """Adds links, routes and their entries to a block."""
+
+    def __init__(self, block: Block, head: I64, flows: Flows, npus: int, *, adaptive: bool) -> None:
+        p = flows.paths
+        self._links = len(p.bytes_per_ns)
+        self.first = block.room(self._links * R.FLOW_LINK)
+        capacity = np.maximum(p.bytes_per_ns * float(1 << flows.shift), 1.0).astype(np.int64)
+        self._add_links(block, capacity * p.whole)
+        entries = block.room(len(p.link) * R.FLOW_ENTRY)
+        routes = self._add_routes(block, flows, capacity, entries)
+        self._add_entries(block, p, entries, routes)
+        row = np.zeros(R.FLOW_HEAD, np.int64)
+        row[R.FH_SHIFT], row[R.FH_WHOLE] = flows.shift, p.whole
+        row[R.FH_CAP] = int(flows.cap * (1 << flows.shift))
+        pairs = np.zeros((len(p.src), R.FLOW_PAIR), np.int64)
+        pairs[:, R.FP_DST] = p.dst
+        pairs[:, R.FP_ROUTE] = routes + p.first[:-1] * R.FLOW_ROUTE
+        pairs[:, R.FP_ROUTES] = np.diff(p.first)
+        row[R.FH_PAIR_START] = block.add(starts(np.bincount(p.src, minlength=npus).tolist()))
+        row[R.FH_PAIRS] = block.add(pairs)
+        n_routes = len(p.latency_ns)
+        row[R.FH_TOUCHED] = block.room(self._links)
+        row[R.FH_LIVE] = block.room(self._links)
+        row[R.FH_TIGHT] = block.room(self._links + 1)
+        row[R.FH_HEAP], row[R.FH_MEMBERS] = block.room(n_routes + 1), block.room(n_routes)
+        row[R.FH_PLAN], row[R.FH_SHARING] = L.NEVER, -1
+        row[R.FH_ADAPTIVE] = adaptive
+        self.head = head[L.C_FLOW] = block.add(row)
+        #: different ticks at which messages may be there that have left at one tick
+        self.latencies = len(np.unique(p.latency_ns))
+
+    def _add_links(self, block: Block, capacity: I64) -> None:
+        rows = np.zeros((self._links, R.FLOW_LINK), np.int64)
+        rows[:, R.FL_CAPACITY] = capacity
+        block.put(self.first, rows)
+
+    def _add_routes(self, block: Block, flows: Flows, capacity: I64, entries: int) -> int:
+        p = flows.paths
+        n = len(p.latency_ns)
+        count = np.diff(p.start)
+        rows = np.zeros((n, R.FLOW_ROUTE), np.int64)
+        rows[:, R.FR_LATENCY] = p.latency_ns
+        rows[:, R.FR_ENTRY] = entries + p.start[:-1] * R.FLOW_ENTRY
+        rows[:, R.FR_ENTRIES] = count
+        alone = np.full(n, np.iinfo(np.int64).max)
+        np.minimum.at(alone, np.repeat(np.arange(n), count), capacity[p.link] * p.whole // p.weight)
+        if flows.cap > 0:
+            alone = np.minimum(alone, int(flows.cap * (1 << flows.shift)))
+        rows[:, R.FR_ALONE] = alone
+        rows[:, R.FR_PLACE] = -1
+        return block.add(rows)
+
+    def _add_entries(self, block: Block, p: Paths, entries: int, routes: int) -> None:
+        rows = np.zeros((len(p.link), R.FLOW_ENTRY), np.int64)
+        rows[:, R.FE_ROUTE] = routes + np.repeat(np.arange(len(p.latency_ns)), np.diff(p.start)) * R.FLOW_ROUTE
+        rows[:, R.FE_LINK] = self.first + p.link * R.FLOW_LINK
+        rows[:, R.FE_WEIGHT] = p.weight
+        block.put(entries, rows)
+
+    def carried(self, m: I64) -> tuple[I64, I64]:
+        """Numbers of the links that carried something, and bytes, busy ns and queued ns (none) of each."""
+        rows = m[self.first : self.first + self._links * R.FLOW_LINK].reshape(-1, R.FLOW_LINK)
+        used = np.flatnonzero(rows[:, R.FL_MESSAGES] > 0)
+        figures = np.stack(
+            [rows[used, R.FL_BYTES], rows[used, R.FL_BUSY_NS], np.zeros(len(used), np.int64)], axis=1
+        )
+        return used, figures
+
+    def solved(self, m: I64) -> tuple[int, int]:
+        """How often rates were computed, and of how many routes."""
+        return int(m[self.head + R.FH_SOLVED]), int(m[self.head + R.FH_VISITED])

@@ -1,0 +1,139 @@
+"""Which links the flows of each pair of NPUs use: one path, the first few equal ones, or a share of all of them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import lcm
+
+import numpy as np
+
+from chakra.arrays import F64, I64
+from chakra.replay.config.model import Network, Topology
+
+#: weights of paths are in parts of at most this; more equal paths get weights that are rounded up
+MOST_PARTS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Routes of pairs of NPUs.
+
+    Attributes
+    ----------
+    src, dst
+        Sending and receiving NPU of each pair; pairs ascend by (src, dst).
+    first
+        Route r of pair p: first[p] <= r < first[p + 1].
+    latency_ns
+        Of each route, the sum of its links, whole ns.
+    start, link, weight
+        Links of route r, and the share of a flow that each carries, in parts of `whole`: start[r] to start[r + 1].
+    whole
+        Parts of a weight of 1.
+    bytes_per_ns
+        Of each link.
+    """
+
+    src: I64
+    dst: I64
+    first: I64
+    latency_ns: I64
+    start: I64
+    link: I64
+    weight: I64
+    whole: int
+    bytes_per_ns: F64
+
+
+def distinct_pairs(pairs: I64, npus: int) -> I64:
+    """Keys src * npus + dst of the different pairs of different NPUs, ascending."""
+    keys: I64 = np.unique(pairs[:, 0] * npus + pairs[:, 1])
+    return keys[keys // npus != keys % npus]
+
+
+def one_route_each(
+    keys: I64, npus: int, owner: I64, link: I64, latency_ns: F64, bytes_per_ns: F64
+) -> Paths:
+    """Paths of pairs with one route: `owner` says whose each hop is (index into `keys`, ascending)."""
+    count = np.bincount(owner, minlength=len(keys))
+    start = np.zeros(len(keys) + 1, np.int64)
+    np.cumsum(count, out=start[1:])
+    total = np.bincount(owner, latency_ns[link], minlength=len(keys))
+    return Paths(
+        src=keys // npus,
+        dst=keys % npus,
+        first=np.arange(len(keys) + 1),
+        latency_ns=total.astype(np.int64),
+        start=start,
+        link=link,
+        weight=np.ones(len(link), np.int64),
+        whole=1,
+        bytes_per_ns=bytes_per_ns,
+    )
+
+
+def block_paths(network: Network, pairs: I64) -> Paths:
+    """Paths over building blocks: through one dimension after the other, the lowest first (replay semantics, 5.4).
+
+    Links are numbered dimension by dimension as the message engine's `NetworkRows` does: two per NPU (a ring's next
+    and previous, a switch's up and down), or one for each NPU and position of a fully connected dimension.
+    """
+    n = network.npus
+    keys = distinct_pairs(pairs, n)
+    here, there = keys // n, keys % n
+    mine = np.arange(len(keys))
+    owner: list[I64] = []
+    link: list[I64] = []
+    latency: list[F64] = []
+    speed: list[F64] = []
+    first = 0
+    stride = 1
+    for dim in network.dims:
+        size = dim.npus
+        a, b = here // stride % size, there // stride % size
+        after = here + (b - a) * stride
+        apart = a != b
+        own = n * size if dim.topology is Topology.FULLY_CONNECTED else 2 * n
+        if dim.topology is Topology.RING:
+            _add_ring(first, stride, size, mine[apart], here[apart], (b - a)[apart], owner, link)
+        elif dim.topology is Topology.FULLY_CONNECTED:
+            owner.append(mine[apart])
+            link.append((first + here * size + b)[apart])
+        else:
+            owner += [mine[apart], mine[apart]]
+            link += [(first + 2 * here)[apart], (first + 2 * after + 1)[apart]]
+        latency.append(np.full(own, float(dim.latency_ns)))
+        speed.append(np.full(own, dim.bytes_per_ns))
+        here = after
+        stride *= size
+        first += own
+    who = np.concatenate([np.zeros(0, np.int64), *owner])
+    order = np.argsort(who, kind="stable")
+    hops = np.concatenate([np.zeros(0, np.int64), *link])[order]
+    return one_route_each(keys, n, who[order], hops, np.concatenate(latency), np.concatenate(speed))
+
+
+def _add_ring(
+    first: int, stride: int, size: int, mine: I64, here: I64, ahead: I64, owner: list[I64], link: list[I64]
+) -> None:
+    """Hops along a ring, the shorter way round, ascending on a tie."""
+    ahead = ahead % size
+    back = 2 * ahead > size
+    hops = np.where(back, size - ahead, ahead)
+    way = np.where(back, -1, 1)
+    at = here // stride % size
+    base = here - at * stride
+    for k in range(int(hops.max(initial=0))):
+        going = hops > k
+        position = (at + k * way) % size
+        owner.append(mine[going])
+        link.append((first + 2 * (base + position * stride) + back)[going])
+
+
+def common_parts(totals: Iterable[int]) -> tuple[int, bool]:
+    """Parts that weights are counted in, for so many equal paths; and whether all weights are whole numbers of them."""
+    whole = 1
+    for total in totals:
+        whole = lcm(whole, total)
+        if whole > MOST_PARTS:
+            return MOST_PARTS, False
+    return whole, True
