@@ -63,7 +63,9 @@ class RunOptions:
         if self.compat not in COMPAT_MODES:
             raise UsageError(f"compat: {self.compat!r} is not one of None, 'astra-sim', 'astra-sim-1.0'")
         if self.compat is not None and self.backend == FLOW:
-            raise UsageError(f"backend: ASTRA-sim has no flows; compat {self.compat!r} is for 'unaware' and 'aware'")
+            raise UsageError(
+                f"backend: ASTRA-sim has no flows; compat {self.compat!r} is for 'unaware' and 'aware'"
+            )
         if self.start is not None and self.start not in STARTS:
             raise UsageError(f"start: {self.start!r} is not one of {', '.join(STARTS)}")
         if self.engine not in ENGINES:

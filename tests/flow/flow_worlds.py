@@ -22,7 +22,9 @@ from chakra.replay.networks.flow.paths import Paths
 class World:
     """A network and its time, as plain Python."""
 
-    def __init__(self, paths: Paths, npus: int, largest: int, *, cap: float = 0.0, adaptive: bool = False) -> None:
+    def __init__(
+        self, paths: Paths, npus: int, largest: int, *, cap: float = 0.0, adaptive: bool = False
+    ) -> None:
         self.paths = paths
         self.flows = Flows(paths, largest, cap)
         block = Block()
@@ -113,7 +115,9 @@ class World:
 
 
 @st.composite
-def link_networks(draw: st.DrawFn, ecmp: Sequence[str] = ("hash", "first", "destination", "spray")) -> Network:
+def link_networks(
+    draw: st.DrawFn, ecmp: Sequence[str] = ("hash", "first", "destination", "spray")
+) -> Network:
     """A connected graph of NPUs and switches: a tree, and some more links."""
     npus = draw(st.integers(2, 6))
     switches = draw(st.integers(1, 4))

@@ -15,7 +15,9 @@ class Flow:
     latency: int
 
 
-def fair_rates(flows: Sequence[Flow], capacity: Sequence[Fraction], cap: Fraction | None = None) -> list[Fraction]:
+def fair_rates(
+    flows: Sequence[Flow], capacity: Sequence[Fraction], cap: Fraction | None = None
+) -> list[Fraction]:
     """Rates of flows that all run: raise all together, and stop those that meet a full link."""
     rates = [Fraction(0)] * len(flows)
     growing = {i for i, flow in enumerate(flows) if flow.links}
@@ -24,7 +26,10 @@ def fair_rates(flows: Sequence[Flow], capacity: Sequence[Fraction], cap: Fractio
         for link, room in enumerate(capacity):
             slope = sum((flows[i].links.get(link, Fraction(0)) for i in growing), Fraction(0))
             if slope:
-                used = sum((rates[i] * flow.links.get(link, Fraction(0)) for i, flow in enumerate(flows)), Fraction(0))
+                used = sum(
+                    (rates[i] * flow.links.get(link, Fraction(0)) for i, flow in enumerate(flows)),
+                    Fraction(0),
+                )
                 step = min((room - used) / slope, step if step is not None else room / slope)
         if cap is not None:
             least = min(cap - rates[i] for i in growing)
@@ -35,15 +40,16 @@ def fair_rates(flows: Sequence[Flow], capacity: Sequence[Fraction], cap: Fractio
         full = {
             link
             for link, room in enumerate(capacity)
-            if sum((rates[i] * f.links.get(link, Fraction(0)) for i, f in enumerate(flows)), Fraction(0)) >= room
+            if sum((rates[i] * f.links.get(link, Fraction(0)) for i, f in enumerate(flows)), Fraction(0))
+            >= room
         }
-        growing = {
-            i for i in growing if not full & flows[i].links.keys() and (cap is None or rates[i] < cap)
-        }
+        growing = {i for i in growing if not full & flows[i].links.keys() and (cap is None or rates[i] < cap)}
     return rates
 
 
-def arrivals(flows: Sequence[Flow], capacity: Sequence[Fraction], cap: Fraction | None = None) -> list[Fraction]:
+def arrivals(
+    flows: Sequence[Flow], capacity: Sequence[Fraction], cap: Fraction | None = None
+) -> list[Fraction]:
     """When the last byte of each flow is there, ns."""
     left = [Fraction(flow.size) for flow in flows]
     there: list[Fraction | None] = [None] * len(flows)

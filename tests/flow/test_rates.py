@@ -90,7 +90,12 @@ def test_sprayed_flows_do_not_depend_on_names(data: st.DataObject, network: Netw
         {
             "npus_count": [network.npus],
             "links": [
-                {"from": name[x.src], "to": name[x.dst], "bandwidth": x.bandwidth_gibps, "latency": x.latency_ns}
+                {
+                    "from": name[x.src],
+                    "to": name[x.dst],
+                    "bandwidth": x.bandwidth_gibps,
+                    "latency": x.latency_ns,
+                }
                 | {"directed": True}
                 for x in reversed(links.links)
             ],
@@ -115,7 +120,14 @@ def test_flows_into_one_port_share_it(flows: int) -> None:
 
 def test_what_an_unequal_flow_leaves_goes_to_the_others() -> None:
     """Bertsekas and Gallager's example: 0 to 1 over a slow link leaves the shared one to the flow beside it."""
-    links = [[0, "a", 100, 0], ["a", 1, 10, 0], ["a", 2, 100, 0], ["b", "a", 50, 0], [3, "b", 100, 0], [4, "b", 100, 0]]
+    links = [
+        [0, "a", 100, 0],
+        ["a", 1, 10, 0],
+        ["a", 2, 100, 0],
+        ["b", "a", 50, 0],
+        [3, "b", 100, 0],
+        [4, "b", 100, 0],
+    ]
     network = load_network({"npus_count": [5], "links": links})
     one = world(network)
     size = 1_000_000

@@ -99,7 +99,9 @@ class FlowRows:
 
     def _add_entries(self, block: Block, p: Paths, entries: int, routes: int) -> None:
         rows = np.zeros((len(p.link), R.FLOW_ENTRY), np.int64)
-        rows[:, R.FE_ROUTE] = routes + np.repeat(np.arange(len(p.latency_ns)), np.diff(p.start)) * R.FLOW_ROUTE
+        rows[:, R.FE_ROUTE] = (
+            routes + np.repeat(np.arange(len(p.latency_ns)), np.diff(p.start)) * R.FLOW_ROUTE
+        )
         rows[:, R.FE_LINK] = self.first + p.link * R.FLOW_LINK
         rows[:, R.FE_WEIGHT] = p.weight
         block.put(entries, rows)

@@ -210,9 +210,15 @@ class MessageRun:
         largest = L.CONTROL_BYTES
         for item in self._planned:
             for phase in item.each_phase():
-                gathers = phase.do is Do.ALL_GATHER and phase.algorithm.family not in (Family.RING, Family.DIRECT)
+                gathers = phase.do is Do.ALL_GATHER and phase.algorithm.family not in (
+                    Family.RING,
+                    Family.DIRECT,
+                )
                 largest = max(largest, int(phase.bytes) * (phase.size if gathers else 1))
-        programs = [*self.workload.programs, *(p for custom in self._customs.values() for p in custom.programs)]
+        programs = [
+            *self.workload.programs,
+            *(p for custom in self._customs.values() for p in custom.programs),
+        ]
         return max(largest, *(int(program.p2p_bytes.max(initial=0)) for program in programs))
 
     def work_estimate(self) -> int:

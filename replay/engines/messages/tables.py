@@ -263,7 +263,9 @@ class MessageTables:
             if number in self.calls.customs:
                 custom = max(custom, *(len(p.op) for p in self.calls.customs[number].programs))
         starts = min(n_dims * queues * int(head[L.C_STREAMS]), self.contexts * chunks) + 2
-        rows = 64 + self.network.wakes + 6 * p2p + 8 * self.contexts * custom + 6 * starts * window + 6 * window
+        rows = (
+            64 + self.network.wakes + 6 * p2p + 8 * self.contexts * custom + 6 * starts * window + 6 * window
+        )
         if together:
             rows += 2 * n * starts
         # only then can full queues block each other

@@ -230,7 +230,10 @@ class _Search:
         """The routes that a pair may take."""
         for choice in range(len(start) - 1):
             route = link[start[choice] : start[choice + 1]].tolist()
-            ends = ([self.before[i]] if self.before[i] >= 0 else [], [self.behind[i]] if self.behind[i] >= 0 else [])
+            ends = (
+                [self.before[i]] if self.before[i] >= 0 else [],
+                [self.behind[i]] if self.behind[i] >= 0 else [],
+            )
             whole = np.array([*ends[0], *route, *ends[1]], np.int64)
             k = len(whole)
             one = np.ones(k, np.int64)
@@ -285,9 +288,20 @@ class _Scratch:
         ends = np.append(first[1:], len(group))
         for src, a, b in zip(senders.tolist(), first.tolist(), ends.tolist(), strict=True):
             k = self.kernel.spray(
-                *graph, src, to, self.dist, self.paths, self.ways, self.frontier, self.out_link, self.out_ways, 0
+                *graph,
+                src,
+                to,
+                self.dist,
+                self.paths,
+                self.ways,
+                self.frontier,
+                self.out_link,
+                self.out_ways,
+                0,
             )
-            s.add_sprayed(group[a:b], self.out_link[:k].copy(), self.out_ways[:k].copy(), int(self.paths[src]))
+            s.add_sprayed(
+                group[a:b], self.out_link[:k].copy(), self.out_ways[:k].copy(), int(self.paths[src])
+            )
 
     def _choices(self, to: int, group: I64, senders: I64, first: I64) -> None:
         s = self.search
@@ -307,4 +321,3 @@ class _Scratch:
 def kernel_far() -> int:
     """Longer than every way."""
     return 1 << 62
-

@@ -50,9 +50,7 @@ def distinct_pairs(pairs: I64, npus: int) -> I64:
     return keys[keys // npus != keys % npus]
 
 
-def one_route_each(
-    keys: I64, npus: int, owner: I64, link: I64, latency_ns: F64, bytes_per_ns: F64
-) -> Paths:
+def one_route_each(keys: I64, npus: int, owner: I64, link: I64, latency_ns: F64, bytes_per_ns: F64) -> Paths:
     """Paths of pairs with one route: `owner` says whose each hop is (index into `keys`, ascending)."""
     count = np.bincount(owner, minlength=len(keys))
     start = np.zeros(len(keys) + 1, np.int64)
