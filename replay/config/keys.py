@@ -162,8 +162,8 @@ LINK_KEYS = (
         _LINKS.ecmp,
         "",
         "ecmp",
-        "among equal paths: by a hash of sender, receiver and place; the link listed first; by the receiver's number; and of flows "
-        "only: all of them at once, or the least loaded one at a flow's start",
+        "among equal paths: by a hash of sender, receiver and place; the link listed first; by the receiver's number; of "
+        "flows only: all of them at once, or the least loaded one at a flow's start",
     ),
     NPUS_FORWARD := Key(
         "npus_forward",

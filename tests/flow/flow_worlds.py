@@ -41,8 +41,8 @@ class World:
         m = with_room(block.build(), 1 << 16)
         self.state = L.State(m.tolist(), [])
 
-    def run(self, starts: Sequence[tuple[int, int, int, int]]) -> Iterator[tuple[int, int]]:
-        """Start flows (tick, src, dst, bytes); yields (number, tick) of each that is there, after every event's work."""
+    def run(self, starts: Sequence[tuple[int, int, int, int]]) -> Iterator[list[tuple[int, int]]]:
+        """Start flows (tick, src, dst, bytes); yields (number, tick) of those that are there at the end of each tick."""
         m: Any = self.state.m
         number: dict[int, int] = {}
         begin: dict[int, int] = {}
@@ -53,6 +53,7 @@ class World:
             schedule(self.state, tick, row)
         while m[L.C_HEAP_N] > 0:
             next_bucket(self.state)
+            there: list[tuple[int, int]] = []
             while m[m[L.C_BUCKET] + L.B_HEAD] != L.NIL:
                 bucket = m[L.C_BUCKET]
                 event = m[bucket + L.B_HEAD]
@@ -70,13 +71,14 @@ class World:
                     wake(self.state, event)
                 else:
                     assert reached(self.state, event)
-                    yield number.pop(event), m[L.C_NOW]
+                    there.append((number.pop(event), m[L.C_NOW]))
             close_bucket(self.state)
+            yield there
         assert not number
 
     def arrivals(self, starts: Sequence[tuple[int, int, int, int]]) -> list[int]:
         """When each flow is there, ns."""
-        return [tick for _, tick in sorted(self.run(starts))]
+        return [tick for _, tick in sorted(one for there in self.run(starts) for one in there)]
 
     def loads(self) -> list[tuple[int, int, int]]:
         """Capacity, load and number of flows of each link, at present."""

@@ -1,4 +1,4 @@
-"""Max-min fair flows in plain Python and exact fractions, written apart from the engine: what its times are checked with."""
+"""Max-min fair flows in plain Python and exact fractions, written apart from the engine that it checks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

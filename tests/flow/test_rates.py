@@ -44,9 +44,8 @@ def test_times_are_those_of_the_reference(data: st.DataObject, network: Network,
         flows.append(Flow(tick, size, one.shares_of_links(pair), latency))
     exact = arrivals(flows, capacity, Fraction(cap) if cap else None)
     for time, reference in zip(one.arrivals(starts), exact, strict=True):
-        # every rate holds until a whole ns; what is lost there is shared by all
-        assert reference <= time + Fraction(1, 1000)
-        assert time <= reference + 1 + len(starts)
+        # flows end at whole ns, and what one takes too long another has less or more
+        assert abs(time - reference) <= 1 + len(starts)
 
 
 @settings(max_examples=150, deadline=None)
@@ -63,8 +62,8 @@ def test_no_link_is_above_its_capacity_and_every_flow_has_a_full_link(
             k for k, (capacity, load, flows) in enumerate(loads) if capacity - load <= flows * one.paths.whole
         }
         for rate, links in one.routes_with_flows():
-            if rate:  # one that has just come has its rate at the end of the tick
-                assert full & links, "a flow without a bottleneck"
+            assert rate > 0
+            assert full & links, "a flow without a bottleneck"
 
 
 @settings(max_examples=60, deadline=None)

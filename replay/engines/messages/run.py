@@ -28,9 +28,9 @@ from chakra.replay.engines.plan_tables import Planned
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.tables import instance_numbers
 from chakra.replay.networks.exchange import outside_run
-from chakra.replay.networks.interface import LinkUse
 from chakra.replay.networks.flow.link_paths import link_paths
 from chakra.replay.networks.flow.paths import block_paths
+from chakra.replay.networks.interface import LinkUse
 from chakra.replay.networks.routes import LinkGraph, link_graph
 from chakra.replay.options import FLOW
 from chakra.replay.symmetry.classes import discrete
@@ -215,11 +215,9 @@ class MessageRun:
                     Family.DIRECT,
                 )
                 largest = max(largest, int(phase.bytes) * (phase.size if gathers else 1))
-        programs = [
-            *self.workload.programs,
-            *(p for custom in self._customs.values() for p in custom.programs),
-        ]
-        return max(largest, *(int(program.p2p_bytes.max(initial=0)) for program in programs))
+        sizes = [program.p2p_bytes for program in self.workload.programs]
+        sizes += [program.p2p_bytes for custom in self._customs.values() for program in custom.programs]
+        return max(largest, *(int(size.max(initial=0)) for size in sizes))
 
     def work_estimate(self) -> int:
         """Rough number of events, to choose between compiled and plain kernel."""

@@ -46,8 +46,9 @@ class Paths:
 
 def distinct_pairs(pairs: I64, npus: int) -> I64:
     """Keys src * npus + dst of the different pairs of different NPUs, ascending."""
-    keys: I64 = np.unique(pairs[:, 0] * npus + pairs[:, 1])
-    return keys[keys // npus != keys % npus]
+    keys = np.unique(pairs[:, 0] * npus + pairs[:, 1])
+    out: I64 = keys[keys // npus != keys % npus]
+    return out
 
 
 def one_route_each(keys: I64, npus: int, owner: I64, link: I64, latency_ns: F64, bytes_per_ns: F64) -> Paths:

@@ -167,12 +167,10 @@ def enumerate_paths(
     out_start[0] = 0
     vertex = src
     stack[0] = from_start[src]
-    while True:
+    while found < most and deep >= 0:
         if vertex == to:
             found += 1
             out_start[found] = at + deep
-            if found == most:
-                return found
             for k in range(deep):  # the next path begins like this one
                 out_link[at + deep + k] = out_link[at + k]
             at += deep
@@ -191,10 +189,9 @@ def enumerate_paths(
                 vertex = head[onward[j]]
                 stack[deep] = from_start[vertex]
                 continue
-        if deep == 0:
-            return found
         deep -= 1
-        vertex = _tail_of(head, out_link, at, deep, src)
+        if deep >= 0:
+            vertex = _tail_of(head, out_link, at, deep, src)
     return found
 
 
