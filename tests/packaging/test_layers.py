@@ -58,6 +58,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "engines.kernels",  # arithmetic on arrays alone
         "config",
         "networks.routes",  # which links a pair of NPUs uses: known to what places a collective library
+        "networks.flow",  # the same for flows
         "compute",
         "collectives",
         "workload",

@@ -16,8 +16,8 @@ from chakra.replay.collectives.library.presets import preset_parameters
 from chakra.replay.collectives.library.shape import Algorithm, Communicator, Forced, Protocol
 from chakra.replay.collectives.measured import MeasuredTimes, read_measured
 from chakra.replay.config.model import CollectiveKind, LinkTopology, Network, System
-from chakra.replay.networks.routes import link_graph
-from chakra.replay.options import RunOptions
+from chakra.replay.networks.flow.link_paths import link_paths
+from chakra.replay.options import FLOW, RunOptions
 
 #: kinds whose nccl-tests size is comm_size of all members together
 _OF_ALL = (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER)
@@ -115,7 +115,7 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
         Protocol(system.collective_protocol) if system.collective_protocol else None,
         system.collective_channels,
     )
-    sends = options.backend == "aware" or network.outside is not None
+    sends = options.backend in ("aware", FLOW) or network.outside is not None
     return PlacedLibrary(
         machine, forced, node, rate, system.node_ports, system.network_latency_us, sends,
         _measured(system, options, machine),
@@ -149,8 +149,8 @@ def _node(network: Network, machine: MachineParameters) -> tuple[int, float]:
     if not listed:
         return node, min(dim.bytes_per_ns for dim in outer)
     npus = np.arange(network.npus)
-    graph = link_graph(network, np.stack([npus, (npus + node) % network.npus], axis=1))
-    return node, float(graph.bytes_per_ns[graph.routes].min())
+    paths = link_paths(network, np.stack([npus, (npus + node) % network.npus], axis=1))
+    return node, float(paths.bytes_per_ns[paths.link].min())
 
 
 def _machine(system: System) -> MachineParameters:

@@ -71,7 +71,7 @@ def one_route_each(keys: I64, npus: int, owner: I64, link: I64, latency_ns: F64,
 
 
 def block_paths(network: Network, pairs: I64) -> Paths:
-    """Paths over building blocks: through one dimension after the other, the lowest first (replay semantics, section 5.4).
+    """Paths over building blocks: one dimension after the other, the lowest first (replay semantics, section 5.4).
 
     Links are numbered dimension by dimension as the message engine's `NetworkRows` does: two per NPU (a ring's next
     and previous, a switch's up and down), or one for each NPU and position of a fully connected dimension.
