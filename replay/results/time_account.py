@@ -13,8 +13,12 @@ from chakra.replay.config.model import System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.workload.model import Engine, Op, Program
 
-#: rows of the account, in the order in which an instant goes to the first that applies
+#: rows of the account
 ACCOUNT = ("compute_ns", "cpu_ns", "transfer_ns", "waiting_ns", "memory_ns", "idle_ns")
+#: An instant goes to the first of these rows that applies. What the host does hides nothing: the accelerator waits as
+#: long. Where a trace gives the accelerator no work, the host is what computes.
+_FIRST_OF_ACCELERATOR = (0, 2, 3, 4, 1, 5)
+_FIRST_OF_HOST = (0, 1, 2, 3, 4, 5)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,9 @@ class ActorTimes:
         length = np.append(np.diff(edges), 0)
         length[edges >= self.end] = 0
         everything = np.vstack([busy, np.ones((1, len(edges)), bool)])
-        first = np.argmax(everything, axis=0)
+        computes = bool((self.program.engine == Engine.GPU).any())
+        order = np.array(_FIRST_OF_ACCELERATOR if computes else _FIRST_OF_HOST)
+        first = order[np.argmax(everything[order], axis=0)]
         return np.bincount(first, weights=length, minlength=len(ACCOUNT)).astype(np.int64)
 
     def measures(self) -> dict[str, int]:

@@ -243,6 +243,27 @@ def test_c9_exposed_communication() -> None:
     assert right.corrections == {"C9": 8}
 
 
+@pytest.mark.parametrize("accelerator_us", [0, 3])
+def test_c9_a_host_operator_hides_nothing(accelerator_us: int) -> None:
+    """Work of the host beside a collective: exposed all the same, unless the trace has no other work at all."""
+
+    def work(b: TraceBuilder) -> None:
+        b.compute(duration_micros=20, cpu=True)
+        b.collective("all_reduce", size_bytes=MIB)
+        if accelerator_us:
+            b.compute(duration_micros=accelerator_us)
+
+    result = run(trace(work), None)
+    took = 64_440
+    account = {name: int(values[0]) for name, values in result.account.items()}
+    hidden = 1000 * (accelerator_us or 20)
+    assert int(result.exposed_comm_ns[0]) == took - hidden
+    assert account["compute_ns"] == 1000 * accelerator_us
+    assert account["cpu_ns"] == (0 if accelerator_us else 20_000)
+    assert sum(account.values()) == int(result.finish_ns[0]) == took
+    assert int(result.astra_exposed_comm_ns[0]) == took - 1000 * accelerator_us
+
+
 def test_c10_nodes_of_no_time() -> None:
     builder = TraceBuilder()
     nothing = builder.metadata("marker")
