@@ -70,7 +70,7 @@ TAIL = """
 
 Per NPU the account adds up to its finish time. Each instant belongs to the first of these that applies: GPU
 compute; transfer (a communication node in flight after its last member, or its sender, has issued); waiting for peers
-(in flight before that); memory; CPU only; idle. Exposed communication (C9) is transfer plus waiting. In a trace without any
+(in flight before that); memory; CPU only; idle. Exposed communication (C9) is transfer plus waiting. In a trace without
 work of the accelerator the host is what computes: there CPU comes before transfer.
 
 ## What is not monotone, and rightly so

@@ -161,7 +161,8 @@ REGISTRY: tuple[Correction, ...] = (
         "C9",
         "exposed communication",
         "finish minus GPU compute: counts CPU work and idling, modulo 2^64",
-        "time with a communication node in flight and no work of the accelerator running (a host operator hides nothing): transfer plus waiting",
+        "time with a communication node in flight and no work of the accelerator running (a host operator "
+        "hides nothing): transfer plus waiting",
         "the name promises communication that compute does not hide",
         Example(
             "exposed communication of 10 us of CPU work, then an all-reduce of 1 MiB on R8", 74440, 64440

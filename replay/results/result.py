@@ -116,7 +116,7 @@ class ReplayResult:
     def exposed_comm_ns(self) -> I64:
         """Communication that compute does not hide, per NPU, shape (npus,).
 
-        By default the time with a communication node in flight and no work of the accelerator running (C9; work of the host
+        By default the time with a communication node in flight and no work of the accelerator running (C9; of the host
         where the trace has none of the accelerator); under ``compat`` ASTRA-sim's figure.
         """
         if self.options.astra:
@@ -125,7 +125,7 @@ class ReplayResult:
 
     @property
     def astra_exposed_comm_ns(self) -> I64:
-        """ASTRA-sim's exposed communication, shape (npus,): finish minus GPU compute; below 0 where its own wraps around."""
+        """ASTRA-sim's exposed communication, shape (npus,): finish minus GPU compute; below 0 where its own wraps."""
         replay_only = self.system.replay_only
         values = [
             exposed_as_astra(program, self.raw, actor, replay_only=replay_only)
