@@ -21,6 +21,12 @@ OUTSIDE = "outside"
 ENGINES = ("auto", "phases", "messages")
 
 
+class InputWarning(str):
+    """A warning of input that contradicts itself: where warnings count (``--strict``), bad input and no threshold."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """What a run is asked to do, beside its input files.

@@ -1,9 +1,11 @@
 """Whether configurations that are right one by one fit each other."""
 
+from collections.abc import Sequence
+
 from chakra.arguments import checked
 from chakra.errors import ConfigError
 from chakra.replay.config.keys import IMPLEMENTATION_KEYS, N_NODES, NPUS_PER_NODE
-from chakra.replay.config.model import Memory, MemoryKind, Network, System
+from chakra.replay.config.model import Memory, MemoryKind, Network, System, Topology
 
 
 @checked
@@ -38,3 +40,23 @@ def check_fit(network: Network, system: System, memory: Memory | None = None) ->
                 f"{memory.source}: key '{N_NODES.name}' ({memory.n_nodes}) times '{NPUS_PER_NODE.name}' "
                 f"({memory.npus_per_node}) serves {served} NPUs, but the network has {network.npus}"
             )
+
+
+def idle_dimensions(names: Sequence[str], network: Network) -> list[int]:
+    """Dimensions of more than one NPU that a list of algorithms leaves out, so that they carry nothing.
+
+    A list that is shorter than the network has dimensions stands for the first of them (replay semantics, section 3.2).
+    """
+    if any(name.startswith("one") for name in names):
+        return []
+    return [d for d in range(len(names), len(network.dims)) if network.dims[d].npus > 1]
+
+
+def whole_list(names: Sequence[str], network: Network) -> list[str]:
+    """The list with an algorithm for each dimension that it leaves out, one that suits the dimension."""
+    found = list(names)
+    for dim in network.dims[len(names) :]:
+        power_of_two = not dim.npus & (dim.npus - 1)
+        of_switch = "halvingDoubling" if power_of_two else "direct"
+        found.append({Topology.RING: "ring", Topology.SWITCH: of_switch}.get(dim.topology, "direct"))
+    return found

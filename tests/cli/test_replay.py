@@ -82,7 +82,7 @@ def test_every_option_reaches_simulate(chakra: Chakra, ring8: Path, monkeypatch:
     flags = (
         "--backend=aware -m m.json -g g.json --compat astra-sim --num-queues-per-dim 3 --injection-scale 0.5 "
         "--comm-scale 2 --compute-scale 3 --rendezvous --comm-streams 4 --npu-scale scale --replicate "
-        "--start aligned --host-speed 1.25 --accelerator-speed 2 --ideal"
+        "--start aligned --host-speed 1.25 --accelerator-speed 2 --ideal --measured times.csv"
     )
     seen = passed_to_simulate(monkeypatch, chakra, *flags.split())
     scale = seen.pop("npu_scale")
@@ -105,6 +105,7 @@ def test_every_option_reaches_simulate(chakra: Chakra, ring8: Path, monkeypatch:
         "start": "aligned",
         "host_speed": 1.25,
         "ideal": True,
+        "measured": ("times.csv",),
         "accelerator_speed": 2.0,
         "replicate": True,
     }

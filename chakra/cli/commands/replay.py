@@ -20,6 +20,7 @@ import rich_click as click
 from chakra.cli.support.options import Options
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import EXIT_INTERRUPTED, ThresholdError, UsageError
+from chakra.replay.options import InputWarning
 
 if TYPE_CHECKING:
     from chakra.replay.config.model import System
@@ -328,9 +329,14 @@ class Shown:
 
         Raises
         ------
+        UsageError
+            If warnings count and one says that the input contradicts itself.
         ThresholdError
-            If warnings count and there are some.
+            If warnings count and there are others.
         """
+        contradictions = [warning for warning in warnings if isinstance(warning, InputWarning)]
+        if self.strict and contradictions:
+            raise UsageError(f"--strict: {contradictions[0]}")
         if self.strict and warnings:
             raise ThresholdError(
                 f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}"
