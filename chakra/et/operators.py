@@ -255,6 +255,10 @@ def _check_sizes(owner: Computed, names: tuple[str, ...], least: int = 1) -> Non
     for name in names:
         value = getattr(owner, name)
         if not least <= value <= MOST:
+            if isinstance(value, int) and value > MOST:
+                raise TraceError(
+                    f"operator: {name} is {value}: 64 bits do not hold it; make the model or the batch smaller"
+                )
             raise TraceError(f"operator: {name} must be a whole number of {least} to 2^62, not {value}")
     for name in ("type", "out"):
         word = getattr(owner, name, "")
