@@ -29,7 +29,7 @@ Many ranks, written once; ``b.rank`` says whose turn it is:
 
 import json
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -40,6 +40,8 @@ from chakra.arguments import checked, shown
 from chakra.errors import TraceError, WorkloadError
 from chakra.et import CommType, NodeType, Trace, TraceColumns
 from chakra.et.attributes import Value, attribute, comm_type
+from chakra.et.same_collective import IN_KINDS, OUT_KINDS
+from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.io import files
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo
 
@@ -156,6 +158,8 @@ class TraceBuilder:
         name: str | None = None,
         group: str | None = None,
         involved_dim: Sequence[bool] | None = None,
+        in_split_bytes: Sequence[int] | None = None,
+        out_split_bytes: Sequence[int] | None = None,
         priority: int | None = None,
         duration_micros: float | None = None,
         duration_ns: int | None = None,
@@ -176,6 +180,10 @@ class TraceBuilder:
             Process group; all ranks by default.
         involved_dim
             Which network dimensions take part, dimension 0 first; all by default.
+        in_split_bytes, out_split_bytes
+            Unequal shares, bytes per member in the group's order. All-to-all: what this rank sends to each (their sum is
+            `size_bytes`), and what it receives from each. All-gather and gather: what each brings in
+            (`out_split_bytes`). Reduce-scatter and scatter: what each gets (`in_split_bytes`).
         duration_micros, duration_ns
             A measured duration, for replays that do not simulate the network.
         name
@@ -216,9 +224,37 @@ class TraceBuilder:
             "comm_priority": priority,
             "pg_name": group,
             "involved_dim": None if involved_dim is None else dims,
+            IN_SPLIT: _sizes(title, IN_SPLIT, in_split_bytes),
+            OUT_SPLIT: _sizes(title, OUT_SPLIT, out_split_bytes),
         }
+        self._check_splits(title, comm, size_bytes, group, known)
         duration = _duration(title, duration_micros, duration_ns)
         return self._add(NodeType.COMM_COLL, title, duration, known, after, ctrl, attrs)
+
+    def _check_splits(
+        self,
+        title: str,
+        kind: CommType,
+        size_bytes: int,
+        group: str | None,
+        known: Mapping[str, Value | None],
+    ) -> None:
+        """Refuse split sizes that a collective of this kind and size cannot have."""
+        members = self.npus
+        if group not in (None, "", "0") and self._members is not None and group is not None:
+            given = self._members[group]
+            members = len(given) if isinstance(given, Sized) else None
+        for name, kinds in ((IN_SPLIT, IN_KINDS), (OUT_SPLIT, OUT_KINDS)):
+            sizes = known[name]
+            if not isinstance(sizes, list):
+                continue
+            if kind not in kinds:
+                raise TraceError(f"collective {title!r}: {name} means nothing in {kind.name}")
+            if members is not None and len(sizes) != members:
+                raise TraceError(f"collective {title!r}: {name} has {len(sizes)} sizes for {members} members")
+            summed = name == IN_SPLIT and kind is not CommType.SCATTER
+            if summed and sum(int(size) for size in sizes) != size_bytes:
+                raise TraceError(f"collective {title!r}: {name} does not add up to size_bytes {size_bytes}")
 
     def send(
         self,
@@ -625,6 +661,16 @@ def _truths(node: str, what: str, values: object) -> list[bool]:
     if any(not isinstance(item, bool | int | np.bool_ | np.integer) for item in given):
         raise TraceError(f"collective {node!r}: {what} must be a list of True or False, not {shown(values)}")
     return [bool(item) for item in given]
+
+
+def _sizes(node: str, what: str, values: object) -> list[int] | None:
+    if values is None:
+        return None
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+        raise TraceError(
+            f"collective {node!r}: {what} must be a list of bytes per member, not {shown(values)}"
+        )
+    return [_whole(node, what, value) for value in values]
 
 
 def _ranks(what: str, ranks: object) -> list[int]:

@@ -25,7 +25,15 @@ KEPT_INTEGERS = (
     "tensor_size", "stream", "tid",
 )  # fmt: skip
 #: attributes of which something is kept, as documentation and summary list them
-KEPT_ATTRIBUTES = (*KEPT_INTEGERS, "is_cpu_op", "involved_dim", "tensor_loc", OPERATOR)
+KEPT_ATTRIBUTES = (
+    *KEPT_INTEGERS,
+    "is_cpu_op",
+    "involved_dim",
+    "in_split_bytes",
+    "out_split_bytes",
+    "tensor_loc",
+    OPERATOR,
+)
 #: attributes with pairs of tensor name and bytes
 TENSORS = ("inputs", "outputs")
 #: a version and nothing more
@@ -69,11 +77,22 @@ def anonymous_trace(trace: Trace, labels: Labels) -> bytes:
     if len(trace.dim_table):
         columns.set_bools("involved_dim", trace.dim_codes, trace.dim_table)
     _operators(trace, columns)
+    _splits(trace, columns)
     _locations(trace, columns)
     for name in TENSORS:
         _tensors(trace, columns, name, labels)
     _groups(trace, columns, labels)
     return columns.encode()
+
+
+def _splits(trace: Trace, columns: TraceColumns) -> None:
+    """Split sizes of collectives: sizes, like comm_size."""
+    table = [sizes.tolist() for sizes in np.split(trace.split_bytes, trace.split_offsets[1:-1])]
+    for name, given in (("in_split_bytes", trace.in_split_codes), ("out_split_bytes", trace.out_split_codes)):
+        if (given >= 0).any():
+            codes = np.full(trace.n_nodes, -1, np.int32)
+            codes[trace.split_nodes] = given
+            columns.set_ints(name, codes, table)
 
 
 def _metadata(trace: Trace, labels: Labels) -> GlobalMetadata:

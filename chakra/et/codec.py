@@ -8,7 +8,7 @@ use it. (The kernel module as plain Python is slower than protobuf: it serves th
 import sys
 from functools import cache
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from chakra.arrays import I32, I64, U8
 from chakra.et import decode_protobuf
 from chakra.et.columns import Columns, Records, StringPool
 from chakra.et.operators import ATTRIBUTE as OPERATOR
-from chakra.et.schema import ABSENT, INT_COLUMNS
+from chakra.et.schema import ABSENT, IN_SPLIT, INT_COLUMNS, OUT_SPLIT
+from chakra.et.splits import columns_of_places
 from chakra.et.wire import explain_length, parse_node, split_records
 from chakra.schemas.protolib import MAX_LENGTH_BYTES
 
@@ -32,7 +33,7 @@ LOADED_THRESHOLD = 300
 
 DECODE_KERNEL = "chakra.et._decode_kernel"
 ENCODE_KERNEL = "chakra.et._encode_kernel"
-_OTHER_KNOWN = ("comm_group", "is_cpu_op", "pg_name", "involved_dim", OPERATOR)
+_OTHER_KNOWN = ("comm_group", "is_cpu_op", "pg_name", "involved_dim", OPERATOR, IN_SPLIT, OUT_SPLIT)
 #: Nodes that came through the slow path so far; many small traces together are worth the kernels too.
 _slow_nodes = [0]
 #: Kernel modules in use.
@@ -148,7 +149,7 @@ def decode_compiled(kernels: ModuleType, records: Records, source: str) -> Colum
     names, groups = np.zeros(n, np.int32), np.full(n, -1, np.int32)
     dim_codes, operators = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     ctrl_offsets, data_offsets = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
-    bad, ctrl, data, text_starts, text_ends, dims, not_ascii = kernels.decode_nodes(
+    bad, ctrl, data, text_starts, text_ends, dims, not_ascii, splits = kernels.decode_nodes(
         *(readable(records.data), records.starts, records.ends, *known_names()),
         *(ids, types, names, times, ints, cpu, groups, dim_codes, operators, ctrl_offsets, data_offsets),
     )
@@ -165,6 +166,10 @@ def decode_compiled(kernels: ModuleType, records: Records, source: str) -> Colum
             _ = pool.strings
         except UnicodeDecodeError:
             return decode_protobuf.decode(records, source)
+    try:
+        split_columns = columns_of_places(readable(records.data).data, splits.reshape(-1, 5).tolist())
+    except (ValueError, OverflowError):
+        return decode_protobuf.decode(records, source)
     name, group, operator = _split_pool(pool, names, groups, operators)
     group = _with_comm_group(group, ints[rows])
     return Columns(
@@ -185,7 +190,8 @@ def decode_compiled(kernels: ModuleType, records: Records, source: str) -> Colum
         dim_table=tuple(_bools(int(bits)) for bits in dims),
         operator_codes=operator.codes,
         operator_pool=operator.pool,
-        **dict(zip(INT_COLUMNS, ints, strict=False)),
+        **split_columns,
+        **cast("dict[str, Any]", dict(zip(INT_COLUMNS, ints, strict=False))),
     )
 
 

@@ -95,6 +95,12 @@ class Columns:
         int32 index of the attribute involved_dim among its distinct values; -1 absent.
     operator_codes, operator_pool
         int32 index of the attribute operator (`chakra.et.operators`) among its distinct texts; -1 absent.
+    split_nodes
+        (k,) int64: indices, ascending, of the nodes that have split sizes (attributes in_split_bytes, out_split_bytes).
+    in_split_codes, out_split_codes
+        (k,) int32 index of each of these nodes' lists among the distinct ones; -1 absent.
+    split_offsets, split_bytes
+        int64: distinct lists of bytes per member, list c is ``split_bytes[split_offsets[c]:split_offsets[c + 1]]``.
     """
 
     ids: U64
@@ -125,6 +131,11 @@ class Columns:
     dim_table: tuple[tuple[bool, ...], ...]
     operator_codes: I32
     operator_pool: StringPool
+    split_nodes: I64
+    in_split_codes: I32
+    out_split_codes: I32
+    split_offsets: I64
+    split_bytes: I64
 
     def arrays(self) -> list[AnyArray]:
         """All arrays, for freezing and counting."""

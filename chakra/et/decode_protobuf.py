@@ -7,6 +7,7 @@ to look at.
 
 from array import array
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -14,7 +15,8 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from chakra.errors import TraceError
 from chakra.et.columns import Columns, Records, StringPool
 from chakra.et.operators import ATTRIBUTE as OPERATOR
-from chakra.et.schema import ABSENT, INT_COLUMNS, INTEGER_MEMBERS, NodeType
+from chakra.et.schema import ABSENT, IN_SPLIT, INT_COLUMNS, INTEGER_MEMBERS, OUT_SPLIT, NodeType
+from chakra.et.splits import SplitColumns, split_values
 from chakra.et.wire import explain_old_format, parse_node
 from chakra.schemas.et_def_pb2 import AttributeProto, Node
 
@@ -31,6 +33,8 @@ class _Attributes:
     group: str | None = None
     involved: tuple[bool, ...] | None = None
     operator: str | None = None
+    in_split: tuple[int, ...] | None = None
+    out_split: tuple[int, ...] | None = None
 
 
 def decode(records: Records, source: str) -> Columns:
@@ -55,6 +59,7 @@ def decode(records: Records, source: str) -> Columns:
     groups: dict[str, int] = {}
     dims: dict[tuple[bool, ...], int] = {}
     operators: dict[str, int] = {}
+    splits = SplitColumns()
     for i in range(n):
         node = parse_node(records, i, source)
         check_node(node, records, i, source)
@@ -78,6 +83,7 @@ def decode(records: Records, source: str) -> Columns:
             codes[2, i] = dims.setdefault(found.involved, len(dims))
         if found.operator is not None:
             codes[3, i] = operators.setdefault(found.operator, len(operators))
+        splits.add(i, found.in_split, found.out_split)
     return Columns(
         ids=ids,
         types=types,
@@ -96,7 +102,8 @@ def decode(records: Records, source: str) -> Columns:
         dim_table=tuple(dims),
         operator_codes=codes[3],
         operator_pool=StringPool.of(tuple(operators)),
-        **dict(zip(INT_COLUMNS, ints, strict=True)),
+        **splits.columns(),
+        **cast("dict[str, Any]", dict(zip(INT_COLUMNS, ints, strict=True))),
     )
 
 
@@ -155,6 +162,10 @@ def known_attributes(node: Node, source: str) -> _Attributes:
         elif name == OPERATOR:
             # other tools may mean something else by this word: only a text can be ours
             found.operator = attr.string_val if attr.WhichOneof("value") == "string_val" else None
+        elif name == IN_SPLIT:
+            found.in_split = _splits(attr, node.id, source)
+        elif name == OUT_SPLIT:
+            found.out_split = _splits(attr, node.id, source)
     if found.group is None:
         found.group = comm_group
     return found
@@ -177,6 +188,18 @@ def integer_value(attr: AttributeProto, node_id: int, source: str, wanted: str =
             f"{source}: node {node_id}: attribute {attr.name} {value} does not fit a signed 64-bit integer"
         )
     return value
+
+
+def _splits(attr: AttributeProto, node_id: int, source: str) -> tuple[int, ...]:
+    try:
+        values = split_values(attr)
+    except OverflowError as error:
+        raise TraceError(
+            f"{source}: node {node_id}: attribute {attr.name}: {error} does not fit a signed 64-bit integer"
+        ) from None
+    if values is None:
+        raise _wrong_kind(attr, node_id, source, "a list of integers (int64_list)")
+    return values
 
 
 def _wrong_kind(attr: AttributeProto, node_id: int, source: str, wanted: str) -> TraceError:

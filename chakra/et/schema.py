@@ -50,6 +50,10 @@ INT_COLUMNS: Final = (
     "tid",
 )
 
+#: Attributes that share a collective's buffer among the members of its group: lists of integers, bytes per member.
+IN_SPLIT: Final = "in_split_bytes"
+OUT_SPLIT: Final = "out_split_bytes"
+
 #: Attributes whose value may be any integer member of AttributeProto.
 INTEGER_MEMBERS: Final = frozenset(
     f"{kind}_val"
@@ -58,3 +62,6 @@ INTEGER_MEMBERS: Final = frozenset(
         *("fixed32", "fixed64", "sfixed32", "sfixed64"),
     )
 )
+
+#: The same of lists: a list may be of any of these members' kinds.
+SPLIT_LISTS: Final = INTEGER_MEMBERS

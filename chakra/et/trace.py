@@ -228,6 +228,21 @@ class Trace(Columns):
         return found
 
     @checked
+    def splits(self, index: int) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+        """Split sizes of node number ``index``, bytes per member of its group: of what the rank brings in
+        (attribute in_split_bytes) and of what it takes out (out_split_bytes); None where the node has none.
+        """
+        place = int(np.searchsorted(self.split_nodes, self._place(index)))
+        if place == len(self.split_nodes) or self.split_nodes[place] != self._place(index):
+            return None, None
+        return self._split_list(self.in_split_codes[place]), self._split_list(self.out_split_codes[place])
+
+    def _split_list(self, code: np.int32) -> tuple[int, ...] | None:
+        if code < 0:
+            return None
+        return tuple(self.split_bytes[self.split_offsets[code] : self.split_offsets[code + 1]].tolist())
+
+    @checked
     def index_of(self, node_id: int) -> int:
         """Index of the node with this id.
 

@@ -174,6 +174,26 @@ class TraceColumns:
         self.set_attribute(name, codes, messages)
 
     @checked
+    def set_ints(self, name: str, codes: npt.ArrayLike, table: Sequence[Sequence[int]]) -> None:
+        """Set an attribute that is a list of integers (such as in_split_bytes) from a table of distinct lists.
+
+        Raises
+        ------
+        TraceError
+            If an integer does not fit 64 bits.
+        """
+        messages = []
+        for row in table:
+            message = AttributeProto(name=name)
+            try:
+                message.int64_list.values.extend(int(item) for item in row)
+            except ValueError as error:
+                raise TraceError(f"attribute {name}: {error}") from None
+            message.int64_list.SetInParent()
+            messages.append(message)
+        self.set_attribute(name, codes, messages)
+
+    @checked
     def set_attribute(self, name: str, codes: npt.ArrayLike, table: Sequence[AttributeProto]) -> None:
         """Set an attribute of any kind from a table of distinct messages; code -1 means that a node lacks
         it.

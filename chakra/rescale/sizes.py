@@ -16,6 +16,7 @@ from enum import StrEnum
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.errors import WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.operators import (
@@ -105,6 +106,7 @@ class Changes:
 def size_edits(trace: Trace, rules: SizeRules, changes: Changes) -> Edits:
     """Changes of sizes in one trace; ``changes`` adds up what they are."""
     edits = Edits()
+    _check_splits(trace, rules)
     collectives = np.flatnonzero(trace.types == NodeType.COMM_COLL)
     buckets: dict[tuple[str, int, str], list[int]] = {}
     for index in collectives.tolist():
@@ -123,6 +125,17 @@ def size_edits(trace: Trace, rules: SizeRules, changes: Changes) -> Edits:
         _rebucket(trace, edits, nodes, rules, (name, kind), changes, bucketed="bucket" in family)
     _compute_edits(trace, rules, edits, changes)
     return edits
+
+
+def _check_splits(trace: Trace, rules: SizeRules) -> None:
+    """Refuse unequal shares in a group that grows: who sends what to the new members is not known."""
+    for index in trace.split_nodes.tolist():
+        members = rules.members(_group(trace, index))
+        if any(sizes is not None and len(sizes) != members for sizes in trace.splits(index)):
+            raise WorkloadError(
+                f"{trace.source}: node {int(trace.ids[index])}: a collective of unequal shares (in_split_bytes, "
+                f"out_split_bytes) cannot be rescaled to {members} members: nothing says what the new ones send or get"
+            )
 
 
 def _group(trace: Trace, index: int) -> str:

@@ -11,9 +11,15 @@ from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 from chakra.arguments import checked
-from chakra.converters.pytorch.comm.across_ranks import RankPart, cross_check, shortest_durations
+from chakra.converters.pytorch.comm.across_ranks import (
+    RankPart,
+    cross_check,
+    put_shares_together,
+    shortest_durations,
+)
 from chakra.converters.pytorch.comm.clocks import compare_clocks
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers, write_groups
+from chakra.converters.pytorch.comm.split_sizes import Shares
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, write
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.write.link_summary import summarize
@@ -100,6 +106,7 @@ def convert_job(
         parts.sort(key=lambda p: p.rank)
         used = [name for part in parts for name in part.used_groups]
         table = GroupNumbers([(part.source, part.groups) for part in parts], used)
+        put_shares_together(parts, table)
         mismatches = cross_check(parts, table)
         clocks = compare_clocks(parts, table)
         durations = shortest_durations(parts, table) if shortest and not mismatches else {}
@@ -113,6 +120,7 @@ def convert_job(
                 part.summary,
                 check,
                 durations.get(part.rank),
+                part.shares,
                 clocks.ahead_ns.get(part.rank, 0),
             )
             for part in parts
@@ -168,12 +176,13 @@ def _link_rank(inputs: Inputs, settings: Settings, folder: str) -> RankPart:
 
 def rank_part(linked: Linked, rank: int, parked: str = "") -> RankPart:
     """What the other ranks need to know of a linked rank; ``parked`` is where the rank itself lies."""
-    collectives, peers, times = [], [], []
+    collectives, peers, times, shares = [], [], [], []
     gpu, clock = linked.device.device, linked.device.first_ns
     for i in sorted(linked.graph.comm):
         comm = linked.graph.comm[i]
         if comm.kind == NodeType.COMM_COLL:
             collectives.append((comm.group, comm.comm_type, comm.size, int(linked.graph.duration[i])))
+            shares.append(comm.shares)
             row = int(linked.graph.device_row[i])
             times.append((clock + int(linked.graph.start[i]), clock + int(gpu.end[row]) if row >= 0 else -1))
         else:
@@ -182,7 +191,7 @@ def rank_part(linked: Linked, rank: int, parked: str = "") -> RankPart:
     return RankPart(
         rank, linked.groups, [c.group for c in linked.graph.comm.values()], collectives, peers,
         summarize(linked, rank), parked, linked.device.source,
-        times if clock else [],
+        times if clock else [], shares,
     )  # fmt: skip
 
 
@@ -195,14 +204,17 @@ def _write_rank(
     summary: dict[str, object],
     check: bool,
     durations: list[int] | None,
+    shares: list[Shares],
     ahead_ns: int,
 ) -> Outcome:
     with open(parked, "rb") as file:
         linked: Linked = pickle.load(file)
     os.unlink(parked)
     linked.device.first_ns -= ahead_ns
+    rows = [i for i in sorted(linked.graph.comm) if linked.graph.comm[i].kind == NodeType.COMM_COLL]
+    for i, share in zip(rows, shares, strict=True):
+        linked.graph.comm[i].shares = share
     if durations is not None:
-        rows = [i for i in sorted(linked.graph.comm) if linked.graph.comm[i].kind == NodeType.COMM_COLL]
         linked.graph.duration[rows] = durations
     output = prefix.with_name(f"{prefix.name}.{rank}.et")
     return write(linked, rank, table, output, settings, summary, check=check, exact_time=durations is None)

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64, U64, AnyArray
+from chakra.et.same_collective import Differs, agree
 from chakra.replay.collectives.call import Call
 from chakra.replay.workload.communicators import Communicator, Membership, short
+from chakra.replay.workload.match_sizes import side_of
 from chakra.replay.workload.model import Op, Program, Workload
 
 #: ASTRA-sim takes tags modulo this (correction C19)
@@ -44,7 +46,8 @@ def group_text(comm: Communicator) -> str:
 def call_text(call: Call) -> str:
     """A collective in a message."""
     dims = "" if call.involved is None else f" in dimensions {[int(x) for x in call.involved]}"
-    return f"{call.kind.value} of {call.bytes} bytes{dims}"
+    shares = " in unequal shares" if call.uneven is not None else ""
+    return f"{call.kind.value} of {call.bytes} bytes{shares}{dims}"
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -83,8 +86,8 @@ def profiles(workload: Workload, width: int) -> I64:
         used: dict[int, tuple[Counter[object], Counter[object]]] = {}
         for call, count in zip(program.calls, counts.tolist(), strict=True):
             full, plain = used.setdefault(call.group, (Counter(), Counter()))
-            full[call.kind, call.bytes, call.involved] += count
-            plain[call.kind, call.bytes] += count
+            full[call.kind, call.bytes, call.uneven, call.involved] += count
+            plain[call.kind, call.bytes, call.uneven] += count
         for slot, pair in used.items():
             for k, content in enumerate(pair):
                 key = (k, frozenset(content.items()))
@@ -114,6 +117,13 @@ def collective_problems(workload: Workload, membership: Membership) -> list[Prob
         profile = of_npu[..., k][uses][order]
         differs = np.minimum.reduceat(profile, first) != np.maximum.reduceat(profile, first)
         unequal |= differs & where
+    # split sizes that no partner agrees with, even if all members run one program
+    lonely = np.zeros((len(workload.programs), width), bool)
+    for p, program in enumerate(workload.programs):
+        for call in program.calls if len(program.trace.split_nodes) else ():
+            lonely[p, call.group] |= call.alone
+    if lonely.any():
+        unequal |= np.logical_or.reduceat(lonely[workload.program_of][uses][order], first)
     bad = present[(users < sizes) | unequal]
     return [_collective_problem(workload, membership, int(c)) for c in bad]
 
@@ -149,24 +159,49 @@ def _collective_problem(workload: Workload, membership: Membership, c: int) -> P
         if len(odd) > 1:
             text += f"; in all {len(odd)} ranks differ from the others: {some(odd)}"
         return Problem(text, stall=True)
-    base = workload.programs[int(workload.program_of[members[0]])]
-    for i in range(1, len(members)):
-        other = workload.programs[int(workload.program_of[members[i]])]
-        for ordinal, (a, b) in enumerate(zip(lists[0].tolist(), lists[i].tolist(), strict=True)):
-            mine, theirs = base.calls[int(base.call[a])], other.calls[int(other.call[b])]
-            same_dims = mine.involved == theirs.involved or not comm.whole
-            if (mine.kind, mine.bytes) == (theirs.kind, theirs.bytes) and same_dims:
-                continue
-            field = (
-                "kinds" if mine.kind is not theirs.kind else "sizes" if mine.bytes != theirs.bytes else "dims"
-            )
-            word = {"kinds": "comm_type", "sizes": "comm_size", "dims": "involved_dim"}[field]
-            return Problem(
-                f"{where}: collective number {ordinal} is {call_text(mine)} on rank {int(members[0])} "
-                f"({node_text(workload, int(members[0]), a)}), but {call_text(theirs)} on rank "
-                f"{int(members[i])} ({node_text(workload, int(members[i]), b)}): {word} differs"
-            )
+    of_member = [workload.programs[int(number)] for number in workload.program_of[comm.members]]
+    place = {npu: i for i, npu in enumerate(members.tolist())}
+    ringed = [lists[place[npu]].tolist() for npu in comm.members.tolist()]
+    for ordinal in range(int(counts[0])):
+        nodes_here = [own[ordinal] for own in ringed]
+        calls = [
+            program.calls[int(program.call[node])]
+            for program, node in zip(of_member, nodes_here, strict=True)
+        ]
+        found = _difference(calls, whole=comm.whole)
+        if found is not None:
+            return Problem(_difference_text(workload, comm, ordinal, nodes_here, calls, found))
     return Problem(f"{where}: members run different collectives")
+
+
+def _difference(calls: list[Call], *, whole: bool) -> Differs | None:
+    """Why the calls of a communicator's members are not one collective; None if they are."""
+    if len({call.uneven for call in calls}) > 1 or all(call.uneven is None for call in calls):
+        found = agree([side_of(call) for call in calls])
+        if isinstance(found, Differs):
+            return found
+        if found.sizes is not None:
+            return Differs(0, 0, "comm_size", "comm_size differs: ASTRA-sim has no uneven collectives")
+    if whole:
+        for k, call in enumerate(calls):
+            if call.involved != calls[0].involved:
+                return Differs(0, k, "involved_dim", "involved_dim differs")
+    return None
+
+
+def _difference_text(
+    workload: Workload, comm: Communicator, ordinal: int, nodes: list[int], calls: list[Call], found: Differs
+) -> str:
+    """A difference between two members of a communicator, or between a member's own numbers."""
+    one, other = (
+        f"{call_text(calls[k])} on rank {int(comm.members[k])} "
+        f"({node_text(workload, int(comm.members[k]), nodes[k])})"
+        for k in (found.one, found.other)
+    )
+    start = f"{group_text(comm)}: collective number {ordinal} is {one}"
+    if found.one == found.other:
+        return f"{start}: {found.why}"
+    return f"{start}, but {other}: {found.why}"
 
 
 def _collectives(count: int) -> str:

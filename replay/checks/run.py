@@ -226,9 +226,9 @@ def unit_warnings(trace: Trace) -> Iterator[str]:
             f"{trace.source}: node {int(trace.ids[i])} moves {int(trace.comm_size[i])} bytes, more than 1 TiB"
             f"{_and_more(len(large))}; comm_size is in bytes"
         )
-    empty = np.flatnonzero(
-        (trace.types == NodeType.COMM_COLL) & (trace.comm_size == 0) & (trace.comm_type != CommType.BARRIER)
-    )
+    nothing = (trace.types == NodeType.COMM_COLL) & (trace.comm_size == 0)
+    nothing[trace.split_nodes] = False  # who brings in nothing may still get something
+    empty = np.flatnonzero(nothing & (trace.comm_type != CommType.BARRIER))
     if len(empty):
         yield (
             f"{trace.source}: node {int(trace.ids[empty[0]])} is a collective of 0 bytes{_and_more(len(empty))}: it only "
@@ -264,7 +264,10 @@ def run_warnings(workload: Workload, options: RunOptions) -> Iterator[str]:
     runs = np.bincount(workload.program_of, minlength=len(workload.programs))
     empty = 0
     for program, count in zip(workload.programs, runs.tolist(), strict=True):
-        zero = [call.bytes == 0 and call.kind is not CollectiveKind.BARRIER for call in program.calls]
+        zero = [
+            call.bytes == 0 and not call.alone and call.kind is not CollectiveKind.BARRIER
+            for call in program.calls
+        ]
         if any(zero):
             calls = program.call[program.op == Op.COLLECTIVE]
             empty += count * int(np.asarray(zero)[calls].sum())

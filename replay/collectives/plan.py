@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from chakra.replay.collectives.algorithms import Algorithm, Family
+from chakra.replay.collectives.call import Uneven
 from chakra.replay.collectives.steps import Do as Do
 from chakra.replay.config.model import CollectiveKind
 from chakra.replay.engines.kernels import codes
@@ -77,6 +78,8 @@ class Phase:
     size: int
     #: bytes entering the phase
     bytes: int
+    #: unequal shares; `bytes` are then those of the even phase that is as long for the busiest member
+    sizes: Uneven | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,8 @@ class Plan:
     variants: tuple[tuple[Phase, ...], ...]
     schedule: Schedule = Schedule.PLAN
     templates: tuple[tuple[Phase, Phase], ...] = ()
+    #: whether members have unequal shares
+    uneven: bool = False
 
 
 def chunk_sizes(

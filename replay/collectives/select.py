@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from chakra.errors import ConfigError, WorkloadError
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
-from chakra.replay.collectives.call import Call
+from chakra.replay.collectives.call import Call, Uneven
 from chakra.replay.collectives.library.in_effect import PlacedLibrary
 from chakra.replay.collectives.plan import (
     FLAT,
@@ -24,6 +24,14 @@ from chakra.replay.collectives.plan import (
 )
 from chakra.replay.collectives.steps import Do, Link, Steps
 from chakra.replay.collectives.trees import chain_segments
+from chakra.replay.collectives.uneven import (
+    as_table,
+    call_bytes,
+    chunks_of,
+    even_bytes,
+    pair_bytes,
+    uneven_steps,
+)
 from chakra.replay.config.model import CollectiveKind, Network, System, Topology
 from chakra.replay.options import RunOptions
 
@@ -209,6 +217,8 @@ def make_plan(
     """Cut a call into chunks and phases on a communicator of `size` members; with a library, it is one phase."""
     if size == 1 or (call.bytes == 0 and call.kind is not CollectiveKind.BARRIER and not options.astra):
         return barrier_plan(call.kind, size)
+    if call.uneven is not None:
+        return _uneven_plan(call, call.uneven, size, whole, system, network, options, library)
     if library is not None:
         if whole and not any(_involved(call, dim, options) for dim in range(len(network.dims))):
             raise _involves_none(call.kind)
@@ -262,11 +272,62 @@ def make_plan(
     return Plan(call.kind, chunks, variants, schedule, templates)
 
 
-def library_plan(call: Call, size: int, library: PlacedLibrary) -> Plan:
+def counted_bytes(call: Call) -> int:
+    """comm_size of a call in results; with unequal shares, of the even one whose ports carry what the busiest does."""
+    if call.uneven is None:
+        return call.bytes
+    return call_bytes(call.kind, NATIVE[priced_kind(call.kind)], call.uneven.sizes)
+
+
+def _uneven_plan(
+    call: Call,
+    uneven: Uneven,
+    size: int,
+    whole: bool,
+    system: System,
+    network: Network,
+    options: RunOptions,
+    library: PlacedLibrary | None,
+) -> Plan:
+    """Cut a call with unequal shares: the same algorithm on one flat ring, each message as long as what it carries."""
+    if whole and not all(_involved(call, dim, options) for dim in range(len(network.dims))):
+        raise WorkloadError(
+            f"a {call.kind.value} of unequal shares involves some of the network's dimensions only (involved_dim): use a "
+            "process group"
+        )
+    native = priced_kind(call.kind)
+    do, sizes = NATIVE[native], uneven.sizes
+    if not pair_bytes(do, sizes).any():
+        return barrier_plan(call.kind, size)
+    even = replace(call, bytes=counted_bytes(call), uneven=None)
+    if library is not None:
+        return replace(library_plan(even, size, library, uneven), uneven=True)
+    if system.shared_bus is not None:
+        return replace(make_plan(even, size, whole, system, network, options), uneven=True)
+    names = implementation(native, system, network)
+    alike = len(names) == 1 or (whole and len({replace(name, flat=True) for name in names}) == 1)
+    algorithm = names[0] if alike else Algorithm(Family.RING)
+    _check_size(algorithm, native, size, False, system)
+    algorithm = as_table(algorithm)
+    shares = chunks_of(sizes, system.splits)
+    distinct = {part.tobytes(): Uneven(part) for part in shares}
+    variants = []
+    for part in distinct.values():
+        moved = even_bytes(do, part.sizes)
+        if algorithm.family is Family.STEPS and uneven_steps(algorithm.steps, do, part, moved) is None:
+            return replace(make_plan(even, size, whole, system, network, options), uneven=True)
+        variants.append((Phase(FLAT, 0, Rule.ANY, algorithm, do, size, moved, part),))
+    place = {key: k for k, key in enumerate(distinct)}
+    chunks = tuple(place[part.tobytes()] for part in shares)
+    return Plan(call.kind, chunks, tuple(variants), uneven=True)
+
+
+def library_plan(call: Call, size: int, library: PlacedLibrary, uneven: Uneven | None = None) -> Plan:
     """A collective in one piece: all members wait for the last one, then take what the library takes."""
     algorithm = Algorithm(Family.LIBRARY, flat=True, library=library.name, kind=call.kind.value)
     moved = library.size_bytes(call.kind, call.bytes, size)
-    phase = Phase(FLAT, 0, Rule.ANY, algorithm, NATIVE.get(call.kind, Do.ALL_REDUCE), size, moved)
+    do = NATIVE.get(priced_kind(call.kind) if uneven is not None else call.kind, Do.ALL_REDUCE)
+    phase = Phase(FLAT, 0, Rule.ANY, algorithm, do, size, moved, uneven)
     return Plan(call.kind, (0,), ((phase,),))
 
 

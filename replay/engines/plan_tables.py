@@ -8,9 +8,11 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.call import Uneven
 from chakra.replay.collectives.plan import FLAT, NATIVE, Phase, Plan, Schedule
 from chakra.replay.collectives.select import endpoint_delay
 from chakra.replay.collectives.steps import Do
+from chakra.replay.collectives.uneven import is_open, pair_bytes
 from chakra.replay.config.model import KIND_NUMBERS, System
 from chakra.replay.engines.kernels import layout as L
 from chakra.replay.engines.kernels.packets import packet_count
@@ -109,6 +111,7 @@ class PlanRows:
         self._options = options
         self._classes: dict[tuple[int, int], int] = {}
         self._same: dict[tuple[Any, ...], int] = {}
+        self._sizes: dict[tuple[Do, bool, Uneven], int] = {}
         #: words of the largest instance
         self.largest = 0
         self.shapes = [shape(item) for item in planned]
@@ -170,6 +173,16 @@ class PlanRows:
             table[dim] = (scatter.size, at, at + L.PHASE_ROW)
         return self._block.add(table)
 
+    def _sizes_at(self, phase: Phase) -> int:
+        """Where the bytes from each member to each lie; equal tables are shared."""
+        assert phase.sizes is not None
+        left_out = is_open(phase.algorithm, phase.size)
+        key = (phase.do, left_out, phase.sizes)
+        if key not in self._sizes:
+            pairs = pair_bytes(phase.do, phase.sizes.sizes)
+            self._sizes[key] = self._block.add(np.where(pairs == 0, -1, pairs) if left_out else pairs)
+        return self._sizes[key]
+
     def _row(
         self,
         phase: Phase,
@@ -184,6 +197,8 @@ class PlanRows:
         # distances within a dimension are the same on all its rings; a flat ring has its own
         place = number if phase.view == FLAT else item.whole
         kind = (phase.view, phase.algorithm, phase.do, phase.size, place)
+        if phase.sizes is not None and phase.algorithm.family is Family.DIRECT:
+            row[L.PH_SIZES] = self._sizes_at(phase)
         row[L.PH_SAME] = self._same.setdefault(kind, len(self._same) + 1)
         for field, value in details(row, phase, number, template).items():
             row[field] = value

@@ -121,7 +121,9 @@ def set_rules(head: I64, scenario: Scenario, contexts: int) -> None:
     head[L.C_STREAMS] = -(-system.active_chunks // options.queues_per_dim)
     head[L.C_ORDER] = QUEUE_ORDERS[system.intra_dimension_scheduling]
     head[L.C_NEWEST] = old and system.scheduling_policy == "LIFO"
-    head[L.C_BY_ID] = contexts > 1
+    head[L.C_BY_ID] = contexts > 1 or any(
+        call.uneven is not None for program in scenario.workload.programs for call in program.calls
+    )
     head[L.C_DECIDED] = -1
     _set_delays(head, options)
 

@@ -12,6 +12,7 @@ from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Phase, library_sent
 from chakra.replay.collectives.steps import Do, Steps
+from chakra.replay.collectives.uneven import pair_bytes
 from chakra.replay.engines.kernels import packets
 from chakra.replay.engines.phases.durations import tree_tables
 
@@ -51,6 +52,11 @@ def phase_messages(phase: Phase, steps: Steps | None = None) -> Iterator[Message
         yield Messages(steps.messages[:, 0], steps.messages[:, 1], size)
         return
     if phase.algorithm.family in (Family.NONE, Family.CUSTOM) or n < 2:
+        return
+    if phase.sizes is not None:
+        # a library's, too: what it sends to whom is not known, but how much
+        source, target = np.nonzero(pairs := pair_bytes(do, phase.sizes.sizes))
+        yield Messages(source, target, pairs[source, target])
         return
     if phase.algorithm.family is Family.TREE:
         parent = tree_tables(n)[:n]

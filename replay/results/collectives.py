@@ -100,7 +100,8 @@ def collective_rows(
 ) -> list[dict[str, Any]]:
     """One row per collective instance, merged by group and plan above `MAX_ROWS`.
 
-    `spans[c]` are the dimensions in which the members of communicator c differ; `sizes[plan]` is a plan's comm_size.
+    `spans[c]` are the dimensions in which the members of communicator c differ; `sizes[plan]` is a plan's comm_size; of
+    unequal shares, of the even collective that brings as many bytes through its ports as the busiest member does.
     """
     found = instances(raw, programs)
     done = np.flatnonzero((found.start >= 0) & (raw.instance_plan >= 0))
@@ -121,6 +122,7 @@ def collective_rows(
         barrier = plan.kind is CollectiveKind.BARRIER
         timed = time > 0 and not barrier
         egress = egress_bytes_per_ns(network, spans[c])
+        number = rows[key]["count"] + 1 if key in rows else 1
         rows[key] = {
             "kind": plan.kind.value,
             "algorithm": algorithm_name(plan),
@@ -135,6 +137,8 @@ def collective_rows(
             "algbw_gbps": size * scale / time if timed else None,
             "busbw_gbps": size * scale * factor / time if timed else None,
             "bound_ns": size * scale * factor / egress if egress and not barrier else None,
-            "count": rows[key]["count"] + 1 if key in rows else 1,
+            "count": number,
         }
+        if plan.uneven:
+            rows[key]["uneven"] = True
     return list(rows.values())

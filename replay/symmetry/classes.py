@@ -124,6 +124,21 @@ def ring_labels(network: Network, members: I64, families: frozenset[Family]) -> 
     return alike, label
 
 
+def _apart(
+    network: Network, members: I64, families: frozenset[Family], alike: AnyArray, label: I64, odd: AnyArray
+) -> tuple[AnyArray, I64]:
+    """The answer of `ring_labels` where the members of some rings (`odd`) play different roles."""
+    found = partners(members.shape[1], families)
+    if not odd.any() or found is None:
+        return alike & ~odd, label
+    rows = [
+        hops_between(network, members[odd], members[odd][:, p]).reshape(int(odd.sum()), -1) for p in found
+    ]
+    label = label.copy()
+    label[odd] = int(label.max()) + 1 + row_codes(np.concatenate(rows, axis=1))
+    return alike & ~odd, label
+
+
 def distance_key(network: Network, members: I64, families: frozenset[Family], *, alike: bool) -> bytes:
     """Equal for groups (members in ring order) whose members lie at equal distances; one member speaks for equals."""
     found = partners(len(members), families)
@@ -212,6 +227,10 @@ def _rings(
         members = np.stack([membership.comms[c].members for c in numbers])
         slots = np.stack([slot_in[c] for c in numbers])
         alike, label = ring_labels(network, members, usage.groups)
+        if usage.uneven:
+            alike, label = _apart(
+                network, members, usage.groups, alike, label, np.isin(numbers, list(usage.uneven))
+            )
         batches.append(_Rings(members, slots, slots, alike, label))
     whole = [c for c, comm in enumerate(membership.comms) if comm.whole]
     everyone = np.arange(n)
@@ -238,6 +257,8 @@ def _rings(
         if usage.flat:
             members = membership.comms[c].members[None, :]
             alike, label = ring_labels(network, members, usage.flat)
+            if c in usage.uneven:
+                alike[:] = False
             batches.append(_Rings(members, of_npu[members], np.full_like(members, columns), alike, label))
             columns += 1
     return batches, columns

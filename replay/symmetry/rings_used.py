@@ -31,6 +31,8 @@ class RingsUsed:
     flat: frozenset[Family]
     #: flat ring of smaller groups
     groups: frozenset[Family]
+    #: communicators with collectives of unequal shares, in which no member is like another
+    uneven: frozenset[int] = frozenset()
 
 
 def rings_used(workload: Workload, membership: Membership, plans: PlanTable) -> RingsUsed:
@@ -39,15 +41,15 @@ def rings_used(workload: Workload, membership: Membership, plans: PlanTable) -> 
     flat: set[Family] = set()
     groups: set[Family] = set()
     seen: set[tuple[object, ...]] = set()
-    for t in range(len(workload.bindings)):
-        npus = np.flatnonzero(workload.trace_of == t)
-        if not len(npus):
-            continue
-        program = workload.programs[int(workload.program_of[npus[0]])]
+    uneven: set[int] = set()
+    for number, program in enumerate(workload.programs):
+        npus = np.flatnonzero(workload.program_of == number)
         for call in program.calls:
             for c in np.unique(membership.comm[npus, call.group]):
                 comm = membership.comms[c]
-                key = (call.kind, call.bytes, call.involved, comm.whole, comm.size)
+                key = (call.kind, call.bytes, call.uneven, call.involved, comm.whole, comm.size)
+                if call.uneven is not None:
+                    uneven.add(int(c))
                 if key in seen:
                     continue
                 seen.add(key)
@@ -59,6 +61,8 @@ def rings_used(workload: Workload, membership: Membership, plans: PlanTable) -> 
                         continue  # all NPUs wait for all, and take as long
                     if phase.do in ROOTED:
                         family = Family.DIRECT  # all members end together; how long depends on their places
+                    elif phase.sizes is not None and family is Family.STEPS:
+                        family = Family.DIRECT  # no member is like another, and all distances may count
                     elif family is Family.STEPS:
                         family = SYMMETRIES[plans.steps(phase, whole=comm.whole).symmetry]
                     if not comm.whole:
@@ -67,4 +71,4 @@ def rings_used(workload: Workload, membership: Membership, plans: PlanTable) -> 
                         flat.add(family)
                     else:
                         dims[phase.view].add(family)
-    return RingsUsed(tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups))
+    return RingsUsed(tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups), frozenset(uneven))

@@ -100,6 +100,12 @@ def structure_key(trace: Trace, order: I64, bound: Bound, *, ids: bool) -> bytes
     start, child, _ = children_in_order(trace, order)
     for column in (bound.group, bound.peer, start, child, *((trace.ids,) if ids else ())):
         digest.update(np.ascontiguousarray(column).tobytes())
+    if len(trace.split_nodes):
+        lists = np.full((2, trace.n_nodes), -1, np.int64)
+        lists[0, trace.split_nodes] = trace.in_split_codes
+        lists[1, trace.split_nodes] = trace.out_split_codes
+        for column in (*lists[:, order], trace.split_offsets, trace.split_bytes):
+            digest.update(np.ascontiguousarray(column).tobytes())
     digest.update(repr((trace.dim_table, trace.operator_table, bound.bindings.world)).encode())
     return digest.digest()
 

@@ -18,6 +18,7 @@ from chakra.replay.workload.model import Engine, Op, Program, Workload
 from chakra.replay.workload.node_costs import check_durations, price, scale_sizes, set_durations
 from chakra.replay.workload.node_draft import Draft, Setting, draft_of
 from chakra.replay.workload.recorded import is_recorded
+from chakra.replay.workload.splits import check_splits, splits_of
 
 
 def compile_workload(
@@ -74,6 +75,7 @@ def compile_program(trace: Trace, bound: Bound, setting: Setting, scale: float) 
     set_durations(draft)
     scale_sizes(draft)
     price(draft)
+    check_splits(draft)
     calls, call = _calls(draft, bound)
     sends = draft.op == Op.SEND
     p2p = np.flatnonzero(sends | (draft.op == Op.RECV))
@@ -130,6 +132,9 @@ def _calls(draft: Draft, bound: Bound) -> tuple[tuple[Call, ...], I64]:
     group = bound.group[nodes]
     dims_of = np.where(group == bound.bindings.world, trace.dim_codes[index], GROUP_DIMS)
     rows = np.stack([trace.comm_type[index], size, group, dims_of, own], axis=1)
+    splits = splits_of(draft, nodes)
+    if splits is not None:
+        rows = np.concatenate([rows, splits.codes], axis=1)
     distinct, inverse = np.unique(rows, axis=0, return_inverse=True)
     call[nodes] = inverse.reshape(-1)
     calls = tuple(
@@ -139,8 +144,10 @@ def _calls(draft: Draft, bound: Bound) -> tuple[tuple[Call, ...], I64]:
             group=int(name),
             involved=ALL_DIMS if dims == GROUP_DIMS else trace.dim_table[int(dims)] if dims >= 0 else None,
             node_id=int(node) if node >= 0 else None,
+            in_split=splits.lists.get(int(lists[0])) if splits else None,
+            out_split=splits.lists.get(int(lists[1])) if splits else None,
         )
-        for kind, n_bytes, name, dims, node in distinct
+        for kind, n_bytes, name, dims, node, *lists in distinct
     )
     return calls, call
 

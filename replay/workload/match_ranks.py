@@ -1,8 +1,9 @@
 """Groups and collectives of all ranks, brought together: who belongs to which communicator, and what meets what."""
 
 from chakra.replay.workload.communicators import GroupTable, Membership, resolve_groups
+from chakra.replay.workload.match_sizes import match_sizes
 from chakra.replay.workload.model import Workload
-from chakra.replay.workload.node_order import match_dimensions, match_scatters
+from chakra.replay.workload.node_order import match_dimensions
 from chakra.replay.workload.process_groups import metadata_groups, with_metadata_groups
 from chakra.replay.workload.replicate import repeat_blocks
 
@@ -46,4 +47,4 @@ def match_ranks(
     if traced is not None:
         placed, known = repeat_blocks(workload, known, traced)
     membership = resolve_groups(placed, known)
-    return match_scatters(match_dimensions(placed, dims), membership), membership
+    return match_sizes(match_dimensions(placed, dims), membership, astra=astra), membership

@@ -1,8 +1,4 @@
-"""Which collectives of an NPU belong together, by the order of node ids; one form for those that mean the same.
-
-A scatter's root gives its whole buffer as `comm_size`, the others the part that they receive. All members of a scatter
-get the largest size that any of them gives (C6).
-"""
+"""Which collectives of an NPU belong together, by the order of node ids; one form of the dimensions that they name."""
 
 from dataclasses import replace
 
@@ -11,8 +7,6 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.select import INVOLVED_BY_DEFAULT
-from chakra.replay.config.model import CollectiveKind
-from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Op, Program, Workload
 
 
@@ -59,59 +53,9 @@ def _canonical(involved: tuple[bool, ...] | None, dims: int) -> tuple[bool, ...]
     return used
 
 
-def match_scatters(workload: Workload, membership: Membership) -> Workload:
-    """The workload with one size per scatter: the largest that a member gives."""
-    found = {
-        number: nodes for number, program in enumerate(workload.programs) if len(nodes := _scatters(program))
-    }
-    if not found:
-        return workload
-    numbers = {number: ordinals(workload.programs[number]) for number in found}
-    largest: dict[tuple[int, int], int] = {}  # (communicator, ordinal) -> bytes
-    pairs: set[tuple[int, int, int]] = set()  # program, group slot, communicator
-    for slot in range(membership.comm.shape[1]):
-        rows = np.stack([workload.program_of, membership.comm[:, slot]], axis=1)
-        for number, comm in np.unique(rows, axis=0).tolist():
-            if number in found and comm >= 0:
-                pairs.add((number, slot, comm))
-    for number, slot, comm in pairs:
-        program = workload.programs[number]
-        for node in found[number].tolist():
-            call = program.calls[int(program.call[node])]
-            if call.group == slot:
-                key = (comm, int(numbers[number][node]))
-                largest[key] = max(largest.get(key, 0), call.bytes)
-    programs = list(workload.programs)
-    for number, nodes in found.items():
-        program = programs[number]
-        calls, index = list(program.calls), program.call.copy()
-        place = {call: i for i, call in enumerate(calls)}
-        for node in nodes.tolist():
-            call = calls[int(program.call[node])]
-            size = max(
-                largest[comm, int(numbers[number][node])]
-                for n, slot, comm in pairs
-                if n == number and slot == call.group
-            )
-            wanted = replace(call, bytes=size)
-            if wanted not in place:
-                place[wanted] = len(calls)
-                calls.append(wanted)
-            index[node] = place[wanted]
-        programs[number] = _with_calls(program, calls, index)
-    return replace(workload, programs=tuple(programs))
-
-
 def _with_calls(program: Program, calls: list[Call], index: I64) -> Program:
     """A program with other collectives, of which it keeps those that it uses."""
     nodes = program.op == Op.COLLECTIVE
     used, position = np.unique(index[nodes], return_inverse=True)
     index[nodes] = position.reshape(-1)
     return replace(program, calls=tuple(calls[k] for k in used.tolist()), call=index)
-
-
-def _scatters(program: Program) -> I64:
-    """Nodes of a program that are scatters."""
-    kinds = np.array([call.kind is CollectiveKind.SCATTER for call in program.calls], bool)
-    nodes = np.flatnonzero(program.op == Op.COLLECTIVE)
-    return nodes[kinds[program.call[nodes]]] if len(nodes) else nodes

@@ -125,6 +125,24 @@ def test_involved_dim(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("member", ["int64_list", "uint32_list", "sint64_list", "fixed32_list"])
+def test_split_sizes(tmp_path: Path, member: str) -> None:
+    """Lists of bytes per member are columns of the nodes that have them, equal ones once, whatever their kind."""
+    both, out, none = comp(1), comp(3), comp(2)
+    getattr(both.attr.add(name="in_split_bytes"), member).values.extend([1, 0, 300])
+    both.attr.add(name="out_split_bytes").int64_list.values.extend([1, 0, 300])
+    out.attr.add(name="out_split_bytes").int64_list.SetInParent()
+    trace = read_trace(write(tmp_path / "a.et", both, none, out))
+    assert trace.split_nodes.tolist() == [0, 2]
+    assert trace.in_split_codes.tolist() == [0, -1]
+    assert trace.out_split_codes.tolist() == [0, 1]
+    assert trace.split_offsets.tolist() == [0, 3, 3]
+    assert trace.split_bytes.tolist() == [1, 0, 300]
+    assert trace.splits(0) == ((1, 0, 300), (1, 0, 300))
+    assert trace.splits(1) == (None, None)
+    assert trace.splits(2) == (None, ())
+
+
 def test_forward_references_and_sparse_ids(tmp_path: Path) -> None:
     nodes = [comp(2**63 + 5, 3), comp(3), comp(10**12, 3, 2**63 + 5, ctrl=(3,))]
     trace = read_trace(write(tmp_path / "a.et", *nodes))
@@ -327,6 +345,8 @@ def test_cycles_name_their_nodes(tmp_path: Path) -> None:
         ({"is_cpu_op": ("string_val", "true")}, "must be a bool or an integer"),
         ({"pg_name": ("int32_val", 4)}, "attribute pg_name is a int32_val; it must be a string"),
         ({"involved_dim": ("bool_val", True)}, "must be a list of bools"),
+        ({"in_split_bytes": ("int64_val", 4)}, "must be a list of integers (int64_list)"),
+        ({"out_split_bytes": ("string_val", "4")}, "must be a list of integers (int64_list)"),
         ({"tensor_size": ("uint64_val", 2**63)}, "does not fit a signed 64-bit integer"),
     ],
 )

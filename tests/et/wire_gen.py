@@ -44,6 +44,8 @@ INT_NAMES = (
     *("num_ops", "tensor_size", "stream", "tid", "comm_group"),
 )
 
+SPLIT_NAMES = ("in_split_bytes", "out_split_bytes")
+
 
 def _attr(name: str, member: str, value: Any) -> AttributeProto:
     attr = AttributeProto(name=name)
@@ -62,7 +64,7 @@ def _members(table: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[t
 @st.composite
 def good_attributes(draw: st.DrawFn) -> AttributeProto:
     """An attribute that every reader takes: known ones of the right kind, others of any."""
-    which = draw(st.sampled_from(["int", "int", "cpu", "pg", "dims", "other"]))
+    which = draw(st.sampled_from(["int", "int", "cpu", "pg", "dims", "split", "other"]))
     if which == "int":
         return _attr(draw(st.sampled_from(INT_NAMES)), *draw(_members(INTEGERS)))
     if which == "cpu":
@@ -73,8 +75,12 @@ def good_attributes(draw: st.DrawFn) -> AttributeProto:
         return _attr("pg_name", "string_val", draw(TEXT))
     if which == "dims":
         return _attr("involved_dim", "bool_list", draw(OTHERS["bool_list"]))
+    if which == "split":
+        name = draw(st.sampled_from(SPLIT_NAMES))
+        member = draw(st.sampled_from(["int32_list", "sint64_list", "fixed32_list"]))
+        return _attr(name, member, draw(OTHERS[member]))
     attr = _attr(draw(TEXT), *draw(_members(INTEGERS | OTHERS)))
-    if attr.name in (*INT_NAMES, "is_cpu_op", "pg_name", "involved_dim"):
+    if attr.name in (*INT_NAMES, "is_cpu_op", "pg_name", "involved_dim", *SPLIT_NAMES):
         attr.name = "x"
     attr.doc_string = draw(TEXT)
     return attr

@@ -164,14 +164,22 @@ def simple(job: MiniJob) -> None:
         job.kernel(f"kernel{k}", 100 * k + 37, 90, 1 + k)
 
 
-def record_of(name: str, elements: int, group: str = "0", rank: int = 0, seq: int = 1) -> dict[str, Any]:
+def record_of(
+    name: str,
+    elements: int,
+    group: str = "0",
+    rank: int = 0,
+    seq: int = 1,
+    out: int | None = None,
+    splits: tuple[list[int], list[int]] = ([], []),
+) -> dict[str, Any]:
     return {
         "attrs": {
-            "collective_name": name, "dtype": "Float", "in_msg_nelems": elements, "out_msg_nelems": elements,
-            "pg_name": group, "pg_size": 2,
+            "collective_name": name, "dtype": "Float", "in_msg_nelems": elements,
+            "out_msg_nelems": elements if out is None else out, "pg_name": group, "pg_size": 2,
         },
         "inputs": (
-            [[[1, 2, 0, elements, 4, "cuda:0"]], [seq, False], [group, "x"], rank, name, [], [], 0, 1, 2],
+            [[[1, 2, 0, elements, 4, "cuda:0"]], [seq, False], [group, "x"], rank, name, *splits, 0, 1, 2],
             [],
             ["GenericList[Tensor(float)]", "Tuple[Int,Bool]", "Tuple[String,String]", "Int", "String"],
         ),

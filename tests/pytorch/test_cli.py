@@ -168,7 +168,8 @@ def test_collectives_that_differ_across_ranks_are_named(tmp_path: Path) -> None:
     text = run(convert, "--dir", tmp_path / "in", "--output", tmp_path / "out", "--jobs", 1)
     assert "match across" not in text
     with pytest.raises(
-        ThresholdError, match="collective 0 is kind 0 of 400 bytes on rank 0, kind 0 of 800 bytes"
+        ThresholdError,
+        match="ALL_REDUCE of 400 bytes on rank 0, ALL_REDUCE of 800 bytes on rank 1: comm_size",
     ):
         run(convert, "--dir", tmp_path / "in", "--output", tmp_path / "out", "--jobs", 1, "--strict")
 

@@ -226,3 +226,15 @@ def test_experts_on_all_ranks_cannot_grow_along_data() -> None:
     few = build_workload(MoeRequest(**MIXED, ep=8, npus=8).plan())
     with pytest.raises(WorkloadError, match="only `along expert` can grow"):
         rescale(few, 64)
+
+
+def test_unequal_shares_cannot_grow(tmp_path: Path) -> None:
+    """Nothing says what new members would send or get."""
+    for rank in range(2):
+        builder = TraceBuilder(rank=rank)
+        builder.collective("reduce_scatter", size_bytes=8, in_split_bytes=[2, 6])
+        write_trace(builder.build(), tmp_path / f"zero.{rank}.et")
+    with pytest.raises(
+        WorkloadError, match=r"a collective of unequal shares .* cannot be rescaled to 4 members"
+    ):
+        rescale(read_workload(tmp_path / "zero"), 4, along="data")

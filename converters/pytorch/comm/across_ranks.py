@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.converters.pytorch.comm.operations import ProcessGroups
+from chakra.converters.pytorch.comm.split_sizes import EQUAL, Shares
 from chakra.et import CommType
+from chakra.et.same_collective import Differs, Side, agree
 
-#: Collectives whose size may differ between members, since a root has more than the others.
-_ROOTED = frozenset((CommType.GATHER, CommType.SCATTER, CommType.BROADCAST))
-#: Collectives whose members may have unequal shares, which no node of a trace can say yet: a replay refuses them.
-_SHARED = frozenset((CommType.ALL_GATHER, CommType.ALL_TO_ALL))
+#: kinds in which each rank's record has its own share only: of what goes in, and of what comes out
+_GATHERS, _SCATTERS = (CommType.ALL_GATHER,), (CommType.REDUCE_SCATTER, CommType.SCATTER)
 
 
 @dataclass(slots=True)
@@ -31,6 +31,8 @@ class RankPart:
     """Begin and end (ns since 1970) of each of ``collectives``; the end is -1 where no device did it.
     Empty without a clock.
     """
+    shares: list[Shares] = field(default_factory=list)
+    """Shares of each of ``collectives``; empty if all are equal."""
 
 
 def cross_check(parts: list[RankPart], table: GroupNumbers) -> list[str]:
@@ -39,14 +41,17 @@ def cross_check(parts: list[RankPart], table: GroupNumbers) -> list[str]:
     """
     ranks = {part.rank for part in parts}
     out: list[str] = []
-    sequences: dict[str, dict[int, list[tuple[int, int]]]] = defaultdict(dict)
+    sequences: dict[str, dict[int, list[Side]]] = defaultdict(dict)
     for part in parts:
-        for group, kind, size, _ in part.collectives:
-            sequences[table.id_of(group)].setdefault(part.rank, []).append((kind, size))
+        shares = part.shares or [EQUAL] * len(part.collectives)
+        for (group, kind, size, _), share in zip(part.collectives, shares, strict=True):
+            side = Side(CommType(kind), size, share.in_split, share.out_split)
+            sequences[table.id_of(group)].setdefault(part.rank, []).append(side)
     members_of = {table.id_of(name): members for name, members in table.members.items()}
     for group, by_rank in sorted(sequences.items()):
-        members = [r for r in (members_of.get(group) or sorted(ranks)) if r in ranks]
-        out += _compare(group, members, by_rank)
+        everybody = members_of.get(group) or tuple(range(table.world)) or sorted(ranks)
+        members = [r for r in everybody if r in ranks]
+        out += _compare(group, members, by_rank, whole=len(members) == len(everybody))
     sent: dict[tuple[str, int, int], list[int]] = defaultdict(list)
     received: dict[tuple[str, int, int], list[int]] = defaultdict(list)
     for part in parts:
@@ -62,37 +67,75 @@ def cross_check(parts: list[RankPart], table: GroupNumbers) -> list[str]:
     return out
 
 
-def _compare(group: str, members: list[int], by_rank: dict[int, list[tuple[int, int]]]) -> list[str]:
-    """First difference of each member from the first one; root-dependent sizes (scatter, gather) may
-    differ.
+def _compare(group: str, members: list[int], by_rank: dict[int, list[Side]], *, whole: bool) -> list[str]:
+    """Members that run another number of collectives than the first one, and the first collective that is not one.
+
+    Where traces of members are missing, split sizes cannot be compared: they name all members.
     """
     out: list[str] = []
     if not members:
         return out
-    first = by_rank.get(members[0], [])
+    count = len(by_rank.get(members[0], []))
     for rank in members[1:]:
-        own = by_rank.get(rank, [])
-        if len(own) != len(first):
-            out.append(
-                f"group {group}: {len(first)} collectives on rank {members[0]}, {len(own)} on rank {rank}"
-            )
+        own = len(by_rank.get(rank, []))
+        if own != count:
+            out.append(f"group {group}: {count} collectives on rank {members[0]}, {own} on rank {rank}")
+    if out:
+        return out
+    for i in range(count):
+        sides = [by_rank[rank][i] for rank in members]
+        if not whole and any(side.in_split or side.out_split for side in sides):
             continue
-        for i, (a, b) in enumerate(zip(first, own, strict=True)):
-            if a[0] == b[0] and a[0] in _ROOTED:
-                continue
-            if a != b and a[0] == b[0] and a[0] in _SHARED:
-                out.append(
-                    f"group {group}: collective {i}, {CommType(a[0]).name}, has unequal shares: {a[1]:,} bytes on rank "
-                    f"{members[0]}, {b[1]:,} on rank {rank}; a replay refuses it"
-                )
-                break
-            if a != b:
-                out.append(
-                    f"group {group}: collective {i} is kind {a[0]} of {a[1]} bytes on rank {members[0]}, "
-                    f"kind {b[0]} of {b[1]} bytes on rank {rank}"
-                )
-                break
+        found = agree(sides)
+        if isinstance(found, Differs):
+            a, b = sides[found.one], sides[found.other]
+            text = (
+                f"group {group}: collective {i} is {a.kind.name} of {a.size_bytes:,} bytes on rank "
+                f"{members[found.one]}, {b.kind.name} of {b.size_bytes:,} bytes on rank {members[found.other]}: "
+                f"{found.why}"
+            )
+            return [text]
     return out
+
+
+def put_shares_together(parts: list[RankPart], table: GroupNumbers) -> None:
+    """Give every rank the shares that only all members of a group know together.
+
+    An all-gather is uneven if members bring in different sizes, and each takes out the sum of them; a reduce-scatter or
+    scatter if they take different sizes out.
+    """
+    places: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)  # (group, number) -> rank -> place
+    by_rank = {part.rank: part for part in parts}
+    for part in parts:
+        count: dict[str, int] = defaultdict(int)
+        for place, (group, kind, _, _) in enumerate(part.collectives):
+            number = table.id_of(group)
+            if part.shares and kind in _GATHERS + _SCATTERS:
+                places[number, count[number]][part.rank] = place
+            count[number] += 1
+    members_of = {table.id_of(name): members for name, members in table.members.items()}
+    for (group, _), place_of in places.items():
+        members = members_of.get(group) or tuple(range(table.world))
+        if set(members) != set(place_of) or len(members) < 2:
+            continue
+        said = [(by_rank[r].collectives[place_of[r]], by_rank[r].shares[place_of[r]]) for r in members]
+        found = _together([(kind, size, share.out_size) for (_, kind, size, _), share in said])
+        for rank in members if found is not None else ():
+            by_rank[rank].shares[place_of[rank]] = found or EQUAL
+
+
+def _together(said: list[tuple[int, int, int]]) -> Shares | None:
+    """Shares of a collective from its members' kinds, sizes and outputs; None if they are equal or do not add up."""
+    kinds, sizes, taken = zip(*said, strict=True)
+    if len(set(kinds)) > 1:
+        return None
+    if kinds[0] in _GATHERS:
+        if len(set(sizes)) == 1 or any(size != sum(sizes) for size in taken):
+            return None
+        return Shares(out_split=tuple(sizes))
+    if len(set(taken)) == 1 or min(taken) < 0 or sum(taken) != max(sizes):
+        return None
+    return Shares(in_split=tuple(taken))
 
 
 def shortest_durations(parts: list[RankPart], table: GroupNumbers) -> dict[int, list[int]]:

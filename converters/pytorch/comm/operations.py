@@ -20,6 +20,7 @@ from chakra.converters.pytorch.comm.kernel_names import (
     KernelNames,
     looks_like_communication,
 )
+from chakra.converters.pytorch.comm.split_sizes import EQUAL, Rows, Shares, rows_of, split_bytes
 from chakra.converters.pytorch.graph.columns import Comm
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.match.pair import Pairing
@@ -159,6 +160,7 @@ class _Record:
     peer: int = -1
     seq: int = -1
     source: str = ""
+    shares: Shares | None = None
     coalesced: bool = False
     """The event closes a batch, or nothing but the kernel's name is known."""
 
@@ -184,25 +186,50 @@ def _host_record(attrs: dict[str, Any]) -> _Record:
     record.group_size = to_integer(attrs.get("pg_size"), record.group_size)
     record.dtype = str(attrs.get("dtype", ""))
     own = values[0] if values and types and "Tensor" in str(types[0]) else None
-    incoming, outgoing = tensor_bytes(own), tensor_bytes(attrs.get("outputs"))
+    incoming, outgoing, known = tensor_bytes(own), tensor_bytes(attrs.get("outputs")), False
     width = dtype_bytes(record.dtype)
     if width and attrs.get("in_msg_nelems") is not None:
         incoming = to_integer(attrs["in_msg_nelems"], 0) * width
         outgoing = to_integer(attrs.get("out_msg_nelems"), 0) * width
-    record.size = _relevant(normalise(record.name), incoming, outgoing)
+        known = True
+    behind = values[position + 1 : position + 3] if position >= 0 else []
+    in_rows, out_rows = (
+        rows_of(attrs.get(name) or value)
+        for name, value in zip(("in_split_size", "out_split_size"), [*behind, None, None], strict=False)
+    )
+    if own is not None and (in_rows or out_rows):  # the record of an all-to-all whose buffer may be empty
+        known = True
+    _set_sizes(record, incoming, outgoing, in_rows, out_rows, known=known)
     return record
 
 
-def _relevant(kind: str, incoming: int, outgoing: int) -> int:
-    """Bytes that count: what the rank brings in; what it gets for recv, and for scatter where it brings
-    nothing.
+def _set_sizes(
+    record: _Record, incoming: int, outgoing: int, in_rows: Rows, out_rows: Rows, *, known: bool
+) -> None:
+    """Set the bytes that count and the shares; `known` says that no bytes mean none."""
+    kind = normalise(record.name)
+    record.size = _relevant(kind, incoming, outgoing, known=known)
+    if kind == "alltoall":
+        given = outgoing if known and outgoing else -1
+        rows = sum(in_rows)
+        if given < 0 < rows and incoming % rows == 0:
+            given = incoming // rows * sum(out_rows)
+        record.shares = Shares(split_bytes(in_rows, incoming), split_bytes(out_rows, given), given)
+    elif known:
+        record.shares = Shares(out_size=outgoing)
+
+
+def _relevant(kind: str, incoming: int, outgoing: int, *, known: bool) -> int:
+    """Bytes that count: what the rank brings in; what it gets for recv, and for scatter where it brings nothing.
+
+    Where `known`, a rank that brings nothing in brings 0 in; else nothing was recorded, and what it gets must do.
     """
     if kind == "barrier":
         return 0
     if kind == "recv":
         return outgoing or incoming
-    if kind == "scatter":
-        return incoming or outgoing
+    if kind in ("alltoall", "allgather", "allgatherinto", "gather") and known:
+        return incoming
     return incoming or outgoing
 
 
@@ -220,7 +247,7 @@ def _args_record(args: CommArgs, source: str) -> _Record:
     if width and args.in_elements is not None:
         incoming = to_integer(args.in_elements, 0) * width
         outgoing = to_integer(args.out_elements, 0) * width
-        record.size = _relevant(normalise(record.name), incoming, outgoing)
+        _set_sizes(record, incoming, outgoing, rows_of(args.in_split), rows_of(args.out_split), known=True)
     kind = normalise(record.name)
     if kind in ("send", "recv"):
         record.peer = to_integer(args.dst if kind == "send" else args.src, -1)
@@ -337,6 +364,7 @@ class _Finder:
         group = record.group or "0"
         comm = _comm(kind, max(record.size, 0), group, record.name, known=record.size >= 0)
         comm.dtype, comm.seq = record.dtype, record.seq
+        comm.shares = record.shares or EQUAL
         if kind in POINT_TO_POINT:
             comm.peer = record.peer
             if comm.peer < 0 and record.rank >= 0:
@@ -381,6 +409,8 @@ def _merged(found: list[_Record]) -> _Record:
         same = normalise(other.name) == normalise(out.name)
         if out.size < 0 or (out.size == 0 and other.size > 0 and same):
             out.size = other.size
+        if other.shares is not None and same and other.size == out.size:
+            out.shares = _both(out.shares, other.shares)
         out.group = out.group or other.group
         out.dtype = out.dtype or other.dtype
         out.rank = out.rank if out.rank >= 0 else other.rank
@@ -388,6 +418,14 @@ def _merged(found: list[_Record]) -> _Record:
         out.seq = out.seq if out.seq >= 0 else other.seq
         out.group_size = out.group_size or other.group_size
     return out
+
+
+def _both(first: Shares | None, second: Shares) -> Shares:
+    """What two sources say of the shares, the first before the second."""
+    if first is None:
+        return second
+    out_size = first.out_size if first.out_size >= 0 else second.out_size
+    return Shares(first.in_split or second.in_split, first.out_split or second.out_split, out_size)
 
 
 def device_communication(

@@ -12,6 +12,7 @@ from typing import Annotated, TypeAlias, get_args, get_type_hints
 import numpy as np
 
 from chakra.arrays import I64, AnyArray
+from chakra.converters.pytorch.comm.split_sizes import EQUAL, Shares
 from chakra.et import NodeType
 
 #: a column by its name: values, or one value for all nodes
@@ -74,6 +75,7 @@ class Comm:
     dtype: str = ""
     seq: int = -1
     known_size: bool = True
+    shares: Shares = EQUAL
 
 
 @dataclass(slots=True)

@@ -68,6 +68,8 @@ class CommArgs(msgspec.Struct, gc=False, omit_defaults=True):
     src: Json = msgspec.field(default=None, name="Src Rank")
     dst: Json = msgspec.field(default=None, name="Dst Rank")
     seq: Json = msgspec.field(default=None, name="Seq")
+    in_split: Json = msgspec.field(default=None, name="In split size")
+    out_split: Json = msgspec.field(default=None, name="Out split size")
 
 
 class Args(CommArgs, gc=False):

@@ -11,12 +11,14 @@ from chakra import __version__
 from chakra.arguments import check_fields
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
+from chakra.converters.pytorch.comm.split_sizes import Shares
 from chakra.converters.pytorch.graph.columns import Comm
 from chakra.converters.pytorch.graph.linked_graph import micros
 from chakra.converters.pytorch.link import NODE_DEVICE, Linked
 from chakra.converters.pytorch.read.device import KERNEL, MEMCPY, MEMSET
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.et import ABSENT, NodeType, TraceColumns
+from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo
 
 #: Pseudo device of communication that the CPU does (gloo): its "stream" is the thread that runs it.
@@ -175,6 +177,20 @@ class _Emitter:
         columns.set_int("comm_seq", sequence)
         columns.set_text("pg_name", group, list(names))
         columns.set_text("collective_name", label, list(labels))
+        _set_shares(columns, {i: comm[begin + i].shares for i in rows.tolist()})
+
+
+def _set_shares(columns: TraceColumns, shares: dict[int, Shares]) -> None:
+    """Write split sizes of the nodes that have unequal shares."""
+    for name in (IN_SPLIT, OUT_SPLIT):
+        lists: dict[tuple[int, ...], int] = {}
+        codes = np.full(columns.n, -1, np.int64)
+        for i, said in shares.items():
+            split = said.in_split if name == IN_SPLIT else said.out_split
+            if split is not None:
+                codes[i] = lists.setdefault(split, len(lists))
+        if lists:
+            columns.set_ints(name, codes, list(lists))
 
 
 def _ends(info: Comm, rank: int) -> tuple[int, int]:

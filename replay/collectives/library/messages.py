@@ -10,7 +10,8 @@ of steps are in the library's time, not here.
 - NVLS: equal parts to all members of the node, which loads every link into the switch and out of it alike.
 - NVLSTree: both of these. CollNet: the chain, and from each port to the next node's, once (the switches reduce).
 - PAT: to the nodes 1, 2, 4, ... further, as many blocks as that step moves.
-- Sends and receives: a message for every pair; between nodes all pairs of a port together.
+- Sends and receives: a message for every pair; between nodes all pairs of a port together. With unequal shares every
+  collective is of this kind, and each pair's bytes are its own.
 """
 
 import itertools
@@ -83,6 +84,14 @@ def lanes(
         ports = [_ports(node, comm.ports) for node in nodes]
         found += _outside(choice.algorithm, ports, outside, size_bytes)
     return [_lane(source, messages) for source, messages in found if any(size for _, size in messages)]
+
+
+def lanes_of_pairs(pairs: I64) -> list[Lane]:
+    """The messages of a collective of unequal shares: for each member one lane, with the bytes of each pair (n, n)."""
+    n = len(pairs)
+    sent = ([(j % n, int(pairs[i, j % n])) for j in range(i + 1, i + n)] for i in range(n))
+    some = ((i, [(to, size) for to, size in messages if size]) for i, messages in enumerate(sent))
+    return [_lane(i, messages) for i, messages in some if messages]
 
 
 def _ports(node: I64, ports: int) -> list[int]:

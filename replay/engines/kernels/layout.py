@@ -358,6 +358,7 @@ CURSORS = 3 + KINDS
         PH_TAU,  # duration when all members start together and the ring looks alike from each; or TAU_
         PH_LAST,  # length of the final timer in that case
         PH_JOINT,  # all members of the ring start with the last one and end with the last one
+        PH_SIZES,  # direct: bytes from each member to each (-1: no message), where shares are unequal; NIL: all alike
         PH_TREE,  # phase engine: parents in tree X, tree Y follows
         PH_STEPS,  # phase engine: messages of a table of steps, and how many
         PH_STEPS_N,
@@ -365,11 +366,12 @@ CURSORS = 3 + KINDS
         PH_ROUNDS,  # message engine: the same table by member: first row and number of rows of each
         PH_DELAY,  # message engine: from the last start of a joint phase to its first messages, or its end
     ),
-) = row(24)
+) = row(25)
 FLAT = -1
 
 TAU_DIFFERS = -1  # members end apart
 TAU_UNKNOWN = -2  # not computed yet
+TAU_SPARSE = -3  # members end apart, and need not wait for all: some receive nothing from some
 
 # a dimension of the network
 (

@@ -6,7 +6,7 @@ from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_bus import bus_request
 from chakra.replay.engines.kernels.messages_events import set_timer
 from chakra.replay.engines.kernels.messages_transfer import post_receive, send_data
-from chakra.replay.engines.kernels.packets import phase_packet, phase_partner, reduction
+from chakra.replay.engines.kernels.packets import phase_packet, phase_partner, reduction, uneven_packet
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -57,6 +57,21 @@ def reduce_packet(s: State, x: int, p: int) -> None:
     set_timer(s, m[x + L.S_NPU], m[L.C_NOW] + time, L.TM_CREDIT, x, p)
 
 
+def exchange_uneven(s: State, x: int, p: int, to: int, source: int) -> None:
+    """Send packet p and post its receive where shares are unequal; what is empty is not sent, and is here at once."""
+    m = s.m
+    row, index = m[x + L.S_ROW], m[x + L.S_INDEX]
+    size = uneven_packet(s, row, index, to)
+    if size >= 0:
+        send_data(s, x, to, p, p, size)
+    size = uneven_packet(s, row, source, index)
+    if size >= 0:
+        post_receive(s, x, source, p, p, size)
+    else:
+        m[x + L.S_RECEIVED] += 1
+        arm(s, x)
+
+
 def send_next(s: State, x: int) -> bool:
     """Send the oldest armed packet and post its receive; False if there is none, or no credit."""
     m = s.m
@@ -68,6 +83,9 @@ def send_next(s: State, x: int) -> bool:
     row, index, direction = m[x + L.S_ROW], m[x + L.S_INDEX], m[x + L.S_DIRECTION]
     to = phase_partner(s, row, p, index, direction)
     source = phase_partner(s, row, p, index, -direction)
+    if m[row + L.PH_SIZES] != L.NIL:
+        exchange_uneven(s, x, p, to, source)
+        return True
     size = packet_size(s, x, p)
     send_data(s, x, to, p, p, size)
     post_receive(s, x, source, p, p, size)

@@ -14,7 +14,7 @@ from chakra.replay.engines.kernels.messages_steps import (
 )
 from chakra.replay.engines.kernels.messages_transfer import sort_early
 from chakra.replay.engines.kernels.messages_tree import tree_delay, tree_start
-from chakra.replay.engines.kernels.packets import phase_packet, reduction
+from chakra.replay.engines.kernels.packets import phase_packet, reduction, uneven_reduction
 from chakra.replay.engines.kernels.queues import next_waiting
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
@@ -91,6 +91,8 @@ def enter_phase(s: State, x: int) -> None:
         whole = algorithm == K.ALG_TREE
         m[x + L.S_SIZE] = m[x + L.S_BYTES] if whole else phase_packet(s, phase, 0)
         m[x + L.S_REDUCE] = reduction(s, m[x + L.S_SIZE])
+        if m[phase + L.PH_SIZES] != L.NIL:
+            m[x + L.S_REDUCE] = uneven_reduction(s, phase, m[x + L.S_INDEX])
     if algorithm != K.ALG_RING and algorithm != K.ALG_TREE:
         first = m[x + L.S_INBOX]
         for at in range(first, first + 2 * m[x + L.S_BITS]):

@@ -97,6 +97,37 @@ def phase_reduction(s: State, f: int, p: int) -> int:
     return reduction(s, phase_packet(s, f, p))
 
 
+def uneven_packet(s: State, f: int, source: int, target: int) -> int:
+    """Size of the message between two positions of a phase of unequal shares; -1 where none is sent."""
+    m = s.m
+    return m[m[f + L.PH_SIZES] + source * m[f + L.PH_N] + target]
+
+
+def uneven_reduction(s: State, f: int, i: int) -> int:
+    """Reduction of what position i receives in a reduce-scatter of unequal shares: always its own block."""
+    m = s.m
+    n = m[f + L.PH_N]
+    other = i + 1 if i + 1 < n else 0
+    return reduction(s, max(m[m[f + L.PH_SIZES] + other * n + i], 0))
+
+
+def member_packet(s: State, f: int, p: int, source: int, target: int) -> int:
+    """Size of packet p, which one position sends to another."""
+    if s.m[f + L.PH_SIZES] == L.NIL:
+        return phase_packet(s, f, p)
+    return uneven_packet(s, f, source, target)
+
+
+def member_reduction(s: State, f: int, p: int, i: int) -> int:
+    """Reduction that follows the endpoint delay of position i's packet p; 0 if none does."""
+    m = s.m
+    if m[f + L.PH_SIZES] == L.NIL:
+        return phase_reduction(s, f, p)
+    if not packet_reduces(m[f + L.PH_DO], p, m[f + L.PH_WINDOW], m[f + L.PH_CYCLE]):
+        return 0
+    return uneven_reduction(s, f, i)
+
+
 def step_bytes(d: int, share: int, whole: int) -> int:
     """Size of a message that carries share / whole of d bytes, rounded up."""
     if share == 0 or d == 0:

@@ -11,11 +11,14 @@ from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.packets import (
     free_delay,
     free_occupancy,
+    member_packet,
+    member_reduction,
     phase_packet,
     phase_partner,
     phase_reduction,
     reduction,
     step_bytes,
+    uneven_reduction,
 )
 
 ENTRY_POINTS = ("eval_steps",)
@@ -56,6 +59,8 @@ def eval_direct_open(s: State, f: int, npus: int) -> int:
     """Direct with an unlimited window, anything but all-reduce: everybody sends at once, ends with the last arrival."""
     m = s.m
     n, e = m[f + L.PH_N], m[f + L.PH_ENDPOINT]
+    if m[f + L.PH_SIZES] != L.NIL:
+        return eval_uneven_open(s, f, npus)
     x = m[L.C_SCRATCH]
     y = x + n
     size = phase_packet(s, f, 0)
@@ -74,6 +79,30 @@ def eval_direct_open(s: State, f: int, npus: int) -> int:
     for i in range(n):
         m[x + i] = m[y + i]
     return r if r > 0 else e
+
+
+def eval_uneven_open(s: State, f: int, npus: int) -> int:
+    """The same with unequal shares: each pair's message is as long as its block."""
+    m = s.m
+    n, e, sizes = m[f + L.PH_N], m[f + L.PH_ENDPOINT], m[f + L.PH_SIZES]
+    x = m[L.C_SCRATCH]
+    y = x + n
+    for i in range(n):
+        m[x + i] += e
+    for i in range(n):
+        latest = m[x + i]
+        dst = m[npus + i]
+        for j in range(n):
+            size = m[sizes + j * n + i]
+            if size >= 0:
+                src = m[npus + j]
+                sent = leaves(s, src, dst, m[x + j], m[x + i])
+                latest = max(latest, sent + free_delay(s, src, dst, size))
+        r = uneven_reduction(s, f, i) if m[f + L.PH_DO] == K.DO_REDUCE_SCATTER else 0
+        m[y + i] = latest + e + r
+    for i in range(n):
+        m[x + i] = m[y + i]
+    return e
 
 
 def receipt(s: State, src: int, dst: int, size: int, sent: int, posted: int) -> int:
@@ -150,7 +179,7 @@ def eval_credits(s: State, f: int, npus: int, step: int, span: int) -> int:
     seq = 0
     for i in range(span):
         for p in range(window):
-            r = phase_reduction(s, f, p)
+            r = member_reduction(s, f, p, i)
             n_heap = credit_push(
                 s, n_heap, m[x + i] + e + r, m[x + i] + (e if r > 0 else 0), seq * 2 * span + span + i
             )
@@ -166,7 +195,7 @@ def eval_credits(s: State, f: int, npus: int, step: int, span: int) -> int:
             m[got + i] += 1
             p = m[armed + i]
             m[armed + i] = p + 1
-            r = phase_reduction(s, f, p)
+            r = member_reduction(s, f, p, i)
             n_heap = credit_push(s, n_heap, now + e + r, now + (e if r > 0 else 0), seq * 2 * span + span + i)
             seq += 1
             continue
@@ -182,8 +211,8 @@ def eval_credits(s: State, f: int, npus: int, step: int, span: int) -> int:
             m[sent + i] = p + 1
             m[spare + i] -= 1
             m[instant + i * packets + p] = now
-            size = phase_packet(s, f, p)
             to = phase_partner(s, f, p, i, step)
+            size = member_packet(s, f, p, i, to)
             a = to if span > 1 else 0
             other = m[instant + a * packets + p]
             if other >= 0:  # the receiver has posted: the message i -> to is complete
@@ -194,6 +223,7 @@ def eval_credits(s: State, f: int, npus: int, step: int, span: int) -> int:
             if span > 1:
                 other = m[instant + source * packets + p]
                 if other >= 0:  # the sender has sent: the message source -> i is complete
+                    size = member_packet(s, f, p, source, i)
                     got_at = receipt(s, m[npus + source], m[npus + i], size, other, now)
                     # an arrival was registered when it was sent; a message that is here already ends its receive now
                     n_heap = credit_push(
@@ -202,6 +232,8 @@ def eval_credits(s: State, f: int, npus: int, step: int, span: int) -> int:
                     seq += 1
         if m[total + i] == packets + window:
             m[x + i] = now
+    if m[f + L.PH_SIZES] != L.NIL:
+        return e
     r = phase_reduction(s, f, packets + window - 1)
     return r if r > 0 else e
 

@@ -6,12 +6,14 @@ Source: replay semantics, sections 4.8 and 9.
 from chakra.replay.engines.kernels import codes as K
 from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.layout import State
+from chakra.replay.engines.kernels.packets import free_delay, uneven_reduction
 from chakra.replay.engines.kernels.phases_algorithms import (
     eval_chain,
     eval_credits,
     eval_direct_open,
     eval_steps,
     eval_tree,
+    leaves,
     set_duration,
 )
 from chakra.replay.engines.kernels.phases_events import push_in_order
@@ -69,6 +71,41 @@ def count_tree(s: State, x: int, tree: int, places: int) -> None:
             count_bytes(s, first + m[places + m[tree + i]] * step, size)
 
 
+def start_sparse(s: State, x: int, ring: int) -> None:
+    """A member starts a direct phase in which some pairs exchange nothing: whoever waits for nobody else now ends.
+
+    All members are distinct actors, in the order of their positions. The last word of a stream is 1 from its start on and
+    2 when its end is known.
+    """
+    m = s.m
+    f, step, me = m[x + L.S_ROW], m[x + L.S_STEP], m[x + L.S_MEMBER]
+    n, e, sizes, npus = m[f + L.PH_N], m[f + L.PH_ENDPOINT], m[f + L.PH_SIZES], m[ring + L.RG_NPUS]
+    mark = m[m[m[x + L.S_INSTANCE] + L.I_PLAN] + L.P_WIDTH] - 1
+    first = x - me * step
+    m[x + mark] = 1
+    for i in range(n):
+        y = first + i * step
+        if (i != me and m[sizes + me * n + i] < 0) or m[y + mark] != 1:
+            continue
+        posted = m[y + L.S_START] + e
+        latest = posted
+        for j in range(n):
+            size = m[sizes + j * n + i]
+            if size < 0 or latest < 0:
+                continue
+            z = first + j * step
+            if m[z + mark] == 0:
+                latest = -1
+                continue
+            sent = leaves(s, m[npus + j], m[npus + i], m[z + L.S_START] + e, posted)
+            latest = max(latest, sent + free_delay(s, m[npus + j], m[npus + i], size))
+        if latest < 0:
+            continue
+        m[y + mark] = 2
+        r = uneven_reduction(s, f, i) if m[f + L.PH_DO] == K.DO_REDUCE_SCATTER else 0
+        push_in_order(s, latest + e + r, latest, m[y + L.S_SEQUENCE], L.EVENT_PHASE | y << 2)
+
+
 def start_phase(s: State, x: int) -> None:
     """A stream starts its current phase; the last member to start computes when everybody ends."""
     m = s.m
@@ -87,8 +124,13 @@ def start_phase(s: State, x: int) -> None:
     count = first + m[ring + L.RG_INDEX] * step + m[x + L.S_COUNTS] - x + m[x + L.S_PHASE]
     m[count] += 1
     if m[count] < m[ring + L.RG_MEMBERS]:
+        if m[f + L.PH_TAU] == L.TAU_SPARSE:
+            start_sparse(s, x, ring)
         return
-    if m[f + L.PH_TAU] == L.TAU_UNKNOWN:
+    if m[f + L.PH_TAU] <= L.TAU_UNKNOWN:
+        if m[f + L.PH_TAU] == L.TAU_SPARSE:
+            start_sparse(s, x, ring)
+            return
         find_duration(s, f, m[ring + L.RG_NPUS])
     equal = m[f + L.PH_TAU] >= 0
     last = m[f + L.PH_LAST]

@@ -37,7 +37,7 @@ class LibraryCall:
 
     def place(self, network: Network) -> tuple[object, ...]:
         """Equal for collectives that take as long as each other when each is alone."""
-        return self.kind, self.phase.bytes, *place_of(network, self.npus)
+        return self.kind, self.phase.bytes, self.phase.sizes, *place_of(network, self.npus)
 
 
 def place_of(network: Network, npus: I64) -> tuple[object, ...]:

@@ -15,8 +15,11 @@ from chakra.errors import WorkloadError
 from chakra.replay.checks.run import order_problem
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.call import Call
+from chakra.replay.collectives.library.messages import lanes_of_pairs
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
+from chakra.replay.collectives.select import counted_bytes
 from chakra.replay.collectives.steps import Do
+from chakra.replay.collectives.uneven import pair_bytes
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.alone import LibraryCall
 from chakra.replay.engines.messages.engine import simulate
@@ -114,9 +117,14 @@ class MessageRun:
             prefix = None
         key: tuple[Any, ...] = (call.kind, prefix, number)
         if prefix is None:
-            key = (call.kind, call.bytes, call.involved, comm.whole, comm.size)
+            key = (call.kind, call.bytes, call.uneven, call.involved, comm.whole, comm.size)
             if self.scenario.plans.library is not None and not comm.whole:
                 key = (*key, number)  # its time follows from where its members are
+        elif call.uneven is not None:
+            raise WorkloadError(
+                f"a {call.kind.value} of unequal shares has a custom algorithm, whose traces give sizes of their own; "
+                "leave the algorithm out for it"
+            )
         if key not in self._plan_of:
             self._plan_of[key] = len(self._planned)
             if prefix is not None:
@@ -124,7 +132,7 @@ class MessageRun:
             else:
                 plan = self.scenario.plans.of(call, comm.size, whole=comm.whole)
                 self._add_library(call, plan, comm, number)
-            self._planned.append(Planned(plan, comm.whole, comm.size, call.bytes))
+            self._planned.append(Planned(plan, comm.whole, comm.size, counted_bytes(call)))
         return self._plan_of[key]
 
     def _add_library(self, call: Call, plan: Plan, comm: Communicator, number: int) -> None:
@@ -139,7 +147,10 @@ class MessageRun:
             return
         place = item.place(self.scenario.network)
         if place not in self._programs:
-            found = library.lanes(item.kind, phase.bytes, members)
+            if phase.sizes is not None:
+                found = lanes_of_pairs(pair_bytes(phase.do, phase.sizes.sizes))
+            else:
+                found = library.lanes(item.kind, phase.bytes, members)
             self._programs[place] = programs_of(found, comm.size)
         tag = FIRST_TAG + len(self._planned)
         programs = tuple(replace(one, p2p_tag=one.p2p_tag + tag) for one in self._programs[place])

@@ -70,6 +70,7 @@ def actor_communicators(
                 key: tuple[Any, ...] = ("whole", comm.name)
             else:
                 alike, _ = ring_labels(network, comm.members[None, :], families)
+                alike &= c not in usage.uneven
                 distance = distance_key(network, comm.members, families, alike=bool(alike[0]))
                 if c not in slots_of:
                     slots_of[c] = np.argmax(membership.comm[comm.members] == c, axis=1)
@@ -80,7 +81,7 @@ def actor_communicators(
                     key = ("group", tuple(classes.tolist()), tuple(slots.tolist()), distance)
             if key not in found:
                 found[key] = len(comms)
-                comms.append(_actor_comm(comm, class_of, network, families))
+                comms.append(_actor_comm(comm, class_of, network, families, uneven=c in usage.uneven))
             number = found[key]
             group_comm.append(number)
             group_member.append(comms[number].actors.index(int(class_of[npu])))
@@ -91,7 +92,7 @@ def actor_communicators(
 
 
 def _actor_comm(
-    comm: Communicator, class_of: I64, network: Network, families: frozenset[Family]
+    comm: Communicator, class_of: I64, network: Network, families: frozenset[Family], *, uneven: bool
 ) -> ActorComm:
     """A communicator as the actors see it."""
     classes = class_of[comm.members]
@@ -110,4 +111,6 @@ def _actor_comm(
             views.append(tuple((lines[i], stand[i]) for i in np.sort(first)))
     alike, _ = ring_labels(network, comm.members[None, :], families)
     views.append(((comm.members, local),))
-    return ActorComm(comm.name, comm.whole, comm.size, actors, tuple(views), (0, bool(alike[0])))
+    return ActorComm(
+        comm.name, comm.whole, comm.size, actors, tuple(views), (0, bool(alike[0]) and not uneven)
+    )

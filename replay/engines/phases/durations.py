@@ -10,6 +10,7 @@ from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import FLAT, Phase, library_sent
 from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.collectives.steps import Steps, Symmetry
+from chakra.replay.collectives.uneven import is_open, pair_bytes
 from chakra.replay.engines.kernels import phases_algorithms
 from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.packets import free_delay, phase_packet, reduction
@@ -64,7 +65,7 @@ class Durations:
             out[L.PH_STEPS_N] = len(steps.messages)
             out[L.PH_WHOLE] = steps.whole
         place = id(comm) if phase.view == FLAT else item.whole
-        key = (phase.view, phase.algorithm, phase.do, phase.size, place, phase.bytes)
+        key = (phase.view, phase.algorithm, phase.do, phase.size, place, phase.bytes, phase.sizes)
         if key not in self._known:
             self._known[key] = self._of(row, phase, comm)
         tau, out[L.PH_LAST], out[L.PH_SENT] = self._known[key]
@@ -91,9 +92,11 @@ class Durations:
         if family is Family.STEPS:
             return self._of_steps(row, phase, comm)
         if family is Family.LIBRARY:
-            return self._plans.library_ns(phase, comm.views[-1][0][0]), 0, library_sent(phase)
+            return self._plans.library_ns(phase, comm.views[-1][0][0]), 0, _sent(phase)
         if family is Family.TREE:
             return L.TAU_DIFFERS, 0, 0  # what a member sends depends on its place in the tree
+        if phase.sizes is not None:
+            return L.TAU_SPARSE if is_sparse(phase) else L.TAU_DIFFERS, 0, _sent(phase)
         packets, window = row[L.PH_PACKETS], row[L.PH_WINDOW]
         flat = phase.view == FLAT
         npus = comm.views[-1 if flat else phase.view][0][0]
@@ -163,6 +166,21 @@ class Durations:
             m = m.tolist()
             module.eval_steps(L.State(m, net.f), f, ring)
         return int(max(m[scratch : scratch + steps.n])), delay, sent
+
+
+def is_sparse(phase: Phase) -> bool:
+    """Whether some members of a phase of unequal shares receive nothing from some, and need not wait for them."""
+    if phase.sizes is None or not is_open(phase.algorithm, phase.size):
+        return False
+    pairs = pair_bytes(phase.do, phase.sizes.sizes)
+    return int((pairs == 0).sum()) > phase.size
+
+
+def _sent(phase: Phase) -> int:
+    """Bytes that each member sends in a library's collective or a direct one of unequal shares; the mean of these."""
+    if phase.sizes is None:
+        return library_sent(phase)
+    return int(pair_bytes(phase.do, phase.sizes.sizes).sum()) // phase.size
 
 
 def tree_tables(n: int) -> I64:

@@ -9,12 +9,13 @@ from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Do, Phase
+from chakra.replay.collectives.select import counted_bytes
 from chakra.replay.config.model import MemoryKind
 from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.packets import packet_count
 from chakra.replay.engines.phases.channels import message_channels
 from chakra.replay.engines.phases.communicators import ActorComm, actor_communicators
-from chakra.replay.engines.phases.durations import Durations
+from chakra.replay.engines.phases.durations import Durations, is_sparse
 from chakra.replay.engines.plan_tables import Fields, Planned, PlanRows, StreamShape
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.state import Block
@@ -117,11 +118,12 @@ class PhaseTables:
             for call in program.calls:
                 c = self.groups.comm_of(a, call.group)
                 comm = self.groups.comms[c]
-                key = (call.kind, call.bytes, call.involved, comm.whole, comm.size, None if comm.whole else c)
+                place = None if comm.whole else c
+                key = (call.kind, call.bytes, call.uneven, call.involved, comm.whole, comm.size, place)
                 if key not in plan_of:
                     plan_of[key] = len(self.planned)
                     plan = self.scenario.plans.of(call, comm.size, whole=comm.whole)
-                    self.planned.append(Planned(plan, comm.whole, len(comm.actors), call.bytes))
+                    self.planned.append(Planned(plan, comm.whole, len(comm.actors), counted_bytes(call)))
                     self.comm_of_plan.append(comm)
                 call_plan.append(plan_of[key])
         return np.array(call_plan, np.int64)
@@ -222,8 +224,11 @@ class PhaseTables:
 
 
 def _stream_shape(item: Planned) -> StreamShape:
+    marks = int(any(is_sparse(phase) for phase in item.each_phase()))
     return StreamShape(
-        width=L.STREAM_OF_PHASES + 2 * item.phases, codes=L.STREAM_OF_PHASES, counts=item.phases
+        width=L.STREAM_OF_PHASES + 2 * item.phases + marks,
+        codes=L.STREAM_OF_PHASES,
+        counts=item.phases + marks,
     )
 
 
@@ -235,7 +240,7 @@ def _scratch(planned: list[Planned], comms: list[ActorComm]) -> tuple[int, int]:
             cells, credits = _most((cells, credits), _template_scratch(phase))
         for phase in (phase for variant in item.plan.variants for phase in variant):
             rings = comm.views[phase.view]
-            if any(len(comm.on_ring(stand)) > 1 for _, stand in rings):
+            if phase.sizes is not None or any(len(comm.on_ring(stand)) > 1 for _, stand in rings):
                 cells, credits = _most((cells, credits), _member_scratch(phase))
     return cells, credits
 
