@@ -14,7 +14,6 @@ from chakra.arrays import I8, I32, I64, U8, Truth, Whole
 # Rows of the attribute table: the integer columns and comm_group come first (see schema.INT_COLUMNS), then these.
 IS_CPU_OP = 12
 PG_NAME = 13
-INVOLVED_DIM = 14
 OPERATOR = 15
 IN_SPLIT = 16
 

@@ -197,7 +197,7 @@ def test_equal_shares_given_as_lists_are_the_even_collective(kind: str, algorith
         plain.builder(rank).collective(kind, size_bytes=size, group=names[rank // n])
     lists = traces_of(kind, sizes, groups)
     net = {"topology": ["Ring", "Switch"], "npus_count": [n, 2], "bandwidth": [50, 20], "latency": [500, 700]}
-    for backend, engine in itertools.product(("unaware", "aware"), ("auto", "messages")):
+    for backend, engine in itertools.product(("unaware", "aware", "flow"), ("auto", "messages")):
         given_groups = dict(zip(names, groups, strict=True))
         a, b = (
             simulate(t, machine(algorithm, 3), net, comm_groups=given_groups, backend=backend, engine=engine)
