@@ -110,7 +110,7 @@ def collectives(run: Run, most: int = 200) -> Table:
             duration_text(_waited(c)),
             f"{number(c.get('algbw_gbps')):.2f}",
             f"{number(c.get('busbw_gbps')):.2f}",
-            percent(number(c.get("bound_ns")), _span(c)) if number(c.get("bound_ns")) else "",
+            percent(number(c.get("bound_ns")), _span(c) - _waited(c)) if number(c.get("bound_ns")) else "",
         )
         for c, count, start in rows[:most]
     ]

@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from chakra.io.shown import describe
 from chakra.replay.config.key import Schema, UnfitError
 
-#: metrics of a point and whether more is better
+#: Metrics of a point and whether more is better. ``mfu`` counts FLOPs of the model's matrix products, ``hfu`` also those
+#: of activations that are computed again; both as a share of the peak of all accelerators.
 METRICS: dict[str, bool] = {
     "step_ms": False,
     "exposed_ms": False,
     "memory_gb": False,
     "samples_per_s": True,
     "tokens_per_s": True,
-    "flops_utilisation": True,
+    "tokens_per_s_per_npu": True,
+    "mfu": True,
+    "hfu": True,
     "npus": False,
 }
 

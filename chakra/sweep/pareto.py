@@ -104,6 +104,8 @@ def label(metric: str) -> str:
         "memory_gb": "peak memory [10^9 B]",
         "samples_per_s": "samples/s",
         "tokens_per_s": "tokens/s",
-        "flops_utilisation": "FLOPs utilisation [of peak]",
+        "tokens_per_s_per_npu": "tokens/s per NPU",
+        "mfu": "MFU [of peak]",
+        "hfu": "HFU [of peak]",
         "npus": "NPUs",
     }[metric]

@@ -151,11 +151,13 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
         if name in metrics:
             count = metrics.pop(name)
             metrics[f"{name}_per_s"] = count / seconds if seconds else 0.0
-    flops = metrics.pop("matmul_flops", None)
+            if name == "tokens":
+                metrics["tokens_per_s_per_npu"] = metrics["tokens_per_s"] / metrics["npus"]
+    flops, again = metrics.pop("matmul_flops", None), metrics.pop("recomputed_flops", 0)
     if flops is not None and platform is not None and seconds:
-        metrics["flops_utilisation"] = (
-            flops / seconds / (metrics["npus"] * platform.accelerator.peak_tflops * 1e12)
-        )
+        peak_flops = seconds * metrics["npus"] * platform.accelerator.peak_tflops * 1e12
+        metrics["mfu"] = (flops - again) / peak_flops
+        metrics["hfu"] = flops / peak_flops
     out: dict[str, Any] = {"status": "ok", "metrics": metrics}
     if document:
         out["document"] = result.to_dict()
@@ -251,6 +253,7 @@ def _workload(
         "npus": plan.parallel.world,
         "memory_gb": max(stage.memory.total for stage in stages) / 1e9,
         "matmul_flops": sum(stage.matmul_flops * stage.ranks for stage in stages),
+        "recomputed_flops": sum(stage.recomputed_flops * stage.ranks for stage in stages),
         "samples": samples,
     }
     if isinstance(request, TransformerRequest) and plan.model.training:

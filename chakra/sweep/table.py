@@ -16,6 +16,9 @@ from chakra.sweep.study import Study
 _DIGITS = 4
 _MAX_DECIMALS = 6
 
+#: metrics of which a table shows per cents
+_SHARES = ("mfu", "hfu")
+
 
 def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], top: int) -> str:
     """The first points with their parameters and metrics; empty without points.
@@ -46,12 +49,12 @@ def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
 
 
 def _heading(metric: str) -> str:
-    return "FLOPs utilisation [% of peak]" if metric == "flops_utilisation" else label(metric)
+    return f"{metric.upper()} [% of peak]" if metric in _SHARES else label(metric)
 
 
 def _metric(name: str, shown: Sequence[Outcome]) -> list[str]:
     values = [outcome.metrics.get(name) for outcome in shown]
-    if name == "flops_utilisation":
+    if name in _SHARES:
         return ["-" if value is None else f"{100 * value:.1f}" for value in values]
     return figures(values)
 

@@ -202,7 +202,30 @@ def test_durations_keep_the_efficiencies(tmp_path: Path) -> None:
         "s",
     )
     (outcome,) = run(study, tmp_path)
-    assert 0.1 < outcome.metrics["flops_utilisation"] < 0.5
+    metrics = outcome.metrics
+    assert 0.1 < metrics["mfu"] < 0.5
+    assert metrics["hfu"] == metrics["mfu"]  # nothing is computed again
+    assert metrics["tokens_per_s_per_npu"] == pytest.approx(metrics["tokens_per_s"] / metrics["npus"])
+
+
+def test_what_is_computed_again_counts_in_hfu_only(tmp_path: Path) -> None:
+    """Full recomputation: the forward pass of all layers once more, so 4 instead of 3 parts of layers' products."""
+    model = {
+        "kind": "transformer",
+        "layers": 2,
+        "hidden": 256,
+        "heads": 4,
+        "vocabulary": 1000,
+        "seq": 256,
+        "dp": 2,
+    }
+    study = small(workload=model, parameters={"workload.recompute": ["none", "selective", "full"]})
+    points = run(study, tmp_path)
+    none, selective, full = (outcome.metrics for outcome in points)
+    work = {name: metrics["mfu"] * metrics["step_ms"] for name, metrics in (("none", none), ("full", full))}
+    assert work["full"] == pytest.approx(work["none"])
+    assert none["hfu"] == none["mfu"]
+    assert 1 < selective["hfu"] / selective["mfu"] < full["hfu"] / full["mfu"] < 4 / 3
 
 
 def test_results_as_parquet(tmp_path: Path) -> None:
@@ -475,7 +498,7 @@ def test_the_table_has_units_and_no_powers_of_ten(tmp_path: Path) -> None:
     path = write_study(tmp_path, parameters={"workload.dp": [2, 4], "workload.micro-batch": [8, 4096]})
     lines = invoke(str(path), "--workers", "1", "--no-report").stdout.splitlines()
     header = next(line for line in lines if line.startswith("rank"))
-    assert "FLOPs utilisation [% of peak]" in header
+    assert "MFU [% of peak]  HFU [% of peak]" in header
     assert "step [ms]" in header
     rows = lines[lines.index(header) + 1 : lines.index(header) + 5]
     assert not any("e+" in row or "e-" in row for row in rows)

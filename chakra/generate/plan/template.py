@@ -102,6 +102,8 @@ class Template:
     frees: list[tuple[int, str]] = field(default_factory=list)
     #: matrix FLOPs among ``flops``
     matmul_flops: int = 0
+    #: of them those of activations that are computed again
+    recomputed_flops: int = 0
     last_compute: int = -1
     last_send: int = -1
     last_chain: list[int] = field(default_factory=lambda: [-1] * N_CHAINS)
@@ -188,6 +190,7 @@ class TemplateBuilder:
             duration_ns = options.compute.duration_ns(kind, work) if options.compute else 0
         if kind.is_matmul:
             t.matmul_flops += work.flops
+            t.recomputed_flops += work.flops * ("recompute" in name)
         last = len(t) - 1
         data = [*data, *self.required]
         self.required = []

@@ -38,6 +38,7 @@ class StageSummary:
     nodes: int
     parameters: int
     matmul_flops: int
+    recomputed_flops: int
     other_ops: int
     memory_traffic_bytes: int
     traffic: tuple[Traffic, ...]
@@ -63,12 +64,13 @@ def summarize(plan: StepPlan) -> tuple[StageSummary, ...]:
 
 def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
     uses = Counter(stamp.template for stamp in stage.stamps)
-    nodes = matmul = ops = moved = 0
+    nodes = matmul = again = ops = moved = 0
     calls: Counter[tuple[str, str, int]] = Counter()
     for index, times in uses.items():
         t = stage.templates[index]
         nodes += times * len(t)
         matmul += times * t.matmul_flops
+        again += times * t.recomputed_flops
         ops += times * sum(t.flops)
         moved += times * sum(t.bytes)
         for node_type, kind, group, size in zip(t.types, t.kinds, t.groups, t.comm_bytes, strict=True):
@@ -85,6 +87,7 @@ def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
         nodes,
         sum(layer.parameters for chunk in chunks for layer in chunk),
         matmul,
+        again,
         ops - matmul,
         moved,
         _traffic(plan.parallel, calls),
