@@ -6,8 +6,12 @@ the network is asked of it (`chakra.replay.networks.answers`).
 """
 
 from chakra.replay.collectives.plan import OLD_MODEL
+from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.workload.model import Op
+
+#: events of messages up to which a run is done again with them: a second or two of compiled code
+AGAIN_UP_TO = 5_000_000
 
 
 def why_every_npu(scenario: Scenario) -> str | None:
@@ -40,6 +44,22 @@ def why_messages(scenario: Scenario) -> str | None:
                 "collectives that end at one tick queue for the memory server in the order of their messages"
             )
     return why_links(scenario)
+
+
+def why_again(scenario: Scenario, run: RawRun, messages: int) -> str | None:
+    """Why a finished run of the phase-level engine is done again with its messages; None: it stands.
+
+    Streams that block each other go on when nothing else can move (C13). The last of what moves are messages of phases
+    that some members have begun and others have not, which only the message-level engine has.
+
+    Parameters
+    ----------
+    messages
+        Events that the message-level engine would take, about. A run that would take too long stands.
+    """
+    if not run.relieved or run.partial or scenario.options.engine != "auto" or messages > AGAIN_UP_TO:
+        return None
+    return "streams block each other in full queues until the last message has arrived (C13)"
 
 
 def why_links(scenario: Scenario) -> str | None:

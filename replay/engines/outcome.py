@@ -43,6 +43,8 @@ class RawRun:
     messages_counted: bool = False
     #: what the user of the result should know, beside how it was made
     remarks: tuple[str, ...] = ()
+    #: times that streams blocked each other in full queues, and each queue started one more (C13)
+    relieved: int = 0
     #: how parts of the run were computed
     notes: tuple[str, ...] = ()
 
@@ -57,3 +59,10 @@ class RawRun:
     def finish_per_npu(self) -> I64:
         """Finish of every NPU."""
         return np.asarray(self.done_ns[self.partition.class_of])
+
+
+def relief_notes(times: int) -> tuple[str, ...]:
+    """What a result says of queues that blocked each other."""
+    if not times:
+        return ()
+    return (f"streams blocked each other in full queues {times} times; each queue started one more (C13)",)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from chakra.errors import UsageError
 from chakra.replay.collectives.select import check_old_model
-from chakra.replay.engines.choice import why_every_npu, why_links, why_messages
+from chakra.replay.engines.choice import why_again, why_every_npu, why_links, why_messages
 from chakra.replay.engines.messages.run import MessageRun
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.phases.channels import UnfoldableError
@@ -42,10 +42,20 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
     if reason is None:
         reason = why_messages(scenario)
     if reason is not None:
-        run = MessageRun(scenario).run(progress)
-        return replace(run, notes=(f"every message simulated: {reason}", *run.notes))
+        return _with_messages(MessageRun(scenario), reason, progress)
     try:
         engine = PhaseEngine(scenario, scenario.classes)
     except UnfoldableError:
         engine = PhaseEngine(scenario, discrete(scenario.workload.npus))
-    return engine.run(progress)
+    run = engine.run(progress)
+    if run.relieved:
+        messages = MessageRun(scenario)
+        reason = why_again(scenario, run, messages.work_estimate())
+        if reason is not None:
+            return _with_messages(messages, reason, progress)
+    return run
+
+
+def _with_messages(messages: MessageRun, reason: str, progress: Progress | None) -> RawRun:
+    run = messages.run(progress)
+    return replace(run, notes=(f"every message simulated: {reason}", *run.notes))

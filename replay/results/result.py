@@ -186,7 +186,7 @@ class ReplayResult:
         """Corrections of ASTRA-sim that changed something, and how often (nodes or collectives, over all NPUs)."""
         total = find_corrections(self.scenario)
         if not self.options.astra and not self.partial:
-            total["C13"] += any("(C13)" in note for note in self.raw.notes)
+            total["C13"] += bool(self.raw.relieved)
             total["C9"] += int((self.exposed_comm_ns != self.astra_exposed_comm_ns).sum())
         runs = np.bincount(self.workload.program_of, minlength=len(self.workload.programs))
         for program, count in zip(self.workload.programs, runs.tolist(), strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from collective_runs import ENDPOINT, network, one, system
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder
@@ -350,8 +350,10 @@ def test_both_engines_agree_on_every_order(data: st.DataObject) -> None:
         simulate(traces, made, net, engine=engine, **more) for engine in ("phases", "messages")
     )
     assert messages.raw.engine == "messages"
-    # blocked queues are given room at different ticks (docs/limits.md)
-    assume(not any("C13" in note for note in (*phases.raw.notes, *messages.raw.notes)))
+    if phases.raw.relieved:  # which tick is the last one at which something moves is known to messages only
+        phases = simulate(traces, made, net, **more)
+        assert phases.raw.engine == "messages"
+        assert "until the last message has arrived" in phases.raw.notes[0]
     for npu in range(len(traces)):
         for one_engine, other in zip(phases.node_ticks(npu), messages.node_ticks(npu), strict=True):
             assert np.array_equal(one_engine, other)
@@ -367,7 +369,8 @@ def test_both_engines_agree_on_the_older_model(data: st.DataObject) -> None:
         if key.endswith("-implementation"):
             made[key] = ["ring" if name == "bruck" else name for name in value]
     runs = [simulate(traces, made, net, engine=engine, compat="astra-sim-1.0") for engine in ENGINES]
-    assume(not any("C13" in note for run in runs for note in run.raw.notes))
+    if runs[0].raw.relieved:
+        runs[0] = simulate(traces, made, net, compat="astra-sim-1.0")
     assert np.array_equal(runs[0].finish_ns, runs[1].finish_ns)
 
 

@@ -227,3 +227,27 @@ def test_a_run_gives_its_memory_back(engine: str, name: str, monkeypatch: pytest
         assert [reference() for reference in known] == [None]
     finally:
         gc.enable()
+
+
+def test_relief_waits_for_the_last_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of phases whose queues block is done again with its messages, if they are not too many (C13)."""
+    made = system(["ring"] * 3, 4, collective_optimization="localBWAware")
+    net = {"topology": ["Ring"] * 3, "npus_count": [2] * 3, "bandwidth": [50] * 3, "latency": [500] * 3}
+    late, early = TraceBuilder(), TraceBuilder()
+    late.collective(AR, size_bytes=1 << 20, after=[late.compute(duration_micros=5)])
+    early.collective(AR, size_bytes=1 << 20)
+    traces = [late.build()] + [early.build()] * 7
+    auto, phases, messages = (
+        simulate(traces, made, net, engine=engine) for engine in ("auto", "phases", "messages")
+    )
+    assert phases.raw.relieved > 0
+    assert phases.raw.engine == "phases"
+    assert auto.raw.engine == "messages"
+    assert "until the last message has arrived (C13)" in auto.raw.notes[0]
+    assert auto.finish_ns.tolist() == messages.finish_ns.tolist()
+    assert auto.corrections["C13"] == 1
+    monkeypatch.setattr("chakra.replay.engines.choice.AGAIN_UP_TO", 0)
+    stands = simulate(traces, made, net)
+    assert stands.raw.engine == "phases"
+    assert stands.finish_ns.tolist() == phases.finish_ns.tolist()
+    assert "each queue started one more (C13)" in stands.raw.notes[0]

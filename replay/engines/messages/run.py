@@ -26,7 +26,7 @@ from chakra.replay.engines.messages.engine import simulate
 from chakra.replay.engines.messages.flows import Flows
 from chakra.replay.engines.messages.library import FIRST_TAG, Delays, delays_of, library_phase, programs_of
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
-from chakra.replay.engines.outcome import RawRun
+from chakra.replay.engines.outcome import RawRun, relief_notes
 from chakra.replay.engines.plan_tables import Planned
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.tables import instance_numbers
@@ -304,7 +304,6 @@ class MessageRun:
         instances = t.rows(m, t.instances, len(t.instance_comm), L.INSTANCE_ROW)
         dim_bytes = np.zeros((n, t.dims), np.int64)
         dim_bytes[0] = t.network.dim_bytes(m)  # counted over all NPUs together: no share is any one's own
-        relieved = int(m[L.C_RELIEVED])
         return RawRun(
             partition=discrete(n),
             program_of=t.program_of,
@@ -328,9 +327,10 @@ class MessageRun:
             events=int(m[L.C_EVENTS]),
             engine="messages",
             links=links,
+            relieved=int(m[L.C_RELIEVED]),
             notes=(
                 f"{int(m[L.C_MESSAGES]):,} messages and hops simulated one by one",
-                *((f"blocked queues were given room {relieved} times (C13)",) if relieved else ()),
+                *relief_notes(int(m[L.C_RELIEVED])),
             ),
             messages_counted=True,
             remarks=self._delays.notes(),

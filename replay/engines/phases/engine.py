@@ -15,7 +15,7 @@ from chakra.jit import compiled, worth_compiling
 from chakra.replay.checks.run import order_problem
 from chakra.replay.engines.kernels import phases as kernel
 from chakra.replay.engines.kernels import phases_layout as L
-from chakra.replay.engines.outcome import RawRun
+from chakra.replay.engines.outcome import RawRun, relief_notes
 from chakra.replay.engines.phases.communicators import ActorComm
 from chakra.replay.engines.phases.tables import PhaseTables
 from chakra.replay.engines.plan_tables import Planned
@@ -105,9 +105,6 @@ class PhaseEngine:
         comm_states = t.rows(actors.comm_states, comm, L.COMM_STATE)
         instances = t.rows(t.instances, len(t.instance_comm), L.INSTANCE_ROW)
         relieved = int(t.m[L.C_RELIEVED])
-        notes = (
-            f"streams blocked each other in full queues {relieved} times; each queue started one more (C13)",
-        )
         return RawRun(
             partition=t.partition,
             program_of=t.program_of,
@@ -130,7 +127,8 @@ class PhaseEngine:
             partial=partial,
             events=int(t.m[L.C_EVENTS]),
             engine="phases",
-            notes=notes if relieved else (),
+            relieved=relieved,
+            notes=relief_notes(relieved),
         )
 
 
