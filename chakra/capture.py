@@ -13,9 +13,13 @@ PyTorch is an extra (``pip install chakra-replay[capture]``) and is imported onl
 Then ``chakra convert pytorch --dir traces --job job --output job`` makes the execution traces of all ranks.
 """
 
+import contextlib
+import itertools
 import json
 import os
-from collections.abc import Iterator
+import platform
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,10 +45,16 @@ class Recording:
         Paths of the host trace and the Kineto trace of this rank.
     rank, world_size
         As ``torch.distributed`` says, else by the variables RANK and WORLD_SIZE, else 0 and 1.
+    facts
+        Path of the rank's facts: steps without profiler, versions, clocks.
     done
+        Whether all steps asked for have been recorded and written, and timed without profiler.
+    recorded
         Whether all steps asked for have been recorded and written.
     wanted
-        Steps that the recording waits for, waiting and warm-up included.
+        Steps that are recorded.
+    unprofiled
+        Steps that are timed behind them with the profiler off.
     steps
         Steps so far.
     """
@@ -54,15 +64,37 @@ class Recording:
     rank: int
     world_size: int
     wanted: int
+    facts: str = ""
+    unprofiled: int = 0
     steps: int = 0
+    recorded: bool = False
     done: bool = False
     _profiler: Any = field(default=None, repr=False)
+    _wait: Callable[[], None] | None = field(default=None, repr=False)
+    _marks: list[float] = field(default_factory=list, repr=False)
 
     def step(self) -> None:
         """Mark the end of a step."""
-        if self._profiler is not None and not self.done:
-            self.steps += 1
-            self._profiler.step()
+        if self._profiler is None or self.done:
+            return
+        if self.recorded:
+            self._time()
+            return
+        self.steps += 1
+        self._profiler.step()
+        self.done = self.recorded and not self.unprofiled
+
+    def _time(self) -> None:
+        """Note the end of a step without profiler, when the device has done it too; the first is not counted."""
+        if self._wait is not None:
+            self._wait()
+        self._marks.append(time.perf_counter())
+        self.done = len(self._marks) > self.unprofiled
+
+    @property
+    def step_us_unprofiled(self) -> list[float]:
+        """Times of the steps without profiler, us."""
+        return [1e6 * (end - start) for start, end in itertools.pairwise(self._marks)]
 
 
 @contextmanager
@@ -75,12 +107,17 @@ def capture(
     wait: int = 0,
     rank: int | None = None,
     record_shapes: bool = True,
+    unprofiled: int = 3,
 ) -> Iterator[Recording]:
     """Record ``steps`` steps of the job in the block, after ``wait + warmup`` steps without recording.
 
     Writes ``PREFIX.rank<R>.et.json`` (host trace) and ``PREFIX.rank<R>.kineto.json`` (device trace). Both come from the
     same steps of one profiler, so their record function ids match. Synchronisation events are switched on where the
     installed PyTorch can record them; stacks are not, because they make up most of a trace and linking drops them.
+
+    With the profiler off again, ``unprofiled`` more steps are timed, as many as the block still runs. They go, with
+    versions and clocks, to ``PREFIX.rank<R>.meta.json``, from which ``chakra convert pytorch --deprofile auto`` tells
+    what recording cost the host.
 
     Parameters
     ----------
@@ -93,6 +130,8 @@ def capture(
         Rank, where neither ``torch.distributed`` nor the variable RANK says it.
     record_shapes
         Record shapes of inputs.
+    unprofiled
+        Steps to be timed without profiler, behind one that is not counted; 0 times none.
 
     Raises
     ------
@@ -100,9 +139,10 @@ def capture(
         PyTorch is missing or too old, a number is out of range, or the block ended before all steps were recorded
         (what was written by then is removed).
     """
-    if steps < 1 or warmup < 1 or wait < 0:
+    if steps < 1 or warmup < 1 or wait < 0 or unprofiled < 0:
         raise UsageError(
-            f"capture: steps {steps} and warmup {warmup} must be at least 1, wait {wait} at least 0"
+            f"capture: steps {steps} and warmup {warmup} must be at least 1, wait {wait} and unprofiled {unprofiled} at "
+            "least 0"
         )
     torch = _torch()
     own_rank, world = _place(torch, rank)
@@ -110,14 +150,19 @@ def capture(
     stem.parent.mkdir(parents=True, exist_ok=True)
     host = stem.with_name(f"{stem.name}.rank{own_rank}.et.json")
     device = stem.with_name(f"{stem.name}.rank{own_rank}.kineto.json")
-    recording = Recording(str(host), str(device), own_rank, world, steps)
+    facts = stem.with_name(f"{stem.name}.rank{own_rank}.meta.json")
+    recording = Recording(str(host), str(device), own_rank, world, steps, str(facts), unprofiled)
+    recording._wait = _synchronize(torch)
     with _profiler(torch, recording, (wait, warmup, steps), record_shapes) as profiler:
         recording._profiler = profiler
         try:
             yield recording
         finally:
             recording._profiler = None
-    if not recording.done:
+    if recording.recorded:
+        with open(facts, "w", encoding="utf-8") as file:
+            json.dump(_facts(torch, recording), file)
+    else:
         for path in (host, device):
             path.unlink(missing_ok=True)
         raise UsageError(
@@ -139,6 +184,42 @@ def _torch() -> Any:
         wanted = ".".join(map(str, OLDEST_TORCH))
         raise UsageError(f"capture: PyTorch {torch.__version__} is too old; {wanted} or newer is needed")
     return torch
+
+
+def _synchronize(torch: ModuleType) -> Callable[[], None] | None:
+    """What waits for the device's work; None on the CPU."""
+    cuda = getattr(torch, "cuda", None)
+    if cuda is not None and cuda.is_available():
+        wait: Callable[[], None] = cuda.synchronize
+        return wait
+    return None
+
+
+def _facts(torch: ModuleType, recording: Recording) -> dict[str, object]:
+    """Steps without profiler, versions and clocks of a rank; what the installation cannot say is left out."""
+    facts: dict[str, object] = {
+        "rank": recording.rank,
+        "world": recording.world_size,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "host": platform.machine(),
+        "step_us_unprofiled": recording.step_us_unprofiled,
+    }
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or not cuda.is_available():
+        return facts
+    asked: dict[str, Callable[[], object]] = {
+        "device": cuda.get_device_name,
+        "cuda": lambda: torch.version.cuda,
+        "nccl": lambda: ".".join(map(str, cuda.nccl.version())),
+        "clock_mhz": cuda.clock_rate,
+        "power_w": lambda: cuda.power_draw() / 1e3,
+    }
+    for name, ask in asked.items():
+        # clocks need NVIDIA's management library, and every installation lacks something else
+        with contextlib.suppress(Exception):
+            facts[name] = ask()
+    return facts
 
 
 def _place(torch: ModuleType, rank: int | None) -> tuple[int, int]:
@@ -172,7 +253,7 @@ def _profiler(
             return
         profiler.export_chrome_trace(recording.device)
         _complete(recording)
-        recording.done = True
+        recording.recorded = True
 
     observer = ExecutionTraceObserver()
     observer.register_callback(recording.host)

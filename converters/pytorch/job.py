@@ -9,12 +9,15 @@ from typing import Any
 
 from chakra.arguments import check_fields, checked
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers, write_groups
+from chakra.converters.pytorch.deprofile import deprofile, parse_cost, unprofiled_step_ns
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
 from chakra.converters.pytorch.read.columns import Names
 from chakra.converters.pytorch.read.device import DeviceTrace, read_device_trace
 from chakra.converters.pytorch.read.file_kinds import FileKind, expect
 from chakra.converters.pytorch.read.host import HostTrace, read_host_trace
+from chakra.converters.pytorch.time.event_cost import host_events, without_events
 from chakra.converters.pytorch.write.emit import EmitOptions, encode_blocks
+from chakra.converters.pytorch.write.job_replay import rank_graph
 from chakra.converters.pytorch.write.link_summary import self_check, summarize
 from chakra.converters.pytorch.write.linked_json import read_linked, write_linked
 from chakra.converters.pytorch.write.replay_check import ReplayCheck, replay_span
@@ -70,6 +73,9 @@ class Settings:
         What the trace holds.
     strict
         Whether a difference between summary and files is an error.
+    deprofile
+        Take the cost of recording off the host's time: us per operator, or ``auto`` to measure it from the steps
+        without profiler that `chakra.capture` timed; empty leaves it in.
     """
 
     link: LinkOptions = field(default_factory=LinkOptions)
@@ -79,12 +85,15 @@ class Settings:
     min_attached: float = 0.5
     min_recorded: float = 0.9
     strict: bool = False
+    deprofile: str = ""
 
     def __post_init__(self) -> None:
         check_fields(self)
         for name in ("min_matched", "min_attached", "min_recorded"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name}: {getattr(self, name)!r} is not a share from 0 to 1")
+        if self.deprofile:
+            parse_cost(self.deprofile)
 
 
 @dataclass(slots=True)
@@ -189,6 +198,11 @@ def convert_rank(
         raise UsageError(f"{output}: the output would overwrite an input")
     linked, rank = read_and_link(inputs, settings)
     summary = summarize(linked, rank)
+    if settings.deprofile:
+        alone = rank_graph(linked, rank)
+        found = deprofile([alone], unprofiled_step_ns(inputs.device), parse_cost(settings.deprofile))
+        summary["deprofiled"] = found.to_dict()
+        take_off(linked, found.operator_us)
     if output.name.endswith((".et", ".et.gz")):
         table = GroupNumbers([(linked.device.source, linked.groups)], _used_groups(linked))
         outcome = write(linked, rank, table, output, settings, summary, check=check)
@@ -206,6 +220,13 @@ def convert_rank(
         report(summary)
     enforce(summary, settings)
     return outcome
+
+
+def take_off(linked: Linked, operator_us: float) -> None:
+    """Take the cost of recording off a linked rank's host."""
+    graph = linked.graph
+    events = host_events(graph, linked.device.calls)
+    graph.duration = without_events(graph.duration, events, operator_us * 1e3)
 
 
 def groups_file(output: Path) -> Path:

@@ -20,10 +20,12 @@ from chakra.converters.pytorch.comm.across_ranks import (
 from chakra.converters.pytorch.comm.clocks import compare_clocks
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers, write_groups
 from chakra.converters.pytorch.comm.split_sizes import Shares
-from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, write
+from chakra.converters.pytorch.deprofile import Deprofiled, deprofile, parse_cost, unprofiled_step_ns
+from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, take_off, write
 from chakra.converters.pytorch.link import Linked
+from chakra.converters.pytorch.write.job_replay import rank_graph, replay_job, step_error
 from chakra.converters.pytorch.write.link_summary import summarize
-from chakra.errors import ThresholdError
+from chakra.errors import ConversionError, ThresholdError
 from chakra.et import NodeType
 from chakra.workers import worker_pool
 
@@ -47,6 +49,11 @@ class JobResult:
         Collectives that differ between ranks, a line each.
     clock_notes
         Clocks of ranks that differ, and how they were aligned, a line each.
+    together_error
+        Relative error of the slowest rank in a replay of all ranks whose collectives take their recorded times; None
+        unless it was asked for.
+    deprofiled
+        What taking the cost of recording off gave, where it was asked for.
     """
 
     outcomes: list[Outcome]
@@ -54,6 +61,8 @@ class JobResult:
     groups_path: str
     mismatches: list[str] = field(default_factory=list)
     clock_notes: list[str] = field(default_factory=list)
+    together_error: float | None = None
+    deprofiled: Deprofiled | None = None
 
 
 @checked
@@ -98,9 +107,10 @@ def convert_job(
         ``strict`` and collectives do not match across ranks, or a share is below the settings'.
     """
     told = progress or (lambda _: None)
+    whole = check or bool(settings.deprofile)
     with tempfile.TemporaryDirectory(prefix="chakra-link-") as folder, _pool(len(inputs), jobs) as pool:
         parts: list[RankPart] = []
-        for part in _spread(pool, _link_rank, [(item, settings, folder) for item in inputs]):
+        for part in _spread(pool, _link_rank, [(item, settings, folder, whole) for item in inputs]):
             parts.append(part)
             told(f"linked rank {part.rank}")
         parts.sort(key=lambda p: p.rank)
@@ -110,6 +120,7 @@ def convert_job(
         mismatches = cross_check(parts, table)
         clocks = compare_clocks(parts, table)
         durations = shortest_durations(parts, table) if shortest and not mismatches else {}
+        together, deprofiled = _together(parts, clocks.ahead_ns, inputs, settings) if whole else (None, None)
         tasks = [
             (
                 part.parked,
@@ -122,6 +133,7 @@ def convert_job(
                 durations.get(part.rank),
                 part.shares,
                 clocks.ahead_ns.get(part.rank, 0),
+                deprofiled.operator_us if deprofiled is not None else 0.0,
             )
             for part in parts
         ]
@@ -133,7 +145,7 @@ def convert_job(
     content = table.file_content(used)
     path = prefix.with_name(prefix.name + ".comm_groups.json")
     write_groups(path, content)
-    result = JobResult(outcomes, content, str(path), mismatches, clocks.notes)
+    result = JobResult(outcomes, content, str(path), mismatches, clocks.notes, together, deprofiled)
     if report is not None:
         report(result)
     if settings.strict and mismatches:
@@ -143,6 +155,25 @@ def convert_job(
     for outcome in outcomes:
         enforce(outcome.summary, settings)
     return result
+
+
+def _together(
+    parts: list[RankPart], ahead_ns: dict[int, int], inputs: list[Inputs], settings: Settings
+) -> tuple[float | None, Deprofiled | None]:
+    """Error of a replay of all ranks together (None where their collectives do not match), and the job without the cost
+    of its recording, if that is asked for.
+    """
+    graphs = [part.graph for part in parts if part.graph is not None]
+    for graph in graphs:
+        graph.shift(ahead_ns.get(graph.rank, 0))
+    if not settings.deprofile:
+        try:
+            return step_error(graphs, replay_job(graphs)), None
+        except ConversionError:
+            return None, None
+    error = step_error(graphs, replay_job(graphs))
+    unprofiled = max(unprofiled_step_ns(item.device) for item in inputs)
+    return error, deprofile(graphs, unprofiled, parse_cost(settings.deprofile))
 
 
 @contextmanager
@@ -166,12 +197,14 @@ def _spread(
         yield future.result()
 
 
-def _link_rank(inputs: Inputs, settings: Settings, folder: str) -> RankPart:
+def _link_rank(inputs: Inputs, settings: Settings, folder: str, whole: bool) -> RankPart:
     linked, rank = read_and_link(inputs, settings)
     parked = os.path.join(folder, f"{rank}.pickle")
     with open(parked, "wb") as file:
         pickle.dump(linked, file, protocol=5)
-    return rank_part(linked, rank, parked)
+    part = rank_part(linked, rank, parked)
+    part.graph = rank_graph(linked, rank) if whole else None
+    return part
 
 
 def rank_part(linked: Linked, rank: int, parked: str = "") -> RankPart:
@@ -206,6 +239,7 @@ def _write_rank(
     durations: list[int] | None,
     shares: list[Shares],
     ahead_ns: int,
+    operator_us: float,
 ) -> Outcome:
     with open(parked, "rb") as file:
         linked: Linked = pickle.load(file)
@@ -216,5 +250,7 @@ def _write_rank(
         linked.graph.comm[i].shares = share
     if durations is not None:
         linked.graph.duration[rows] = durations
+    if operator_us:
+        take_off(linked, operator_us)
     output = prefix.with_name(f"{prefix.name}.{rank}.et")
     return write(linked, rank, table, output, settings, summary, check=check, exact_time=durations is None)

@@ -56,7 +56,7 @@ def _work(rank: int, port: int, prefix: str) -> None:
             model(torch.randn(8, 32)).sum().backward()
             optimizer.step()
             recording.step()
-    assert recording.done
+    assert recording.recorded
     dist.destroy_process_group()
 
 

@@ -1,6 +1,7 @@
 """`chakra convert pytorch`: PyTorch profiles to execution traces that replay like the machine."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,13 @@ JOB_SCHEMA = "chakra.convert.pytorch/1"
     "shortest of all members.",
 )
 @click.option(
+    "--deprofile",
+    default="",
+    metavar="auto|US",
+    help="Take the cost of recording off the host's time: US microseconds for each operator and half of it for each "
+    "call, or what the steps without profiler say that `chakra.capture` timed.",
+)
+@click.option(
     "--jobs",
     "-j",
     "workers",
@@ -86,6 +94,7 @@ def command(
     output: Path,
     check: bool,
     durations: str,
+    deprofile: str,
     workers: int,
     output_format: str,
     **options: Any,
@@ -95,7 +104,7 @@ def command(
     Give --input LINKED.json, or --host ET --device KINETO, or --device KINETO alone, or --dir FOLDER for a
     whole job.
     """
-    settings = settings_of(options)
+    settings = replace(settings_of(options), deprofile=deprofile)
     ways = [linked is not None, host is not None or device is not None, folder is not None]
     if sum(ways) != 1:
         raise UsageError("give one of --input LINKED.json, --host ET --device KINETO, or --dir FOLDER")
@@ -172,6 +181,10 @@ def _job(
                 "comm_groups_file": result.groups_path,
                 "mismatches": result.mismatches,
                 "clock_notes": result.clock_notes,
+                "together_error_percent": None
+                if result.together_error is None
+                else round(100 * result.together_error, 4),
+                "deprofiled": None if result.deprofiled is None else result.deprofiled.to_dict(),
                 "ranks": [{"output": o.output, **o.summary} for o in result.outcomes],
             }
             click.echo(json.dumps(document, indent=1))
@@ -183,7 +196,14 @@ def _job(
             click.echo(f"clocks: {note}")
         if not result.mismatches:
             click.echo(f"collectives and messages match across {len(result.outcomes)} ranks")
+        if result.deprofiled is not None:
+            click.echo("\n".join(result.deprofiled.said()))
         if check:
+            if len(result.outcomes) > 1 and result.together_error is not None:
+                click.echo(
+                    "all ranks together, collectives as recorded: the slowest is "
+                    f"{100 * result.together_error:+.2f} % off"
+                )
             _show_error([o.summary for o in result.outcomes])
 
     with ProgressBar("linking", 2 * len(inputs), elapsed=True) as bar:

@@ -2,12 +2,16 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.converters.pytorch.comm.operations import ProcessGroups
 from chakra.converters.pytorch.comm.split_sizes import EQUAL, Shares
 from chakra.et import CommType
 from chakra.et.same_collective import Differs, Side, agree
+
+if TYPE_CHECKING:
+    from chakra.converters.pytorch.write.job_replay import RankGraph
 
 #: kinds in which each rank's record has its own share only: of what goes in, and of what comes out
 _GATHERS, _SCATTERS = (CommType.ALL_GATHER,), (CommType.REDUCE_SCATTER, CommType.SCATTER)
@@ -33,6 +37,8 @@ class RankPart:
     """
     shares: list[Shares] = field(default_factory=list)
     """Shares of each of ``collectives``; empty if all are equal."""
+    graph: "RankGraph | None" = None
+    """For a replay of all ranks together, where asked for."""
 
 
 def cross_check(parts: list[RankPart], table: GroupNumbers) -> list[str]:

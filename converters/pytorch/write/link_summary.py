@@ -224,6 +224,17 @@ def lines(summary: dict[str, Any]) -> list[str]:
             f"({matching['share']:.1%}) by {matching['method']}"
         )
         out += [f"                {note}" for note in matching["notes"]]
+    if "deprofiled" in summary:
+        found = summary["deprofiled"]
+        out.append(
+            f"  deprofiled    {found['operator_us']:.2f} us per operator: step "
+            f"{found['profiled_step_ns'] / 1e3:,.1f} us -> {found['step_ns'] / 1e3:,.1f} us"
+            + (
+                f", without the profiler {found['unprofiled_step_ns'] / 1e3:,.1f} us"
+                if found["unprofiled_step_ns"]
+                else ""
+            )
+        )
     recorded = bool(gpu["device_operations"])
     out.append(
         f"  attached      {attaching['attached']} of {attaching['kept']} device operations "
