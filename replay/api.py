@@ -13,6 +13,7 @@ from chakra.replay.options import RunOptions, npu_scales
 from chakra.replay.prepare import Source, prepare
 from chakra.replay.results.result import ReplayResult
 from chakra.replay.results.stall import raise_if_stalled
+from chakra.replay.workload.kernel_speeds import checked_speeds
 
 
 @checked
@@ -34,6 +35,9 @@ def simulate(
     npu_scale: Any = None,
     host_speed: float = 1.0,
     accelerator_speed: float = 1.0,
+    kernel_speeds: Mapping[str, float] | None = None,
+    accelerator: str | None = None,
+    recorded_on: str | None = None,
     start: str | None = None,
     measured: str | Sequence[str] = (),
     progress: Progress | None = None,
@@ -71,6 +75,14 @@ def simulate(
     host_speed, accelerator_speed
         Divide the compute durations that traces give: those of host nodes, gaps and waits, and those of the
         accelerator's kernels. Copies between host and device stay, and so does what the roofline gives a time.
+    kernel_speeds
+        Divide the times of the accelerator's kernels by family, whoever gave them: ``matmul``, ``attention``,
+        ``convolution``, ``memory-bound`` (or one of its families: memory, norm, reduction, optimizer, copy), ``other``,
+        or ``name:PATTERN`` for names that a regular expression finds.
+    accelerator, recorded_on
+        Give recorded kernels the times of another accelerator (``"b200"``), by the operator models of both for the
+        shapes that the recording has, else by bandwidth or peak; `ReplayResult.notes` says for how much. ``recorded_on``
+        is the recorded accelerator, where the traces do not say it.
     start
         ``"recorded"`` starts the ranks of a converted recording as far apart as they were recorded, ``"aligned"``
         together, as ranks of all other traces and with `compat`; `ReplayResult.notes` says how far that is. None is
@@ -117,6 +129,9 @@ def simulate(
         npu_scale=npu_scales(npu_scale, machine.npus),
         host_speed=host_speed,
         accelerator_speed=accelerator_speed,
+        kernel_speeds=checked_speeds(kernel_speeds or {}),
+        accelerator=accelerator,
+        recorded_on=recorded_on,
         start=start,
         measured=(measured,) if isinstance(measured, str) else tuple(measured),
         engine=engine,

@@ -46,6 +46,11 @@ class RunOptions:
     #: factors on the speed of the host and of the accelerator, where traces give durations
     host_speed: float = 1.0
     accelerator_speed: float = 1.0
+    #: factors on the speed of kernels by family (or ``memory-bound``, or ``name:PATTERN``)
+    kernel_speeds: tuple[tuple[str, float], ...] = ()
+    #: another accelerator than the recorded one, and the recorded one where traces do not say it
+    accelerator: str | None = None
+    recorded_on: str | None = None
     rendezvous: bool = False
     #: collectives that an NPU may have in flight
     comm_streams: int = 1
@@ -84,8 +89,11 @@ class RunOptions:
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < float("inf"):
                 raise UsageError(f"{name}: {value!r} is not a number of at least 0")
-        for name in ("host_speed", "accelerator_speed"):
-            value = getattr(self, name)
+        speeds = {name: getattr(self, name) for name in ("host_speed", "accelerator_speed")}
+        for name, value in {
+            **speeds,
+            **{f"kernel-speed {name}": v for name, v in self.kernel_speeds},
+        }.items():
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
                 raise UsageError(f"{name}: {value!r} is not a number above 0")
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from chakra import __version__
 from chakra.errors import UsageError
+from chakra.et.families import FAMILIES
 from chakra.io.nearest import nearest
 from chakra.replay.config.key import Key, UnfitError
 from chakra.replay.config.keys import (
@@ -24,6 +25,7 @@ from chakra.replay.config.model import LinkTopology, Memory, Network, System
 from chakra.replay.config.network import load_network
 from chakra.replay.config.system import load_system
 from chakra.replay.results.result import ReplayResult
+from chakra.replay.workload.kernel_speeds import MEMORY
 
 SCHEMA = "chakra.replay.what_if/1"
 
@@ -42,6 +44,7 @@ _WHOLE = _OF_SYSTEM | _OF_MEMORY
 KEYS = {
     "npu.flops": "TFLOPS",
     "accelerator.speed": "factor",
+    **{f"accelerator.{name}": "factor" for name in (MEMORY, *FAMILIES)},
     "host.speed": "factor",
     "npu.hbm": LOCAL_MEM_BW.unit,
     **{name: key.unit for name, key in _WHOLE.items()},
@@ -109,6 +112,7 @@ class Machine:
     system: System
     memory: Memory | None
     scales: dict[str, float] = field(default_factory=dict)
+    kernel_speeds: dict[str, float] = field(default_factory=dict)
 
     def change(self, change: Change) -> None:
         """Apply one change.
@@ -126,6 +130,9 @@ class Machine:
             self._change_flops(change)
         elif key == "accelerator.speed":
             self._change_accelerator(change)
+        elif key.startswith("accelerator."):
+            family = key.removeprefix("accelerator.")
+            self.kernel_speeds[family] = _positive(change, change.of(self.kernel_speeds.get(family, 1.0)))
         elif key == "host.speed":
             self._speed("host_speed", change)
         elif key in ("comm-scale", "compute-scale", "injection-scale"):
@@ -334,13 +341,15 @@ def what_if(
         load_system(system, compat=compat),
         None if memory is None else load_memory(memory, compat=compat),
         {name: float(options.pop(name)) for name in scales if name in options},
+        dict(options.pop("kernel_speeds", None) or {}),
     )
 
     def run() -> ReplayResult:
         machine_files = (machine.system, machine.network)
         return play(
-            workload, *machine_files, memory=machine.memory, compat=compat, **options, **machine.scales
-        )
+            workload, *machine_files, memory=machine.memory, compat=compat, kernel_speeds=dict(machine.kernel_speeds),
+            **options, **machine.scales,
+        )  # fmt: skip
 
     base = run()
     for change in parsed:

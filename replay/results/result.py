@@ -31,6 +31,7 @@ from chakra.replay.results.time_account import (
 )
 from chakra.replay.symmetry.classes import coordinates
 from chakra.replay.workload.communicators import Membership
+from chakra.replay.workload.kernel_speeds import accelerator_notes
 from chakra.replay.workload.model import Engine, Op, Program, Workload
 from chakra.replay.workload.starts import start_notes
 
@@ -290,6 +291,7 @@ class ReplayResult:
         traces = self.workload.traces
         return [
             *compute_notes(traces, self.system, self.scenario.options),
+            *accelerator_notes(traces, self.scenario.options),
             *start_notes(traces, self.scenario.options, self.system),
             *library_notes(self.scenario),
             *self.raw.remarks,

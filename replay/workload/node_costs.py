@@ -10,6 +10,7 @@ from chakra.errors import WorkloadError
 from chakra.et import ABSENT, CommType, NodeType
 from chakra.replay.config.model import MemoryKind
 from chakra.replay.options import OLD_MODEL
+from chakra.replay.workload.kernel_speeds import set_kernel_speeds
 from chakra.replay.workload.model import Op
 from chakra.replay.workload.node_draft import Draft
 from chakra.replay.workload.operator_times import keeps_operator_time, set_operator_times, takes_operator_time
@@ -121,11 +122,13 @@ def price(draft: Draft) -> None:
         For a node that lacks what its model needs.
     """
     if draft.setting.system.replay_only:
+        set_kernel_speeds(draft)
         return
     draft.op[draft.where(NodeType.INVALID, NodeType.METADATA) & ~_late_starts(draft)] = Op.ZERO
     if draft.setting.system.roofline:
         _roofline(draft)
     set_operator_times(draft)
+    set_kernel_speeds(draft)
     _remote_memory(draft)
     _collectives(draft)
     draft.op[draft.where(NodeType.COMM_SEND)] = Op.SEND

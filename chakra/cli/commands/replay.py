@@ -150,6 +150,26 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     help="Divide the durations that traces give for the accelerator's kernels.",
 )
 @click.option(
+    "--kernel-speed",
+    "kernel_speed",
+    multiple=True,
+    metavar="FAMILY=X",
+    help="Divide the times of the accelerator's kernels of a family: matmul, attention, convolution, memory-bound (or "
+    "memory, norm, reduction, optimizer, copy), other, or name:PATTERN for names. May be given again.",
+)
+@click.option(
+    "--accelerator",
+    metavar="NAME",
+    help="Give recorded kernels the times of another accelerator (b200, hgx-h100): by the operator models of both for "
+    "the shapes that the recording has, else by bandwidth or peak; the result notes for how much.",
+)
+@click.option(
+    "--recorded-on",
+    "recorded_on",
+    metavar="NAME",
+    help="With --accelerator: the recorded accelerator, where the traces do not say it.",
+)
+@click.option(
     "--host-speed",
     type=float,
     default=1.0,
@@ -372,11 +392,14 @@ def _arguments(
     replicate: bool,
     fail_links: tuple[str, ...],
     slow_links: tuple[str, ...],
+    kernel_speed: tuple[str, ...],
     **options: Any,
 ) -> dict[str, Any]:
     """Arguments of `simulate` and `what_if` from options of the command."""
     mode = None if compat == "none" else compat
     given = {**options, "comm_groups": groups, "compat": mode}
+    if kernel_speed:
+        given["kernel_speeds"] = _speeds(kernel_speed)
     if npu_scale is not None:
         from chakra.replay.config import load_network
         from chakra.replay.config.npu_scale import load_npu_scale
@@ -389,6 +412,23 @@ def _arguments(
 
         given |= {"fail_links": fail_links, "slow_links": parse_slow(slow_links)}
     return given
+
+
+def _speeds(texts: tuple[str, ...]) -> dict[str, float]:
+    """Factors by family, from ``FAMILY=X``."""
+    found: dict[str, float] = {}
+    for text in texts:
+        name, sign, value = text.rpartition("=")
+        try:
+            factor = float(value.removesuffix("x")) if sign and name else float("nan")
+        except ValueError:
+            factor = float("nan")
+        if not 0 < factor < float("inf"):
+            raise UsageError(f"--kernel-speed: expected FAMILY=X such as matmul=2, found {text!r}")
+        if name in found:
+            raise UsageError(f"--kernel-speed: {name} is given twice")
+        found[name] = factor
+    return found
 
 
 def _replay(run: Options, shown: Shown) -> None:

@@ -283,8 +283,20 @@ def _set_metadata(columns: TraceColumns, linked: Linked, rank: int, groups: Grou
     add.append(AttributeProto(name="rank", int64_val=rank))
     add.append(AttributeProto(name="converter", string_val=f"chakra {__version__} convert pytorch"))
     add.append(AttributeProto(name="measured_span_ns", int64_val=linked.measured_ns))
+    accelerator = _accelerator(linked)
+    if accelerator:
+        add.append(AttributeProto(name="accelerator", string_val=accelerator))
     add.append(AttributeProto(name="base_time_ns", int64_val=linked.device.first_ns + linked.first_ns))
     renamed = {name: number for name, number in groups.ids.items() if name != number}
     if renamed:
         text = msgspec.json.encode(dict(sorted(renamed.items()))).decode()
         add.append(AttributeProto(name="process_group_names", string_val=text))
+
+
+def _accelerator(linked: Linked) -> str:
+    """Name of the accelerator, as the profiler wrote it; of several kinds none."""
+    properties = linked.device.header.get("deviceProperties")
+    if not isinstance(properties, list):
+        return ""
+    names = {str(one.get("name", "")) for one in properties if isinstance(one, dict)}
+    return names.pop() if len(names) == 1 else ""

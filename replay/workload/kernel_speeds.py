@@ -1,0 +1,152 @@
+"""Times of the accelerator's kernels by family, and on another accelerator than the recorded one."""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from chakra.arrays import F64, Bool
+from chakra.errors import UsageError
+from chakra.et import NodeType, Trace
+from chakra.et.families import FAMILIES, MEMORY_BOUND, kernel_family
+from chakra.et.operators import Attention, MatrixProduct, parse_operators
+from chakra.io.nearest import nearest
+from chakra.replay.compute.other_accelerator import Ratios, accelerator_named, ratios, recorded_on
+from chakra.replay.options import RunOptions
+from chakra.replay.workload.node_draft import Draft
+from chakra.replay.workload.recorded import accelerator_time
+
+#: what stands for every family that memory bounds
+MEMORY = "memory-bound"
+#: before a regular expression for names
+BY_NAME = "name:"
+
+
+def checked_speeds(given: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
+    """Speeds by selector, whose selectors select something.
+
+    Raises
+    ------
+    UsageError
+        A family that there is not, or a pattern that is no regular expression.
+    """
+    for selector in given:
+        if selector.startswith(BY_NAME):
+            try:
+                re.compile(selector.removeprefix(BY_NAME))
+            except re.error as error:
+                raise UsageError(f"kernel-speed: {selector!r} is no regular expression: {error}") from None
+        elif selector not in (*FAMILIES, MEMORY):
+            known = (*FAMILIES, MEMORY)
+            hint = nearest(selector, known) or f"; there are {', '.join(known)}, and {BY_NAME}PATTERN"
+            raise UsageError(f"kernel-speed: there is no family {selector!r}{hint}")
+    return tuple(given.items())
+
+
+def speed_factors(trace: Trace, speeds: tuple[tuple[str, float], ...]) -> F64:
+    """(nodes,) by what each node's time is divided, in file order; factors of several selectors multiply."""
+    by_name = np.ones(len(trace.name_table))
+    for code, name in enumerate(trace.name_table):
+        for selector, factor in speeds:
+            if selector.startswith(BY_NAME) and re.search(selector.removeprefix(BY_NAME), name):
+                by_name[code] *= factor
+    families = [kernel_family(name) for name in trace.name_table]
+    of_family = {family: _of(family, speeds) for family in FAMILIES}
+    by_family = np.array([of_family[family] for family in families])
+    if len(trace.operator_table):
+        said = np.array([*(of_family[_family_of(text)] for text in trace.operator_table), np.nan])
+        own = said[trace.operator_codes]
+        chosen: F64 = np.where(np.isnan(own), by_family[trace.name_codes], own) * by_name[trace.name_codes]
+        return chosen
+    factors: F64 = by_family[trace.name_codes] * by_name[trace.name_codes]
+    return factors
+
+
+def _of(family: str, speeds: tuple[tuple[str, float], ...]) -> float:
+    out = 1.0
+    for selector, factor in speeds:
+        if selector == family or (selector == MEMORY and family in MEMORY_BOUND):
+            out *= factor
+    return out
+
+
+def _family_of(text: str) -> str:
+    """Family of what a generated node computes: that of its first operator."""
+    found = parse_operators(text)
+    if not found:
+        return "other"
+    first = found[0][0]
+    return (
+        "matmul"
+        if isinstance(first, MatrixProduct)
+        else "attention"
+        if isinstance(first, Attention)
+        else "memory"
+    )
+
+
+def recorded_kernels(trace: Trace) -> Bool:
+    """Compute nodes of the accelerator, in file order, that have a duration."""
+    mask: Bool = accelerator_time(trace) & (np.asarray(trace.is_cpu_op) != 1) & (trace.durations_ns() > 0)
+    return mask
+
+
+def other_accelerator(trace: Trace, options: RunOptions) -> Ratios | None:
+    """Factors of `RunOptions.accelerator` on a trace's kernels; None where there is no other accelerator.
+
+    Raises
+    ------
+    UsageError
+        An accelerator that is not known, or a recording that does not say its own.
+    """
+    if options.accelerator is None:
+        return None
+    kernels = recorded_kernels(trace)
+    if not kernels.any():
+        return None
+    target = accelerator_named(options.accelerator)
+    return ratios(trace, kernels, recorded_on([trace], options.recorded_on), target)
+
+
+def set_kernel_speeds(draft: Draft) -> None:
+    """Kernels on another accelerator, and at the speeds of their families.
+
+    The last thing that is done to durations, whoever gave them; copies over the bus keep theirs.
+    """
+    options = draft.setting.options
+    if not options.kernel_speeds and options.accelerator is None:
+        return
+    factor = np.ones(len(draft.op))
+    found = other_accelerator(draft.trace, options)
+    if found is not None:
+        factor *= found.factor[draft.order]
+    if options.kernel_speeds:
+        factor /= speed_factors(draft.trace, options.kernel_speeds)[draft.order]
+    where = (
+        draft.where(NodeType.COMP) & ~draft.cpu & accelerator_time(draft.trace)[draft.order] & (factor != 1.0)
+    )
+    scaled = draft.duration_ns[where] * factor[where]
+    if (scaled > float(1 << 62)).any():
+        raise draft.error(
+            int(np.flatnonzero(where)[int(np.argmax(scaled))]), "the scaled time does not fit 64 bits"
+        )
+    draft.duration_ns[where] = np.rint(scaled).astype(np.int64)
+
+
+def accelerator_notes(traces: tuple[Trace, ...], options: RunOptions) -> list[str]:
+    """How the kernels' times on another accelerator came about."""
+    if options.accelerator is None:
+        return []
+    found = [other for trace in traces if (other := other_accelerator(trace, options)) is not None]
+    if not found:
+        return ["--accelerator has no effect: no kernel of the workload has a recorded time"]
+    target = accelerator_named(options.accelerator)
+    origin = recorded_on(traces, options.recorded_on)
+    total = sum(sum(other.time_ns.values()) for other in found)
+    shares = ", ".join(
+        f"{100 * sum(other.time_ns.get(how, 0) for other in found) / total:.0f} % by {how}"
+        for how in ("shape", "bandwidth", "peak")
+        if any(other.time_ns.get(how) for other in found)
+    )
+    text = f"kernels take the times of {target.accelerator} in place of the recorded {origin.accelerator}"
+    return [f"{text}: of their time {shares}"]
