@@ -82,7 +82,11 @@ class Recording:
             return
         self.steps += 1
         self._profiler.step()
-        self.done = self.recorded and not self.unprofiled
+        self.done = self._is_over()
+
+    def _is_over(self) -> bool:
+        """Whether everything is recorded, and nothing is to be timed."""
+        return self.recorded and not self.unprofiled
 
     def _time(self) -> None:
         """Note the end of a step without profiler, when the device has done it too; the first is not counted."""

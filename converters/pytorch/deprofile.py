@@ -115,7 +115,7 @@ def unprofiled_step_ns(device: Path | None) -> int:
         raise UsageError(
             f"{path}: step_us_unprofiled must be a list of times in us, not {json.dumps(steps)[:60]}"
         )
-    return round(median(steps) * 1e3)
+    return round(median(map(float, steps)) * 1e3)
 
 
 def deprofile(ranks: Sequence[RankGraph], unprofiled_ns: int, cost_us: float | None) -> Deprofiled:

@@ -82,7 +82,9 @@ def test_every_option_reaches_simulate(chakra: Chakra, ring8: Path, monkeypatch:
     flags = (
         "--backend=aware -m m.json -g g.json --compat astra-sim --num-queues-per-dim 3 --injection-scale 0.5 "
         "--comm-scale 2 --compute-scale 3 --rendezvous --comm-streams 4 --npu-scale scale --replicate "
-        "--start aligned --host-speed 1.25 --accelerator-speed 2 --ideal --measured times.csv"
+        "--start aligned --host-speed 1.25 --accelerator-speed 2 --kernel-speed matmul=2 --accelerator b200 "
+        "--recorded-on h200 "
+        "--ideal --measured times.csv"
     )
     seen = passed_to_simulate(monkeypatch, chakra, *flags.split())
     scale = seen.pop("npu_scale")
@@ -107,6 +109,9 @@ def test_every_option_reaches_simulate(chakra: Chakra, ring8: Path, monkeypatch:
         "ideal": True,
         "measured": ("times.csv",),
         "accelerator_speed": 2.0,
+        "kernel_speeds": {"matmul": 2.0},
+        "accelerator": "b200",
+        "recorded_on": "h200",
         "replicate": True,
     }
 

@@ -88,7 +88,7 @@ def test_what_if_takes_families() -> None:
 @pytest.mark.parametrize("roofline", [False, True])
 def test_generated_nodes_have_families_too(*, roofline: bool) -> None:
     """Whoever gives them their time: the trace, or the roofline."""
-    more = {} if roofline else {"peak_tflops": 900.0, "mem_gbps": 3000.0}
+    more: dict[str, Any] = {} if roofline else {"peak_tflops": 900.0, "mem_gbps": 3000.0}
     request = TransformerRequest(model="gpt2-small", layers=2, npus=1, **more)
     system = {
         **SYSTEM,
