@@ -7,6 +7,7 @@ from chakra.errors import ConfigError, WorkloadError
 from chakra.io.limits import MAX_CHUNKS
 from chakra.replay.config.keys import SPLITS
 from chakra.replay.config.model import Network, System
+from chakra.replay.config.readers import SLOWEST
 from chakra.replay.options import RunOptions
 from chakra.replay.workload.model import Workload
 
@@ -42,6 +43,10 @@ def check_limits(workload: Workload, system: System, network: Network, options: 
         if float(program.duration_ns.sum(dtype=float)) > MOST_BYTES:
             raise WorkloadError(f"{source}: the sum of all durations does not fit 64 bits of nanoseconds")
         largest = max(largest, size)
+        if system.computing_rate < 1 and float(program.duration_ns.sum(dtype=float)) / SLOWEST > MOST_BYTES:
+            raise WorkloadError(
+                f"{source}: the sum of all durations is more than five days, which overlap-computing-rate does not count"
+            )
     for k, dim in enumerate(network.dims):
         longest = dim.npus * dim.latency_ns + largest * workload.npus / dim.bytes_per_ns
         if not longest < LONGEST_NS:

@@ -33,6 +33,11 @@ class PlanTable:
         """The collective library whose times collectives take, if any."""
         return placed_library(self.system, self.network, self.options)
 
+    @property
+    def slows(self) -> bool:
+        """Whether collectives and computing slow each other down."""
+        return self.library is not None and self.library.slows
+
     def library_ns(self, phase: Phase, npus: I64) -> int:
         """Time of a phase that is a whole collective of a library, of these NPUs."""
         assert self.library is not None

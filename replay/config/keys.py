@@ -17,6 +17,7 @@ from chakra.replay.config.readers import (
     Named,
     Number,
     OneSwitch,
+    Rate,
     Single,
     Switch,
     Text,
@@ -499,6 +500,22 @@ SYSTEM_KEYS = (
         "operator_model",
         "times of generated operators: name of a preset, path of a .yml file, or a map of constants, of changes to those "
         "of a preset where it has `base`; no effect with --compat",
+    ),
+    COMPUTING_RATE := Key(
+        "overlap-computing-rate",
+        Rate(),
+        _SYSTEM.computing_rate,
+        "",
+        "computing_rate",
+        "speed of computing while a collective of the library runs on the NPU, in steps of 0.0001; 1: no effect",
+    ),
+    COLLECTIVE_RATE := Key(
+        "overlap-collective-rate",
+        Rate(),
+        _SYSTEM.collective_rate,
+        "",
+        "collective_rate",
+        "speed of a collective of the library while a member computes, in steps of 0.0001; 1: no effect",
     ),
     BOOST_MODE := Key(
         "boost-mode",

@@ -230,6 +230,9 @@ class System:
         Latency that the network's plugin reports to the library, us.
     operator_model
         Times of operators: name of a preset, path of a file, or the JSON text of constants; None: the roofline's.
+    computing_rate, collective_rate
+        Speed of computing on an NPU while a collective of the library runs there, and of a collective while one of its
+        members computes; 1: what runs alone.
     source
         File, for messages.
     """
@@ -270,6 +273,8 @@ class System:
     node_ports: int = 0
     network_latency_us: float = 0.0
     operator_model: str | None = None
+    computing_rate: float = 1.0
+    collective_rate: float = 1.0
     source: str = "<system>"
 
 

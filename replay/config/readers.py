@@ -23,6 +23,8 @@ MAX_INT = 2**31 - 1
 MAX_NUMBER = 1.7976931348623157e308
 #: largest number that C++ writes into a float of four bytes without overflow, with room for rounding
 MAX_SINGLE = 3.4e38
+#: slowest rate, and the step in which rates are counted
+SLOWEST = 0.0001
 
 
 def reads_as_head(compat: str | None) -> bool:
@@ -143,6 +145,26 @@ class Number:
             "exclusiveMinimum" if self.above_zero else "minimum": 0,
             "maximum": MAX_NUMBER,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share of full speed."""
+
+    missing: str = ""
+
+    @property
+    def allowed(self) -> str:
+        return f"number from {SLOWEST} to 1"
+
+    def read(self, value: object, compat: str | None = None) -> float:
+        number = finite_or_none(value)
+        if number is None or not SLOWEST <= number <= 1:
+            raise UnfitError(f"must be a number from {SLOWEST} to 1")
+        return number
+
+    def schema(self) -> Schema:
+        return {"type": "number", "minimum": SLOWEST, "maximum": 1}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from chakra.replay.engines.kernels import layout as L
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.state import Block
 from chakra.replay.options import RunOptions
-from chakra.replay.workload.model import Op, Program
+from chakra.replay.workload.model import Engine, Op, Program
 from chakra.replay.workload.node_order import ordinals
 
 #: explicit priorities are cut to this range
@@ -72,8 +72,12 @@ class Code:
     ordinal: I64
 
 
-def code_of(program: Program, *, astra: bool) -> Code:
+def code_of(program: Program, scenario: Scenario) -> Code:
     """A program's nodes; ASTRA-sim has no priority that takes effect (replay semantics, section 3.4)."""
+    astra = scenario.options.astra
+    op = program.op
+    if scenario.plans.slows:
+        op = np.where(computes(program), codes.OP_COMPUTE, op)
     nodes = np.flatnonzero(program.comm >= 0)
     priority = np.zeros(len(nodes), np.int64)
     ordinal = priority
@@ -83,7 +87,7 @@ def code_of(program: Program, *, astra: bool) -> Code:
             given = program.trace.comm_priority[program.order[nodes]]
             priority = np.clip(np.where(given == ABSENT, 0, given), -MOST_URGENT, MOST_URGENT)
     return Code(
-        op=program.op,
+        op=op,
         slot=program.slot,
         duration_ns=program.duration_ns,
         child_start=program.child_start,
@@ -93,6 +97,12 @@ def code_of(program: Program, *, astra: bool) -> Code:
         priority=priority,
         ordinal=ordinal,
     )
+
+
+def computes(program: Program) -> AnyArray:
+    """Nodes of a program that compute on the NPU for a while."""
+    mask: AnyArray = (program.op == Op.TIMER) & (program.engine == Engine.GPU) & (program.duration_ns > 0)
+    return mask
 
 
 def add_code(block: Block, code: Code) -> tuple[int, int]:
@@ -125,7 +135,18 @@ def set_rules(head: I64, scenario: Scenario, contexts: int) -> None:
         call.uneven is not None for program in scenario.workload.programs for call in program.calls
     )
     head[L.C_DECIDED] = -1
+    library = scenario.plans.library
+    head[L.C_RATE_COMPUTING] = head[L.C_RATE_COLLECTIVE] = L.ONE
+    if library is not None and library.slows:
+        head[L.C_OVERLAP] = 1
+        head[L.C_RATE_COMPUTING] = _parts(library.computing_rate)
+        head[L.C_RATE_COLLECTIVE] = _parts(library.collective_rate)
     _set_delays(head, options)
+
+
+def _parts(rate: float) -> int:
+    """A rate as the kernels have it."""
+    return max(round(rate * L.ONE), 1)
 
 
 def _set_delays(head: I64, options: RunOptions) -> None:
@@ -264,6 +285,17 @@ class Actors:
         group = np.repeat(members.start[: self.n], counts) + call_group
         calls[:, L.CA_MEMBERSHIP] = memberships + group * L.MEMBERSHIP_ROW
         self.rows[:, L.N_CALLS] = self.block.add(calls) + first[:-1] * L.CALL_ROW
+
+    def set_overlap(self, contexts: int) -> int:
+        """Room for compute nodes and collectives that run and slow each other down; returns how many nodes an NPU has."""
+        works = 0
+        for program in {id(program): program for program in self.programs}.values():
+            nodes = np.bincount(program.slot[computes(program)], minlength=len(program.slot_cap))
+            works = max(works, int(np.minimum(nodes, program.slot_cap).sum()))
+        npu = np.arange(self.n)
+        self.rows[:, L.N_WORKS] = self.block.room(self.n * works * L.WORK_ROW) + npu * (works * L.WORK_ROW)
+        self.rows[:, L.N_BESIDES] = self.block.room(self.n * contexts) + npu * contexts
+        return works
 
     def done(self) -> None:
         """Write the rows of the NPUs, when all is known."""

@@ -11,7 +11,11 @@ def library_notes(scenario: Scenario) -> list[str]:
     """That collectives take a library's times and how right those are, or why they do not."""
     system = scenario.system
     if system.collective_library is None:
-        return []
+        if system.computing_rate == system.collective_rate == 1:
+            return []
+        return [
+            "overlap-computing-rate and overlap-collective-rate have no effect without collective-library"
+        ]
     reason = why_no_library(system, scenario.network, scenario.options)
     if reason is not None:
         no_effect = f"collective-library {system.collective_library!r} has no effect: {reason}"
@@ -34,6 +38,11 @@ def library_notes(scenario: Scenario) -> list[str]:
     counts = "of the network file only bandwidths between nodes count for them"
     if placed.sends:
         counts = "their bytes travel as messages, which wait for others on links"
+    if placed.slows:
+        counts += (
+            f"; beside each other computing runs at {placed.computing_rate:g} and a collective at "
+            f"{placed.collective_rate:g} of its speed"
+        )
     model = f"collectives take the times of {machine.library} on {machine.name}{how} (one node); {counts}"
     return [model] if placed.measured is None else [_measured_note(placed.measured.name, placed.asked), model]
 

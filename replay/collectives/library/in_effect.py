@@ -41,6 +41,14 @@ class PlacedLibrary:
     measured: MeasuredTimes | None = None
     #: collectives that were asked for: kind, bytes and ranks, and whether they were measured
     asked: dict[tuple[CollectiveKind, int, int], bool] = field(default_factory=dict, compare=False)
+    #: speed of computing while a collective runs on an NPU, and of a collective while a member computes
+    computing_rate: float = 1.0
+    collective_rate: float = 1.0
+
+    @property
+    def slows(self) -> bool:
+        """Whether computing and collectives slow each other down."""
+        return self.computing_rate < 1 or self.collective_rate < 1
 
     @property
     def name(self) -> str:
@@ -118,7 +126,7 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
     sends = options.backend in ("aware", FLOW) or network.outside is not None
     return PlacedLibrary(
         machine, forced, node, rate, system.node_ports, system.network_latency_us, sends,
-        _measured(system, options, machine),
+        _measured(system, options, machine), computing_rate=system.computing_rate, collective_rate=system.collective_rate,
     )  # fmt: skip
 
 

@@ -12,6 +12,9 @@ OP_COLLECTIVE = 2
 OP_SEND = 3
 OP_RECV = 4
 OP_SERVER = 5  # waits for a FIFO server (pooled remote memory), then its duration
+OP_COMPUTE = (
+    6  # a timer whose NPU computes meanwhile, where collectives beside it slow it down; else OP_TIMER
+)
 
 # Families of algorithms (`chakra.replay.collectives.algorithms.Family`).
 ALG_NONE = 0  # a barrier: ends when the last member starts

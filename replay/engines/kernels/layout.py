@@ -85,6 +85,10 @@ NEVER = 1 << 62
         C_CHARGE,  # in which of the dimensions that it crosses a message takes time (unaware), CHARGE_
         C_OLD,  # cost model of ASTRA-sim 1.0
         C_RENDEZVOUS,
+        C_OVERLAP,  # computing and a library's collectives slow each other down
+        C_RATE_COMPUTING,  # while a collective runs beside it
+        C_RATE_COLLECTIVE,  # while a member computes beside it
+        C_HAPPENED,  # message engine: tick of the last event that meant something
         # message engine: time
         C_FREE,  # first free row of the pool
         C_HEAP,  # binary heap in order of time: ticks and their buckets, or events (phase engine)
@@ -116,12 +120,13 @@ NEVER = 1 << 62
         C_BUS_REDUCE,
         # phase engine
         C_SEQUENCE,  # of events
+        C_HEAP_ROOM,  # events at which those that mean nothing any more are taken out
         C_LANES,
         C_MEMO,  # table of durations of phases that were made during the run
         C_SCRATCH,  # table for phases that are evaluated member by member
         C_CREDITS,  # heap of such a phase's credits
     ),
-) = row(64)
+) = row(69)
 ACTIONS = C_SIZE  # stack of what is to be done before the next event: (what, a, b)
 NPU_BASE = ACTIONS + 3 * 8
 
@@ -172,8 +177,28 @@ F_SPEED = F_HEAD  # latency and bytes per ns of each link class; the first class
         N_DIM_BYTES,  # phase engine: table of bytes sent into each dimension
         N_FIRST_BUNDLE,  # message engine: its timer bundles in order of time
         N_LAST_BUNDLE,
+        N_WORKS,  # table: compute nodes that run, where collectives slow them down
+        N_WORKS_N,
+        N_COUNTED,  # tick up to which what they have done is counted
+        N_COMPUTES,  # 1 if some run, as far as its collectives know
+        N_BESIDES,  # table: instances of collectives that run on it
+        N_BESIDES_N,
     ),
-) = row(20)
+) = row(26)
+
+# a compute node that runs, where collectives slow it down
+(
+    WORK_ROW,
+    (
+        W_NODE,
+        W_LEFT,  # in 1 / ONE ns
+        W_END,  # tick, at the rate that holds
+        W_EVENT,  # the event that ends it, NO_EVENT: none yet
+    ),
+) = row(4)
+#: the rate of what runs alone
+ONE = 10_000
+NO_EVENT = -1
 
 # a node of a program
 (
@@ -302,8 +327,14 @@ CURSORS = 3 + KINDS
         I_ISSUED,  # members
         I_ENDED,
         I_READY,  # when the last member had issued it, -1: not yet
+        I_LEFT,  # where computing slows it down: what is left in 1 / ONE ns; of messages: what it has fallen behind
+        I_COUNTED,  # tick up to which that is counted
+        I_COMPUTING,  # members whose NPU computes
+        I_MOVING,  # its messages are under way
+        I_END,  # tick, at the rate that holds
+        I_EVENT,  # the event that ends it, NO_EVENT: none yet
     ),
-) = row(7)
+) = row(13)
 
 (
     PLAN_ROW,
@@ -365,8 +396,9 @@ CURSORS = 3 + KINDS
         PH_WHOLE,  # parts of the data of which a message of a table of steps carries some
         PH_ROUNDS,  # message engine: the same table by member: first row and number of rows of each
         PH_DELAY,  # message engine: from the last start of a joint phase to its first messages, or its end
+        PH_BESIDE,  # a library's collective that computing beside it slows down
     ),
-) = row(25)
+) = row(26)
 FLAT = -1
 
 TAU_DIFFERS = -1  # members end apart

@@ -13,7 +13,7 @@ from chakra.replay.engines.kernels.messages_custom import custom_done, custom_st
 from chakra.replay.engines.kernels.messages_events import close_bucket, end_bundle, free_row, next_bucket
 from chakra.replay.engines.kernels.messages_p2p import arrive_control as arrive_request
 from chakra.replay.engines.kernels.messages_p2p import arrive_unpaired, issued_at, send_eager
-from chakra.replay.engines.kernels.messages_steps import step, step_part, steps_end
+from chakra.replay.engines.kernels.messages_steps import slowed_end, step, step_part, steps_end
 from chakra.replay.engines.kernels.messages_streams import enter_phase, received, start_stream, start_waiting
 from chakra.replay.engines.kernels.messages_transfer import arrive_control, arrive_data, go_data
 from chakra.replay.engines.kernels.messages_tree import tree_reduce, tree_step
@@ -21,6 +21,7 @@ from chakra.replay.engines.kernels.messages_workload import issue_pass, leave_se
 from chakra.replay.engines.kernels.network import reached, wake
 from chakra.replay.engines.kernels.network_outside import deliver
 from chakra.replay.engines.kernels.nodes import end_node
+from chakra.replay.engines.kernels.overlap import end_work
 from chakra.replay.engines.kernels.queues import enter_queue, next_blocked, take_first
 
 ENTRY_POINTS = ("run",)
@@ -121,6 +122,12 @@ def run_timer(s: State, what: int, a: int, b: int) -> None:
             later(s, L.ACT_STREAM, a, 0)
     elif what == L.TM_CUSTOM_START:
         custom_start(s, a)
+    elif what == L.TM_WORK:
+        npu = m[m[L.C_BUNDLE] + L.T_NPU]
+        if end_work(s, npu, a, b):
+            later(s, L.ACT_NODE, npu, a)
+    elif what == L.TM_BESIDE:
+        slowed_end(s, a, b)
     elif what == L.TM_BUS_SENT:
         bus_sent(s, a)
     elif what == L.TM_BUS_REDUCED:
@@ -172,9 +179,12 @@ def act(s: State) -> int:
 
 def relieve(s: State) -> bool:
     """Everything waits: start the first waiting stream of each queue, one more than the queue runs (C13)."""
-    queue = next_blocked(s, s.m[L.C_QUEUE_ROWS])
+    m = s.m
+    queue = next_blocked(s, m[L.C_QUEUE_ROWS])
     if queue == L.NIL:
         return False
+    if m[L.C_OVERLAP] != 0:
+        m[L.C_NOW] = m[L.C_HAPPENED]
     while queue != L.NIL:
         start_stream(s, take_first(s, queue))
         queue = next_blocked(s, queue + L.QUEUE_ROW)
@@ -245,6 +255,7 @@ def run(s: State) -> int:
     m = s.m
     room = len(m) - m[L.C_MARGIN]
     budget = m[L.C_BUDGET]
+    overlap = m[L.C_OVERLAP] != 0
     if m[L.C_ENDED] > 0:
         deliver(s)
     events = 0
@@ -303,5 +314,7 @@ def run(s: State) -> int:
             run_timer(s, what, a, b)
         elif npu >= 0:
             issue_pass(s, npu)
+        if overlap and what != L.TM_WORK and what != L.TM_BESIDE:
+            m[L.C_HAPPENED] = m[L.C_NOW]
     m[L.C_EVENTS] += events
     return status

@@ -83,6 +83,8 @@ TM_STEP = 11  # the next round of a table of steps begins
 TM_STEP_SENT = 12  # a round's messages have passed the member's links
 TM_JOINT_END = 13  # all members of a joint phase have ended it
 TM_CUSTOM_START = 14  # a member of a joint phase issues its first sends and receives
+TM_WORK = 15  # a compute node that collectives slow down ends, unless its end has moved
+TM_BESIDE = 16  # the same of a collective
 
 # link; a table, not in the pool
 (

@@ -8,6 +8,7 @@ own delays, so that messages wait for each other on links.
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import set_timer
+from chakra.replay.engines.kernels.messages_overlap import end_beside, moved_beside, start_beside
 from chakra.replay.engines.kernels.messages_transfer import post_receive, ring_npu, send_data, twin
 from chakra.replay.engines.kernels.network import occupancy
 from chakra.replay.engines.kernels.packets import reduction, step_bytes
@@ -49,8 +50,29 @@ def joint_member(s: State, x: int, end: int) -> bool:
 
 def barrier(s: State, x: int) -> None:
     """A member starts a phase without messages, which ends for all of its ring a while after the last one's start."""
+    m = s.m
+    if not joint_member(s, x, 0):
+        return
+    delay = m[m[x + L.S_ROW] + L.PH_DELAY]
+    if m[m[x + L.S_ROW] + L.PH_BESIDE] != 0:
+        start_beside(s, x, delay, 0)
+    else:
+        for_all(s, x, delay, L.TM_JOINT_END)
+
+
+def custom_begins(s: State, x: int) -> bool:
+    """A member starts a phase that is a program of sends and receives; True if it issues the first of them now.
+
+    Members of a joint phase wait for the last one, and for what a collective takes before it sends.
+    """
+    m = s.m
+    if m[m[x + L.S_ROW] + L.PH_JOINT] == 0:
+        return True
     if joint_member(s, x, 0):
-        for_all(s, x, s.m[s.m[x + L.S_ROW] + L.PH_DELAY], L.TM_JOINT_END)
+        for_all(s, x, m[m[x + L.S_ROW] + L.PH_DELAY], L.TM_CUSTOM_START)
+        if m[m[x + L.S_ROW] + L.PH_BESIDE] != 0:
+            start_beside(s, x, 0, 1)
+    return False
 
 
 def for_all(s: State, x: int, after: int, what: int) -> None:
@@ -67,8 +89,18 @@ def steps_end(s: State, x: int) -> bool:
     if m[m[x + L.S_ROW] + L.PH_JOINT] == 0:
         return True
     if joint_member(s, x, 1):
-        for_all(s, x, 0, L.TM_JOINT_END)
+        if m[m[x + L.S_ROW] + L.PH_BESIDE] != 0:
+            moved_beside(s, x)
+        else:
+            for_all(s, x, 0, L.TM_JOINT_END)
     return False
+
+
+def slowed_end(s: State, i: int, number: int) -> None:
+    """A timer of a collective that computing beside it slows down: if it has ended, all members end their phases."""
+    m = s.m
+    if end_beside(s, i, number):
+        for_all(s, m[i + L.I_BLOCK], 0, L.TM_JOINT_END)
 
 
 def step(s: State, x: int) -> bool:

@@ -7,8 +7,7 @@ from chakra.replay.engines.kernels.messages_credit import arm
 from chakra.replay.engines.kernels.messages_custom import custom_start
 from chakra.replay.engines.kernels.messages_steps import (
     barrier,
-    for_all,
-    joint_member,
+    custom_begins,
     step_part,
     steps_begin,
 )
@@ -108,10 +107,8 @@ def start_stream(s: State, x: int) -> None:
     if algorithm == K.ALG_TREE:
         tree_start(s, x)
     elif algorithm == K.ALG_CUSTOM:
-        if m[m[x + L.S_ROW] + L.PH_JOINT] == 0:
+        if custom_begins(s, x):
             custom_start(s, x)
-        elif joint_member(s, x, 0):
-            for_all(s, x, m[m[x + L.S_ROW] + L.PH_DELAY], L.TM_CUSTOM_START)
     elif algorithm == K.ALG_STEPS:
         steps_begin(s, x)
     elif algorithm == K.ALG_NONE:

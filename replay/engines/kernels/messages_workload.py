@@ -5,6 +5,7 @@ from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.instances import join_instance, open_stream
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, set_timer, take_row
+from chakra.replay.engines.kernels.messages_overlap import start_work, tell_collectives
 from chakra.replay.engines.kernels.messages_p2p import new_request, post
 from chakra.replay.engines.kernels.messages_streams import enter_phase, start_waiting
 from chakra.replay.engines.kernels.nodes import (
@@ -36,6 +37,8 @@ def issue_pass(s: State, npu: int) -> None:
                 issue(s, npu, node, row)
             node = next_node(s, npu)
         again = end_pass(s, npu, deferred)
+    if s.m[L.C_OVERLAP] != 0:
+        tell_collectives(s, npu)
 
 
 def issue(s: State, npu: int, node: int, row: int) -> None:
@@ -46,6 +49,8 @@ def issue(s: State, npu: int, node: int, row: int) -> None:
         set_timer(s, npu, m[L.C_NOW] + m[row + L.O_NS], L.TM_NODE, node, 0)
     elif op == K.OP_COLLECTIVE:
         issue_collective(s, npu, node)
+    elif op == K.OP_COMPUTE:
+        start_work(s, npu, node, m[row + L.O_NS])
     elif op == K.OP_SERVER:
         enter_server(s, npu, node, m[row + L.O_NS])
     else:

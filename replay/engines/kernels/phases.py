@@ -18,7 +18,9 @@ from chakra.replay.engines.kernels import phases_layout as L
 from chakra.replay.engines.kernels.instances import end_stream, in_last_phase
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.nodes import comm_state, end_node
+from chakra.replay.engines.kernels.overlap import end_work
 from chakra.replay.engines.kernels.phases_events import pop_event
+from chakra.replay.engines.kernels.phases_overlap import NPU_MASK, OF_COLLECTIVE, OF_SHIFT, end_beside
 from chakra.replay.engines.kernels.phases_streams import relieve, start_waiting
 from chakra.replay.engines.kernels.phases_workload import issue_pass
 from chakra.replay.engines.kernels.queues import enter_queue
@@ -62,6 +64,18 @@ def arrive(s: State, lane: int, number: int) -> None:
         issue_pass(s, npu)
 
 
+def end_slowed(s: State, what: int, sequence: int) -> bool:
+    """A compute node or a collective ends that others may have slowed down; False if the event means nothing any more."""
+    if what & OF_COLLECTIVE:
+        return end_beside(s, what >> OF_SHIFT, sequence)
+    npu = (what >> OF_SHIFT) & NPU_MASK
+    if not end_work(s, npu, what >> 32, sequence):
+        return False
+    end_node(s, npu, what >> 32)
+    issue_pass(s, npu)
+    return True
+
+
 def run(s: State) -> int:
     """Run until the end, the end of the budget or of the room in the pool; returns a status."""
     m = s.m
@@ -84,6 +98,8 @@ def run(s: State) -> int:
             return L.BUDGET
         budget -= 1
         m[L.C_EVENTS] += 1
+        before = m[L.C_NOW]
+        sequence = m[m[L.C_HEAP] + L.E_SEQUENCE]
         what = pop_event(s)
         if what & 3 == L.EVENT_PHASE:
             end_phase(s, what >> 2)
@@ -91,6 +107,9 @@ def run(s: State) -> int:
             npu = (what >> 2) & 0x3FFFFFFF
             end_node(s, npu, what >> 32)
             issue_pass(s, npu)
+        elif what & 3 == L.EVENT_BESIDE:
+            if not end_slowed(s, what, sequence):
+                m[L.C_NOW] = before  # nothing has happened
         else:
             arrive(s, (what >> 2) & 0x3FFFFFFF, what >> 32)
     return m[L.C_STATUS]

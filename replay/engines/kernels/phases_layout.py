@@ -61,6 +61,7 @@ from chakra.replay.engines.kernels.layout import STREAM_HEAD, row
 EVENT_NODE = 0
 EVENT_PHASE = 1
 EVENT_ARRIVAL = 2
+EVENT_BESIDE = 3  # of computing, or with the next bit of a collective, that may have moved meanwhile
 
 MEMO = 1024  # durations that are kept
 (

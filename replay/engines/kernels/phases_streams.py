@@ -17,6 +17,7 @@ from chakra.replay.engines.kernels.phases_algorithms import (
     set_duration,
 )
 from chakra.replay.engines.kernels.phases_events import push_in_order
+from chakra.replay.engines.kernels.phases_overlap import start_beside
 from chakra.replay.engines.kernels.queues import next_blocked, next_waiting, take_first
 
 ENTRY_POINTS = ()
@@ -126,6 +127,9 @@ def start_phase(s: State, x: int) -> None:
     if m[count] < m[ring + L.RG_MEMBERS]:
         if m[f + L.PH_TAU] == L.TAU_SPARSE:
             start_sparse(s, x, ring)
+        return
+    if m[f + L.PH_BESIDE] != 0:
+        start_beside(s, m[x + L.S_INSTANCE], m[f + L.PH_TAU])
         return
     if m[f + L.PH_TAU] <= L.TAU_UNKNOWN:
         if m[f + L.PH_TAU] == L.TAU_SPARSE:

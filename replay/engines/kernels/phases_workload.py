@@ -13,6 +13,7 @@ from chakra.replay.engines.kernels.nodes import (
     row_of,
 )
 from chakra.replay.engines.kernels.phases_events import push_event
+from chakra.replay.engines.kernels.phases_overlap import start_work, tell_collectives
 from chakra.replay.engines.kernels.phases_streams import start_waiting
 from chakra.replay.engines.kernels.queues import enter_queue
 
@@ -42,10 +43,14 @@ def issue_pass(s: State, npu: int) -> None:
                 issue_send(s, npu, node)
             elif op == K.OP_RECV:
                 issue_recv(s, npu, node)
+            elif op == K.OP_COMPUTE:
+                start_work(s, npu, node, m[row + L.O_NS])
             else:
                 access_memory(s, npu, node, m[row + L.O_NS])
             node = next_node(s, npu)
         again = end_pass(s, npu, deferred)
+    if m[L.C_OVERLAP] != 0:
+        tell_collectives(s, npu)
 
 
 def access_memory(s: State, npu: int, node: int, service: int) -> None:

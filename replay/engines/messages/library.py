@@ -25,6 +25,8 @@ from chakra.replay.workload.model import Op
 
 #: tags of messages between members, which no trace has: the number of the collective is added
 FIRST_TAG = 1 << 62
+#: delay of a collective that is run alone: its members then send in the order in which they do after any other delay
+ALONE_NS = 1
 _NO_NODES = np.zeros(0, np.int64)
 
 
@@ -113,7 +115,7 @@ def delays_of(
     Parameters
     ----------
     run
-        Runs a scenario without any delay; None where messages never meet.
+        Runs a scenario whose collectives wait `ALONE_NS`; None where messages never meet.
     """
     times = [library.time(item.kind, item.phase.bytes, item.npus).time_ns for item in calls]
     if run is None or not calls:
@@ -122,7 +124,7 @@ def delays_of(
     number = {place: k for k, place in enumerate(dict.fromkeys(places))}
     distinct = {number[place]: item for place, item in zip(places, calls, strict=True)}
     alone = Alone([distinct[k] for k in range(len(distinct))], scenario)
-    found = alone.times_ns(run(alone.scenario))
+    found = [time - ALONE_NS for time in alone.times_ns(run(alone.scenario))]
     moving = [found[number[place]] for place in places]
     over = [moved / time for time, moved in zip(times, moving, strict=True) if moved > time]
     delays = [max(time - moved, 0) for time, moved in zip(times, moving, strict=True)]

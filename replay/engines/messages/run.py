@@ -24,7 +24,14 @@ from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.alone import LibraryCall
 from chakra.replay.engines.messages.engine import simulate
 from chakra.replay.engines.messages.flows import Flows
-from chakra.replay.engines.messages.library import FIRST_TAG, Delays, delays_of, library_phase, programs_of
+from chakra.replay.engines.messages.library import (
+    ALONE_NS,
+    FIRST_TAG,
+    Delays,
+    delays_of,
+    library_phase,
+    programs_of,
+)
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
 from chakra.replay.engines.outcome import RawRun, relief_notes
 from chakra.replay.engines.plan_tables import Planned
@@ -75,7 +82,7 @@ class MessageRun:
         ]
         self._check_peers()
         self._plan_of_call = self._call_plans()
-        self._delays = Delays([0] * len(self._library)) if alone else self._library_delays()
+        self._delays = Delays([ALONE_NS] * len(self._library)) if alone else self._library_delays()
 
     def _library_delays(self) -> Delays:
         """How long the collectives of a library wait before they send."""

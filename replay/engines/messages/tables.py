@@ -91,7 +91,7 @@ class MessageTables:
         self.actors = Actors(block, workload.programs, self.program_of, self.dims, queues)
         aware = options.backend == "aware"
         self.network = NetworkRows(block, head, scenario.network, graph, aware)
-        codes = [add_code(block, code_of(program, astra=options.astra)) for program in workload.programs]
+        codes = [add_code(block, code_of(program, scenario)) for program in workload.programs]
         self.actors.set_programs(codes, self.program_of)
         self.plans = PlanRows(
             block,
@@ -103,6 +103,7 @@ class MessageTables:
             self._stream_shape,
         )
         self._set_machine()
+        self.works = self.actors.set_overlap(self.contexts) if head[L.C_OVERLAP] else 0
         self._set_comms(groups)
         self._set_messages()
         self._set_bus()
@@ -131,6 +132,7 @@ class MessageTables:
         out = {L.PH_JOINT: int(_together(phase))}
         if phase.algorithm.family is Family.LIBRARY:
             out[L.PH_DELAY] = self.calls.delays[number]
+            out[L.PH_BESIDE] = int(self.scenario.plans.slows)
             out[L.PH_FAMILY] = int(Family.CUSTOM if number in self.calls.customs else Family.NONE)
         if phase.algorithm.family is Family.STEPS:
             steps = self.scenario.plans.steps(phase, whole=self.calls.planned[number].whole)
@@ -268,6 +270,9 @@ class MessageTables:
         )
         if together:
             rows += 2 * n * starts
+        if head[L.C_OVERLAP]:
+            # all compute nodes of the members of what starts or ends, and the collectives of those that are issued
+            rows += 2 * n * self.works * starts + 2 * (self.works + self.contexts)
         # only then can full queues block each other
         in_turn = scenario.system.intra_dimension_scheduling == "FIFO"
         if head[L.C_RELIEVE] and (deep or self.contexts > 1 or not in_turn):

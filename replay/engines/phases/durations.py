@@ -58,6 +58,7 @@ class Durations:
             out[L.PH_TREE] = self._table(phase.size, lambda: tree_tables(phase.size))
         elif phase.do in ROOTED or family is Family.LIBRARY:
             out[L.PH_FAMILY] = int(Family.NONE)
+            out[L.PH_BESIDE] = int(family is Family.LIBRARY and self._plans.slows)
         elif family is Family.STEPS:
             steps = self._steps(phase, comm)
             self._kept.append(steps)

@@ -78,7 +78,7 @@ class PhaseTables:
         self.actors = Actors(self._block, programs, self.program_of, self.dims, queues)
         lanes = message_channels(scenario.workload, partition, self.actors.programs, net, options)
         self._set_machine()
-        codes = [add_code(self._block, code_of(program, astra=options.astra)) for program in programs]
+        codes = [add_code(self._block, code_of(program, scenario)) for program in programs]
         self.actors.set_programs(codes, self.program_of)
         self.planned: list[Planned] = []
         self.comm_of_plan: list[ActorComm] = []
@@ -193,6 +193,12 @@ class PhaseTables:
         receives = sum(int((~p.p2p_is_send).sum()) for p in programs)
         timers = sum(int(np.minimum(p.slot_cap, p.slot_nodes).sum()) for p in programs)
         events = timers + self.actors.n * self.contexts * chunks + receives + 16
+        if head[L.C_OVERLAP]:
+            self.actors.set_overlap(self.contexts)
+            # as many again for those that mean nothing any more: they are taken out when the heap is full
+            events += self.actors.n * self.contexts
+            head[L.C_HEAP_ROOM] = 2 * events
+            events *= 3
         head[L.C_HEAP] = block.room(L.EVENT_ROW * events)
         head[L.C_MEMO] = block.room(L.MEMO_ROW * L.MEMO, -1)
         cells, credits = _scratch(self.planned, self.comm_of_plan)
