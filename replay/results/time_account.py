@@ -132,5 +132,8 @@ def exposed_as_astra(program: Program, raw: RawRun, actor: int, *, replay_only: 
     counted = program.engine == Engine.GPU
     if replay_only:
         counted = program.engine != Engine.CPU
-    issued = raw.issue_ns[raw.nodes(actor)] >= 0
-    return int(raw.done_ns[actor]) - int(program.duration_ns[counted & issued].sum())
+    issue, finish = raw.issue_ns[raw.nodes(actor)], raw.finish_ns[raw.nodes(actor)]
+    # a timer that collectives beside it have slowed down takes longer than its duration
+    ended = (program.op == Op.TIMER) & (finish >= 0)
+    taken = np.where(ended, finish - issue, program.duration_ns)
+    return int(raw.done_ns[actor]) - int(taken[counted & (issue >= 0)].sum())

@@ -27,6 +27,8 @@ class Op(IntEnum):
     SEND = codes.OP_SEND
     RECV = codes.OP_RECV
     SERVER = codes.OP_SERVER
+    #: in the rows of a run only, where programs have `TIMER`
+    COMPUTE = codes.OP_COMPUTE
 
 
 class Engine(IntEnum):

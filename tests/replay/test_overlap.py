@@ -388,3 +388,17 @@ def test_durations_that_cannot_be_counted_are_refused(tmp_path: Path) -> None:
     workload.run(lambda trace: trace.compute("C", duration_ns=1 << 50))
     with pytest.raises(WorkloadError, match="more than five days"):
         run(workload, rates(0.5), tmp_path)
+
+
+def test_time_that_computing_loses_is_computing(tmp_path: Path) -> None:
+    """Slowed computing hides as much of the collective as it lasts; nothing of it counts as exposed communication."""
+    workload = Workload(8)
+
+    def program(trace: TraceBuilder) -> None:
+        trace.compute("C", duration_micros=5000)
+        trace.collective("all_reduce", size_bytes=64 * MIB, name="T")
+
+    workload.run(program)
+    result = run(workload, rates(0.5), tmp_path)
+    assert not result.astra_exposed_comm_ns.any()
+    assert not result.exposed_comm_ns.any()

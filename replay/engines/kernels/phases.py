@@ -9,7 +9,8 @@ Everything is simulated for *actors*. An actor stands for a class of NPUs that b
 1024 equal NPUs has one actor. Rows of NPUs are rows of actors here.
 
 Kernel modules (see `chakra.jit`) are plain Python over one array, compiled as a whole for large inputs. Shared with the
-message-level engine: `codes` and `layout` (numbers and rows), `nodes`, `queues`, `scheduling`, `instances`, `packets`.
+message-level engine: `codes` and `layout` (numbers and rows), `nodes`, `queues`, `scheduling`, `instances`, `packets`,
+`overlap`.
 Of this engine: `phases_events` (the event list), `phases_algorithms` (ends of a phase), `phases_streams`,
 `phases_workload`, and this one, the loop.
 """
