@@ -165,34 +165,32 @@ def fluid(works: list[int], gaps: list[int], collectives: list[int], a: Fraction
 
     Time goes from one end to the next; ends are whole ticks.
     """
-    now, ends = 0, ([], [])
-    chains: tuple[list[tuple[str, int]], ...] = (
+    chains: list[list[tuple[str, int]]] = [
         [("collective", t) for t in collectives],
         [step for c, gap in zip(works, gaps, strict=True) for step in (("work", c), ("idle", gap))],
-    )
-    left: list[Fraction | None] = [None, None]
-    at = [0, 0]
+    ]
+    ends: list[list[int]] = [[], []]
+    now = 0
+    running: dict[int, tuple[str, Fraction]] = {}
     while True:
-        for k in (0, 1):
-            if left[k] is None and at[k] < len(chains[k]):
-                left[k] = Fraction(chains[k][at[k]][1])
-        running = [chains[k][at[k]][0] if left[k] is not None else "" for k in (0, 1)]
-        if running == ["", ""]:
+        for k, chain in enumerate(chains):
+            if k not in running and chain:
+                what, length = chain.pop(0)
+                running[k] = (what, Fraction(length))
+        if not running:
             return [*ends[0], *ends[1]]
-        both = running == ["collective", "work"]
-        rate = [b if both else Fraction(1), a if both else Fraction(1)]
-        lengths = [math.ceil(max(left[k], 0) / rate[k]) for k in (0, 1) if left[k] is not None]  # type: ignore[type-var]
-        step = min(lengths)
+        both = {what for what, _ in running.values()} == {"collective", "work"}
+        rate = {"collective": b, "work": a, "idle": Fraction(1)} if both else {}
+        step = min(math.ceil(left / rate.get(what, 1)) for what, left in running.values())
         now += step
-        for k in (0, 1):
-            if left[k] is None:
+        for k, (what, left) in list(running.items()):
+            rest = left - step * rate.get(what, Fraction(1))
+            if rest > 0:
+                running[k] = (what, rest)
                 continue
-            left[k] -= step * rate[k]  # type: ignore[operator]
-            if left[k] <= 0:  # type: ignore[operator]
-                if running[k] != "idle":
-                    ends[k].append(now)
-                at[k] += 1
-                left[k] = None
+            del running[k]
+            if what != "idle":
+                ends[k].append(now)
 
 
 STEPS = st.lists(st.integers(1, 900), min_size=1, max_size=6)
