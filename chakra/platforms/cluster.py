@@ -10,6 +10,7 @@ from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.nearest import nearest
 from chakra.io.yaml import parse_document, read_document
+from chakra.platforms.fabric import Fabric, Shape
 from chakra.platforms.keys import Status
 from chakra.platforms.model import Number, Platform, PlatformDim, platform_from
 from chakra.replay.config.model import Topology
@@ -19,16 +20,13 @@ FABRIC_LATENCY_NS = 1000.0
 
 _CLUSTER = re.compile(r"^\s*(?:(\d{1,18})\s*x\s+)?(\S+?)(?:\s+over\s+(.+?))?\s*$", re.IGNORECASE)
 _RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*g(?:b/s|bps|bit/s|be)?$", re.IGNORECASE)
-_WORDS = {
-    "rail",
-    "optimised",
-    "optimized",
-    "rail-optimised",
-    "rail-optimized",
-    "fat",
-    "tree",
-    "fat-tree",
-    "switch",
+_PORTS = re.compile(r"^(\d+)-ports?$", re.IGNORECASE)
+#: words for a shape; None: a part of other words
+_SHAPES = {
+    **dict.fromkeys(("rail-optimised", "rail-optimized", "rails", "rail"), Shape.RAILS),
+    **dict.fromkeys(("optimised", "optimized", "tree", "switch"), None),
+    **dict.fromkeys(("fat", "fat-tree"), Shape.FAT_TREE),
+    "rail-only": Shape.RAIL_ONLY,
 }
 
 
@@ -75,10 +73,12 @@ def all_platforms() -> Iterator[Platform]:
 
 @checked
 def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platform:
-    """A cluster in words: ``[COUNT x] PRESET [over RATE [rail-optimised] [fat tree] [oversubscribed K]]``.
+    """A cluster in words: ``[COUNT x] PRESET [over RATE [SHAPE] [of P ports] [oversubscribed K] [spread] [sprayed]]``.
 
-    RATE is the port of one NPU, such as ``400G`` (bits per second). A rail-optimised or non-blocking fat tree joins
-    the NPUs of equal position in all machines by one switch dimension; ``oversubscribed 4`` divides its bandwidth by 4.
+    RATE is the port of one NPU, such as ``400G`` (bits per second). Without ``of P ports`` the network between machines
+    is one switch dimension that joins the NPUs of equal position; ``oversubscribed 4`` divides its bandwidth by 4. With
+    it the network is given link by link: ``fat tree`` (the interfaces of a machine at one leaf switch), ``rails`` (each
+    at the leaf of its rail) or ``rail-only`` (nothing joins the rails), of switches with P ports.
 
     Parameters
     ----------
@@ -119,30 +119,10 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
 
 def with_fabric(platform: Platform, words: str) -> Platform:
     """The platform with another scale-out network, in the words of :func:`cluster`."""
-    tokens = words.replace(",", " ").split()
-    rate = None
-    oversubscription = 1.0
-    while tokens:
-        token = tokens.pop(0)
-        found = _RATE.match(token)
-        if found:
-            rate = float(found.group(1)) / 8
-        elif token.lower() in ("oversubscribed", "oversubscription"):
-            try:
-                oversubscription = float(tokens.pop(0).split(":")[0])
-            except (IndexError, ValueError):
-                raise UsageError(
-                    f"{words!r}: 'oversubscribed' needs a number, such as 'oversubscribed 4'"
-                ) from None
-            if not oversubscription >= 1:
-                raise UsageError(f"{words!r}: oversubscription must be at least 1, not {oversubscription:g}")
-        elif token.lower() not in _WORDS:
-            raise UsageError(
-                f"{words!r}: {token!r} is not understood; a fabric is a rate such as 400G, then any of: rail-optimised, "
-                "fat tree, switch, oversubscribed K"
-            )
-    if not rate:
+    asked = _Words(words)
+    if asked.rate is None:
         raise UsageError(f"{words!r}: a fabric needs a port rate in Gb/s, such as 400G")
+    fabric = asked.fabric()
     fixed = tuple(dim for dim in platform.dims if dim.npus is not None)
     known = [dim for dim in platform.dims if dim.npus is None]
     latency = (
@@ -150,6 +130,73 @@ def with_fabric(platform: Platform, words: str) -> Platform:
         if known
         else Number(FABRIC_LATENCY_NS, Status.ASSUMED, "no public number for this fabric")
     )
-    bandwidth = Number(rate / oversubscription, Status.ASSUMED, f"asked for: {words}")
+    rate = asked.rate if fabric else asked.rate / asked.oversubscription
+    bandwidth = Number(rate, Status.ASSUMED, f"asked for: {words}")
     dims = (*fixed, PlatformDim(Topology.SWITCH, None, bandwidth, latency))
-    return replace(platform, dims=dims, title=f"{platform.title} over {words}")
+    return replace(platform, dims=dims, title=f"{platform.title} over {words}", fabric=fabric)
+
+
+class _Words:
+    """A fabric in words: ``400G rails of 64 ports oversubscribed 7 spread sprayed``."""
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+        self.rate: float | None = None
+        self.oversubscription = 1.0
+        self.ports: int | None = None
+        self.spread = self.spray = False
+        self.shape: Shape | None = None
+        tokens = words.replace(",", " ").split()
+        while tokens:
+            self._take(tokens.pop(0), tokens)
+
+    def _take(self, token: str, rest: list[str]) -> None:
+        word = token.lower()
+        found, ports = _RATE.match(token), _PORTS.match(token)
+        if found:
+            self.rate = float(found.group(1)) / 8
+        elif word in ("oversubscribed", "oversubscription"):
+            self.oversubscription = self._ratio(rest)
+        elif ports:
+            self._set_ports(ports.group(1))
+        elif word == "of" and len(rest) >= 2 and rest[0].isdecimal() and rest[1].lower() in ("ports", "port"):
+            self._set_ports(rest.pop(0))
+            rest.pop(0)
+        elif word in ("spread", "packed"):
+            self.spread = word == "spread"
+        elif word == "sprayed":
+            self.spray = True
+        elif word in _SHAPES:
+            self.shape = _SHAPES[word] or self.shape
+        else:
+            raise UsageError(
+                f"{self.words!r}: {token!r} is not understood; a fabric is a rate such as 400G, then any of: "
+                "rail-optimised, rail-only, fat tree, switch, of P ports, oversubscribed K, spread, sprayed"
+            )
+
+    def _ratio(self, rest: list[str]) -> float:
+        try:
+            ratio = float(rest.pop(0).split(":")[0])
+        except (IndexError, ValueError):
+            raise UsageError(
+                f"{self.words!r}: 'oversubscribed' needs a number, such as 'oversubscribed 4'"
+            ) from None
+        if not 1 <= ratio < float("inf"):
+            raise UsageError(f"{self.words!r}: oversubscription must be at least 1, not {ratio:g}")
+        return ratio
+
+    def _set_ports(self, number: str) -> None:
+        if len(number) > 5:
+            raise UsageError(f"{self.words!r}: no switch has {number} ports")
+        self.ports = int(number)
+
+    def fabric(self) -> Fabric | None:
+        """The network switch by switch; None where the words ask for no more than a switch dimension."""
+        if self.ports is None:
+            if self.spread or self.spray or self.shape is Shape.RAIL_ONLY:
+                raise UsageError(
+                    f"{self.words!r}: how many ports a switch has decides what lies where; add such as 'of 64 ports'"
+                )
+            return None
+        shape = self.shape or Shape.FAT_TREE
+        return Fabric(shape, self.ports, self.oversubscription, self.spread, self.spray)

@@ -8,6 +8,7 @@ from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError, UsageError
 from chakra.io.limits import MAX_NPUS
 from chakra.io.nearest import nearest
+from chakra.platforms.fabric import Fabric, Inside
 from chakra.platforms.keys import (
     ACCELERATOR,
     ACCELERATOR_KEYS,
@@ -148,6 +149,8 @@ class Platform:
         What a user should know.
     source
         File, for messages.
+    fabric
+        The scale-out network switch by switch, where the words ask for it; else it is the last dimension.
     """
 
     name: str
@@ -156,6 +159,7 @@ class Platform:
     dims: tuple[PlatformDim, ...]
     note: str = ""
     source: str = "<platform>"
+    fabric: Fabric | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -202,11 +206,12 @@ class Platform:
         scale_out = [dim for dim in self.dims if dim.npus is None]
         fixed = [dim for dim in self.dims if dim.npus is not None]
         if wanted < node or not scale_out:
-            return replace(self, dims=self._cut(fixed, wanted))
+            return replace(self, dims=self._cut(fixed, wanted), fabric=None)
         if wanted % node:
             raise UsageError(f"{self.name}: {wanted} NPUs are no whole number of machines of {node}")
         dims = tuple(replace(dim, npus=wanted // node) if dim.npus is None else dim for dim in self.dims)
-        return replace(self, dims=tuple(dim for dim in dims if dim.npus != 1) or dims[:1])
+        fabric = self.fabric if dims[-1].npus != 1 else None
+        return replace(self, dims=tuple(dim for dim in dims if dim.npus != 1) or dims[:1], fabric=fabric)
 
     def _cut(self, fixed: list[PlatformDim], wanted: int) -> tuple[PlatformDim, ...]:
         """Innermost dimensions that together have ``wanted`` NPUs; the last may be used in part."""
@@ -227,16 +232,32 @@ class Platform:
 
     # ------------------------------------------------------------------ ASTRA-sim's files
 
-    def network(self) -> dict[str, list[Any]]:
-        """The network file's four lists (bandwidth in GB/s of 2^30 bytes).
+    def network(self) -> dict[str, Any]:
+        """The network file: four lists (bandwidth in GB/s of 2^30 bytes), or every link of a fabric of switches.
 
         Raises
         ------
         UsageError
-            The scale-out dimension has no size yet.
+            More machines than the fabric's switches can join.
         """
         if any(dim.npus is None for dim in self.dims):
             return self.sized().network()
+        if self.fabric is not None:
+            *inside, outside = self.dims
+            return self.fabric.network(
+                [
+                    Inside(
+                        dim.topology,
+                        dim.npus or 1,
+                        round(dim.bandwidth.value * DECIMAL_TO_BINARY, 6),
+                        dim.latency.value,
+                    )
+                    for dim in inside
+                ],
+                outside.npus or 1,
+                rate_gibps=round(outside.bandwidth.value * DECIMAL_TO_BINARY, 6),
+                latency_ns=outside.latency.value,
+            )
         return {
             "topology": [dim.topology.value for dim in self.dims],
             "npus_count": [dim.npus for dim in self.dims],

@@ -19,7 +19,12 @@ def network_text(platform: Platform) -> str:
     for name, number in platform.numbers():
         if name.startswith("dim"):
             lines.append(f"# {name}: {number.value:g} ({number.status}: {' '.join(number.source.split())})")
-    for key, values in platform.network().items():
+    document = platform.network()
+    if "links" in document:
+        from chakra.replay.config.network import dump_network, load_network
+
+        return "\n".join(lines) + "\n" + dump_network(load_network(document))
+    for key, values in document.items():
         lines.append(f"{key}: [ {', '.join(str(value) for value in values)} ]")
     return "\n".join(lines) + "\n"
 

@@ -1,0 +1,202 @@
+"""Scale-out networks switch by switch: fat trees and rails of switches with so many ports, as links of a network file.
+
+Building blocks cannot tell a fat tree from rails: both are a switch between the NPUs of equal place. Here the machine's
+inner network, its network interfaces and every switch are vertices.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+from typing import Any
+
+from chakra.arguments import check_fields
+from chakra.errors import UsageError
+from chakra.replay.config.model import Topology
+
+#: a link of a network file: two ends, GB/s of 2^30 B/s per direction, ns
+LinkRow = list[Any]
+
+
+class Shape(StrEnum):
+    """How the network interfaces of all machines are joined."""
+
+    FAT_TREE = "fat tree"
+    RAILS = "rails"
+    RAIL_ONLY = "rail-only"
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """One dimension inside a machine.
+
+    Attributes
+    ----------
+    topology
+        How the positions are joined.
+    npus
+        Positions.
+    bandwidth_gibps
+        GB/s of 2^30 B/s per direction: of an NPU at a switch, of a link on rings and full meshes.
+    latency_ns
+        Latency of a link, ns.
+    """
+
+    topology: Topology
+    npus: int
+    bandwidth_gibps: float
+    latency_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """A scale-out network of equal switches.
+
+    Attributes
+    ----------
+    shape
+        How machines are joined.
+    ports
+        Ports of a switch, each of the rate of an NPU's network interface.
+    oversubscription
+        Bandwidth down over bandwidth up, at the uppermost switches that have both.
+    spread
+        Whether neighbouring machines lie at different leaf switches, as a busy cluster places jobs.
+    spray
+        Whether flows use all equal paths at once; else a hash picks one. Matters on `--backend flow`.
+    """
+
+    shape: Shape
+    ports: int
+    oversubscription: float = 1.0
+    spread: bool = False
+    spray: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.ports < 2:
+            raise UsageError(f"{self.shape} of {self.ports} ports: a switch has at least 2")
+        if self.oversubscription < 1:
+            raise UsageError(f"oversubscription must be at least 1, not {self.oversubscription:g}")
+
+    def network(
+        self, inside: Sequence[Inside], machines: int, *, rate_gibps: float, latency_ns: float
+    ) -> dict[str, Any]:
+        """The network file of that many machines, link by link.
+
+        Parameters
+        ----------
+        inside
+            Dimensions of a machine, the first varying fastest.
+        machines
+            Machines; NPU n is in machine n // (NPUs of a machine).
+        rate_gibps
+            Of a network interface, and of every port, GB/s of 2^30 B/s.
+        latency_ns
+            Of a link outside machines, ns.
+
+        Raises
+        ------
+        UsageError
+            More machines than such switches can join.
+        """
+        each = 1
+        for dim in inside:
+            each *= dim.npus
+        links: list[LinkRow] = []
+        for machine in range(machines):
+            links += _machine_links(inside, machine, each)
+        links += [
+            [*ends, rate_gibps * times, latency_ns] for *ends, times in self._outside_links(machines, each)
+        ]
+        document: dict[str, Any] = {
+            "npus_count": [*(dim.npus for dim in inside), machines],
+            "links": links,
+            "npus_forward": self.shape is Shape.RAIL_ONLY,
+        }
+        if self.spray:
+            document["ecmp"] = "spray"
+        return document
+
+    def _outside_links(self, machines: int, each: int) -> Iterator[LinkRow]:
+        """Links outside machines: two ends, and how many ports wide."""
+        if self.shape is Shape.RAIL_ONLY:
+            if machines > self.ports:
+                raise self._too_many(f"{machines} machines", self.ports)
+            yield from ([npu, f"rail{npu % each}", 1] for npu in range(machines * each))
+            return
+        down, levels = self._levels(machines, each)
+        block = self._block(down, each)
+        blocks = ceil(machines / block)
+        leaves: dict[tuple[int, int], str] = {}
+        for npu in range(machines * each):
+            machine, place = divmod(npu, each)
+            at = machine % blocks if self.spread else machine // block
+            leaf = at, (place if self.shape is Shape.RAILS else 0)
+            yield [npu, leaves.setdefault(leaf, f"leaf{leaf[0]}.{leaf[1]}"), 1]
+        names = [leaves[leaf] for leaf in sorted(leaves)]
+        if levels == 2:
+            up = down / self.oversubscription
+            spines = max(1, ceil(len(names) * up / self.ports))
+            yield from ([leaf, f"spine{spine}", up / spines] for leaf in names for spine in range(spines))
+        elif levels == 3:
+            yield from self._three_levels(names)
+
+    def _levels(self, machines: int, each: int) -> tuple[int, int]:
+        """Ports of a leaf that lead down, and levels of switches."""
+        if self.shape is Shape.FAT_TREE and machines * each <= self.ports:
+            return self.ports, 1
+        down = max(1, int(self.ports * self.oversubscription / (self.oversubscription + 1)))
+        leaves = ceil(machines / self._block(down, each)) * (each if self.shape is Shape.RAILS else 1)
+        return (down, 2) if leaves <= self.ports else (self.ports // 2, 3)
+
+    def _block(self, down: int, each: int) -> int:
+        """Machines at one leaf, or at one set of rail leaves."""
+        per_machine = 1 if self.shape is Shape.RAILS else each
+        block = down // per_machine
+        if block < 1:
+            raise UsageError(
+                f"{self.shape} of {self.ports} ports: a leaf switch has no room for the {per_machine} interfaces of a "
+                "machine"
+            )
+        return block
+
+    def _three_levels(self, leaves: Sequence[str]) -> Iterator[LinkRow]:
+        """Leaves in pods of half as many as a switch has ports, and cores that join the pods."""
+        half = self.ports // 2
+        pods = ceil(len(leaves) / half)
+        if pods > self.ports:
+            raise self._too_many(f"{len(leaves)} leaf switches", self.ports * half)
+        for number, leaf in enumerate(leaves):
+            yield from ([leaf, f"pod{number // half}.{place}", 1] for place in range(half))
+        for pod in range(pods):
+            yield from (
+                [f"pod{pod}.{place}", f"core{place}", half / self.oversubscription] for place in range(half)
+            )
+
+    def _too_many(self, what: str, most: int) -> UsageError:
+        return UsageError(f"{self.shape} of {self.ports} ports: {what}, but at most {most} can be joined")
+
+
+def _machine_links(inside: Sequence[Inside], machine: int, each: int) -> Iterator[LinkRow]:
+    """Links inside a machine."""
+    first, stride = machine * each, 1
+    for number, dim in enumerate(inside):
+        if dim.npus > 1:
+            for start in range(each):
+                if start // stride % dim.npus == 0:
+                    row = [first + start + stride * place for place in range(dim.npus)]
+                    yield from _row_links(dim, row, f"m{machine}.{number}.{start}")
+        stride *= dim.npus
+
+
+def _row_links(dim: Inside, row: Sequence[int], name: str) -> Iterator[LinkRow]:
+    n = len(row)
+    if dim.topology is Topology.SWITCH:
+        ends: list[list[Any]] = [[npu, name] for npu in row]
+    elif dim.topology is Topology.RING:
+        ends = [[row[i], row[(i + 1) % n]] for i in range(n if n > 2 else 1)]
+    else:
+        ends = [[row[i], row[j]] for i in range(n) for j in range(i + 1, n)]
+    for pair in ends:
+        yield [*pair, dim.bandwidth_gibps, dim.latency_ns]

@@ -1,0 +1,157 @@
+"""Clusters switch by switch: what the words make, that every NPU reaches every other, and that shapes differ."""
+
+from collections import Counter
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chakra.builder import TraceBuilder
+from chakra.errors import UsageError
+from chakra.et import Trace
+from chakra.platforms import cluster
+from chakra.platforms.fabric import Fabric, Inside, Shape
+from chakra.replay import simulate
+from chakra.replay.config import load_network
+from chakra.replay.config.model import Topology
+
+BOX = [Inside(Topology.SWITCH, 4, 100.0, 300.0)]
+
+
+def graph(fabric: Fabric, machines: int) -> "nx.Graph[object]":
+    out: nx.Graph[object] = nx.Graph()
+    document = fabric.network(BOX, machines, rate_gibps=10.0, latency_ns=500.0)
+    for a, b, bandwidth, latency in document["links"]:
+        assert not out.has_edge(a, b)
+        assert bandwidth > 0
+        assert latency in (300.0, 500.0)
+        out.add_edge(a, b, bandwidth=bandwidth)
+    assert document["npus_count"] == [4, machines]
+    return out
+
+
+def switches(found: "nx.Graph[object]", kind: str) -> list[str]:
+    return sorted(str(v) for v in found if str(v).startswith(kind))
+
+
+def width(found: "nx.Graph[object]", vertex: str, towards: str) -> float:
+    """Ports of a switch towards another kind of vertex."""
+    return (
+        sum(found[vertex][other]["bandwidth"] for other in found[vertex] if str(other).startswith(towards))
+        / 10
+    )
+
+
+@given(
+    st.sampled_from([Shape.FAT_TREE, Shape.RAILS]),
+    st.integers(8, 32),
+    st.sampled_from([1.0, 2.0, 3.5, 7.0]),
+    st.integers(2, 40),
+    st.booleans(),
+)
+def test_every_switch_has_its_ports_and_joins_all(
+    shape: Shape, ports: int, oversubscription: float, machines: int, spread: bool
+) -> None:
+    """No switch is wider than its ports, uplinks are as scarce as asked for, and all NPUs are joined."""
+    fabric = Fabric(shape, ports, oversubscription, spread)
+    try:
+        found = graph(fabric, machines)
+    except UsageError as error:
+        said = str(error)
+        assert "at most" in said or "no room" in said
+        return
+    assert nx.is_connected(found)
+    npus = [v for v in found if isinstance(v, int)]
+    assert sorted(npus) == list(range(4 * machines))
+    for leaf in switches(found, "leaf"):
+        down = sum(isinstance(v, int) for v in found[leaf])
+        up = width(found, leaf, "spine") + width(found, leaf, "pod")
+        assert down + up <= ports + 1e-9
+        if switches(found, "spine"):
+            assert down <= up * oversubscription + oversubscription
+        if shape is Shape.RAILS:
+            assert len({v % 4 for v in found[leaf] if isinstance(v, int)}) == 1
+    for spine in switches(found, "spine"):
+        assert width(found, spine, "leaf") <= ports + 1e-9
+    for pod in switches(found, "pod"):
+        assert width(found, pod, "leaf") <= ports // 2
+        assert width(found, pod, "core") * oversubscription == pytest.approx(ports // 2)
+
+
+def test_where_interfaces_lie() -> None:
+    """A fat tree's leaf holds whole machines, a rail's leaf one place of many; spread machines are dealt out."""
+    tree = graph(Fabric(Shape.FAT_TREE, 16), 6)
+    assert Counter(len([v for v in tree[leaf] if isinstance(v, int)]) for leaf in switches(tree, "leaf")) == {
+        8: 3
+    }
+    assert {v for v in tree["leaf0.0"] if isinstance(v, int)} == set(range(8))
+    rails = graph(Fabric(Shape.RAILS, 16), 6)
+    assert {v for v in rails["leaf0.1"] if isinstance(v, int)} == {1, 5, 9, 13, 17, 21}
+    spread = graph(Fabric(Shape.FAT_TREE, 16, spread=True), 6)
+    assert {v // 4 for v in spread["leaf0.0"] if isinstance(v, int)} == {0, 3}
+    only = graph(Fabric(Shape.RAIL_ONLY, 16), 6)
+    assert switches(only, "spine") == []
+    assert {v for v in only["rail2"] if isinstance(v, int)} == {2, 6, 10, 14, 18, 22}
+
+
+def test_the_published_cluster_of_16384() -> None:
+    """Three levels, 1:7 at the top (Llama 3, arXiv 2407.21783, section 3.3.1: full bisection below, 1:7 above)."""
+    document = cluster("2048x hgx-h100 over 400G fat tree of 64 ports oversubscribed 7").network()
+    assert document["npus_count"] == [8, 2048]
+    ends = Counter(str(b).rstrip("0123456789.") for _, b, *_ in document["links"])
+    assert set(ends) == {"m", "leaf", "pod", "core"}
+
+
+def ring_of(places: list[int]) -> list[Trace]:
+    """An all-reduce of 64 MiB among the NPUs of these places of each of four machines."""
+    traces = []
+    for npu in range(16):
+        builder = TraceBuilder()
+        if npu % 4 in places:
+            builder.collective("all_reduce", size_bytes=64 << 20, group=str(1 + npu % 4))
+        else:
+            builder.compute(duration_ns=1)
+        traces.append(builder.build())
+    return traces
+
+
+def test_rails_and_trees_differ_where_they_differ() -> None:
+    """Traffic within rails crosses no spine; on an oversubscribed tree it does, and takes as much longer."""
+    groups = {str(1 + place): [place + 4 * machine for machine in range(4)] for place in range(4)}
+    times = {}
+    for shape in (Shape.RAILS, Shape.FAT_TREE):
+        network = load_network(
+            Fabric(shape, 12, 4.0, spray=True).network(BOX, 4, rate_gibps=10.0, latency_ns=500.0)
+        )
+        result = simulate(
+            ring_of([0, 1, 2, 3]),
+            {"all-reduce-implementation": ["direct"]},
+            network,
+            comm_groups=groups,
+            backend="flow",
+        )
+        times[shape] = int(result.finish_ns.max())
+    assert 2 < times[Shape.FAT_TREE] / times[Shape.RAILS] < 4.5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("8x hgx-h100 over 400G rail-only", "add such as 'of 64 ports'"),
+        ("8x hgx-h100 over 400G sprayed", "add such as 'of 64 ports'"),
+        ("8x hgx-h100 over 400G fat tree of 4 ports", "no room for the 8 interfaces"),
+        ("8x hgx-h100 over 400G fat tree of 1 ports", "a switch has at least 2"),
+        ("128x hgx-h100 over 400G rail-only of 64 ports", "128 machines, but at most 64"),
+        ("8x hgx-h100 over 400G fat tree of many ports", "'of' is not understood"),
+        ("8x hgx-h100 over 400G fat tree of 999999 ports", "no switch has 999999 ports"),
+    ],
+)
+def test_words_that_make_no_fabric(words: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace("'", ".")):
+        cluster(words).network()
+
+
+def test_one_machine_has_no_fabric() -> None:
+    assert cluster("1x hgx-h100 over 400G rails of 64 ports").network() == cluster("hgx-h100").network()
+    assert "links" in cluster("hgx-h100 over 400G rails of 64 ports", 16).network()
