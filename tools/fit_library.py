@@ -2,7 +2,8 @@
 
     python tools/fit_library.py fit [NAME...]     fit, and write chakra/presets/collectives/NAME.yml
     python tools/fit_library.py page              the tables of docs/guides/collective-library.md
-    python tools/fit_library.py errors            table of errors, by machine, collective and size, cross-validated
+    python tools/fit_library.py [errors]          table of errors, by machine, collective and size, cross-validated
+    python tools/fit_library.py --check           fail if costs or tables are not in step
 
 The measurements lie beside the repository (``../shared/validation``), numbers only, one row each with its source.
 """
@@ -10,11 +11,12 @@ The measurements lie beside the repository (``../shared/validation``), numbers o
 import argparse
 import csv
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from made_files import renewed
+from made_files import renewed, write_or_check
 
 from chakra.calibrate.library_fit import LARGE_BYTES, FittedTime, LibraryFit, fit_library, mean_error
 from chakra.platforms.collectives import collective_parameters, parameters_text
@@ -172,6 +174,8 @@ class NodesTime:
     measured_us: float
     modelled_us: float
     choice: str
+    #: group, collective and what the library was held to
+    title: str
 
     @property
     def error(self) -> float:
@@ -188,27 +192,55 @@ def several_nodes() -> Iterator[NodesTime]:
                     yield made
 
 
+#: kinds of rows that are no times of collectives on a machine with a preset, by a word of theirs
+_NOT_COMPARED = ("A100-80GB PCIe", "acceptance floor")
+
+
 def _several_nodes(row: dict[str, str]) -> NodesTime | None:
-    size = re.search(r"bytes=(\d+)", row["notes"])
-    if row["workload_model"] != "all_reduce" or size is None or int(row["nodes"]) < 2:
+    if row["workload_model"] != "all_reduce" or int(row["nodes"]) < 2:
+        return None
+    return _beside(row)
+
+
+def not_fitted() -> Iterator[NodesTime]:
+    """Every collective of the logs that the costs were not fitted to: all sizes, one node and several."""
+    for path in SEVERAL_NODES:
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                made = _beside(row)
+                if made:
+                    yield made
+
+
+def _beside(row: dict[str, str]) -> NodesTime | None:
+    """A row beside the model; None: no collective, or of a machine without a preset."""
+    size, kind = re.search(r"bytes=(\d+)", row["notes"]), KINDS.get(row["workload_model"])
+    if kind is None or size is None or any(word in row["hardware"] + row["metric"] for word in _NOT_COMPARED):
         return None
     name = next(name for word, name in NODES_OF if word in row["hardware"].replace("80GB", ""))
-    gbps, latency = next(rest for word, *rest in PORTS if word in row["network"])
     ranks, nodes, value = int(row["parallelism"].split()[0]), int(row["nodes"]), float(row["value"])
-    time = value if row["unit"] == "us" else int(size[1]) * 2 * (ranks - 1) / ranks / value / 1e3
+    factor = (2 if kind is CollectiveKind.ALL_REDUCE else 1) * (ranks - 1) / ranks
+    time = value if row["unit"] == "us" else int(size[1]) * factor / value / 1e3
     if name in RACK_SCALE:
         # whole racks are joined by NVLink: trays of one rack are one node to the model
         nodes = max(1, -(-ranks // 72)) if ranks % 72 == 0 else 2 if ranks == 128 else 1
-    comm = Communicator(ranks, ranks // nodes, gbps if nodes > 1 else 0.0, network_us=latency)
-    forced = next((f for word, f in FORCED if word in row["notes"]), Forced())
-    made = library_time(CollectiveKind.ALL_REDUCE, int(size[1]), comm, collective_parameters(name), forced)
+    gbps, latency = 0.0, 0.0
+    if nodes > 1:
+        gbps, latency = next(rest for word, *rest in PORTS if word in row["network"])
+    comm = Communicator(ranks, ranks // nodes, gbps, network_us=latency)
+    forced = next((f for pattern, f in FORCED if re.search(pattern, row["notes"])), Forced())
+    made = library_time(kind, int(size[1]), comm, collective_parameters(name), forced)
     group = f"{name}, {nodes} x {ranks // nodes}"
-    return NodesTime(group, name, int(size[1]), time, made.time_ns / 1e3, str(made.choice))
+    title = f"{group}, {kind.lower()}" + (f", {forced.algorithm}" if forced.algorithm else "")
+    return NodesTime(group, name, int(size[1]), time, made.time_ns / 1e3, str(made.choice), title)
 
 
 FORCED = (
     ("forced Ring", Forced(Algorithm.RING)),
     ("forced NVLSTree", Forced(Algorithm.NVLS_TREE)),
+    ("NCCL_NVLS_ENABLE=0", Forced(Algorithm.RING)),
+    (r"Ring \(NVLS off\)", Forced(Algorithm.RING)),
+    (r"; Ring$", Forced(Algorithm.RING)),
 )
 
 
@@ -272,7 +304,27 @@ def page_tables() -> dict[str, str]:
     for title, racks in (("servers", False), ("racks", True)):
         errors_ = [abs(row.error) for row in rows if (row.machine in RACK_SCALE) == racks]
         nodes.append(f"| **all {title}** | {len(errors_)} | {percent(sum(errors_) / len(errors_))} |")
-    return {"by size": "\n".join(by_size), "held out": "\n".join(held), "several nodes": "\n".join(nodes)}
+    return {
+        "by size": "\n".join(by_size), "held out": "\n".join(held), "several nodes": "\n".join(nodes),
+        "not fitted": "\n".join(_not_fitted_table()),
+    }  # fmt: skip
+
+
+def _not_fitted_table() -> list[str]:
+    lines = [
+        "| machine, nodes x ranks, collective | below 1 MiB: rows, error % | to 32 MiB | above | signed mean % |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    rows = list(not_fitted())
+    for title in dict.fromkeys(row.title for row in rows):
+        own = [row for row in rows if row.title == title]
+        cells = []
+        for least, most in ((0, LARGE_BYTES), (LARGE_BYTES, 1 << 25), (1 << 25, 1 << 60)):
+            found = [abs(row.error) for row in own if least <= row.size_bytes < most]
+            cells.append(f"{len(found)}, {percent(sum(found) / len(found))}" if found else "")
+        bias = sum(row.error for row in own) / len(own)
+        lines.append(f"| {title} | {' | '.join(cells)} | {100 * bias:+.1f} |")
+    return lines
 
 
 def _pair(times: Sequence[FittedTime]) -> str:
@@ -307,27 +359,37 @@ def errors(names: Sequence[str]) -> None:
     print(f"worst in sample, all sizes: {worst[1]}, {percent(worst[0])} %")
 
 
+def made(names: Sequence[str]) -> Iterator[tuple[Path, str, LibraryFit]]:
+    """Files of costs, as a fit makes them now."""
+    for name, fit in fits(names, validate=False):
+        yield PRESETS / f"{name}.yml", parameters_text(fit.machine), fit
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=["fit", "page", "errors"])
+    parser.add_argument("action", nargs="?", choices=["fit", "page", "errors"])
     parser.add_argument("names", nargs="*", choices=[*HARDWARE, []], help="presets (default: all)")
+    parser.add_argument("--check", action="store_true", help="fail if costs or page are not in step")
     arguments = parser.parse_args()
     names = arguments.names or list(HARDWARE)
-    if arguments.action == "errors":
+    if not SINGLE_NODE.exists():
+        sys.exit(f"needs the measured times in {VALIDATION}")
+    if arguments.check:
+        write_or_check(
+            {PAGE: renewed_page(), **{path: text for path, text, _ in made(names)}}, "fit_library.py"
+        )
+    elif arguments.action == "fit":
+        for path, text, fit in made(names):
+            path.write_text(text, encoding="utf-8")
+            rows = f"{len(fit.times)} rows, mean error {percent(mean_error(fit.times))} %"
+            print(f"{path.relative_to(ROOT)}: {rows}")
+    elif arguments.action == "page":
+        PAGE.write_text(renewed_page(), encoding="utf-8")
+    else:
         errors(names)
         nodes_errors()
-        return
-    if arguments.action == "page":
-        PAGE.write_text(renewed_page(), encoding="utf-8")
-        return
-    for name, fit in fits(names, validate=False):
-        path = PRESETS / f"{name}.yml"
-        path.write_text(parameters_text(fit.machine), encoding="utf-8")
-        print(
-            f"{path.relative_to(ROOT)}: {len(fit.times)} rows, mean error {percent(mean_error(fit.times))} %"
-        )
 
 
 if __name__ == "__main__":

@@ -36,6 +36,8 @@ LARGE_BYTES = 1 << 20
 _HUBER = 0.1
 #: weight of the pull towards plausible values, against 1 of a measurement
 _PULL = 0.03
+#: weight of the pull that keeps rates of levels on a line (of logarithms)
+_LEVEL_PULL = 0.1
 _ROUNDS = 80
 _LEAST_SIZES = 4
 _NETWORK_START = {"latency_share": 1.1, "ll_share": 0.9, "simple_share": 1.0, "fill_us": 20.0}
@@ -299,6 +301,8 @@ class _Fit:
             "ring": lambda: ring_start(machine, kind),
         }[fitted]()
         self._names = list(start)
+        #: a level that no measurement reaches lies between the others, or goes on as they do
+        self._levels = [i for i, name in enumerate(self._names) if "gbps " in name]
         self._rows = []
         for row in rows:
             size = row.measurement.size_bytes
@@ -330,7 +334,7 @@ class _Fit:
             time_us(self._kind, size, comm, machine, choice, prediction)
             for size, comm, choice, prediction in self._rows
         ]
-        return np.asarray(np.log(times) - self._measured)
+        return np.concatenate((np.log(times) - self._measured, _LEVEL_PULL * np.diff(logs[self._levels], 2)))
 
 
 def solved(start: F64, residuals_of: Callable[[F64], F64], pull: float = _PULL) -> F64:

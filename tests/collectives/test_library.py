@@ -144,7 +144,7 @@ def test_large_collectives_come_near_their_bandwidth() -> None:
 def test_parameters_survive_being_written_and_are_few(name: str) -> None:
     machine = collective_parameters(name)
     assert parameters_from(parameters_to(machine), name) == machine
-    assert parameters_text(machine).count("\n") > 30
+    assert parameters_text(machine).count("\n") > (30 if machine.rings else 10)
     for kind, entry in parameters_to(machine).items():
         if isinstance(entry, dict):
             numbers = [v for key, v in entry.items() if key != "error"]

@@ -6,15 +6,18 @@ crosses each link. Times in us, rates in 10^9 B/s, as in :class:`RingCosts` and 
 - LL: ``(launch + s hop) (1 + rise g(S / n)) + f max(0, S - channels n 4096) / rate``. Up to 4096 bytes a step and channel
   more data only takes more threads and then more channels; from there on it takes time.
 - LL128: ``launch + s hop + f S / rate``.
-- Simple: ``((launch + s hop)^3 + (fill + f S / rate + S / n / copy)^3)^(1/3)``: the latency of a step hides behind the
-  data of another once a step has data enough. A rank's own part is copied beside.
+- Simple: ``((launch + s hop)^3 + (fill h(S / n) + f S / rate + S / n / copy)^3)^(1/3)``: the latency of a step hides
+  behind the data of another once a step has data enough. Streams go on filling as buffers grow, slowly: ``h`` rises by
+  0.3 with each doubling from 1 MiB a rank. A rank's own part is copied beside.
 - NVLS: ``launch + f S / rate c``, where ``c`` falls from 1.9 to 1: the library cuts small buffers into smaller chunks.
-- Sends and receives: ``launch + (n-1) peer + spread g(S / n) + fill g(S / n) + (S / n) ((n-1) / rate + 1 / copy)``.
+- Sends and receives: ``launch + (n-1) peer + spread g(S / n) + fill h(S) + (S / n) ((n-1) / rate + 1 / copy)``. All
+  machines with NVSwitch lose time where ``S`` passes 12 MiB, whatever the number of ranks: ``h`` goes from 0 to 1 there.
 
 Where nothing was measured (several nodes, an algorithm that is forced) the library's own prediction takes over: its
 latencies over the network, and bandwidths no larger than measured ones.
 """
 
+import math
 from dataclasses import dataclass
 
 from chakra.arguments import checked
@@ -34,8 +37,12 @@ _LL_SHARPNESS = 3
 _OVERLAP = 3
 #: NVLS cuts buffers below so many bytes a channel and rank into chunks of 16 KiB, 32 KiB, and what a halving costs
 _NVLS_SMALL, _NVLS_MEDIUM, _NVLS_HALVING, _NVLS_SHARPNESS = 65536, 524288, 0.45, 2
-#: bytes for a peer at which half of the spread, and half of the fill, is paid
+#: by what share of the start of a stream each doubling of a rank's bytes lengthens it, and from where on
+_STREAM_GROWTH, _STREAM_UNIT = 0.3, 1 << 20
+#: bytes for a peer at which half of the spread is paid, and bytes for a rank at which half of a network's fill is
 _SPREAD_BYTES, _STREAM_BYTES = 22000, 1 << 21
+#: bytes of sends and receives at which half of their fill is paid, and how sharply
+_EXCHANGE_BYTES, _EXCHANGE_SHARPNESS = 12 << 20, 4
 
 _SAME_AS = {
     CollectiveKind.BROADCAST: CollectiveKind.ALL_GATHER,
@@ -161,7 +168,8 @@ def _ring_us(
     if protocol is Protocol.LL128 and costs.ll128_hop_us and costs.ll128_gbps:
         return costs.launch_us + steps * costs.ll128_hop_us + crossing / (costs.ll128_gbps * share * 1e3)
     waits = costs.launch_us + steps * costs.simple_hop_us
-    moves = costs.simple_fill_us + crossing / rate + step_bytes / (costs.copy_gbps * 1e3)
+    fill = costs.simple_fill_us * (1 + _STREAM_GROWTH * math.log2(1 + step_bytes / _STREAM_UNIT))
+    moves = fill + crossing / rate + step_bytes / (costs.copy_gbps * 1e3)
     return float((waits**_OVERLAP + moves**_OVERLAP) ** (1 / _OVERLAP))
 
 
@@ -212,7 +220,7 @@ def _exchange_us(
     peer_bytes = size_bytes / ranks
     spread = 1 / (1 + (_SPREAD_BYTES / peer_bytes) ** 2)
     time = costs.launch_us + (ranks - 1) * costs.peer_us + costs.spread_us * spread
-    time += costs.fill_us * peer_bytes / (peer_bytes + _STREAM_BYTES)
+    time += costs.fill_us / (1 + (_EXCHANGE_BYTES / size_bytes) ** _EXCHANGE_SHARPNESS)
     port = costs.gbps[machine.level(inner)] * 1e3
     inside = peer_bytes * ((inner - 1) / port + 1 / (costs.copy_gbps * 1e3))
     if comm.nodes == 1:
