@@ -248,15 +248,15 @@ def decode_nodes(
     pg_codes: I32,
     dim_codes: I32,
     operator_codes: I32,
+    splits: I8,
     ctrl_offsets: I64,
     data_offsets: I64,
-) -> tuple[int, I64, I64, I64, I64, I64, bool, I64]:
+) -> tuple[int, I64, I64, I64, I64, I64, bool]:
     """Decode all nodes into the arrays of the second line, filled beforehand with 0, -1 or ABSENT.
 
     Returns (index of a node to look at or -1, ctrl ids, data ids, starts and ends of the distinct strings
-    that name_codes, pg_codes and operator_codes index, distinct bool lists, whether some string is not ASCII,
-    lists of split sizes). Of each such list there are five numbers: node, 0 for what goes in and 1 for what
-    comes out, member of AttributeProto, begin and end of its value.
+    that name_codes, pg_codes and operator_codes index, distinct bool lists, whether some string is not ASCII).
+    Nodes with split sizes are marked only: taking their lists along costs all others a third of their time.
     """
     n = len(starts)
     ctrl = np.empty(n + 16, np.int64)
@@ -270,8 +270,6 @@ def decode_nodes(
     n_text = 0
     dims = np.empty(16, np.int64)
     n_dims = 0
-    splits = np.empty(0, np.int64)
-    n_splits = 0
     not_ascii = False
     bad = -1
     for i in range(n):
@@ -453,14 +451,7 @@ def decode_nodes(
                         if chosen < 8 or chosen > 26 or chosen % 2 != 0:
                             bad = i
                             break
-                        if n_splits + 5 > len(splits):
-                            splits = _grown(splits)
-                        splits[n_splits] = i
-                        splits[n_splits + 1] = row - IN_SPLIT
-                        splits[n_splits + 2] = chosen
-                        splits[n_splits + 3] = value_start
-                        splits[n_splits + 4] = value_end
-                        n_splits += 5
+                        splits[i] = 1
                     else:
                         if chosen != 28:
                             bad = i
@@ -528,5 +519,4 @@ def decode_nodes(
         data_offsets[i + 1] = n_data
     return (
         bad, ctrl[:n_ctrl], data[:n_data], text_starts[:n_text], text_ends[:n_text], dims[:n_dims], not_ascii,
-        splits[:n_splits],
     )  # fmt: skip

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from chakra.arrays import I32, I64, U8
+from chakra.arrays import I8, I32, I64, U8
 from chakra.et import decode_protobuf
 from chakra.et.columns import Columns, Records, StringPool
 from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.schema import ABSENT, IN_SPLIT, INT_COLUMNS, OUT_SPLIT
-from chakra.et.splits import columns_of_places
+from chakra.et.splits import SplitColumns
 from chakra.et.wire import explain_length, parse_node, split_records
 from chakra.schemas.protolib import MAX_LENGTH_BYTES
 
@@ -148,10 +148,24 @@ def decode_compiled(kernels: ModuleType, records: Records, source: str) -> Colum
     cpu = np.full(n, -1, np.int8)
     names, groups = np.zeros(n, np.int32), np.full(n, -1, np.int32)
     dim_codes, operators = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
+    splits = np.zeros(n, np.int8)
     ctrl_offsets, data_offsets = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
-    bad, ctrl, data, text_starts, text_ends, dims, not_ascii, splits = kernels.decode_nodes(
+    bad, ctrl, data, text_starts, text_ends, dims, not_ascii = kernels.decode_nodes(
         *(readable(records.data), records.starts, records.ends, *known_names()),
-        *(ids, types, names, times, ints, cpu, groups, dim_codes, operators, ctrl_offsets, data_offsets),
+        *(
+            ids,
+            types,
+            names,
+            times,
+            ints,
+            cpu,
+            groups,
+            dim_codes,
+            operators,
+            splits,
+            ctrl_offsets,
+            data_offsets,
+        ),
     )
     if bad >= 0:
         # Either this node is bad, and the message is made here, or it is unusual and protobuf decodes the
@@ -166,10 +180,6 @@ def decode_compiled(kernels: ModuleType, records: Records, source: str) -> Colum
             _ = pool.strings
         except UnicodeDecodeError:
             return decode_protobuf.decode(records, source)
-    try:
-        split_columns = columns_of_places(readable(records.data).data, splits.reshape(-1, 5).tolist())
-    except (ValueError, OverflowError):
-        return decode_protobuf.decode(records, source)
     name, group, operator = _split_pool(pool, names, groups, operators)
     group = _with_comm_group(group, ints[rows])
     return Columns(
@@ -190,9 +200,18 @@ def decode_compiled(kernels: ModuleType, records: Records, source: str) -> Colum
         dim_table=tuple(_bools(int(bits)) for bits in dims),
         operator_codes=operator.codes,
         operator_pool=operator.pool,
-        **split_columns,
+        **_split_columns(records, splits, source),
         **cast("dict[str, Any]", dict(zip(INT_COLUMNS, ints, strict=False))),
     )
+
+
+def _split_columns(records: Records, marked: I8, source: str) -> dict[str, Any]:
+    """Columns of split sizes; the protobuf library reads the lists of the nodes that the kernel has marked."""
+    out = SplitColumns()
+    for index in np.flatnonzero(marked).tolist():
+        found = decode_protobuf.known_attributes(parse_node(records, index, source), source)
+        out.add(index, found.in_split, found.out_split)
+    return out.columns()
 
 
 def _renumbered(codes: I32, size: int) -> tuple[I32, I64]:

@@ -3,7 +3,6 @@
 Few nodes have them, so they are kept for those nodes only, and equal lists once.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -60,36 +59,3 @@ class SplitColumns:
             "split_offsets": offsets,
             "split_bytes": flat,
         }
-
-
-def columns_of_places(data: memoryview, places: Iterable[list[int]]) -> dict[str, Any]:
-    """Columns of lists that a kernel has found: node, which list, member of AttributeProto, begin and end.
-
-    Raises
-    ------
-    ValueError, OverflowError
-        If a list does not parse, or a size does not fit: the protobuf library has the last word on such a file.
-    """
-    out = SplitColumns()
-    known: dict[tuple[int, bytes], tuple[int, ...] | None] = {}
-    node = -1
-    lists: list[tuple[int, ...] | None] = [None, None]
-    for number, which, member, begin, end in places:
-        if number != node:
-            out.add(node, *lists)
-            node, lists = number, [None, None]
-        key = (member, bytes(data[begin:end]))
-        if key not in known:
-            tag = member << 3 | 2
-            head = bytes((tag,)) if tag < 128 else bytes((tag & 127 | 128, tag >> 7))
-            attr = AttributeProto()
-            try:
-                attr.ParseFromString(head + key[1])
-            except Exception as error:  # the library's own class of errors, which is not public
-                raise ValueError(str(error)) from None
-            known[key] = split_values(attr)
-        if known[key] is None:
-            raise ValueError("no list of integers")
-        lists[which] = known[key]
-    out.add(node, *lists)
-    return out.columns()
