@@ -15,6 +15,7 @@ import msgspec
 from chakra.anonymize.labels import Labels
 from chakra.converters.pytorch.comm.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.comm.operations import COLLECTIVES, NOT_COMMUNICATION, dtype_bytes, normalise
+from chakra.converters.pytorch.comm.split_sizes import rows_of
 from chakra.converters.pytorch.read.ascend import FLOW
 from chakra.converters.pytorch.read.columns import to_integer
 from chakra.converters.pytorch.read.device import CATEGORIES, COMMUNICATION, DEVICE
@@ -112,6 +113,8 @@ _EVENT_INTS = (
     ),
     *("Src Rank", "Dst Rank", "Seq"),
 )
+#: shares of a collective, which a replay needs: a list of sizes as text
+_EVENT_SPLITS = ("In split size", "Out split size")
 _DTYPE = re.compile(
     r"[A-Za-z]+\d{0,2}|[Ff]loat8_?e\dm\d[a-z]{0,4}"
     r"|c10::(Half|BFloat16|complex<(float|double)>|Float8_e\dm\d[a-z]{0,4})"
@@ -224,7 +227,10 @@ class Recordings:
             return value if dtype_bytes(value) and len(value) < 24 and _known_dtype(value) else None
         if name in ("pg_name", "Process Group Name"):
             return self.labels.group(value)
-        if name in ("in_split_size", "out_split_size", "Process Group Ranks"):
+        if name in ("in_split_size", "out_split_size", *_EVENT_SPLITS):
+            rows = rows_of(value)
+            return f"[{', '.join(map(str, rows))}]" if rows else None
+        if name == "Process Group Ranks":
             return value if _NUMBERS.fullmatch(value) else None
         if name == "kernel_backend":
             return "triton" if value == "triton" else ""
@@ -299,7 +305,7 @@ class Recordings:
         given = event.get("args")
         given = given if isinstance(given, dict) else {}
         args: dict[str, object] = _integers(given, _EVENT_INTS)
-        for name in ("Collective name", "dtype", "Process Group Name", "Process Group Ranks"):
+        for name in ("Collective name", "dtype", "Process Group Name", "Process Group Ranks", *_EVENT_SPLITS):
             text = self._text(name, given.get(name))
             if text is not None:
                 args[name] = text

@@ -1,5 +1,6 @@
 """Collectives with unequal shares: taken over from what ranks record, matched as a replay matches them."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,65 @@ def test_linking_first_keeps_split_sizes(tmp_path: Path) -> None:
     wanted = (4 * sum(ROUTED[3]), *(tuple(4 * n for n in split) for split in routed(3)["splits"]))
     assert said_by(read_trace(tmp_path / "at_once.et")) == wanted
     assert said_by(read_trace(tmp_path / "linked.et")) == wanted
+
+
+@pytest.mark.parametrize("splits", ['"In split size"', '"in_split_size"', "positions"])
+def test_anonymous_recordings_keep_split_sizes(splits: str, tmp_path: Path) -> None:
+    """Whichever of the places they stand in: arguments of device events, attributes, or inputs of the record."""
+    from chakra.cli.main import run
+
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for given in ranks(folder, "all_to_allv", [routed(rank) for rank in range(4)]):
+        assert given.host is not None
+        assert given.device is not None
+        host, device = (json.loads(Path(path).read_text()) for path in (given.host, given.device))
+        record = next(node for node in host["nodes"] if node["name"] == "record_param_comms")
+        sent, received = record["inputs"]["values"][5:7]
+        if splits != "positions":
+            record["inputs"]["values"][5:7] = [], []
+        if splits == '"in_split_size"':
+            record["attrs"] += [
+                {"name": f"{side}_split_size", "type": "string", "value": str(rows)}
+                for side, rows in (("in", sent), ("out", received))
+            ]
+        if splits == '"In split size"':
+            kernel = next(event for event in device["traceEvents"] if event["cat"] == "kernel")
+            kernel["args"] |= {
+                "Collective name": "all_to_allv", "dtype": "Float", "In msg nelems": sum(sent),
+                "Out msg nelems": sum(received), "In split size": str(sent), "Out split size": str(received),
+            }  # fmt: skip
+        Path(given.host).write_text(json.dumps(host))
+        Path(given.device).write_text(json.dumps(device))
+    assert run(["anonymize", str(folder), str(tmp_path / "out"), "-q"]) == 0
+    for rank, place in enumerate((tmp_path / "in", tmp_path / "out") * 2):
+        assert run(["convert", "pytorch", "--dir", str(place), "-o", str(place / "job")]) == 0
+        sent, received = (tuple(4 * n for n in split) for split in routed(rank)["splits"])
+        found = said_by(read_trace(place / f"job.{rank}.et"))
+        assert found == (sum(sent), None if len(set(sent)) == 1 else sent, received)
+
+
+def test_anonymous_traces_keep_split_sizes(tmp_path: Path) -> None:
+    from chakra.anonymize import anonymize
+
+    _, traces = converted(tmp_path, "all_to_allv", [routed(rank) for rank in range(4)])
+    anonymize(str(tmp_path / "job"), str(tmp_path / "out"))
+    again = [read_trace(tmp_path / f"out.{rank}.et") for rank in range(4)]
+    assert [said_by(trace) for trace in again] == [said_by(trace) for trace in traces]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(("case", "longest"), [("d", 16 << 20), ("e", 2 * 26)])
+def test_a_reported_job(case: str, longest: int, shared: Path, tmp_path: Path) -> None:
+    """Recorded splits of four ranks, found matching, validated and replayed: 500 ns and the longest message."""
+    from chakra.cli.main import run
+
+    report = shared / "reports" / "uneven-alltoall"
+    assert (
+        run(["convert", "pytorch", "--dir", str(report / case), "-o", str(tmp_path / "job"), "--strict"]) == 0
+    )
+    assert run(["validate", str(tmp_path / "job")]) == 0
+    result = simulate(str(tmp_path / "job"), str(report / "s.json"), str(report / "n.yml"))
+    assert [row["transfer_ns"] for row in result.collectives] == [
+        20 + 500 + int(longest / (50 * 2**30 / 1e9))
+    ]
