@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "differential"))
@@ -261,6 +262,60 @@ def transformers() -> None:
                 )
 
 
+def library_step() -> None:
+    """A step on 102,400 NPUs with ASTRA-sim's algorithms, with a collective library, and where computing slows it down.
+
+    The three take turns; the figures are medians.
+    """
+    from chakra.platforms import cluster
+    from chakra.replay import simulate
+
+    print("\ntraining step of GPT-3 175B on 102,400 NPUs (hgx-h100); CPU seconds, median of 5 in turns")
+    row = "{:34} {:>8} {:>8} {:>10} {:>8} {:>12}"
+    print(row.format("collectives", "s", "of first", "events", "classes", "step ms"))
+    machine = cluster("12800x hgx-h100")
+    system, network = machine.system(), machine.network()
+    library = ("collective-library", "collective-costs")
+    systems = {
+        "ASTRA-sim's algorithms": {key: value for key, value in system.items() if key not in library},
+        "collective library": system,
+        "collective library, beside computing": {
+            **system, "overlap-computing-rate": 0.9, "overlap-collective-rate": 0.8,
+        },
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = str(Path(folder) / "gpt3")
+        options = (
+            "--model gpt3-175b --tp 8 --pp 8 --npus 102400 --micro-batches 8 --platform hgx-h100 --quiet"
+        )
+        subprocess.run(
+            [sys.executable, "-m", "chakra", "generate", "transformer", *options.split(), "--output", prefix],
+            check=True,
+            capture_output=True,
+        )
+        times: dict[str, list[float]] = {words: [] for words in systems}
+        results = {}
+        for turn in range(6):
+            for words, described in systems.items():
+                seconds, results[words] = cpu(partial(simulate, prefix, described, network), 1)
+                if turn:  # the first loads compiled kernels
+                    times[words].append(seconds)
+    first = median(next(iter(times.values())))
+    for words, result in results.items():
+        middle = median(times[words])
+        print(
+            row.format(
+                words,
+                f"{middle:.3f}",
+                f"{middle / first:.2f}",
+                f"{result.raw.events:,}",
+                result.raw.partition.n_classes,
+                f"{result.finish_ns.max() / 1e6:.3f}",
+            ),
+            flush=True,
+        )
+
+
 if __name__ == "__main__":
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -276,3 +331,5 @@ if __name__ == "__main__":
     if given.scaling:
         scaling()
         transformers()
+        library_step()
+        library_step()

@@ -129,10 +129,14 @@ def generate(place: Place) -> Action:
     )
 
 
-def replay_generated(place: Place) -> Action:
-    """Replaying that step."""
-    files = ("-s", place.inputs / "h100.system.json", "-n", place.inputs / "h100.network.yml")
-    return command("replay", "-w", place.inputs / "gpt3", *files, "-o", place.out / "step.json")
+def replay_generated(system: str) -> Callable[[Place], Action]:
+    """Replaying that step, with a system file."""
+
+    def prepare(place: Place) -> Action:
+        files = ("-s", place.inputs / f"{system}.system.json", "-n", place.inputs / "h100.network.yml")
+        return command("replay", "-w", place.inputs / "gpt3", *files, "-o", place.out / "step.json")
+
+    return prepare
 
 
 def anonymize(place: Place) -> Action:
@@ -155,7 +159,9 @@ ROWS: dict[str, Row] = {
     "read_million": Row(read_million),
     "pytorch": Row(pytorch, 1, PAIRS),
     "generate_102400": Row(generate),
-    "replay_102400": Row(replay_generated),
+    "replay_102400": Row(replay_generated("algorithms")),
+    "replay_102400_library": Row(replay_generated("h100")),
+    "replay_102400_beside": Row(replay_generated("beside")),
     "anonymize": Row(anonymize),
 }
 
@@ -175,6 +181,17 @@ def make_inputs(folder: Path) -> None:
     (folder / "layers.txt").write_text("\n".join(lines) + "\n")
     command("generate", "transformer", *GPT3, "--platform", "hgx-h100", "--quiet", "-o", folder / "gpt3")()
     command("platform", "write", "hgx-h100", "--npus", "102400", "-o", folder / "h100")()
+    write_systems(folder)
+
+
+def write_systems(folder: Path) -> None:
+    """Beside the preset's system file one without its collective library, and one in which computing slows that down."""
+    system = json.loads((folder / "h100.system.json").read_text())
+    library = ("collective-library", "collective-costs")
+    plain = {key: value for key, value in system.items() if key not in library}
+    (folder / "algorithms.system.json").write_text(json.dumps(plain))
+    slowed = {**system, "overlap-computing-rate": 0.9, "overlap-collective-rate": 0.8}
+    (folder / "beside.system.json").write_text(json.dumps(slowed))
 
 
 def write_chain(path: Path, n: int) -> None:
