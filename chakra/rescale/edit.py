@@ -1,7 +1,7 @@
 """A trace with a few nodes changed: everything that is not changed stays as it stands in the file, byte for byte."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +24,8 @@ class Edits:
     ----------
     values
         Node index -> attribute -> new value; a text for an attribute that has one.
+    lists
+        Node index -> attribute -> new list of integers.
     renamed
         Node index -> new name.
     dropped
@@ -31,6 +33,7 @@ class Edits:
     """
 
     values: dict[int, dict[str, int | str]] = field(default_factory=dict)
+    lists: dict[int, dict[str, list[int]]] = field(default_factory=dict)
     renamed: dict[int, str] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
 
@@ -42,7 +45,7 @@ class Edits:
 def edited(trace: Trace, edits: Edits) -> Trace:
     """The trace after the edits, with relative peers, and no longer of one rank."""
     records = trace.records
-    touched = {*edits.values, *edits.renamed, *edits.dropped, *_children(trace, edits.dropped)}
+    touched = {*edits.values, *edits.lists, *edits.renamed, *edits.dropped, *_children(trace, edits.dropped)}
     gone = {int(trace.ids[i]): [int(x) for x in trace.node(i).ctrl_deps] for i in edits.dropped}
     pieces = [_record(_metadata(trace).SerializeToString(deterministic=True))]
     done = records.meta_end
@@ -54,6 +57,8 @@ def edited(trace: Trace, edits: Edits) -> Trace:
             continue
         node = trace.node_proto(index)
         _change(node, edits.values.get(index, {}), edits.renamed.get(index))
+        for name, numbers in edits.lists.get(index, {}).items():
+            _set_list(node, name, numbers)
         if gone:
             _bridge(node, gone)
         pieces.append(_record(node.SerializeToString(deterministic=True)))
@@ -91,6 +96,14 @@ def _change(node: Node, values: Mapping[str, int | str], name: str | None) -> No
         node.duration_micros = (duration + 500) // 1000
     if name is not None:
         node.name = name
+
+
+def _set_list(node: Node, name: str, numbers: Sequence[int]) -> None:
+    """Replace a list of integers, whatever its kind was."""
+    attribute = next((attr for attr in node.attr if attr.name == name), None)
+    if attribute is None:
+        attribute = node.attr.add(name=name)
+    attribute.int64_list.values[:] = numbers
 
 
 def _bridge(node: Node, gone: Mapping[int, list[int]]) -> None:

@@ -139,7 +139,7 @@ def grown_tables(groups: Mapping[str, I32], growth: Growth, growing: frozenset[s
     tables = {}
     left = MAX_GROUP_MEMBERS
     for name, table in groups.items():
-        rows = list(_new_rows(table.astype(np.int64), growth, grown=name in growing))
+        rows = list(new_rows(table.astype(np.int64), growth, grown=name in growing))
         left -= sum(len(row) for row in rows)
         if left < 0:
             raise WorkloadError(f"groups of more than {MAX_GROUP_MEMBERS} members in all, at group {name!r}")
@@ -148,7 +148,8 @@ def grown_tables(groups: Mapping[str, I32], growth: Growth, growing: frozenset[s
     return tables
 
 
-def _new_rows(table: I64, growth: Growth, *, grown: bool) -> Iterator[I64]:
+def new_rows(table: I64, growth: Growth, *, grown: bool) -> Iterator[I64]:
+    """Rows of a table after rescaling: longer, or one for each position."""
     for row in table:
         at = growth.position(row)
         blocks = range(0, growth.wanted, growth.recorded)

@@ -9,14 +9,13 @@ optimizer.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.errors import WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.operators import (
@@ -27,6 +26,7 @@ from chakra.et.operators import (
     operators_text,
     parse_operators,
 )
+from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.rescale.edit import Edits, numbered
 
 #: names of nodes that work on a rank's shard of weights and optimizer states
@@ -101,18 +101,30 @@ class Changes:
     expert_nodes: int = 0
     #: traces of workloads along experts whose nodes do not say how much of their work goes with the experts
     unsaid_experts: bool = False
+    #: collectives of unequal shares in groups that grow
+    uneven: int = 0
 
 
-def size_edits(trace: Trace, rules: SizeRules, changes: Changes) -> Edits:
-    """Changes of sizes in one trace; ``changes`` adds up what they are."""
+def size_edits(
+    trace: Trace, rules: SizeRules, changes: Changes, origins: Callable[[str], Sequence[int]]
+) -> Edits:
+    """Changes of sizes in one trace; ``changes`` adds up what they are.
+
+    ``origins`` gives for a group the places in the recorded group from which its members come.
+    """
     edits = Edits()
-    _check_splits(trace, rules)
+    uneven = set(trace.split_nodes.tolist())
     collectives = np.flatnonzero(trace.types == NodeType.COMM_COLL)
     buckets: dict[tuple[str, int, str], list[int]] = {}
     for index in collectives.tolist():
         name = _group(trace, index)
         kind, size = int(trace.comm_type[index]), int(trace.comm_size[index])
         if size == ABSENT or kind == ABSENT:
+            continue
+        if index in uneven:
+            new = _uneven(trace, edits, index, rules, name, origins)
+            changes.uneven += rules.role(name) in (Role.WEIGHTS, Role.TOKENS)
+            _count(changes, (name, CommType(kind).name), size, new)
             continue
         if rules.role(name) is Role.EXPERT_WEIGHTS:
             buckets.setdefault((name, kind, _bucket_family(trace, index)), []).append(index)
@@ -125,17 +137,6 @@ def size_edits(trace: Trace, rules: SizeRules, changes: Changes) -> Edits:
         _rebucket(trace, edits, nodes, rules, (name, kind), changes, bucketed="bucket" in family)
     _compute_edits(trace, rules, edits, changes)
     return edits
-
-
-def _check_splits(trace: Trace, rules: SizeRules) -> None:
-    """Refuse unequal shares in a group that grows: who sends what to the new members is not known."""
-    for index in trace.split_nodes.tolist():
-        members = rules.members(_group(trace, index))
-        if any(sizes is not None and len(sizes) != members for sizes in trace.splits(index)):
-            raise WorkloadError(
-                f"{trace.source}: node {int(trace.ids[index])}: a collective of unequal shares (in_split_bytes, "
-                f"out_split_bytes) cannot be rescaled to {members} members: nothing says what the new ones send or get"
-            )
 
 
 def _group(trace: Trace, index: int) -> str:
@@ -168,6 +169,46 @@ def shard(size_bytes: int, factor: int) -> int:
     """A shard of bytes cut ``factor`` times finer, in whole elements of two bytes (one where the shard is odd)."""
     element = 2 if size_bytes % 2 == 0 else 1
     return -(-(size_bytes // element) // factor) * element
+
+
+def _uneven(
+    trace: Trace,
+    edits: Edits,
+    index: int,
+    rules: SizeRules,
+    name: str,
+    origins: Callable[[str], Sequence[int]],
+) -> int:
+    """Shares of a collective whose members have different ones; returns its new size.
+
+    A member's share goes to its replicas in equal parts, as any shard; that both ends of a transfer say the same, parts
+    are rounded up each. Shares of tokens that are gathered or scattered stay what they are.
+    """
+    role, kind = rules.role(name), int(trace.comm_type[index])
+    size = int(trace.comm_size[index])
+    if role is Role.STAYS:
+        return size
+    whole = role is Role.TOKENS and kind != CommType.ALL_TO_ALL
+    members = range(rules.members(name)) if role is Role.EXPERT_WEIGHTS else origins(name)
+    given = dict(zip((IN_SPLIT, OUT_SPLIT), trace.splits(index), strict=True))
+    shares = {
+        attribute: [shares[k] if whole else shard(shares[k], rules.factor) for k in members]
+        for attribute, shares in given.items()
+        if shares is not None
+    }
+    edits.lists[index] = shares
+    sums_up = kind in (
+        CommType.ALL_TO_ALL,
+        CommType.REDUCE_SCATTER,
+        CommType.REDUCE_SCATTER_BLOCK,
+        CommType.SCATTER,
+    )
+    if sums_up and IN_SPLIT in shares and size:
+        new = sum(shares[IN_SPLIT])
+    else:
+        new = size if whole else shard(size, rules.factor)
+    edits.set(index, "comm_size", new)
+    return new
 
 
 # --------------------------------------------------------------------------------------------------- expert gradients

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from chakra.et.manifest import RELATIVE, SUFFIX, WorkloadManifest, read_manifest
 from chakra.io.files import rank_files
 from chakra.replay.config import load_groups
 from chakra.rescale.edit import edited
-from chakra.rescale.layout import Growth, find_growth, grown_tables, grows
+from chakra.rescale.layout import Growth, find_growth, grown_tables, grows, new_rows
 from chakra.rescale.sizes import OPTIMIZER, Changes, Role, SizeRules, size_edits
 
 _GROUPS_SUFFIX = ".comm_groups.json"
@@ -298,7 +299,8 @@ def _traces(
         if key not in made:
             made[key] = len(traces)
             new = dict(zip(hops[number].tolist(), offsets, strict=True))
-            traces.append(_trace(manifest.traces[number], rules, changes, new.__getitem__))
+            origins = partial(_origins, manifest, growth, npus, rank)
+            traces.append(_trace(manifest.traces[number], rules, changes, new.__getitem__, origins))
         of_rank[rank] = made[key]
     return tuple(traces), of_rank[growth.origin(npus)].astype(np.int32)
 
@@ -310,8 +312,24 @@ def _offset(manifest: WorkloadManifest, growth: Growth, rank: int, hop: int) -> 
     return int(new[1] - new[0])
 
 
-def _trace(trace: Trace, rules: SizeRules, changes: Changes, moved: Callable[[int], int]) -> Trace:
-    edits = size_edits(trace, rules, changes)
+def _origins(manifest: WorkloadManifest, growth: Growth, npus: int, rank: int, name: str) -> list[int]:
+    """Places in a rank's recorded group of which the members of its larger group are replicas."""
+    if name not in manifest.groups:
+        return growth.origin(npus).tolist()
+    row = manifest.members(name, rank).astype(np.int64)
+    [larger] = new_rows(row[None, :], growth, grown=True)
+    place = {int(member): k for k, member in enumerate(row)}
+    return [place[int(member)] for member in growth.origin(npus)[larger]]
+
+
+def _trace(
+    trace: Trace,
+    rules: SizeRules,
+    changes: Changes,
+    moved: Callable[[int], int],
+    origins: Callable[[str], Sequence[int]],
+) -> Trace:
+    edits = size_edits(trace, rules, changes, origins)
     for kind, name, other in (
         (NodeType.COMM_SEND, "comm_dst", "comm_src"), (NodeType.COMM_RECV, "comm_src", "comm_dst"),
     ):  # fmt: skip
@@ -345,6 +363,10 @@ def said(
         notes.append(
             f"weights are sharded: {calls} nodes of the optimizer work on 1/{rules.factor} of theirs"
             + (f" ({was / 1e3:,.1f} us -> {now / 1e3:,.1f} us in the distinct traces)" if was else "")
+        )
+    if changes.uneven:
+        notes.append(
+            f"{changes.uneven} collectives of unequal shares: a member's share goes to its replicas in equal parts"
         )
     if changes.unsaid_experts:
         notes.append(

@@ -22,6 +22,7 @@ from chakra.replay.results.corrections import find_corrections
 from chakra.replay.results.critical_path import critical_path
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
+from chakra.replay.results.recorded_notes import uncertainty_notes, unexplained_share
 from chakra.replay.results.time_account import (
     ACCOUNT,
     ActorTimes,
@@ -294,8 +295,19 @@ class ReplayResult:
             *accelerator_notes(traces, self.scenario.options),
             *start_notes(traces, self.scenario.options, self.system),
             *library_notes(self.scenario),
+            *self._uncertainty(),
             *self.raw.remarks,
         ]
+
+    def _uncertainty(self) -> list[str]:
+        """How far off the last NPU of a recorded job may be."""
+        if self.partial or unexplained_share(self.workload.traces) is None:
+            return []
+        last = int(np.argmax(self.finish_ns))
+        account = self.account
+        exposed = int(account["transfer_ns"][last] + account["waiting_ns"][last])
+        compute = int(account["compute_ns"][last])
+        return uncertainty_notes(self.scenario, int(self.finish_ns[last]), exposed, compute)
 
     def __repr__(self) -> str:
         last = int(self.finish_ns.max(initial=0))

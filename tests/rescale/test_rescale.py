@@ -186,6 +186,32 @@ def test_a_group_of_all_ranks_grows(tmp_path: Path) -> None:
     assert trace.durations_ns()[trace.types == NodeType.COMP].tolist() == [10_000]
 
 
+def test_unequal_shares_stay_agreed(tmp_path: Path) -> None:
+    """An all-to-all and an all-gather of unequal shares: each share goes to the replicas in equal parts, at both ends."""
+    sent = np.array([[0, 4096, 1000], [2048, 8, 6], [512, 64, 32]])
+    shares = [3000, 1000, 24]
+    for rank in range(3):
+        builder = TraceBuilder(rank=rank, npus=3)
+        exchanged = builder.collective(
+            "all_to_all", size_bytes=int(sent[rank].sum()), in_split_bytes=sent[rank].tolist(),
+            out_split_bytes=sent[:, rank].tolist(),
+        )  # fmt: skip
+        builder.collective("all_gather", size_bytes=shares[rank], out_split_bytes=shares, after=exchanged)
+        write_trace(builder.build(), tmp_path / f"job.{rank}.et")
+    made = rescale(read_workload(tmp_path / "job"), 12)
+    for rank, trace in enumerate(made.traces):
+        into, out = trace.splits(0)
+        assert into is not None
+        assert out is not None
+        assert into == tuple(int(-(-size // 2 // 4) * 2) for size in np.tile(sent[rank], 4))
+        assert int(trace.comm_size[0]) == sum(into)
+        assert trace.splits(1)[1] == (750, 250, 6) * 4
+        assert int(trace.comm_size[1]) == (750, 250, 6)[rank]
+    network = {"topology": ["Switch"], "npus_count": [12], "bandwidth": [100.0], "latency": [500.0]}
+    system = {f"{kind}-implementation": ["ring"] for kind in KINDS}
+    assert simulate(made, system, network).finish_ns.min() > 0
+
+
 def test_pipelines_without_replicas_are_repeated(tmp_path: Path) -> None:
     """Two stages that were recorded once: replicas lie between the stages, peers stay a stage away."""
     for rank in range(2):
@@ -226,15 +252,3 @@ def test_experts_on_all_ranks_cannot_grow_along_data() -> None:
     few = build_workload(MoeRequest(**MIXED, ep=8, npus=8).plan())
     with pytest.raises(WorkloadError, match="only `along expert` can grow"):
         rescale(few, 64)
-
-
-def test_unequal_shares_cannot_grow(tmp_path: Path) -> None:
-    """Nothing says what new members would send or get."""
-    for rank in range(2):
-        builder = TraceBuilder(rank=rank)
-        builder.collective("reduce_scatter", size_bytes=8, in_split_bytes=[2, 6])
-        write_trace(builder.build(), tmp_path / f"zero.{rank}.et")
-    with pytest.raises(
-        WorkloadError, match=r"a collective of unequal shares .* cannot be rescaled to 4 members"
-    ):
-        rescale(read_workload(tmp_path / "zero"), 4, along="data")
