@@ -170,10 +170,10 @@ def draw(picture: Picture) -> str:
     ]
     if picture.node_ranks > 1:
         for node in range(picture.nodes):
-            y = TOP + node * (TALL + GAP)
-            out.append(f'<rect class="node" x="{GAP}" y="{y}" width="{NODE}" height="{TALL}" rx="6"/>')
+            top = TOP + node * (TALL + GAP)
+            out.append(f'<rect class="node" x="{GAP}" y="{top}" width="{NODE}" height="{TALL}" rx="6"/>')
             out.append(
-                f'<text class="dim" x="{GAP + 6}" y="{y + TALL - 7}" font-size="10">node {node}</text>'
+                f'<text class="dim" x="{GAP + 6}" y="{top + TALL - 7}" font-size="10">node {node}</text>'
             )
     out += arrows(picture, moved, at)
     for rank, (x, y) in enumerate(at):

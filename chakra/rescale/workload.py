@@ -315,7 +315,7 @@ def _offset(manifest: WorkloadManifest, growth: Growth, rank: int, hop: int) -> 
 def _origins(manifest: WorkloadManifest, growth: Growth, npus: int, rank: int, name: str) -> list[int]:
     """Places in a rank's recorded group of which the members of its larger group are replicas."""
     if name not in manifest.groups:
-        return growth.origin(npus).tolist()
+        return [int(origin) for origin in growth.origin(npus)]
     row = manifest.members(name, rank).astype(np.int64)
     [larger] = new_rows(row[None, :], growth, grown=True)
     place = {int(member): k for k, member in enumerate(row)}

@@ -58,5 +58,8 @@ def whole_list(names: Sequence[str], network: Network) -> list[str]:
     for dim in network.dims[len(names) :]:
         power_of_two = not dim.npus & (dim.npus - 1)
         of_switch = "halvingDoubling" if power_of_two else "direct"
-        found.append({Topology.RING: "ring", Topology.SWITCH: of_switch}.get(dim.topology, "direct"))
+        if dim.topology == Topology.RING:
+            found.append("ring")
+        else:
+            found.append(of_switch if dim.topology == Topology.SWITCH else "direct")
     return found

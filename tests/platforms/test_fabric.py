@@ -37,10 +37,10 @@ def switches(found: "nx.Graph[object]", kind: str) -> list[str]:
 
 def width(found: "nx.Graph[object]", vertex: str, towards: str) -> float:
     """Ports of a switch towards another kind of vertex."""
-    return (
-        sum(found[vertex][other]["bandwidth"] for other in found[vertex] if str(other).startswith(towards))
-        / 10
+    total: float = sum(
+        found[vertex][other]["bandwidth"] for other in found[vertex] if str(other).startswith(towards)
     )
+    return total / 10
 
 
 @given(
