@@ -88,12 +88,15 @@ def partners(size: int, families: frozenset[Family]) -> list[I64] | None:
     return found
 
 
-def ring_labels(network: Network, members: I64, families: frozenset[Family]) -> tuple[AnyArray, I64]:
+def ring_labels(
+    network: Network, members: I64, families: frozenset[Family], *, by_links: bool = False
+) -> tuple[AnyArray, I64]:
     """Whether rings look alike from each member, and a label of their distances.
 
     Parameters
     ----------
     members : (n_rings, size) NPU numbers
+    by_links : links will tell how members lie to each other
 
     Returns
     -------
@@ -103,6 +106,8 @@ def ring_labels(network: Network, members: I64, families: frozenset[Family]) -> 
     n, size = members.shape
     if size < 2:
         return np.ones(n, bool), np.arange(n)
+    if by_links:
+        return np.full(n, Family.TREE not in families), np.zeros(n, np.int64)
     found = partners(size, families)
     if found is None:
         return np.zeros(n, bool), np.arange(n)
@@ -226,7 +231,7 @@ def _rings(
     for numbers in by_size.values():
         members = np.stack([membership.comms[c].members for c in numbers])
         slots = np.stack([slot_in[c] for c in numbers])
-        alike, label = ring_labels(network, members, usage.groups)
+        alike, label = ring_labels(network, members, usage.groups, by_links=usage.by_links)
         if usage.uneven:
             alike, label = _apart(
                 network, members, usage.groups, alike, label, np.isin(numbers, list(usage.uneven))
@@ -256,7 +261,7 @@ def _rings(
             columns += 1
         if usage.flat:
             members = membership.comms[c].members[None, :]
-            alike, label = ring_labels(network, members, usage.flat)
+            alike, label = ring_labels(network, members, usage.flat, by_links=usage.by_links)
             if c in usage.uneven:
                 alike[:] = False
             batches.append(_Rings(members, of_npu[members], np.full_like(members, columns), alike, label))
@@ -264,12 +269,14 @@ def _rings(
     return batches, columns
 
 
-def partition(workload: Workload, membership: Membership, network: Network, usage: RingsUsed) -> Partition:
-    """The coarsest classes such that one NPU of each can stand for all."""
+def partition(
+    workload: Workload, membership: Membership, network: Network, usage: RingsUsed, begin: I64 | None = None
+) -> Partition:
+    """The coarsest classes such that one NPU of each can stand for all; they lie within those of `begin`, if given."""
     n = workload.npus
     peers = workload.peers
     batches, columns = _rings(workload, membership, network, usage)
-    colour = workload.program_of.copy()
+    colour = (workload.program_of if begin is None else begin).copy()
     offsets, labels = np.zeros((n, 0), np.int64), np.zeros((n, 0), np.int64)
     has_peer = peers >= 0
     if peers.shape[1]:

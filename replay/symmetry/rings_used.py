@@ -33,10 +33,18 @@ class RingsUsed:
     groups: frozenset[Family]
     #: communicators with collectives of unequal shares, in which no member is like another
     uneven: frozenset[int] = frozenset()
+    #: links tell how members lie to each other, so that distances need not
+    by_links: bool = False
 
 
-def rings_used(workload: Workload, membership: Membership, plans: PlanTable) -> RingsUsed:
-    """Which rings the collectives of a workload use, and under which families of algorithms."""
+def rings_used(
+    workload: Workload, membership: Membership, plans: PlanTable, *, each_message: bool = False
+) -> RingsUsed:
+    """Which rings the collectives of a workload use, and under which families of algorithms.
+
+    `each_message`: every message counts on its links; members that send in their own places are unlike, even where the
+    time of the whole is all that counts elsewhere.
+    """
     dims: list[set[Family]] = [set() for _ in plans.network.dims]
     flat: set[Family] = set()
     groups: set[Family] = set()
@@ -59,7 +67,7 @@ def rings_used(workload: Workload, membership: Membership, plans: PlanTable) -> 
                     family = phase.algorithm.family
                     if family is Family.LIBRARY and comm.whole:
                         continue  # all NPUs wait for all, and take as long
-                    if phase.do in ROOTED:
+                    if phase.do in ROOTED and not (each_message and family is Family.STEPS):
                         family = Family.DIRECT  # all members end together; how long depends on their places
                     elif phase.sizes is not None and family is Family.STEPS:
                         family = Family.DIRECT  # no member is like another, and all distances may count
@@ -71,4 +79,6 @@ def rings_used(workload: Workload, membership: Membership, plans: PlanTable) -> 
                         flat.add(family)
                     else:
                         dims[phase.view].add(family)
-    return RingsUsed(tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups), frozenset(uneven))
+    return RingsUsed(
+        tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups), frozenset(uneven), each_message
+    )

@@ -16,7 +16,7 @@ from chakra.replay.engines.kernels.network import reached, send, wake
 from chakra.replay.engines.messages.flows import FlowRows, Flows
 from chakra.replay.engines.messages.tables import with_room
 from chakra.replay.engines.state import Block
-from chakra.replay.networks.flow.paths import Paths
+from chakra.replay.networks.flow.paths import Paths, alone_and_back
 
 
 class World:
@@ -26,7 +26,8 @@ class World:
         self, paths: Paths, npus: int, largest: int, *, cap: float = 0.0, adaptive: bool = False
     ) -> None:
         self.paths = paths
-        self.flows = Flows(paths, largest, cap)
+        alone, back = alone_and_back(paths, npus)
+        self.flows = Flows(paths, largest, np.arange(npus), alone, back, cap)
         block = Block()
         head = np.zeros(L.NPU_BASE, np.int64)
         block.room(L.NPU_BASE)
@@ -35,7 +36,7 @@ class World:
         head[L.C_DIM_ROWS] = block.room(L.DIM_ROW)
         head[L.C_NET], head[L.C_NPUS] = L.NET_FLOW, npus
         head[L.C_CLEAR], head[L.C_LAST_TICK] = L.NEVER, -1
-        self.rows = FlowRows(block, head, self.flows, npus, adaptive=adaptive)
+        self.rows = FlowRows(block, head, self.flows, 1, adaptive=adaptive)
         head[L.C_TOP] = block.size
         block.put(0, head)
         m = with_room(block.build(), 1 << 16)

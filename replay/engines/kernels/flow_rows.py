@@ -34,9 +34,10 @@ from chakra.replay.engines.kernels.layout import row
         FH_SOLVED,  # components computed so far
         FH_VISITED,  # routes in them
         FH_ADAPTIVE,  # whether a flow takes the least loaded of its routes when it starts
-        FH_COPIES,  # table: NPUs that each NPU (class) stands for
+        FH_NPUS,  # table: number of each NPU that is simulated
+        FH_SENT,  # table: bytes that each of them has sent, by logical dimension
     ),
-) = row(24)
+) = row(25)
 
 # a pair of NPUs that exchange messages: the routes from one to the other
 (
@@ -45,8 +46,10 @@ from chakra.replay.engines.kernels.layout import row
         FP_DST,  # the receiving NPU; those of a sender ascend
         FP_ROUTE,  # first route
         FP_ROUTES,  # how many there are
+        FP_ALONE,  # rate of a flow that is alone
+        FP_BACK,  # the same on the way back
     ),
-) = row(3)
+) = row(5)
 
 # a link, or a class of links that carry alike
 (
@@ -73,7 +76,6 @@ from chakra.replay.engines.kernels.layout import row
         FR_LATENCY,
         FR_ENTRY,  # first of its entries
         FR_ENTRIES,
-        FR_ALONE,  # rate of a flow that is alone
         FR_FLOWS,  # flows under way
         FR_FIRST,  # the one that has the fewest bytes left, and in its NEXT the others in order
         FR_RATE,  # of each
@@ -83,7 +85,7 @@ from chakra.replay.engines.kernels.layout import row
         FR_STAMP,
         FR_NEW,  # scratch: its next rate, -1: not known yet
     ),
-) = row(12)
+) = row(11)
 
 # a route on a link
 (

@@ -293,8 +293,8 @@ CURSORS = 3 + KINDS
         G_N,  # members (phase engine: those that are simulated)
         G_MEMBERS,  # table: their NPUs
         G_INSTANCES,  # first of its collectives
-        G_VIEWS,  # phase engine: per dimension, then for the flat one: table of the rings that its members are on
-        G_FLAT,  # phase engine: number of the flat view
+        G_VIEWS,  # classes: per dimension, then for the flat one: table of the rings that its members are on
+        G_FLAT,  # classes: number of the flat view
     ),
 ) = row(5)
 

@@ -294,6 +294,17 @@ BUS_RECEIVING = 2
     ),
 ) = row(4)
 
+# the ring of a member of a communicator of classes, as the NPU sees it that stands for the class
+(
+    RING_ROW,
+    (
+        RG_INDEX,  # its own position
+        RG_PARTS,  # members that are simulated
+        RG_PLACES,  # table: member at each position
+        RG_NPUS,  # table: NPU at each position
+    ),
+) = row(4)
+
 # table of steps by member: per member its first row and number of rows
 (
     MEMBER_ROW,
@@ -332,6 +343,8 @@ BUS_RECEIVING = 2
         S_SIZE,  # bytes of a message (ring, direct, tree)
         S_REDUCE,  # its reduction, ns
         S_RING_N,
+        S_RING_PARTS,  # of its members, those that are simulated: all, or one that stands for all
+        S_RING_PLACES,  # table: member that stands for each position; NIL: each for itself
         S_INDEX,
         S_RING_BASE,
         S_RING_STRIDE,  # 0: the ring is a list of members
@@ -347,7 +360,7 @@ BUS_RECEIVING = 2
         S_INBOX,  # first word of the inbox
         S_BITS,  # words of an inbox
     ),
-) = row(27, STREAM_HEAD)
+) = row(29, STREAM_HEAD)
 # algorithms that have no packets use the words of the credit machine
 S_ROUNDS = S_TOTAL  # steps: rounds of the member
 S_ROUND = S_SENT  # steps: rounds that it has begun

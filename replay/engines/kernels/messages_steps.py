@@ -34,7 +34,7 @@ def steps_begin(s: State, x: int) -> None:
     if m[m[x + L.S_ROW] + L.PH_JOINT] == 0:
         set_timer(s, m[x + L.S_NPU], m[L.C_NOW] + m[x + L.S_DELAY], L.TM_STEP, x, 0)
     elif joint_member(s, x, 0):
-        for index in range(m[x + L.S_RING_N]):
+        for index in range(m[x + L.S_RING_PARTS]):
             y = twin(s, x, index, ring_npu(s, x, index))
             set_timer(s, m[y + L.S_NPU], m[L.C_NOW] + m[y + L.S_DELAY], L.TM_STEP, y, 0)
 
@@ -45,7 +45,7 @@ def joint_member(s: State, x: int, end: int) -> bool:
     leader = twin(s, x, 0, ring_npu(s, x, 0))
     at = leader + m[x + L.S_COUNTS] - x + 2 * m[x + L.S_PHASE] + end
     m[at] += 1
-    return m[at] == m[x + L.S_RING_N]
+    return m[at] == m[x + L.S_RING_PARTS]
 
 
 def barrier(s: State, x: int) -> None:
@@ -78,7 +78,7 @@ def custom_begins(s: State, x: int) -> bool:
 def for_all(s: State, x: int, after: int, what: int) -> None:
     """Set a timer for each member of a stream's ring."""
     m = s.m
-    for index in range(m[x + L.S_RING_N]):
+    for index in range(m[x + L.S_RING_PARTS]):
         y = twin(s, x, index, ring_npu(s, x, index))
         set_timer(s, m[y + L.S_NPU], m[L.C_NOW] + after, what, y, 0)
 
@@ -117,11 +117,11 @@ def step(s: State, x: int) -> bool:
     busy = 0
     if to >= 0:
         size = step_size(s, x, m[row + L.SR_SHARE])
-        busy = occupancy(s, npu, ring_npu(s, x, to), size)
+        busy = occupancy(s, npu, ring_npu(s, x, to), size, False)
         send_data(s, x, to, k, m[row + L.SR_TO_ROW], size)
     if source >= 0:
         size = step_size(s, x, m[row + L.SR_FROM_SHARE])
-        busy = max(busy, occupancy(s, ring_npu(s, x, source), npu, size))
+        busy = max(busy, occupancy(s, npu, ring_npu(s, x, source), size, True))
         post_receive(s, x, source, k, m[row + L.SR_FROM_ROW], size)
     set_timer(s, npu, m[L.C_NOW] + busy, L.TM_STEP_SENT, x, 0)
     return False

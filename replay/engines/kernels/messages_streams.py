@@ -39,9 +39,20 @@ def set_ring(s: State, x: int) -> None:
     phase = m[x + L.S_ROW]
     npu = m[x + L.S_NPU]
     m[x + L.S_RING_N] = m[phase + L.PH_N]
+    m[x + L.S_RING_PARTS] = m[phase + L.PH_N]
+    m[x + L.S_RING_PLACES] = L.NIL
     dim = m[phase + L.PH_VIEW]
-    if dim < 0:
-        m[x + L.S_RING_BASE] = m[m[m[x + L.S_INSTANCE] + L.I_GROUP] + L.G_MEMBERS]
+    group = m[m[x + L.S_INSTANCE] + L.I_GROUP]
+    if m[group + L.G_VIEWS] != L.NIL:
+        view = dim if dim >= 0 else m[group + L.G_FLAT]
+        ring = m[m[m[group + L.G_VIEWS] + view] + m[x + L.S_MEMBER]]
+        m[x + L.S_RING_PARTS] = m[ring + L.RG_PARTS]
+        m[x + L.S_RING_PLACES] = m[ring + L.RG_PLACES]
+        m[x + L.S_RING_BASE] = m[ring + L.RG_NPUS]
+        m[x + L.S_RING_STRIDE] = 0
+        m[x + L.S_INDEX] = m[ring + L.RG_INDEX]
+    elif dim < 0:
+        m[x + L.S_RING_BASE] = m[group + L.G_MEMBERS]
         m[x + L.S_RING_STRIDE] = 0
         m[x + L.S_INDEX] = m[x + L.S_MEMBER]
     else:

@@ -35,7 +35,10 @@ def ring_npu(s: State, x: int, index: int) -> int:
 def twin(s: State, x: int, index: int, npu: int) -> int:
     """The stream of the same chunk on the member at a position of the ring."""
     m = s.m
-    member = index if m[x + L.S_RING_STRIDE] == 0 else npu
+    if m[x + L.S_RING_PLACES] != L.NIL:
+        member = m[m[x + L.S_RING_PLACES] + index]
+    else:
+        member = index if m[x + L.S_RING_STRIDE] == 0 else npu
     return x + (member - m[x + L.S_MEMBER]) * m[x + L.S_STEP]
 
 

@@ -16,9 +16,12 @@ and this module is the only place that tells networks apart (`C_NET`):
     A row of kind `EV_LINK` that the network scheduled for itself has its turn: a link is free, rates change. Scheduled
     events cannot be withdrawn; a network that changes its mind marks the row (a number of the plan it belongs to)
     and ignores it here.
-`occupancy(s, src, dst, size)`
-    For how many ns a message keeps the narrowest part of its way busy, when nothing else is under way. No effect on
-    anything. Tables of steps ask it for the time after which a member may send again.
+`occupancy(s, npu, partner, size, back)`
+    For how many ns a message to a partner (`back`: from it) keeps the narrowest part of its way busy, when nothing else
+    is under way. No effect on anything. Tables of steps ask it for the time after which a member may send again.
+
+Where classes of equal NPUs are simulated (`tables.py`: flows only), senders are classes, and receivers are the NPUs that
+the first of the class sends to.
 
 What a network may rely on, and must keep to:
 
@@ -60,7 +63,9 @@ def send(s: State, message: int, src: int) -> None:
     """A message leaves `src`. One to the NPU itself never meets a network: it is there at the end of this tick."""
     m = s.m
     net = m[L.C_NET]
-    if src == m[message + L.M_DST]:
+    if net == L.NET_FLOW:
+        start_flow(s, message, src)
+    elif src == m[message + L.M_DST]:
         m[message + L.M_AT] = src
         m[message + L.M_HOPS] = 1
         schedule(s, m[L.C_NOW], message)
@@ -72,8 +77,6 @@ def send(s: State, message: int, src: int) -> None:
         enter_route(s, message, src)
     elif net == L.NET_GRAPH_UNAWARE:
         send_by_route_delay(s, message, src)
-    elif net == L.NET_FLOW:
-        start_flow(s, message, src)
     else:
         hand_over(s, message, src)
 
@@ -102,14 +105,15 @@ def wake(s: State, row: int) -> None:
         release_link(s, row)
 
 
-def occupancy(s: State, src: int, dst: int, size: int) -> int:
-    """Time for which a message keeps the narrowest part of its way busy, ns."""
+def occupancy(s: State, npu: int, partner: int, size: int, back: bool) -> int:
+    """Time for which a message to a partner (`back`: from it) keeps the narrowest part of its way busy, ns."""
     m = s.m
-    if src == dst:
-        return 0
     net = m[L.C_NET]
+    if net == L.NET_FLOW:
+        return flow_occupancy(s, npu, partner, size, back)
+    if npu == partner:
+        return 0
+    src, dst = (partner, npu) if back else (npu, partner)
     if net == L.NET_GRAPH or net == L.NET_GRAPH_UNAWARE:
         return slowest_link(s, src, dst, size)
-    if net == L.NET_FLOW:
-        return flow_occupancy(s, src, dst, size)
     return free_occupancy(s, src, dst, size)

@@ -120,27 +120,32 @@ def count_on_links(s: State, route: int, size: int) -> None:
         m[link + R.FL_MESSAGES] += 1
 
 
-def count_dimension(s: State, src: int, dst: int, size: int) -> None:
-    """Count a message for the lowest logical dimension in which its ends differ, once for each NPU that sends one."""
+def count_dimension(s: State, src: int, npu: int, dst: int, size: int) -> None:
+    """Count a message of `src`, whose number is `npu`, for the lowest logical dimension in which its ends differ."""
     m = s.m
     n_dims = m[L.C_DIMS]
-    here, there = m[L.C_COORDS] + src * n_dims, m[L.C_COORDS] + dst * n_dims
+    here, there = m[L.C_COORDS] + npu * n_dims, m[L.C_COORDS] + dst * n_dims
     for k in range(n_dims):
         if m[here + k] != m[there + k]:
-            m[m[L.C_DIM_ROWS] + k * L.DIM_ROW + L.D_BYTES] += size
+            m[m[m[L.C_FLOW] + R.FH_SENT] + src * n_dims + k] += size
             return
 
 
 def start_flow(s: State, message: int, src: int) -> None:
-    """A message leaves `src`."""
+    """A message leaves `src`. One to the NPU itself is there at the end of this tick."""
     m = s.m
     head = m[L.C_FLOW]
     dst, size = m[message + L.M_DST], m[message + L.M_SIZE]
-    count_dimension(s, src, dst, size)
+    npu = m[m[head + R.FH_NPUS] + src]
+    m[message + L.M_HOPS] = 1
+    if npu == dst:
+        m[message + L.M_AT] = dst
+        schedule(s, m[L.C_NOW], message)
+        return
+    count_dimension(s, src, npu, dst, size)
     route = choose_route(s, src, dst)
     count_on_links(s, route, size)
     m[message + L.M_ROUTE] = route
-    m[message + L.M_HOPS] = 1
     left = size << m[head + R.FH_SHIFT]
     m[message + L.M_AT] = left
     if left == 0 or m[route + R.FR_ENTRIES] == 0:
@@ -231,10 +236,12 @@ def wake_flows(s: State, row: int) -> None:
         plan_wake(s, m[head + R.FH_PLAN])
 
 
-def flow_occupancy(s: State, src: int, dst: int, size: int) -> int:
-    """Time for which a message keeps the narrowest link of its route busy when it is alone, ns."""
+def flow_occupancy(s: State, npu: int, partner: int, size: int, back: bool) -> int:
+    """Time for which a message to a partner (`back`: from it) keeps its narrowest link busy when it is alone, ns."""
     m = s.m
-    route = m[find_pair(s, src, dst) + R.FP_ROUTE]
-    if m[route + R.FR_ENTRIES] == 0:
+    head = m[L.C_FLOW]
+    if m[m[head + R.FH_NPUS] + npu] == partner:
         return 0
-    return -(-(size << m[m[L.C_FLOW] + R.FH_SHIFT]) // m[route + R.FR_ALONE])
+    pair = find_pair(s, npu, partner)
+    rate = m[pair + R.FP_BACK] if back else m[pair + R.FP_ALONE]
+    return -(-(size << m[head + R.FH_SHIFT]) // rate)

@@ -8,22 +8,28 @@ import numpy as np
 from chakra.arrays import I64, AnyArray
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.state import Block
+from chakra.replay.symmetry.classes import Partition
 
 
 class Channels:
     """Collects the point-to-point nodes of all NPUs, then numbers their channels."""
 
-    def __init__(self) -> None:
-        self._parts: list[tuple[I64, I64, I64, I64, I64]] = []
+    def __init__(self, classes: Partition) -> None:
+        self._classes = classes
+        self._parts: list[tuple[I64, I64, I64, I64, I64, I64]] = []
         self._count = 0
 
-    def add(self, tag: I64, size: I64, sends: AnyArray, npu: int, peers: I64) -> int:
-        """Add the nodes of an NPU's program or custom algorithm; returns the number of the first."""
+    def add(self, tag: I64, size: I64, sends: AnyArray, actor: int, peers: I64) -> int:
+        """Add the nodes of the program or custom algorithm of an NPU, or class; returns the number of the first."""
         first = self._count
         n = len(tag)
         if n:
-            me = np.full(n, npu, np.int64)
-            self._parts.append((tag, np.where(sends, me, peers), np.where(sends, peers, me), size, peers))
+            class_of, npu = self._classes.class_of, int(self._classes.representative[actor])
+            me, other = np.full(n, actor, np.int64), class_of[peers]
+            # classes stand for many pairs of NPUs: what these share is how far they are from each other
+            ahead = np.where(sends, peers - npu, npu - peers) % len(class_of)
+            source, target = np.where(sends, me, other), np.where(sends, other, me)
+            self._parts.append((tag, source, target, ahead, size, peers))
             self._count += n
         return first
 
@@ -31,9 +37,11 @@ class Channels:
         """Add the rows of all nodes and channels to a block; returns where the rows of the nodes begin."""
         if not self._count:
             return block.room(0)
-        tag, src, dst, size, peers = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        _, data = np.unique(np.stack([tag, src, dst, size], axis=1), axis=0, return_inverse=True)
-        _, control = np.unique(np.stack([tag, src, dst], axis=1), axis=0, return_inverse=True)
+        tag, src, dst, ahead, size, peers = (
+            np.concatenate(column) for column in zip(*self._parts, strict=True)
+        )
+        _, data = np.unique(np.stack([tag, src, dst, ahead, size], axis=1), axis=0, return_inverse=True)
+        _, control = np.unique(np.stack([tag, src, dst, ahead], axis=1), axis=0, return_inverse=True)
         data, control = data.reshape(-1), control.reshape(-1)
         n_data = int(data.max()) + 1
         at = block.room((n_data + int(control.max()) + 1) * L.CHANNEL_ROW)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import F64, I64
 from chakra.replay.engines.kernels import flow_rows as R
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.state import Block
@@ -27,13 +27,23 @@ class Flows:
         Routes of all pairs of NPUs that exchange messages.
     largest
         Bytes of the largest message.
+    npus
+        Number of each NPU that is simulated.
+    alone, back
+        Bytes per ns of a flow of each pair that is alone, and of one on the way back.
     cap
         Bytes per ns that no flow exceeds, or 0.
+    link_of
+        Class of each link, where links of the paths are classes.
     """
 
     paths: Paths
     largest: int
+    npus: I64
+    alone: F64
+    back: F64
     cap: float = 0.0
+    link_of: I64 | None = None
 
     @property
     def shift(self) -> int:
@@ -47,14 +57,16 @@ class Flows:
 class FlowRows:
     """Adds links, routes and their entries to a block."""
 
-    def __init__(self, block: Block, head: I64, flows: Flows, npus: int, *, adaptive: bool) -> None:
+    def __init__(self, block: Block, head: I64, flows: Flows, dims: int, *, adaptive: bool) -> None:
         p = flows.paths
+        npus = len(flows.npus)
+        self._link_of, self._dims, self._npus = flows.link_of, dims, npus
         self._links = len(p.bytes_per_ns)
         self.first = block.room(self._links * R.FLOW_LINK)
         capacity = np.maximum(p.bytes_per_ns * float(1 << flows.shift), 1.0).astype(np.int64)
         self._add_links(block, capacity * p.whole)
         entries = block.room(len(p.link) * R.FLOW_ENTRY)
-        routes = self._add_routes(block, flows, capacity, entries)
+        routes = self._add_routes(block, p, entries)
         self._add_entries(block, p, entries, routes)
         row = np.zeros(R.FLOW_HEAD, np.int64)
         row[R.FH_SHIFT], row[R.FH_WHOLE] = flows.shift, p.whole
@@ -63,6 +75,11 @@ class FlowRows:
         pairs[:, R.FP_DST] = p.dst
         pairs[:, R.FP_ROUTE] = routes + p.first[:-1] * R.FLOW_ROUTE
         pairs[:, R.FP_ROUTES] = np.diff(p.first)
+        for field, rate in ((R.FP_ALONE, flows.alone), (R.FP_BACK, flows.back)):
+            limit = rate if flows.cap == 0 else np.minimum(rate, flows.cap)
+            pairs[:, field] = np.maximum(limit * float(1 << flows.shift), 1.0).astype(np.int64)
+        row[R.FH_NPUS] = block.add(flows.npus)
+        self._sent = row[R.FH_SENT] = block.room(npus * dims)
         row[R.FH_PAIR_START] = block.add(starts(np.bincount(p.src, minlength=npus).tolist()))
         row[R.FH_PAIRS] = block.add(pairs)
         n_routes = len(p.latency_ns)
@@ -81,19 +98,13 @@ class FlowRows:
         rows[:, R.FL_CAPACITY] = capacity
         block.put(self.first, rows)
 
-    def _add_routes(self, block: Block, flows: Flows, capacity: I64, entries: int) -> int:
-        p = flows.paths
+    def _add_routes(self, block: Block, p: Paths, entries: int) -> int:
         n = len(p.latency_ns)
         count = np.diff(p.start)
         rows = np.zeros((n, R.FLOW_ROUTE), np.int64)
         rows[:, R.FR_LATENCY] = p.latency_ns
         rows[:, R.FR_ENTRY] = entries + p.start[:-1] * R.FLOW_ENTRY
         rows[:, R.FR_ENTRIES] = count
-        alone = np.full(n, np.iinfo(np.int64).max)
-        np.minimum.at(alone, np.repeat(np.arange(n), count), capacity[p.link] * p.whole // p.weight)
-        if flows.cap > 0:
-            alone = np.minimum(alone, int(flows.cap * (1 << flows.shift)))
-        rows[:, R.FR_ALONE] = alone
         rows[:, R.FR_PLACE] = -1
         return block.add(rows)
 
@@ -109,11 +120,17 @@ class FlowRows:
     def carried(self, m: I64) -> tuple[I64, I64]:
         """Numbers of the links that carried something, and bytes, busy ns and queued ns (none) of each."""
         rows = m[self.first : self.first + self._links * R.FLOW_LINK].reshape(-1, R.FLOW_LINK)
+        if self._link_of is not None:
+            rows = rows[self._link_of]
         used = np.flatnonzero(rows[:, R.FL_MESSAGES] > 0)
         figures = np.stack(
             [rows[used, R.FL_BYTES], rows[used, R.FL_BUSY_NS], np.zeros(len(used), np.int64)], axis=1
         )
         return used, figures
+
+    def sent(self, m: I64) -> I64:
+        """Bytes sent by each NPU that is simulated, by logical dimension."""
+        return m[self._sent : self._sent + self._npus * self._dims].reshape(self._npus, self._dims).copy()
 
     def solved(self, m: I64) -> tuple[int, int]:
         """How often rates were computed, and of how many routes."""

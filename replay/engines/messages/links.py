@@ -45,7 +45,7 @@ class NetworkRows:
         elif isinstance(graph, Flows):
             head[L.C_NET] = L.NET_FLOW
             adaptive = network.links is not None and network.links.ecmp == "adaptive"
-            self._flows = FlowRows(block, head, graph, n, adaptive=adaptive)
+            self._flows = FlowRows(block, head, graph, len(dims), adaptive=adaptive)
             if network.links is None:
                 self._count_links()
         elif graph is not None:
@@ -89,10 +89,14 @@ class NetworkRows:
         """Rows that the network may take for its own events at one tick."""
         return 0 if self._flows is None else self._flows.latencies + 2
 
-    def dim_bytes(self, m: I64) -> I64:
-        """Bytes sent into each dimension by all NPUs."""
+    def dim_bytes(self, m: I64, npus: int) -> I64:
+        """Bytes that each NPU that is simulated has sent into each dimension; those of all at the first where unknown."""
+        if self._flows is not None:
+            return self._flows.sent(m)
         rows = m[self._rows_at : self._rows_at + len(self._network.dims) * L.DIM_ROW]
-        return rows.reshape(-1, L.DIM_ROW)[:, L.D_BYTES].copy()
+        out = np.zeros((npus, len(self._network.dims)), np.int64)
+        out[0] = rows.reshape(-1, L.DIM_ROW)[:, L.D_BYTES]
+        return out
 
     def used(self, m: I64) -> tuple[dict[str, Any], ...]:
         """Rows of the result document: the links that carried something."""

@@ -23,6 +23,7 @@ from chakra.replay.collectives.uneven import pair_bytes
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.alone import LibraryCall
 from chakra.replay.engines.messages.engine import simulate
+from chakra.replay.engines.messages.flow_setup import every_npu, folded, largest_message
 from chakra.replay.engines.messages.flows import Flows
 from chakra.replay.engines.messages.library import (
     ALONE_NS,
@@ -32,18 +33,16 @@ from chakra.replay.engines.messages.library import (
     library_phase,
     programs_of,
 )
+from chakra.replay.engines.messages.simulated import everybody
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
 from chakra.replay.engines.outcome import RawRun, relief_notes
 from chakra.replay.engines.plan_tables import Planned
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.tables import instance_numbers
 from chakra.replay.networks.exchange import outside_run
-from chakra.replay.networks.flow.link_paths import link_paths
-from chakra.replay.networks.flow.paths import block_paths
 from chakra.replay.networks.interface import LinkUse
 from chakra.replay.networks.routes import LinkGraph, link_graph
 from chakra.replay.options import FLOW
-from chakra.replay.symmetry.classes import discrete
 from chakra.replay.workload.communicators import Communicator
 from chakra.replay.workload.custom import CustomProgram, load_algorithm, prefix_of
 from chakra.replay.workload.model import Op
@@ -81,6 +80,8 @@ class MessageRun:
             for comm in self.membership.comms
         ]
         self._check_peers()
+        self._setup = folded(scenario)
+        self.who = everybody(self.workload.npus) if self._setup is None else self._setup.who
         self._plan_of_call = self._call_plans()
         self._delays = Delays([ALONE_NS] * len(self._library)) if alone else self._library_delays()
 
@@ -105,17 +106,34 @@ class MessageRun:
             )
 
     def _call_plans(self) -> I64:
-        """Plan of every call of every NPU."""
+        """Plan of every call of every NPU that is simulated."""
         out: list[int] = []
         known: dict[tuple[int, bytes], list[int]] = {}
-        for npu, number in enumerate(self.workload.program_of.tolist()):
-            comms = self.membership.comm[npu]
-            key = (number, comms.tobytes())
+        classes = self.who.comms
+        for actor, npu in enumerate(self.who.npus.tolist()):
+            number, comms = int(self.workload.program_of[npu]), self.membership.comm[npu]
+            key = (number if classes is None else ~actor, comms.tobytes())
             if key not in known:
                 calls = self.workload.programs[number].calls
-                known[key] = [self._plan(call, int(comms[call.group])) for call in calls]
+                if classes is None:
+                    known[key] = [self._plan(call, int(comms[call.group])) for call in calls]
+                else:
+                    known[key] = [
+                        self._plan_of_classes(call, classes.comm_of(actor, call.group)) for call in calls
+                    ]
             out += known[key]
         return np.array(out, np.int64)
+
+    def _plan_of_classes(self, call: Call, number: int) -> int:
+        """Plan of a call on a communicator of classes, whose streams are those of its classes."""
+        assert self.who.comms is not None
+        comm = self.who.comms.comms[number]
+        key = (call.kind, call.bytes, call.involved, number)
+        if key not in self._plan_of:
+            self._plan_of[key] = len(self._planned)
+            plan = self.scenario.plans.of(call, comm.size, whole=comm.whole)
+            self._planned.append(Planned(plan, comm.whole, len(comm.actors), call.bytes))
+        return self._plan_of[key]
 
     def _plan(self, call: Call, number: int) -> int:
         comm = self.membership.comms[number]
@@ -217,32 +235,19 @@ class MessageRun:
         return np.concatenate([pairs, pairs[:, ::-1]])
 
     def _flows(self) -> Flows:
-        """Paths of all messages, and the largest of them."""
-        network = self.scenario.network
-        pairs = self._pairs()
-        paths = block_paths(network, pairs) if network.links is None else link_paths(network, pairs)
-        return Flows(paths, self._largest())
-
-    def _largest(self) -> int:
-        """Bytes that no message exceeds."""
-        largest = L.CONTROL_BYTES
-        for item in self._planned:
-            for phase in item.each_phase():
-                gathers = phase.do is Do.ALL_GATHER and phase.algorithm.family not in (
-                    Family.RING,
-                    Family.DIRECT,
-                )
-                largest = max(largest, int(phase.bytes) * (phase.size if gathers else 1))
+        """Paths of all flows, and the largest of them."""
+        setup = self._setup or every_npu(self.scenario, self._pairs())
+        largest = largest_message([item.plan for item in self._planned])
         sizes = [program.p2p_bytes for program in self.workload.programs]
         sizes += [program.p2p_bytes for custom in self._customs.values() for program in custom.programs]
-        return max(largest, *(int(size.max(initial=0)) for size in sizes))
+        return setup.flows(max(largest, L.CONTROL_BYTES, *(int(size.max(initial=0)) for size in sizes)))
 
     def work_estimate(self) -> int:
         """Rough number of events, to choose between compiled and plain kernel."""
         factor = 4 if self.scenario.options.backend == "aware" else 3
         weight = np.array([self._messages(k) for k in range(len(self._planned))] or [0], np.int64)
         total = at = 0
-        for number in self.workload.program_of.tolist():
+        for number in self.workload.program_of[self.who.npus].tolist():
             program = self.workload.programs[number]
             total += 2 * program.n_nodes
             if program.calls:
@@ -286,6 +291,7 @@ class MessageRun:
             Calls(self._planned, self._customs, delays, self._plan_of_call),
             self._groups,
             graph,
+            self.who,
         )
         links: tuple[dict[str, Any], ...] = ()
         if network.outside is None:
@@ -296,23 +302,21 @@ class MessageRun:
                 links = tuple(_outside_link(use) for use in exchange.links())
         m = tables.m
         if m[L.C_STATUS] == L.MISMATCH:
-            npu, node = int(m[L.C_ERROR_NPU]), int(m[L.C_ERROR_NODE])
+            npu, node = int(self.who.npus[int(m[L.C_ERROR_NPU])]), int(m[L.C_ERROR_NODE])
             raise WorkloadError(order_problem(self.workload, self.membership, npu, node))
         if self.scenario.options.backend in ("aware", FLOW):
             links = tables.network.used(m)
         return self._raw(tables, links, ended)
 
     def _raw(self, t: MessageTables, links: tuple[dict[str, Any], ...], ended: bool) -> RawRun:
-        m, actors, membership = t.m, t.actors, self.membership
+        m, actors = t.m, t.actors
         n, nodes, comms = actors.n, int(actors.node_start[-1]), int(actors.comm_start[-1])
         npu = t.rows(m, actors.rows_at, n, L.NPU_ROW)
         states = t.rows(m, actors.states, nodes, L.NODE_STATE)
         comm_states = t.rows(m, actors.comm_states, comms, L.COMM_STATE)
         instances = t.rows(m, t.instances, len(t.instance_comm), L.INSTANCE_ROW)
-        dim_bytes = np.zeros((n, t.dims), np.int64)
-        dim_bytes[0] = t.network.dim_bytes(m)  # counted over all NPUs together: no share is any one's own
         return RawRun(
-            partition=discrete(n),
+            partition=self.who.partition,
             program_of=t.program_of,
             done_ns=npu[:, L.N_FINISH].copy(),
             node_start=actors.node_start,
@@ -327,8 +331,8 @@ class MessageRun:
             instance_plan=t.plans.numbers(instances[:, L.I_PLAN]),
             instance_comm=t.instance_comm,
             plans=tuple(item.plan for item in self._planned),
-            comms=tuple((c.name, c.size, tuple(c.members.tolist())) for c in membership.comms),
-            dim_bytes=dim_bytes,
+            comms=self._comms(),
+            dim_bytes=t.network.dim_bytes(m, n),
             plan_bytes=np.asarray([item.size_bytes for item in self._planned] or [0], np.int64),
             partial=ended,
             events=int(m[L.C_EVENTS]),
@@ -336,11 +340,27 @@ class MessageRun:
             links=links,
             relieved=int(m[L.C_RELIEVED]),
             notes=(
+                *self._fold_notes(),
                 f"{int(m[L.C_MESSAGES]):,} messages and hops simulated one by one",
                 *relief_notes(int(m[L.C_RELIEVED])),
             ),
             messages_counted=True,
             remarks=self._delays.notes(),
+        )
+
+    def _comms(self) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
+        """Name, size and simulated members of each communicator."""
+        if self.who.comms is not None:
+            return tuple((c.name, c.size, c.actors) for c in self.who.comms.comms)
+        return tuple((c.name, c.size, tuple(c.members.tolist())) for c in self.membership.comms)
+
+    def _fold_notes(self) -> tuple[str, ...]:
+        """How many NPUs were simulated for how many."""
+        if self._setup is None:
+            return ()
+        classes, npus = self.who.partition.n_classes, self.workload.npus
+        return (
+            f"flows of {classes:,} of {npus:,} NPUs simulated, which stand for all that cannot be told apart",
         )
 
 

@@ -16,6 +16,7 @@ from chakra.replay.engines.kernels.messages_events import hash_tick
 from chakra.replay.engines.messages.channels import Channels
 from chakra.replay.engines.messages.flows import Flows
 from chakra.replay.engines.messages.links import NetworkRows
+from chakra.replay.engines.messages.simulated import Simulated, add_class_rings
 from chakra.replay.engines.plan_tables import Fields, Planned, PlanRows, StreamShape
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.state import Block
@@ -75,12 +76,18 @@ class MessageTables:
     """
 
     def __init__(
-        self, scenario: Scenario, calls: Calls, groups: Sequence[I64], graph: LinkGraph | Flows | None
+        self,
+        scenario: Scenario,
+        calls: Calls,
+        groups: Sequence[I64],
+        graph: LinkGraph | Flows | None,
+        who: Simulated,
     ) -> None:
         self.scenario = scenario
         self.calls = calls
         workload, options = scenario.workload, scenario.options
-        self.program_of = np.asarray(workload.program_of, np.int64)
+        self.who = who
+        self.program_of = np.asarray(workload.program_of[who.npus], np.int64)
         self.contexts = collectives_in_flight(workload.programs)
         self._steps: dict[Steps, int] = {}
         block = self._block = Block()
@@ -172,7 +179,13 @@ class MessageTables:
 
     def _set_comms(self, groups: Sequence[I64]) -> None:
         """Communicators and who is where in them; the slots of an NPU's groups are those of its bindings."""
-        block, membership, actors = self._block, self.scenario.membership, self.actors
+        membership, actors = self.scenario.membership, self.actors
+        if self.who.comms is not None:
+            comms = self.who.comms
+            self._add_comms(
+                Members(comms.group_start, comms.group_comm, comms.group_member), len(comms.comms), []
+            )
+            return
         slots = membership.comm.shape[1]
         member = np.zeros(membership.comm.shape, np.int64)
         for c, npus in enumerate(groups):
@@ -180,13 +193,21 @@ class MessageTables:
             member[npus[place], slot] = place
         comm = np.maximum(membership.comm.reshape(-1), 0).astype(np.int64)
         members = Members(np.arange(actors.n) * slots, comm, member.reshape(-1))
-        counts = instances_of(members, actors.programs, len(groups))
+        self._add_comms(members, len(groups), groups)
+
+    def _add_comms(self, members: Members, comms: int, groups: Sequence[I64]) -> None:
+        """Rows of communicators of NPUs, or of classes."""
+        block, actors = self._block, self.actors
+        counts = instances_of(members, actors.programs, comms)
         self.instance_comm = np.repeat(np.arange(len(counts)), counts)
         self.instances, first = add_instances(block, counts)
-        rows = np.zeros((len(groups), L.GROUP_ROW), np.int64)
-        rows[:, L.G_N] = [len(npus) for npus in groups]
+        rows = np.zeros((comms, L.GROUP_ROW), np.int64)
         rows[:, L.G_INSTANCES] = first
-        rows[:, L.G_MEMBERS] = [block.add(npus) for npus in groups]
+        if self.who.comms is None:
+            rows[:, L.G_N] = [len(npus) for npus in groups]
+            rows[:, L.G_MEMBERS] = [block.add(npus) for npus in groups]
+        else:
+            add_class_rings(block, rows, self.who, self.scenario.membership, self.scenario.network)
         at = block.add(rows) + np.arange(len(rows)) * L.GROUP_ROW
         call_group = np.array([call.group for p in actors.programs for call in p.calls], np.int64)
         actors.set_calls(members, at, self.plans.at[self.calls.plan_of_call], call_group)
@@ -195,12 +216,13 @@ class MessageTables:
         """Channels of point-to-point messages, which custom algorithms share; memory servers."""
         block, rows, workload = self._block, self.actors.rows, self.scenario.workload
         astra = self.scenario.options.astra
-        channels = Channels()
+        channels = Channels(self.who.partition)
         first = []
-        for npu, program in enumerate(self.actors.programs):
+        for actor, program in enumerate(self.actors.programs):
+            npu = int(self.who.npus[actor])
             peers = workload.peers[npu][program.p2p_peer] if len(program.p2p_peer) else program.p2p_peer
             tags = tags_of(program, astra=astra)
-            first.append(channels.add(tags, program.p2p_bytes, program.p2p_is_send, npu, peers))
+            first.append(channels.add(tags, program.p2p_bytes, program.p2p_is_send, actor, peers))
         customs = {number: self._custom_rows(item, channels) for number, item in self.calls.customs.items()}
         at = channels.put(block)
         rows[:, L.N_P2P] = at + np.array(first, np.int64) * L.P2P_ROW

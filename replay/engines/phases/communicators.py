@@ -69,9 +69,12 @@ def actor_communicators(
             if comm.whole:
                 key: tuple[Any, ...] = ("whole", comm.name)
             else:
-                alike, _ = ring_labels(network, comm.members[None, :], families)
+                by_links = usage.by_links
+                alike, _ = ring_labels(network, comm.members[None, :], families, by_links=by_links)
                 alike &= c not in usage.uneven
-                distance = distance_key(network, comm.members, families, alike=bool(alike[0]))
+                distance = b""
+                if not by_links:
+                    distance = distance_key(network, comm.members, families, alike=bool(alike[0]))
                 if c not in slots_of:
                     slots_of[c] = np.argmax(membership.comm[comm.members] == c, axis=1)
                 slots = slots_of[c]

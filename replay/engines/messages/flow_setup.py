@@ -1,0 +1,107 @@
+"""What a run on flows needs before its tables: who is simulated, and on which paths."""
+
+from dataclasses import dataclass
+
+from chakra.arrays import F64, I64
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.plan import Plan
+from chakra.replay.collectives.steps import Do
+from chakra.replay.engines.messages.flows import Flows
+from chakra.replay.engines.messages.simulated import Simulated, everybody, one_of_each
+from chakra.replay.engines.scenario import Scenario
+from chakra.replay.networks.flow.fold import fold
+from chakra.replay.networks.flow.link_paths import link_paths
+from chakra.replay.networks.flow.paths import Paths, alone_and_back, block_paths
+from chakra.replay.networks.flow.talk import talk
+from chakra.replay.options import FLOW
+from chakra.replay.symmetry.rings_used import rings_used
+from chakra.replay.workload.model import Op
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSetup:
+    """Who is simulated, and the paths of their flows, all but the bounds of numbers.
+
+    Attributes
+    ----------
+    who
+        NPUs, or classes of them.
+    paths
+        Of pairs of `who`; links are classes where NPUs are.
+    alone, back
+        Bytes per ns of a flow of each pair that is alone, and of one on the way back.
+    link_of
+        Class of each link, or None.
+    """
+
+    who: Simulated
+    paths: Paths
+    alone: F64
+    back: F64
+    link_of: I64 | None
+
+    def flows(self, largest: int) -> Flows:
+        """What the tables are made of; no message is larger than `largest` bytes."""
+        return Flows(self.paths, largest, self.who.npus, self.alone, self.back, link_of=self.link_of)
+
+
+def find_paths(scenario: Scenario, pairs: I64) -> Paths:
+    """Paths of pairs of NPUs on the network of a run."""
+    network = scenario.network
+    return block_paths(network, pairs) if network.links is None else link_paths(network, pairs)
+
+
+def every_npu(scenario: Scenario, pairs: I64) -> FlowSetup:
+    """All NPUs are simulated, and these pairs of them exchange messages."""
+    paths = find_paths(scenario, pairs)
+    alone, back = alone_and_back(paths, scenario.network.npus)
+    return FlowSetup(everybody(scenario.network.npus), paths, alone, back, None)
+
+
+def why_not_folded(scenario: Scenario) -> str | None:
+    """Why every NPU is simulated; None if those that flows cannot tell apart are simulated once."""
+    options, system, network = scenario.options, scenario.system, scenario.network
+    programs = scenario.workload.programs
+    if not options.fold:
+        return "asked for"
+    if options.rendezvous:
+        return "requests of rendezvous go from receiver to sender"
+    if system.shared_bus is not None:
+        return "the shared memory bus couples the streams of an NPU"
+    if network.links is not None and network.links.ecmp == "adaptive":
+        return "a flow's route depends on the flows before it"
+    if scenario.plans.library is not None:
+        return "messages of a collective library are programs of every member"
+    calls = [call for program in programs for call in program.calls]
+    if {call.kind for call in calls} & set(system.custom) or any(call.node_id is not None for call in calls):
+        return "a custom collective algorithm is given as traces"
+    if any((program.op == Op.SERVER).any() for program in programs):
+        return "NPUs share memory servers"
+    return None
+
+
+def folded(scenario: Scenario) -> FlowSetup | None:
+    """One NPU of each class is simulated; None if there are no classes of more than one, or they may not be used."""
+    if scenario.options.backend != FLOW or why_not_folded(scenario) is not None:
+        return None
+    workload, membership, network = scenario.workload, scenario.membership, scenario.network
+    said = talk(workload, membership, scenario.plans)
+    paths = find_paths(scenario, said.pairs)
+    rings = rings_used(workload, membership, scenario.plans, each_message=True)
+    found = fold(workload, membership, network, rings, said, paths)
+    if found is None:
+        return None
+    alone, back = alone_and_back(paths, network.npus)
+    who = one_of_each(found.partition, membership, network, rings)
+    return FlowSetup(who, found.paths, alone[found.pair], back[found.pair], found.link_of)
+
+
+def largest_message(plans: list[Plan]) -> int:
+    """Bytes that no message of collectives exceeds."""
+    largest = 0
+    for plan in plans:
+        phases = [phase for variant in plan.variants for phase in variant]
+        for phase in phases + [phase for pair in plan.templates for phase in pair]:
+            gathers = phase.do is Do.ALL_GATHER and phase.algorithm.family not in (Family.RING, Family.DIRECT)
+            largest = max(largest, int(phase.bytes) * (phase.size if gathers else 1))
+    return largest
