@@ -190,6 +190,16 @@ def row_codes(rows: I64) -> I64:
     return code
 
 
+def periods(colours: I64, alike: AnyArray) -> I64:
+    """After how many positions the colours of each ring (n_rings, size) repeat; its size where members are not alike."""
+    size = colours.shape[1]
+    out = np.full(len(colours), size, np.int64)
+    for period in range(size // 2, 0, -1):
+        if size % period == 0:
+            out[alike & (colours[:, period:] == colours[:, :-period]).all(axis=1)] = period
+    return out
+
+
 def ring_codes(colours: I64, alike: AnyArray, label: I64) -> tuple[I64, AnyArray]:
     """Code of every ring from its members' colours (n_rings, size), and whether its members are all of one class."""
     uniform = alike & (colours == colours[:, :1]).all(axis=1)
@@ -299,7 +309,10 @@ def partition(
             known = rings.slot >= 0
             npus, column = rings.members[known], rings.column[known]
             signature[npus, 2 * column] = base + code[ring[known]]
-            signature[npus, 2 * column + 1] = np.where(uniform[ring[known]], -1, position[known])
+            place = position[known]
+            if usage.by_links:  # every message is simulated: members repeat where colours do
+                place = place % periods(colour[rings.members], rings.alike)[ring[known]]
+            signature[npus, 2 * column + 1] = np.where(uniform[ring[known]], -1, place)
             base += len(code) + 1
         met = np.where(has_peer, colour[np.where(has_peer, peers, 0)], -1)
         rows = np.concatenate([colour[:, None], signature, met, offsets, labels], axis=1)

@@ -68,7 +68,9 @@ def regular(kind: str, ecmp: str) -> Network:
     elif kind == "torus":
         network = topologies.torus([4, 4, 2], **speed)
     elif kind == "rail":
-        network = topologies.rail_optimised(8, 4, spines=2, node_bandwidth_gibps=400.0, node_latency_ns=200.0, **speed)
+        network = topologies.rail_optimised(
+            8, 4, spines=2, node_bandwidth_gibps=400.0, node_latency_ns=200.0, **speed
+        )
     else:
         network = topologies.dragonfly(groups=4, routers=4, npus_per_router=2, **speed)
     assert network.links is not None
@@ -113,15 +115,23 @@ def test_rings_of_neighbours_on_a_tree_are_one_class(oversubscription: float) ->
     folded, _ = both(workload, {**SYSTEM, "preferred-dataset-splits": 1}, network)
     assert folded.raw.partition.n_classes == 1
     closed = 14 * (10 + size / 8 / beta + 1000)
-    assert 0 <= int(folded.finish_ns[0]) - closed <= 14 * 2 + 10  # a nanosecond a hop, and the last endpoint delay
+    assert (
+        0 <= int(folded.finish_ns[0]) - closed <= 14 * 2 + 10
+    )  # a nanosecond a hop, and the last endpoint delay
 
 
-@pytest.mark.parametrize("algorithm", ["ring", "direct", "halvingDoubling", "doubleBinaryTree", "rabenseifner", "bruck"])
+@pytest.mark.parametrize(
+    "algorithm", ["ring", "direct", "halvingDoubling", "doubleBinaryTree", "rabenseifner", "bruck"]
+)
 @pytest.mark.parametrize("topology", ["Ring", "Switch", "FullyConnected"])
 def test_algorithms(algorithm: str, topology: str) -> None:
     network = {"topology": [topology], "npus_count": [8], "bandwidth": [50], "latency": [500]}
     kind = "all-gather" if algorithm == "bruck" else "all-reduce"
-    system = {f"{kind}-implementation": [algorithm], "preferred-dataset-splits": 4, "active-chunks-per-dimension": 2}
+    system = {
+        f"{kind}-implementation": [algorithm],
+        "preferred-dataset-splits": 4,
+        "active-chunks-per-dimension": 2,
+    }
     workload = Workload(8)
     workload.run(lambda b: b.collective(kind.replace("-", "_"), size_bytes=1 << 20))
     both(workload, system, network)

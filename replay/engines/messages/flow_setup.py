@@ -8,6 +8,7 @@ from chakra.replay.collectives.plan import Plan
 from chakra.replay.collectives.steps import Do
 from chakra.replay.engines.messages.flows import Flows
 from chakra.replay.engines.messages.simulated import Simulated, everybody, one_of_each
+from chakra.replay.engines.phases.channels import UnfoldableError
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.networks.flow.fold import fold
 from chakra.replay.networks.flow.link_paths import link_paths
@@ -92,7 +93,10 @@ def folded(scenario: Scenario) -> FlowSetup | None:
     if found is None:
         return None
     alone, back = alone_and_back(paths, network.npus)
-    who = one_of_each(found.partition, membership, network, rings)
+    try:
+        who = one_of_each(found.partition, membership, network, rings)
+    except UnfoldableError:
+        return None
     return FlowSetup(who, found.paths, alone[found.pair], back[found.pair], found.link_of)
 
 

@@ -207,7 +207,7 @@ class MessageTables:
             rows[:, L.G_N] = [len(npus) for npus in groups]
             rows[:, L.G_MEMBERS] = [block.add(npus) for npus in groups]
         else:
-            add_class_rings(block, rows, self.who, self.scenario.membership, self.scenario.network)
+            add_class_rings(block, rows, self.who)
         at = block.add(rows) + np.arange(len(rows)) * L.GROUP_ROW
         call_group = np.array([call.group for p in actors.programs for call in p.calls], np.int64)
         actors.set_calls(members, at, self.plans.at[self.calls.plan_of_call], call_group)
