@@ -86,9 +86,11 @@ def folded(scenario: Scenario) -> FlowSetup | None:
     if scenario.options.backend != FLOW or why_not_folded(scenario) is not None:
         return None
     workload, membership, network = scenario.workload, scenario.membership, scenario.network
+    rings = rings_used(workload, membership, scenario.plans, each_message=True)
+    if rings.uneven:
+        return None
     said = talk(workload, membership, scenario.plans)
     paths = find_paths(scenario, said.pairs)
-    rings = rings_used(workload, membership, scenario.plans, each_message=True)
     found = fold(workload, membership, network, rings, said, paths)
     if found is None:
         return None
@@ -108,4 +110,6 @@ def largest_message(plans: list[Plan]) -> int:
         for phase in phases + [phase for pair in plan.templates for phase in pair]:
             gathers = phase.do is Do.ALL_GATHER and phase.algorithm.family not in (Family.RING, Family.DIRECT)
             largest = max(largest, int(phase.bytes) * (phase.size if gathers else 1))
+            if phase.sizes is not None:
+                largest = max(largest, int(phase.sizes.sizes.sum()))
     return largest

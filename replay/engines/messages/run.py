@@ -132,7 +132,7 @@ class MessageRun:
         if key not in self._plan_of:
             self._plan_of[key] = len(self._planned)
             plan = self.scenario.plans.of(call, comm.size, whole=comm.whole)
-            self._planned.append(Planned(plan, comm.whole, len(comm.actors), call.bytes))
+            self._planned.append(Planned(plan, comm.whole, len(comm.actors), counted_bytes(call)))
         return self._plan_of[key]
 
     def _plan(self, call: Call, number: int) -> int:
