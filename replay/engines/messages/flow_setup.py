@@ -10,11 +10,11 @@ from chakra.replay.engines.messages.flows import Flows
 from chakra.replay.engines.messages.simulated import Simulated, everybody, one_of_each
 from chakra.replay.engines.phases.channels import UnfoldableError
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.networks.flow.fold import fold
 from chakra.replay.networks.flow.link_paths import link_paths
 from chakra.replay.networks.flow.paths import Paths, alone_and_back, block_paths
-from chakra.replay.networks.flow.talk import talk
 from chakra.replay.options import FLOW
+from chakra.replay.symmetry.flow_classes import fold
+from chakra.replay.symmetry.flow_roles import talk
 from chakra.replay.symmetry.rings_used import rings_used
 from chakra.replay.workload.model import Op
 

@@ -14,8 +14,8 @@ import numpy as np
 from chakra.arrays import I64, U64, AnyArray
 from chakra.replay.config.model import Network
 from chakra.replay.networks.flow.paths import Paths
-from chakra.replay.networks.flow.talk import Talk
 from chakra.replay.symmetry.classes import Partition, partition
+from chakra.replay.symmetry.flow_roles import Talk
 from chakra.replay.symmetry.rings_used import RingsUsed
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Workload

@@ -1,0 +1,81 @@
+"""Routes as they are found, put together once all are there."""
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.replay.config.model import Links
+from chakra.replay.networks.flow.paths import Paths, common_parts
+
+
+class Found:
+    """Collects routes of pairs: hops of single routes, sprayed ones with weights, and choices."""
+
+    def __init__(self, links: Links, pairs: int) -> None:
+        self._links = links
+        self._pairs = pairs
+        #: hops of single routes: pairs, place in the route, link
+        self._hops: list[tuple[I64, int, I64]] = []
+        #: pairs with equal numbers of links, (pairs, links) links, how many of how many paths use each
+        self._sprayed: list[tuple[I64, I64, I64, int]] = []
+        #: pair, number of the choice, links
+        self._choices: list[tuple[int, int, I64]] = []
+
+    def add(self, pair: I64, step: int, link: I64) -> None:
+        """Add the hop at a place of routes."""
+        self._hops.append((pair, step, link))
+
+    def add_sprayed(self, pair: I64, link: I64, ways: I64, of: int) -> None:
+        """Add pairs that use all equal paths; `ways` of `of` use each link."""
+        self._sprayed.append((pair, link, ways, of))
+
+    def add_choice(self, pair: int, choice: int, link: I64) -> None:
+        """Add one of the routes that a pair may take."""
+        self._choices.append((pair, choice, link))
+
+    def add_one(self, pair: int, route: list[int]) -> None:
+        """Add the one route of a pair."""
+        self._choices.append((pair, 0, np.array(route, np.int64)))
+
+    def paths(self, keys: I64, n: int) -> Paths:
+        """All that were found; each pair was added in one way."""
+        routes = np.ones(self._pairs, np.int64)
+        for pair, choice, _ in self._choices:
+            routes[pair] = max(routes[pair], choice + 1)
+        first = np.zeros(self._pairs + 1, np.int64)
+        np.cumsum(routes, out=first[1:])
+        count = np.zeros(int(first[-1]), np.int64)
+        for pair, step, _ in self._hops:
+            count[first[pair]] = step + 1  # in the order of steps
+        for pairs, links, _, _ in self._sprayed:
+            count[first[pairs]] = links.shape[1]
+        for pair, choice, route in self._choices:
+            count[first[pair] + choice] = len(route)
+        start = np.zeros(len(count) + 1, np.int64)
+        np.cumsum(count, out=start[1:])
+        link = np.zeros(int(start[-1]), np.int64)
+        whole, _ = common_parts({of for _, _, _, of in self._sprayed})
+        weight = np.full(len(link), whole, np.int64)
+        shares = np.ones(len(link))
+        for pair, step, hop in self._hops:
+            link[start[first[pair]] + step] = hop
+        for pairs, links, ways, of in self._sprayed:
+            at = start[first[pairs]][:, None] + np.arange(links.shape[1])
+            link[at], weight[at], shares[at] = links, -(-ways * whole // of), ways / of
+        for pair, choice, route in self._choices:
+            at = int(start[first[pair] + choice])
+            link[at : at + len(route)] = route
+        latency = np.array([x.latency_ns for x in self._links.links], np.float64)
+        route_of = np.repeat(np.arange(len(count)), count)
+        # of a sprayed flow the mean of its paths
+        total = np.bincount(route_of, latency[link] * shares, minlength=len(count))
+        return Paths(
+            src=keys // n,
+            dst=keys % n,
+            first=first,
+            latency_ns=np.floor(total + 1e-6).astype(np.int64),
+            start=start,
+            link=link,
+            weight=weight,
+            whole=whole,
+            bytes_per_ns=np.array([x.bytes_per_ns for x in self._links.links], np.float64),
+        )
