@@ -62,7 +62,7 @@ def test_random_workloads_on_random_graphs(data: st.DataObject, network: Network
 
 def regular(kind: str, ecmp: str) -> Network:
     """A network on which many NPUs are alike."""
-    speed = {"bandwidth_gibps": 50.0, "latency_ns": 500.0}
+    speed: dict[str, Any] = {"bandwidth_gibps": 50.0, "latency_ns": 500.0}
     if kind == "fat tree":
         network = topologies.fat_tree([4, 4, 2], oversubscription=2.0, **speed)
     elif kind == "torus":

@@ -39,31 +39,31 @@ class Found:
     def paths(self, keys: I64, n: int) -> Paths:
         """All that were found; each pair was added in one way."""
         routes = np.ones(self._pairs, np.int64)
-        for pair, choice, _ in self._choices:
-            routes[pair] = max(routes[pair], choice + 1)
+        for one, choice, _ in self._choices:
+            routes[one] = max(int(routes[one]), choice + 1)
         first = np.zeros(self._pairs + 1, np.int64)
         np.cumsum(routes, out=first[1:])
         count = np.zeros(int(first[-1]), np.int64)
-        for pair, step, _ in self._hops:
-            count[first[pair]] = step + 1  # in the order of steps
+        for pairs, step, _ in self._hops:
+            count[first[pairs]] = step + 1  # in the order of steps
         for pairs, links, _, _ in self._sprayed:
             count[first[pairs]] = links.shape[1]
-        for pair, choice, route in self._choices:
-            count[first[pair] + choice] = len(route)
+        for one, choice, route in self._choices:
+            count[first[one] + choice] = len(route)
         start = np.zeros(len(count) + 1, np.int64)
         np.cumsum(count, out=start[1:])
         link = np.zeros(int(start[-1]), np.int64)
         whole, _ = common_parts({of for _, _, _, of in self._sprayed})
         weight = np.full(len(link), whole, np.int64)
         shares = np.ones(len(link))
-        for pair, step, hop in self._hops:
-            link[start[first[pair]] + step] = hop
+        for pairs, step, hop in self._hops:
+            link[start[first[pairs]] + step] = hop
         for pairs, links, ways, of in self._sprayed:
             at = start[first[pairs]][:, None] + np.arange(links.shape[1])
             link[at], weight[at], shares[at] = links, -(-ways * whole // of), ways / of
-        for pair, choice, route in self._choices:
-            at = int(start[first[pair] + choice])
-            link[at : at + len(route)] = route
+        for one, choice, route in self._choices:
+            begin = int(start[first[one] + choice])
+            link[begin : begin + len(route)] = route
         latency = np.array([x.latency_ns for x in self._links.links], np.float64)
         route_of = np.repeat(np.arange(len(count)), count)
         # of a sprayed flow the mean of its paths

@@ -128,7 +128,8 @@ class _Graph:
         single = (out == 1) & (into == 1) & ~beside[:n]
         to, back = np.zeros(self.vertices, np.int64), np.zeros(self.vertices, np.int64)
         to[self.tail], back[self.head] = self.head, self.tail
-        return single & (to[:n] == back[:n])
+        single &= to[:n] == back[:n]
+        return single
 
     def _stand(self, ends: AnyArray) -> I64:
         """Who stands for whom: the first of the NPUs with equal links to the same switches in the same order."""
