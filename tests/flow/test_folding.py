@@ -145,3 +145,20 @@ def test_members_of_rooted_collectives_are_not_alike(kind: str) -> None:
     network = {"topology": ["Switch"], "npus_count": [8], "bandwidth": [50], "latency": [500]}
     folded, _ = both(workload, SYSTEM, network)
     assert folded.raw.partition.n_classes == 4
+
+
+def test_npus_of_other_speed_are_not_alike() -> None:
+    workload = Workload(8)
+    groups = [workload.add_group(range(4)), workload.add_group(range(4, 8))]
+
+    def slow(b: TraceBuilder) -> None:
+        first = b.compute(duration_micros=50)
+        b.collective("all_reduce", size_bytes=1 << 20, group=groups[b.rank // 4], after=[first])
+
+    workload.run(slow)
+    network = {"topology": ["Switch"], "npus_count": [8], "bandwidth": [50], "latency": [500]}
+    folded, _ = both(workload, SYSTEM, network)
+    assert folded.raw.partition.n_classes == 1
+    folded, _ = both(workload, SYSTEM, network, npu_scale=[1.0] * 7 + [1.5])
+    assert folded.raw.partition.n_classes > 1
+    assert folded.finish_ns[7] > folded.finish_ns[0]

@@ -124,8 +124,9 @@ class _Graph:
         both = (self.tail < n) & (self.head < n)
         beside[self.tail[both]] = beside[self.head[both]] = True
         if not links.npus_forward:
-            return ~beside[:n] & (out <= MOST_PORTS) & (into <= MOST_PORTS)
-        single = (out == 1) & (into == 1) & ~beside[:n]
+            few: AnyArray = ~beside[:n] & (out <= MOST_PORTS) & (into <= MOST_PORTS)
+            return few
+        single: AnyArray = (out == 1) & (into == 1) & ~beside[:n]
         to, back = np.zeros(self.vertices, np.int64), np.zeros(self.vertices, np.int64)
         to[self.tail], back[self.head] = self.head, self.tail
         single &= to[:n] == back[:n]
