@@ -56,6 +56,8 @@ class Machine:
 _AMPERE = {"tf32": 0.5, "fp32": 19.5 / 312, "fp64": 19.5 / 312, "int8": 2}
 _HOPPER = {"tf32": 0.5, "fp32": 67 / 989, "fp64": 67 / 989, "fp8": 2}
 _BLACKWELL = {"tf32": 0.5, "fp32": 75 / 2250, "fp64": 37 / 2250, "fp8": 2, "nvfp4": 4}
+#: bytes of a cast from 16 bits: read, written, written transposed
+CAST_BYTES = {"fp8": 4.0, "nvfp4": 3.0}
 #: best shares of the 8-bit peak: stas00/ml-engineering, MAMF table
 MACHINES = {
     "dgx-a100": Machine(
@@ -172,7 +174,8 @@ def constants(name: str, done: Mapping[str, ComputeParameters]) -> ComputeParame
     matmul = {"bf16": own}
     for element, factor in (machine.peaks or {}).items():
         share = (machine.shares or {}).get(element, own.efficiency)
-        matmul[element] = replace(own, peak_tflops=peak * factor, efficiency=share)
+        cast = CAST_BYTES.get(element, 0.0)
+        matmul[element] = replace(own, peak_tflops=peak * factor, efficiency=share, cast_bytes=cast)
     return ComputeParameters(
         name,
         platform.accelerator.name,

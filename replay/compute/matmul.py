@@ -7,7 +7,9 @@ so that they take ``ceil(units of work / compute units)`` waves. The library tak
     tile time = 2 * tile_m * tile_n * (k / split rounded up to 64, + fill_k) / (peak * efficiency / units) * (1 + penalty)
 
 The penalty of a tile is ``small_tile * (128 / min(tile_m, tile_n) - 1 + max(0, 32768 / (tile_m * tile_n) - 1) / 2)``:
-small tiles read their operands more often. Six numbers per accelerator and element type, fitted to measured products.
+small tiles read their operands more often. Activations that must be brought into the type of the product first (8-bit
+recipes) cost `cast_bytes` each; the gradient of the weights finds its operands made. Six numbers for an accelerator and
+element type, fitted to measured products.
 """
 
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chakra.arrays import F64
-from chakra.et.operators import MatrixProduct
+from chakra.et.operators import Direction, MatrixProduct
 from chakra.replay.compute.parameters import MatmulCosts, MemoryCosts
 
 #: tiles of the result that libraries have
@@ -78,4 +80,8 @@ def products_us(
     """Times of products of one element type, us."""
     sizes = np.array([(p.m, p.n, p.k, p.batch) for p in products], np.float64).reshape(-1, 4).T
     moved = np.array([p.moved_bytes for p in products], np.float64)
-    return product_us(sizes, moved, costs, memory, units)
+    time = product_us(sizes, moved, costs, memory, units)
+    if costs.cast_bytes:
+        cast = [0 if p.direction is Direction.WEIGHT else p.m * p.k * p.batch for p in products]
+        time = time + np.array(cast, np.float64) * costs.cast_bytes / (memory.gbps * 1e3 * memory.efficiency)
+    return time

@@ -55,6 +55,9 @@ class MatmulCosts:
         Penalty of tiles below 256 x 128.
     split_k
         Bandwidth of adding the parts of a split k up, in units of the memory's.
+    cast_bytes
+        Bytes moved for each activation, or gradient of one, to bring it into this type: read in 16 bits, written as it is
+        and transposed for the gradient of the weights.
     """
 
     peak_tflops: float
@@ -64,10 +67,11 @@ class MatmulCosts:
     fill_k: float = 0.0
     small_tile: float = 0.0
     split_k: float = 1.0
+    cast_bytes: float = 0.0
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check_range(self, least={"fill_k": 0.0, "small_tile": 0.0, "launch_us": 0.0})
+        _check_range(self, least=dict.fromkeys(("fill_k", "small_tile", "launch_us", "cast_bytes"), 0.0))
         _check_shares(self, "efficiency", "memory_efficiency")
 
 
