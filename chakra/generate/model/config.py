@@ -117,10 +117,20 @@ _LLAMA2 = "Touvron et al. 2023, arXiv 2307.09288; widths from the published mode
 _LLAMA3 = "Llama team 2024, arXiv 2407.21783, table 3"
 _MIXTRAL = "Jiang et al. 2024, arXiv 2401.04088, table 1"
 _MEGATRON = "Narayanan et al. 2021, arXiv 2104.04473, table 1"
+_SELENE = "Korthikanti et al. 2022, arXiv 2205.05198, table 3"
+_MPT = "MosaicML 2023, configurations of the llm-foundry benchmarks"
+_QWEN3 = "Qwen team 2025, arXiv 2505.09388, and the published model configurations"
 
 
 def _megatron(name: str, layers: int, hidden: int, heads: int) -> TransformerConfig:
     return replace(_gpt(name, layers, hidden, heads, 2048, _MEGATRON), vocabulary=51200)
+
+
+def _mpt(name: str, layers: int, hidden: int, heads: int) -> TransformerConfig:
+    return TransformerConfig(
+        name, layers, hidden, heads, heads, hidden // heads, 4 * hidden, 50368, 2048, gated=False, tied=True,
+        layer_norm=True, learned_positions=2048, source=_MPT,
+    )  # fmt: skip
 
 
 _PRESETS = (
@@ -131,10 +141,20 @@ _PRESETS = (
     _gpt("gpt3-13b", 40, 5120, 40, 2048, _GPT3),
     _gpt("gpt3-175b", 96, 12288, 96, 2048, _GPT3),
     _megatron("megatron-18b", 40, 6144, 48),
+    replace(_megatron("megatron-22b", 48, 6144, 64), source=_SELENE),
     _megatron("megatron-39b", 48, 8192, 64),
     _megatron("megatron-145b", 80, 12288, 96),
     _megatron("megatron-530b", 105, 20480, 128),
     _megatron("megatron-1t", 128, 25600, 160),
+    _mpt("mpt-125m", 12, 768, 12),
+    _mpt("mpt-350m", 24, 1024, 16),
+    _mpt("mpt-760m", 24, 1536, 12),
+    _mpt("mpt-1b", 24, 2048, 16),
+    _mpt("mpt-3b", 32, 2560, 20),
+    _mpt("mpt-7b", 32, 4096, 32),
+    _mpt("mpt-13b", 40, 5120, 40),
+    _mpt("mpt-30b", 48, 7168, 56),
+    _mpt("mpt-70b", 80, 8192, 64),
     _llama("llama-65b", 80, 8192, 64, 64, 22016, 32000, 2048, _LLAMA1),
     _llama("llama2-7b", 32, 4096, 32, 32, 11008, 32000, 4096, _LLAMA2),
     _llama("llama2-13b", 40, 5120, 40, 40, 13824, 32000, 4096, _LLAMA2),

@@ -1,0 +1,246 @@
+"""From a row's columns to what is generated and replayed: workload, machine and framework. One rule for every row."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from chakra.accuracy.machines import Machine, read_machine
+from chakra.accuracy.models import Model, model_flops, read_model
+from chakra.accuracy.table import Measured
+from chakra.errors import ChakraError
+from chakra.generate.plan.options import Recompute
+from chakra.generate.request.frameworks import framework_request
+from chakra.generate.request.requests import TransformerRequest
+
+T = TypeVar("T")
+
+_TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_MEMORY_UNITS = {"gib": float(1 << 30), "gb": 1e9, "mib": float(1 << 20), "mb": 1e6}
+#: families that are printed apart by element type
+_BY_PRECISION = ("Megatron-Bridge", "DGX Cloud")
+
+
+class Quantity(StrEnum):
+    """What a row measured, in the unit in which it is compared."""
+
+    STEP = "step time"
+    STATES = "memory of weights and optimizer"
+    ACTIVATIONS = "memory of activations"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A row that can be predicted.
+
+    Attributes
+    ----------
+    row
+        The row.
+    family
+        Rows of one source, kind of machine and precision, as the scoreboard groups them.
+    model
+        Name of the model.
+    framework
+        Name of the framework profile.
+    machine
+        The machine.
+    request
+        The workload.
+    quantity
+        What is compared.
+    measured
+        Seconds of a step, or bytes.
+    """
+
+    row: Measured
+    family: str
+    model: str
+    framework: str
+    machine: Machine
+    request: TransformerRequest
+    quantity: Quantity
+    measured: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A row that cannot be predicted, and why."""
+
+    row: Measured
+    family: str
+    reason: str
+
+
+#: source or path -> family of the scoreboard; the first that matches. Other sources are families of their own name
+_FAMILIES = (
+    (re.compile(r"ground_truth_multi"), "vTrain, several nodes"),
+    (re.compile(r"ground_truth_single"), "vTrain, one node"),
+    (re.compile(r"2205\.05198"), "Selene"),
+    (re.compile(r"llm-foundry"), "llm-foundry"),
+    (re.compile(r"dgxc"), "DGX Cloud"),
+    (re.compile(r"Megatron-Bridge"), "Megatron-Bridge"),
+    (re.compile(r"Ultra-Scale|nanotron"), "nanotron"),
+    (re.compile(r"NVIDIA/Megatron-LM"), "Megatron-Core"),
+    (re.compile(r"torchtitan"), "torchtitan"),
+    (re.compile(r"tpu-recipes|maxtext"), "MaxText"),
+)
+#: what a row says of its framework, looked for in source, path, parallelism and notes; the first that matches
+_FRAMEWORKS = (
+    (re.compile(r"vTrain|2205\.05198|2104\.04473"), "megatron-2022"),
+    (re.compile(r"nanotron"), "nanotron"),
+    (re.compile(r"torchtitan|fsdp ?2", re.I), "fsdp2"),
+    (re.compile(r"maxtext|tpu-recipes", re.I), "maxtext"),
+    (re.compile(r"FSDP FULL_SHARD|llm-foundry|fsdp ?1", re.I), "fsdp1"),
+    (re.compile(r"megatron|nemo|dgxc", re.I), "megatron"),
+)
+_DEGREE = re.compile(r"\b(tp|pp|cp|vp|ep|dp|fsdp|zero)(\d+)\b")
+_RECOMPUTE = (
+    (re.compile(r"recompute=none|activation checkpointing=False", re.I), Recompute.NONE),
+    (re.compile(r"recompute=(?:sel|seqsel)|selective recomputation", re.I), Recompute.SELECTIVE),
+    (re.compile(r"recompute=full|full recomputation|activation checkpointing(?:=True| on)", re.I), Recompute.FULL),
+)
+#: word of the column precision -> element type of the matrix products
+_PRECISIONS = (
+    (re.compile(r"nvfp4|fp4", re.I), "nvfp4"),
+    (re.compile(r"mxfp8|fp8-mx", re.I), "mxfp8"),
+    (re.compile(r"fp8", re.I), "fp8"),
+    (re.compile(r"bf16", re.I), "bf16"),
+    (re.compile(r"fp16", re.I), "fp16"),
+    (re.compile(r"fp32", re.I), "fp32"),
+)
+
+
+class _UnfitRowError(Exception):
+    """A row that cannot be read; the text says why."""
+
+
+def read_case(row: Measured, *, framework: str | None = None) -> Case | Unread:
+    """What is generated and replayed for a row, or why nothing can be.
+
+    Parameters
+    ----------
+    row
+        A row.
+    framework
+        Name of a framework profile instead of the one that the row names.
+    """
+    precision = _first(_PRECISIONS, row.precision)
+    family = _family(row, precision)
+    try:
+        machine = _known(read_machine(row.hardware, row.nodes, row.gpus_per_node, row.network))
+        model = _known(read_model(row.workload_model))
+        name = framework or _framework(row)
+        request = _request(row, model, machine, name, precision)
+        quantity, measured = _measured(row, request, machine.npus)
+        check_plan(request)
+    except (_UnfitRowError, ChakraError) as error:
+        return Unread(row, family, str(error))
+    return Case(row, family, model.name, name, machine, request, quantity, measured)
+
+
+def check_plan(request: TransformerRequest) -> None:
+    """Refuse degrees and sizes that do not fit together, without planning the step."""
+    parallel = request.parallel()
+    request.batches(parallel)
+    request.config()
+
+
+def _known(found: T | str) -> T:
+    if isinstance(found, str):
+        raise _UnfitRowError(found)
+    return found
+
+
+def _first(table: Iterable[tuple[re.Pattern[str], T]], text: str) -> T | None:
+    return next((meaning for pattern, meaning in table if pattern.search(text)), None)
+
+
+def _family(row: Measured, precision: str | None) -> str:
+    source = f"{row.source} {row.source_path_or_id}"
+    name = _first(_FAMILIES, source) or row.source or "unnamed source"
+    if name in _BY_PRECISION and precision:
+        kind = {"bf16": "BF16", "fp16": "FP16", "nvfp4": "NVFP4"}.get(precision, "FP8")
+        name = f"{name} {kind}"
+    return name
+
+
+def _framework(row: Measured) -> str:
+    text = "; ".join((row.source, row.source_path_or_id, row.parallelism, row.notes))
+    if told := re.search(r"framework=([\w-]+)", text):
+        return told[1]
+    name = _first(_FRAMEWORKS, text)
+    if name is None:
+        raise _UnfitRowError(
+            "no framework is named in source, parallelism or notes; write framework=NAME into the notes"
+        )
+    return name
+
+
+def _number(text: str, what: str) -> int:
+    if not re.fullmatch(r"\d{1,12}", text):
+        raise _UnfitRowError(f"{what} is not printed" if not text else f"{what} is no whole number: {text!r}")
+    return int(text)
+
+
+def _request(
+    row: Measured, model: Model, machine: Machine, framework: str, precision: str | None
+) -> TransformerRequest:
+    if precision is None:
+        raise _UnfitRowError(f"the element type is not printed: {row.precision!r}")
+    degrees = {key: int(number) for key, number in _DEGREE.findall(row.parallelism)}
+    values: dict[str, object] = dict(model.values)
+    values |= {key: degrees[key] for key in ("tp", "pp", "cp", "vp", "ep", "dp") if key in degrees}
+    values["npus"] = machine.npus
+    values["seq"] = _number(row.sequence, "sequence length")
+    values["micro_batch"] = _number(row.micro_batch, "micro-batch")
+    values["global_batch"] = _number(row.global_batch, "global batch")
+    values |= _types(row, precision)
+    if re.search(r"\bsp\b|seqsel|sequence parallel", f"{row.parallelism} {row.notes}"):
+        values["sp"] = True
+    if degrees.get("fsdp"):
+        values["zero"] = 3
+    elif "zero" in degrees:
+        values["zero"] = degrees["zero"]
+    recompute = _first(_RECOMPUTE, row.notes)
+    if recompute is not None:
+        values["recompute"] = recompute
+    return framework_request(framework, values)
+
+
+def _types(row: Measured, precision: str) -> dict[str, object]:
+    """Element types of products and of gradients."""
+    types: dict[str, object] = {}
+    if precision in ("bf16", "fp16", "fp32"):
+        types["dtype"] = precision
+    else:
+        types |= {"dtype": "bf16", "matmul_dtype": precision}
+    if re.search(r"MP mode=PURE", row.notes):
+        types["grad_dtype"] = precision
+    elif re.search(r"MP mode=DEFAULT|fp32 gradient accumulation True", row.notes):
+        types["grad_dtype"] = "fp32"
+    return types
+
+
+def _measured(row: Measured, request: TransformerRequest, npus: int) -> tuple[Quantity, float]:
+    try:
+        value = float(row.value)
+    except ValueError:
+        raise _UnfitRowError(f"the measured value is no number: {row.value!r}") from None
+    if not 0 < value < float("inf"):
+        raise _UnfitRowError(f"the measured value must be above 0, not {row.value}")
+    batch = request.global_batch or 0
+    metric, unit = row.metric.lower(), row.unit.lower()
+    if "memory" in metric and unit in _MEMORY_UNITS:
+        kind = Quantity.ACTIVATIONS if "activation" in metric else Quantity.STATES
+        return kind, value * _MEMORY_UNITS[unit]
+    if ("time" in metric) and unit in _TIME_UNITS:
+        return Quantity.STEP, value * _TIME_UNITS[unit]
+    if unit.startswith("tokens/s"):
+        tokens = batch * (request.seq or 0)
+        shares = npus if "/gpu" in metric or "/chip" in metric else 1
+        return Quantity.STEP, tokens / (value * shares)
+    if unit.startswith("tflop/s"):
+        return Quantity.STEP, model_flops(request, batch) / (value * 1e12 * npus)
+    raise _UnfitRowError(f"metric {row.metric!r} in {row.unit!r} is not read")

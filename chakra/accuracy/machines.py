@@ -1,0 +1,90 @@
+"""Which machine a row names: a preset, how many NPUs share an inner network, and the port of an NPU."""
+
+import re
+from dataclasses import dataclass, replace
+
+from chakra.errors import UsageError
+from chakra.platforms import Platform, load_platform
+from chakra.platforms.cluster import with_fabric
+
+#: what tables call an accelerator -> preset; the first that matches
+_PRESETS = (
+    (re.compile(r"\bgb300\b", re.I), "gb300-nvl72"),
+    (re.compile(r"\bgb200\b", re.I), "gb200-nvl72"),
+    (re.compile(r"\bb300\b", re.I), "hgx-b300"),
+    (re.compile(r"\bb200\b", re.I), "hgx-b200"),
+    (re.compile(r"\bh200\b", re.I), "hgx-h200"),
+    (re.compile(r"\bh100\b", re.I), "hgx-h100"),
+    (re.compile(r"a100.{0,6}40 ?gb", re.I), "dgx-a100-40gb"),
+    (re.compile(r"(?<![a-z0-9])a100", re.I), "dgx-a100"),
+)
+_NOT_MODELLED = ((re.compile(r"\btpu\b", re.I), "the sharding of a TPU recipe lies in the recipe, not in the row"),)
+_PER_NODE = re.compile(r"(\d+)\s*Gb/s per node", re.I)
+_PORTS_PER_NODE = re.compile(r"(\d+)x\s*(\d+)\s*Gb/s per node", re.I)
+_PER_GPU = re.compile(r"(\d+)\s*Gb/s per GPU", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine of a row.
+
+    Attributes
+    ----------
+    preset
+        Name of the preset.
+    npus
+        NPUs of the job.
+    fabric
+        Rate of an NPU's port in Gb/s where the row prints it, else None.
+    """
+
+    preset: str
+    npus: int
+    fabric: float | None
+
+    def platform(self) -> Platform:
+        """The platform with its size.
+
+        Jobs that are no whole number of machines of an NVLink domain larger than a node (72 NPUs) are laid out on the
+        largest equal parts of domains: 256 NPUs are 4 x 64.
+
+        Raises
+        ------
+        UsageError
+            No arrangement of that many NPUs.
+        """
+        platform = load_platform(self.preset)
+        if self.fabric is not None:
+            platform = with_fabric(platform, f"{self.fabric:g}G")
+        node = platform.node_npus
+        if self.npus > node and self.npus % node:
+            part = max(size for size in range(1, node + 1) if self.npus % size == 0)
+            if 2 * part <= node:
+                raise UsageError(f"{self.npus} NPUs are no whole number of machines of {node} or of more than half of one")
+            inner = replace(platform.dims[0], npus=part)
+            platform = replace(platform, dims=(inner, *platform.dims[1:]))
+        return platform.sized(self.npus)
+
+
+def read_machine(hardware: str, nodes: str, gpus_per_node: str, network: str) -> Machine | str:
+    """The machine of a row, or why it cannot be told."""
+    for pattern, why in _NOT_MODELLED:
+        if pattern.search(hardware):
+            return why
+    preset = next((name for pattern, name in _PRESETS if pattern.search(hardware)), None)
+    if preset is None:
+        return f"no machine preset for {hardware!r}"
+    if not (nodes.isdecimal() and gpus_per_node.isdecimal() and int(nodes) and int(gpus_per_node)):
+        return "number of nodes or of accelerators a node is not printed"
+    per_node, npus = int(gpus_per_node), int(nodes) * int(gpus_per_node)
+    return Machine(preset, npus, _fabric(network, per_node))
+
+
+def _fabric(network: str, per_node: int) -> float | None:
+    if found := _PORTS_PER_NODE.search(network):
+        return int(found[1]) * int(found[2]) / per_node
+    if found := _PER_NODE.search(network):
+        return int(found[1]) / per_node
+    if found := _PER_GPU.search(network):
+        return float(found[1])
+    return None
