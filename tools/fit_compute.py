@@ -23,7 +23,6 @@ from chakra.replay.compute import (
     AttentionCosts,
     ComputeParameters,
     FitError,
-    HostCosts,
     MatmulCosts,
     MemoryCosts,
 )
@@ -50,7 +49,6 @@ class Machine:
     shares: Mapping[str, float] | None = None
     memory: tuple[float, float] = (0.82, 2.5)
     attention: tuple[float, float] = (0.6, 0.5)
-    host: tuple[float, float] = (6.0, 20.0)
 
 
 _AMPERE = {"tf32": 0.5, "fp32": 19.5 / 312, "fp64": 19.5 / 312, "int8": 2}
@@ -183,7 +181,6 @@ def constants(name: str, done: Mapping[str, ComputeParameters]) -> ComputeParame
         matmul,
         memory,
         AttentionCosts(*machine.attention),
-        HostCosts(*machine.host),
         status=status,  # type: ignore[arg-type]
         source=source,
         errors=errors,

@@ -224,7 +224,35 @@ class Kernel:
         _check_sizes(self, ("elements", "bytes"), least=0)
 
 
-Computed: TypeAlias = MatrixProduct | Attention | Kernel
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the host thread of a program does between two communications: it issues operators, and waits for none.
+
+    Attributes
+    ----------
+    forward, again, backward
+        Operators of a forward pass, of one that is computed again, and of a backward pass.
+    collectives, messages
+        Collectives; sends and receives.
+    passes, steps
+        Forward or backward passes of a micro-batch that begin; steps that end.
+    """
+
+    WORD: ClassVar[str] = "host"
+
+    forward: int = 0
+    again: int = 0
+    backward: int = 0
+    collectives: int = 0
+    messages: int = 0
+    passes: int = 0
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        _check_sizes(self, tuple(item.name for item in fields(self)), least=0)
+
+
+Computed: TypeAlias = MatrixProduct | Attention | Kernel | Host
 
 
 def attention_pairs(queries: int, keys: int, *, causal: bool, window: int = 0) -> int:
@@ -306,8 +334,8 @@ def _size(text: str) -> int:
 
 
 _READERS: dict[object, Callable[[str], object]] = {int: _size, bool: _flag, str: str, Direction: Direction}
-_KINDS: dict[str, type[MatrixProduct] | type[Attention]] = {
-    kind.WORD: kind for kind in (MatrixProduct, Attention)
+_KINDS: dict[str, type[MatrixProduct] | type[Attention] | type[Host]] = {
+    kind.WORD: kind for kind in (MatrixProduct, Attention, Host)
 }
 _KERNELS = {kind.value: kind for kind in KernelKind}
 

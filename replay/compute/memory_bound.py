@@ -5,7 +5,7 @@
 The number of kernels of an operator is that of the usual libraries; `factor` is the program's own for its kind.
 """
 
-from chakra.et.operators import Attention, Computed, Direction, Kernel, KernelKind
+from chakra.et.operators import Attention, Computed, Direction, Host, Kernel, KernelKind
 from chakra.replay.compute.parameters import ComputeParameters, MemoryCosts
 
 #: kernels of an operator, forward and in the backward pass, where they are not one each
@@ -23,6 +23,8 @@ _KERNELS: dict[KernelKind, tuple[int, int]] = {
 
 def kernels_of(operator: Computed) -> int:
     """Kernels that the device runs for an operator."""
+    if isinstance(operator, Host):
+        return 0
     forward = operator.direction is Direction.FORWARD
     if isinstance(operator, Kernel):
         return _KERNELS.get(operator.kind, (1, 1))[not forward]

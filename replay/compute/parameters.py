@@ -132,28 +132,39 @@ class AttentionCosts:
 
 @dataclass(frozen=True, slots=True)
 class HostCosts:
-    """What the host and the gaps between kernels cost.
+    """What the host thread takes for what it issues, and the gaps between kernels.
+
+    The host runs ahead of the device: a step is bound by the host where it takes longer to issue than the device to run.
+    Workloads say what the host does in nodes of its own (`chakra.et.operators.Host`); without them it costs nothing.
 
     Attributes
     ----------
-    launch_us
-        Host time for each kernel, us: a step is bound by the host where this is more than the kernels take.
-    collective_us
-        Host time for each collective, send or receive, us.
+    forward_us, backward_us
+        For each operator of a forward pass (first or again), and of a backward pass, us.
+    collective_us, message_us
+        For each collective, and each send or receive, us.
+    pass_us
+        For each pass of a micro-batch through a stage, us.
+    step_us
+        For each step, between the last gradient and the optimizer, us.
     gap_us
         Idle time of the device between two kernels, us.
     graphs
-        Whether a step is one recorded graph (CUDA graphs), so that the host costs nothing within it.
+        Whether a step is one recorded graph (CUDA graphs), so that the host costs nothing within it but ``step_us``.
     """
 
-    launch_us: float = 0.0
+    forward_us: float = 0.0
+    backward_us: float = 0.0
     collective_us: float = 0.0
+    message_us: float = 0.0
+    pass_us: float = 0.0
+    step_us: float = 0.0
     gap_us: float = 0.0
     graphs: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _check_range(self, least=dict.fromkeys(("launch_us", "collective_us", "gap_us"), 0.0))
+        _check_range(self, least={item.name: 0.0 for item in fields(self) if item.name != "graphs"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.arrays import F64, I64
 from chakra.errors import ConfigError
-from chakra.et.operators import Attention, Computed, MatrixProduct, parse_operators
+from chakra.et.operators import Attention, Computed, Host, MatrixProduct, parse_operators
 from chakra.replay.compute.attention import attention_us
+from chakra.replay.compute.host import host_us
 from chakra.replay.compute.matmul import products_us
 from chakra.replay.compute.memory_bound import kernel_us, kernels_of
 from chakra.replay.compute.parameters import ComputeParameters, MatmulCosts
@@ -82,6 +83,9 @@ def _times_us(operators: Sequence[Computed], parameters: ComputeParameters) -> F
             by_type.setdefault(operator.type, []).append(i)
         elif isinstance(operator, Attention):
             times[i] = attention_us(operator, parameters, costs_of(operator.type, parameters))
+        elif isinstance(operator, Host):
+            # the host computes nothing that shares the device with communication
+            times[i] = host_us(operator, parameters.host) / parameters.contention
         else:
             times[i] = kernel_us(operator, parameters)
     for type_, where in by_type.items():

@@ -7,17 +7,18 @@ import numpy as np
 
 from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
-from chakra.et.operators import parse_operators
+from chakra.et.operators import Host, parse_operators
 from chakra.replay.compute.times import operator_ns
 from chakra.replay.workload.node_draft import Draft
 
 
 def operator_nodes(trace: Trace) -> Bool:
-    """Compute nodes of the accelerator, in file order, that say what they compute."""
-    ours = np.array([bool(parse_operators(text)) for text in trace.operator_table] + [False])
-    mask: Bool = (
-        ours[trace.operator_codes] & (trace.types == NodeType.COMP) & (np.asarray(trace.is_cpu_op) != 1)
-    )
+    """Compute nodes, in file order, that say what they compute: on the accelerator, or what its host issues."""
+    parsed = [parse_operators(text) for text in trace.operator_table]
+    ours = np.array([bool(found) for found in parsed] + [False])
+    host = np.array([any(isinstance(op, Host) for op, _ in found) for found in parsed] + [False])
+    codes = trace.operator_codes
+    mask: Bool = ours[codes] & (trace.types == NodeType.COMP) & ((np.asarray(trace.is_cpu_op) == 1) == host[codes])
     return mask
 
 

@@ -81,6 +81,7 @@ class _StageSteps:
         number = chunk * self.parallel.pp + self.stage
         last = len(model.chunks) - 1
         builder = TemplateBuilder(self.emit)
+        builder.host_does("passes")
         inputs: list[int] = []
         if number:
             inputs = [self._receive(builder, step, number - 1, _output_bytes(model, number - 1))]
@@ -94,6 +95,7 @@ class _StageSteps:
             self._send(builder, step, number, _output_bytes(model, number), inputs)
         elif last and step + 1 < len(self.models):
             self._send(builder, step, number, self.options.requests * _TOKEN_BYTES, inputs)
+        builder.flush_host()
         self.templates.append(builder.template)
         return len(self.templates) - 1
 

@@ -73,12 +73,14 @@ class StageBuilder:
         key = (phase, action.chunk, sync)
         if key not in self._index:
             builder = TemplateBuilder(self.emit)
+            builder.host_does("passes")
             if phase is Phase.FORWARD:
                 self._forward(builder, action.chunk)
             elif phase is Phase.WEIGHT:
                 self._weights(builder, action.chunk, sync=sync)
             else:
                 self._backward(builder, action.chunk, split=phase is Phase.INPUT, sync=sync)
+            builder.flush_host()
             self._index[key] = len(self.templates)
             self.templates.append(builder.template)
         return self._index[key]
@@ -94,7 +96,7 @@ class StageBuilder:
         inputs: list[int] = []
         if number:
             size = self._boundary_bytes(number - 1)
-            inputs = [builder.receive("recv.forward", "pp", -1, size, self._tag(number - 1, 0))]
+            inputs = [self._receive(builder, "recv.forward", -1, size, self._tag(number - 1, 0))]
         kept = {Recompute.NONE: Kept.ALL, Recompute.SELECTIVE: Kept.NO_CORE, Recompute.FULL: Kept.INPUT}
         gathers = _Gathers(self, builder, layers)
         for i, layer in enumerate(layers):
@@ -104,6 +106,12 @@ class StageBuilder:
         if number + 1 < len(self.model.chunks):
             size = self._boundary_bytes(number)
             builder.send("send.forward", "pp", 1, size, self._tag(number, 0), inputs)
+
+    def _receive(self, builder: TemplateBuilder, name: str, offset: int, size_bytes: int, tag: int) -> int:
+        """A receive from a neighbouring stage, for which the host waits, and for all that the device has to do."""
+        index = builder.receive(name, "pp", offset, size_bytes, tag)
+        builder.host_waits(index, builder.last_compute)
+        return index
 
     def _boundary_bytes(self, boundary: int) -> int:
         """Size of the tensor between global chunks ``boundary`` and ``boundary + 1``."""
@@ -119,7 +127,7 @@ class StageBuilder:
         gradient: list[int] = []
         if number + 1 < len(self.model.chunks):
             size = self._boundary_bytes(number)
-            gradient = [builder.receive("recv.backward", "pp", 1, size, self._tag(number, 1))]
+            gradient = [self._receive(builder, "recv.backward", 1, size, self._tag(number, 1))]
         builder.required = [Outside.FORWARD]
         gathers = _Gathers(self, builder, layers[::-1]) if training.reshard_after_forward else None
         buckets = self._buckets()
@@ -188,7 +196,8 @@ class StageBuilder:
 
     def _reduces_early(self) -> bool:
         """Whether a full bucket is reduced at once, while the backward pass goes on."""
-        return self.emit.overlap and (self.emit.order == "stream" or self.parallel.pp == 1)
+        beside = not self.emit.blocks(Stream.DATA)
+        return beside and (self.emit.order == "stream" or self.parallel.pp == 1)
 
     def _layer_done(
         self, builder: TemplateBuilder, layer: Layer, buckets: dict[WeightGroup, _Bucket], *, sync: bool
@@ -266,6 +275,7 @@ class StageBuilder:
             )  # fmt: skip
         if training.optimizer_step:
             self._optimizer(builder)
+        builder.flush_host()
         if not len(builder.template):
             return None
         self.templates.append(builder.template)
@@ -289,6 +299,10 @@ class StageBuilder:
             return
         # Adam: read gradient and states, write states and weight; about twelve operations a parameter
         moved = self.model.grad_itemsize + 2 * training.optimizer_state_bytes + self.model.itemsize
+        # the host reads the norm of the gradients, or whether they overflowed, before it issues the update
+        builder.host_waits(builder.last_compute, *builder.pending_chains())
+        builder.host_does("steps")
+        builder.flush_host()
         builder.required = builder.pending_chains()
         what = Kernel(KernelKind.OPTIMIZER, held, moved * held, "fp32", Direction.UPDATE)
         work = Work(12 * held, moved * held, 12 * experts, moved * experts, what)
@@ -330,7 +344,7 @@ class _Gathers:
         """Gather what is due when layer ``index`` is about to run, and make it wait for its own weights."""
         if not self.active:
             return
-        ahead = self.stage.training.prefetch if self.stage.emit.overlap else 0
+        ahead = 0 if self.stage.emit.blocks(Stream.DATA) else self.stage.training.prefetch
         while len(self.nodes) < min(len(self.layers), index + ahead + 1):
             self.nodes.append(self._gather(self.layers[len(self.nodes)]))
         self.builder.required += self.nodes[index]

@@ -14,7 +14,7 @@ from chakra.errors import UsageError
 from chakra.et import ABSENT, CommType, NodeType, Trace, TraceColumns
 from chakra.et.manifest import PEER_MODE, RELATIVE
 from chakra.et.operators import ATTRIBUTE as OPERATOR
-from chakra.generate.plan.template import N_CHAINS, Outside, Template
+from chakra.generate.plan.template import N_CHAINS, Outside, Stream, Template
 from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.replay.config.model import CollectiveKind
 from chakra.schemas.et_def_pb2 import AttributeProto
@@ -153,11 +153,11 @@ class _Tables:
 def _outside(templates: Sequence[Template], stamps: Sequence[Stamp], first: I64) -> I64:
     """(n_stamps, 8 + N_CHAINS) node id for each outside code (column -code), -1 where there is none yet."""
     table = np.full((len(stamps), -Outside.CHAIN + N_CHAINS), -1, dtype=np.int64)
-    compute = send = -1
+    compute = send = host = -1
     chains = [-1] * N_CHAINS
     for i, stamp in enumerate(stamps):
         row = table[i]
-        row[-Outside.COMPUTE], row[-Outside.SEND] = compute, send
+        row[-Outside.COMPUTE], row[-Outside.SEND], row[-Outside.HOST] = compute, send, host
         row[-Outside.CHAIN :] = chains
         for code, other in ((Outside.FORWARD, stamp.forward), (Outside.INPUT, stamp.input)):
             if other >= 0:
@@ -167,6 +167,8 @@ def _outside(templates: Sequence[Template], stamps: Sequence[Stamp], first: I64)
             compute = base + t.last_compute
         if t.last_send >= 0:
             send = base + t.last_send
+        if t.last_host >= 0:
+            host = base + t.last_host
         for chain, last in enumerate(t.last_chain):
             if last >= 0:
                 chains[chain] = base + last
@@ -193,7 +195,8 @@ def _set_attributes(columns: TraceColumns, tables: _Tables, pick: I64, micro_bat
     is_send, is_recv = types == NodeType.COMM_SEND, types == NodeType.COMM_RECV
     is_p2p = is_send | is_recv
     durations = tables.durations[pick]
-    columns.set_bool("is_cpu_op", False)
+    streams = tables.streams[pick]
+    columns.set_bool("is_cpu_op", streams == Stream.HOST)
     columns.set_int("num_ops", np.where(is_compute, tables.flops[pick], ABSENT))
     columns.set_int("tensor_size", np.where(is_compute, tables.bytes[pick], ABSENT))
     for name, values in (("expert_ops", tables.expert_flops), ("expert_bytes", tables.expert_bytes)):
@@ -212,7 +215,7 @@ def _set_attributes(columns: TraceColumns, tables: _Tables, pick: I64, micro_bat
     columns.set_int("comm_dst", np.where(is_send, tables.offsets[pick], ABSENT))
     columns.set_int("comm_src", np.where(is_recv, tables.offsets[pick], ABSENT))
     columns.set_int("comm_tag", np.where(is_p2p, tables.tag_bases[pick] + micro_batch, ABSENT))
-    columns.set_int("stream", tables.streams[pick])
+    columns.set_int("stream", streams)
 
 
 def _set_names(

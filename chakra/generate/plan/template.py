@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from chakra.errors import UsageError
 from chakra.et import NodeType
-from chakra.et.operators import operator_text, operators_text
+from chakra.et.operators import Attention, Computed, Direction, Host, operator_text, operators_text
 from chakra.generate.model.ir import OpKind, Work
 from chakra.generate.model.placement import Conversion, joined
 from chakra.generate.plan.compute import ComputeModel, OperatorTimes
@@ -28,6 +28,8 @@ class Stream(IntEnum):
     DATA = 2
     #: point-to-point
     PIPELINE = 3
+    #: the host thread that issues operators
+    HOST = 4
 
 
 class Outside(IntEnum):
@@ -41,6 +43,8 @@ class Outside(IntEnum):
     INPUT = -3
     #: last send before this action
     SEND = -4
+    #: last host node before this action
+    HOST = -5
     #: last collective before this action, one code per chain
     CHAIN = -8
 
@@ -61,6 +65,10 @@ class EmitOptions:
     ----------
     overlap
         Communication runs beside computation where data allow; otherwise everything runs in program order.
+    exposed
+        With ``overlap``: streams whose communication computation waits for all the same.
+    host
+        Nodes for the host thread that issues operators: one for each run of operators between communication.
     order
         ``"program"``: all collectives of a rank form one chain, so that ranks with a single communication engine can
         never block each other; ``"stream"``: one chain per stream.
@@ -74,6 +82,12 @@ class EmitOptions:
     order: str = "program"
     fuse: bool = False
     compute: ComputeModel | OperatorTimes | None = None
+    exposed: frozenset[Stream] = frozenset()
+    host: bool = False
+
+    def blocks(self, stream: Stream) -> bool:
+        """Whether computation waits for communication of this stream, and it for computation."""
+        return not self.overlap or stream in self.exposed
 
 
 @dataclass(slots=True)
@@ -106,10 +120,40 @@ class Template:
     recomputed_flops: int = 0
     last_compute: int = -1
     last_send: int = -1
+    last_host: int = -1
     last_chain: list[int] = field(default_factory=lambda: [-1] * N_CHAINS)
 
     def __len__(self) -> int:
         return len(self.types)
+
+
+class HostThread:
+    """What the host has issued since its last node, and that node."""
+
+    def __init__(self) -> None:
+        self.last: int = Outside.HOST
+        self.waits: list[int] = []
+        self._counts: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """Begin the next node."""
+        self.waits, self._counts = [], {}
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Count things to do."""
+        self._counts[what] = self._counts.get(what, 0) + number
+
+    def operator(self, what: Computed, again: bool) -> None:
+        """Count an operator; without fused kernels, attention is one for each product, and softmax and dropout."""
+        backward = what.direction in (Direction.BACKWARD, Direction.WEIGHT)
+        number = 1
+        if isinstance(what, Attention) and not what.fused:
+            number = 3 + what.dropout
+        self.count("backward" if backward else "again" if again else "forward", number)
+
+    def text(self) -> str:
+        """The node's attribute ``operator``; "" for nothing to do."""
+        return operator_text(Host(**self._counts)) if self._counts else ""
 
 
 class TemplateBuilder:
@@ -129,6 +173,9 @@ class TemplateBuilder:
         self._counted: tuple[str, dict[str, int]] = ("", {})
         #: data dependencies that the next compute node takes on
         self.required: list[int] = []
+        #: last collective or send of each stream within the template that computation waits for
+        self._exposed: dict[Stream, int] = {}
+        self._issue = HostThread() if options.host else None
 
     def reserve(self, count: int) -> None:
         """Refuse, before it is begun, what would make the template larger than a trace may be.
@@ -188,9 +235,12 @@ class TemplateBuilder:
         t, options = self.template, self.options
         if duration_ns is None:
             duration_ns = options.compute.duration_ns(kind, work) if options.compute else 0
+        again = "recompute" in name
         if kind.is_matmul:
             t.matmul_flops += work.flops
-            t.recomputed_flops += work.flops * ("recompute" in name)
+            t.recomputed_flops += work.flops * again
+        if self._issue and work.what is not None:
+            self._issue.operator(work.what, again)
         last = len(t) - 1
         data = [*data, *self.required]
         self.required = []
@@ -204,9 +254,11 @@ class TemplateBuilder:
             t.operators[last] = self._merged(t.operators[last], work)
             t.durations_ns[last] += duration_ns
             return last
-        ctrl = [self._compute]
+        ctrl = [self._compute, *self._exposed.values()]
         if not options.overlap:
             ctrl += [*self._chains, self._send]
+        if self._issue:
+            ctrl.append(self._issue.last)
         self._compute = self._append(name, NodeType.COMP, data, ctrl, kind=kind, work=work)
         t.durations_ns[self._compute] = duration_ns
         t.last_compute = self._compute
@@ -255,8 +307,8 @@ class TemplateBuilder:
     ) -> int:
         """Append a collective on symbolic ``group``; ``size_bytes`` is what the rank brings in."""
         chain = 0 if self.options.order == "program" else int(stream)
-        waits = [self._chains[chain], *ctrl]
-        if not self.options.overlap:
+        waits = [self._chains[chain], *ctrl, *self._issued("collectives")]
+        if self.options.blocks(stream):
             waits.append(self._compute)
         index = self._append(
             name,
@@ -270,6 +322,8 @@ class TemplateBuilder:
         )
         self._chains[chain] = index
         self.template.last_chain[chain] = index
+        if stream in self.options.exposed:
+            self._exposed[stream] = index
         return index
 
     def convert(self, name: str, steps: Sequence[Conversion], data: Sequence[int]) -> list[int]:
@@ -283,18 +337,58 @@ class TemplateBuilder:
         self, name: str, group: str, offset: int, size_bytes: int, tag_base: int, data: Sequence[int]
     ) -> int:
         """Append a send to the rank ``offset`` positions on in ``group``."""
+        waits = [self._compute] if self.options.blocks(Stream.PIPELINE) else []
         index = self._append(
-            name, NodeType.COMM_SEND, data, [] if self.options.overlap else [self._compute],
-            comm_bytes=size_bytes, group=group, offset=offset, tag_base=tag_base, stream=Stream.PIPELINE,
+            name, NodeType.COMM_SEND, data, [*waits, *self._issued("messages")], comm_bytes=size_bytes, group=group,
+            offset=offset, tag_base=tag_base, stream=Stream.PIPELINE,
         )  # fmt: skip
         self._send = self.template.last_send = index
+        if Stream.PIPELINE in self.options.exposed:
+            self._exposed[Stream.PIPELINE] = index
         return index
 
     def receive(
         self, name: str, group: str, offset: int, size_bytes: int, tag_base: int, ctrl: Sequence[int] = ()
     ) -> int:
         """Append a receive; posted when the compute node before it is done."""
-        return self._append(
+        index = self._append(
             name, NodeType.COMM_RECV, [], [*ctrl] or [self._compute], comm_bytes=size_bytes, group=group,
             offset=offset, tag_base=tag_base, stream=Stream.PIPELINE,
         )  # fmt: skip
+        if self._issue:
+            self._issue.count("messages")
+        return index
+
+    # ------------------------------------------------------------------ host
+
+    def host_waits(self, *nodes: int) -> None:
+        """Let the host thread wait for nodes before it issues more: a program that synchronises with its device."""
+        if self._issue:
+            self._issue.waits += nodes
+
+    def host_does(self, what: str) -> None:
+        """Count a thing that the host does: a pass (an action of the schedule) or a step."""
+        if self._issue:
+            self._issue.count(what)
+
+    def _issued(self, what: str) -> list[int]:
+        """The host node after which a communication can begin: all operators before it, and it, have been issued."""
+        if not self._issue:
+            return []
+        self._issue.count(what)
+        return [self.flush_host()]
+
+    def flush_host(self) -> int:
+        """Append the host's node for what was counted since the last; returns the last host node."""
+        issue = self._issue
+        if issue is None:
+            return Outside.HOST
+        text = issue.text()
+        if text:
+            ctrl = [issue.last, *issue.waits]
+            name = self.template.names[-1] if self.template.names else ""
+            issue.last = self._append(f"host.{name}", NodeType.COMP, [], ctrl, stream=Stream.HOST)
+            self.template.operators[issue.last] = text
+            self.template.last_host = issue.last
+            issue.begin()
+        return issue.last

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
+from chakra.et.operators import ELEMENT_BITS
 from chakra.generate.model.build import transformer_stages
 from chakra.generate.model.classic import (
     DLRM,
@@ -25,7 +26,7 @@ from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig
 from chakra.generate.plan.compute import ComputeModel, OperatorTimes
 from chakra.generate.plan.inference import InferenceOptions, plan_inference
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
-from chakra.generate.plan.template import EmitOptions
+from chakra.generate.plan.template import EmitOptions, Stream
 from chakra.generate.plan.training import StepPlan, plan_step
 from chakra.generate.request.parameters import keys_of, read_parameter
 from chakra.generate.schedule.pipeline import ScheduleKind
@@ -33,6 +34,8 @@ from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.io.nearest import nearest
 from chakra.replay.compute import compute_parameters
 
+#: communication that computation can be made to wait for
+EXPOSABLE = {"tp": Stream.LAYER, "dp": Stream.DATA, "pp": Stream.PIPELINE}
 #: bytes per element by name
 DTYPES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
@@ -74,8 +77,14 @@ class Request:
         Element types of activations and weights, and of weight gradients.
     schedule, schedule_file, zero, bucket_mb, reshard, reduce_once, prefetch, optimizer_bytes, optimizer_step
         As in `TrainingOptions`; bucket in MB of 10^6 bytes.
+    matmul_dtype
+        Element type of the operands of linear layers where it is another than ``dtype`` (fp8, mxfp8, nvfp4).
     overlap
         Communication beside computation.
+    exposed
+        With ``overlap``: communication that computation waits for all the same, any of tp (with cp, ep), dp, pp.
+    host
+        Nodes for the host thread that issues operators.
     comm_order, fuse
         As in `EmitOptions`.
     peak_tflops, mem_gbps, matmul_efficiency, memory_efficiency, launch_ns
@@ -101,6 +110,7 @@ class Request:
     global_batch: int | None = None
     dtype: str = "bf16"
     grad_dtype: str = "fp32"
+    matmul_dtype: str | None = None
     schedule: ScheduleKind = ScheduleKind.ONE_F_ONE_B
     schedule_file: str | None = None
     recompute: Recompute = Recompute.NONE
@@ -112,6 +122,8 @@ class Request:
     optimizer_bytes: int = 12
     optimizer_step: bool = True
     overlap: bool = True
+    exposed: str = ""
+    host: bool = False
     comm_order: CommOrder = CommOrder.PROGRAM
     fuse: bool = False
     peak_tflops: float | None = None
@@ -243,16 +255,24 @@ class Request:
         if self.operator_model is not None:
             if self.peak_tflops is not None:
                 raise UsageError("operator-model and peak-tflops both give durations: give one of them")
-            return EmitOptions(
-                self.overlap, self.comm_order.value, self.fuse, OperatorTimes(compute_parameters(self.operator_model))
-            )  # fmt: skip
+            return self._emit(OperatorTimes(compute_parameters(self.operator_model)))
         compute: ComputeModel | None = None
         if self.peak_tflops is not None and self.mem_gbps is not None:
             compute = ComputeModel(
                 self.peak_tflops * 1e12, self.mem_gbps * 1e9, self.matmul_efficiency, self.memory_efficiency,
                 self.launch_ns,
             )  # fmt: skip
-        return EmitOptions(self.overlap, self.comm_order.value, self.fuse, compute)
+        return self._emit(compute)
+
+    def _emit(self, compute: ComputeModel | OperatorTimes | None) -> EmitOptions:
+        exposed = set()
+        for word in self.exposed.replace(",", " ").split():
+            if word not in EXPOSABLE:
+                raise UsageError(f"exposed {word!r} is not one of {', '.join(EXPOSABLE)}")
+            exposed.add(EXPOSABLE[word])
+        return EmitOptions(
+            self.overlap, self.comm_order.value, self.fuse, compute, frozenset(exposed), self.host
+        )  # fmt: skip
 
     def itemsizes(self) -> tuple[int, int]:
         """Bytes per element of activations and weights, and of gradients.
@@ -269,7 +289,9 @@ class Request:
 
     def types(self) -> ElementTypes:
         """Names of the element types."""
-        return ElementTypes(self.dtype, self.grad_dtype)
+        if self.matmul_dtype and self.matmul_dtype not in ELEMENT_BITS:
+            raise UsageError(f"matmul-dtype {self.matmul_dtype!r} is not one of {', '.join(ELEMENT_BITS)}")
+        return ElementTypes(self.dtype, self.grad_dtype, self.matmul_dtype or "")
 
     @checked
     def about(self, kind: str) -> dict[str, Any]:
