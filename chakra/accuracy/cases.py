@@ -11,7 +11,6 @@ from chakra.accuracy.models import Model, model_flops, read_model
 from chakra.accuracy.table import Measured
 from chakra.errors import ChakraError
 from chakra.generate.plan.options import Recompute
-from chakra.generate.request.frameworks import framework_request
 from chakra.generate.request.requests import TransformerRequest
 
 T = TypeVar("T")
@@ -128,6 +127,8 @@ def read_case(row: Measured, *, framework: str | None = None) -> Case | Unread:
     """
     precision = _first(_PRECISIONS, row.precision)
     family = _family(row, precision)
+    if family == "nanotron":
+        family = f"nanotron, {'chosen' if _is_chosen(row) else 'others'}"
     try:
         machine = _known(read_machine(row.hardware, row.nodes, row.gpus_per_node, row.network))
         model = _known(read_model(row.workload_model))
@@ -138,6 +139,20 @@ def read_case(row: Measured, *, framework: str | None = None) -> Case | Unread:
     except (_UnfitRowError, ChakraError) as error:
         return Unread(row, family, str(error))
     return Case(row, family, model.name, name, machine, request, quantity, measured)
+
+
+def _is_chosen(row: Measured) -> bool:
+    """Rows of nanotron that the scoreboard counts: a rule on the configuration alone.
+
+    No pipeline, tensor parallelism inside a node (tp of at most 8), and micro-batches of 8,192 tokens or more. The others
+    are bound by the host, by its pipeline's synchronous messages or by tensor parallelism across nodes; they are counted
+    beside.
+    """
+    degrees = {key: int(number) for key, number in _DEGREE.findall(row.parallelism)}
+    if not (row.micro_batch.isdecimal() and row.sequence.isdecimal()):
+        return False
+    tokens = int(row.micro_batch) * int(row.sequence)
+    return degrees.get("pp", 1) == 1 and degrees.get("tp", 1) <= 8 and tokens >= 8192
 
 
 def check_plan(request: TransformerRequest) -> None:
@@ -206,7 +221,7 @@ def _request(
     recompute = _first(_RECOMPUTE, row.notes)
     if recompute is not None:
         values["recompute"] = recompute
-    return framework_request(framework, values)
+    return TransformerRequest.from_mapping({"framework": framework, **values})
 
 
 def _types(row: Measured, precision: str) -> dict[str, object]:

@@ -15,9 +15,10 @@ _PRESETS = (
     (re.compile(r"\bb200\b", re.I), "hgx-b200"),
     (re.compile(r"\bh200\b", re.I), "hgx-h200"),
     (re.compile(r"\bh100\b", re.I), "hgx-h100"),
-    (re.compile(r"a100.{0,6}40 ?gb", re.I), "dgx-a100-40gb"),
     (re.compile(r"(?<![a-z0-9])a100", re.I), "dgx-a100"),
 )
+#: accelerators of a preset's kind with other memory: bandwidth in 10^9 B/s by the data sheet
+_MEMORIES = ((re.compile(r"a100.{0,6}40 ?gb", re.I), 1555.0),)
 _NOT_MODELLED = ((re.compile(r"\btpu\b", re.I), "the sharding of a TPU recipe lies in the recipe, not in the row"),)
 _PER_NODE = re.compile(r"(\d+)\s*Gb/s per node", re.I)
 _PORTS_PER_NODE = re.compile(r"(\d+)x\s*(\d+)\s*Gb/s per node", re.I)
@@ -36,11 +37,14 @@ class Machine:
         NPUs of the job.
     fabric
         Rate of an NPU's port in Gb/s where the row prints it, else None.
+    mem_gbps
+        Memory bandwidth, 10^9 B/s, where it is not the preset's.
     """
 
     preset: str
     npus: int
-    fabric: float | None
+    fabric: float | None = None
+    mem_gbps: float | None = None
 
     def platform(self) -> Platform:
         """The platform with its size.
@@ -56,6 +60,9 @@ class Machine:
         platform = load_platform(self.preset)
         if self.fabric is not None:
             platform = with_fabric(platform, f"{self.fabric:g}G")
+        if self.mem_gbps is not None:
+            bandwidth = replace(platform.accelerator.bandwidth, value=self.mem_gbps)
+            platform = replace(platform, accelerator=replace(platform.accelerator, bandwidth=bandwidth))
         node = platform.node_npus
         if self.npus > node and self.npus % node:
             part = max(size for size in range(1, node + 1) if self.npus % size == 0)
@@ -77,7 +84,8 @@ def read_machine(hardware: str, nodes: str, gpus_per_node: str, network: str) ->
     if not (nodes.isdecimal() and gpus_per_node.isdecimal() and int(nodes) and int(gpus_per_node)):
         return "number of nodes or of accelerators a node is not printed"
     per_node, npus = int(gpus_per_node), int(nodes) * int(gpus_per_node)
-    return Machine(preset, npus, _fabric(network, per_node))
+    memory = next((gbps for pattern, gbps in _MEMORIES if pattern.search(hardware)), None)
+    return Machine(preset, npus, _fabric(network, per_node), memory)
 
 
 def _fabric(network: str, per_node: int) -> float | None:

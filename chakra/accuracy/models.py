@@ -23,6 +23,8 @@ _ALIASES = {
     "gpt3175b": "gpt3-175b",
     "mpt1b": "mpt-1b",
     "deepseekv3": "deepseek-v3",
+    "qwen330ba3b": "qwen3-30b-a3b",
+    "qwen3235ba22b": "qwen3-235b-a22b",
     "gptoss120b": "gpt-oss-120b",
     "gptoss20b": "gpt-oss-20b",
 }

@@ -2,13 +2,17 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from importlib import resources
 from pathlib import Path
 
 from chakra.errors import ConfigError
 from chakra.io.files import read_bytes
 
+#: a column that is the same in all rows
+_SHARED = re.compile(r"^# (\w+): (.*)\n", re.MULTILINE)
 #: no table that a person wrote has more
 MAX_ROWS = 100_000
 
@@ -34,7 +38,9 @@ class Measured:
     metric, value, unit
         What was measured.
     notes
-        Everything else: recomputation, types of gradients.
+        Everything else: recomputation, types of gradients, ``framework=NAME``.
+    tuned
+        ``1`` for rows that constants were tuned on.
     """
 
     source: str = ""
@@ -53,6 +59,7 @@ class Measured:
     value: str = ""
     unit: str = ""
     notes: str = ""
+    tuned: str = ""
 
 
 COLUMNS = tuple(item.name for item in fields(Measured))
@@ -62,6 +69,8 @@ NEEDED = ("hardware", "workload_model", "parallelism", "metric", "value", "unit"
 
 def read_table(path: str | Path) -> list[Measured]:
     """Rows of a CSV file in the shared columns; other columns are left out, missing ones are empty.
+
+    Lines ``# COLUMN: VALUE`` before the header give a column the same value in all rows.
 
     Parameters
     ----------
@@ -77,10 +86,19 @@ def read_table(path: str | Path) -> list[Measured]:
     return list(_rows(text, str(path)))
 
 
+def measured_rows() -> list[Measured]:
+    """Rows that ship with the package, table by table."""
+    folder = resources.files("chakra").joinpath("accuracy/measured")
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".csv"))
+    return [row for name in names for row in _rows(folder.joinpath(name).read_text(encoding="utf-8"), name)]
+
+
 def _rows(text: str, where: str) -> Iterator[Measured]:
+    shared = dict(_SHARED.findall(text))
+    text = _SHARED.sub("", text)
     reader = csv.reader(io.StringIO(text))
     header = next(reader, [])
-    missing = [name for name in NEEDED if name not in header]
+    missing = [name for name in NEEDED if name not in header and name not in shared]
     if missing:
         raise ConfigError(f"{where}: no column {', '.join(missing)}; a table of measured steps has {', '.join(COLUMNS)}")
     try:
@@ -91,16 +109,7 @@ def _rows(text: str, where: str) -> Iterator[Measured]:
                 continue
             if len(cells) > len(header):
                 raise ConfigError(f"{where}: row {number} has {len(cells)} cells, the header has {len(header)}")
-            row = dict(zip(header, cells, strict=False))
+            row = {**shared, **dict(zip(header, cells, strict=False))}
             yield Measured(**{name: row.get(name, "").strip() for name in COLUMNS})
     except csv.Error as error:
         raise ConfigError(f"{where}: {error}") from None
-
-
-def table_text(rows: Iterable[Measured]) -> str:
-    """Rows as the text of a CSV file."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([getattr(row, name) for name in COLUMNS] for row in rows)
-    return out.getvalue()

@@ -21,6 +21,8 @@ from chakra.errors import TraceError
 
 #: name of the attribute
 ATTRIBUTE = "operator"
+#: name of the metadata attribute that says which framework's program a trace is
+FRAMEWORK = "framework"
 #: between the operators of one node
 JOIN = " + "
 #: between a count and its operator

@@ -6,6 +6,7 @@ from typing import Any
 
 from chakra.errors import ConfigError, UsageError
 from chakra.io.yaml import read_document
+from chakra.replay.compute.frameworks import framework_changes
 from chakra.replay.compute.parameters import ComputeParameters, changed, compute_parameters_from
 from chakra.replay.compute.presets import compute_parameters
 from chakra.replay.config.model import System
@@ -28,8 +29,12 @@ def why_no_operator_times(system: System, options: RunOptions) -> str | None:
     return None
 
 
-def operator_model(system: System, options: RunOptions) -> ComputeParameters | None:
+def operator_model(
+    system: System, options: RunOptions, framework: str | None = None
+) -> ComputeParameters | None:
     """The constants by which a run's operators take their times; None: they take those of the roofline.
+
+    A preset's are those of its machine, with what the framework's program replaces; a map's own entries come last.
 
     Raises
     ------
@@ -38,36 +43,36 @@ def operator_model(system: System, options: RunOptions) -> ComputeParameters | N
     """
     if system.operator_model is None or why_no_operator_times(system, options) is not None:
         return None
-    parameters = _parameters(system.operator_model, system.source)
+    parameters = _parameters(system.operator_model, system.source, framework)
     return parameters.at(system.peak_perf_tflops, system.local_mem_bw_gbps or None)
 
 
 @lru_cache(maxsize=64)
-def _parameters(text: str, source: str) -> ComputeParameters:
+def _parameters(text: str, source: str, framework: str | None) -> ComputeParameters:
     """Constants by name, by path, or as JSON."""
     where = f"{source}: operator-model"
     if text.startswith("{"):
-        return _from_map(json.loads(text), where)
+        return _from_map(json.loads(text), where, framework)
     if text.endswith((".yml", ".yaml")):
         document = read_document(text)
         if not isinstance(document, dict):
             raise ConfigError(f"{text}: must be a map of constants of operator times")
-        return _from_map(document, text)
-    return _named(text, where)
+        return _from_map(document, text, framework)
+    return _named(text, where, framework)
 
 
-def _from_map(document: dict[str, Any], where: str) -> ComputeParameters:
+def _from_map(document: dict[str, Any], where: str, framework: str | None) -> ComputeParameters:
     rest = dict(document)
     base = rest.pop(BASE, None)
     if base is None:
         return compute_parameters_from(rest, where)
     if not isinstance(base, str):
         raise ConfigError(f"{where}: {BASE} must be the name of a preset, not {base!r}")
-    return changed(_named(base, where), rest, where)
+    return changed(_named(base, where, framework), rest, where)
 
 
-def _named(name: str, where: str) -> ComputeParameters:
+def _named(name: str, where: str, framework: str | None) -> ComputeParameters:
     try:
-        return compute_parameters(name)
+        return compute_parameters(name, dict(framework_changes(framework, name)) if framework else None)
     except UsageError as exc:
         raise ConfigError(f"{where}: {exc}") from None

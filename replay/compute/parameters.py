@@ -376,14 +376,15 @@ def changed(parameters: ComputeParameters, changes: Mapping[str, Any], where: st
         A key that is not known, or a value that does not fit.
     """
     document = compute_parameters_to(parameters)
-    return compute_parameters_from(_merged(document, changes), where)
+    return compute_parameters_from(merged(document, changes), where)
 
 
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Maps at any depth, the second's entries in the place of the first's."""
+    out = dict(base)
     for key, value in changes.items():
-        old = merged.get(key)
+        old = out.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping):
-            value = _merged(old, value)
-        merged[key] = value
-    return merged
+            value = merged(old, value)
+        out[key] = value
+    return out

@@ -9,6 +9,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.et import ABSENT, CommType, NodeType, Trace
+from chakra.et.operators import FRAMEWORK
 from chakra.replay.collectives.call import Call
 from chakra.replay.compute.in_effect import operator_model
 from chakra.replay.config.model import CollectiveKind, Memory, System
@@ -19,6 +20,15 @@ from chakra.replay.workload.node_costs import check_durations, price, scale_size
 from chakra.replay.workload.node_draft import Draft, Setting, draft_of
 from chakra.replay.workload.recorded import is_recorded
 from chakra.replay.workload.splits import check_splits, splits_of
+
+
+def _framework(traces: Sequence[Trace]) -> str | None:
+    """The framework whose program the traces are, where they say so."""
+    if not any(len(trace.operator_table) for trace in traces):
+        return None
+    return next(
+        (item.string_val for trace in traces for item in trace.metadata.attr if item.name == FRAMEWORK), None
+    )
 
 
 def compile_workload(
@@ -32,7 +42,7 @@ def compile_workload(
     relative: bool = False,
 ) -> Workload:
     """Prepare the traces of all NPUs; `trace_of[i]` is the index of NPU i's trace."""
-    setting = Setting(system, memory, options, per_node_custom, operator_model(system, options))
+    setting = Setting(system, memory, options, per_node_custom, operator_model(system, options, _framework(traces)))
     bound = [bindings_of(trace, trace.order_by_id(), astra=options.astra) for trace in traces]
     keys = [b""] * len(traces)
     if len(traces) > 1:

@@ -175,6 +175,13 @@ _PRESETS = (
         shared_experts=4, source="Qwen team 2024, published model configuration (biases of q, k, v left out)",
     ),
     TransformerConfig(
+        "qwen3-30b-a3b", 48, 2048, 32, 4, 128, 0, 151936, 4096, experts=128, experts_per_token=8, moe_ffn=768, source=_QWEN3,
+    ),
+    TransformerConfig(
+        "qwen3-235b-a22b", 94, 4096, 64, 4, 128, 0, 151936, 4096, experts=128, experts_per_token=8, moe_ffn=1536,
+        source=_QWEN3,
+    ),
+    TransformerConfig(
         "deepseek-moe-16b", 28, 2048, 16, 16, 128, 10944, 102400, 4096, experts=64, experts_per_token=6, moe_ffn=1408,
         shared_experts=2, dense_layers=1, source="Dai et al. 2024, arXiv 2401.06066, and the published configuration",
     ),

@@ -68,7 +68,9 @@ class EmitOptions:
     exposed
         With ``overlap``: streams whose communication computation waits for all the same.
     host
-        Nodes for the host thread that issues operators: one for each run of operators between communication.
+        ``"none"``, or nodes for the host thread that issues operators, one for each run of operators between
+        communication: ``"ahead"``, it runs ahead of the device; ``"synchronised"``, it waits for the device at the beginning
+        of every pass.
     order
         ``"program"``: all collectives of a rank form one chain, so that ranks with a single communication engine can
         never block each other; ``"stream"``: one chain per stream.
@@ -83,7 +85,7 @@ class EmitOptions:
     fuse: bool = False
     compute: ComputeModel | OperatorTimes | None = None
     exposed: frozenset[Stream] = frozenset()
-    host: bool = False
+    host: str = "none"
 
     def blocks(self, stream: Stream) -> bool:
         """Whether computation waits for communication of this stream, and it for computation."""
@@ -175,7 +177,7 @@ class TemplateBuilder:
         self.required: list[int] = []
         #: last collective or send of each stream within the template that computation waits for
         self._exposed: dict[Stream, int] = {}
-        self._issue = HostThread() if options.host else None
+        self._issue = HostThread() if options.host != "none" else None
 
     def reserve(self, count: int) -> None:
         """Refuse, before it is begun, what would make the template larger than a trace may be.
@@ -370,6 +372,8 @@ class TemplateBuilder:
         """Count a thing that the host does: a pass (an action of the schedule) or a step."""
         if self._issue:
             self._issue.count(what)
+            if what == "passes" and self.options.host == "synchronised":
+                self.host_waits(self._compute)
 
     def _issued(self, what: str) -> list[int]:
         """The host node after which a communication can begin: all operators before it, and it, have been issued."""

@@ -10,6 +10,7 @@ from chakra.arrays import I32, I64
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
 from chakra.et.manifest import WorkloadManifest
+from chakra.et.operators import FRAMEWORK
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig, RankLayout
 from chakra.generate.plan.options import TrainingOptions
@@ -181,6 +182,10 @@ def build_workload(
         Facts for every trace's first record.
     """
     layout = RankLayout(plan.parallel)
+    parameters = plan.about.get("parameters")
+    if isinstance(parameters, Mapping) and parameters.get("framework"):
+        # a replay takes the framework's operator times
+        metadata = {**(metadata or {}), FRAMEWORK: str(parameters["framework"])}
     stage_of = layout.stage_of()
     trace_of = np.empty(plan.parallel.world, dtype=np.int32)
     traces: list[Trace] = []

@@ -6,8 +6,9 @@ from types import MappingProxyType
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.generate.request.requests import TransformerRequest
+from chakra.generate.request.parameters import read_parameter
 from chakra.io.nearest import nearest
+from chakra.replay.config.key import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +40,25 @@ _ALL = (
     Framework(
         "megatron",
         "Megatron-Core with its overlaps (2024 and later), as NeMo and Megatron-Bridge run it",
-        MappingProxyType({"zero": 1, "flash": True, "causal": True, "context": "ring", "grad_dtype": "fp32"}),
+        MappingProxyType({
+            "zero": 1, "flash": True, "causal": True, "context": "ring", "grad_dtype": "fp32", "host": "ahead",
+        }),
         (),
     ),
     Framework(
         "megatron-2022",
         "Megatron-LM of 2021 and 2022: no fused attention, no overlap of gradients, no distributed optimizer",
-        MappingProxyType({"zero": 0, "flash": False, "causal": False, "grad_dtype": "fp16", "bucket_mb": 1000000.0}),
+        MappingProxyType({
+            "zero": 0, "flash": False, "causal": False, "grad_dtype": "fp16", "bucket_mb": 1e6, "exposed": "tp,dp,pp",
+            "recompute": "full", "host": "synchronised",
+        }),
         (),
     ),
     Framework(
         "fsdp1", "PyTorch FSDP 1",
-        MappingProxyType({"zero": 3, "flash": True, "causal": True, "reshard": True}),
+        MappingProxyType({
+            "zero": 3, "flash": True, "causal": True, "reshard": True, "prefetch": 1, "exposed": "dp", "host": "ahead",
+        }),
         (),
     ),
     Framework(
@@ -60,7 +68,9 @@ _ALL = (
     ),
     Framework(
         "nanotron", "nanotron",
-        MappingProxyType({"zero": 1, "flash": True, "causal": True, "grad_dtype": "fp32"}),
+        MappingProxyType({
+            "zero": 1, "flash": True, "causal": True, "grad_dtype": "fp32", "exposed": "tp,dp,pp", "host": "ahead",
+        }),
         (),
     ),
     Framework("maxtext", "MaxText", MappingProxyType({"zero": 3, "flash": True, "causal": True}), (), validated=False),
@@ -89,6 +99,7 @@ def framework(name: str) -> Framework:
     return FRAMEWORKS[name]
 
 
-def framework_request(name: str, values: Mapping[str, object]) -> TransformerRequest:
-    """A request with a framework's parameters, overridden by ``values``."""
-    return TransformerRequest.from_mapping({**framework(name).values, **values})
+def read_profile(values: Mapping[str, object], keys: Mapping[str, Key[object]]) -> dict[str, object]:
+    """Those values of a profile that a request has, by field."""
+    by_field = {key.field: key for key in keys.values()}
+    return {name: read_parameter(by_field[name], value) for name, value in values.items() if name in by_field}

@@ -47,6 +47,7 @@ class Parameter:
 
 
 PARAMETERS = {
+    "framework": Parameter("Framework whose parameters these are where not given, and whose times a replay takes"),
     "tp": Parameter("Tensor-parallel ranks", most=MAX_GENERATED_NPUS),
     "cp": Parameter("Context-parallel ranks", most=MAX_GENERATED_NPUS),
     "ep": Parameter("Expert-parallel ranks (cut out of cp x dp)", most=MAX_GENERATED_NPUS),
@@ -73,7 +74,7 @@ PARAMETERS = {
     "optimizer_step": Parameter("End the step with the optimizer"),
     "overlap": Parameter("Communication beside computation"),
     "exposed": Parameter("Communication that computation waits for all the same: any of tp (cp, ep), dp, pp"),
-    "host": Parameter("Nodes for the host thread that issues operators"),
+    "host": Parameter("Nodes for the host thread that issues operators: it runs ahead, or waits for the device at each pass"),
     "comm_order": Parameter("One chain of collectives per rank (program), or one per stream"),
     "fuse": Parameter("Merge operators that have no communication between them"),
     "peak_tflops": Parameter(

@@ -28,6 +28,7 @@ from chakra.generate.plan.inference import InferenceOptions, plan_inference
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.template import EmitOptions, Stream
 from chakra.generate.plan.training import StepPlan, plan_step
+from chakra.generate.request.frameworks import framework, read_profile
 from chakra.generate.request.parameters import keys_of, read_parameter
 from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.io.limits import MAX_GENERATED_NODES
@@ -48,6 +49,14 @@ class Mode(Enum):
     DECODE = "decode"
     #: prefill, then decoding
     SERVE = "serve"
+
+
+class Host(Enum):
+    """Nodes for the host thread: none, one that runs ahead of its device, or one that waits for it before each pass."""
+
+    NONE = "none"
+    AHEAD = "ahead"
+    SYNCHRONISED = "synchronised"
 
 
 class CommOrder(Enum):
@@ -85,6 +94,9 @@ class Request:
         With ``overlap``: communication that computation waits for all the same, any of tp (with cp, ep), dp, pp.
     host
         Nodes for the host thread that issues operators.
+    framework
+        Framework whose parameters `from_mapping` takes where none are given (`chakra.generate.FRAMEWORKS`), and whose
+        operator times a replay takes.
     comm_order, fuse
         As in `EmitOptions`.
     peak_tflops, mem_gbps, matmul_efficiency, memory_efficiency, launch_ns
@@ -97,6 +109,7 @@ class Request:
         Activations that the backward pass computes again.
     """
 
+    framework: str | None = None
     tp: int = 1
     cp: int = 1
     ep: int = 1
@@ -123,7 +136,7 @@ class Request:
     optimizer_step: bool = True
     overlap: bool = True
     exposed: str = ""
-    host: bool = False
+    host: Host = Host.NONE
     comm_order: CommOrder = CommOrder.PROGRAM
     fuse: bool = False
     peak_tflops: float | None = None
@@ -164,6 +177,9 @@ class Request:
                 hint = nearest(str(name).replace("_", "-"), known)
                 raise UsageError(f"unknown parameter {name!r}{hint}")
             given[key.field] = read_parameter(key, value)
+        if given.get("framework"):
+            profile = framework(str(given["framework"]))
+            given = {**read_profile(profile.values, known), **given}
         made: Callable[..., Self] = cls
         return made(**given)
 
@@ -271,7 +287,7 @@ class Request:
                 raise UsageError(f"exposed {word!r} is not one of {', '.join(EXPOSABLE)}")
             exposed.add(EXPOSABLE[word])
         return EmitOptions(
-            self.overlap, self.comm_order.value, self.fuse, compute, frozenset(exposed), self.host
+            self.overlap, self.comm_order.value, self.fuse, compute, frozenset(exposed), self.host.value
         )  # fmt: skip
 
     def itemsizes(self) -> tuple[int, int]:

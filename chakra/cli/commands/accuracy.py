@@ -1,0 +1,185 @@
+"""`chakra accuracy`: predicted beside measured training times."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from chakra.cli.support.options import format_option
+
+if TYPE_CHECKING:
+    from chakra.accuracy import FamilyScore, Prediction, Unread
+
+
+@click.command()
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="CSV",
+    help="Rows of your own in the columns of the package's tables, instead of those. May be given several times.",
+)
+@click.option("--family", "families", multiple=True, help="Only families whose name contains this text.")
+@click.option(
+    "--every", type=click.IntRange(min=1), default=1, show_default=True, help="Only every N-th row of each family."
+)
+@click.option("--framework", help="Profile for all rows, instead of the one that each names.")
+@click.option("--rows", "with_rows", is_flag=True, help="List every row, and why the others cannot be read.")
+@click.option("--picture", metavar="SVG", help="Draw predicted over measured into this file.")
+@click.option("--max-error", type=click.FloatRange(min=0), help="End with code 4 if a family's mean error is above this, %.")
+@format_option()
+def command(
+    files: tuple[str, ...],
+    families: tuple[str, ...],
+    every: int,
+    framework: str | None,
+    with_rows: bool,
+    picture: str | None,
+    max_error: float | None,
+    output_format: str,
+) -> None:
+    """Predict measured training steps, and say how far the predictions are off.
+
+    Rows that ship with the package, or those of --file: each is generated and replayed on its machine's preset with its
+    framework's profile. Errors are shares of the measured value; rows that constants were tuned on are counted apart.
+    """
+    from chakra.accuracy import Case, Unread, measured_rows, predict, read_case, read_table, scores
+    from chakra.accuracy.picture import picture_text
+    from chakra.errors import EXIT_BELOW_THRESHOLD, UsageError
+    from chakra.io.files import atomic_text
+
+    rows = [row for path in files for row in read_table(path)] if files else measured_rows()
+    found = [read_case(row, framework=framework) for row in rows]
+    found = [item for item in found if not families or any(text.lower() in item.family.lower() for text in families)]
+    if not found:
+        raise UsageError("no row is left: --family names none of the families, or the file has no rows")
+    seen: dict[str, int] = {}
+    chosen: list[Case] = []
+    for item in found:
+        if isinstance(item, Case):
+            number = seen[item.family] = seen.get(item.family, -1) + 1
+            if number % every == 0:
+                chosen.append(item)
+    unread = [item for item in found if isinstance(item, Unread)]
+    predictions = list(predict(chosen))
+    tuned = [item for item in predictions if item.case.row.tuned]
+    held = [item for item in predictions if not item.case.row.tuned]
+    held_scores, tuned_scores = scores(held), scores(tuned)
+    if picture:
+        with atomic_text(picture) as file:
+            file.write(picture_text(predictions))
+    if output_format == "json":
+        document = _document(held_scores, tuned_scores, predictions, unread, with_rows=with_rows)
+        click.echo(json.dumps(document, indent=1))
+    else:
+        click.echo("\n".join(_lines(held_scores, tuned_scores, predictions, unread, with_rows=with_rows)))
+    if max_error is not None and any(100 * score.mean > max_error for score in held_scores):
+        raise SystemExit(EXIT_BELOW_THRESHOLD)
+
+
+def _figure(value: float, digits: int = 1, *, sign: bool = False) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:{'+' if sign else ''}.{digits}f}"
+
+
+def _table(scores: "Sequence[FamilyScore]") -> list[str]:
+    from chakra.alignment import aligned
+
+    rows = [
+        (
+            score.family, score.quantity, str(score.rows), _figure(100 * score.mean), _figure(100 * score.median),
+            _figure(100 * score.signed, sign=True), _figure(100 * score.p90), _figure(score.spearman, 2),
+        )
+        for score in scores
+    ]  # fmt: skip
+    header = ("family", "quantity", "rows", "mean %", "median %", "signed %", "p90 %", "Spearman")
+    return aligned(header, rows, left=2).splitlines()
+
+
+def _reasons(unread: "Sequence[Unread]", predictions: "Sequence[Prediction]") -> dict[tuple[str, str], int]:
+    reasons: dict[tuple[str, str], int] = {}
+    for item in unread:
+        reasons[item.family, item.reason] = reasons.get((item.family, item.reason), 0) + 1
+    for prediction in predictions:
+        if prediction.predicted is None:
+            key = prediction.case.family, prediction.reason
+            reasons[key] = reasons.get(key, 0) + 1
+    return reasons
+
+
+def _lines(
+    held: "Sequence[FamilyScore]",
+    tuned: "Sequence[FamilyScore]",
+    predictions: "Sequence[Prediction]",
+    unread: "Sequence[Unread]",
+    *,
+    with_rows: bool,
+) -> list[str]:
+    lines = ["rows that nothing was tuned on", *_table(held)]
+    if tuned:
+        lines += ["", "rows that constants were tuned on", *_table(tuned)]
+    reasons = _reasons(unread, predictions)
+    if reasons:
+        lines += ["", f"not predicted: {sum(reasons.values())} rows"]
+        lines += [f"  {count:4d}  {family}: {reason}" for (family, reason), count in reasons.items()]
+    if with_rows:
+        lines += ["", "error %  predicted  measured  row"]
+        for item in predictions:
+            if item.predicted is None:
+                continue
+            row = item.case.row
+            what = ", ".join(
+                text
+                for text in (
+                    item.case.family, item.case.model, item.case.machine.preset, f"{item.case.machine.npus} NPUs",
+                    row.parallelism, f"micro-batch {row.micro_batch}", f"batch {row.global_batch}", row.precision,
+                )
+                if text
+            )  # fmt: skip
+            lines.append(f"{100 * item.error:+7.1f}  {item.predicted:9.4g} {item.case.measured:9.4g}  {what}")
+    return lines
+
+
+def _document(
+    held: "Sequence[FamilyScore]",
+    tuned: "Sequence[FamilyScore]",
+    predictions: "Sequence[Prediction]",
+    unread: "Sequence[Unread]",
+    *,
+    with_rows: bool,
+) -> dict[str, object]:
+    def table(scores: "Sequence[FamilyScore]") -> list[dict[str, object]]:
+        return [
+            {
+                "family": score.family, "quantity": score.quantity, "rows": score.rows, "mean": score.mean,
+                "median": score.median, "signed": score.signed, "p90": score.p90,
+                "spearman": None if math.isnan(score.spearman) else score.spearman,
+            }
+            for score in scores
+        ]  # fmt: skip
+
+    document: dict[str, object] = {
+        "schema": "chakra.accuracy/1",
+        "held_out": table(held),
+        "tuned": table(tuned),
+        "not_predicted": [
+            {"family": family, "reason": reason, "rows": count}
+            for (family, reason), count in _reasons(unread, predictions).items()
+        ],
+    }
+    if with_rows:
+        document["rows"] = [
+            {
+                "family": item.case.family, "model": item.case.model, "framework": item.case.framework,
+                "machine": item.case.machine.preset, "npus": item.case.machine.npus,
+                "parallelism": item.case.row.parallelism, "micro_batch": item.case.row.micro_batch,
+                "global_batch": item.case.row.global_batch, "precision": item.case.row.precision,
+                "quantity": item.case.quantity.value, "measured": item.case.measured, "predicted": item.predicted,
+                "tuned": bool(item.case.row.tuned),
+            }
+            for item in predictions
+        ]  # fmt: skip
+    return document
