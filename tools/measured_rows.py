@@ -4,8 +4,8 @@
 
 FOLDER holds ``training_*.csv``. Columns that are the same in all rows of a table are written once, in its head. Rows
 whose source has no licence that allows it are not taken (``LEFT_OUT``), nor are notes that repeat the measured value.
-The column ``tuned`` marks the rows that constants of a framework were tuned on: a rule by the position of a row in its table
-(``TUNED``), never by its value.
+The column ``tuned`` marks the rows that constants of a framework were tuned on: a rule by the position of a row in its
+table (``TUNED``), never by its value.
 """
 
 import argparse
@@ -55,7 +55,9 @@ def compact(text: str, every: int) -> str:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--check", action="store_true", help="fail instead of writing")
     options = parser.parse_args()
@@ -63,7 +65,9 @@ def main() -> None:
     for path in sorted(options.folder.glob("training_*.csv")):
         if path.stem not in LEFT_OUT:
             text = path.read_text(encoding="utf-8")
-            made[TARGET / f"{path.stem.removeprefix('training_')}.csv"] = compact(text, TUNED.get(path.stem, 0))
+            made[TARGET / f"{path.stem.removeprefix('training_')}.csv"] = compact(
+                text, TUNED.get(path.stem, 0)
+            )
     write_or_check(made, "measured_rows.py FOLDER")
 
 

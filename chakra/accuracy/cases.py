@@ -65,7 +65,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A row that cannot be predicted, and why."""
+    """A row that cannot be predicted, and why.
+
+    Attributes
+    ----------
+    row
+        The row.
+    family
+        Its family.
+    reason
+        Why it cannot.
+    """
 
     row: Measured
     family: str
@@ -98,7 +108,10 @@ _DEGREE = re.compile(r"\b(tp|pp|cp|vp|ep|dp|fsdp|zero)(\d+)\b")
 _RECOMPUTE = (
     (re.compile(r"recompute=none|activation checkpointing=False", re.I), Recompute.NONE),
     (re.compile(r"recompute=(?:sel|seqsel)|selective recomputation", re.I), Recompute.SELECTIVE),
-    (re.compile(r"recompute=full|full recomputation|activation checkpointing(?:=True| on)", re.I), Recompute.FULL),
+    (
+        re.compile(r"recompute=full|full recomputation|activation checkpointing(?:=True| on)", re.I),
+        Recompute.FULL,
+    ),
 )
 #: word of the column precision -> element type of the matrix products
 _PRECISIONS = (

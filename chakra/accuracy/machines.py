@@ -19,7 +19,9 @@ _PRESETS = (
 )
 #: accelerators of a preset's kind with other memory: bandwidth in 10^9 B/s by the data sheet
 _MEMORIES = ((re.compile(r"a100.{0,6}40 ?gb", re.I), 1555.0),)
-_NOT_MODELLED = ((re.compile(r"\btpu\b", re.I), "the sharding of a TPU recipe lies in the recipe, not in the row"),)
+_NOT_MODELLED = (
+    (re.compile(r"\btpu\b", re.I), "the sharding of a TPU recipe lies in the recipe, not in the row"),
+)
 _PER_NODE = re.compile(r"(\d+)\s*Gb/s per node", re.I)
 _PORTS_PER_NODE = re.compile(r"(\d+)x\s*(\d+)\s*Gb/s per node", re.I)
 _PER_GPU = re.compile(r"(\d+)\s*Gb/s per GPU", re.I)
@@ -67,7 +69,9 @@ class Machine:
         if self.npus > node and self.npus % node:
             part = max(size for size in range(1, node + 1) if self.npus % size == 0)
             if 2 * part <= node:
-                raise UsageError(f"{self.npus} NPUs are no whole number of machines of {node} or of more than half of one")
+                raise UsageError(
+                    f"{self.npus} NPUs are no whole number of machines of {node} or of more than half of one"
+                )
             inner = replace(platform.dims[0], npus=part)
             platform = replace(platform, dims=(inner, *platform.dims[1:]))
         return platform.sized(self.npus)

@@ -75,9 +75,7 @@ def read_model(text: str) -> Model | str:
         if pattern.search(text):
             return why
     name, _, rest = text.partition("(")
-    sizes: dict[str, object] = {
-        _FIELDS.get(key, key): int(number) for key, number in _SIZE.findall(rest)
-    }
+    sizes: dict[str, object] = {_FIELDS.get(key, key): int(number) for key, number in _SIZE.findall(rest)}
     preset = _preset(text) or _preset(name)
     if preset:
         return Model(preset, {"model": preset, **sizes})

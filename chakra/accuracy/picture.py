@@ -28,14 +28,16 @@ def picture_text(predictions: Sequence[Prediction]) -> str:
     def y(value: float) -> float:
         return _SIZE - x(value)
 
+    band = (
+        f"M{x(low):.1f} {y(low * 1.1):.1f} L{x(high / 1.1):.1f} {y(high):.1f} L{x(high):.1f} {y(high):.1f} "
+        f"L{x(high):.1f} {y(high / 1.1):.1f} L{x(low * 1.1):.1f} {y(low):.1f} L{x(low):.1f} {y(low):.1f} Z"
+    )
+    box = f"0 0 {_SIZE + _LEGEND} {_SIZE}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_SIZE + _LEGEND} {_SIZE}" font-family="sans-serif" '
-        'font-size="12" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box}" font-family="sans-serif" font-size="12" role="img">',
         "<title>Predicted over measured step times</title>",
         f'<rect width="{_SIZE + _LEGEND}" height="{_SIZE}" fill="white"/>',
-        f'<path d="M{x(low):.1f} {y(low * 1.1):.1f} L{x(high / 1.1):.1f} {y(high):.1f} L{x(high):.1f} {y(high):.1f} '
-        f'L{x(high):.1f} {y(high / 1.1):.1f} L{x(low * 1.1):.1f} {y(low):.1f} L{x(low):.1f} {y(low):.1f} Z" '
-        'fill="#dddddd"/>',
+        f'<path d="{band}" fill="#dddddd"/>',
     ]
     parts += _axes(low, high, x, y)
     families = list(dict.fromkeys(item.case.family for item in shown))
@@ -53,16 +55,18 @@ def picture_text(predictions: Sequence[Prediction]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _axes(
-    low: float, high: float, x: Callable[[float], float], y: Callable[[float], float]
-) -> list[str]:
+def _axes(low: float, high: float, x: Callable[[float], float], y: Callable[[float], float]) -> list[str]:
     parts = []
     value = low
     while value <= high * 1.001:
         parts.append(f'<path d="M{x(value):.1f} {y(low):.1f} V{y(high):.1f}" stroke="#eeeeee"/>')
         parts.append(f'<path d="M{x(low):.1f} {y(value):.1f} H{x(high):.1f}" stroke="#eeeeee"/>')
-        parts.append(f'<text x="{x(value):.1f}" y="{y(low) + 16:.1f}" text-anchor="middle">{value:g} s</text>')
-        parts.append(f'<text x="{x(low) - 6:.1f}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g} s</text>')
+        parts.append(
+            f'<text x="{x(value):.1f}" y="{y(low) + 16:.1f}" text-anchor="middle">{value:g} s</text>'
+        )
+        parts.append(
+            f'<text x="{x(low) - 6:.1f}" y="{y(value) + 4:.1f}" text-anchor="end">{value:g} s</text>'
+        )
         value *= 10
     middle = math.sqrt(low * high)
     parts.append(f'<text x="{x(middle):.1f}" y="{y(low) + 36:.1f}" text-anchor="middle">measured</text>')

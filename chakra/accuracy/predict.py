@@ -55,6 +55,11 @@ def predict(cases: Iterable[Case]) -> Iterator[Prediction]:
 def predict_case(case: Case) -> float:
     """Seconds or bytes of one case.
 
+    Parameters
+    ----------
+    case
+        The case.
+
     Raises
     ------
     ChakraError

@@ -29,8 +29,8 @@ class FamilyScore:
     signed
         Mean of the signed errors: below 0 where predictions are too fast.
     spearman
-        Mean rank correlation of predicted and measured times within the layouts of one model on one machine with one batch,
-        weighted by their number; NaN where no model has enough.
+        Mean rank correlation of predicted and measured times within the layouts of one model on one machine with one
+        batch, weighted by their number; NaN where no model has enough.
     """
 
     family: str
@@ -44,7 +44,13 @@ class FamilyScore:
 
 
 def scores(predictions: Iterable[Prediction]) -> list[FamilyScore]:
-    """Scores of all families, in the order of their first rows."""
+    """Scores of all families, in the order of their first rows.
+
+    Parameters
+    ----------
+    predictions
+        From `chakra.accuracy.predict`; those that failed are left out.
+    """
     groups: dict[tuple[str, str], list[Prediction]] = {}
     for prediction in predictions:
         if prediction.predicted is not None:

@@ -100,7 +100,9 @@ def _rows(text: str, where: str) -> Iterator[Measured]:
     header = next(reader, [])
     missing = [name for name in NEEDED if name not in header and name not in shared]
     if missing:
-        raise ConfigError(f"{where}: no column {', '.join(missing)}; a table of measured steps has {', '.join(COLUMNS)}")
+        raise ConfigError(
+            f"{where}: no column {', '.join(missing)}; a table of measured steps has {', '.join(COLUMNS)}"
+        )
     try:
         for number, cells in enumerate(reader, start=2):
             if number > MAX_ROWS:
@@ -108,7 +110,9 @@ def _rows(text: str, where: str) -> Iterator[Measured]:
             if not any(cells):
                 continue
             if len(cells) > len(header):
-                raise ConfigError(f"{where}: row {number} has {len(cells)} cells, the header has {len(header)}")
+                raise ConfigError(
+                    f"{where}: row {number} has {len(cells)} cells, the header has {len(header)}"
+                )
             row = {**shared, **dict(zip(header, cells, strict=False))}
             yield Measured(**{name: row.get(name, "").strip() for name in COLUMNS})
     except csv.Error as error:

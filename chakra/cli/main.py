@@ -31,6 +31,10 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 #: command name -> (module, one-line help). The function is called `command` in every module.
 COMMANDS: dict[str, tuple[str, str]] = {
+    "accuracy": (
+        "chakra.cli.commands.accuracy",
+        "Predict measured training steps, and say how far off it is.",
+    ),
     "anonymize": (
         "chakra.cli.commands.anonymize",
         "Take names and texts out of traces, for others to replay.",

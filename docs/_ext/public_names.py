@@ -28,6 +28,7 @@ MODULES = (
     "chakra.sweep",
     "chakra.capture",
     "chakra.anonymize",
+    "chakra.accuracy",
     "chakra.viz",
     "chakra.timeline",
     "chakra.report",

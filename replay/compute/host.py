@@ -3,8 +3,8 @@
     time = (forward + again) * forward_us + backward * backward_us + collectives * collective_us + messages * message_us
          + passes * pass_us + steps * step_us
 
-Backward passes are issued by the library that recorded the forward pass, without the program's own layers between, so that
-an operator costs less there.
+Backward passes are issued by the library that recorded the forward pass, without the program's own layers between, so
+that an operator costs less there.
 """
 
 from chakra.et.operators import Host

@@ -42,7 +42,9 @@ def compile_workload(
     relative: bool = False,
 ) -> Workload:
     """Prepare the traces of all NPUs; `trace_of[i]` is the index of NPU i's trace."""
-    setting = Setting(system, memory, options, per_node_custom, operator_model(system, options, _framework(traces)))
+    setting = Setting(
+        system, memory, options, per_node_custom, operator_model(system, options, _framework(traces))
+    )
     bound = [bindings_of(trace, trace.order_by_id(), astra=options.astra) for trace in traces]
     keys = [b""] * len(traces)
     if len(traces) > 1:

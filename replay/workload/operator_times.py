@@ -18,7 +18,9 @@ def operator_nodes(trace: Trace) -> Bool:
     ours = np.array([bool(found) for found in parsed] + [False])
     host = np.array([any(isinstance(op, Host) for op, _ in found) for found in parsed] + [False])
     codes = trace.operator_codes
-    mask: Bool = ours[codes] & (trace.types == NodeType.COMP) & ((np.asarray(trace.is_cpu_op) == 1) == host[codes])
+    mask: Bool = (
+        ours[codes] & (trace.types == NodeType.COMP) & ((np.asarray(trace.is_cpu_op) == 1) == host[codes])
+    )
     return mask
 
 

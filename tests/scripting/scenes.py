@@ -51,6 +51,7 @@ class Scene:
 MODEL = "--layers 2 --hidden 64 --heads 4 --vocabulary 128 --seq 32 --tp 2 --dp 2"
 RUN = "-w run -s system.json -n network.yml"
 SCENES = {
+    "accuracy": Scene("accuracy --family DGX --every 5 --rows --format json", "chakra.accuracy/1"),
     "anonymize": Scene("anonymize run hidden --format json", "chakra.anonymize/1", None, ("hidden.0.et", "hidden.3.et")),
     "calibrate": Scene("calibrate sweep.log --format json -o fitted.yml", "chakra.calibration/1", None, ("fitted.yml",)),
     "calibrate --library": Scene(

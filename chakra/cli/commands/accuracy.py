@@ -23,12 +23,20 @@ if TYPE_CHECKING:
 )
 @click.option("--family", "families", multiple=True, help="Only families whose name contains this text.")
 @click.option(
-    "--every", type=click.IntRange(min=1), default=1, show_default=True, help="Only every N-th row of each family."
+    "--every",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Only every N-th row of each family.",
 )
 @click.option("--framework", help="Profile for all rows, instead of the one that each names.")
 @click.option("--rows", "with_rows", is_flag=True, help="List every row, and why the others cannot be read.")
 @click.option("--picture", metavar="SVG", help="Draw predicted over measured into this file.")
-@click.option("--max-error", type=click.FloatRange(min=0), help="End with code 4 if a family's mean error is above this, %.")
+@click.option(
+    "--max-error",
+    type=click.FloatRange(min=0),
+    help="End with code 4 if a family's mean error is above this, %.",
+)
 @format_option()
 def command(
     files: tuple[str, ...],
@@ -52,7 +60,11 @@ def command(
 
     rows = [row for path in files for row in read_table(path)] if files else measured_rows()
     found = [read_case(row, framework=framework) for row in rows]
-    found = [item for item in found if not families or any(text.lower() in item.family.lower() for text in families)]
+    found = [
+        item
+        for item in found
+        if not families or any(text.lower() in item.family.lower() for text in families)
+    ]
     if not found:
         raise UsageError("no row is left: --family names none of the families, or the file has no rows")
     seen: dict[str, int] = {}

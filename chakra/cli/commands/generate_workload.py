@@ -140,8 +140,24 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
     elif options["output"]:
         for note in speed_notes(request):
             click.echo(f"note: {note}", err=True)
+    if options["output"] and isinstance(request, TransformerRequest):
+        click.echo(f"note: {framework_note(request)}", err=True)
     if failed:
         raise ThresholdError(f"{failed} closed forms are not met")
+
+
+def framework_note(request: Request) -> str:
+    """Whose program the workload is."""
+    from chakra.generate.request.frameworks import FRAMEWORKS, framework
+
+    if request.framework is None:
+        return (
+            "no framework's program: every parameter is the generator's own default, and the host costs nothing; "
+            f"--framework is one of {', '.join(FRAMEWORKS)}"
+        )
+    profile = framework(request.framework)
+    proven = "" if profile.validated else "; not compared with measurements"
+    return f"the program is that of {profile.title}{proven}"
 
 
 def speed_notes(request: Request) -> list[str]:

@@ -175,7 +175,8 @@ _PRESETS = (
         shared_experts=4, source="Qwen team 2024, published model configuration (biases of q, k, v left out)",
     ),
     TransformerConfig(
-        "qwen3-30b-a3b", 48, 2048, 32, 4, 128, 0, 151936, 4096, experts=128, experts_per_token=8, moe_ffn=768, source=_QWEN3,
+        "qwen3-30b-a3b", 48, 2048, 32, 4, 128, 0, 151936, 4096, experts=128, experts_per_token=8, moe_ffn=768,
+        source=_QWEN3,
     ),
     TransformerConfig(
         "qwen3-235b-a22b", 94, 4096, 64, 4, 128, 0, 151936, 4096, experts=128, experts_per_token=8, moe_ffn=1536,

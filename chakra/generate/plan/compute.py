@@ -64,7 +64,10 @@ class OperatorTimes:
         """Time of an operator that says what it is."""
         if work.what is None:
             raise UsageError(f"an operator of kind {kind} does not say what it computes")
-        text = operator_text(work.what)
+        return self.text_ns(operator_text(work.what))
+
+    def text_ns(self, text: str) -> int:
+        """Time of an operator by its text."""
         if text not in self._known:
             self._known[text] = round(float(operator_ns([text], self.parameters)[0]))
         return self._known[text]

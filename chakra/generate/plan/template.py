@@ -69,8 +69,8 @@ class EmitOptions:
         With ``overlap``: streams whose communication computation waits for all the same.
     host
         ``"none"``, or nodes for the host thread that issues operators, one for each run of operators between
-        communication: ``"ahead"``, it runs ahead of the device; ``"synchronised"``, it waits for the device at the beginning
-        of every pass.
+        communication: ``"ahead"``, it runs ahead of the device; ``"synchronised"``, it waits for the device at the
+        beginning of every pass.
     order
         ``"program"``: all collectives of a rank form one chain, so that ranks with a single communication engine can
         never block each other; ``"stream"``: one chain per stream.
@@ -393,6 +393,8 @@ class TemplateBuilder:
             name = self.template.names[-1] if self.template.names else ""
             issue.last = self._append(f"host.{name}", NodeType.COMP, [], ctrl, stream=Stream.HOST)
             self.template.operators[issue.last] = text
+            if isinstance(self.options.compute, OperatorTimes):
+                self.template.durations_ns[issue.last] = self.options.compute.text_ns(text)
             self.template.last_host = issue.last
             issue.begin()
         return issue.last

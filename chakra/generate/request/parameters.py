@@ -47,7 +47,9 @@ class Parameter:
 
 
 PARAMETERS = {
-    "framework": Parameter("Framework whose parameters these are where not given, and whose times a replay takes"),
+    "framework": Parameter(
+        "Framework whose parameters these are where not given, and whose times a replay takes"
+    ),
     "tp": Parameter("Tensor-parallel ranks", most=MAX_GENERATED_NPUS),
     "cp": Parameter("Context-parallel ranks", most=MAX_GENERATED_NPUS),
     "ep": Parameter("Expert-parallel ranks (cut out of cp x dp)", most=MAX_GENERATED_NPUS),
@@ -61,7 +63,9 @@ PARAMETERS = {
     "global_batch": Parameter("Sequences (samples) per step over all replicas, instead of micro-batches"),
     "dtype": Parameter("Element type of activations and weights: fp32, bf16, fp16, fp8"),
     "grad_dtype": Parameter("Element type of weight gradients"),
-    "matmul_dtype": Parameter("Element type of linear layers' operands where it is another: fp8, mxfp8, nvfp4"),
+    "matmul_dtype": Parameter(
+        "Element type of linear layers' operands where it is another: fp8, mxfp8, nvfp4"
+    ),
     "schedule": Parameter("Pipeline schedule"),
     "schedule_file": Parameter("CSV file with the schedule: a line per stage, cells such as F0, B0, I1, W1"),
     "recompute": Parameter("Activations computed again in the backward pass"),
@@ -74,7 +78,9 @@ PARAMETERS = {
     "optimizer_step": Parameter("End the step with the optimizer"),
     "overlap": Parameter("Communication beside computation"),
     "exposed": Parameter("Communication that computation waits for all the same: any of tp (cp, ep), dp, pp"),
-    "host": Parameter("Nodes for the host thread that issues operators: it runs ahead, or waits for the device at each pass"),
+    "host": Parameter(
+        "Nodes for the host thread that issues operators: it runs ahead, or waits for the device at each pass"
+    ),
     "comm_order": Parameter("One chain of collectives per rank (program), or one per stream"),
     "fuse": Parameter("Merge operators that have no communication between them"),
     "peak_tflops": Parameter(

@@ -34,6 +34,7 @@ from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.io.nearest import nearest
 from chakra.replay.compute import compute_parameters
+from chakra.replay.compute.frameworks import framework_changes
 
 #: communication that computation can be made to wait for
 EXPOSABLE = {"tp": Stream.LAYER, "dp": Stream.DATA, "pp": Stream.PIPELINE}
@@ -271,7 +272,8 @@ class Request:
         if self.operator_model is not None:
             if self.peak_tflops is not None:
                 raise UsageError("operator-model and peak-tflops both give durations: give one of them")
-            return self._emit(OperatorTimes(compute_parameters(self.operator_model)))
+            changes = framework_changes(self.framework, self.operator_model) if self.framework else None
+            return self._emit(OperatorTimes(compute_parameters(self.operator_model, changes)))
         compute: ComputeModel | None = None
         if self.peak_tflops is not None and self.mem_gbps is not None:
             compute = ComputeModel(
@@ -304,7 +306,13 @@ class Request:
         return DTYPES[self.dtype], DTYPES[self.grad_dtype]
 
     def types(self) -> ElementTypes:
-        """Names of the element types."""
+        """Names of the element types.
+
+        Raises
+        ------
+        UsageError
+            An unknown element type of matrix products.
+        """
         if self.matmul_dtype and self.matmul_dtype not in ELEMENT_BITS:
             raise UsageError(f"matmul-dtype {self.matmul_dtype!r} is not one of {', '.join(ELEMENT_BITS)}")
         return ElementTypes(self.dtype, self.grad_dtype, self.matmul_dtype or "")

@@ -1,0 +1,87 @@
+"""The host thread: what it issues stands in nodes of their own, and bounds the step where it takes longest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from chakra.et.operators import Host, operator_text, parse_operators
+from chakra.generate import Recompute, TransformerRequest, build_workload
+from chakra.generate.request.requests import Host as HostOption
+from chakra.platforms import cluster
+from chakra.replay import simulate
+from chakra.replay.compute import HostCosts
+from chakra.replay.compute.host import host_us
+
+SIZES: Mapping[str, Any] = {
+    "model": "", "layers": 4, "hidden": 1024, "heads": 16, "vocabulary": 1024, "seq": 1024,
+}  # fmt: skip
+
+
+def finish_ms(host: Mapping[str, float], option: HostOption = HostOption.AHEAD, **changes: Any) -> float:
+    request = TransformerRequest(**{**SIZES, "host": option, "fuse": True, **changes})
+    platform = cluster("hgx-h100", request.parallel().world)
+    system = platform.system(operator_model={"base": "hgx-h100", "host": dict(host)})
+    return float(simulate(build_workload(request.plan()), system, platform.network()).finish_ns.max()) / 1e6
+
+
+def counts(**changes: Any) -> Host:
+    workload = build_workload(TransformerRequest(**{**SIZES, "host": HostOption.AHEAD, **changes}).plan())
+    total: dict[str, int] = {}
+    for code in workload.traces[0].operator_codes:
+        for operator, _ in parse_operators(workload.traces[0].operator_table[code]) if code >= 0 else ():
+            if isinstance(operator, Host):
+                for name in ("forward", "again", "backward", "collectives", "messages", "passes", "steps"):
+                    total[name] = total.get(name, 0) + getattr(operator, name)
+    return Host(**total)
+
+
+def test_everything_is_issued_once() -> None:
+    """What a micro-batch makes the host do it does for each; what recomputation runs again it issues again."""
+    one, two = counts(tp=2, micro_batches=1), counts(tp=2, micro_batches=2)
+    assert (one.passes, one.steps, two.passes, two.steps) == (2, 1, 4, 1)
+    assert two.collectives == 2 * one.collectives > 0
+    # the optimizer is issued once
+    assert two.forward - 1 == 2 * (one.forward - 1)
+    again = counts(tp=2, micro_batches=1, recompute=Recompute.FULL)
+    assert (one.again, again.forward, again.backward) == (0, one.forward, one.backward)
+    assert 0 < again.again < one.forward
+
+
+def test_a_host_without_cost_changes_nothing() -> None:
+    for changes in ({"tp": 2, "micro_batches": 2}, {"pp": 2, "micro_batches": 4}, {"dp": 2}):
+        assert finish_ms({}, **changes) == pytest.approx(finish_ms({}, HostOption.NONE, **changes), rel=1e-6)
+
+
+def test_a_slow_host_bounds_the_step() -> None:
+    """All that it issues, one after the other, and then what the device has left."""
+    free = finish_ms({}, micro_batches=2, dp=2)
+    host = counts(micro_batches=2, dp=2)
+    costs = HostCosts(forward_us=1000, backward_us=500)
+    issued = host_us(host, costs) / 1e3
+    bound = finish_ms({"forward_us": 1000, "backward_us": 500}, micro_batches=2, dp=2)
+    assert issued > 5 * free
+    assert issued <= bound <= issued + free
+
+
+def test_a_synchronised_host_waits_at_each_pass() -> None:
+    """Forward bound by the host and backward by the device add up, where a host that runs ahead hides one of them."""
+    host = {"forward_us": 150.0}
+    changes = {"micro_batches": 4, "dp": 2, "micro_batch": 4}
+    assert finish_ms(host, HostOption.SYNCHRONISED, **changes) > 1.02 * finish_ms(host, **changes)
+
+
+def test_a_recorded_graph_costs_the_step_alone() -> None:
+    host = Host(forward=10, again=5, backward=20, collectives=3, messages=2, passes=2, steps=1)
+    costs = HostCosts(1, 10, 100, 1000, 10_000, 100_000)
+    assert host_us(host, costs) == 15 + 200 + 300 + 2000 + 20_000 + 100_000
+    assert host_us(host, HostCosts(1, 10, 100, 1000, 10_000, 100_000, graphs=True)) == 100_000
+    assert parse_operators(operator_text(host)) == ((host, 1),)
+
+
+def test_exposed_communication_is_waited_for() -> None:
+    changes = {"dp": 8, "micro_batch": 2, "bucket_mb": 1.0}
+    beside = finish_ms({}, **changes)
+    waited = finish_ms({}, exposed="dp", **changes)
+    serial = finish_ms({}, overlap=False, **changes)
+    assert beside < waited <= serial
