@@ -93,7 +93,7 @@ def spearman(first: F64, second: F64) -> float:
     ranks = [_ranks(values) for values in (first, second)]
     if any(np.ptp(rank) == 0 for rank in ranks):
         return float("nan")
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def _ranks(values: F64) -> F64:

@@ -49,7 +49,12 @@ def test_everything_is_issued_once() -> None:
 
 
 def test_a_host_without_cost_changes_nothing() -> None:
-    for changes in ({"tp": 2, "micro_batches": 2}, {"pp": 2, "micro_batches": 4}, {"dp": 2}):
+    several: tuple[dict[str, Any], ...] = (
+        {"tp": 2, "micro_batches": 2},
+        {"pp": 2, "micro_batches": 4},
+        {"dp": 2},
+    )
+    for changes in several:
         assert finish_ms({}, **changes) == pytest.approx(finish_ms({}, HostOption.NONE, **changes), rel=1e-6)
 
 
@@ -67,7 +72,7 @@ def test_a_slow_host_bounds_the_step() -> None:
 def test_a_synchronised_host_waits_at_each_pass() -> None:
     """Forward bound by the host and backward by the device add up, where a host that runs ahead hides one of them."""
     host = {"forward_us": 150.0}
-    changes = {"micro_batches": 4, "dp": 2, "micro_batch": 4}
+    changes: dict[str, Any] = {"micro_batches": 4, "dp": 2, "micro_batch": 4}
     assert finish_ms(host, HostOption.SYNCHRONISED, **changes) > 1.02 * finish_ms(host, **changes)
 
 
@@ -80,7 +85,7 @@ def test_a_recorded_graph_costs_the_step_alone() -> None:
 
 
 def test_exposed_communication_is_waited_for() -> None:
-    changes = {"dp": 8, "micro_batch": 2, "bucket_mb": 1.0}
+    changes: dict[str, Any] = {"dp": 8, "micro_batch": 2, "bucket_mb": 1.0}
     beside = finish_ms({}, **changes)
     waited = finish_ms({}, exposed="dp", **changes)
     serial = finish_ms({}, overlap=False, **changes)

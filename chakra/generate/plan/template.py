@@ -147,7 +147,7 @@ class HostThread:
 
     def operator(self, what: Computed, again: bool) -> None:
         """Count an operator; without fused kernels, attention is one for each product, and softmax and dropout."""
-        backward = what.direction in (Direction.BACKWARD, Direction.WEIGHT)
+        backward = not isinstance(what, Host) and what.direction in (Direction.BACKWARD, Direction.WEIGHT)
         number = 1
         if isinstance(what, Attention) and not what.fused:
             number = 3 + what.dropout
