@@ -11,6 +11,7 @@ from chakra.replay.compute.parameters import (
     HostCosts,
     MatmulCosts,
     MemoryCosts,
+    SystolicArray,
     compute_parameters_from,
     compute_parameters_to,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "HostCosts",
     "MatmulCosts",
     "MemoryCosts",
+    "SystolicArray",
     "compute_parameters",
     "compute_parameters_from",
     "compute_parameters_to",

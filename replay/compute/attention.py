@@ -11,7 +11,7 @@ not, and the scores read and written between them by softmax, mask and dropout.
 from math import ceil
 
 from chakra.et.operators import ELEMENT_BITS, Attention, Direction, MatrixProduct
-from chakra.replay.compute.matmul import products_us
+from chakra.replay.compute.matmul import matrix_us
 from chakra.replay.compute.memory_bound import kernels_of, moved_us
 from chakra.replay.compute.parameters import ComputeParameters, MatmulCosts
 
@@ -56,7 +56,7 @@ def _unfused_us(operator: Attention, parameters: ComputeParameters, costs: Matmu
         # gradients of weights and values, then of queries and keys
         scores = [(q, k, v), (k, v, q), (q, d, k), (k, d, q)]
     products = [MatrixProduct(m, n, inner, **size) for m, n, inner in scores]  # type: ignore[arg-type]
-    time = float(products_us(products, costs, parameters.memory, parameters.units).sum())
+    time = float(matrix_us(products, costs, parameters).sum())
     passes = attention.unfused_passes if forward else attention.unfused_backward_passes
     if operator.dropout:
         passes += attention.dropout_passes

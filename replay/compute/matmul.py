@@ -18,7 +18,8 @@ import numpy as np
 
 from chakra.arrays import F64
 from chakra.et.operators import Direction, MatrixProduct
-from chakra.replay.compute.parameters import MatmulCosts, MemoryCosts
+from chakra.replay.compute.parameters import ComputeParameters, MatmulCosts, MemoryCosts
+from chakra.replay.compute.systolic import systolic_us
 
 #: tiles of the result that libraries have
 TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (256, 64), (64, 256))
@@ -74,10 +75,17 @@ def _tiled_us(
     return time
 
 
+def matrix_us(products: Sequence[MatrixProduct], costs: MatmulCosts, parameters: ComputeParameters) -> F64:
+    """Times of products of one element type on a machine, us."""
+    if parameters.systolic is not None:
+        return systolic_us(products, costs, parameters.memory, parameters.systolic)
+    return products_us(products, costs, parameters.memory, parameters.units)
+
+
 def products_us(
     products: Sequence[MatrixProduct], costs: MatmulCosts, memory: MemoryCosts, units: int
 ) -> F64:
-    """Times of products of one element type, us."""
+    """Times of products of one element type on compute units, us."""
     sizes = np.array([(p.m, p.n, p.k, p.batch) for p in products], np.float64).reshape(-1, 4).T
     moved = np.array([p.moved_bytes for p in products], np.float64)
     time = product_us(sizes, moved, costs, memory, units)

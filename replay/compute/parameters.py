@@ -168,6 +168,41 @@ class HostCosts:
 
 
 @dataclass(frozen=True, slots=True)
+class SystolicArray:
+    """Systolic arrays of an accelerator (`chakra.replay.compute.systolic`).
+
+    Attributes
+    ----------
+    rows, columns
+        Multipliers of one array.
+    arrays
+        Number of arrays.
+    clock_ghz
+        Clock, 10^9 cycles/s.
+    stationary
+        What stays in the array: ``weight``, ``input`` or ``output``.
+    overlapped
+        Whether the next fold is loaded while one runs.
+    """
+
+    rows: int
+    columns: int
+    arrays: int
+    clock_ghz: float
+    stationary: Literal["weight", "input", "output"] = "weight"
+    overlapped: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_range(self, least={})
+
+    @property
+    def peak_tflops(self) -> float:
+        """10^12 operations/s of all multipliers."""
+        return 2 * self.rows * self.columns * self.arrays * self.clock_ghz / 1e3
+
+
+@dataclass(frozen=True, slots=True)
 class FitError:
     """How far the model is from measured products.
 
@@ -204,6 +239,8 @@ class ComputeParameters:
         Matrix products by element type.
     memory, attention, host
         The other families.
+    systolic
+        Systolic arrays, which then compute the products; None: compute units that take tiles.
     kernels
         Factor on the bytes of memory-bound operators, by kind (`chakra.et.operators.KernelKind`): 2 where a program needs
         two passes over what could be one.
@@ -224,6 +261,7 @@ class ComputeParameters:
     memory: MemoryCosts
     attention: AttentionCosts
     host: HostCosts = HostCosts()
+    systolic: SystolicArray | None = None
     kernels: Mapping[str, float] = field(default_factory=dict)
     contention: float = 1.0
     status: Literal["fitted", "datasheet", "assumed"] = "assumed"
@@ -260,7 +298,12 @@ class ComputeParameters:
 
 # ------------------------------------------------------------------------------------------------------ as plain data
 
-_PARTS: dict[str, type[Any]] = {"memory": MemoryCosts, "attention": AttentionCosts, "host": HostCosts}
+_PARTS: dict[str, type[Any]] = {
+    "memory": MemoryCosts,
+    "attention": AttentionCosts,
+    "host": HostCosts,
+    "systolic": SystolicArray,
+}
 #: the element type whose costs stand for what those of others leave out
 FIRST_TYPE = "bf16"
 _TABLES: dict[str, type[Any] | None] = {"matmul": MatmulCosts, "kernels": None, "errors": FitError}
@@ -295,7 +338,7 @@ def compute_parameters_to(parameters: ComputeParameters) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.4g}") if abs(value) > 1e-6 else 0.0
-    if isinstance(value, int):
+    if isinstance(value, (int, str)):
         return value
     return {
         item.name: _plain(getattr(value, item.name))

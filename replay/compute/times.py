@@ -10,7 +10,7 @@ from chakra.errors import ConfigError
 from chakra.et.operators import Attention, Computed, Host, MatrixProduct, parse_operators
 from chakra.replay.compute.attention import attention_us
 from chakra.replay.compute.host import host_us
-from chakra.replay.compute.matmul import products_us
+from chakra.replay.compute.matmul import matrix_us
 from chakra.replay.compute.memory_bound import kernel_us, kernels_of
 from chakra.replay.compute.parameters import ComputeParameters, MatmulCosts
 
@@ -91,5 +91,5 @@ def _times_us(operators: Sequence[Computed], parameters: ComputeParameters) -> F
     for type_, where in by_type.items():
         products = [operator for i in where if isinstance(operator := operators[i], MatrixProduct)]
         costs = costs_of(type_, parameters)
-        times[where] = products_us(products, costs, parameters.memory, parameters.units)
+        times[where] = matrix_us(products, costs, parameters)
     return times
