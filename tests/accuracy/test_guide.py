@@ -1,0 +1,46 @@
+"""The guide's table of errors is what the command prints (the families that take seconds)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chakra.cli.main import run
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/accuracy.md"
+
+
+def guide_rows(table: str) -> dict[tuple[str, str], list[str]]:
+    """Cells after family and quantity of one part of the guide's table."""
+    found: dict[tuple[str, str], list[str]] = {}
+    part = ""
+    for line in GUIDE.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line.startswith("| **"):
+            part = cells[0].strip("*")
+        elif len(cells) == 8 and part == table:
+            found[cells[0], cells[1]] = cells[2:]
+    return found
+
+
+@pytest.mark.parametrize("family", ["DGX", "Selene"])
+def test_table_of_errors(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["accuracy", "-q", "--family", family, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    for table, key in (
+        ("rows that nothing was tuned on", "held_out"),
+        ("rows that constants were tuned on", "tuned"),
+    ):
+        printed = {
+            (row["family"], row["quantity"]): [
+                str(row["rows"]),
+                f"{100 * row['mean']:.1f}",
+                f"{100 * row['median']:.1f}",
+                f"{100 * row['signed']:+.1f}",
+                f"{100 * row['p90']:.1f}",
+                "-" if row["spearman"] is None else f"{row['spearman']:.2f}",
+            ]
+            for row in document[key]
+        }
+        stated = {name: cells for name, cells in guide_rows(table).items() if name[0].startswith(family)}
+        assert stated == printed
