@@ -9,6 +9,7 @@ from typing import TypeVar
 from chakra.accuracy.machines import Machine, read_machine
 from chakra.accuracy.models import Model, model_flops, read_model
 from chakra.accuracy.table import Measured
+from chakra.arguments import checked
 from chakra.errors import ChakraError
 from chakra.generate.plan.options import Recompute
 from chakra.generate.request.requests import TransformerRequest
@@ -128,6 +129,7 @@ class _UnfitRowError(Exception):
     """A row that cannot be read; the text says why."""
 
 
+@checked
 def read_case(row: Measured, *, framework: str | None = None) -> Case | Unread:
     """What is generated and replayed for a row, or why nothing can be.
 

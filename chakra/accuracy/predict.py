@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from chakra.accuracy.cases import Case, Quantity
 from chakra.accuracy.machines import Machine
+from chakra.arguments import checked
 from chakra.errors import ChakraError
 from chakra.generate.plan.training import build_workload
 from chakra.generate.verify.memory import stage_memory
@@ -37,6 +38,7 @@ class Prediction:
         return (self.predicted or float("nan")) / self.case.measured - 1
 
 
+@checked
 def predict(cases: Iterable[Case]) -> Iterator[Prediction]:
     """Predict cases in their order.
 
@@ -52,6 +54,7 @@ def predict(cases: Iterable[Case]) -> Iterator[Prediction]:
             yield Prediction(case, None, str(error))
 
 
+@checked
 def predict_case(case: Case) -> float:
     """Seconds or bytes of one case.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.accuracy.predict import Prediction
+from chakra.arguments import checked
 from chakra.arrays import F64
 
 #: layouts of one model and machine that an order is looked for in
@@ -43,6 +44,7 @@ class FamilyScore:
     spearman: float
 
 
+@checked
 def scores(predictions: Iterable[Prediction]) -> list[FamilyScore]:
     """Scores of all families, in the order of their first rows.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
 
+from chakra.arguments import checked
 from chakra.errors import ConfigError
 from chakra.io.files import read_bytes
 
@@ -67,6 +68,7 @@ COLUMNS = tuple(item.name for item in fields(Measured))
 NEEDED = ("hardware", "workload_model", "parallelism", "metric", "value", "unit")
 
 
+@checked
 def read_table(path: str | Path) -> list[Measured]:
     """Rows of a CSV file in the shared columns; other columns are left out, missing ones are empty.
 
