@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from chakra.cli.support.options import format_option
+from chakra.cli.support.progress import ProgressBar
 
 if TYPE_CHECKING:
     from chakra.accuracy import FamilyScore, Prediction, Unread
@@ -75,7 +76,11 @@ def command(
             if number % every == 0:
                 chosen.append(item)
     unread = [item for item in found if isinstance(item, Unread)]
-    predictions = list(predict(chosen))
+    predictions: list[Prediction] = []
+    with ProgressBar("predicting rows", len(chosen), counts=True) as bar:
+        for prediction in predict(chosen):
+            predictions.append(prediction)
+            bar.show(advance=1)
     tuned = [item for item in predictions if item.case.row.tuned]
     held = [item for item in predictions if not item.case.row.tuned]
     held_scores, tuned_scores = scores(held), scores(tuned)
