@@ -42,12 +42,17 @@ before_compiling: Callable[[], None] | None = _tell_a_session
 _told = False
 
 
-def cache_folder(source: bytes) -> str:
-    """Folder for the compiled code of a module with this source text; a temporary one if no cache can be written."""
+def _wanted_folder(source: bytes) -> Path:
+    """Folder in which the compiled code of a module with this source text is looked for."""
     root = os.environ.get("CHAKRA_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "chakra"
     )
-    path = Path(root) / f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"
+    return Path(root) / f"kernels-{hashlib.sha256(source).hexdigest()[:16]}"
+
+
+def cache_folder(source: bytes) -> str:
+    """Folder for the compiled code of a module with this source text, made if needed; temporary if it can't be."""
+    path = _wanted_folder(source)
     try:
         path.mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK):
@@ -62,7 +67,7 @@ def cache_folder(source: bytes) -> str:
 
 def is_cached(module_name: str) -> bool:
     """Whether compiled code of a module lies in the cache, so that using it costs no compilation."""
-    return any(Path(cache_folder(kernel_sources(module_name)[0])).rglob("*.nbi"))
+    return any(_wanted_folder(kernel_sources(module_name)[0]).rglob("*.nbi"))
 
 
 def worth_compiling(

@@ -15,6 +15,7 @@ _T = TypeVar("_T")
 #: transfers that are named in an error
 SHOWN = 3
 _FLYING, _ENDED = 0, 1
+_LARGEST = int(np.iinfo(np.int64).max)
 
 
 class Exchange:
@@ -107,6 +108,10 @@ class Exchange:
                 raise ConfigError(
                     f"{self._words}: advance() must return one-dimensional arrays of whole numbers, not "
                     f"{column.dtype} of shape {column.shape}"
+                )
+            if len(column) and int(column.max()) > _LARGEST:
+                raise ConfigError(
+                    f"{self._words}: advance() answered {int(column.max())}, more than 2^63 - 1"
                 )
         if len(ids) != len(ends):
             raise ConfigError(f"{self._words}: advance() returned {len(ids)} numbers and {len(ends)} ends")

@@ -136,3 +136,9 @@ def test_a_wrong_result_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit_unit, "_example_part", lambda value: value)
     with pytest.raises(RuntimeError, match="10 instead of 30"):
         jit_unit.try_out(made)
+
+
+def test_asking_for_cached_code_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHAKRA_CACHE_DIR", str(tmp_path / "cache"))
+    assert not jit.is_cached("chakra.replay.engines.kernels.phases")
+    assert not (tmp_path / "cache").exists()

@@ -92,6 +92,10 @@ FAULTS: list[tuple[Answer, str]] = [
         lambda run, until, given: Ended(given.id[None], given.end_ns[None]),
         r"one-dimensional arrays of whole numbers, not int64 of shape",
     ),
+    (
+        lambda run, until, given: Ended(given.id, np.full(len(given.id), 2**64 - 1, np.uint64)),
+        r"answered 18446744073709551615, more than 2\^63 - 1$",
+    ),
     (lambda run, until, given: None, r"returned a NoneType, not numbers and ends"),
     (lambda run, until, given: 7, r"returned a int, not numbers and ends"),
 ]
