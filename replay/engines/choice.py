@@ -5,13 +5,18 @@ never share a link. Everything else goes to the message-level engine. Both are e
 the network is asked of it (`chakra.replay.networks.answers`).
 """
 
+import numpy as np
+
 from chakra.replay.collectives.plan import OLD_MODEL
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.workload.model import Op
 
-#: events of messages up to which a run is done again with them: a second or two of compiled code
+#: events of messages up to which a run is done again with them where streams block each other: a second or two of
+#: compiled code
 AGAIN_UP_TO = 5_000_000
+#: the same where phases of an NPU end together, which is frequent and moves times little
+TIES_UP_TO = 1_000_000
 
 
 def why_every_npu(scenario: Scenario) -> str | None:
@@ -46,20 +51,26 @@ def why_messages(scenario: Scenario) -> str | None:
     return why_links(scenario)
 
 
-def why_again(scenario: Scenario, run: RawRun, messages: int) -> str | None:
-    """Why a finished run of the phase-level engine is done again with its messages; None: it stands.
+def why_again(scenario: Scenario, run: RawRun) -> tuple[str, int] | None:
+    """Why a finished run of the phase-level engine is done again, and up to how many events; None: it stands.
 
-    Streams that block each other go on when nothing else can move (C13). The last of what moves are messages of phases
-    that some members have begun and others have not, which only the message-level engine has.
-
-    Parameters
-    ----------
-    messages
-        Events that the message-level engine would take, about. A run that would take too long stands.
+    Only messages tell two things. Streams that block each other go on when nothing else can move (C13), and the last
+    to move are messages of phases that some members have begun and others have not. And of two phases of an NPU that
+    end together, that one is first whose last message was scheduled first.
     """
-    if not run.relieved or run.partial or scenario.options.engine != "auto" or messages > AGAIN_UP_TO:
+    if run.partial or scenario.options.engine != "auto":
         return None
-    return "streams block each other in full queues until the last message has arrived (C13)"
+    if run.relieved:
+        return "streams block each other in full queues until the last message has arrived (C13)", AGAIN_UP_TO
+    if run.ties:
+        return "phases of an NPU end together, and what follows depends on the order of their messages", TIES_UP_TO
+    return None
+
+
+def fewest_events(scenario: Scenario) -> int:
+    """Events that the message-level engine takes at least; cheap to know."""
+    nodes = np.array([program.n_nodes for program in scenario.workload.programs], np.int64)
+    return 2 * int(nodes[scenario.workload.program_of].sum())
 
 
 def why_links(scenario: Scenario) -> str | None:

@@ -45,6 +45,8 @@ class RawRun:
     remarks: tuple[str, ...] = ()
     #: times that streams blocked each other in full queues, and each queue started one more (C13)
     relieved: int = 0
+    #: times that phases of an NPU ended together in an order that only their messages tell
+    ties: int = 0
     #: how parts of the run were computed
     notes: tuple[str, ...] = ()
 
@@ -61,8 +63,16 @@ class RawRun:
         return np.asarray(self.done_ns[self.partition.class_of])
 
 
-def relief_notes(times: int) -> tuple[str, ...]:
-    """What a result says of queues that blocked each other."""
-    if not times:
-        return ()
-    return (f"streams blocked each other in full queues {times} times; each queue started one more (C13)",)
+def order_notes(relieved: int, ties: int = 0) -> tuple[str, ...]:
+    """What a result says of queues that blocked each other, and of phases that ended together."""
+    notes = []
+    if relieved:
+        notes.append(
+            f"streams blocked each other in full queues {relieved} times; each queue started one more (C13)"
+        )
+    if ties:
+        notes.append(
+            f"phases of an NPU ended together {ties} times in an order that messages decide; they are taken in the "
+            "order in which they began"
+        )
+    return tuple(notes)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from chakra.errors import UsageError
 from chakra.replay.collectives.select import check_old_model
-from chakra.replay.engines.choice import why_again, why_every_npu, why_links, why_messages
+from chakra.replay.engines.choice import fewest_events, why_again, why_every_npu, why_links, why_messages
 from chakra.replay.engines.messages.run import MessageRun
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.phases.channels import UnfoldableError
@@ -48,11 +48,11 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
     except UnfoldableError:
         engine = PhaseEngine(scenario, discrete(scenario.workload.npus))
     run = engine.run(progress)
-    if run.relieved:
+    again = why_again(scenario, run)
+    if again is not None and fewest_events(scenario) <= again[1]:
         messages = MessageRun(scenario)
-        reason = why_again(scenario, run, messages.work_estimate())
-        if reason is not None:
-            return _with_messages(messages, reason, progress)
+        if messages.work_estimate() <= again[1]:
+            return _with_messages(messages, again[0], progress)
     return run
 
 

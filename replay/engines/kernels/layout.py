@@ -121,12 +121,14 @@ NEVER = 1 << 62
         # phase engine
         C_SEQUENCE,  # of events
         C_HEAP_ROOM,  # events at which those that mean nothing any more are taken out
+        C_SET,  # when the running event was registered
+        C_TIES,  # ends of phases at one tick whose order only messages tell
         C_LANES,
         C_MEMO,  # table of durations of phases that were made during the run
         C_SCRATCH,  # table for phases that are evaluated member by member
         C_CREDITS,  # heap of such a phase's credits
     ),
-) = row(69)
+) = row(71)
 ACTIONS = C_SIZE  # stack of what is to be done before the next event: (what, a, b)
 NPU_BASE = ACTIONS + 3 * 8
 
@@ -183,8 +185,15 @@ F_SPEED = F_HEAD  # latency and bytes per ns of each link class; the first class
         N_COMPUTES,  # 1 if some run, as far as its collectives know
         N_BESIDES,  # table: instances of collectives that run on it
         N_BESIDES_N,
+        N_END_TICK,  # phase engine: its latest end of a phase
+        N_END_SET,  # when that end was registered
+        N_END_BEGAN,  # of that phase: S_BEGAN, PH_SAME and PH_BYTES
+        N_END_SAME,
+        N_END_BYTES,
+        N_END_QUEUE,  # that its stream left
+        N_END_NEXT,  # that its stream went on to, NIL: the collective ended there
     ),
-) = row(26)
+) = row(33)
 
 # a compute node that runs, where collectives slow it down
 (

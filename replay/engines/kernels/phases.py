@@ -22,7 +22,7 @@ from chakra.replay.engines.kernels.nodes import comm_state, end_node
 from chakra.replay.engines.kernels.overlap import end_work
 from chakra.replay.engines.kernels.phases_events import pop_event
 from chakra.replay.engines.kernels.phases_overlap import NPU_MASK, OF_COLLECTIVE, OF_SHIFT, end_beside
-from chakra.replay.engines.kernels.phases_streams import relieve, start_waiting
+from chakra.replay.engines.kernels.phases_streams import note_end, relieve, start_waiting
 from chakra.replay.engines.kernels.phases_workload import issue_pass
 from chakra.replay.engines.kernels.queues import enter_queue
 
@@ -103,6 +103,7 @@ def run(s: State) -> int:
         sequence = m[m[L.C_HEAP] + L.E_SEQUENCE]
         what = pop_event(s)
         if what & 3 == L.EVENT_PHASE:
+            note_end(s, what >> 2)
             end_phase(s, what >> 2)
         elif what & 3 == L.EVENT_NODE:
             npu = (what >> 2) & 0x3FFFFFFF

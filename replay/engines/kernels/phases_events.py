@@ -55,12 +55,13 @@ def event_before(s: State, a: int, b: int) -> bool:
 
 
 def pop_event(s: State) -> int:
-    """Remove the first event; its tick goes to C_NOW, its description is returned."""
+    """Remove the first event; its tick goes to C_NOW, its registration to C_SET, its description is returned."""
     m = s.m
     heap = m[L.C_HEAP]
     n = m[L.C_HEAP_N] - 1
     m[L.C_HEAP_N] = n
     m[L.C_NOW] = m[heap + L.E_TICK]
+    m[L.C_SET] = m[heap + L.E_SET]
     what = m[heap + L.E_WHAT]
     last = heap + L.EVENT_ROW * n
     at = heap

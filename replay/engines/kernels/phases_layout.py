@@ -9,8 +9,9 @@ from chakra.replay.engines.kernels.layout import STREAM_HEAD, row
     (
         S_START,  # when it started its phase, -1: the phase has been evaluated
         S_SEQUENCE,  # the same in the order of events
+        S_BEGAN,  # when all members of its ring started the phase together, -1: they did not
     ),
-) = row(2, STREAM_HEAD)
+) = row(3, STREAM_HEAD)
 
 (
     RING_ROW,

@@ -104,6 +104,7 @@ def start_sparse(s: State, x: int, ring: int) -> None:
             continue
         m[y + mark] = 2
         r = uneven_reduction(s, f, i) if m[f + L.PH_DO] == K.DO_REDUCE_SCATTER else 0
+        m[y + L.S_BEGAN] = -1
         push_in_order(s, latest + e + r, latest, m[y + L.S_SEQUENCE], L.EVENT_PHASE | y << 2)
 
 
@@ -140,6 +141,7 @@ def start_phase(s: State, x: int) -> None:
     last = m[f + L.PH_LAST]
     if equal and m[ring + L.RG_MEMBERS] == 1:
         end = now + m[f + L.PH_TAU]
+        m[x + L.S_BEGAN] = now
         push_in_order(s, end, end - last, m[x + L.S_SEQUENCE], L.EVENT_PHASE | x << 2)
         return
     n, places, ends = m[f + L.PH_N], m[ring + L.RG_PLACES], m[L.C_SCRATCH]
@@ -148,7 +150,8 @@ def start_phase(s: State, x: int) -> None:
         m[ends + i] = start
         if start != now:
             equal = False
-    if equal or m[f + L.PH_FAMILY] == K.ALG_NONE:
+    equal = equal or m[f + L.PH_FAMILY] == K.ALG_NONE
+    if equal:
         for i in range(n):
             m[ends + i] = now + m[f + L.PH_TAU]
     else:
@@ -162,8 +165,41 @@ def start_phase(s: State, x: int) -> None:
         if m[y + L.S_START] < 0:
             continue
         m[y + L.S_START] = -1
+        m[y + L.S_BEGAN] = now if equal else -1
         end = max(m[ends + i], now)  # a root may be done before the last member starts; it leaves with it
         push_in_order(s, end, max(end - last, now), m[y + L.S_SEQUENCE], L.EVENT_PHASE | y << 2)
+
+
+def note_end(s: State, x: int) -> None:
+    """Count a phase that ends on an NPU together with another one, if what follows depends on which is first.
+
+    What was registered for one tick at one tick runs in the order of registration. Alike phases that began together
+    register in the order in which they began; which of two others did first is decided by their last messages, whose
+    events this engine does not have. It matters where both go on to the same queue, or one ends a collective.
+    """
+    m = s.m
+    me = L.NPU_BASE + m[x + L.S_NPU] * L.NPU_ROW
+    f = m[x + L.S_ROW]
+    after = L.NIL
+    if m[f + L.PH_LEFT] > 1:
+        after = m[m[x + L.S_CODES] + m[x + L.S_PHASE] + 1] >> 2
+    elif m[m[x + L.S_HEAD] + L.S_LEFT] > 1:
+        after = m[x + L.S_QUEUE]
+    queue = m[x + L.S_QUEUE]
+    began, same, size = m[x + L.S_BEGAN], m[f + L.PH_SAME], m[f + L.PH_BYTES]
+    if m[me + L.N_END_TICK] == m[L.C_NOW] and m[me + L.N_END_SET] == m[L.C_SET]:
+        alike = began >= 0 and began == m[me + L.N_END_BEGAN]
+        if not alike or same != m[me + L.N_END_SAME] or size != m[me + L.N_END_BYTES]:
+            before, there = m[me + L.N_END_QUEUE], m[me + L.N_END_NEXT]
+            if after == L.NIL or there == L.NIL or after == there or after == before or queue == there:
+                m[L.C_TIES] += 1
+    m[me + L.N_END_TICK] = m[L.C_NOW]
+    m[me + L.N_END_SET] = m[L.C_SET]
+    m[me + L.N_END_BEGAN] = began
+    m[me + L.N_END_SAME] = same
+    m[me + L.N_END_BYTES] = size
+    m[me + L.N_END_QUEUE] = queue
+    m[me + L.N_END_NEXT] = after
 
 
 def start_waiting(s: State, queue: int) -> None:

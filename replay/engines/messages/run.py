@@ -35,7 +35,7 @@ from chakra.replay.engines.messages.library import (
 )
 from chakra.replay.engines.messages.simulated import everybody
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
-from chakra.replay.engines.outcome import RawRun, relief_notes
+from chakra.replay.engines.outcome import RawRun, order_notes
 from chakra.replay.engines.plan_tables import Planned
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.tables import instance_numbers
@@ -342,7 +342,7 @@ class MessageRun:
             notes=(
                 *self._fold_notes(),
                 f"{int(m[L.C_MESSAGES]):,} messages and hops simulated one by one",
-                *relief_notes(int(m[L.C_RELIEVED])),
+                *order_notes(int(m[L.C_RELIEVED])),
             ),
             messages_counted=True,
             remarks=self._delays.notes(),

@@ -15,7 +15,7 @@ from chakra.jit import compiled, worth_compiling
 from chakra.replay.checks.run import order_problem
 from chakra.replay.engines.kernels import phases as kernel
 from chakra.replay.engines.kernels import phases_layout as L
-from chakra.replay.engines.outcome import RawRun, relief_notes
+from chakra.replay.engines.outcome import RawRun, order_notes
 from chakra.replay.engines.phases.communicators import ActorComm
 from chakra.replay.engines.phases.tables import PhaseTables
 from chakra.replay.engines.plan_tables import Planned
@@ -104,7 +104,7 @@ class PhaseEngine:
         states = t.rows(actors.states, nodes, L.NODE_STATE)
         comm_states = t.rows(actors.comm_states, comm, L.COMM_STATE)
         instances = t.rows(t.instances, len(t.instance_comm), L.INSTANCE_ROW)
-        relieved = int(t.m[L.C_RELIEVED])
+        relieved, ties = int(t.m[L.C_RELIEVED]), int(t.m[L.C_TIES])
         return RawRun(
             partition=t.partition,
             program_of=t.program_of,
@@ -128,7 +128,8 @@ class PhaseEngine:
             events=int(t.m[L.C_EVENTS]),
             engine="phases",
             relieved=relieved,
-            notes=relief_notes(relieved),
+            ties=ties,
+            notes=order_notes(relieved, ties),
         )
 
 

@@ -184,6 +184,7 @@ class PhaseTables:
             block.room((int(servers.max(initial=0)) + 1) * L.SERVER_ROW) + servers * L.SERVER_ROW
         )
         self.dim_bytes = block.room(self.actors.n * self.dims)
+        rows[:, L.N_END_TICK] = -1
         rows[:, L.N_DIM_BYTES] = self.dim_bytes + np.arange(self.actors.n) * self.dims
 
     def _set_room(self, lanes: Any) -> None:
