@@ -63,7 +63,10 @@ def why_again(scenario: Scenario, run: RawRun) -> tuple[str, int] | None:
     if run.relieved:
         return "streams block each other in full queues until the last message has arrived (C13)", AGAIN_UP_TO
     if run.ties:
-        return "phases of an NPU end together, and what follows depends on the order of their messages", TIES_UP_TO
+        return (
+            "phases of an NPU end together, and what follows depends on the order of their messages",
+            TIES_UP_TO,
+        )
     return None
 
 

@@ -191,7 +191,7 @@ def note_end(s: State, x: int) -> None:
         alike = began >= 0 and began == m[me + L.N_END_BEGAN]
         if not alike or same != m[me + L.N_END_SAME] or size != m[me + L.N_END_BYTES]:
             before, there = m[me + L.N_END_QUEUE], m[me + L.N_END_NEXT]
-            if after == L.NIL or there == L.NIL or after == there or after == before or queue == there:
+            if after == L.NIL or there == L.NIL or after in (there, before) or queue == there:
                 m[L.C_TIES] += 1
     m[me + L.N_END_TICK] = m[L.C_NOW]
     m[me + L.N_END_SET] = m[L.C_SET]
