@@ -56,13 +56,14 @@ def why_again(scenario: Scenario, run: RawRun) -> tuple[str, int] | None:
 
     Only messages tell two things. Streams that block each other go on when nothing else can move (C13), and the last
     to move are messages of phases that some members have begun and others have not. And of two phases of an NPU that
-    end together, that one is first whose last message was scheduled first.
+    end together, ASTRA-sim takes that one first whose last message it scheduled first. The order of equals means
+    nothing on a machine, and NPUs that take different ones wait for each other; by default all take the same.
     """
     if run.partial or scenario.options.engine != "auto":
         return None
     if run.relieved:
         return "streams block each other in full queues until the last message has arrived (C13)", AGAIN_UP_TO
-    if run.ties:
+    if run.ties and scenario.options.astra:
         return (
             "phases of an NPU end together, and what follows depends on the order of their messages",
             TIES_UP_TO,

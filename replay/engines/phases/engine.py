@@ -129,7 +129,7 @@ class PhaseEngine:
             engine="phases",
             relieved=relieved,
             ties=ties,
-            notes=order_notes(relieved, ties),
+            notes=order_notes(relieved, ties if self.scenario.options.astra else 0),
         )
 
 
