@@ -31,7 +31,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -398,6 +398,20 @@ class TraceBuilder:
             columns.set_attribute(name, column, [attr for _, attr in tables[name].values()])
         return columns
 
+    def _content(self, written: dict[int, bytes]) -> tuple[object, ...]:
+        """Equal for builders whose traces are equal; `written` are the bytes of attributes that were seen, by `id`."""
+        out: list[object] = []
+        for draft in self._drafts:
+            attrs = draft.attrs
+            for attr in attrs:
+                if id(attr) not in written:
+                    written[id(attr)] = attr.SerializeToString()
+            out += (
+                draft.name, draft.type, draft.duration_ns, draft.data, draft.ctrl, draft.inputs,
+                *[written[id(attr)] for attr in attrs],
+            )  # fmt: skip
+        return tuple(out)
+
     # ---------------------------------------------------------------------------------------------- checks
 
     def _add(
@@ -436,7 +450,11 @@ class TraceBuilder:
             duration_ns=duration_ns,
             data=self._dependencies(name, "after", after),
             ctrl=self._dependencies(name, "ctrl", ctrl),
-            attrs=tuple(attribute(key, value) for key, value in values.items()),
+            attrs=tuple(
+                # most nodes of most ranks repeat a few numbers and names
+                (_repeated if type(value) in (bool, int, str) else attribute)(key, value)
+                for key, value in values.items()
+            ),
             inputs=inputs,
         )
         self._drafts.append(draft)
@@ -589,9 +607,10 @@ class Workload:
         idle = [rank for rank in range(self.npus) if not len(self._builders.get(rank, ()))]
         if idle:
             raise WorkloadError(f"rank {idle[0]} has no nodes ({len(idle)} of {self.npus} ranks have none)")
-        contents: dict[bytes, list[int]] = {}
+        contents: dict[tuple[object, ...], list[int]] = {}
+        written: dict[int, bytes] = {}
         for rank in range(self.npus):
-            contents.setdefault(self._builders[rank]._columns().encode(), []).append(rank)
+            contents.setdefault(self._builders[rank]._content(written), []).append(rank)
         traces: dict[int, Trace] = {}
         for ranks in contents.values():
             # A trace that only one rank has says so; one that many share cannot, or it would not be shared.
@@ -649,6 +668,9 @@ class Workload:
                 rows = (f"  {json.dumps(name)}: {json.dumps(ranks)}" for name, ranks in self.groups.items())
                 text.write("{\n" + ",\n".join(rows) + "\n}\n")
         return written
+
+
+_repeated = lru_cache(maxsize=4096, typed=True)(attribute)
 
 
 def _text(node: object, what: str, value: object) -> None:
