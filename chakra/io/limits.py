@@ -23,8 +23,10 @@ MAX_LINE_BYTES = 1 << 20
 MAX_NPUS = 1 << 24
 #: Members of all groups of a workload's manifest together.
 MAX_GROUP_MEMBERS = 1 << 26
-#: NPUs of a network that is given link by link: there is a route between every two.
-MAX_LINKED_NPUS = 8192
+#: NPUs of a network that is given link by link.
+MAX_LINKED_NPUS = 1 << 17
+#: NPUs of such a network where messages queue: there is a table of the routes between every two.
+MAX_ROUTED_NPUS = 8192
 #: Links of a topology that is written, or that building blocks become once links fail.
 MAX_LINKS = 2_000_000
 #: Chunks that a collective may be cut into.

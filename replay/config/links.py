@@ -38,6 +38,8 @@ T = TypeVar("T")
 _FIELDS = {key.name: key for key in LINK_FIELDS}
 #: what the graph itself may say
 _GRAPH_KEYS = (ROUTING, ECMP, NPUS_FORWARD)
+#: types of the usual entry, whose speeds are read once for all entries that have them
+_PLAIN = set(itertools.product((int, str), (int, str), (int, float), (int, float)))
 #: a number of every link, and the key of the file that gives it to links that do not
 _SPEEDS = ((LINK_BANDWIDTH, LINKS_BANDWIDTH), (LINK_LATENCY, LINKS_LATENCY))
 
@@ -56,8 +58,20 @@ def links_network(section: Section) -> Network:
     defaults = {of_link.name: section.read(of_file) for of_link, of_file in _SPEEDS}
     names = _Names(section, counts)
     links: list[Link] = []
+    like: dict[tuple[float, float], Link] = {}
     for i, row in enumerate(rows):
+        speed: tuple[float, float] | None = None
+        if isinstance(row, list) and tuple(map(type, row)) in _PLAIN:
+            speed = row[2], row[3]
+            a, b = (names.number(LINKS.name, i, end) for end in row[:2]) if speed in like else (0, 0)
+            if a != b:
+                known = like[speed]
+                links.append(Link(a, b, known.bandwidth_gibps, known.latency_ns))
+                links.append(Link(b, a, known.bandwidth_gibps, known.latency_ns))
+                continue
         links += _row(section, names, i, row, defaults)
+        if speed is not None:
+            like[speed] = links[-1]
     return _network(section, counts, names, links)
 
 
@@ -122,6 +136,10 @@ class _Names:
         self.others: dict[str, int] = {}
 
     def number(self, key: str, i: int, written: object, *, add: bool = True) -> int:
+        if type(written) is int and 0 <= written < self.npus:
+            return written
+        if type(written) is str and written in self.others:
+            return self.others[written]
         try:
             vertex = FROM.reader.read(written)
         except UnfitError as unfit:

@@ -11,7 +11,7 @@ import numpy as np
 
 from chakra.arrays import F64, I64, AnyArray
 from chakra.errors import ConfigError
-from chakra.io.limits import MAX_LINKED_NPUS
+from chakra.io.limits import MAX_ROUTED_NPUS
 from chakra.replay.config.model import Links, Network, Topology
 
 FAR = np.int64(1) << 62
@@ -48,10 +48,10 @@ def link_graph(network: Network, pairs: I64) -> LinkGraph:
     """
     links = _links(network)
     n = network.npus
-    if n > MAX_LINKED_NPUS:
+    if n > MAX_ROUTED_NPUS:
         raise ConfigError(
-            f"{network.source}: {n} NPUs; a network of single links has at most {MAX_LINKED_NPUS}, larger ones are "
-            "described by building blocks"
+            f"{network.source}: {n} NPUs; a network of single links has at most {MAX_ROUTED_NPUS} unless the backend is "
+            "flow (--backend flow)"
         )
     if links.ecmp in SPLITTING:
         raise ConfigError(
@@ -85,6 +85,8 @@ def _links(network: Network) -> Links:
 
 def given_routes(network: Network, links: Links, keys: I64) -> dict[int, list[int]]:
     """Links of the routes that the file gives or that the building blocks imply, without those over missing links."""
+    if not links.routes and not links.dimension_ordered:
+        return {}
     number = {(x.src, x.dst): i for i, x in enumerate(links.links)}
     n = network.npus
     wanted = set(keys.tolist())

@@ -176,6 +176,20 @@ def test_only_a_trace_of_its_own_names_its_rank(tmp_path: Path) -> None:
     assert Path(written[0]).read_bytes()[:2] == b"\x1f\x8b"
 
 
+def test_ranks_with_equal_nodes_share_one_trace() -> None:
+    workload = Workload(6)
+    flags: list[bool | int | float | str] = [True, 1, 1, True, 1.0, "1"]
+
+    def program(b: TraceBuilder) -> None:
+        first = b.compute(duration_ns=1500)
+        b.collective("all_reduce", size_bytes=64, after=[first], attrs={"flag": flags[b.rank]})
+
+    workload.run(program)
+    traces = workload.traces()
+    assert [traces.index(trace) for trace in traces] == [0, 1, 1, 0, 4, 5]
+    assert all(trace.node(1).attrs["flag"] == flag for trace, flag in zip(traces, flags, strict=True))
+
+
 def test_uniform_programs_share_one_trace() -> None:
     w = Workload(100_000)
     w.run(lambda b: b.collective("all_reduce", size_bytes=8), uniform=True)

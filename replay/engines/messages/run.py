@@ -47,6 +47,9 @@ from chakra.replay.workload.communicators import Communicator
 from chakra.replay.workload.custom import CustomProgram, load_algorithm, prefix_of
 from chakra.replay.workload.model import Op
 
+#: events that a message stands for, to choose between compiled and plain kernel; a flow changes the shares of others
+_EVENTS = {"aware": 4, FLOW: 14}
+
 
 class MessageRun:
     """One run of the message-level engine.
@@ -244,7 +247,7 @@ class MessageRun:
 
     def work_estimate(self) -> int:
         """Rough number of events, to choose between compiled and plain kernel."""
-        factor = 4 if self.scenario.options.backend == "aware" else 3
+        factor = _EVENTS.get(self.scenario.options.backend, 3)
         weight = np.array([self._messages(k) for k in range(len(self._planned))] or [0], np.int64)
         total = at = 0
         for number in self.workload.program_of[self.who.npus].tolist():

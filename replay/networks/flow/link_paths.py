@@ -11,6 +11,7 @@ import numpy as np
 
 from chakra.arrays import I64, AnyArray
 from chakra.errors import ConfigError
+from chakra.io.limits import MAX_LINKED_NPUS
 from chakra.jit import compiled, worth_compiling
 from chakra.replay.config.model import Links, Network
 from chakra.replay.networks.flow.found import Found
@@ -43,12 +44,17 @@ def link_paths(network: Network, pairs: I64) -> Paths:
     Raises
     ------
     ConfigError
-        When a pair has no route, or a sprayed one too many.
+        When a pair has no route, or a sprayed one too many, or there are more NPUs than are looked at.
     """
     links = network.links
     if links is None:
         raise ValueError("the network has building blocks, not links")
     n = network.npus
+    if n > MAX_LINKED_NPUS:
+        raise ConfigError(
+            f"{network.source}: {n} NPUs; a network of single links has at most {MAX_LINKED_NPUS}, larger ones are "
+            "described by building blocks"
+        )
     keys = distinct_pairs(pairs, n)
     given = given_routes(network, links, keys)
     found = Found(links, len(keys))
