@@ -7,23 +7,28 @@
 (64, 2, (32, 2))
 """
 
-from chakra.et.manifest import WorkloadManifest, read_manifest
-from chakra.generate.model.transformer import ContextParallel
-from chakra.generate.plan.options import Recompute
-from chakra.generate.plan.training import StepPlan, build_workload
-from chakra.generate.request.requests import (
-    CommOrder,
-    DlrmRequest,
-    MlpRequest,
-    Mode,
-    MoeRequest,
-    Request,
-    ResnetRequest,
-    TransformerRequest,
-)
-from chakra.generate.schedule.pipeline import ScheduleKind
-from chakra.generate.verify.step_totals import summarize, total_matmul_flops, total_parameters
-from chakra.generate.write import write_plain, write_shared
+from typing import TYPE_CHECKING
+
+from chakra.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from chakra.et.manifest import WorkloadManifest, read_manifest
+    from chakra.generate.model.transformer import ContextParallel
+    from chakra.generate.plan.options import Recompute
+    from chakra.generate.plan.training import StepPlan, build_workload
+    from chakra.generate.request.requests import (
+        CommOrder,
+        DlrmRequest,
+        MlpRequest,
+        Mode,
+        MoeRequest,
+        Request,
+        ResnetRequest,
+        TransformerRequest,
+    )
+    from chakra.generate.schedule.pipeline import ScheduleKind
+    from chakra.generate.verify.step_totals import summarize, total_matmul_flops, total_parameters
+    from chakra.generate.write import write_plain, write_shared
 
 __all__ = [
     "CommOrder",
@@ -47,3 +52,30 @@ __all__ = [
     "write_plain",
     "write_shared",
 ]
+
+# importing the package stays cheap: a replay asks modules of it for little
+lazy_names(
+    __name__,
+    {
+        "CommOrder": "chakra.generate.request.requests",
+        "ContextParallel": "chakra.generate.model.transformer",
+        "DlrmRequest": "chakra.generate.request.requests",
+        "MlpRequest": "chakra.generate.request.requests",
+        "Mode": "chakra.generate.request.requests",
+        "MoeRequest": "chakra.generate.request.requests",
+        "Recompute": "chakra.generate.plan.options",
+        "Request": "chakra.generate.request.requests",
+        "ResnetRequest": "chakra.generate.request.requests",
+        "ScheduleKind": "chakra.generate.schedule.pipeline",
+        "StepPlan": "chakra.generate.plan.training",
+        "TransformerRequest": "chakra.generate.request.requests",
+        "WorkloadManifest": "chakra.et.manifest",
+        "build_workload": "chakra.generate.plan.training",
+        "read_manifest": "chakra.et.manifest",
+        "summarize": "chakra.generate.verify.step_totals",
+        "total_matmul_flops": "chakra.generate.verify.step_totals",
+        "total_parameters": "chakra.generate.verify.step_totals",
+        "write_plain": "chakra.generate.write",
+        "write_shared": "chakra.generate.write",
+    },
+)

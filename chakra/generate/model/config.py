@@ -1,6 +1,8 @@
 """Sizes of transformer models, and the presets by name."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from chakra.errors import UsageError
 from chakra.io.nearest import nearest
@@ -87,6 +89,15 @@ class TransformerConfig:
     def kv_width(self) -> int:
         """Width of all key (or value) heads, k*d."""
         return self.kv_heads * self.head_dim
+
+    @property
+    def matrix_parameters(self) -> int:
+        """Parameters of all matrices, every expert's included, without those of the input embedding."""
+        fan = 3 if self.gated else 2
+        attention = self.hidden * 2 * (self.attention_width + self.kv_width)
+        dense = self.dense_layers if self.experts else self.layers
+        wide = dense * self.ffn + (self.layers - dense) * self.moe_ffn * (self.experts + self.shared_experts)
+        return self.layers * attention + fan * self.hidden * wide + self.vocabulary * self.hidden
 
     def is_moe(self, layer: int) -> bool:
         """Whether this layer's feed-forward is a mixture of experts."""
@@ -207,3 +218,45 @@ def transformer(name: str) -> TransformerConfig:
             hint = nearest(name, list(TRANSFORMERS)) or f"; there are: {', '.join(TRANSFORMERS)}"
         raise UsageError(f"no model preset {name!r}{hint}")
     return TRANSFORMERS[name]
+
+
+#: parameters of a request that are sizes of the model
+SIZES = (
+    "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
+    "experts_per_token", "moe_ffn", "shared_experts",
+)  # fmt: skip
+
+
+def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None = None) -> TransformerConfig:
+    """A preset with some sizes replaced, or with an empty name a model of sizes alone.
+
+    Raises
+    ------
+    UsageError
+        No such preset, or sizes that are missing or contradict each other.
+    """
+    base = transformer(name) if name else None
+    given = dict(sizes)
+    if sequence is not None:
+        given["sequence"] = sequence
+    if base is None:
+        return _from_sizes(given)
+    if "heads" in given and "kv_heads" not in given:
+        given["kv_heads"] = given["heads"] if base.kv_heads == base.heads else base.kv_heads
+    if ("hidden" in given or "heads" in given) and "head_dim" not in given:
+        given["head_dim"] = given.get("hidden", base.hidden) // max(1, given.get("heads", base.heads))
+    if base.learned_positions and sequence is not None:
+        given["learned_positions"] = max(sequence, base.learned_positions)
+    return replace(base, **given) if given else base
+
+
+def _from_sizes(sizes: dict[str, Any]) -> TransformerConfig:
+    needed = ("layers", "hidden", "heads", "vocabulary", "sequence")
+    missing = [key.replace("sequence", "seq") for key in needed if key not in sizes]
+    if missing:
+        raise UsageError(f"without a model preset these sizes are needed: {', '.join(missing)}")
+    sizes.setdefault("kv_heads", sizes["heads"])
+    sizes.setdefault("head_dim", sizes["hidden"] // sizes["heads"] if sizes["heads"] > 0 else 0)
+    sizes.setdefault("ffn", 4 * sizes["hidden"])
+    sizes.setdefault("gated", False)
+    return TransformerConfig(name="custom", **sizes)

@@ -18,7 +18,7 @@ from chakra.generate.model.classic import (
     mlp_stages,
     resnet50_stages,
 )
-from chakra.generate.model.config import TransformerConfig, transformer
+from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
 from chakra.generate.model.ir import ElementTypes
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.model.transformer import ContextParallel, TokenShape, TransformerOptions
@@ -396,26 +396,8 @@ class TransformerRequest(Request):
 
     def config(self) -> TransformerConfig:
         """Model sizes: the preset with replacements."""
-        base = transformer(self.model) if self.model else None
-        sizes: dict[str, Any] = {
-            key: getattr(self, key)
-            for key in (
-                "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
-                "experts_per_token", "moe_ffn", "shared_experts",
-            )
-            if getattr(self, key) is not None
-        }  # fmt: skip
-        if self.seq is not None:
-            sizes["sequence"] = self.seq
-        if base is None:
-            return _from_sizes(sizes)
-        if "heads" in sizes and "kv_heads" not in sizes:
-            sizes["kv_heads"] = sizes["heads"] if base.kv_heads == base.heads else base.kv_heads
-        if ("hidden" in sizes or "heads" in sizes) and "head_dim" not in sizes:
-            sizes["head_dim"] = sizes.get("hidden", base.hidden) // max(1, sizes.get("heads", base.heads))
-        if base.learned_positions and self.seq is not None:
-            sizes["learned_positions"] = max(self.seq, base.learned_positions)
-        return replace(base, **sizes) if sizes else base
+        sizes = {key: getattr(self, key) for key in SIZES if getattr(self, key) is not None}
+        return sized_transformer(self.model, sizes, self.seq)
 
     def layout(self) -> TransformerOptions:
         """Layout and kernels.
@@ -455,18 +437,6 @@ class TransformerRequest(Request):
         shape = TokenShape(self.micro_batch, model.sequence, model.sequence)
         stages = transformer_stages(model, parallel, shape, self.layout(), self.stage_layers)
         return self._step(stages, parallel, "transformer")
-
-
-def _from_sizes(sizes: dict[str, Any]) -> TransformerConfig:
-    needed = ("layers", "hidden", "heads", "vocabulary", "sequence")
-    missing = [key.replace("sequence", "seq") for key in needed if key not in sizes]
-    if missing:
-        raise UsageError(f"without a model preset these sizes are needed: {', '.join(missing)}")
-    sizes.setdefault("kv_heads", sizes["heads"])
-    sizes.setdefault("head_dim", sizes["hidden"] // sizes["heads"] if sizes["heads"] > 0 else 0)
-    sizes.setdefault("ffn", 4 * sizes["hidden"])
-    sizes.setdefault("gated", False)
-    return TransformerConfig(name="custom", **sizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
