@@ -2,27 +2,82 @@
 
 A row of a table of measured steps names hardware, model, layout and framework; :func:`read_case` makes a generated
 workload on a preset of it, by one rule for all rows, or says why it cannot. :func:`predict` replays cases, and
-:func:`scores` says how far they are off.
+:func:`scores` says how far they are off. What all shipped rows were off by is kept in a table, of which
+:func:`interval_of` and :func:`replay_interval` say how far another prediction may be off.
 """
 
-from chakra.accuracy.cases import Case, Quantity, Unread, read_case
-from chakra.accuracy.machines import Machine
-from chakra.accuracy.predict import Prediction, predict, predict_case
-from chakra.accuracy.score import FamilyScore, scores
-from chakra.accuracy.table import Measured, measured_rows, read_table
+from typing import TYPE_CHECKING
+
+from chakra.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from chakra.accuracy.cases import Case, Quantity, Unread, read_case
+    from chakra.accuracy.interval import (
+        FamilyCoverage,
+        Interval,
+        Job,
+        NothingNear,
+        Residual,
+        coverage,
+        interval_of,
+        residuals,
+    )
+    from chakra.accuracy.machines import Machine
+    from chakra.accuracy.predictions import Prediction, predict, predict_case
+    from chakra.accuracy.replayed import replay_interval
+    from chakra.accuracy.score import FamilyScore, scores
+    from chakra.accuracy.table import Measured, measured_rows, read_table
 
 __all__ = [
     "Case",
+    "FamilyCoverage",
     "FamilyScore",
+    "Interval",
+    "Job",
     "Machine",
     "Measured",
+    "NothingNear",
     "Prediction",
     "Quantity",
+    "Residual",
     "Unread",
+    "coverage",
+    "interval_of",
     "measured_rows",
     "predict",
     "predict_case",
     "read_case",
     "read_table",
+    "replay_interval",
+    "residuals",
     "scores",
 ]
+
+# importing the package stays cheap: a replay asks modules of it for little
+lazy_names(
+    __name__,
+    {
+        "Case": "chakra.accuracy.cases",
+        "FamilyCoverage": "chakra.accuracy.interval",
+        "FamilyScore": "chakra.accuracy.score",
+        "Interval": "chakra.accuracy.interval",
+        "Job": "chakra.accuracy.interval",
+        "Machine": "chakra.accuracy.machines",
+        "Measured": "chakra.accuracy.table",
+        "NothingNear": "chakra.accuracy.interval",
+        "Prediction": "chakra.accuracy.predictions",
+        "Quantity": "chakra.accuracy.cases",
+        "Residual": "chakra.accuracy.interval",
+        "Unread": "chakra.accuracy.cases",
+        "coverage": "chakra.accuracy.interval",
+        "interval_of": "chakra.accuracy.interval",
+        "measured_rows": "chakra.accuracy.table",
+        "predict": "chakra.accuracy.predictions",
+        "predict_case": "chakra.accuracy.predictions",
+        "read_case": "chakra.accuracy.cases",
+        "read_table": "chakra.accuracy.table",
+        "replay_interval": "chakra.accuracy.replayed",
+        "residuals": "chakra.accuracy.interval",
+        "scores": "chakra.accuracy.score",
+    },
+)

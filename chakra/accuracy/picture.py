@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from chakra.accuracy.cases import Quantity
-from chakra.accuracy.predict import Prediction
+from chakra.accuracy.predictions import Prediction
 
 _SIZE, _MARGIN, _LEGEND = 460, 56, 230
 #: colours that people with usual forms of colour blindness tell apart (Okabe and Ito)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.accuracy.predict import Prediction
+from chakra.accuracy.predictions import Prediction
 from chakra.arguments import checked
 from chakra.arrays import F64
 

@@ -195,6 +195,8 @@ def _summary(document: Document) -> Iterator[str]:
     yield f"finished after    {_time(finish[last])}: {spread}; 1 cycle = 1 ns"
     if document.get("partial"):
         yield "partial           some NPUs did not run to their end"
+    if document.get("interval"):
+        yield _interval(document["interval"])
     yield from _machine(document)
     yield from _account(document, last)
     yield from _collectives(document.get("collectives") or [], document.get("backend", "unaware"))
@@ -203,6 +205,19 @@ def _summary(document: Document) -> Iterator[str]:
     if corrections:
         listed = ", ".join(f"{name} {count}x" for name, count in corrections.items())
         yield f"corrections       {listed}: ASTRA-sim differs here (docs/differences.md, --compat astra-sim)"
+
+
+def _interval(interval: Mapping[str, Any]) -> str:
+    """Within which times the step is expected to be measured, and on what that rests."""
+    if interval["low_ns"] is None:
+        return f"interval          none: nothing measured is near ({interval['reason']})"
+    units = (("s", 10**9), ("ms", 10**6), ("us", 10**3))
+    unit, size = next((entry for entry in units if interval["low_ns"] >= entry[1]), ("ns", 1))
+    ends = f"{interval['low_ns'] / size:.4g} to {interval['high_ns'] / size:.4g} {unit}"
+    differs = "".join(f"; {text}" for text in interval["differs"])
+    rows = interval["rows"]
+    nearest = f"{interval['family']}, {rows} measured row{'s' * (rows != 1)}{differs}"
+    return f"{100 * interval['share']:g} % interval     {ends} ({nearest})"
 
 
 def _machine(document: Document) -> Iterator[str]:

@@ -17,7 +17,7 @@ from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import RunOptions
 from chakra.replay.results.books import flat_bytes, link_rows
 from chakra.replay.results.collectives import collective_rows, egress_bytes_per_ns
-from chakra.replay.results.compute_notes import compute_notes
+from chakra.replay.results.compute_notes import compute_notes, generated_with
 from chakra.replay.results.corrections import find_corrections
 from chakra.replay.results.critical_path import critical_path
 from chakra.replay.results.library_notes import library_notes
@@ -101,6 +101,16 @@ class ReplayResult:
     def partial(self) -> bool:
         """Whether the run was ended before all NPUs had finished."""
         return self.raw.partial
+
+    @property
+    def is_prediction(self) -> bool:
+        """Whether a generated workload was timed on a machine with operator times, as measured steps were predicted."""
+        return (
+            self.system.operator_model is not None
+            and self.options.compat is None
+            and not self.partial
+            and any(generated_with(trace) for trace in self.workload.traces[:1])
+        )
 
     @cached_property
     def _programs(self) -> list[Program]:

@@ -1,10 +1,12 @@
 """The guide's table of errors is what the command prints (the families that take seconds)."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
+from chakra.accuracy.interval import WIDENING
 from chakra.cli.main import run
 
 ROOT = Path(__file__).parents[2]
@@ -57,3 +59,20 @@ def test_the_readmes_table_is_the_guides() -> None:
     for family, count, mean, percentile in rows:
         cells = guide[family, "step time"]
         assert [count, mean, percentile] == [cells[0], cells[1], cells[4]], family
+
+
+def test_table_of_intervals(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["accuracy", "--intervals", "--format", "json"]) == 0
+    printed = [
+        f"| {row['family'] or 'all rows'} | {row['rows']} | {100 * row['inside']:.1f} | {100 * row['below']:.1f} "
+        f"| {100 * row['above']:.1f} | {row['width']:.2f}x |"
+        for row in json.loads(capsys.readouterr().out)["intervals"]
+    ]
+    assert "\n".join(printed) in GUIDE.read_text(encoding="utf-8")
+
+
+def test_table_of_what_widens() -> None:
+    amounts = [
+        line.split("|")[2].strip() for line in GUIDE.read_text(encoding="utf-8").splitlines() if "x |" in line
+    ]
+    assert amounts[: len(WIDENING)] == [f"{math.exp(amount):.2f}x" for amount in sorted(WIDENING.values())]

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0),
     help="End with code 4 if a family's mean error is above this, %.",
 )
+@click.option(
+    "--intervals",
+    is_flag=True,
+    help="Print instead how many measured times 90 % intervals hold, each family by the rows of the others.",
+)
 @format_option()
 def command(
     files: tuple[str, ...],
@@ -47,6 +52,7 @@ def command(
     with_rows: bool,
     picture: str | None,
     max_error: float | None,
+    intervals: bool,
     output_format: str,
 ) -> None:
     """Predict measured training steps, and say how far the predictions are off.
@@ -59,6 +65,13 @@ def command(
     from chakra.errors import EXIT_BELOW_THRESHOLD, UsageError
     from chakra.io.files import atomic_text
 
+    if intervals:
+        if files or families or every > 1 or framework or with_rows or picture or max_error is not None:
+            raise UsageError(
+                "--intervals is about the table that ships: it goes with --format and --quiet only"
+            )
+        _intervals(output_format)
+        return
     rows = [row for path in files for row in read_table(path)] if files else measured_rows()
     found = [read_case(row, framework=framework) for row in rows]
     found = [
@@ -94,6 +107,37 @@ def command(
         click.echo("\n".join(_lines(held_scores, tuned_scores, predictions, unread, with_rows=with_rows)))
     if max_error is not None and any(100 * score.mean > max_error for score in held_scores):
         raise SystemExit(EXIT_BELOW_THRESHOLD)
+
+
+def _intervals(output_format: str) -> None:
+    """Print how intervals fared for families that they had not seen."""
+    from chakra.accuracy import coverage
+    from chakra.alignment import aligned
+
+    found = coverage()
+    if output_format == "json":
+        rows = [
+            {
+                "family": one.family or None, "rows": one.rows, "inside": one.inside, "below": one.below,
+                "above": one.above, "width": one.width,
+            }
+            for one in found
+        ]  # fmt: skip
+        document = {**_document([], [], [], [], with_rows=False), "intervals": rows}
+        click.echo(json.dumps(document, indent=1))
+        return
+    header = ("family", "rows", "inside %", "below %", "above %", "width")
+    table = [
+        (
+            one.family or "all rows", str(one.rows), _figure(100 * one.inside), _figure(100 * one.below),
+            _figure(100 * one.above), f"{one.width:.2f}x",
+        )
+        for one in found
+    ]  # fmt: skip
+    click.echo(
+        "90 % intervals, each family by the rows of the others; width: upper over lower end, geometric mean"
+    )
+    click.echo("\n".join(aligned(header, table, left=1).splitlines()))
 
 
 def _figure(value: float, digits: int = 1, *, sign: bool = False) -> str:

@@ -511,8 +511,19 @@ def _document(result: "ReplayResult", shown: Shown) -> dict[str, Any]:
     from chakra.replay.results.formatting import essential
 
     if shown.output_format == "json" or shown.nodes:
-        return result.to_dict(nodes=shown.nodes)
-    return essential(result, summary=not shown.quiet or shown.output_format in ("csv", "parquet"))
+        return result.to_dict(nodes=shown.nodes) | _interval(result)
+    document = essential(result, summary=not shown.quiet or shown.output_format in ("csv", "parquet"))
+    return document | _interval(result) if shown.output_format == "text" and not shown.quiet else document
+
+
+def _interval(result: "ReplayResult") -> dict[str, Any]:
+    """Within which times the step of a generated workload is expected, as a key of the document; none for other runs."""
+    if not result.is_prediction:
+        return {}
+    from chakra.accuracy.replayed import interval_document, replay_interval
+
+    found = replay_interval(result)
+    return {} if found is None else {"interval": interval_document(found, int(result.finish_ns.max()))}
 
 
 def _text(document: dict[str, Any], shown: Shown) -> str:

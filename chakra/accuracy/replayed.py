@@ -1,0 +1,146 @@
+"""What a replay says of its job, for an interval: the generator's parameters in the traces, and the machine."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from chakra.accuracy.interval import SHARE, Interval, Job, NothingNear, interval_of
+from chakra.arguments import checked
+from chakra.errors import ChakraError
+from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
+from chakra.replay.options import RunOptions
+from chakra.replay.results.compute_notes import generated_at_speed, generated_with
+from chakra.replay.results.result import ReplayResult
+
+#: options that scale times or take them from elsewhere: no measured row was replayed with them
+_SCALES = (
+    "injection_scale", "comm_scale", "compute_scale", "host_speed", "accelerator_speed", "kernel_speeds",
+    "accelerator", "npu_scale", "measured", "rendezvous", "comm_streams",
+)  # fmt: skip
+#: kinds of generated workloads of which steps were measured
+_KINDS = ("transformer", "moe")
+
+
+@checked
+def replay_interval(result: ReplayResult) -> Interval | NothingNear | None:
+    """Between which factors of a replay's time a measured one is expected, or why nothing measured is near.
+
+    Parameters
+    ----------
+    result
+        From `chakra.replay.simulate`.
+
+    Returns
+    -------
+    Interval | NothingNear | None
+        None for what is no generated workload on a machine with operator times, under ``compat``, and for a partial run.
+    """
+    if not result.is_prediction:
+        return None
+    traces = result.workload.traces
+    parameters = generated_with(traces[0])
+    kind = next((item.string_val for item in traces[0].metadata.attr if item.name == "workload"), "")
+    reason = (
+        _other_job(kind, parameters, result.npus)
+        or _other_machine(result, parameters, timed=generated_at_speed(traces[0]))
+        or _other_options(result.options)
+    )
+    if reason is not None:
+        return NothingNear(reason)
+    try:
+        model = sized_transformer(
+            str(parameters.get("model", "")),
+            {name: parameters[name] for name in SIZES if name in parameters},
+            _sequence(parameters),
+        )
+    except (ChakraError, TypeError):
+        return NothingNear("the sizes of the model cannot be told")
+    return interval_of(_job(result, parameters, model))
+
+
+@checked
+def interval_document(found: Interval | NothingNear, time_ns: int) -> dict[str, Any]:
+    """An interval as plain data, with the times that it gives.
+
+    Parameters
+    ----------
+    found
+        From `replay_interval`.
+    time_ns
+        The predicted time, ns.
+    """
+    if isinstance(found, NothingNear):
+        nothing = dict.fromkeys(("low_ns", "high_ns", "family", "rows"))
+        return {"share": SHARE, **nothing, "differs": [], "reason": found.reason}
+    return {
+        "share": SHARE,
+        "low_ns": round(found.low * time_ns),
+        "high_ns": round(found.high * time_ns),
+        "family": found.family,
+        "rows": found.rows,
+        "differs": list(found.differs),
+        "reason": None,
+    }
+
+
+def _job(result: ReplayResult, parameters: Mapping[str, Any], model: TransformerConfig) -> Job:
+    return Job(
+        str(result.system.operator_model),
+        parameters.get("framework"),
+        str(parameters.get("matmul_dtype") or parameters.get("dtype")),
+        result.npus,
+        model.matrix_parameters,
+        tp=_degree(parameters, "tp"),
+        cp=_degree(parameters, "cp"),
+        ep=_degree(parameters, "ep"),
+        pp=_degree(parameters, "pp"),
+        experts=bool(model.experts),
+    )
+
+
+def _sequence(parameters: Mapping[str, Any]) -> int | None:
+    value = parameters.get("seq")
+    return value if isinstance(value, int) else None
+
+
+def _degree(parameters: Mapping[str, Any], name: str) -> int:
+    value = parameters.get(name, 1)
+    return value if isinstance(value, int) else 1
+
+
+def _other_job(kind: str, parameters: Mapping[str, Any], npus: int) -> str | None:
+    """Why the workload is none of which steps were measured."""
+    if kind not in _KINDS:
+        return f"no step of a workload of the kind {kind!r} was measured"
+    if parameters.get("mode", "train") != "train":
+        return "no inference was measured"
+    shares = _degree(parameters, "tp") * _degree(parameters, "cp") * _degree(parameters, "pp")
+    if npus != parameters.get("npus", shares * _degree(parameters, "dp")):
+        return "the traces were changed after they were generated"
+    return None
+
+
+def _other_machine(result: ReplayResult, parameters: Mapping[str, Any], *, timed: bool) -> str | None:
+    """Why the times are not those that a preset gives."""
+    system = result.system
+    if result.options.ideal or (timed and "operator_model" not in parameters):
+        return "computation is timed by a peak, not by the operator model"
+    if timed and parameters["operator_model"] != system.operator_model:
+        return f"the workload was generated with the times of {parameters['operator_model']}"
+    if system.replay_only:
+        return "replay-only takes the traces' times"
+    if result.npus > 1 and system.collective_library is None:
+        return "collectives do not take a library's times"
+    if result.options.backend != "unaware" or result.network.links is not None:
+        return "measured rows were predicted on networks of building blocks without contention"
+    return None
+
+
+def _other_options(options: RunOptions) -> str | None:
+    """An option with which no measured row was predicted."""
+    usual = RunOptions()
+    for name in _SCALES:
+        value = getattr(options, name)
+        # an array of factors has no truth value
+        if value is not None if name == "npu_scale" else value != getattr(usual, name):
+            return f"the replay has another {name.replace('_', '-')} than measured rows"
+    return None

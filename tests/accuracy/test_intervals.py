@@ -1,0 +1,250 @@
+"""Intervals: laws of how they are made, how many measured times they hold, and what replays say of them."""
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from chakra.accuracy import (
+    Case,
+    Interval,
+    Job,
+    NothingNear,
+    Residual,
+    coverage,
+    interval_of,
+    measured_rows,
+    predict,
+    read_case,
+    replay_interval,
+    residuals,
+)
+from chakra.accuracy.interval import LEAST_ROWS, SHARE, WIDENING
+from chakra.cli.main import run
+from chakra.platforms import cluster
+from chakra.replay import simulate
+
+JOB = Job("dgx-a100", "megatron", "bf16", npus=64, parameters=7e9, tp=8)
+
+
+def rows_of(count: int, job: Job = JOB, *, spread: float = 0.1, seed: int = 1) -> list[Residual]:
+    """Rows of one family with normal logarithms."""
+    draw = random.Random(seed)
+    return [Residual("a family", job, math.exp(draw.gauss(0.02, spread))) for _ in range(count)]
+
+
+def found(job: Job, rows: list[Residual] | None = None) -> Interval:
+    interval = interval_of(job, rows)
+    assert isinstance(interval, Interval), interval
+    return interval
+
+
+DIFFERENT = {
+    "accelerator": {"machine": "hgx-h200"},
+    "framework": {"framework": "fsdp1"},
+    "element type": {"dtype": "fp8"},
+    "experts": {"experts": True},
+    "parallelism": {"pp": 2},
+    "NPUs": {"npus": 512},
+    "parameters": {"parameters": 70e9},
+}
+
+
+@pytest.mark.parametrize("what", list(DIFFERENT))
+def test_whatever_differs_makes_it_wider_on_both_sides_and_is_named(what: str) -> None:
+    job = replace(JOB, machine="hgx-h100")
+    rows = rows_of(100, job)
+    near = found(job, rows)
+    far = found(replace(job, **DIFFERENT[what]), rows)  # type: ignore[arg-type]
+    assert near.differs == ()
+    assert len(far.differs) == 1
+    assert far.low < near.low < near.median < near.high < far.high
+    assert far.median == near.median
+
+
+def test_differences_add_up_and_another_generation_is_farther() -> None:
+    rows = rows_of(100, replace(JOB, machine="hgx-h100"))
+    kin = found(replace(JOB, machine="hgx-h200"), rows)
+    other = found(replace(JOB, machine="dgx-a100"), rows)
+    both = found(replace(JOB, machine="dgx-a100", framework="fsdp1"), rows)
+    assert kin.width < other.width < both.width
+    assert both.differs == ("measured on hgx-h100", "measured with megatron")
+
+
+def test_sizes_within_a_factor_of_the_measured_ones_do_not_differ() -> None:
+    rows = rows_of(100)
+    assert found(replace(JOB, npus=128, parameters=4e9), rows) == found(JOB, rows)
+
+
+def test_few_rows_are_wider_than_many() -> None:
+    alike = [Residual("a family", JOB, 1.0)] * (LEAST_ROWS - 1)
+    few, many = found(JOB, alike), found(JOB, [*alike, Residual("a family", JOB, 1.0)])
+    assert few.width > many.width
+    assert few.differs == (f"only {LEAST_ROWS - 1} rows",)
+    assert math.log(many.high) == pytest.approx(WIDENING["source"])
+
+
+def test_the_nearest_family_is_taken_and_rows_that_were_tuned_on_are_not() -> None:
+    near = rows_of(30)
+    far = [replace(row, family="another", job=replace(JOB, framework="fsdp1")) for row in rows_of(300)]
+    assert found(JOB, [*far, *near]).family == "a family"
+    assert found(JOB, [*far, *(replace(row, tuned=True) for row in near)]).family == "another"
+    nothing = interval_of(JOB, [replace(row, tuned=True) for row in near])
+    assert nothing == NothingNear("there are no measured rows")
+
+
+def test_new_rows_of_the_same_kind_lie_inside() -> None:
+    """With room for a source of its own the share is at least the one that is stated."""
+    interval = found(JOB, rows_of(60))
+    new = [1 / row.ratio for row in rows_of(1000, seed=2)]
+    assert sum(interval.low <= factor <= interval.high for factor in new) >= SHARE * len(new)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"framework": None}, "no framework is named"),
+        ({"machine": "tpu-v5p"}, "no step was measured on a machine like tpu-v5p"),
+        ({"dtype": "fp32"}, "no step was measured in fp32"),
+    ],
+)
+def test_nothing_near_says_why(changes: dict[str, str | None], reason: str) -> None:
+    assert interval_of(replace(JOB, **changes)) == NothingNear(reason)  # type: ignore[arg-type]
+
+
+def test_intervals_hold_the_median_of_their_rows_and_the_order_of_rows_is_nothing() -> None:
+    shipped = list(residuals())
+    shuffled = random.Random(3).sample(shipped, len(shipped))
+    for job in sorted({row.job for row in shipped}, key=repr)[::7]:
+        interval = found(job, shipped)
+        assert interval.low < interval.median < interval.high
+        assert found(job, shuffled) == interval
+        assert found(job) == interval
+
+
+def test_intervals_hold_what_they_say_for_families_that_they_have_not_seen() -> None:
+    """Whole families left out: the stated share of all rows, and of those of families that are large enough."""
+    everywhere, *families = coverage()
+    assert everywhere.family == ""
+    assert everywhere.rows == sum(family.rows for family in families)
+    assert 0.85 <= everywhere.inside <= 0.95
+    large = {family.family: family for family in families if family.rows >= 50}
+    assert len(large) >= 3
+    assert all(family.inside >= 0.85 for family in large.values())
+    assert all(family.inside + family.below + family.above == pytest.approx(1) for family in families)
+    assert everywhere.width < 2
+
+
+def test_the_table_is_of_all_shipped_rows_and_of_this_model() -> None:
+    """One row for each step that can be read; those of a family that takes seconds are predicted anew."""
+    cases = [case for case in map(read_case, measured_rows()) if isinstance(case, Case)]
+    steps = [case for case in cases if case.quantity.value == "step time"]
+    table = residuals()
+    assert [(case.family, case.machine.preset, case.machine.npus) for case in steps] == [
+        (row.family, row.job.machine, row.job.npus) for row in table
+    ]
+    assert [bool(case.row.tuned) for case in steps] == [row.tuned for row in table]
+    for name in ("DGX Cloud BF16", "Selene"):
+        stored = [row.ratio for row in table if row.family == name]
+        anew = [1 + made.error for made in predict(case for case in steps if case.family == name)]
+        assert stored == pytest.approx(anew, abs=1e-4)
+
+
+GENERATE = (
+    "generate", "transformer", "--quiet", "--model", "llama3-8b", "--layers", "16", "--seq", "512", "--npus", "8",
+    "--tp", "2",
+)  # fmt: skip
+
+
+@pytest.fixture
+def said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """What a command prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> str:
+        assert run(list(words)) == 0
+        return capsys.readouterr().out
+
+    return call
+
+
+def line_of(text: str) -> str:
+    return next((line for line in text.splitlines() if "interval" in line), "")
+
+
+def test_a_replay_states_its_interval(said: Callable[..., str]) -> None:
+    said(*GENERATE, "--framework", "megatron", "-o", "w")
+    replay = ("replay", "-w", "w", "--platform", "hgx-h100")
+    line = line_of(said(*replay))
+    assert line.startswith("90 % interval     ")
+    assert "DGX Cloud BF16, 2 measured rows; measured without tp; " in line
+    document = json.loads(said(*replay, "--format", "json"))
+    stated = document["interval"]
+    last = max(document["finish_ns"])
+    assert 0 < stated["low_ns"] < last < stated["high_ns"]
+    assert (stated["share"], stated["family"], stated["reason"]) == (0.9, "DGX Cloud BF16", None)
+    machine = cluster("hgx-h100", 8)
+    interval = replay_interval(simulate("w", machine.system(), machine.network()))
+    assert isinstance(interval, Interval)
+    assert stated["high_ns"] == round(interval.high * last)
+    family = [row.ratio for row in residuals() if row.family == "DGX Cloud BF16" and not row.tuned]
+    assert interval.median == pytest.approx(1 / median(family), rel=1e-3)
+    # times that were made before the replay are the same ones
+    said(*GENERATE, "--framework", "megatron", "--platform", "hgx-h100", "-o", "timed")
+    assert line_of(said("replay", "-w", "timed", "--platform", "hgx-h100")).startswith("90 % interval")
+
+
+@pytest.mark.parametrize(
+    ("generate", "replay", "reason"),
+    [
+        ((), (), "no framework is named"),
+        (("--mode", "decode", "--framework", "megatron"), (), "no inference was measured"),
+        (("--framework", "megatron"), ("--ideal",), "computation is timed by a peak"),
+        (("--framework", "megatron"), ("--comm-scale", "2"), "the replay has another comm-scale"),
+        (("--framework", "megatron"), ("--backend", "aware"), "without contention"),
+        (
+            ("--framework", "megatron", "--platform", "dgx-a100"), (),
+            "the workload was generated with the times of dgx-a100",
+        ),
+    ],
+)  # fmt: skip
+def test_a_replay_says_plainly_that_nothing_is_near(
+    said: Callable[..., str], generate: tuple[str, ...], replay: tuple[str, ...], reason: str
+) -> None:
+    said(*GENERATE, *generate, "-o", "w")
+    words = ("replay", "-w", "w", "--platform", "hgx-h100", *replay)
+    line = line_of(said(*words))
+    assert line.startswith("interval          none: nothing measured is near (")
+    assert reason in line
+    stated = json.loads(said(*words, "--format", "json"))["interval"]
+    assert (stated["low_ns"], stated["high_ns"], stated["differs"]) == (None, None, [])
+    assert reason in stated["reason"]
+
+
+def test_other_replays_say_nothing_of_it(said: Callable[..., str]) -> None:
+    """ASTRA-sim's number, a machine without operator times, and output that is data alone."""
+    said(*GENERATE, "--framework", "megatron", "-o", "w")
+    compat = ("replay", "-w", "w", "--platform", "hgx-h100", "--compat", "astra-sim")
+    plain = ("replay", "-w", "w", "--platform", "dgx-2")
+    quiet = ("replay", "-w", "w", "--platform", "hgx-h100", "-q")
+    for words in (compat, plain, quiet):
+        assert "interval" not in said(*words)
+    for words in (compat, plain):
+        assert "interval" not in json.loads(said(*words, "--format", "json"))
+
+
+def test_the_command_prints_how_many_they_hold(said: Callable[..., str]) -> None:
+    lines = said("accuracy", "--intervals").splitlines()
+    assert lines[1].split() == ["family", "rows", "inside", "%", "below", "%", "above", "%", "width"]
+    assert lines[2].startswith("all rows")
+    document = json.loads(said("accuracy", "--intervals", "--format", "json"))
+    assert document["intervals"][0]["family"] is None
+    assert len(document["intervals"]) == len(lines) - 2
+    assert run(["accuracy", "--intervals", "--rows"]) == 2
