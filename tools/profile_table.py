@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import median
 
 from chakra.converters.pytorch import Inputs, Settings, find_inputs
+from chakra.converters.pytorch.all_ranks.job_replay import RankGraph, rank_graph, replay_job, step_error
 from chakra.converters.pytorch.deprofile import deprofile, unprofiled_step_ns
 from chakra.converters.pytorch.job import read_and_link
-from chakra.converters.pytorch.write.job_replay import RankGraph, rank_graph, replay_job, step_error
 from chakra.errors import ConversionError, UsageError
 
 ROOT = Path(__file__).resolve().parent.parent

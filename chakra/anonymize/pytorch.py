@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 
 from chakra.anonymize.labels import Labels
-from chakra.converters.pytorch.comm.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.comm.operations import COLLECTIVES, NOT_COMMUNICATION, dtype_bytes, normalise
-from chakra.converters.pytorch.comm.split_sizes import rows_of
 from chakra.converters.pytorch.read.ascend import FLOW
 from chakra.converters.pytorch.read.columns import to_integer
 from chakra.converters.pytorch.read.device import CATEGORIES, COMMUNICATION, DEVICE
-from chakra.converters.pytorch.read.file_kinds import FileKind, expect
+from chakra.converters.pytorch.read.file_kinds import expect
+from chakra.converters.pytorch.read.first_bytes import FileKind
+from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
+from chakra.converters.pytorch.read.split_sizes import rows_of
 from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import ConversionError
 from chakra.io import files

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from chakra.arguments import checked
-from chakra.converters.pytorch.comm.collective_times import CollectiveTime, collective_times
+from chakra.converters.pytorch.collective_times import CollectiveTime, collective_times
 from chakra.converters.pytorch.folder import given_inputs
-from chakra.converters.pytorch.read.file_kinds import FileKind, kind_of
+from chakra.converters.pytorch.read.file_kinds import kind_of
+from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import ConversionError, UsageError
 from chakra.et import CommType
 from chakra.replay.collectives.measured.nccl_log import Log, Measurement

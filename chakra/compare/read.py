@@ -12,8 +12,8 @@ from chakra.arguments import checked
 from chakra.arrays import I64
 from chakra.compare.spans import Kernel, Kind, RankSpans, Source, set_bounds
 from chakra.converters.pytorch import find_inputs
-from chakra.converters.pytorch.comm.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.read.device import KERNEL, NONE, DeviceTrace, profiler_steps, read_device_trace
+from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import UsageError
 from chakra.et.families import kernel_family

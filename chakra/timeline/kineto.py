@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 
 from chakra.arguments import checked
-from chakra.converters.pytorch.comm.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.read.columns import to_integer
 from chakra.converters.pytorch.read.device import CALL, CATEGORIES, DEVICE, OP
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
+from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.read.times import event_times
 from chakra.errors import ConversionError, UsageError
 from chakra.io.files import PathLike

@@ -9,8 +9,10 @@ which `find_inputs` finds in a folder:
 >>> job.mismatches, [outcome.check.error for outcome in job.outcomes]  # doctest: +SKIP
 ([], [0.0012, 0.0009])
 
-The steps between are `host`, `device` (reading), `pair`, `attach`, `sync`, `comm` (joining), `timeline`, `graph`
-(ordering) and `emit` (writing); ``docs/guides/pytorch.md`` says what each does and why.
+The rooms follow the steps: `read` (files to columns), `match` (which operator is which, who launched what), `time` (the
+host's time in pieces, waits), `comm` (what is communicated, in which group), `graph` (nodes, edges, order), and `write`.
+`link` joins those before `write`; `all_ranks` is what only the ranks of a job together say. ``docs/guides/pytorch.md``
+says what each does and why.
 """
 
 from typing import TYPE_CHECKING

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from chakra.converters.pytorch.time.event_cost import CALL_SHARE, without_events
-from chakra.converters.pytorch.write.job_replay import RankGraph, replay_job
+from chakra.converters.pytorch.all_ranks.job_replay import RankGraph, replay_job
+from chakra.converters.pytorch.graph.event_cost import CALL_SHARE, without_events
 from chakra.errors import UsageError
 from chakra.io.files import read_json
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from chakra.arguments import checked
 from chakra.converters.pytorch.job import Inputs
-from chakra.converters.pytorch.read.file_kinds import HEAD_BYTES, FileKind, describe_bytes, read_head
+from chakra.converters.pytorch.read.file_kinds import read_head
+from chakra.converters.pytorch.read.first_bytes import HEAD_BYTES, FileKind, describe_bytes
 from chakra.converters.pytorch.read.jsonarray import Source
 from chakra.errors import ConversionError, UsageError
 

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from chakra.arguments import check_fields, checked
+from chakra.converters.pytorch.all_ranks.job_replay import rank_graph
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers, write_groups
 from chakra.converters.pytorch.deprofile import deprofile, parse_cost, unprofiled_step_ns
+from chakra.converters.pytorch.graph.event_cost import host_events, without_events
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
 from chakra.converters.pytorch.read.columns import Names
 from chakra.converters.pytorch.read.device import DeviceTrace, read_device_trace
-from chakra.converters.pytorch.read.file_kinds import FileKind, expect
+from chakra.converters.pytorch.read.file_kinds import expect
+from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.host import HostTrace, read_host_trace
-from chakra.converters.pytorch.time.event_cost import host_events, without_events
 from chakra.converters.pytorch.write.emit import EmitOptions, encode_blocks
-from chakra.converters.pytorch.write.job_replay import rank_graph
 from chakra.converters.pytorch.write.link_summary import self_check, summarize
 from chakra.converters.pytorch.write.linked_json import read_linked, write_linked
 from chakra.converters.pytorch.write.replay_check import ReplayCheck, replay_span

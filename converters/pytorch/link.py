@@ -7,7 +7,6 @@ import numpy as np
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.comm import operations as communication
 from chakra.converters.pytorch.comm.awaited import awaited_works
-from chakra.converters.pytorch.comm.kernel_names import KernelNames
 from chakra.converters.pytorch.graph.build import Parts, make_draft
 from chakra.converters.pytorch.graph.linked_graph import (
     NODE_DEVICE,
@@ -28,6 +27,7 @@ from chakra.converters.pytorch.match.region import (
 )
 from chakra.converters.pytorch.read.device import BAD, DeviceTrace, profiler_steps
 from chakra.converters.pytorch.read.host import HostTrace
+from chakra.converters.pytorch.read.kernel_names import KernelNames
 from chakra.converters.pytorch.time.cutting import bursts_of, cut_host
 from chakra.converters.pytorch.time.host_time import Bursts
 from chakra.converters.pytorch.time.sync import SyncEdges, find_waits

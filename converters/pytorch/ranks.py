@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 from chakra.arguments import checked
-from chakra.converters.pytorch.comm.across_ranks import (
+from chakra.converters.pytorch.all_ranks.agreement import (
     RankPart,
     cross_check,
     put_shares_together,
+    rank_part,
     shortest_durations,
 )
-from chakra.converters.pytorch.comm.clocks import compare_clocks
+from chakra.converters.pytorch.all_ranks.clocks import compare_clocks
+from chakra.converters.pytorch.all_ranks.job_replay import rank_graph, replay_job, step_error
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers, write_groups
-from chakra.converters.pytorch.comm.split_sizes import Shares
 from chakra.converters.pytorch.deprofile import Deprofiled, deprofile, parse_cost, unprofiled_step_ns
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, take_off, write
 from chakra.converters.pytorch.link import Linked
-from chakra.converters.pytorch.write.job_replay import rank_graph, replay_job, step_error
-from chakra.converters.pytorch.write.link_summary import summarize
+from chakra.converters.pytorch.read.split_sizes import Shares
 from chakra.errors import ConversionError, ThresholdError
 from chakra.et import NodeType
 from chakra.workers import worker_pool
@@ -205,27 +205,6 @@ def _link_rank(inputs: Inputs, settings: Settings, folder: str, whole: bool) -> 
     part = rank_part(linked, rank, parked)
     part.graph = rank_graph(linked, rank) if whole else None
     return part
-
-
-def rank_part(linked: Linked, rank: int, parked: str = "") -> RankPart:
-    """What the other ranks need to know of a linked rank; ``parked`` is where the rank itself lies."""
-    collectives, peers, times, shares = [], [], [], []
-    gpu, clock = linked.device.device, linked.device.first_ns
-    for i in sorted(linked.graph.comm):
-        comm = linked.graph.comm[i]
-        if comm.kind == NodeType.COMM_COLL:
-            collectives.append((comm.group, comm.comm_type, comm.size, int(linked.graph.duration[i])))
-            shares.append(comm.shares)
-            row = int(linked.graph.device_row[i])
-            times.append((clock + int(linked.graph.start[i]), clock + int(gpu.end[row]) if row >= 0 else -1))
-        else:
-            ends = (rank, comm.peer) if comm.kind == NodeType.COMM_SEND else (comm.peer, rank)
-            peers.append((comm.group, *ends, comm.size))
-    return RankPart(
-        rank, linked.groups, [c.group for c in linked.graph.comm.values()], collectives, peers,
-        summarize(linked, rank), parked, linked.device.source,
-        times if clock else [], shares,
-    )  # fmt: skip
 
 
 def _write_rank(

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from chakra.capture import capture
 from chakra.cli.main import run as chakra
 from chakra.converters.pytorch import Settings, convert_job, find_inputs
+from chakra.converters.pytorch.all_ranks.job_replay import RankGraph, rank_graph, replay_job, step_error
 from chakra.converters.pytorch.deprofile import AUTO, Deprofiled, deprofile, facts_file, unprofiled_step_ns
+from chakra.converters.pytorch.graph.event_cost import CALL_SHARE, HostEvents, without_events
 from chakra.converters.pytorch.job import read_and_link
-from chakra.converters.pytorch.time.event_cost import CALL_SHARE, HostEvents, without_events
-from chakra.converters.pytorch.write.job_replay import RankGraph, rank_graph, replay_job, step_error
 from chakra.errors import UsageError
 from chakra.et import read_trace
 

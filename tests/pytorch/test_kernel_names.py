@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from mini_job import MiniJob
 
-from chakra.converters.pytorch.comm.kernel_names import DEFAULT, KernelNames, looks_like_communication
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, convert_rank
 from chakra.converters.pytorch.link import LinkOptions
+from chakra.converters.pytorch.read.kernel_names import DEFAULT, KernelNames, looks_like_communication
 from chakra.errors import ThresholdError, UsageError
 from chakra.et import CommType, NodeType, read_trace
 

@@ -15,7 +15,8 @@ from mini_job import MiniJob
 
 from chakra.converters.pytorch.read.decimals import BAD_TIME, nanoseconds
 from chakra.converters.pytorch.read.device import read_device_trace
-from chakra.converters.pytorch.read.file_kinds import FileKind, kind_of
+from chakra.converters.pytorch.read.file_kinds import kind_of
+from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.host import read_host_trace
 from chakra.converters.pytorch.read.jsonarray import ArrayReader, repair_bytes
 from chakra.errors import ConversionError

@@ -11,9 +11,9 @@ from mini_job import MiniJob, collective
 
 from chakra.cli.commands.convert_pytorch import command as convert
 from chakra.cli.commands.link import command as link
-from chakra.converters.pytorch.comm.split_sizes import rows_of, split_bytes
 from chakra.converters.pytorch.job import Inputs, Settings
 from chakra.converters.pytorch.ranks import JobResult, convert_job
+from chakra.converters.pytorch.read.split_sizes import rows_of, split_bytes
 from chakra.errors import ThresholdError
 from chakra.et import Trace, read_trace
 from chakra.replay import simulate

@@ -8,7 +8,8 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.support.options import Options, filename_options
-from chakra.converters.pytorch.read.file_kinds import FileKind, kind_of
+from chakra.converters.pytorch.read.file_kinds import kind_of
+from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import UsageError
 from chakra.io import files
 from chakra.timeline import (

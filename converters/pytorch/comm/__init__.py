@@ -1,1 +1,1 @@
-"""Communication operations, their groups, and what ranks must agree on."""
+"""Communication operations, their groups, and the waits that name them."""

@@ -14,19 +14,18 @@ import msgspec
 import numpy as np
 
 from chakra.arrays import I64, Bool
-from chakra.converters.pytorch.comm.kernel_names import (
-    DEFAULT,
-    LIBRARY,
-    KernelNames,
-    looks_like_communication,
-)
-from chakra.converters.pytorch.comm.split_sizes import EQUAL, Rows, Shares, rows_of, split_bytes
-from chakra.converters.pytorch.graph.columns import Comm
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.read.columns import to_integer
 from chakra.converters.pytorch.read.device import KERNEL, CommArgs, DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace, tensor_bytes
+from chakra.converters.pytorch.read.kernel_names import (
+    DEFAULT,
+    LIBRARY,
+    KernelNames,
+    looks_like_communication,
+)
+from chakra.converters.pytorch.read.split_sizes import EQUAL, Rows, Shares, rows_of, split_bytes
 from chakra.et import CommType, NodeType
 
 POINT_TO_POINT: dict[str, int] = {"send": NodeType.COMM_SEND, "recv": NodeType.COMM_RECV}
@@ -69,6 +68,22 @@ def dtype_bytes(name: str) -> int:
     if text.startswith(("float8", "c10::float8")):
         return 1
     return DTYPE_BYTES.get(text, 0)
+
+
+@dataclass(slots=True)
+class Comm:
+    """What a communication node does. Sizes in bytes; ranks are global; -1 or empty where unknown."""
+
+    kind: int
+    comm_type: int
+    size: int
+    group: str
+    peer: int = -1
+    label: str = ""
+    dtype: str = ""
+    seq: int = -1
+    known_size: bool = True
+    shares: Shares = EQUAL
 
 
 @dataclass(slots=True)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64, Bool
-from chakra.converters.pytorch.comm.operations import ProcessGroups, Records, cpu_communication
+from chakra.converters.pytorch.comm.operations import Comm, ProcessGroups, Records, cpu_communication
 from chakra.converters.pytorch.graph.adjustments import (
     DEVICE_GAP_NS,
     add_device_gaps,
     only_device,
     with_unmatched,
 )
-from chakra.converters.pytorch.graph.columns import Comm, Draft, Given, joined
+from chakra.converters.pytorch.graph.columns import Draft, Given, joined
 from chakra.converters.pytorch.graph.dataflow import tensor_edges
 from chakra.converters.pytorch.graph.edges import (
     burst_edges,

@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias, get_args, get_type_hints
 import numpy as np
 
 from chakra.arrays import I64, AnyArray
-from chakra.converters.pytorch.comm.split_sizes import EQUAL, Shares
+from chakra.converters.pytorch.comm.operations import Comm
 from chakra.et import NodeType
 
 #: a column by its name: values, or one value for all nodes
@@ -60,22 +60,6 @@ class NodeColumns:
     duration: Annotated[I64, Column(np.int64, 0)]
     parent: Annotated[I64, Column(np.int32, -1)]
     """Index of the control parent."""
-
-
-@dataclass(slots=True)
-class Comm:
-    """What a communication node does. Sizes in bytes; ranks are global; -1 or empty where unknown."""
-
-    kind: int
-    comm_type: int
-    size: int
-    group: str
-    peer: int = -1
-    label: str = ""
-    dtype: str = ""
-    seq: int = -1
-    known_size: bool = True
-    shares: Shares = EQUAL
 
 
 @dataclass(slots=True)

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from chakra.arrays import I32, I64, AnyArray, Bool
-from chakra.converters.pytorch.graph.columns import Comm, Draft, NodeColumns, compact, ordered
+from chakra.converters.pytorch.comm.operations import Comm
+from chakra.converters.pytorch.graph.columns import Draft, NodeColumns, compact, ordered
 from chakra.converters.pytorch.match.attach import kernels
 
-#: Kinds of nodes beside those of the host's time (`timeline`).
+#: Kinds of nodes beside those of the host's time (`time.host_time`).
 NODE_DEVICE, NODE_UNMATCHED, NODE_DEVICE_GAP = 4, 5, 6
 E_CHAIN, E_LAUNCH, E_STREAM, E_SYNC, E_WAIT, E_FORK, E_JOIN, E_TENSOR = range(8)
 EDGE_NAMES = (

@@ -6,11 +6,11 @@ import numpy as np
 
 from chakra.arguments import check_fields
 from chakra.arrays import I64, Bool
-from chakra.converters.pytorch.comm.kernel_names import KernelNames
 from chakra.converters.pytorch.match.attach import Attachment, without_launch
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.read.device import DeviceTrace, Ops
 from chakra.converters.pytorch.read.host import HostTrace
+from chakra.converters.pytorch.read.kernel_names import KernelNames
 from chakra.errors import ConversionError, UsageError
 
 _WORDS = {"gaps": ("node", "fold", "drop"), "cpu_comm": ("comm", "comp"), "deps": ("order", "tensors")}

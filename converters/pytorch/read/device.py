@@ -16,7 +16,8 @@ import numpy as np
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.read.ascend import FLOW, Arrows, is_task
 from chakra.converters.pytorch.read.columns import Growing, Names, collector_off, integers, to_integer
-from chakra.converters.pytorch.read.file_kinds import FileKind, expect
+from chakra.converters.pytorch.read.file_kinds import expect
+from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
 from chakra.converters.pytorch.read.times import event_times, never_read
 from chakra.errors import ConversionError

@@ -15,7 +15,8 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.converters.pytorch.read.columns import Growing, Names, collector_off, integers, to_integer
-from chakra.converters.pytorch.read.file_kinds import FileKind, expect, read_head
+from chakra.converters.pytorch.read.file_kinds import expect, read_head
+from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
 from chakra.errors import ConversionError
 from chakra.io.json_value import Json

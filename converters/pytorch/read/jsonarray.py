@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from chakra.converters.pytorch.read.first_bytes import describe_bytes
 from chakra.errors import ConversionError
 from chakra.io.files import open_file, reason
 from chakra.io.gunzip import GZIP_MAGIC, Unpacker
@@ -413,8 +414,6 @@ class ArrayReader(Generic[T]):
         return ConversionError(f"{self.path}: {where} is not valid JSON: {text}")
 
     def _wrong_document(self) -> ConversionError:
-        from chakra.converters.pytorch.read.file_kinds import describe_bytes
-
         found = describe_bytes(self._buffer[: 1 << 16])
         cut = f" ({self._source.cut})" if self._source.cut else ""
         return ConversionError(f"{self.path}: this is {found}; expected a file with {self.key!r}{cut}")

@@ -11,12 +11,12 @@ from chakra import __version__
 from chakra.arguments import check_fields
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
-from chakra.converters.pytorch.comm.split_sizes import Shares
-from chakra.converters.pytorch.graph.columns import Comm
+from chakra.converters.pytorch.comm.operations import Comm
 from chakra.converters.pytorch.graph.linked_graph import micros
 from chakra.converters.pytorch.link import NODE_DEVICE, Linked
 from chakra.converters.pytorch.read.device import KERNEL, MEMCPY, MEMSET
 from chakra.converters.pytorch.read.host import HostTrace
+from chakra.converters.pytorch.read.split_sizes import Shares
 from chakra.et import ABSENT, NodeType, TraceColumns
 from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo

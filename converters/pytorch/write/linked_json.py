@@ -28,7 +28,8 @@ from chakra.converters.pytorch.read.device import (
     Ops,
     Syncs,
 )
-from chakra.converters.pytorch.read.file_kinds import FileKind, expect
+from chakra.converters.pytorch.read.file_kinds import expect
+from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.host import HostTrace, NodeWithIO
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
 from chakra.converters.pytorch.time.host_time import NODE_JOIN, NODE_SYNC

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.converters.pytorch.comm.across_ranks import RankPart
+from chakra.converters.pytorch.all_ranks.agreement import RankPart
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.et import CommType
 

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from chakra.converters.pytorch.comm.across_ranks import RankPart
-from chakra.converters.pytorch.comm.clocks import Clocks, compare_clocks
+from chakra.converters.pytorch.all_ranks.agreement import RankPart, rank_part
+from chakra.converters.pytorch.all_ranks.clocks import Clocks, compare_clocks
+from chakra.converters.pytorch.all_ranks.shared_devices import DeviceUse, device_use, sharing
 from chakra.converters.pytorch.comm.group_numbers import WORLD, GroupNumbers
-from chakra.converters.pytorch.comm.shared_devices import DeviceUse, device_use, sharing
 from chakra.converters.pytorch.job import Inputs, Settings, read_and_link
-from chakra.converters.pytorch.ranks import rank_part
 from chakra.errors import ConversionError
 from chakra.et import CommType
 

@@ -2,16 +2,15 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from chakra.converters.pytorch.all_ranks.job_replay import RankGraph
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.converters.pytorch.comm.operations import ProcessGroups
-from chakra.converters.pytorch.comm.split_sizes import EQUAL, Shares
-from chakra.et import CommType
+from chakra.converters.pytorch.link import Linked
+from chakra.converters.pytorch.read.split_sizes import EQUAL, Shares
+from chakra.converters.pytorch.write.link_summary import summarize
+from chakra.et import CommType, NodeType
 from chakra.et.same_collective import Differs, Side, agree
-
-if TYPE_CHECKING:
-    from chakra.converters.pytorch.write.job_replay import RankGraph
 
 #: kinds in which each rank's record has its own share only: of what goes in, and of what comes out
 _GATHERS, _SCATTERS = (CommType.ALL_GATHER,), (CommType.REDUCE_SCATTER, CommType.SCATTER)
@@ -37,8 +36,29 @@ class RankPart:
     """
     shares: list[Shares] = field(default_factory=list)
     """Shares of each of ``collectives``; empty if all are equal."""
-    graph: "RankGraph | None" = None
+    graph: RankGraph | None = None
     """For a replay of all ranks together, where asked for."""
+
+
+def rank_part(linked: Linked, rank: int, parked: str = "") -> RankPart:
+    """What the other ranks need to know of a linked rank; ``parked`` is where the rank itself lies."""
+    collectives, peers, times, shares = [], [], [], []
+    gpu, clock = linked.device.device, linked.device.first_ns
+    for i in sorted(linked.graph.comm):
+        comm = linked.graph.comm[i]
+        if comm.kind == NodeType.COMM_COLL:
+            collectives.append((comm.group, comm.comm_type, comm.size, int(linked.graph.duration[i])))
+            shares.append(comm.shares)
+            row = int(linked.graph.device_row[i])
+            times.append((clock + int(linked.graph.start[i]), clock + int(gpu.end[row]) if row >= 0 else -1))
+        else:
+            ends = (rank, comm.peer) if comm.kind == NodeType.COMM_SEND else (comm.peer, rank)
+            peers.append((comm.group, *ends, comm.size))
+    return RankPart(
+        rank, linked.groups, [c.group for c in linked.graph.comm.values()], collectives, peers,
+        summarize(linked, rank), parked, linked.device.source,
+        times if clock else [], shares,
+    )  # fmt: skip
 
 
 def cross_check(parts: list[RankPart], table: GroupNumbers) -> list[str]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I32, I64
+from chakra.converters.pytorch.graph.event_cost import HostEvents, host_events
 from chakra.converters.pytorch.link import Linked
-from chakra.converters.pytorch.time.event_cost import HostEvents, host_events
 from chakra.errors import ConversionError
 from chakra.et import NodeType
 

@@ -2,7 +2,7 @@
 
 PyTorch records split sizes in rows of the tensor's first dimension (``all_to_all_single``) or in elements (lists of
 tensors), next to the number of elements of the whole buffer; so a row's bytes are the buffer's over the sum of the rows.
-Of other collectives each rank knows its own share only; `chakra.converters.pytorch.comm.across_ranks` puts them together.
+Of other collectives each rank knows its own share only; `all_ranks.agreement` puts them together.
 """
 
 import re
