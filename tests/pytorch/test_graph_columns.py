@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from chakra.converters.pytorch.comm.operations import Comm
 from chakra.converters.pytorch.graph.columns import (
     COMP,
-    Comm,
     Draft,
     Given,
     NodeColumns,
