@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = [
     ("Replay beside ASTRA-sim, and scaling", ["benchmarks/bench_replay.py", "--scaling"]),
+    ("Flows beside messages", ["benchmarks/bench_flow.py"]),
     ("Reading and writing traces", ["benchmarks/bench_et.py"]),
 ]
 CONVERSIONS = [

@@ -188,6 +188,7 @@ class _Search:
         self.queue, self.queued, self.wanted, self.ways, self.paths, self.frontier = (
             np.zeros(g.vertices + 1, np.int64) for _ in range(6)
         )
+        self.place, self.count = (np.zeros(g.vertices, np.int64) for _ in range(2))
         self.out_link, self.out_ways = (np.zeros(len(g.into.item) + 1, np.int64) for _ in range(2))
         self.core = (g.out.start, g.out.item, g.head, g.length, g.closed)
         self.kernel: Any = None
@@ -247,7 +248,10 @@ class _Search:
         link = np.concatenate([link[good], own])
         tail = g.tail[link]
         begins = np.flatnonzero(np.diff(tail[: len(link) - len(own)], prepend=-1))
-        place, count = np.full(g.vertices, -1), np.zeros(g.vertices, np.int64)
+        place, count = (
+            self.place,
+            self.count,
+        )  # of other vertices they are of a receiver before: nobody comes there
         place[tail[begins]] = begins
         count[tail[begins]] = np.diff(np.append(begins, len(link) - len(own)))
         place[to], count[to] = len(link) - len(own), len(own)
