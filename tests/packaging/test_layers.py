@@ -200,7 +200,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "chakra.calibrate": ("cost", "fit", "library_fit", "recordings", "recorded_fit"),
     "chakra.compare": ("spans", "read", "match", "difference", "text", "page"),
-    "chakra.accuracy": ("table", "machines", "models", "cases", "predict", "score", "picture"),
+    "chakra.accuracy": (
+        "table",
+        "machines",
+        "models",
+        "cases",
+        "interval",
+        "replayed",
+        "predictions",
+        "score",
+        "picture",
+    ),
     "chakra.rescale": ("edit", "layout", "sizes", "workload"),
     "chakra.anonymize": ("labels", "trace", "pytorch", "workload"),
     "chakra.sweep": (
