@@ -28,6 +28,7 @@ def headline(run: Run) -> list[tuple[str, str]]:
     worst = int(run.exposed_ns.max(initial=0))
     facts = [
         ("Simulated time", f"{duration_text(end)} ({count_text(end)} ns)"),
+        *_interval(run),
         ("NPUs", count_text(run.npus)),
         ("First NPU finished", duration_text(int(run.finish_ns.min(initial=end)))),
         ("Exposed communication", f"{duration_text(worst)} at most ({percent(worst, end)})"),
@@ -45,6 +46,20 @@ def headline(run: Run) -> list[tuple[str, str]]:
     if isinstance(memory, Mapping) and isinstance(memory.get("peak_bytes"), list) and memory["peak_bytes"]:
         facts.append(("Peak memory", bytes_text(int(max(number(v) for v in memory["peak_bytes"])))))
     return facts
+
+
+def _interval(run: Run) -> list[tuple[str, str]]:
+    """Within which times the step would be measured, and on what that rests; or why that cannot be told."""
+    interval = run.document.get("interval")
+    if not isinstance(interval, Mapping):
+        return []
+    if interval.get("low_ns") is None:
+        return [("Interval", f"none: nothing measured is near ({text_of(interval.get('reason'))})")]
+    low, high = (duration_text(int(number(interval.get(key)))) for key in ("low_ns", "high_ns"))
+    differs = interval.get("differs")
+    words = [interval.get("family"), *(differs if isinstance(differs, list) else [])]
+    share = f"{100 * number(interval.get('share')):g} %"
+    return [("Interval", f"{low} to {high} with {share} ({'; '.join(text_of(word) for word in words)})")]
 
 
 def percent(part: float, whole: float) -> str:

@@ -159,10 +159,25 @@ def test_the_essence_states_units_and_bars_fit_the_terminal() -> None:
 HOSTILE = ["<script>alert(1)</script>", "\x1b[31m", "\ud800", '" onload="x', "]]>", "{{ 7*7 }}", "a\x00b"]
 
 
+INTERVAL = {
+    "share": 0.9, "low_ns": 2_000_000, "high_ns": 5_000_000, "family": "Selene", "rows": 4,
+    "differs": ["measured without pp"], "reason": None,
+}  # fmt: skip
+
+
+def test_the_interval_of_a_replay_is_a_headline() -> None:
+    stated = essence(run_of(sample() | {"interval": INTERVAL}, "run"))
+    assert "Interval:               2 ms to 5 ms with 90 % (Selene; measured without pp)\n" in stated
+    none = INTERVAL | {"low_ns": None, "high_ns": None, "reason": "no framework is named"}
+    page = report_html([run_of(sample() | {"interval": none}, "run")])
+    assert "none: nothing measured is near (no framework is named)" in page
+    assert "Interval" not in essence(run_of(sample(), "run"))
+
+
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(HOSTILE), st.integers(0, 10))
+@given(st.sampled_from(HOSTILE), st.integers(0, 11))
 def test_no_text_of_the_document_becomes_markup_or_control_characters(text: str, place: int) -> None:
-    document = sample()
+    document = sample() | {"interval": dict(INTERVAL)}
     spots: list[tuple[Any, Any]] = [
         (document["warnings"], 0),
         (document["collectives"][0], "kind"),
@@ -175,6 +190,7 @@ def test_no_text_of_the_document_becomes_markup_or_control_characters(text: str,
         (document["nodes"][0]["engines"], 0),
         (document, "backend"),
         (document["inputs"]["system"], "scheduling_policy"),
+        (document["interval"], "family"),
     ]
     holder, key = spots[place]
     holder[key] = text
@@ -218,7 +234,7 @@ ODD: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", sorted(sample()))
+@pytest.mark.parametrize("key", sorted({*sample(), "interval"}))
 def test_odd_parts_are_left_out_or_named_but_never_crash(key: str) -> None:
     for value in ODD:
         document = sample()
