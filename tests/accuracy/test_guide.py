@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from chakra.accuracy.interval import WIDENING
+from chakra.accuracy import Case, Prediction, measured_rows, read_case, scores
+from chakra.accuracy.interval import WIDENING, residuals
 from chakra.cli.main import run
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,32 @@ def test_table_of_errors(family: str, capsys: pytest.CaptureFixture[str]) -> Non
         }
         stated = {name: cells for name, cells in guide_rows(table).items() if name[0].startswith(family)}
         assert stated == printed
+
+
+@pytest.mark.parametrize(
+    ("table", "tuned"),
+    [("rows that nothing was tuned on", False), ("rows that constants were tuned on", True)],
+)
+def test_table_of_errors_is_that_of_the_stored_predictions(table: str, tuned: bool) -> None:
+    """All families, by the predictions that intervals rest on, which tests/accuracy/test_intervals.py samples."""
+    cases = [case for case in map(read_case, measured_rows()) if isinstance(case, Case)]
+    steps = [case for case in cases if case.quantity.value == "step time"]
+    made = [
+        Prediction(case, row.ratio * case.measured)
+        for case, row in zip(steps, residuals(), strict=True)
+        if row.tuned == tuned
+    ]
+    stated = {name: cells for name, cells in guide_rows(table).items() if name[1] == "step time"}
+    found = {(score.family, score.quantity): score for score in scores(made)}
+    assert stated.keys() == found.keys()
+    for name, (rows, *errors, spearman) in stated.items():
+        score = found[name]
+        assert int(rows) == score.rows
+        figures = [100 * value for value in (score.mean, score.median, score.signed, score.p90)]
+        assert [float(error) for error in errors] == pytest.approx(figures, abs=0.06), name
+        assert (spearman == "-") == math.isnan(score.spearman), name
+        # four digits are stored, so that equal predictions no longer have one rank
+        assert spearman == "-" or float(spearman) == pytest.approx(score.spearman, abs=0.1), name
 
 
 def test_the_readmes_table_is_the_guides() -> None:

@@ -141,7 +141,7 @@ def test_intervals_hold_what_they_say_for_families_that_they_have_not_seen() -> 
 
 
 def test_the_table_is_of_all_shipped_rows_and_of_this_model() -> None:
-    """One row for each step that can be read; those of a family that takes seconds are predicted anew."""
+    """One row for each step that can be read; a fixed sample of each family is predicted anew."""
     cases = [case for case in map(read_case, measured_rows()) if isinstance(case, Case)]
     steps = [case for case in cases if case.quantity.value == "step time"]
     table = residuals()
@@ -149,10 +149,14 @@ def test_the_table_is_of_all_shipped_rows_and_of_this_model() -> None:
         (row.family, row.job.machine, row.job.npus) for row in table
     ]
     assert [bool(case.row.tuned) for case in steps] == [row.tuned for row in table]
-    for name in ("DGX Cloud BF16", "Selene"):
-        stored = [row.ratio for row in table if row.family == name]
-        anew = [1 + made.error for made in predict(case for case in steps if case.family == name)]
-        assert stored == pytest.approx(anew, abs=1e-4)
+    sample = [
+        at for at, row in enumerate(table) if row.family in ("DGX Cloud BF16", "Selene") or at % 45 == 3
+    ]
+    assert {table[at].family for at in sample} >= {
+        row.family for row in table if row.job.machine == "dgx-a100"
+    }
+    anew = [1 + made.error for made in predict(steps[at] for at in sample)]
+    assert [table[at].ratio for at in sample] == pytest.approx(anew, abs=1e-4)
 
 
 GENERATE = (
