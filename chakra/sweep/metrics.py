@@ -6,7 +6,8 @@ from chakra.io.shown import describe
 from chakra.replay.config.key import Schema, UnfitError
 
 #: Metrics of a point and whether more is better. ``mfu`` counts FLOPs of the model's matrix products, ``hfu`` also those
-#: of activations that are computed again; both as a share of the peak of all accelerators.
+#: of activations that are computed again; both as a share of the peak of all accelerators. ``step_low_ms`` and
+#: ``step_high_ms`` are the ends of the 90 % interval of ``step_ms`` (`chakra.accuracy.replay_interval`).
 METRICS: dict[str, bool] = {
     "step_ms": False,
     "exposed_ms": False,
@@ -17,6 +18,8 @@ METRICS: dict[str, bool] = {
     "mfu": True,
     "hfu": True,
     "npus": False,
+    "step_low_ms": False,
+    "step_high_ms": False,
 }
 
 

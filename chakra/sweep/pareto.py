@@ -100,6 +100,8 @@ def label(metric: str) -> str:
     """Metric with its unit, for axes and headings."""
     return {
         "step_ms": "step [ms]",
+        "step_low_ms": "90 % from [ms]",
+        "step_high_ms": "to [ms]",
         "exposed_ms": "exposed communication [ms]",
         "memory_gb": "peak memory [10^9 B]",
         "samples_per_s": "samples/s",

@@ -117,6 +117,7 @@ def run_point(merged: Merged, *, needs_memory: bool = False, document: bool = Fa
 
 
 def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
+    from chakra.accuracy import Interval, replay_interval
     from chakra.replay import simulate
 
     platform = _platform(merged)
@@ -146,6 +147,11 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
     metrics["npus"] = int(result.npus)
     metrics["step_ms"] = step_ns / 1e6
     metrics["exposed_ms"] = float(result.exposed_comm_ns.max()) / 1e6
+    interval = replay_interval(result)
+    if isinstance(interval, Interval):
+        metrics["step_low_ms"], metrics["step_high_ms"] = (
+            factor * metrics["step_ms"] for factor in (interval.low, interval.high)
+        )
     seconds = step_ns / 1e9
     for name in ("samples", "tokens"):
         if name in metrics:
@@ -258,4 +264,9 @@ def _workload(
     }
     if isinstance(request, TransformerRequest) and plan.model.training:
         metrics["tokens"] = samples * request.config().sequence
-    return (lambda: build_workload(plan, names=False)), metrics
+    # what a replay's interval depends on
+    facts = {
+        "workload": str(kind),
+        "parameters": json.dumps(request.about(str(kind))["parameters"], sort_keys=True),
+    }
+    return (lambda: build_workload(plan, names=False, metadata=facts)), metrics

@@ -84,6 +84,27 @@ def _figure(value: Any, decimals: int) -> str:
     return f"{value:,.{decimals}f}" if isinstance(value, float) else f"{value:,}"
 
 
+def alike(best: Sequence[Outcome]) -> list[str]:
+    """Which designs the best one's interval does not tell from it, or that no interval is known; for people.
+
+    Parameters
+    ----------
+    best
+        Good points, best first.
+    """
+    if not best or "step_high_ms" not in best[0].metrics:
+        return []
+    first = best[0].metrics
+    low, high = first["step_low_ms"], first["step_high_ms"]
+    near = sum(low <= outcome.metrics["step_ms"] <= high for outcome in best[1:])
+    if not near:
+        return ["no other design's step lies within the 90 % interval of the best one"]
+    text = "1 other design's step lies" if near == 1 else f"the steps of {near} other designs lie"
+    ends = " to ".join(figures([low, high]))
+    meaning = "errors that designs share keep their order, others may change it"
+    return [f"{text} within the 90 % interval of the best one ({ends} ms): {meaning}"]
+
+
 def _machines(study: Study) -> list[str]:
     """Presets that the points of a study run on, sorted."""
     words = [study.fixed.get("platform")]

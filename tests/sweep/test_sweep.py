@@ -28,7 +28,7 @@ from chakra.sweep import (
     write_table,
 )
 from chakra.sweep.store import Outcome as StoredOutcome
-from chakra.sweep.table import figures, notes
+from chakra.sweep.table import alike, figures, notes, ranked_table
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides" / "sweeps.md"
 
@@ -226,6 +226,36 @@ def test_what_is_computed_again_counts_in_hfu_only(tmp_path: Path) -> None:
     assert work["full"] == pytest.approx(work["none"])
     assert none["hfu"] == none["mfu"]
     assert 1 < selective["hfu"] / selective["mfu"] < full["hfu"] / full["mfu"] < 4 / 3
+
+
+def test_points_that_measured_rows_are_near_state_an_interval(tmp_path: Path) -> None:
+    """As `chakra replay` of the same workload does; without a framework nothing measured is near."""
+    model = {"kind": "transformer", "model": "llama3-8b", "layers": 4, "dp": 8, "dtype": "bf16", "seq": 2048}
+    study = study_from(
+        {
+            "study": "near",
+            "workload": {**model, "framework": "megatron"},
+            "platform": "hgx-h100",
+            "parameters": {"workload.micro-batches": [2, 3, 40]},
+        },
+        "near.yml",
+    )
+    first, second, long = run(study, tmp_path / "near")
+    for outcome in (first, second, long):
+        step, low, high = (outcome.metrics[name] for name in ("step_ms", "step_low_ms", "step_high_ms"))
+        assert low < step < high
+        assert high / low == pytest.approx(first.metrics["step_high_ms"] / first.metrics["step_low_ms"])
+    best = ranked(study, [first, second, long])
+    assert second.metrics["step_ms"] < first.metrics["step_high_ms"] < long.metrics["step_ms"]
+    [note] = alike(best)
+    assert note.startswith("1 other design's step lies within the 90 % interval of the best one (")
+    assert alike([first, long]) == ["no other design's step lies within the 90 % interval of the best one"]
+    assert "90 % from [ms]" in ranked_table(study, best, best, 3)
+    [plain_one] = run(
+        study_from({"study": "far", "workload": model, "platform": "hgx-h100"}, "far.yml"), tmp_path / "far"
+    )
+    assert "step_low_ms" not in plain_one.metrics
+    assert alike([plain_one]) == []
 
 
 def test_results_as_parquet(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def _counts(outcomes: "list[Outcome]") -> dict[str, int]:
 
 
 def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top: int) -> str:
-    from chakra.sweep.table import notes, ranked_table
+    from chakra.sweep.table import alike, notes, ranked_table
 
     counts = _counts(outcomes)
     ran = f"{counts['ok']} ran, {counts['infeasible']} infeasible, {counts['failed']} failed"
@@ -186,7 +186,7 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
     if table:
         lines += ["", table]
     if best:
-        lines += [f"note: {note}" for note in notes(study)]
+        lines += [f"note: {note}" for note in [*notes(study), *alike(best)]]
     reasons: dict[tuple[str, str], int] = {}
     for o in outcomes:
         if o.status != "ok":
@@ -200,7 +200,7 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
 
 def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") -> dict[str, object]:
     from chakra.sweep import front
-    from chakra.sweep.table import notes
+    from chakra.sweep.table import alike, notes
 
     def entry(o: "Outcome") -> dict[str, object]:
         return {"point": o.point, "status": o.status, "metrics": o.metrics, "reason": o.reason, "key": o.key}
@@ -210,7 +210,7 @@ def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") 
         "study": study.name,
         "objective": study.objective,
         "counts": _counts(outcomes),
-        "notes": notes(study),
+        "notes": [*notes(study), *alike(best)],
         "ranked": [entry(o) for o in best],
         "pareto": [entry(o) for o in front(study, outcomes)],
         "points": [entry(o) for o in outcomes],
