@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.nearest import nearest
-from chakra.io.yaml import parse_document, read_document
+from chakra.io.shipped import shipped_document, shipped_names
+from chakra.io.yaml import read_document
 from chakra.platforms.fabric import Fabric, Shape
 from chakra.platforms.keys import Status
 from chakra.platforms.model import Number, Platform, PlatformDim, platform_from
@@ -32,10 +32,7 @@ _SHAPES = {
 
 def platform_names() -> tuple[str, ...]:
     """Names of all presets, sorted."""
-    folder = resources.files("chakra") / "presets"
-    return tuple(
-        sorted(entry.name.removesuffix(".yml") for entry in folder.iterdir() if entry.name.endswith(".yml"))
-    )
+    return shipped_names("presets")
 
 
 @checked
@@ -61,8 +58,7 @@ def load_platform(name: str) -> Platform:
     if wanted not in names:
         hint = nearest(wanted, names) or f"; there are: {', '.join(names)}"
         raise UsageError(f"no machine preset {name!r}{hint}")
-    text = (resources.files("chakra") / "presets" / f"{wanted}.yml").read_text(encoding="utf-8")
-    return platform_from(parse_document(text, f"{wanted}.yml"), f"preset {wanted}")
+    return platform_from(shipped_document("presets", wanted), f"preset {wanted}")
 
 
 def all_platforms() -> Iterator[Platform]:

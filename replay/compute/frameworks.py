@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
 from typing import Any
 
-from chakra.io.yaml import parse_document
+from chakra.io.shipped import shipped_document, shipped_names
 from chakra.replay.compute.parameters import merged
 
 _FOLDER = "presets/frameworks"
@@ -13,11 +12,9 @@ _FOLDER = "presets/frameworks"
 _ALL, _MACHINES = "operators", "machines"
 
 
-@lru_cache(maxsize=1)
 def frameworks_with_times() -> tuple[str, ...]:
     """Frameworks that have constants of their own, sorted."""
-    folder = resources.files("chakra").joinpath(_FOLDER)
-    return tuple(sorted(e.name.removesuffix(".yml") for e in folder.iterdir() if e.name.endswith(".yml")))
+    return shipped_names(_FOLDER)
 
 
 def framework_changes(framework: str, machine: str) -> Mapping[str, Any]:
@@ -31,6 +28,4 @@ def framework_changes(framework: str, machine: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=16)
 def _document(framework: str) -> dict[str, Any]:
-    text = resources.files("chakra").joinpath(_FOLDER, f"{framework}.yml").read_text(encoding="utf-8")
-    document: dict[str, Any] = parse_document(text, f"{framework}.yml")
-    return document
+    return shipped_document(_FOLDER, framework)

@@ -3,23 +3,20 @@
 import json
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import resources
 from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.nearest import nearest
-from chakra.io.yaml import parse_document
+from chakra.io.shipped import shipped_document, shipped_names
 from chakra.replay.compute.parameters import ComputeParameters, changed, compute_parameters_from
 
 _FOLDER = "presets/compute"
 
 
-@lru_cache(maxsize=1)
 def names_with_operator_times() -> tuple[str, ...]:
     """Machines whose operator times ship with the package, sorted."""
-    folder = resources.files("chakra").joinpath(_FOLDER)
-    return tuple(sorted(e.name.removesuffix(".yml") for e in folder.iterdir() if e.name.endswith(".yml")))
+    return shipped_names(_FOLDER)
 
 
 @checked
@@ -50,7 +47,6 @@ def _preset(name: str, changes: str) -> ComputeParameters:
             f"no operator times for {name!r}{nearest(name, names_with_operator_times())}; there are: "
             f"{', '.join(names_with_operator_times())}"
         )
-    text = resources.files("chakra").joinpath(_FOLDER, f"{name}.yml").read_text(encoding="utf-8")
-    made = compute_parameters_from(parse_document(text, f"{name}.yml"), name)
+    made = compute_parameters_from(shipped_document(_FOLDER, name), name)
     given = json.loads(changes)
     return changed(made, given, f"{name} with changes") if given else made

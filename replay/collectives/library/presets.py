@@ -1,21 +1,18 @@
 """Costs of collective libraries that ship with the package (``chakra/presets/collectives``)."""
 
 from functools import lru_cache
-from importlib import resources
 
 from chakra.errors import UsageError
 from chakra.io.nearest import nearest
-from chakra.io.yaml import parse_document
+from chakra.io.shipped import shipped_document, shipped_names
 from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
 
 _FOLDER = "presets/collectives"
 
 
-@lru_cache(maxsize=1)
 def names_with_parameters() -> tuple[str, ...]:
     """Machines whose costs ship with the package, sorted."""
-    folder = resources.files("chakra").joinpath(_FOLDER)
-    return tuple(sorted(e.name.removesuffix(".yml") for e in folder.iterdir() if e.name.endswith(".yml")))
+    return shipped_names(_FOLDER)
 
 
 @lru_cache(maxsize=64)
@@ -32,5 +29,4 @@ def preset_parameters(name: str) -> MachineParameters:
             f"no costs of a collective library for {name!r}{nearest(name, names_with_parameters())}; there are: "
             f"{', '.join(names_with_parameters())}"
         )
-    text = resources.files("chakra").joinpath(_FOLDER, f"{name}.yml").read_text(encoding="utf-8")
-    return parameters_from(parse_document(text, f"{name}.yml"), name)
+    return parameters_from(shipped_document(_FOLDER, name), name)
