@@ -161,6 +161,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "files",
         "text",
         "yaml",
+        "shipped",
     ),
     "chakra.et": (
         "_decode_kernel",
@@ -191,6 +192,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "chakra.platforms": (
         "keys",
         "fabric",
+        "preset_text",
         "compute",
         "collectives",
         "model",
