@@ -264,9 +264,5 @@ def _workload(
     }
     if isinstance(request, TransformerRequest) and plan.model.training:
         metrics["tokens"] = samples * request.config().sequence
-    # what a replay's interval depends on
-    facts = {
-        "workload": str(kind),
-        "parameters": json.dumps(request.about(str(kind))["parameters"], sort_keys=True),
-    }
+    facts = request.facts(str(kind))  # a replay's interval depends on them
     return (lambda: build_workload(plan, names=False, metadata=facts)), metrics

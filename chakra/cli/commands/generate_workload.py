@@ -180,11 +180,7 @@ def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> N
     from chakra.generate.plan.training import build_workload
     from chakra.generate.write import write_plain, write_shared
 
-    metadata: dict[str, str | int] = {
-        "generator": f"chakra {__version__}",
-        "workload": kind,
-        "parameters": json.dumps(request.about(kind)["parameters"], sort_keys=True),
-    }
+    metadata: dict[str, str | int] = {"generator": f"chakra {__version__}", **request.facts(kind)}
     workload = build_workload(plan, tensors=options["tensors"], metadata=metadata)
     total = workload.npus if options["files"] else len(workload.traces)
     write = write_plain if options["files"] else write_shared

@@ -1,5 +1,6 @@
 """Requests: one flat set of named parameters per kind of workload, for the command line, YAML files and sweeps alike."""
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -327,6 +328,11 @@ class Request:
             "workload": kind,
             "parameters": {key: value for key, value in values.items() if value is not None},
         }
+
+    @checked
+    def facts(self, kind: str) -> dict[str, str]:
+        """The same as metadata of a trace, by which a replay knows what was generated: texts, the parameters as JSON."""
+        return {"workload": kind, "parameters": json.dumps(self.about(kind)["parameters"], sort_keys=True)}
 
     def _step(self, stages: StageModel, parallel: ParallelConfig, kind: str) -> StepPlan:
         return plan_step(stages, parallel, self.training(parallel), self.emit(), self.about(kind))
