@@ -40,6 +40,9 @@ def simulate(
     recorded_on: str | None = None,
     start: str | None = None,
     measured: str | Sequence[str] = (),
+    collective_algorithm: str | None = None,
+    collective_protocol: str | None = None,
+    collective_channels: int | None = None,
     progress: Progress | None = None,
     engine: str = "auto",
     fold: bool = True,
@@ -90,6 +93,9 @@ def simulate(
     measured
         Measured times of collectives in place of a library's model, where they reach: files (output of nccl-tests, CSV,
         parquet) or ``"aiconfigurator"``. Empty: those that the system file names, if any.
+    collective_algorithm, collective_protocol, collective_channels
+        What a collective library is held to, as NCCL_ALGO, NCCL_PROTO and NCCL_MAX_NCHANNELS do: ``"Ring"``,
+        ``"Simple"``, at most so many channels. None: what the system file says, if anything.
     progress
         Called now and then with (nodes done, simulated ns); a run whose `progress` returns False ends with a partial
         result.
@@ -134,6 +140,9 @@ def simulate(
         recorded_on=recorded_on,
         start=start,
         measured=(measured,) if isinstance(measured, str) else tuple(measured),
+        collective_algorithm=collective_algorithm,
+        collective_protocol=collective_protocol,
+        collective_channels=collective_channels,
         engine=engine,
         fold=fold,
         ideal=ideal,

@@ -18,6 +18,9 @@ BACKENDS = ("unaware", "aware", FLOW)
 STARTS = ("recorded", "aligned")
 #: the backend of a network that another package simulates
 OUTSIDE = "outside"
+#: by the names that NCCL_ALGO and NCCL_PROTO take
+COLLECTIVE_ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
+COLLECTIVE_PROTOCOLS = ("LL", "LL128", "Simple")
 ENGINES = ("auto", "phases", "messages")
 
 
@@ -60,6 +63,11 @@ class RunOptions:
     start: str | None = None
     #: measured times of collectives in place of the library's model, by name: those of the system file where it is empty
     measured: tuple[str, ...] = ()
+    #: what a collective library is held to (NCCL_ALGO, NCCL_PROTO, NCCL_MAX_NCHANNELS): what the system file says where
+    #: it is None
+    collective_algorithm: str | None = None
+    collective_protocol: str | None = None
+    collective_channels: int | None = None
     #: which engine runs: "auto" picks the fastest exact one
     engine: str = "auto"
     #: compute at 100 % of the peak instead of by the machine's operator model
@@ -79,6 +87,17 @@ class RunOptions:
             )
         if self.start is not None and self.start not in STARTS:
             raise UsageError(f"start: {self.start!r} is not one of {', '.join(STARTS)}")
+        for name, words in (
+            ("collective_algorithm", COLLECTIVE_ALGORITHMS),
+            ("collective_protocol", COLLECTIVE_PROTOCOLS),
+        ):
+            word = getattr(self, name)
+            if word is not None and word not in words:
+                raise UsageError(f"{name}: {word!r} is not one of {', '.join(words)}")
+        if self.collective_channels is not None and self.collective_channels < 1:
+            raise UsageError(
+                f"collective_channels: {self.collective_channels!r} is not a whole number of at least 1"
+            )
         if self.engine not in ENGINES:
             raise UsageError(f"engine: {self.engine!r} is not one of {', '.join(ENGINES)}")
         for name in ("queues_per_dim", "comm_streams"):
@@ -96,6 +115,16 @@ class RunOptions:
         }.items():
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
                 raise UsageError(f"{name}: {value!r} is not a number above 0")
+
+    @property
+    def held(self) -> dict[str, str | int]:
+        """What these options hold a collective library to, by the names of the system file's keys."""
+        given = {
+            "collective-algorithm": self.collective_algorithm,
+            "collective-protocol": self.collective_protocol,
+            "collective-channels": self.collective_channels,
+        }
+        return {key: value for key, value in given.items() if value is not None}
 
     @property
     def astra(self) -> bool:

@@ -14,7 +14,8 @@ from chakra.replay.results.result import ReplayResult
 #: options that scale times or take them from elsewhere: no measured row was replayed with them
 _SCALES = (
     "injection_scale", "comm_scale", "compute_scale", "host_speed", "accelerator_speed", "kernel_speeds",
-    "accelerator", "npu_scale", "measured", "rendezvous", "comm_streams",
+    "accelerator", "npu_scale", "measured", "rendezvous", "comm_streams", "collective_algorithm", "collective_protocol",
+    "collective_channels",
 )  # fmt: skip
 #: kinds of generated workloads of which steps were measured
 _KINDS = ("transformer", "moe")

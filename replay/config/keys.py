@@ -27,6 +27,7 @@ from chakra.replay.config.readers import (
     members,
     words,
 )
+from chakra.replay.options import COLLECTIVE_ALGORITHMS, COLLECTIVE_PROTOCOLS
 
 _SYSTEM, _BUS, _MEMORY, _LINKS = System(), SharedBus(), Memory(), Links(())
 _SWITCH_HEAD = "everything but the number 0 is true, so `false` is true"
@@ -454,7 +455,7 @@ SYSTEM_KEYS = (
     ),
     Key(
         "collective-algorithm",
-        words("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"),
+        words(*COLLECTIVE_ALGORITHMS),
         None,
         "",
         "collective_algorithm",
@@ -462,7 +463,7 @@ SYSTEM_KEYS = (
     ),
     Key(
         "collective-protocol",
-        words("LL", "LL128", "Simple"),
+        words(*COLLECTIVE_PROTOCOLS),
         None,
         "",
         "collective_protocol",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from chakra.replay.collectives.library.in_effect import why_no_library
-from chakra.replay.config.model import CollectiveKind
+from chakra.replay.config.model import CollectiveKind, System
 from chakra.replay.engines.scenario import Scenario
 
 
@@ -11,16 +11,16 @@ def library_notes(scenario: Scenario) -> list[str]:
     """That collectives take a library's times and how right those are, or why they do not."""
     system = scenario.system
     if system.collective_library is None:
-        if system.computing_rate == system.collective_rate == 1:
-            return []
-        return [
-            "overlap-computing-rate and overlap-collective-rate have no effect without collective-library"
-        ]
+        idle = _without_library(system)
+        have = "has" if len(idle) == 1 else "have"
+        return [f"{' and '.join(idle)} {have} no effect without collective-library"] if idle else []
     reason = why_no_library(system, scenario.network, scenario.options)
     if reason is not None:
         no_effect = f"collective-library {system.collective_library!r} has no effect: {reason}"
         measured = scenario.options.measured or system.collective_times
+        held = ", ".join(f"--{key}" for key in scenario.options.held)
         also = " nor have measured times" if measured else ""
+        also += f" nor has {held}" if held else ""
         return [f"{no_effect}{also}; collectives run the algorithms of {system.source}"]
     placed = scenario.plans.library
     if placed is None or not any(program.calls for program in scenario.workload.programs):
@@ -45,6 +45,19 @@ def library_notes(scenario: Scenario) -> list[str]:
         )
     model = f"collectives take the times of {machine.library} on {machine.name}{how} (one node); {counts}"
     return [model] if placed.measured is None else [_measured_note(placed.measured.name, placed.asked), model]
+
+
+def _without_library(system: System) -> list[str]:
+    """Keys of a system file that say something of a collective library, where it names none."""
+    keys = []
+    if not system.computing_rate == system.collective_rate == 1:
+        keys = ["overlap-computing-rate", "overlap-collective-rate"]
+    held = {
+        "collective-algorithm": system.collective_algorithm,
+        "collective-protocol": system.collective_protocol,
+        "collective-channels": system.collective_channels,
+    }
+    return keys + [key for key, value in held.items() if value is not None]
 
 
 def _measured_note(name: str, asked: dict[tuple[CollectiveKind, int, int], bool]) -> str:

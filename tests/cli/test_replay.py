@@ -84,7 +84,8 @@ def test_every_option_reaches_simulate(chakra: Chakra, ring8: Path, monkeypatch:
         "--comm-scale 2 --compute-scale 3 --rendezvous --comm-streams 4 --npu-scale scale --replicate "
         "--start aligned --host-speed 1.25 --accelerator-speed 2 --kernel-speed matmul=2 --accelerator b200 "
         "--recorded-on h200 "
-        "--ideal --measured times.csv"
+        "--ideal --measured times.csv --collective-algorithm nvlstree --collective-protocol LL128 "
+        "--collective-channels 8"
     )
     seen = passed_to_simulate(monkeypatch, chakra, *flags.split())
     scale = seen.pop("npu_scale")
@@ -108,6 +109,9 @@ def test_every_option_reaches_simulate(chakra: Chakra, ring8: Path, monkeypatch:
         "host_speed": 1.25,
         "ideal": True,
         "measured": ("times.csv",),
+        "collective_algorithm": "NVLSTree",
+        "collective_protocol": "LL128",
+        "collective_channels": 8,
         "accelerator_speed": 2.0,
         "kernel_speeds": {"matmul": 2.0},
         "accelerator": "b200",

@@ -9,9 +9,16 @@ import pytest
 from library_runs import H100, MIB, groups_of, job, network, run, system
 
 from chakra.builder import Workload
-from chakra.errors import ConfigError, WorkloadError
+from chakra.errors import ConfigError, UsageError, WorkloadError
 from chakra.platforms import cluster
-from chakra.replay.collectives.library import Communicator, library_time, parameters_to
+from chakra.replay.collectives.library import (
+    Algorithm,
+    Communicator,
+    Forced,
+    Protocol,
+    library_time,
+    parameters_to,
+)
 from chakra.replay.config.model import CollectiveKind as Kind
 
 
@@ -128,6 +135,22 @@ def test_what_the_library_is_held_to(tmp_path: Path) -> None:
     assert free < ring < few
 
 
+def test_the_options_hold_the_library_before_the_system_file_does(tmp_path: Path) -> None:
+    """What NCCL_ALGO, NCCL_PROTO and NCCL_MAX_NCHANNELS do: as options of a run, as keys, and both."""
+    job(tmp_path, 8, "all_reduce", 64 * MIB, times=1)
+    held = Forced(Algorithm.RING, Protocol.LL128, 8)
+    expected = library_time(Kind.ALL_REDUCE, 64 * MIB, Communicator(8, 8), H100, held).time_ns
+    words: dict[str, Any] = {
+        "collective_algorithm": "Ring",
+        "collective_protocol": "LL128",
+        "collective_channels": 8,
+    }
+    other = {"collective_algorithm": "NVLS", "collective_protocol": "Simple", "collective_channels": 3}
+    for keys, options in ((words, {}), ({}, words), (other, words)):
+        result = run(tmp_path, system(**keys), network(8), **options)
+        assert result.to_dict()["collectives"][0]["transfer_ns"] == expected
+
+
 def test_shared_ports_and_a_slow_plugin_cost_time(tmp_path: Path) -> None:
     job(tmp_path, 32, "all_reduce", 64 * MIB, times=1)
     own = run(tmp_path, system(), network(8, 4)).finish_ns[0]
@@ -169,6 +192,44 @@ def test_costs_that_do_not_fit_are_refused(
     job(tmp_path, npus, "all_reduce", MIB)
     with pytest.raises(ConfigError, match=message):
         run(tmp_path, system(**changes), network(npus))
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"collective_algorithm": "Ring"}, {"collective_protocol": "LL"}, {"collective_channels": 2}],
+)
+def test_what_holds_a_library_needs_one_and_is_noted_where_it_has_no_effect(
+    tmp_path: Path, option: dict[str, Any]
+) -> None:
+    job(tmp_path, 8, "all_reduce", MIB)
+    bare = {key: value for key, value in system().items() if not key.startswith("collective-")}
+    name = next(iter(option)).replace("_", "-")
+    with pytest.raises(ConfigError, match=f"--{name} holds a collective library to something; name one"):
+        run(tmp_path, bare, network(8), **option)
+    key = {name: next(iter(option.values()))}
+    idle = run(tmp_path, {**bare, **key}, network(8))
+    assert idle.finish_ns.tolist() == run(tmp_path, bare, network(8)).finish_ns.tolist()
+    assert any(f"{name} has no effect without collective-library" in note for note in idle.notes)
+    compat = run(tmp_path, system(), network(8), compat="astra-sim", **option)
+    assert compat.finish_ns.tolist() == run(tmp_path, bare, network(8), compat="astra-sim").finish_ns.tolist()
+    assert any("no effect" in note and f"nor has --{name}" in note for note in compat.notes)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"collective_algorithm": "ring"}, "collective_algorithm: 'ring' is not one of Tree, Ring"),
+        ({"collective_protocol": "ll"}, "collective_protocol: 'll' is not one of LL, LL128, Simple"),
+        ({"collective_channels": 0}, "collective_channels: 0 is not a whole number"),
+        ({"collective_algorithm": "PAT"}, "nccl has no all_reduce with PAT on 1 nodes of 8 ranks"),
+    ],
+)
+def test_what_a_library_cannot_be_held_to_is_refused(
+    tmp_path: Path, option: dict[str, Any], message: str
+) -> None:
+    job(tmp_path, 8, "all_reduce", MIB)
+    with pytest.raises(UsageError, match=message):
+        run(tmp_path, system(), network(8), **option)
 
 
 def test_no_dimension_at_all_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import rich_click as click
 from chakra.cli.support.options import Options
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import EXIT_INTERRUPTED, ThresholdError, UsageError
-from chakra.replay.options import InputWarning
+from chakra.replay.options import COLLECTIVE_ALGORITHMS, COLLECTIVE_PROTOCOLS, InputWarning
 
 if TYPE_CHECKING:
     from chakra.replay.config.model import System
@@ -189,6 +189,22 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     metavar="NAME",
     help="Measured times of collectives in place of the library's model, where they reach: a file (output of nccl-tests, "
     "CSV, parquet), or aiconfigurator. May be given again. [default: collective-times of the system file]",
+)
+@click.option(
+    "--collective-algorithm",
+    type=click.Choice(COLLECTIVE_ALGORITHMS, case_sensitive=False),
+    help="Hold the collective library to this algorithm, as NCCL_ALGO does. [default: of the system file; else its choice]",
+)
+@click.option(
+    "--collective-protocol",
+    type=click.Choice(COLLECTIVE_PROTOCOLS, case_sensitive=False),
+    help="Hold the collective library to this protocol, as NCCL_PROTO does. [default: of the system file; else its choice]",
+)
+@click.option(
+    "--collective-channels",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="Most channels of the collective library, as NCCL_MAX_NCHANNELS. [default: of the system file; else its choice]",
 )
 @click.option(
     "--rendezvous-protocol",

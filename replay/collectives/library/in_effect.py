@@ -114,14 +114,21 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
             f"{asked}: measured times stand in for a collective library's model; name one with collective-library and "
             "collective-costs in the system file"
         )
+    if system.collective_library is None and options.held and options.compat is None:
+        raise ConfigError(
+            f"--{next(iter(options.held))} holds a collective library to something; name one with collective-library and "
+            "collective-costs in the system file"
+        )
     if system.collective_library is None or why_no_library(system, network, options) is not None:
         return None
     machine = _machine(system)
     node, rate = _node(network, machine)
+    algorithm = options.collective_algorithm or system.collective_algorithm
+    protocol = options.collective_protocol or system.collective_protocol
     forced = Forced(
-        Algorithm(system.collective_algorithm) if system.collective_algorithm else None,
-        Protocol(system.collective_protocol) if system.collective_protocol else None,
-        system.collective_channels,
+        Algorithm(algorithm) if algorithm else None,
+        Protocol(protocol) if protocol else None,
+        options.collective_channels or system.collective_channels,
     )
     sends = options.backend in ("aware", FLOW) or network.outside is not None
     return PlacedLibrary(
