@@ -18,7 +18,15 @@ from pathlib import Path
 
 from made_files import renewed, write_or_check
 
-from chakra.calibrate.library_fit import LARGE_BYTES, FittedTime, LibraryFit, fit_library, mean_error
+from chakra.calibrate.library_fit import (
+    LARGE_BYTES,
+    FitRow,
+    FittedTime,
+    LibraryFit,
+    fit_library,
+    fitted_times,
+    mean_error,
+)
 from chakra.platforms.collectives import collective_parameters, parameters_text
 from chakra.replay.collectives.library import (
     Algorithm,
@@ -176,6 +184,10 @@ class NodesTime:
     choice: str
     #: group, collective and what the library was held to
     title: str
+    #: as the row was compared: the collective, its communicator, and the log's rows print the time to this share
+    kind: CollectiveKind
+    comm: Communicator
+    resolution: float
 
     @property
     def error(self) -> float:
@@ -232,7 +244,70 @@ def _beside(row: dict[str, str]) -> NodesTime | None:
     made = library_time(kind, int(size[1]), comm, collective_parameters(name), forced)
     group = f"{name}, {nodes} x {ranks // nodes}"
     title = f"{group}, {kind.lower()}" + (f", {forced.algorithm}" if forced.algorithm else "")
-    return NodesTime(group, name, int(size[1]), time, made.time_ns / 1e3, str(made.choice), title)
+    # half of the last digit that the row prints
+    resolution = 0.5 * 10 ** -len(row["value"].partition(".")[2]) / value
+    return NodesTime(
+        group, name, int(size[1]), time, made.time_ns / 1e3, str(made.choice), title, kind, comm, resolution
+    )
+
+
+#: a log is fitted by half where it holds so many sizes; rows that are printed to a coarser share say no time
+LEAST_LOG_SIZES, COARSEST = 10, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class HalfLog:
+    """All-reduces of a log of several nodes, fitted on every second size, beside what the fit says of the others."""
+
+    group: str
+    #: rows of the smallest size on (0) or of the second smallest (1)
+    half: int
+    seen: tuple[FittedTime, ...]
+    unseen: tuple[FittedTime, ...]
+
+
+def half_logs() -> Iterator[HalfLog]:
+    """Logs of several nodes, as `chakra calibrate` fits them to one half of their sizes and to the other."""
+    logs: dict[str, list[NodesTime]] = {}
+    for row in several_nodes():
+        if row.machine not in RACK_SCALE and row.resolution <= COARSEST:
+            logs.setdefault(row.group, []).append(row)
+    for group, rows in logs.items():
+        sizes = sorted({row.size_bytes for row in rows})
+        if len(sizes) < LEAST_LOG_SIZES:
+            continue
+        machine, comm = collective_parameters(rows[0].machine), rows[0].comm
+        for half in (0, 1):
+            seen = [row for row in rows if row.size_bytes in sizes[half::2]]
+            fit = fit_library(list(map(_measurement, seen)), machine, nodes=comm, validate=False)
+            others = [FitRow(_measurement(row), row.comm) for row in rows if row not in seen]
+            yield HalfLog(group, half, fit.times, fitted_times(others, fit.machine))
+
+
+def _measurement(row: NodesTime) -> Measurement:
+    return Measurement(row.kind, row.comm.ranks, row.size_bytes, row.measured_us, row.group)
+
+
+def _half_log_table() -> list[str]:
+    lines = [
+        "| machine, nodes x ranks | fitted to sizes | in sample | rows not seen | error on them | all sizes |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    found = list(half_logs())
+    rows = [(log.group, ("1st, 3rd, ...", "2nd, 4th, ...")[log.half], log.seen, log.unseen) for log in found]
+    for title, half in (("1st, 3rd, ...", 0), ("2nd, 4th, ...", 1)):
+        own = [log for log in found if log.half == half]
+        seen, unseen = (
+            [t for log in own for t in times(log)] for times in (lambda x: x.seen, lambda x: x.unseen)
+        )
+        rows.append(("**all**", title, tuple(seen), tuple(unseen)))
+    for group, title, seen, unseen in rows:
+        large = sum(t.measurement.size_bytes >= LARGE_BYTES for t in unseen)
+        lines.append(
+            f"| {group} | {title} | {percent(mean_error(seen, LARGE_BYTES))} | {large} "
+            f"| {percent(mean_error(unseen, LARGE_BYTES))} | {percent(mean_error(unseen))} |"
+        )
+    return lines
 
 
 FORCED = (
@@ -306,7 +381,7 @@ def page_tables() -> dict[str, str]:
         nodes.append(f"| **all {title}** | {len(errors_)} | {percent(sum(errors_) / len(errors_))} |")
     return {
         "by size": "\n".join(by_size), "held out": "\n".join(held), "several nodes": "\n".join(nodes),
-        "not fitted": "\n".join(_not_fitted_table()),
+        "half a log": "\n".join(_half_log_table()), "not fitted": "\n".join(_not_fitted_table()),
     }  # fmt: skip
 
 
@@ -329,6 +404,10 @@ def _not_fitted_table() -> list[str]:
 
 def _pair(times: Sequence[FittedTime]) -> str:
     return f"{percent(mean_error(times, LARGE_BYTES))} / {percent(mean_error(times))}" if times else ""
+
+
+#: tables of the guide, by name
+TABLES = ("by size", "held out", "several nodes", "half a log", "not fitted")
 
 
 def renewed_page() -> str:

@@ -169,23 +169,21 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: list[str],
 @pytest.mark.shared
 def test_half_a_log_of_several_nodes_tells_the_other_half(tool: ModuleType) -> None:
     """All-reduces from 1 MiB up of published logs: fitted on every second size, at most 8 % on the others."""
-    groups: dict[tuple[str, str], list[Measurement]] = {}
-    for row in tool.several_nodes():
-        if row.machine not in tool.RACK_SCALE and row.size_bytes >= LARGE_BYTES:
-            ranks = int(row.group.split()[1]) * 8
-            made = Measurement(Kind.ALL_REDUCE, ranks, row.size_bytes, row.measured_us, row.group)
-            groups.setdefault((row.group, row.machine), []).append(made)
-    unseen: list[FittedTime] = []
-    for (_, machine), rows in groups.items():
-        if len(rows) >= 10:
-            rate, latency = (
-                (25.0 if machine == "dgx-a100" else 50.0),
-                (35.0 if machine == "hgx-b200" else 0.0),
-            )
-            nodes = Communicator(16, 8, rate, network_us=latency)
-            unseen += fit_library(rows, collective_parameters(machine), nodes=nodes).splits[0].times
-    assert len(unseen) == 28
-    assert mean_error(unseen) <= 0.08
+    logs = list(tool.half_logs())
+    assert [log.half for log in logs] == [0, 1] * 4
+    for half, rows in ((0, 29), (1, 30)):
+        unseen = [t for log in logs if log.half == half for t in log.unseen]
+        assert sum(t.measurement.size_bytes >= LARGE_BYTES for t in unseen) == rows
+        assert mean_error(unseen, LARGE_BYTES) <= 0.08
+    # the guide says why one of the eight is above: a row that takes longer than the next larger size
+    above = [(log.group, log.half) for log in logs if mean_error(log.unseen, LARGE_BYTES) > 0.08]
+    assert above == [("hgx-h100, 4 x 8", 0)]
+
+
+@pytest.mark.shared
+def test_every_table_of_the_guide_has_a_place(tool: ModuleType) -> None:
+    page = tool.PAGE.read_text(encoding="utf-8")
+    assert sorted(re.findall("<!-- library errors: (.*) -->", page)) == sorted(tool.TABLES)
 
 
 @pytest.mark.shared
