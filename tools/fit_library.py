@@ -294,13 +294,12 @@ def _half_log_table() -> list[str]:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     found = list(half_logs())
-    rows = [(log.group, ("1st, 3rd, ...", "2nd, 4th, ...")[log.half], log.seen, log.unseen) for log in found]
-    for title, half in (("1st, 3rd, ...", 0), ("2nd, 4th, ...", 1)):
+    titles = ("1st, 3rd, ...", "2nd, 4th, ...")
+    rows = [(log.group, titles[log.half], log.seen, log.unseen) for log in found]
+    for half, title in enumerate(titles):
         own = [log for log in found if log.half == half]
-        seen, unseen = (
-            [t for log in own for t in times(log)] for times in (lambda x: x.seen, lambda x: x.unseen)
-        )
-        rows.append(("**all**", title, tuple(seen), tuple(unseen)))
+        seen_of_all = tuple(time for log in own for time in log.seen)
+        rows.append(("**all**", title, seen_of_all, tuple(time for log in own for time in log.unseen)))
     for group, title, seen, unseen in rows:
         large = sum(t.measurement.size_bytes >= LARGE_BYTES for t in unseen)
         lines.append(

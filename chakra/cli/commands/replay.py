@@ -193,18 +193,18 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 @click.option(
     "--collective-algorithm",
     type=click.Choice(COLLECTIVE_ALGORITHMS, case_sensitive=False),
-    help="Hold the collective library to this algorithm, as NCCL_ALGO does. [default: of the system file; else its choice]",
+    help="Hold the collective library to this algorithm, as NCCL_ALGO does. [default: as the system file says]",
 )
 @click.option(
     "--collective-protocol",
     type=click.Choice(COLLECTIVE_PROTOCOLS, case_sensitive=False),
-    help="Hold the collective library to this protocol, as NCCL_PROTO does. [default: of the system file; else its choice]",
+    help="Hold the collective library to this protocol, as NCCL_PROTO does. [default: as the system file says]",
 )
 @click.option(
     "--collective-channels",
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="Most channels of the collective library, as NCCL_MAX_NCHANNELS. [default: of the system file; else its choice]",
+    help="Most channels of the collective library (NCCL_MAX_NCHANNELS). [default: as the system file says]",
 )
 @click.option(
     "--rendezvous-protocol",
