@@ -21,6 +21,7 @@ MODULES = (
     "chakra.converters.text",
     "chakra.converters.pytorch",
     "chakra.converters.astra_config",
+    "chakra.converters.msccl",
     "chakra.generate",
     "chakra.rescale",
     "chakra.platforms",

@@ -13,7 +13,7 @@ import chakra
 from chakra import anonymize, calibrate, compare, generate, platforms, report, rescale, sweep, timeline, viz
 from chakra.builder import TraceBuilder, Workload
 from chakra.compare.spans import Kind
-from chakra.converters import astra_config, pytorch, text
+from chakra.converters import astra_config, msccl, pytorch, text
 from chakra.replay import config, topologies
 from chakra.replay.collectives import library
 from chakra.schemas import protolib
@@ -223,6 +223,14 @@ def of_makers() -> Iterator[Call]:
     yield "read_workload", text.read_workload, {"path": "w.txt", "as_upstream": False}
     for read in (astra_config.convert_config, astra_config.is_old_network, astra_config.read_old_network):
         yield read.__name__, read, {"path": SYSTEM}
+    ring = {"algorithm": "ring", "collective": "all_reduce", "npus": 3}
+    yield "export_msccl", msccl.export_msccl, ring
+    Path("ring.xml").write_text(msccl.export_msccl("ring", "all_reduce", 3))
+    yield "load_msccl", msccl.load_msccl, {"path": "ring.xml"}
+    algorithm = msccl.load_msccl("ring.xml")
+    traces = {"algorithm": algorithm, "prefix": "algo/x", "size_bytes": 4096, "system": None}
+    yield "write_msccl", msccl.write_msccl, traces
+    yield "system_key", msccl.system_key, {"collective": algorithm.collective}
     yield "find_inputs", pytorch.find_inputs, {"folder": Path("."), "job": None}
     yield "LinkOptions", pytorch.LinkOptions, defaults(pytorch.LinkOptions)
     yield "EmitOptions", pytorch.EmitOptions, defaults(pytorch.EmitOptions)

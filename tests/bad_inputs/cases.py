@@ -216,6 +216,12 @@ def _converters() -> list[Case]:
         "text": json.dumps(old | {"link-latency": "slow"}), "garnet": "num-npus: 8\nnum-packages: 4\n", "system-word": "scheduling-policy: BEST\n",
         "cut": json.dumps(old)[:30], "list": "[1, 2]",
     })  # fmt: skip
+    ring = fuzz_seeds.seeds("msccl")[0].decode()
+    msccl = _alone("msccl", "a.xml", "convert msccl -i a.xml -o out --size 4096", {
+        "empty": "", "text": "hello\n", "bomb": '<!DOCTYPE a [<!ENTITY b "bbbb">]>\n' + ring, "attribute": ring.replace(' type="s"', "", 1),
+        "rank": ring.replace('send="1"', 'send="7"', 1), "chunk": ring.replace('srcoff="0"', 'srcoff="9"', 1), "twice": ring.replace('type="rrc"', 'type="r"'),
+        "circle": ring.replace('type="s"', 'type="nop"'), "custom": ring.replace("allreduce", "custom"), "cut": ring[:200], "trace": GOOD_TRACE,
+    })  # fmt: skip
     kineto = _alone("kineto", "k.json", "convert pytorch --device k.json -o out.et", {
         "empty": "", "cut": '{"traceEvents": [{"ph": "X", "cat": "cpu_op"', "no-events": '{"traceEvents": []}', "scalar": '{"traceEvents": 5}', "host": '{"nodes": []}',
         "other": '{"a": 1}', "trace": GOOD_TRACE, "text": "hello\n", "array": '[{"ph": "X"}, 5]', "deep": '{"traceEvents": ' + _deep("[", "]") + "}",
@@ -226,7 +232,7 @@ def _converters() -> list[Case]:
         "large": '{"schema": "chakra.et.json/1", "nodes": [{"id": 99999999999999999999999}]}', "raw": '{"schema": "chakra.et.json/1", "nodes": [{"raw": "%%"}]}',
         "surrogate": '{"\\ud800": 1}', "digits": "9" * 5000,
     })  # fmt: skip
-    return [*text, *config, *kineto, *jsonize]
+    return [*text, *config, *msccl, *kineto, *jsonize]
 
 
 def _tools() -> list[Case]:

@@ -18,6 +18,7 @@ import numpy as np
 from chakra.anonymize import Labels, anonymous_trace
 from chakra.calibrate import CostModel, calibrate, read_log
 from chakra.converters.astra_config import convert_config
+from chakra.converters.msccl import load_msccl
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
 from chakra.converters.pytorch.read.host import read_host_trace
 from chakra.converters.text import load_text
@@ -346,6 +347,7 @@ READERS: dict[str, Reader] = {
         Reader("network-old", "json", ".json", convert_config),
         Reader("system", "json", ".json", system),
         Reader("system-old", "words", ".txt", convert_config),
+        Reader("msccl", "words", ".xml", load_msccl),
         Reader("memory", "json", ".json", memory),
         Reader("groups", "json", ".json", groups),
         Reader("per-node", "yaml", ".yml", per_node),

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from chakra.converters.msccl import export_msccl
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
 from chakra.converters.text.policies import POLICIES, Header
 from chakra.et import jsonize
@@ -267,6 +268,7 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "network-old": lambda: _dump(OLD_NETWORK),
     "system": lambda: [*_dump(SYSTEM), *_small("traces/*/system.json"), *_small("tests/data/oracle/*/system.json")],
     "system-old": lambda: [OLD_SYSTEM, b"num-npus: 8\nnum-packages: 4\n", b"Switch\n8\n500\n50\n"],
+    "msccl": lambda: [export_msccl(*ours).encode() for ours in (("ring", "all_reduce", 2), ("bruck", "all_to_all", 3))],
     "memory": lambda: [*_small("traces/*/memory.json", 3), *_small("tests/data/oracle/d*/memory.json", 3)],
     "groups": lambda: _dump({"1": [0, 1, 2], "tp": [3, 2]}, {"7b": [5]}),
     "per-node": lambda: [b"1: prefix\n27: other/prefix\n"],

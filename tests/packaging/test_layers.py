@@ -39,6 +39,14 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "chakra.schemas": (*BASE, "chakra.schemas"),
     "chakra.et": TRACE,
     "chakra.converters": (*TRACE, "chakra.converters", "chakra.builder", "chakra.replay.config"),
+    # ours as files of MSCCL: the schedules of collectives
+    "chakra.converters.msccl": (
+        *TRACE,
+        "chakra.converters",
+        "chakra.builder",
+        "chakra.replay.config",
+        "chakra.replay.collectives",
+    ),
     "chakra.replay": (*TRACE, "chakra.replay", "chakra.builder"),
     "chakra.generate": (
         *TRACE,
@@ -84,6 +92,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "scatter_gather",
         "registry",
         "algorithms",
+        "blocks",
         "plan",
         "uneven",
         "library.shape",  # what is called, by whom: known to measured times, which stand in for a library's cost
@@ -105,7 +114,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "times",
         "other_accelerator",
     ),
-    "chakra.converters": ("astra_config", "text", "pytorch"),
+    "chakra.converters": ("astra_config", "text", "pytorch", "msccl"),
+    "chakra.converters.msccl": ("program", "reader", "follow", "traces", "export"),
     "chakra.converters.astra_config": ("_common", "network", "system"),
     "chakra.converters.text": (
         "grammar",

@@ -66,6 +66,13 @@ SCENES = {
     "convert config": Scene(
         "convert config -i network.yml -o new.yml --format json", "chakra.written/1", None, ("new.yml",)
     ),
+    "convert msccl export": Scene(
+        "convert msccl --algorithm ring --collective all_reduce --npus 4 -o ring.xml --format json", "chakra.written/1",
+        None, ("ring.xml",),
+    ),
+    "convert msccl": Scene(
+        "convert msccl -i ring.xml -o ring --size 4096 --format json", "chakra.written/1", None, ("ring.0.et",)
+    ),
     "convert text": Scene(
         "convert text -i model.txt -o text --npus 4 --format json", "chakra.convert.text/1", None, ("text.0.et",)
     ),

@@ -71,7 +71,14 @@ def test_what_was_written_is_told(first: dict[str, Ran]) -> None:
     assert graph["figures"] == {"nodes": 3, "boxes": 3, "edges": 2}
 
 
-@pytest.mark.parametrize("line", ["topology torus --shape 2x2", "convert config -i network.yml"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topology torus --shape 2x2",
+        "convert config -i network.yml",
+        "convert msccl --algorithm ring --collective all_reduce --npus 4",
+    ],
+)
 def test_a_document_about_standard_output_is_refused(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

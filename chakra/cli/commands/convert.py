@@ -1,4 +1,4 @@
-"""`chakra convert`: text workloads, PyTorch traces and old configurations."""
+"""`chakra convert`: text workloads, PyTorch traces, old configurations and algorithms of MSCCL."""
 
 import rich_click as click
 
@@ -8,6 +8,7 @@ CONVERTERS = {
     "text": "chakra.cli.commands.convert_text:command",
     "pytorch": "chakra.cli.commands.convert_pytorch:command",
     "config": "chakra.cli.commands.convert_config:command",
+    "msccl": "chakra.cli.commands.convert_msccl:command",
 }
 
 
@@ -31,4 +32,4 @@ class ConvertGroup(LazySubcommands):
     help="Taken from upstream's command; no log is written.",
 )
 def command() -> None:
-    """Convert text workloads, PyTorch traces and configurations of ASTRA-sim 1.0."""
+    """Convert text workloads, PyTorch traces, configurations of ASTRA-sim 1.0 and algorithms of MSCCL."""
