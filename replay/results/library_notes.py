@@ -44,7 +44,9 @@ def library_notes(scenario: Scenario) -> list[str]:
             f"{placed.collective_rate:g} of its speed"
         )
     model = f"collectives take the times of {machine.library} on {machine.name}{how} (one node); {counts}"
-    return [model] if placed.measured is None else [_measured_note(placed.measured.name, placed.asked), model]
+    if placed.measured is None:
+        return [model]
+    return [*placed.measured.notes, _measured_note(placed.measured.name, placed.asked), model]
 
 
 def _without_library(system: System) -> list[str]:

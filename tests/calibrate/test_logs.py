@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chakra.calibrate import Measurement, read_log
-from chakra.errors import ConversionError
+from chakra.errors import ConversionError, UsageError
 from chakra.replay.collectives.measured.log_rows import printed
 from chakra.replay.collectives.measured.nccl_log import read_whole_log
 from chakra.replay.config.model import CollectiveKind as Kind
@@ -97,6 +97,27 @@ def test_what_stands_before_a_line_does_not_matter(tmp_path: Path, tag: str) -> 
     """Tags of mpirun, srun, torchrun, kubectl and ray, and time stamps."""
     text = "".join(tag + line for line in table().splitlines(keepends=True))
     assert read(tmp_path, text) == expected()
+
+
+@pytest.mark.parametrize("code", ["utf-16", "utf-8-sig", "utf-8"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_files_as_shells_write_them(tmp_path: Path, code: str, end: str) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(table().replace("\n", end).encode(code))
+    assert [(m.kind, m.ranks, m.size_bytes, m.time_us) for m in read_log(path)] == expected()
+
+
+@pytest.mark.parametrize("time", ["1e-300", "1e300"])
+def test_times_that_no_collective_takes_are_refused(tmp_path: Path, time: str) -> None:
+    text = "name,ranks,size,time_us\n" + "".join(f"all_reduce,8,{size},{time}\n" for size in SIZES)
+    with pytest.raises(UsageError, match=r"x\.csv: line 2: a collective takes 1 ns to a year, not"):
+        read(tmp_path, text, "x.csv")
+
+
+def test_a_number_of_ranks_beyond_measure_is_none(tmp_path: Path) -> None:
+    text = "name,ranks,size,time_us\n" + "".join(f"all_reduce,{10**20},{size},9\n" for size in SIZES)
+    with pytest.raises(ConversionError, match="cannot tell how many ranks took part"):
+        read(tmp_path, text, "x.csv")
 
 
 @pytest.mark.parametrize(

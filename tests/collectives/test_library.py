@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -79,6 +80,36 @@ def test_fewer_channels_take_as_much_longer_once_bandwidth_counts() -> None:
     half = library_time(Kind.ALL_GATHER, 1 << 30, node(8), machine, Forced(channels=12))
     assert (full.choice.channels, half.choice.channels) == (24, 12)
     assert half.time_ns / full.time_ns == pytest.approx(2, rel=0.1)
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+@pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.TREE, Algorithm.NVLS_TREE])
+def test_fewer_channels_are_slower_on_several_nodes_too(algorithm: Algorithm, protocol: Protocol) -> None:
+    """A quarter of the channels moves a quarter of the bytes; what takes time at any size stays."""
+    machine, comm = collective_parameters("hgx-h100"), Communicator(32, 8, 50.0)
+    if algorithm is Algorithm.NVLS_TREE and protocol is not Protocol.SIMPLE:
+        return
+    full = 16 if algorithm is Algorithm.NVLS_TREE else 24
+
+    def time(size: int, channels: int) -> int:
+        forced = Forced(algorithm, protocol, channels)
+        return library_time(Kind.ALL_REDUCE, size, comm, machine, forced).time_ns
+
+    moved = {channels: time(1 << 33, channels) - time(1 << 32, channels) for channels in (full // 4, full)}
+    assert moved[full // 4] / moved[full] == pytest.approx(4, rel=0.01)
+    assert time(8, full // 4) == pytest.approx(time(8, full), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"launch_us": 1e308}, {"simple_hop_us": 1e300}, {"copy_gbps": 1e-300}, {"simple_gbps": (1e-308,)}],
+)
+def test_costs_beyond_measure_are_refused_in_one_line(change: dict[str, Any]) -> None:
+    machine = collective_parameters("hgx-h100")
+    costs = replace(machine.rings[Kind.ALL_REDUCE], **change)
+    absurd = replace(machine, rings={**machine.rings, Kind.ALL_REDUCE: costs})
+    with pytest.raises(UsageError, match="all_reduce of 1,048,576 bytes on 8 ranks takes more than a year"):
+        library_time(Kind.ALL_REDUCE, MIB, node(8), absurd, Forced(Algorithm.RING, Protocol.SIMPLE))
 
 
 @pytest.mark.parametrize(
@@ -161,6 +192,15 @@ def document() -> dict[str, object]:
         ({"colour": 1}, "'colour' is not a key"),
         ({"levels": None}, "levels"),
         ({"levels": [8, 4], "search_gbps": [1, 1]}, "ascending"),
+        ({"levels": [0]}, "whole numbers above 0"),
+        ({"search_gbps": [0.0]}, "search_gbps must be numbers above 0"),
+        ({"search_gbps": [-1.0]}, "search_gbps must be numbers above 0"),
+        ({"search_gbps": [float("inf")]}, "search_gbps"),
+        ({"channels": 0}, "channels must be at least 1"),
+        ({"channels": -1}, "channels must be at least 1"),
+        ({"node_ranks": 0}, "node_ranks must be at least 1"),
+        ({"nvls_link_gbps": -1.0}, "nvls_link_gbps must be a number of at least 0"),
+        ({"nvls_link_gbps": float("inf")}, "nvls_link_gbps"),
         ({"search_gbps": [1, 2]}, "as many values"),
         ({"generation": "maxwell"}, "generation"),
         ({"bytes": 3}, "two sizes"),
@@ -183,6 +223,7 @@ def test_parameters_that_do_not_fit_are_refused_in_one_line(change: dict[str, ob
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [((7, 2), "equally many"), ((8, 0), "equally many"), ((16, 8), "rate of a network port"),
+     ((16, 8, float("inf")), "finite"), ((16, 8, 50.0, 0, float("inf")), "finite"),
      ((8, 8, -1.0), "negative"), ((16, 8, 50.0, 0, -1.0), "negative")],
 )  # fmt: skip
 def test_communicators_that_cannot_be_are_refused(arguments: tuple[float, ...], message: str) -> None:

@@ -135,6 +135,38 @@ def test_what_the_library_is_held_to(tmp_path: Path) -> None:
     assert free < ring < few
 
 
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "all_to_all"])
+@pytest.mark.parametrize("ranks", [[0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 8, 16, 17, 18], [3, 9, 10, 31]])
+def test_nodes_that_hold_unequal_numbers_have_the_ports_of_the_emptiest(
+    tmp_path: Path, ranks: list[int], kind: str
+) -> None:
+    """A ring or a tree goes through every node: on links that are shared it takes as long, since they are not overrun."""
+    workload = Workload(32)
+    group = workload.add_group(ranks)
+    workload.run(
+        lambda b: (
+            b.collective(kind, size_bytes=4 * MIB, group=group)
+            if b.rank in ranks
+            else b.compute("f", duration_micros=1)
+        )
+    )
+    workload.write(tmp_path / "w")
+    free = run(tmp_path, system(), network(8, 4))
+    shared = run(tmp_path, system(), network(8, 4), backend="aware")
+    # pairs of different numbers in their nodes meet inside a node on their way
+    longer = shared.finish_ns[ranks[0]] / free.finish_ns[ranks[0]]
+    assert longer == 1 or (kind == "all_to_all" and 1 < longer < 1.06)
+    most = max(sum(rank // 8 == node for rank in ranks) for node in range(4))
+    nodes, n = len({rank // 8 for rank in ranks}), len(ranks)
+    comm = Communicator(nodes * most, most, 50.0, 0 if kind == "all_to_all" else 1)
+    size = 4 * MIB * (n if kind == "all_gather" else 1)
+    if kind == "all_to_all":
+        # into the port of a node with one member go the parts of all others
+        size = round(4 * MIB * (n - 1) / n * nodes / (nodes - 1))
+    expected = library_time(Kind[kind.upper()], size, comm, H100).time_ns
+    assert free.finish_ns[ranks[0]] == pytest.approx(expected, abs=3)
+
+
 def test_the_options_hold_the_library_before_the_system_file_does(tmp_path: Path) -> None:
     """What NCCL_ALGO, NCCL_PROTO and NCCL_MAX_NCHANNELS do: as options of a run, as keys, and both."""
     job(tmp_path, 8, "all_reduce", 64 * MIB, times=1)

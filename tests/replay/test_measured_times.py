@@ -68,6 +68,39 @@ def test_the_median_of_repeated_measurements_holds(tmp_path: Path) -> None:
     assert us(read_measured([table(tmp_path / "t.csv", rows)], "x", "x"), 1500, Communicator(8, 8)) == 11
 
 
+def test_rows_that_say_different_things_are_told(tmp_path: Path) -> None:
+    """Medians hold; who gave a log in which one size took 1 us and 1,000 us should hear of it."""
+    job(tmp_path, 8, "all_reduce", 2000)
+    rows = [("all_reduce", 8, size, time) for size in (1000, 2000, 3000) for time in (1.0, 1000.0)]
+    name = table(tmp_path / "t.csv", [*rows, ("all_reduce", 8, 4000, 5.0), ("all_reduce", 8, 4000, 5.5)])
+    made = run(tmp_path, system(), network(8), measured=[name])
+    assert made.to_dict()["collectives"][0]["transfer_ns"] == 500_500
+    told = (
+        "measured times of all_reduce of 1,000 bytes on 8 ranks go from 1 to 1000 us, and 2 more differ by over 2 times; "
+        "the medians are taken"
+    )
+    assert told in made.notes
+
+
+def test_rows_that_were_left_out_are_told(tmp_path: Path) -> None:
+    name = table(tmp_path / "t.csv", some_rows())
+    Path(name).write_text(Path(name).read_text() + "all_reduce,8,20000,\n")
+    (note,) = read_measured([name], "hgx-h100", "x").notes
+    assert note == f"{name}: line 8: left out: time and bandwidths contradict each other or are missing"
+
+
+def test_logs_say_nothing_of_nodes_that_hold_unequal_numbers(tmp_path: Path) -> None:
+    """Nine ranks on nodes of eight are no sixteen."""
+    ranks = list(range(9))
+    groups = {"1": ranks, "2": list(range(9, 16))}
+    job(tmp_path, 16, "all_reduce", 2000, groups)
+    name = table(tmp_path / "t.csv", [("all_reduce", n, size, 9.0) for n in (9, 16) for size in (1000, 3000)])
+    plain = run(tmp_path, system(), network(8, 2))
+    made = run(tmp_path, system(), network(8, 2), measured=[name])
+    assert made.finish_ns[0] == plain.finish_ns[0]
+    assert any("0 of 2 different ones" in note for note in made.notes)
+
+
 @pytest.mark.parametrize("by", ["key", "option"])
 def test_a_replay_takes_them_where_they_reach_and_says_so(tmp_path: Path, by: str) -> None:
     job(tmp_path, 8, "all_reduce", 2000)

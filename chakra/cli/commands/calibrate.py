@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from chakra.cli.support.options import Options, format_option
-from chakra.errors import ThresholdError
+from chakra.errors import ThresholdError, UsageError
 
 if TYPE_CHECKING:
     from chakra.calibrate import Calibration, Measurement
@@ -99,9 +99,13 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
     from chakra.calibrate.recordings import is_recording
     from chakra.replay.config.model import Topology
 
+    for name in ("max_error", "nic_gbps", "network_us", "local_mem_bw"):
+        value = options[name]
+        if value is not None and not 0 <= value < float("inf"):
+            raise UsageError(f"--{name.replace('_', '-')} must be a number of at least 0, not {value:g}")
     recordings = tuple(log for log in logs if is_recording(log))
     measurements = _measurements(logs, recordings, options)
-    if options["library"]:
+    if options["library"] is not None:
         from chakra.cli.support.library_calibration import calibrate_library
 
         calibrate_library(measurements, logs, options, recorded=bool(recordings))
@@ -125,7 +129,7 @@ def _measurements(
 ) -> "list[Measurement]":
     """Measurements of all logs and recordings; what was left out of them is said on standard error."""
     from chakra.calibrate.recordings import read_recordings
-    from chakra.errors import ConversionError, UsageError
+    from chakra.errors import ConversionError
     from chakra.replay.collectives.measured.nccl_log import read_whole_log
     from chakra.replay.config.model import CollectiveKind
 

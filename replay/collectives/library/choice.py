@@ -14,8 +14,8 @@ from chakra.replay.collectives.library.shape import Algorithm, Choice, Communica
 from chakra.replay.config.model import CollectiveKind
 
 _RING_ONLY = (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
-#: what a kind is to the library's tables, where it has none of its own
-_EXCHANGES = (CollectiveKind.ALL_TO_ALL, CollectiveKind.GATHER, CollectiveKind.SCATTER)
+#: collectives that are grouped sends and receives between pairs
+EXCHANGES = (CollectiveKind.ALL_TO_ALL, CollectiveKind.GATHER, CollectiveKind.SCATTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def choose(
     UsageError
         What is forced has no such collective on such a communicator.
     """
-    if kind in _EXCHANGES:
+    if kind in EXCHANGES:
         latency = table.BASE_US[Algorithm.RING][Protocol.SIMPLE]
         choice = Choice(Algorithm.SEND_RECV, Protocol.SIMPLE, _channels(machine, Algorithm.SEND_RECV, forced))
         return choice, Prediction(latency, machine.search_gbps[machine.level(comm.node_ranks)])

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.replay.collectives.library import published as table
-from chakra.replay.collectives.library.choice import Prediction, choose, predictions, ring_steps
+from chakra.replay.collectives.library.choice import EXCHANGES, Prediction, choose, predictions, ring_steps
 from chakra.replay.collectives.library.parameters import ExchangeCosts, MachineParameters, RingCosts
 from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator, Forced, Protocol
 from chakra.replay.config.model import CollectiveKind
@@ -49,7 +49,8 @@ _SAME_AS = {
     CollectiveKind.REDUCE: CollectiveKind.REDUCE_SCATTER,
     CollectiveKind.REDUCE_SCATTER_BLOCK: CollectiveKind.REDUCE_SCATTER,
 }
-_EXCHANGES = (CollectiveKind.ALL_TO_ALL, CollectiveKind.GATHER, CollectiveKind.SCATTER)
+#: no collective takes longer: a year, us
+_MOST_US = 365 * 24 * 3600e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def library_time(
     Raises
     ------
     UsageError
-        A negative size, or a forced algorithm that cannot run this.
+        A negative size, a forced algorithm that cannot run this, or a time of more than a year.
     """
     if size_bytes < 0:
         raise UsageError(f"size_bytes must not be negative, not {size_bytes}")
@@ -106,7 +107,16 @@ def library_time(
     if comm.ranks == 1 or not size_bytes:
         return LibraryTime(0, Choice(Algorithm.RING, Protocol.LL, 1))
     choice, prediction = choose(machine, kind, size_bytes, comm, forced)
-    return LibraryTime(round(1000 * time_us(kind, size_bytes, comm, machine, choice, prediction)), choice)
+    try:
+        time = time_us(kind, size_bytes, comm, machine, choice, prediction)
+    except (OverflowError, ZeroDivisionError):  # of costs that are next to nothing, or beyond measure
+        time = math.inf
+    if not time <= _MOST_US:
+        raise UsageError(
+            f"{machine.name}: {kind.lower()} of {size_bytes:,} bytes on {comm.ranks} ranks takes more than a year at "
+            "these costs and rates"
+        )
+    return LibraryTime(round(1000 * time), choice)
 
 
 def time_us(
@@ -118,7 +128,7 @@ def time_us(
     prediction: Prediction,
 ) -> float:
     """Time of what :func:`~chakra.replay.collectives.library.choice.choose` gave, us."""
-    if kind in _EXCHANGES:
+    if kind in EXCHANGES:
         return _exchange_us(machine, kind, size_bytes, comm)
     costs = machine.rings.get(_SAME_AS.get(kind, kind))
     if comm.nodes > 1:
@@ -189,7 +199,10 @@ def _nodes_us(
     choice: Choice,
     prediction: Prediction,
 ) -> float:
-    """Several nodes: latencies as published, bandwidth no larger than what was measured on one node."""
+    """Several nodes: latencies as published, bandwidth no larger than what was measured on one node.
+
+    Channels that the library may not use take their share of the bandwidth with them.
+    """
     gbps = prediction.gbps
     steps, ranks = ring_steps(kind, comm.ranks), comm.ranks
     inner, slower = gbps, 1.0
@@ -199,7 +212,8 @@ def _nodes_us(
         if costs and costs.nvls_gbps:
             inner = costs.nvls_gbps * comm.node_ranks / (2 * (comm.node_ranks - 1))
         slower = _chunking(machine, size_bytes, comm.node_ranks)
-    moves = size_bytes / (min(gbps, inner) * 1e3) * slower
+    full = nvls_channels(machine) if choice.algorithm is Algorithm.NVLS_TREE else machine.channels
+    moves = size_bytes / (min(gbps, inner) * 1e3) * slower * full / choice.channels
     network = machine.networks.get(_SAME_AS.get(kind, kind))
     if network is None:
         return prediction.latency_us + moves

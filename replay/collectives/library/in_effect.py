@@ -9,6 +9,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import ConfigError, UsageError
 from chakra.io.yaml import read_document
+from chakra.replay.collectives.library.choice import EXCHANGES
 from chakra.replay.collectives.library.cost import LibraryTime, library_time
 from chakra.replay.collectives.library.messages import Lane, lanes
 from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
@@ -59,29 +60,49 @@ class PlacedLibrary:
         """Size of a collective as nccl-tests count it."""
         return comm_size * members if kind in _OF_ALL else comm_size
 
-    def communicator(self, npus: I64) -> Communicator:
-        """How members lie on nodes; where nodes hold unequal numbers, all are taken to hold as many as the fullest."""
+    def communicator(self, kind: CollectiveKind, npus: I64) -> Communicator:
+        """How members lie on nodes.
+
+        Where nodes hold unequal numbers, all are taken to hold as many as the fullest. Rings and trees go through every
+        node, and have no more ports than the node with fewest members. Between pairs every member has its own, and
+        `even_bytes` says how much goes through them.
+        """
         _, counts = np.unique(npus // self.node_npus, return_counts=True)
-        nodes, most = len(counts), int(counts.max())
+        nodes, most, least = len(counts), int(counts.max()), int(counts.min())
         if nodes == 1:
             return Communicator(most, most)
-        return Communicator(nodes * most, most, self.nic_gbps, min(self.nics, most), self.network_us)
+        ports = min(self.nics or most, most if kind in EXCHANGES else least)
+        return Communicator(nodes * most, most, self.nic_gbps, ports, self.network_us)
+
+    def even_bytes(self, kind: CollectiveKind, size_bytes: int, npus: I64, comm: Communicator) -> int:
+        """Size of the collective on `comm` whose ports carry what the busiest one does here: its own on even nodes."""
+        n = len(npus)
+        if comm.ranks == n or kind not in EXCHANGES:
+            return size_bytes
+        _, counts = np.unique(npus // self.node_npus, return_counts=True)
+        ports = np.minimum(self.nics or counts, counts)
+        busiest = float((counts * (n - counts) / ports).max()) * size_bytes / n
+        inner = comm.node_ranks
+        return round(busiest * comm.ranks * comm.ports / ((comm.ranks - inner) * inner))
 
     def time(self, kind: CollectiveKind, size_bytes: int, npus: I64) -> LibraryTime:
         """Time of a collective of these NPUs, from the last start to the last end."""
-        comm = self.communicator(npus)
-        made = library_time(kind, size_bytes, comm, self.machine, self.forced)
+        comm = self.communicator(kind, npus)
+        even = self.even_bytes(kind, size_bytes, npus, comm)
+        made = library_time(kind, even, comm, self.machine, self.forced)
         if self.measured is None or not size_bytes or comm.ranks == 1:
             return made
-        time = self.measured.time_us(kind, size_bytes, comm, self.machine.node_ranks)
-        self.asked[kind, size_bytes, comm.ranks] = time is not None
+        time = None
+        if comm.ranks == len(npus):  # logs are those of nodes that hold equally many
+            time = self.measured.time_us(kind, size_bytes, comm, self.machine.node_ranks)
+        self.asked[kind, size_bytes, len(npus)] = time is not None
         return made if time is None else LibraryTime(round(time * 1e3), made.choice)
 
     def lanes(self, kind: CollectiveKind, size_bytes: int, npus: I64) -> list[Lane]:
         """The messages of a collective of these NPUs."""
         if kind is CollectiveKind.BARRIER:
             kind, size_bytes = CollectiveKind.ALL_REDUCE, 1
-        comm = self.communicator(npus)
+        comm = self.communicator(kind, npus)
         choice = library_time(kind, size_bytes, comm, self.machine, self.forced).choice
         return lanes(kind, size_bytes, npus, self.node_npus, comm, choice)
 

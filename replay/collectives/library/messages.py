@@ -10,8 +10,8 @@ of steps are in the library's time, not here.
 - NVLS: equal parts to all members of the node, which loads every link into the switch and out of it alike.
 - NVLSTree: both of these. CollNet: the chain, and from each port to the next node's, once (the switches reduce).
 - PAT: to the nodes 1, 2, 4, ... further, as many blocks as that step moves.
-- Sends and receives: a message for every pair; between nodes all pairs of a port together. With unequal shares every
-  collective is of this kind, and each pair's bytes are its own.
+- Sends and receives: a message for every pair; between nodes that hold equally many members all pairs of a port
+  together. With unequal shares every collective is of this kind, and each pair's bytes are its own.
 """
 
 import itertools
@@ -77,6 +77,9 @@ def lanes(
     order = np.argsort(npus, kind="stable")
     _, first = np.unique(npus[order] // node_npus, return_index=True)
     nodes = np.split(order, first[1:])
+    if choice.algorithm is Algorithm.SEND_RECV and len({len(node) for node in nodes}) > 1:
+        n = len(npus)
+        return lanes_of_pairs((1 - np.eye(n, dtype=np.int64)) * (size_bytes // n))
     found: list[tuple[int, list[tuple[int, int]]]] = []
     for node in nodes:
         found += _inside(choice.algorithm, node.tolist(), inside)

@@ -225,9 +225,20 @@ class MachineParameters:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not self.levels or list(self.levels) != sorted(set(self.levels)):
+        for name, least in (("node_ranks", 1), ("channels", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{self.name}: {name} must be at least {least}, not {getattr(self, name)}")
+        if not 0 <= self.nvls_link_gbps < float("inf"):
             raise ConfigError(
-                f"{self.name}: levels must be given in ascending order, not {list(self.levels)}"
+                f"{self.name}: nvls_link_gbps must be a number of at least 0, not {self.nvls_link_gbps}"
+            )
+        if not all(0 < rate < float("inf") for rate in self.search_gbps):
+            raise ConfigError(
+                f"{self.name}: search_gbps must be numbers above 0, not {list(self.search_gbps)}"
+            )
+        if not self.levels or list(self.levels) != sorted(set(self.levels)) or self.levels[0] < 1:
+            raise ConfigError(
+                f"{self.name}: levels must be whole numbers above 0 in ascending order, not {list(self.levels)}"
             )
         if len(self.search_gbps) != len(self.levels):
             raise ConfigError(f"{self.name}: {len(self.levels)} levels need as many values of search_gbps")

@@ -67,7 +67,7 @@ class Communicator:
             )
         if self.nics < 0 or not (0 <= self.nic_gbps < float("inf") and 0 <= self.network_us < float("inf")):
             raise UsageError(
-                "ports, their rate and their latency must not be negative, not "
+                "ports, their rate and their latency must be finite and not negative, not "
                 f"{self.nics}, {self.nic_gbps} and {self.network_us}"
             )
         if self.nodes > 1 and not self.nic_gbps:

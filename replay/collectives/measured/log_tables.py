@@ -205,13 +205,17 @@ def _true(value: Any) -> bool:
     return str(value).strip().lower() in ("1", "true", "yes")
 
 
+#: no job is larger
+_MOST_RANKS = 1 << 31
+
+
 def _stated(entry: Mapping[str, Any]) -> tuple[int, ...]:
     """Numbers of ranks that a record may mean: processes, or processes times the devices of each."""
     try:
         ranks, devices = int(entry.get("ranks") or 0), int(entry.get("gpusPerRank") or 1)
     except (TypeError, ValueError):
         return ()
-    return tuple(dict.fromkeys(n for n in (ranks, ranks * devices) if n >= 1))
+    return tuple(dict.fromkeys(n for n in (ranks, ranks * devices) if 1 <= n <= _MOST_RANKS))
 
 
 def _add_values(section: Section, rows: list[Row], entry: Any, size: int, where: str) -> None:

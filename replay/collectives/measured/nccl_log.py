@@ -4,6 +4,7 @@ No number is believed because of where it stands: the rows of a table prove them
 (:mod:`chakra.replay.collectives.measured.log_rows`).
 """
 
+import codecs
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from chakra.io.files import read_bytes
 from chakra.replay.collectives.measured.log_rows import PROGRAMS, Row, factor, fitting_ranks, shown
 from chakra.replay.collectives.measured.log_tables import Section, named_kind, read_sections
 from chakra.replay.config.model import CollectiveKind
+
+#: a ns and a year, us
+_LEAST_US, _MOST_US = 1e-3, 365 * 24 * 3600e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,10 @@ class Measurement:
         if self.size_bytes < 1 or not 0 < self.time_us < float("inf"):
             raise UsageError(
                 f"{self.source}: size and time must be above 0, not {self.size_bytes} bytes in {self.time_us} us"
+            )
+        if not _LEAST_US <= self.time_us <= _MOST_US:
+            raise UsageError(
+                f"{self.source}: a collective takes 1 ns to a year, not {self.time_us:g} us for {self.size_bytes} bytes"
             )
 
 
@@ -137,7 +145,10 @@ def read_whole_log(
     """
     name = str(path)
     if text is None:
-        text = read_bytes(path, error=ConversionError).decode("utf-8", "replace")
+        held = read_bytes(path, error=ConversionError)
+        # as some shells write what a program prints
+        wide = held.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = held.decode("utf-16" if wide else "utf-8", "replace")
     sections = [section for section in read_sections(text, name) if section.begun()]
     if not sections:
         raise ConversionError(

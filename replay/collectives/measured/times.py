@@ -27,10 +27,13 @@ class MeasuredTimes:
         What they are, for results.
     curves
         By collective and number of ranks: sizes in bytes as nccl-tests count them, ascending, and times in us.
+    notes
+        Which rows were left out, and which say different things.
     """
 
     name: str
     curves: Mapping[tuple[CollectiveKind, int], tuple[F64, F64]]
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -71,11 +74,39 @@ class MeasuredTimes:
         return float(np.interp(size_bytes, sizes, times))
 
 
-def _curves(rows: Iterable[Measurement]) -> dict[tuple[CollectiveKind, int], tuple[F64, F64]]:
-    """Curves of measurements; where one was measured several times, the median."""
+#: repeated measurements that differ by more than this are told
+_MOST_SPREAD = 2.0
+
+_Found = Mapping[tuple[CollectiveKind, int], Mapping[int, list[float]]]
+
+
+def _by_size(rows: Iterable[Measurement]) -> _Found:
     found: dict[tuple[CollectiveKind, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         found[row.kind, row.ranks][row.size_bytes].append(row.time_us)
+    return found
+
+
+def _spread(found: _Found) -> list[str]:
+    """What was measured several times with times far apart, in words."""
+    apart = [
+        (kind, size, ranks, times)
+        for (kind, ranks), by_size in found.items()
+        for size, times in by_size.items()
+        if max(times) > _MOST_SPREAD * min(times)
+    ]
+    if not apart:
+        return []
+    kind, size, ranks, times = max(apart, key=lambda one: max(one[3]) / min(one[3]))
+    more = f", and {len(apart) - 1} more differ by over {_MOST_SPREAD:g} times" if len(apart) > 1 else ""
+    far = f"{min(times):g} to {max(times):g} us{more}"
+    return [
+        f"measured times of {kind.lower()} of {size:,} bytes on {ranks} ranks go from {far}; the medians are taken"
+    ]
+
+
+def _curves(found: _Found) -> dict[tuple[CollectiveKind, int], tuple[F64, F64]]:
+    """Curves of measurements; where one was measured several times, the median."""
     return {
         key: (
             np.array(sorted(by_size), np.float64),
@@ -105,24 +136,29 @@ def read_measured(names: Sequence[str], machine: str, asked: str) -> MeasuredTim
         A file that cannot be read or holds no measurement, or a package that is not installed.
     """
     rows: list[Measurement] = []
-    shown = []
+    shown: list[str] = []
+    notes: list[str] = []
     for name in names:
         try:
-            own, called = _read(name, machine)
+            own, called, left_out = _read(name, machine)
         except ChakraError as exc:
             raise ConfigError(f"{asked}: {exc}") from None
         rows += own
         shown.append(called)
-    return MeasuredTimes(", ".join(shown), _curves(rows))
+        notes += left_out
+    found = _by_size(rows)
+    return MeasuredTimes(", ".join(shown), _curves(found), (*notes, *_spread(found)))
 
 
-def _read(name: str, machine: str) -> tuple[list[Measurement], str]:
-    """Measurements of one name, and how results call them."""
+def _read(name: str, machine: str) -> tuple[Sequence[Measurement], str, Sequence[str]]:
+    """Measurements of one name, how results call them, and what was left out."""
     if silicon.named(name):
-        return silicon.tables(name, machine)
+        return *silicon.tables(name, machine), ()
+    text = None
     if name.endswith(".parquet"):
         rows = parquet_rows(name)
         if rows and rows[0].keys() >= silicon.COLUMNS:
-            return silicon.measurements(rows, name), Path(name).name
-        return list(read_whole_log(name, text=parquet_text(rows)).measurements), Path(name).name
-    return list(read_whole_log(name).measurements), Path(name).name
+            return silicon.measurements(rows, name), Path(name).name, ()
+        text = parquet_text(rows)
+    log = read_whole_log(name, text=text)
+    return log.measurements, Path(name).name, log.notes
