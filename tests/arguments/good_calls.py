@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from seeds import INFRAGRAPH
 
 import chakra
 from chakra import anonymize, calibrate, compare, generate, platforms, report, rescale, sweep, timeline, viz
@@ -176,6 +177,9 @@ def of_runs(trace: chakra.Trace, result: chakra.ReplayResult) -> Iterator[Call]:
     node = {"node_bandwidth_gibps": 50, "node_latency_ns": 500, "spines": 1, "oversubscription": 1.0}
     yield "rail_optimised", topologies.rail_optimised, {"nodes": 2, "npus_per_node": 2, **node, **link}
     yield "torus", topologies.torus, {"shape": [2, 3], "wrap": True, **link}
+    Path("infra.json").write_bytes(INFRAGRAPH)
+    numbers = {"npus_count": [4], "routing": "hops", "leave_out": ()}
+    yield "import_infragraph", topologies.import_infragraph, {"path": "infra.json", **link, **numbers}
     yield "with_faults", topologies.with_faults, {"network": network, "fail": ["0-1"], "slow": {"1-2": 0.5}}
 
 

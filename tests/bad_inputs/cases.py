@@ -216,6 +216,11 @@ def _converters() -> list[Case]:
         "text": json.dumps(old | {"link-latency": "slow"}), "garnet": "num-npus: 8\nnum-packages: 4\n", "system-word": "scheduling-policy: BEST\n",
         "cut": json.dumps(old)[:30], "list": "[1, 2]",
     })  # fmt: skip
+    graph = json.loads(fuzz_seeds.INFRAGRAPH)
+    infra = _alone("infragraph", "i.json", "topology import -i i.json", {
+        "empty": "", "text": "hello\n", "list": "[]", "no-npus": json.dumps(graph | {"instances": []}), "apart": json.dumps(graph | {"edges": []}),
+        "link": json.dumps(graph | {"links": []}), "speed": json.dumps(graph | {"links": [{"name": "cable"}]}), "trace": GOOD_TRACE,
+    })  # fmt: skip
     ring = fuzz_seeds.seeds("msccl")[0].decode()
     msccl = _alone("msccl", "a.xml", "convert msccl -i a.xml -o out --size 4096", {
         "empty": "", "text": "hello\n", "bomb": '<!DOCTYPE a [<!ENTITY b "bbbb">]>\n' + ring, "attribute": ring.replace(' type="s"', "", 1),
@@ -232,7 +237,7 @@ def _converters() -> list[Case]:
         "large": '{"schema": "chakra.et.json/1", "nodes": [{"id": 99999999999999999999999}]}', "raw": '{"schema": "chakra.et.json/1", "nodes": [{"raw": "%%"}]}',
         "surrogate": '{"\\ud800": 1}', "digits": "9" * 5000,
     })  # fmt: skip
-    return [*text, *config, *msccl, *kineto, *jsonize]
+    return [*text, *config, *infra, *msccl, *kineto, *jsonize]
 
 
 def _tools() -> list[Case]:

@@ -36,6 +36,7 @@ from chakra.replay.checks.run import check_workload
 from chakra.replay.config import load_groups, load_memory, load_network, load_system
 from chakra.replay.config.model import Topology
 from chakra.replay.config.npu_scale import load_npu_scale
+from chakra.replay.topologies import import_infragraph
 from chakra.replay.workload.custom import custom_program, load_per_node
 from chakra.report.document import read_run
 from chakra.report.page import report_html
@@ -344,6 +345,7 @@ READERS: dict[str, Reader] = {
         Reader("text", "words", ".txt", text),
         Reader("network", "yaml", ".yml", network),
         Reader("network-graphml", "words", ".graphml", network),
+        Reader("infragraph", "json", ".json", import_infragraph),
         Reader("network-old", "json", ".json", convert_config),
         Reader("system", "json", ".json", system),
         Reader("system-old", "words", ".txt", convert_config),

@@ -149,6 +149,18 @@ SYSTEM: dict[str, Any] = {
     "G": 0.0015, "local-reduction-delay": 1, "inter-dimension-scheduling": "themis", "intra-dimension-scheduling": "SCF",
     "per-node-custom-implementation": "per_node.yml", "boost-mode": 1,
 }  # fmt: skip
+INFRAGRAPH = json.dumps({
+    "devices": [
+        {"name": "host", "components": [{"name": "gpu", "count": 2, "choice": "xpu"}, {"name": "nic", "count": 2, "choice": "device"}],
+         "links": [{"name": "pcie", "physical": {"bandwidth": {"choice": "gigabytes_per_second", "gigabytes_per_second": 64}, "latency": {"ns": 200}}}],
+         "edges": [{"ep1": {"component": "gpu[0:2]"}, "ep2": {"device": "nic[0:2]", "component": "port[0]"}, "scheme": "one2one", "link": "pcie"}]},
+        {"name": "nic", "components": [{"name": "port", "count": 1, "choice": "port"}]},
+        {"name": "switch", "components": [{"name": "asic", "count": 1, "choice": "switch"}]},
+    ],
+    "links": [{"name": "cable", "physical": {"bandwidth": {"gigabits_per_second": 400}, "latency": {"us": 0.5}}}],
+    "instances": [{"name": "host", "device": "host", "count": 2}, {"name": "leaf", "device": "switch", "count": 1}],
+    "edges": [{"ep1": {"instance": "host[0:2]", "component": "nic.port[0]"}, "ep2": {"instance": "leaf", "component": "asic"}, "scheme": "many2many", "link": "cable"}],
+}).encode()  # fmt: skip
 OLD_NETWORK = {
     "topology-name": "Hierarchical", "dimensions-count": 3, "topologies-per-dim": ["Ring", "FullyConnected", "Switch"],
     "dimension-type": ["N", "N", "P"], "units-count": [4, 8, 2], "links-count": [2, 7, 1],
@@ -265,6 +277,7 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "text": _text,
     "network": lambda: [NETWORK_LINKS, *_small("traces/*/network.yml"), *_small("tests/data/oracle/b*/network.yml")],
     "network-graphml": lambda: [GRAPHML],
+    "infragraph": lambda: [INFRAGRAPH],
     "network-old": lambda: _dump(OLD_NETWORK),
     "system": lambda: [*_dump(SYSTEM), *_small("traces/*/system.json"), *_small("tests/data/oracle/*/system.json")],
     "system-old": lambda: [OLD_SYSTEM, b"num-npus: 8\nnum-packages: 4\n", b"Switch\n8\n500\n50\n"],

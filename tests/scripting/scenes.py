@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from seeds import INFRAGRAPH
+
 from chakra.builder import TraceBuilder, Workload
 
 NETWORK = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
@@ -124,6 +126,9 @@ SCENES = {
         "topology dragonfly --groups 3 --routers 2 --npus-per-router 2 -o fly.yml --format json", "chakra.written/1",
         None, ("fly.yml",),
     ),
+    "topology import": Scene(
+        "topology import -i infra.json -o infra.yml --format json", "chakra.written/1", None, ("infra.yml",)
+    ),
     "validate": Scene("validate run --npus 4 --format json", "chakra.validate/1"),
     "visualize html": Scene("visualize run.0.et graph.html", None, None, ("graph.html",)),
     "visualize svg": Scene("visualize run.0.et graph.svg --format json", "chakra.written/1", None, ("graph.svg",)),
@@ -138,6 +143,7 @@ def prepare(folder: Path) -> None:
     (folder / "network.yml").write_text(NETWORK)
     (folder / "system.json").write_text(json.dumps(SYSTEM))
     (folder / "study.yml").write_text(STUDY)
+    (folder / "infra.json").write_bytes(INFRAGRAPH)
     (folder / "model.txt").write_text(TEXT)
     lines = [
         "# Collective test starting: all_reduce_perf",

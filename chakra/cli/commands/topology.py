@@ -1,4 +1,4 @@
-"""`chakra topology`: write a common topology as a network file of links."""
+"""`chakra topology`: write a common topology, or an infrastructure of InfraGraph, as a network file of links."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
 def command() -> None:
-    """Write fat trees, rail-optimised clusters, tori, meshes and dragonflies as network files.
+    """Write fat trees, rails, tori, meshes, dragonflies and infrastructures of InfraGraph as network files.
 
     Bandwidths are GB/s of 2^30 B/s per direction, latencies ns per link. Example:
 
@@ -211,3 +211,58 @@ def dragonfly(output: str | None, output_format: str, **options: Any) -> None:
     from chakra.replay import topologies
 
     _write("dragonfly", topologies.dragonfly(**options), output, output_format)
+
+
+@command.command("import")
+@click.option(
+    "-i",
+    "--input",
+    "path",
+    required=True,
+    metavar="FILE",
+    help="An infrastructure as InfraGraph describes it (YAML or JSON).",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
+@click.option(
+    "--bandwidth",
+    "bandwidth_gibps",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GB/S",
+    help="Of links that give none, or give it in transfers. [default: such links are an error]",
+)
+@click.option(
+    "--latency",
+    "latency_ns",
+    type=click.FloatRange(min=0),
+    metavar="NS",
+    help="Of links that give none. [default: such links are an error]",
+)
+@click.option(
+    "--npus-count",
+    callback=_numbers(int),
+    metavar="N,N..",
+    help="Logical dimensions, the first varying fastest. [default: one]",
+)
+@click.option(
+    "--routing",
+    type=click.Choice(["hops", "latency"]),
+    default="hops",
+    show_default=True,
+    help="What is shortest.",
+)
+@click.option(
+    "--leave-out",
+    multiple=True,
+    metavar="WORD",
+    help="Type or name of components that no message passes, such as cpu (may be repeated).",
+)
+@written_option()
+def infragraph(path: str, output: str | None, output_format: str, **options: Any) -> None:
+    """An infrastructure of InfraGraph: devices, instances, edges, links."""
+    from chakra.replay import topologies
+
+    network = topologies.import_infragraph(path, **options)
+    _write("import", network, output, output_format)
+    assert network.links is not None, "an infrastructure is given link by link"
+    if network.links.npus_forward:
+        click.echo("note: some NPUs reach others over NPUs only, so NPUs forward messages", err=True)
