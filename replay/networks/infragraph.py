@@ -245,7 +245,7 @@ class _Reader:
                 raise self.error(
                     where, f"joins {len(ends[0])} with {len(ends[1])} ends: more than {MAX_LINKS} links"
                 )
-            pairs = product(*ends)
+            pairs = product(ends[0], ends[1])
         elif scheme == "one2one":
             if len(ends[0]) != len(ends[1]):
                 raise self.error(where, f"one2one joins {len(ends[0])} ends with {len(ends[1])}")

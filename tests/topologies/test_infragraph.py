@@ -104,7 +104,7 @@ def test_every_link_is_there_with_its_speed(tmp_path: Path) -> None:
     cable = pytest.approx((400e9 / 8 / GIB, 500))
     assert links["0", "host.0.nvsw.0"] == pytest.approx((450e9 / GIB, 250))
     # transfers say nothing of bits: what is given for such links counts
-    assert links["3", "host.1.card.1.bus.0"] == (40, 200)
+    assert links["3", "host.1.card.1.bus.0"] == (40.0, 200.0)
     assert links["host.1.card.1.bus.0", "host.1.card.1.port.0"] == pytest.approx((400e9 / 8 / GIB, 10))
     # two hosts with two cards each, the host's number varying slowest
     for npu in range(8):
