@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -396,6 +397,13 @@ def test_rooms_import_from_those_below_them(package: str) -> None:
         if there is not None and rooms.index(there) > rooms.index(here):
             wrong.append(f"{found.module}:{found.line} imports {found.target}")
     assert sorted(set(wrong)) == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """In every room, however deep: what a module needs can be read first. Imports inside functions count, too."""
+    graph = nx.DiGraph((found.module, found.target) for found in ALL if found.target in NAMES)
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
+    assert [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1] == []
 
 
 def test_nothing_below_imports_the_command_line() -> None:
