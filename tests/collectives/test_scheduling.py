@@ -413,6 +413,22 @@ def test_messages_decide_between_phases_that_end_together(monkeypatch: pytest.Mo
     assert short.raw.notes == phases.raw.notes
 
 
+def test_opposite_directions_that_end_together_are_told() -> None:
+    """Of the last two chunks one ran clockwise, one the other way: which is first differs from NPU to NPU.
+
+    The next collective's chunks, equally small, enter the two queues in the order in which these become free.
+    """
+    builder = TraceBuilder(rank=0)
+    builder.collective(AR, size_bytes=1000)
+    builder.collective(RS, size_bytes=1000)
+    made = system(["ring"], 4, active_chunks_per_dimension=1, intra_dimension_scheduling="smallestFirst")
+    inputs = [builder.build()] * 4, made, network(["Ring"], [4], [50], [500])
+    phases, messages = (simulate(*inputs, engine=engine, queues_per_dim=2) for engine in ENGINES)
+    assert messages.raw.relieved
+    assert not np.array_equal(phases.finish_ns, messages.finish_ns)
+    assert phases.raw.ties
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_schedules_on_links_equal_the_flow_shop(data: st.DataObject) -> None:

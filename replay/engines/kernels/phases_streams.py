@@ -173,9 +173,10 @@ def start_phase(s: State, x: int) -> None:
 def note_end(s: State, x: int) -> None:
     """Count a phase that ends on an NPU together with another one, if what follows depends on which is first.
 
-    What was registered for one tick at one tick runs in the order of registration. Alike phases that began together
-    register in the order in which they began; which of two others did first is decided by their last messages, whose
-    events this engine does not have. It matters where both go on to the same queue, or one ends a collective.
+    What was registered for one tick at one tick runs in the order of registration. Alike phases of one direction that
+    began together register in the order in which they began; which of two others did first is decided by their last
+    messages, whose events this engine does not have. It matters where both go on to the same queue, or one ends a
+    collective.
     """
     m = s.m
     me = L.NPU_BASE + m[x + L.S_NPU] * L.NPU_ROW
@@ -186,7 +187,8 @@ def note_end(s: State, x: int) -> None:
     elif m[m[x + L.S_HEAD] + L.S_LEFT] > 1:
         after = m[x + L.S_QUEUE]
     queue = m[x + L.S_QUEUE]
-    began, same, size = m[x + L.S_BEGAN], m[f + L.PH_SAME], m[f + L.PH_BYTES]
+    began, size = m[x + L.S_BEGAN], m[f + L.PH_BYTES]
+    same = m[f + L.PH_SAME] << 2 | m[m[x + L.S_CODES] + m[x + L.S_PHASE]] & 3
     if m[me + L.N_END_TICK] == m[L.C_NOW] and m[me + L.N_END_SET] == m[L.C_SET]:
         alike = began >= 0 and began == m[me + L.N_END_BEGAN]
         if not alike or same != m[me + L.N_END_SAME] or size != m[me + L.N_END_BYTES]:
