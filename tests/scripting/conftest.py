@@ -1,9 +1,18 @@
 """Every command once, in a process of its own, in two folders with other hash seeds and time zones."""
 
+import fcntl
+import os
+import pickle
 from pathlib import Path
 
 import pytest
 from scenes import SCENES, Ran, prepare, run, words
+
+#: folders and what their processes find in the environment
+PLACES = {
+    "one": {"PYTHONHASHSEED": "1", "TZ": "UTC"},
+    "another": {"PYTHONHASHSEED": "2", "TZ": "Asia/Kathmandu", "LANG": "C", "COLUMNS": "200"},
+}
 
 
 def _all(folder: Path, **variables: str) -> dict[str, Ran]:
@@ -16,14 +25,39 @@ def _all(folder: Path, **variables: str) -> dict[str, Ran]:
     return found
 
 
+def _ran(place: Path, name: str, *, wait: bool) -> bool:
+    """Have a folder's commands run once in all of pytest's worker processes; False: another one is at it."""
+    kept = place / f"scenes-{name}.pickle"
+    with (place / f"scenes-{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        if not kept.exists():
+            kept.write_bytes(pickle.dumps(_all(place / f"scenes-{name}", **PLACES[name])))
+    return True
+
+
+def _found(factory: pytest.TempPathFactory, name: str) -> dict[str, Ran]:
+    """Results in a folder. While another worker makes them, this one sees to those of the other folder."""
+    place = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        place = place.parent  # of all workers of this run
+    if not _ran(place, name, wait=False):
+        for other in PLACES:
+            _ran(place, other, wait=False)
+        _ran(place, name, wait=True)
+    found: dict[str, Ran] = pickle.loads((place / f"scenes-{name}.pickle").read_bytes())
+    return found
+
+
 @pytest.fixture(scope="session")
 def first(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
     """Results in one folder."""
-    return _all(tmp_path_factory.mktemp("one"), PYTHONHASHSEED="1", TZ="UTC")
+    return _found(tmp_path_factory, "one")
 
 
 @pytest.fixture(scope="session")
 def second(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
     """Results in another folder, on a machine that hashes and tells the time otherwise."""
-    folder = tmp_path_factory.mktemp("another") / "place"
-    return _all(folder, PYTHONHASHSEED="2", TZ="Asia/Kathmandu", LANG="C", COLUMNS="200")
+    return _found(tmp_path_factory, "another")

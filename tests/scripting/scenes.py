@@ -28,6 +28,10 @@ method: {random: 4, seed: 1}
 objective: exposed_ms
 """
 TEXT = "DATA\n2\nfc1 -1 10 NONE 0 10 NONE 0 10 ALLREDUCE 4096 2\nfc2 -1 10 NONE 0 10 NONE 0 10 ALLREDUCE 4096 2\n"
+MEASURED = """\
+source,hardware,nodes,gpus_per_node,workload_model,parallelism,sequence,micro_batch,global_batch,precision,metric,value,unit,notes
+own,H100 SXM,1,8,"layers 2, hidden 512, heads 8, vocab 1024",tp2 dp4,128,1,8,bf16,step time,2.5,ms,framework=megatron
+"""
 OLD_NETWORK = {
     "topology-name": "Hierarchical", "topologies-per-dim": ["Ring"], "dimension-type": ["N"], "dimensions-count": 1,
     "units-count": [4], "links-count": [1], "link-latency": [500], "link-bandwidth": [50],
@@ -53,7 +57,7 @@ class Scene:
 MODEL = "--layers 2 --hidden 64 --heads 4 --vocabulary 128 --seq 32 --tp 2 --dp 2"
 RUN = "-w run -s system.json -n network.yml"
 SCENES = {
-    "accuracy": Scene("accuracy --family DGX --every 5 --rows --format json", "chakra.accuracy/1"),
+    "accuracy": Scene("accuracy --file measured.csv --rows --format json", "chakra.accuracy/1"),
     "anonymize": Scene("anonymize run hidden --format json", "chakra.anonymize/1", None, ("hidden.0.et", "hidden.3.et")),
     "calibrate": Scene("calibrate sweep.log --format json -o fitted.yml", "chakra.calibration/1", None, ("fitted.yml",)),
     "calibrate --library": Scene(
@@ -145,6 +149,7 @@ def prepare(folder: Path) -> None:
     (folder / "study.yml").write_text(STUDY)
     (folder / "infra.json").write_bytes(INFRAGRAPH)
     (folder / "model.txt").write_text(TEXT)
+    (folder / "measured.csv").write_text(MEASURED)
     lines = [
         "# Collective test starting: all_reduce_perf",
         *(
