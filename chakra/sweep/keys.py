@@ -8,7 +8,7 @@ from chakra.replay.config.key import REQUIRED, Key, Schema, UnfitError
 from chakra.replay.config.readers import Count, Flag, Text, Title, words
 from chakra.sweep.method import Method, MethodReader
 from chakra.sweep.metrics import Metric, TwoMetrics
-from chakra.sweep.values import MAX_POINTS, Bounds, Listed, Step
+from chakra.sweep.values import MAX_POINTS, Bounds, Listed, Step, is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,31 @@ class Texts:
     def schema(self) -> Schema:
         """A list of texts."""
         return {"type": "array", "items": {"type": "string"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Reader of what an NPU costs: one number, or one for each machine."""
+
+    allowed: str = "number above 0, or map of machines to such numbers"
+    missing: str = ""
+
+    def read(self, value: object, compat: str | None = None) -> float | dict[str, float]:
+        """The number, or the numbers by machine."""
+        if isinstance(value, dict) and value:
+            return {str(name): self._number(price) for name, price in value.items()}
+        return self._number(value)
+
+    @staticmethod
+    def _number(value: object) -> float:
+        if not isinstance(value, int | float) or not is_number(value) or value <= 0:
+            raise UnfitError("must be a number above 0, or a map of machines to such numbers", "")
+        return float(value)
+
+    def schema(self) -> Schema:
+        """A number above 0, or a map of them."""
+        number = {"type": "number", "exclusiveMinimum": 0}
+        return {"anyOf": [number, {"type": "object", "minProperties": 1, "additionalProperties": number}]}
 
 
 _PATH = "must be a map or the path of a file"
@@ -114,7 +139,7 @@ STUDY_KEYS = (
         None,
         "",
         "parameters",
-        "what varies; a name is platform, or starts with workload., network., system. or replay.",
+        "what varies; a name is platform, network, system, or starts with workload., network., system. or replay.",
         "none: one point",
     ),
     METHOD := Key(
@@ -132,6 +157,15 @@ STUDY_KEYS = (
         "",
         "constraints",
         "points that need more memory than the accelerator has, or fail a comparison, do not count",
+    ),
+    PRICE := Key(
+        "cost-per-npu-hour",
+        Price(),
+        None,
+        "any currency",
+        "price",
+        "what an NPU costs in an hour; by the name of the machine where several are compared",
+        "none: no costs",
     ),
     OBJECTIVE := Key("objective", Metric(), "step_ms", "", "objective", "what the ranked table is sorted by"),
     PARETO := Key("pareto", TwoMetrics(), ("step_ms", "memory_gb"), "", "pareto", "axes of the Pareto front"),

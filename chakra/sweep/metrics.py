@@ -7,7 +7,8 @@ from chakra.replay.config.key import Schema, UnfitError
 
 #: Metrics of a point and whether more is better. ``mfu`` counts FLOPs of the model's matrix products, ``hfu`` also those
 #: of activations that are computed again; both as a share of the peak of all accelerators. ``step_low_ms`` and
-#: ``step_high_ms`` are the ends of the 90 % interval of ``step_ms`` (`chakra.accuracy.replay_interval`).
+#: ``step_high_ms`` are the ends of the 90 % interval of ``step_ms`` (`chakra.accuracy.replay_interval`). Costs
+#: are those of all NPUs of a point, in the currency of the study's price.
 METRICS: dict[str, bool] = {
     "step_ms": False,
     "exposed_ms": False,
@@ -18,6 +19,9 @@ METRICS: dict[str, bool] = {
     "mfu": True,
     "hfu": True,
     "npus": False,
+    "cost_per_hour": False,
+    "cost_per_step": False,
+    "cost_per_million_tokens": False,
     "step_low_ms": False,
     "step_high_ms": False,
 }

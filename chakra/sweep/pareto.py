@@ -110,4 +110,7 @@ def label(metric: str) -> str:
         "mfu": "MFU [of peak]",
         "hfu": "HFU [of peak]",
         "npus": "NPUs",
+        "cost_per_hour": "cost/h",
+        "cost_per_step": "cost/step",
+        "cost_per_million_tokens": "cost/10^6 tokens",
     }[metric]

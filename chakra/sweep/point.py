@@ -159,6 +159,7 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
             metrics[f"{name}_per_s"] = count / seconds if seconds else 0.0
             if name == "tokens":
                 metrics["tokens_per_s_per_npu"] = metrics["tokens_per_s"] / metrics["npus"]
+    metrics.update(_costs(price_of(merged, platform), metrics))
     flops, again = metrics.pop("matmul_flops", None), metrics.pop("recomputed_flops", 0)
     if flops is not None and platform is not None and seconds:
         peak_flops = seconds * metrics["npus"] * platform.accelerator.peak_tflops * 1e12
@@ -168,6 +169,37 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
     if document:
         out["document"] = result.to_dict()
     return out
+
+
+def price_of(merged: Merged, platform: "Platform | None") -> float | None:
+    """What an NPU of a point costs in an hour; None if the study has no price.
+
+    Raises
+    ------
+    UsageError
+        Prices by machine, none of them this point's.
+    """
+    price = merged.get("price")
+    if not isinstance(price, Mapping):
+        return None if price is None else float(price)
+    name = "files" if platform is None else platform.name
+    if name not in price:
+        raise UsageError(
+            f"cost-per-npu-hour: no price for {name}; there are prices for {', '.join(sorted(price))}"
+        )
+    return float(price[name])
+
+
+def _costs(price: float | None, metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Costs of all NPUs of a point: in an hour, for its step, for a million tokens where it has tokens."""
+    if price is None:
+        return {}
+    hour = price * metrics["npus"]
+    step = hour * metrics["step_ms"] / 3_600_000
+    costs = {"cost_per_hour": hour, "cost_per_step": step}
+    if metrics.get("tokens_per_s"):
+        costs["cost_per_million_tokens"] = hour / 3600 / metrics["tokens_per_s"] * 1e6
+    return costs
 
 
 def _platform(merged: Merged) -> "Platform | None":
@@ -185,29 +217,32 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
     ConfigError, UsageError
         Parameters that the machine does not have.
     """
+    from chakra.io.yaml import read_entries
     from chakra.platforms import cluster
+    from chakra.replay.config.files import read_json
 
     network_given, system_given = dict(merged["network"]), dict(merged["system"])
     words = merged.get("platform")
     network: dict[str, Any]
     system: dict[str, Any]
+    network_file, system_file = network_given.pop("file", None), system_given.pop("file", None)
     if words is not None:
         platform = cluster(words, npus)
         network, system = platform.network(), platform.system()
-    else:
-        from chakra.io.yaml import read_entries
-        from chakra.replay.config.files import read_json
-
-        if "file" not in network_given or "file" not in system_given:
-            raise ConfigError("without a platform, network and system must be files")
-        network = {key: entry.value for key, entry in read_entries(network_given.pop("file")).items()}
-        system = {str(key): entry.value for key, entry in read_json(system_given.pop("file")).items()}
+    elif network_file is None or system_file is None:
+        raise ConfigError("without a platform, network and system must be files")
+    if network_file is not None:
+        network = {key: entry.value for key, entry in read_entries(network_file).items()}
+    if system_file is not None:
+        system = {str(key): entry.value for key, entry in read_json(system_file).items()}
     for name, value in network_given.items():
         dim, _, key = str(name).partition(".")
         if not dim.startswith("dim") or not dim[3:].isdecimal() or key not in DIM_KEYS:
             raise ConfigError(
                 f"network.{name}: must be dim<k>.<{'|'.join(DIM_KEYS)}>, such as dim1.bandwidth"
             )
+        if DIM_KEYS[key] not in network:
+            raise ConfigError(f"network.{name}: the network is given link by link, without {DIM_KEYS[key]!r}")
         k, column = int(dim[3:]), list(network[DIM_KEYS[key]])
         if k >= len(column):
             raise ConfigError(f"network.{name}: the network has {len(column)} dimensions")

@@ -4,16 +4,17 @@ A point may turn out not to be possible; a word that no machine, model or option
 would make a point that nobody asked for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.generate.request.requests import REQUESTS, DlrmRequest, Request, TransformerRequest
 from chakra.io.nearest import nearest
 from chakra.io.shown import describe
-from chakra.platforms import cluster
+from chakra.platforms import cluster, platform_names
 from chakra.replay.options import BACKENDS, COMPAT_MODES
-from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS
-from chakra.sweep.study import Study
+from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS, price_of
+from chakra.sweep.study import FILES, Study
 
 
 def check_study(study: Study) -> None:
@@ -33,6 +34,8 @@ def check_study(study: Study) -> None:
         _platforms(study)
         _workload(study)
         _options(study)
+        _files(study)
+        _prices(study)
     except UsageError as error:
         raise ConfigError(f"{study.source}: {error}") from None
 
@@ -72,6 +75,29 @@ def _platforms(study: Study) -> None:
         cluster(words, sized=False)
 
 
+def _files(study: Study) -> None:
+    """Files of networks and systems, given or varied: each is there."""
+    for section in FILES:
+        whole = [value for value in _values(study, section) if not isinstance(value, dict)]
+        for path in [*whole, *_values(study, f"{section}.file")]:
+            if not isinstance(path, str):
+                raise UsageError(f"{section}: must be the path of a file, not {describe(path)}")
+            if not Path(path).is_file():
+                raise UsageError(f"{section}: there is no file {path}")
+
+
+def _prices(study: Study) -> None:
+    """Prices by machine name machines, and every machine of the study has one."""
+    if not isinstance(study.price, Mapping):
+        return
+    names = platform_names()
+    for name in study.price:
+        if name not in names and name != "files":
+            raise UsageError(f"cost-per-npu-hour: no machine preset {name!r}{nearest(name, names)}")
+    for words in _values(study, "platform"):
+        price_of({"price": study.price}, cluster(str(words), sized=False))
+
+
 def _workload(study: Study) -> None:
     """Kinds, names of parameters and presets; what only some kinds have is left to the points of the others."""
     if "files" in _keys(study, "workload"):
@@ -105,7 +131,6 @@ def _accepted(kinds: list[type[Request]], key: str, value: object) -> None:
 
 def _options(study: Study) -> None:
     """Names of the network's dimensions and of the replay's options."""
-    given = study.fixed.get("network")
     for name in _keys(study, "network"):
         dim, _, key = name.partition(".")
         if not (dim.startswith("dim") and dim[3:].isdecimal() and key in DIM_KEYS) and name != "file":
@@ -113,8 +138,6 @@ def _options(study: Study) -> None:
             raise UsageError(
                 f"network.{name}: must be dim<k>.<{'|'.join(DIM_KEYS)}>, such as dim1.bandwidth{hint}"
             )
-    if isinstance(given, dict) and "file" in given and not isinstance(given["file"], str):
-        raise UsageError(f"network.file: must be a path, not {describe(given['file'])}")
     for name in _keys(study, "replay"):
         option = name.replace("-", "_")
         if option not in REPLAY_OPTIONS:

@@ -6,6 +6,7 @@
     workload: {kind: transformer, model: gpt3-175b, npus: 1024, global-batch: 1536, fuse: true}
     platform: hgx-h100 over 400G rail-optimised fat tree      # any words of chakra platform
     network: {dim1.bandwidth: 40}                             # replaces the platform's, or a file's path
+    cost-per-npu-hour: 2.5                                    # any currency
     system: {preferred-dataset-splits: 4}                     # keys of the system file, or a file's path
     replay: {comm-streams: 4}                                 # options of simulate
     parameters:
@@ -35,6 +36,7 @@ from chakra.sweep.keys import (
     PARAMETERS,
     PARETO,
     PLATFORM,
+    PRICE,
     REPLAY,
     STUDY,
     STUDY_KEYS,
@@ -52,6 +54,8 @@ from chakra.sweep.space import (
     sampled,
 )
 
+#: parameters whose values are files, and what a platform gives without them
+FILES = (NETWORK.name, SYSTEM.name)
 SECTIONS = (WORKLOAD.name, NETWORK.name, SYSTEM.name, REPLAY.name)
 
 T = TypeVar("T")
@@ -83,6 +87,8 @@ class Study:
         The two metrics of the front.
     source
         File, for messages.
+    price
+        What an NPU costs in an hour, or that by machine; None: costs are not asked for.
     """
 
     name: str
@@ -94,6 +100,7 @@ class Study:
     objective: str
     pareto: tuple[str, str]
     source: str
+    price: float | Mapping[str, float] | None = None
 
     def points(self) -> Iterator[Point]:
         """Points of a grid or random study, without those that a constraint on parameters excludes.
@@ -146,6 +153,7 @@ class Study:
             A name that is in no section.
         """
         out: dict[str, Any] = {key: self.fixed.get(key) for key in ("platform", *SECTIONS)}
+        out["price"] = self.price
         for section in SECTIONS:
             given = out[section]
             out[section] = (
@@ -153,6 +161,8 @@ class Study:
             )
         for name, value in point.items():
             section, _, key = name.partition(".")
+            if name in FILES:
+                key = "file"
             if section not in ("platform", *SECTIONS):
                 raise UsageError(f"point: {name!r} is neither 'platform' nor in a section of {self.source}")
             if section == "platform":
@@ -216,14 +226,15 @@ def study_from(document: object, source: str) -> Study:
     check_space(parameters, source, crossed=method.kind == "grid")
     return Study(
         read(STUDY) or Path(source).stem, fixed, parameters, method, "memory" in constraints, texts,
-        read(OBJECTIVE), read(PARETO), source,
+        read(OBJECTIVE), read(PARETO), source, read(PRICE),
     )  # fmt: skip
 
 
 def _check_machine(fixed: Mapping[str, object], parameters: tuple[Parameter, ...], source: str) -> None:
     """A machine is there: a platform, given or varied, or files."""
-    varied = any(parameter.name == PLATFORM.name for parameter in parameters)
-    if fixed[PLATFORM.name] is None and fixed[NETWORK.name] is None and not varied:
+    varied = {parameter.name for parameter in parameters}
+    given = varied | {name for name, value in fixed.items() if value is not None}
+    if not given & {PLATFORM.name, NETWORK.name, f"{NETWORK.name}.file"}:
         raise ConfigError(f"{source}: needs a platform, or network and system files")
 
 
@@ -231,9 +242,10 @@ def _parameters(given: object, source: str) -> tuple[Parameter, ...]:
     out = []
     for name, value in given.items() if isinstance(given, dict) else ():
         section, dot, key = str(name).partition(".")
-        if name != PLATFORM.name and (section not in SECTIONS or not dot or not key):
+        if name not in (PLATFORM.name, *FILES) and (section not in SECTIONS or not dot or not key):
             raise ConfigError(
-                f"{source}: parameter {name!r} must be 'platform' or start with {'., '.join(SECTIONS)}."
+                f"{source}: parameter {name!r} must be 'platform', 'network' or 'system', or start with "
+                f"{'., '.join(SECTIONS)}."
             )
         out.append(parameter_from(str(name), value, source))
     return tuple(out)

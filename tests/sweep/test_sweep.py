@@ -128,6 +128,50 @@ def test_a_changed_file_is_another_point(tmp_path: Path) -> None:
     assert keys[0] != keys[1]
 
 
+def fabric(path: Path, bandwidth: float) -> Path:
+    """A network file of four NPUs at one switch, link by link."""
+    rows = "".join(f"- [{npu}, s, {bandwidth}, 500]\n" for npu in range(4))
+    path.write_text(f"npus_count: [4]\nlinks:\n{rows}")
+    return path
+
+
+def test_networks_are_values_of_a_study(tmp_path: Path) -> None:
+    """A file takes the place of the platform's network; the rest of the machine stays."""
+    slow, fast = fabric(tmp_path / "slow.yml", 0.05), fabric(tmp_path / "fast.yml", 500)
+
+    def metrics(parameters: dict[str, Any], **more: Any) -> list[dict[str, float]]:
+        study = small(replay={"backend": "aware"}, parameters={**parameters, "workload.dp": [4]}, **more)
+        return [dict(outcome.metrics) for outcome in run(study, tmp_path)]
+
+    together = metrics({"network": [str(slow), str(fast)]})
+    assert together == [*metrics({}, network=str(slow)), *metrics({}, network={"file": str(fast)})]
+    assert together[0]["step_ms"] > together[1]["step_ms"]
+    (refused,) = run(
+        small(network={"file": str(fast), "dim0.bandwidth": 3}, parameters={"workload.dp": [4]}), tmp_path
+    )
+    assert "link by link, without 'bandwidth'" in refused.reason
+
+
+def test_costs_are_those_of_all_npus(tmp_path: Path) -> None:
+    """Price times NPUs times time, in each of its three forms."""
+    model = {"kind": "transformer", "model": "gpt3-1.3b", "layers": 2, "micro-batch": 1, "npus": 4}
+    document = {
+        "workload": model,
+        "parameters": {"platform": ["dgx-a100", "hgx-h100"]},
+        "cost-per-npu-hour": {"dgx-a100": 1.5, "hgx-h100": 3},
+        "objective": "cost_per_million_tokens",
+    }
+    for outcome, price in zip(run(study_from(document, "s"), tmp_path), (1.5, 3), strict=True):
+        assert outcome.ok, outcome.reason
+        found = outcome.metrics
+        assert found["cost_per_hour"] == 4 * price
+        steps_an_hour = 3_600_000 / found["step_ms"]
+        assert found["cost_per_step"] * steps_an_hour == pytest.approx(found["cost_per_hour"])
+        tokens_an_hour = found["tokens_per_s"] * 3600
+        assert found["cost_per_million_tokens"] * tokens_an_hour / 1e6 == pytest.approx(4 * price)
+    assert not any("cost" in name for outcome in run(small(), tmp_path / "free") for name in outcome.metrics)
+
+
 def test_shards_together_are_the_whole_study(tmp_path: Path) -> None:
     for i in (1, 2, 3):
         part = run(small(), tmp_path / "shared", shard=Shard(i, 3))
@@ -496,6 +540,11 @@ def test_the_command_says_why_points_cannot_be(tmp_path: Path) -> None:
         ({"replay": {"comm-stream": 2}}, "did you mean 'comm-streams'?"),
         ({"parameters": {"replay.backend": ["unaware", "awrae"]}}, "did you mean 'aware'?"),
         ({"method": {"optuna": 4}, "platform": "dgx-a10"}, "did you mean 'dgx-a100'?"),
+        ({"parameters": {"network": ["none.yml"]}}, "network: there is no file none.yml"),
+        ({"parameters": {"network": [3]}}, "network: must be the path of a file, not 3"),
+        ({"cost-per-npu-hour": {"dgx-a10": 1}}, "no machine preset 'dgx-a10'; did you mean 'dgx-a100'?"),
+        ({"cost-per-npu-hour": {"hgx-h100": 1}}, "no price for dgx-a100; there are prices for hgx-h100"),
+        ({"cost-per-npu-hour": -1}, "cost-per-npu-hour must be a number above 0"),
     ],
 )  # fmt: skip
 def test_a_mistyped_word_stops_the_study_before_anything_runs(
