@@ -1,8 +1,12 @@
 """An MSCCL algorithm as a custom algorithm's traces: sends, receives and waits, one trace a rank.
 
 Every step becomes the nodes that take time in it, and its dependences theirs. The times that are no network's are those
-of the engine for tables of steps: before its first message a rank takes the endpoint delay; after a message the sender
-takes it before it sends what comes after, and the receiver takes it, and the reduction, before it goes on.
+of the engine for tables of steps: before its first message a rank takes the endpoint delay, and so does a receiver, with
+the reduction, before it goes on.
+
+A message is handed to the network, which queues it or shares its links; a rank does not wait until it has arrived. Only
+sends that nothing received or computed comes between go out one after the other: otherwise a backend on which messages
+share no ports would carry any number of them at one time.
 """
 
 from collections.abc import Iterable
@@ -14,12 +18,12 @@ from chakra.converters.msccl.program import RECEIVES, REDUCES, SENDS, MscclAlgor
 from chakra.replay.config.model import CollectiveKind, System
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Ends:
-    """Nodes after which a step has moved its data, and after which the rank may send again."""
+    """Nodes after which what comes after a step may go on, and those that a send waits for, too: the last sends."""
 
-    moved: tuple[Handle, ...] = ()
-    ready: tuple[Handle, ...] = ()
+    data: tuple[Handle, ...] = ()
+    sent: tuple[Handle, ...] = ()
 
 
 @dataclass(slots=True)
@@ -84,12 +88,14 @@ class _Writer:
             block = algorithm.ranks[rank][k]
             step = block.steps[at]
             state = self.blocks.setdefault(
-                first_of[rank, block.id], _Block(_Ends(starts[rank], starts[rank]), starts[rank])
+                first_of[rank, block.id], _Block(_Ends(starts[rank]), starts[rank])
             )
             before = state.last
             if step.after is not None:
                 other = self.ends[first_of[rank, step.after[0]] + step.after[1]]
-                before = _Ends(_joined(before.moved, other.moved), _joined(before.ready, other.ready))
+                # what has come since stands for the sends before it
+                sent = _joined(before.sent, other.sent) if other.sent else ()
+                before = _Ends(_joined(before.data, other.data), sent)
             b = self.workload.builder(rank)
             state.last = self.step(number, step, block.send, block.receive, b, state, before)
             if number in awaited:
@@ -109,35 +115,32 @@ class _Writer:
     ) -> _Ends:
         """Nodes of one step."""
         size = self.bytes_of(step.count)
-        if step.type in ("cpy", "nop"):
-            both = self.together(b, before.ready)
-            return _Ends(both, both)
-        if step.type == "re":
-            wait = self.costs.reduction(size)
-            if not wait:
-                both = self.together(b, before.ready)
-                return _Ends(both, both)
-            reduced = (b.compute("reduce", duration_ns=wait, after=before.ready),)
-            return _Ends(reduced, reduced)
-        ends = before
+        data, sent = before.data, before.sent
         if step.type in RECEIVES:
             tag = self.tags.pop(self.followed.sender[number])
             came = b.recv(source, size_bytes=size, tag=tag, after=state.received)
             wait = self.costs.endpoint + (self.costs.reduction(size) if step.type in REDUCES else 0)
-            after = _joined((came,), tuple(h for h in before.moved if h not in state.received))
+            data = _joined((came,), (h for h in data if h not in state.received))
             state.received = (came,)
-            if wait or len(after) > 1:
-                after = (b.compute("endpoint", duration_ns=wait, after=after),)
-            ends = _Ends(after, _joined(after, before.ready) if step.type in SENDS else after)
+            if wait or len(data) > 1:
+                data = (b.compute("endpoint", duration_ns=wait, after=data),)
+            sent = ()
+        elif step.type == "re":
+            wait = self.costs.reduction(size)
+            data = (b.compute("reduce", duration_ns=wait, after=data),) if wait else self.together(b, data)
+            sent = ()
+        elif step.type not in SENDS:
+            data, sent = self.together(b, data), self.together(b, sent)
         if step.type in SENDS:
             rank = b.rank
             tag = self.next_tag.get((rank, to), 0)
             self.next_tag[rank, to] = tag + 1
             self.tags[number] = tag
-            sent = (b.send(to, size_bytes=size, tag=tag, after=ends.ready),)
+            left = (b.send(to, size_bytes=size, tag=tag, after=_joined(data, sent)),)
             rest = self.costs.endpoint
-            ends = _Ends(sent, (b.compute("endpoint", duration_ns=rest, after=sent),) if rest else sent)
-        return ends
+            sent = (b.compute("endpoint", duration_ns=rest, after=left),) if rest else left
+            data = self.together(b, data)
+        return _Ends(data, sent)
 
     def together(self, b: TraceBuilder, nodes: tuple[Handle, ...]) -> tuple[Handle, ...]:
         """One node for several, so that steps that take no time do not pile them up."""

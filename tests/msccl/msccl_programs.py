@@ -112,6 +112,16 @@ def pairs_all_reduce(n: int) -> str:
     return xml("allreduce", n, ranks, in_place=True, scratch=n - 1)
 
 
+def in_pieces(pieces: int) -> str:
+    """An all-gather of two ranks, piece by piece: a threadblock sends all pieces, another one receives them."""
+    ranks: list[list[Block]] = []
+    for rank, peer in ((0, 1), (1, 0)):
+        sends: list[Line] = [("s", "i", k, "o", rank * pieces + k, 1, None) for k in range(pieces)]
+        receives: list[Line] = [("r", "i", k, "o", peer * pieces + k, 1, None) for k in range(pieces)]
+        ranks.append([(peer, -1, 0, sends), (-1, peer, 0, receives)])
+    return xml("allgather", 2 * pieces, ranks, in_place=True)
+
+
 def two_threadblocks(steps: int) -> str:
     """An all-reduce of two ranks whose two threadblocks then copy the sum to and fro, each waiting for the other."""
     ranks: list[list[Block]] = []

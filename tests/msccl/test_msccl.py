@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msccl_programs import (
     carried_out,
     doubling_all_gather,
+    in_pieces,
     pairs_all_gather,
     pairs_all_reduce,
     ring_all_reduce,
@@ -27,6 +28,7 @@ from chakra.converters.msccl.program import RECEIVES, MscclAlgorithm
 from chakra.converters.msccl.reader import parse_xml
 from chakra.errors import ConfigError, UsageError
 from chakra.replay import simulate
+from chakra.replay.topologies import fat_tree
 
 BACKENDS = ("unaware", "aware", "flow")
 TIMES = {"endpoint-delay": 10, "local-mem-bw": 50}
@@ -98,6 +100,52 @@ def test_all_pairs_over_scratch_memory_take_two_messages_and_the_sums(n: int, tm
     end, _, _ = figures(system, "all_reduce", n, size, "FullyConnected", "unaware")
     message = int(500 + 4096 / (50 * 2**30 / 1e9))
     assert end == 2 * message + 3 * 10 + (n - 1) * 3 * int(4096 / 50)
+
+
+def test_links_of_unequal_delay_and_groups(tmp_path: Path) -> None:
+    """On a fat tree some hops are longer than others; a process group's members are the algorithm's ranks."""
+    algorithm = loaded(ring_all_reduce(8), tmp_path)
+    write_msccl(algorithm, tmp_path / "run", size_bytes=8 << 12, system=TIMES)
+    theirs = {**TIMES, system_key(algorithm.collective): [str(tmp_path / "run")]}
+    ours = {**TIMES, "all-reduce-implementation": ["ring"], "preferred-dataset-splits": 1}
+    whole = Workload(8)
+    whole.run(lambda b: b.collective("all_reduce", size_bytes=8 << 12))
+    halves = Workload(16)
+    groups = [halves.add_group(range(first, 16, 2)) for first in (0, 1)]
+    halves.run(lambda b: b.collective("all_reduce", size_bytes=8 << 12, group=groups[b.rank % 2]))
+    tree = fat_tree([4, 2], [1, 2], bandwidth_gibps=50, latency_ns=500)
+    ring = {"topology": ["Ring"], "npus_count": [16], "bandwidth": [50], "latency": [500]}
+    for workload, network in ((whole, tree), (halves, ring)):
+        for backend in BACKENDS:
+            a, b = (simulate(workload, s, network, backend=backend).finish_ns for s in (theirs, ours))
+            assert a.max() == b.max(), backend
+            # a rank's traces end when its last message has arrived, too
+            assert (a >= b).all(), backend
+
+
+@pytest.mark.parametrize(
+    "text", [doubling_all_gather(8), pairs_all_gather(8), ring_all_reduce(8), pairs_all_reduce(8)]
+)
+def test_sends_that_wait_for_receivers_do_not_block(text: str, tmp_path: Path) -> None:
+    """With rendezvous a send waits until its receive is there; receives are posted before the sends of their rank end."""
+    algorithm = loaded(text, tmp_path)
+    write_msccl(algorithm, tmp_path / "run", size_bytes=8 << 12)
+    workload = Workload(8)
+    workload.run(lambda b: b.collective(algorithm.collective.value.lower(), size_bytes=8 << 12))
+    system = {system_key(algorithm.collective): [str(tmp_path / "run")]}
+    network = {"topology": ["Switch"], "npus_count": [8], "bandwidth": [50], "latency": [500]}
+    ends = [simulate(workload, system, network, rendezvous=ask).finish_ns.max() for ask in (False, True)]
+    assert 0 < ends[0] < ends[1]
+
+
+def test_sends_in_a_row_leave_one_by_one(tmp_path: Path) -> None:
+    """Two ranks exchange four pieces; each send but the first waits for the one before it."""
+    algorithm = loaded(in_pieces(4), tmp_path)
+    write_msccl(algorithm, tmp_path / "run", size_bytes=4 << 12, system=TIMES)
+    system = {**TIMES, system_key(algorithm.collective): [str(tmp_path / "run")]}
+    end, _, _ = figures(system, "all_gather", 2, 4 << 12, "Ring", "unaware")
+    message = int(500 + 4096 / (50 * 2**30 / 1e9))
+    assert end == 10 + 4 * (message + 10)
 
 
 def test_channels_side_by_side_share_a_link(tmp_path: Path) -> None:
