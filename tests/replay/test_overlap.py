@@ -29,6 +29,15 @@ NETWORK = {
 }  # fmt: skip
 #: every way to run it where messages never meet
 WAYS: tuple[dict[str, Any], ...] = ({}, {"fold": False}, {"engine": "messages"})
+#: where links are shared: building blocks, and one link from every NPU to a switch, on both backends
+LISTED = {"npus_count": [8], "links": [[npu, "switch", 419.095159, 468.125] for npu in range(8)]}
+SHARED: tuple[dict[str, Any], ...] = (
+    {"backend": "aware"},
+    {"backend": "flow"},
+    {"backend": "flow", "fold": False},
+    {"backend": "aware", "network": LISTED},
+    {"backend": "flow", "network": LISTED},
+)
 
 
 def rates(computing: float = 1.0, collective: float = 1.0) -> dict[str, Any]:
@@ -45,7 +54,7 @@ def run(traces: Workload, system: dict[str, Any], folder: Path, **options: Any) 
     return simulate(
         folder / "w",
         system,
-        NETWORK,
+        options.pop("network", NETWORK),
         comm_groups=folder / "w.groups.json" if traces.groups else None,
         **options,
     )
@@ -63,7 +72,7 @@ def finish(result: ReplayResult, npu: int = 0) -> dict[str, int]:
 # --- closed forms ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [*WAYS, {"backend": "aware"}])
+@pytest.mark.parametrize("options", [*WAYS, *SHARED])
 @pytest.mark.parametrize("micros", [1, 20, 100, 400, 5000])
 @pytest.mark.parametrize(("a", "b"), [(1.0, 1.0), (0.8, 1.0), (1.0, 0.5), (0.75, 0.3)])
 def test_a_collective_beside_computing(
@@ -281,7 +290,7 @@ def test_both_engines_and_folding_agree(tmp_path: Path, seed: int) -> None:
     assert (results[0].finish_ns >= run(workload, SYSTEM, tmp_path, comm_streams=2).finish_ns).all()
 
 
-@pytest.mark.parametrize("options", [*WAYS, {"backend": "aware"}])
+@pytest.mark.parametrize("options", [*WAYS, *SHARED])
 @pytest.mark.parametrize("seed", range(5))
 def test_full_speed_is_the_same_to_the_tick(tmp_path: Path, seed: int, options: dict[str, Any]) -> None:
     """Without the keys, with both at 1, and with a rate that rounds to 1, which runs all of the bookkeeping."""
