@@ -59,9 +59,12 @@ HARDWARE = {
     "gb300-nvl72": "NVIDIA GB300",
     "l40s": "NVIDIA L40S",
     "rtx-pro-6000": "NVIDIA RTX PRO 6000 Blackwell Server",
+    "mi300x": "AMD MI300X",
 }
-#: machines without NVSwitch, whose errors are told apart
-PCIE = ("l40s", "rtx-pro-6000")
+#: public logs of rccl-tests, numbers only
+RCCL_LOGS = ROOT / "tools" / "rccl_all_reduce.csv"
+#: families of machines, whose errors are told apart: those of NVSwitch, but
+PCIE, MESH = ("l40s", "rtx-pro-6000"), ("mi300x",)
 #: what was not measured on a machine (more than 4 ranks, so no NVLS) is that of a machine with the same chips
 BORROWED = {"gb200-nvl72": "hgx-b200", "gb300-nvl72": "hgx-b300"}
 NVLS = ("nvls_launch_us", "nvls_gbps")
@@ -113,12 +116,47 @@ MACHINES = {
         _nvswitch("gb300-nvl72", Generation.BLACKWELL, 720, 32, 721.8, ranks=72),
         _pcie("l40s", Generation.AMPERE, (24, 24, 24), 2),
         _pcie("rtx-pro-6000", Generation.BLACKWELL, (48, 48, 24), 4),
+        # 7 links of 48 GB/s as RCCL counts them, in 64 channels
+        MachineParameters(
+            name="mi300x",
+            library="rccl",
+            generation=Generation.CDNA3,
+            links="fabric",
+            node_ranks=8,
+            levels=(8,),
+            search_gbps=(336,),
+            channels=64,
+            nvls_link_gbps=0.0,
+            ll128=False,
+            host="amd",
+            rings={},
+            exchange=None,
+            evidence=Evidence("assumed", "nothing yet"),
+        ),
     )
 }
 
 
+def family(name: str) -> str:
+    """Machines whose errors are told together."""
+    return "PCIe" if name in PCIE else "mesh" if name in MESH else "NVSwitch"
+
+
+def rccl_rows() -> Iterator[tuple[str, Communicator, Measurement]]:
+    """All-reduces of RCCL: hardware, where they ran, and the time."""
+    with RCCL_LOGS.open(newline="") as file:
+        for row in csv.DictReader(file):
+            nodes, inner = int(row["nodes"]), int(row["gpus_per_node"])
+            comm = Communicator(nodes * inner, inner, float(row["nic_gbps"] or 0))
+            kind = CollectiveKind.ALL_REDUCE
+            made = Measurement(kind, comm.ranks, int(row["bytes"]), float(row["time_us"]), row["log"])
+            yield row["hardware"], comm, made
+
+
 def measured(hardware: str) -> list[Measurement]:
-    """Rows of the published table, out of place."""
+    """Rows of the published tables on one node, out of place."""
+    if hardware.startswith("AMD"):
+        return [row for name, comm, row in rccl_rows() if name == hardware and comm.nodes == 1]
     rows = []
     with SINGLE_NODE.open(newline="") as file:
         for number, row in enumerate(csv.DictReader(file), start=2):
@@ -135,13 +173,17 @@ def measured(hardware: str) -> list[Measurement]:
     return rows
 
 
+def _source(name: str) -> str:
+    if name in MESH:
+        return f"rccl-tests on 8 {HARDWARE[name]}, all-reduce (tools/{RCCL_LOGS.name} names the logs)"
+    return SOURCE.format(HARDWARE[name])
+
+
 def fits(names: Sequence[str], *, validate: bool) -> Iterator[tuple[str, LibraryFit]]:
     """Fits of machines, those that others borrow from first."""
     done: dict[str, MachineParameters] = {}
     for name in names:
-        fit = fit_library(
-            measured(HARDWARE[name]), MACHINES[name], source=SOURCE.format(HARDWARE[name]), validate=validate
-        )
+        fit = fit_library(measured(HARDWARE[name]), MACHINES[name], source=_source(name), validate=validate)
         lender = BORROWED.get(name)
         if lender:
             source = done.get(lender) or collective_parameters(lender)
@@ -354,10 +396,13 @@ def page_tables() -> dict[str, str]:
     pooled: dict[str, list[list[FittedTime]]] = {
         "NVSwitch": [[] for _ in titles],
         "PCIe": [[] for _ in titles],
+        "mesh": [[] for _ in titles],
     }
     for name, fit in fits(list(HARDWARE), validate=True):
         for kind in KINDS.values():
             own = [t for t in fit.times if t.measurement.kind is kind]
+            if not own:
+                continue
             bands = [[t for t in own if least <= t.measurement.size_bytes < most] for least, most in BANDS]
             cells = [percent(mean_error(times)) for times in (*bands, own)]
             by_size.append(
@@ -367,9 +412,9 @@ def page_tables() -> dict[str, str]:
         unseen = {split.name: split.times for split in fit.splits}
         shown = [fit.times, *(unseen.get(split, ()) for split in SPLITS)]
         held.append(f"| {name} | {' | '.join(map(_pair, shown))} |")
-        for total, group in zip(pooled["PCIe" if name in PCIE else "NVSwitch"], shown, strict=True):
+        for total, group in zip(pooled[family(name)], shown, strict=True):
             total.extend(group)
-    held += [f"| **all, {family}** | {' | '.join(map(_pair, groups))} |" for family, groups in pooled.items()]
+    held += [f"| **all, {kin}** | {' | '.join(map(_pair, groups))} |" for kin, groups in pooled.items()]
     nodes = ["| machine, nodes x ranks | rows | error % |", "| --- | --- | --- |"]
     rows = [row for row in several_nodes() if row.size_bytes >= LARGE_BYTES]
     for cluster in dict.fromkeys(row.group for row in rows):
@@ -380,8 +425,32 @@ def page_tables() -> dict[str, str]:
         nodes.append(f"| **all {title}** | {len(errors_)} | {percent(sum(errors_) / len(errors_))} |")
     return {
         "by size": "\n".join(by_size), "held out": "\n".join(held), "several nodes": "\n".join(nodes),
-        "half a log": "\n".join(_half_log_table()), "not fitted": "\n".join(_not_fitted_table()),
+        "rccl": "\n".join(_rccl_table()), "half a log": "\n".join(_half_log_table()),
+        "not fitted": "\n".join(_not_fitted_table()),
     }  # fmt: skip
+
+
+def _rccl_table() -> list[str]:
+    """RCCL on two nodes: the costs of one, the rate of a port, and published hops."""
+    lines = [
+        "| log | below 1 MiB: rows, error % | to 128 MiB | above | signed mean % |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    logs: dict[str, list[tuple[int, float]]] = {}
+    machine = collective_parameters(MESH[0])
+    for hardware, comm, row in rccl_rows():
+        if comm.nodes > 1:
+            made = library_time(row.kind, row.size_bytes, comm, machine).time_ns / 1e3
+            title = f"{hardware}, {row.source}"
+            logs.setdefault(title, []).append((row.size_bytes, made / row.time_us - 1))
+    for title, own in logs.items():
+        cells = []
+        for least, most in ((0, LARGE_BYTES), (LARGE_BYTES, (128 << 20) + 1), ((128 << 20) + 1, 1 << 60)):
+            found = [abs(error) for size, error in own if least <= size < most]
+            cells.append(f"{len(found)}, {percent(sum(found) / len(found))}" if found else "")
+        bias = sum(error for _, error in own) / len(own)
+        lines.append(f"| {title} | {' | '.join(cells)} | {100 * bias:+.1f} |")
+    return lines
 
 
 def _not_fitted_table() -> list[str]:
@@ -406,7 +475,7 @@ def _pair(times: Sequence[FittedTime]) -> str:
 
 
 #: tables of the guide, by name
-TABLES = ("by size", "held out", "several nodes", "half a log", "not fitted")
+TABLES = ("by size", "held out", "several nodes", "half a log", "not fitted", "rccl")
 
 
 def renewed_page() -> str:
@@ -424,16 +493,15 @@ def errors(names: Sequence[str]) -> None:
     worst = (0.0, "")
     for name, fit in fits(names, validate=True):
         by_title = {"in sample": fit.times, **{split.name: split.times for split in fit.splits}}
-        family = "PCIe" if name in PCIE else "NVSwitch"
-        total = pooled.setdefault(family, [[] for _ in titles])
+        total = pooled.setdefault(family(name), [[] for _ in titles])
         for kind in KINDS.values():
             groups = [[t for t in by_title.get(title, ()) if t.measurement.kind is kind] for title in titles]
             print(_line(name, kind.lower(), groups))
             worst = max(worst, (mean_error(groups[0]), f"{name} {kind.lower()}"))
             for own, group in zip(total, groups, strict=True):
                 own.extend(group)
-    for family, groups in pooled.items():
-        print(_line(family, "all", groups))
+    for kin, groups in pooled.items():
+        print(_line(kin, "all", groups))
     print(f"worst in sample, all sizes: {worst[1]}, {percent(worst[0])} %")
 
 

@@ -266,7 +266,7 @@ def fitted_times(rows: Sequence[FitRow], machine: MachineParameters) -> tuple[Fi
 
 def ring_start(machine: MachineParameters, kind: CollectiveKind) -> dict[str, float]:
     """Plausible values: the library's tables, scaled to what kernels take to start."""
-    hop = table.NVLINK_US if machine.links == "nvlink" else table.PCIE_US
+    hop = {"nvlink": table.NVLINK_US, "pcie": table.PCIE_US, "fabric": table.FABRIC_US}[machine.links]
     ring = hop[Algorithm.RING]
     search = machine.search_gbps
     ll = min(table.CEILINGS[machine.generation].ll_gbps, search[0] / 2)

@@ -170,6 +170,21 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, options: list[str],
 
 
 @pytest.mark.shared
+def test_rccl_on_two_nodes_is_nearer_than_closed_forms(tool: ModuleType) -> None:
+    """Public logs of AMD machines, nothing fitted to them; the closed forms of the preset are 48 to 74 % off."""
+    logs: dict[str, list[float]] = {}
+    machine = collective_parameters("mi300x")
+    for _, comm, row in tool.rccl_rows():
+        if comm.nodes > 1:
+            time = library_time(row.kind, row.size_bytes, comm, machine).time_ns / 1e3
+            logs.setdefault(row.source, []).append(abs(time / row.time_us - 1))
+    errors = {name: sum(found) / len(found) for name, found in logs.items()}
+    assert errors.keys() == {"RCCL 2.22.3", "rccl-tests 5b27b96", "RCCL 2.26.6", "PR 9406"}
+    bounds = {"RCCL 2.22.3": 0.55, "rccl-tests 5b27b96": 0.21, "RCCL 2.26.6": 0.17, "PR 9406": 0.34}
+    assert all(errors[name] < bound for name, bound in bounds.items()), errors
+
+
+@pytest.mark.shared
 def test_half_a_log_of_several_nodes_tells_the_other_half(tool: ModuleType) -> None:
     """All-reduces from 1 MiB up of published logs: fitted on every second size, at most 8 % on the others."""
     logs = list(tool.half_logs())
@@ -198,10 +213,16 @@ def test_presets_are_what_the_tool_makes(tool: ModuleType) -> None:
 @pytest.mark.shared
 def test_published_times_of_one_node_are_met_as_claimed(tool: ModuleType) -> None:
     """In sample, with every second size left out, and with the rows of 4 ranks left out where 2, 4 and 8 exist."""
-    pooled: dict[str, list[FittedTime]] = {"in": [], "every second size": [], "4 ranks": [], "PCIe": []}
+    pooled: dict[str, list[FittedTime]] = {
+        "in": [],
+        "every second size": [],
+        "4 ranks": [],
+        "PCIe": [],
+        "mesh": [],
+    }
     for name, fit in tool.fits(list(tool.HARDWARE), validate=True):
-        if name in tool.PCIE:
-            pooled["PCIe"] += fit.times
+        if name in tool.PCIE + tool.MESH:
+            pooled[tool.family(name)] += fit.times
             continue
         pooled["in"] += fit.times
         for split in fit.splits:
@@ -212,6 +233,7 @@ def test_published_times_of_one_node_are_met_as_claimed(tool: ModuleType) -> Non
         "every second size": (0.07, 0.12),
         "4 ranks": (0.08, 0.12),
         "PCIe": (0.15, 0.15),
+        "mesh": (0.05, 0.10),
     }
     for name, (large, every) in targets.items():
         assert mean_error(pooled[name], LARGE_BYTES) <= large, name

@@ -82,6 +82,52 @@ def test_fewer_channels_take_as_much_longer_once_bandwidth_counts() -> None:
     assert half.time_ns / full.time_ns == pytest.approx(2, rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "size", "comm", "choice"),
+    [
+        (Kind.ALL_REDUCE, 512 << 10, node(8), "Ring/LL"),
+        (Kind.ALL_REDUCE, (512 << 10) + 1, node(8), "Ring/Simple"),
+        (Kind.ALL_GATHER, 8 * 98304, node(8), "Ring/LL"),
+        (Kind.REDUCE_SCATTER, 8 * 655360 + 1, node(8), "Ring/Simple"),
+        (Kind.ALL_REDUCE, 1024, Communicator(16, 8, 50.0), "Tree/LL"),
+        (Kind.ALL_REDUCE, (256 << 20) - 1, Communicator(16, 8, 50.0), "Tree/Simple"),
+        (Kind.ALL_REDUCE, 256 << 20, Communicator(16, 8, 50.0), "Ring/Simple"),
+        (Kind.ALL_GATHER, 1 << 30, Communicator(16, 8, 50.0), "Ring/Simple"),
+        (Kind.ALL_TO_ALL, 1 << 30, node(8), "SendRecv/Simple"),
+    ],
+)
+def test_rccl_takes_what_its_tables_say_by_size(
+    kind: Kind, size: int, comm: Communicator, choice: str
+) -> None:
+    assert chosen("mi300x", kind, size, comm) == choice
+
+
+def test_rccl_is_held_to_what_it_has_and_refuses_the_rest() -> None:
+    machine, pair = collective_parameters("mi300x"), Communicator(16, 8, 50.0)
+    for forced in (Forced(Algorithm.RING), Forced(Algorithm.TREE), Forced(protocol=Protocol.LL)):
+        made = library_time(Kind.ALL_REDUCE, MIB, pair, machine, forced)
+        assert forced.algorithm in (None, made.choice.algorithm)
+        assert forced.protocol in (None, made.choice.protocol)
+    for forced in (Forced(Algorithm.NVLS), Forced(protocol=Protocol.LL128), Forced(Algorithm.PAT)):
+        with pytest.raises(UsageError, match="rccl has no all_reduce with"):
+            library_time(Kind.ALL_REDUCE, MIB, pair, machine, forced)
+
+
+@pytest.mark.parametrize("kind", [*RINGS, Kind.ALL_TO_ALL])
+def test_ranks_of_a_mesh_have_a_link_to_each_other_member(kind: Kind) -> None:
+    """Two of eight MI300X share one of seven links: a seventh of the bandwidth of a ring of all."""
+    machine, size = collective_parameters("mi300x"), 1 << 34
+
+    def bus(ranks: int) -> float:
+        time = library_time(kind, size, node(ranks), machine).time_ns
+        steps = 2 * (ranks - 1) if kind is Kind.ALL_REDUCE else ranks - 1
+        return size * steps / ranks / time
+
+    for ranks in (2, 4):
+        assert bus(ranks) / bus(8) == pytest.approx((ranks - 1) / 7, rel=0.1 if ranks == 4 else 0.3)
+    assert bus(8) < 336
+
+
 @pytest.mark.parametrize("protocol", list(Protocol))
 @pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.TREE, Algorithm.NVLS_TREE])
 def test_fewer_channels_are_slower_on_several_nodes_too(algorithm: Algorithm, protocol: Protocol) -> None:
@@ -175,7 +221,7 @@ def test_large_collectives_come_near_their_bandwidth() -> None:
 def test_parameters_survive_being_written_and_are_few(name: str) -> None:
     machine = collective_parameters(name)
     assert parameters_from(parameters_to(machine), name) == machine
-    assert parameters_text(machine).count("\n") > (30 if machine.rings else 10)
+    assert parameters_text(machine).count("\n") > 10 + 6 * len(machine.rings)
     for kind, entry in parameters_to(machine).items():
         if isinstance(entry, dict):
             numbers = [v for key, v in entry.items() if key != "error"]

@@ -101,10 +101,19 @@ def test_how_right_collectives_are_is_shown(name: str) -> None:
     assert document["collective_library"]["all_reduce"]["error"]["mean_error"] < 0.15
 
 
-def test_what_was_not_measured_is_said() -> None:
+def test_an_amd_machine_has_the_costs_of_rccl() -> None:
     done = CliRunner().invoke(command, ["show", "mi300x"])
+    assert "collective library: rccl, fitted to 8 ranks, 512 to 8589934592 bytes" in done.output
+    assert re.search(r"all_reduce +25 +8\.0 +14 +4\.5\n", done.output)
+    assert "all_gather" not in done.output
+
+
+def test_what_was_not_measured_is_said() -> None:
+    done = CliRunner().invoke(command, ["show", "cs-2"])
     assert "no measurements of this machine" in done.output
-    document = json.loads(CliRunner().invoke(command, ["show", "mi300x", "--format", "json"]).stdout)
+    document = json.loads(
+        CliRunner().invoke(command, ["show", "cs-2", "--npus", "16", "--format", "json"]).stdout
+    )
     assert document["collective_library"] is None
 
 

@@ -8,7 +8,7 @@ import pytest
 from chakra_example.constant_delay import ConstantDelay
 
 from chakra.builder import TraceBuilder, Workload
-from chakra.platforms import collective_parameters
+from chakra.platforms import cluster, collective_parameters
 from chakra.replay import ReplayResult, simulate
 from chakra.replay.collectives.library import (
     Algorithm,
@@ -334,3 +334,22 @@ def test_compiled_and_plain_kernels_agree(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(engine, "worth_compiling", lambda *args: True)
     jitted = run(tmp_path, two_pairs(), backend="aware")
     assert np.array_equal(plain.raw.finish_ns, jitted.raw.finish_ns)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+def test_rings_of_a_mesh_lie_over_all_its_links(tmp_path: Path, kind: str, nodes: int) -> None:
+    """A whole collective of RCCL on MI300X takes the library's time on shared links, too: none of them is overrun."""
+    machine, npus = cluster(f"{nodes}x mi300x"), 8 * nodes
+    workload = Workload(npus)
+    workload.run(lambda b: b.collective(kind, size_bytes=64 << 20))
+    workload.write(tmp_path / "w")
+    free, *shared = (
+        simulate(tmp_path / "w", machine.system(), machine.network(), backend=backend).finish_ns
+        for backend in ("unaware", "aware", "flow")
+    )
+    comm = Communicator(npus, 8, 50.0 if nodes > 1 else 0.0)
+    size = (64 << 20) * (npus if kind == "all_gather" else 1)
+    expected = library_time(Kind[kind.upper()], size, comm, collective_parameters("mi300x")).time_ns
+    assert set(free.tolist()) == {expected}
+    assert all(np.array_equal(free, one) for one in shared)

@@ -5,44 +5,17 @@ topology search and the ceilings of a generation give. See :mod:`~chakra.replay.
 """
 
 import math
-from dataclasses import dataclass
 
 from chakra.errors import UsageError
 from chakra.replay.collectives.library import published as table
 from chakra.replay.collectives.library.parameters import MachineParameters
+from chakra.replay.collectives.library.prediction import RING_ONLY, Prediction, ring_steps
+from chakra.replay.collectives.library.rccl import rccl_choice, rccl_predictions
 from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator, Forced, Protocol
 from chakra.replay.config.model import CollectiveKind
 
-_RING_ONLY = (CollectiveKind.BROADCAST, CollectiveKind.REDUCE)
 #: collectives that are grouped sends and receives between pairs
 EXCHANGES = (CollectiveKind.ALL_TO_ALL, CollectiveKind.GATHER, CollectiveKind.SCATTER)
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """What the library predicts for one algorithm and protocol.
-
-    Attributes
-    ----------
-    latency_us
-        Time of an empty collective, us.
-    gbps
-        Bytes of the collective per time, 10^9 B/s.
-    """
-
-    latency_us: float
-    gbps: float
-
-    def time_us(self, size_bytes: float) -> float:
-        """Predicted time, us."""
-        return self.latency_us + size_bytes / self.gbps / 1e3
-
-
-def ring_steps(kind: CollectiveKind, ranks: int) -> int:
-    """Steps of a ring."""
-    if kind is CollectiveKind.ALL_REDUCE:
-        return 2 * (ranks - 1)
-    return ranks if kind in _RING_ONLY else ranks - 1
 
 
 def choose(
@@ -71,7 +44,10 @@ def choose(
             f"{machine.library} has no {kind.lower()} with {asked} on {comm.nodes} nodes of {comm.node_ranks} ranks of "
             f"{machine.name}; it has {', '.join(f'{a}/{p}' for a, p in found)}"
         )
-    (algorithm, protocol), prediction = min(wanted.items(), key=lambda item: item[1].time_us(size_bytes))
+    algorithm, protocol = min(wanted, key=lambda key: wanted[key].time_us(size_bytes))
+    if machine.library == "rccl" and rccl_choice(kind, size_bytes, comm) in wanted:
+        algorithm, protocol = rccl_choice(kind, size_bytes, comm)
+    prediction = wanted[algorithm, protocol]
     return Choice(algorithm, protocol, _channels(machine, algorithm, forced)), prediction
 
 
@@ -85,6 +61,8 @@ def predictions(
     machine: MachineParameters, kind: CollectiveKind, size_bytes: float, comm: Communicator
 ) -> dict[tuple[Algorithm, Protocol], Prediction]:
     """What the library predicts for every algorithm and protocol that it has for this collective."""
+    if machine.library == "rccl":
+        return rccl_predictions(machine, kind, comm)
     bus = machine.search_gbps[machine.level(comm.node_ranks)]
     if comm.nodes > 1:
         bus = min(bus, comm.ports * comm.nic_gbps * table.PORT_SHARE)
@@ -95,7 +73,7 @@ def predictions(
         found[Algorithm.RING, protocol] = _ring(machine, kind, size_bytes, comm, protocol, bus)
         if kind is CollectiveKind.ALL_REDUCE:
             found[Algorithm.TREE, protocol] = _tree(machine, size_bytes, comm, protocol, bus)
-    if kind in _RING_ONLY:
+    if kind in RING_ONLY:
         return found
     for algorithm, made in (
         (Algorithm.NVLS, _nvls(machine, kind, comm)),

@@ -23,8 +23,10 @@ from dataclasses import dataclass
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.replay.collectives.library import published as table
-from chakra.replay.collectives.library.choice import EXCHANGES, Prediction, choose, predictions, ring_steps
+from chakra.replay.collectives.library.choice import EXCHANGES, choose, predictions
 from chakra.replay.collectives.library.parameters import ExchangeCosts, MachineParameters, RingCosts
+from chakra.replay.collectives.library.prediction import Prediction, ring_steps
+from chakra.replay.collectives.library.rccl import mesh_share
 from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator, Forced, Protocol
 from chakra.replay.config.model import CollectiveKind
 
@@ -167,10 +169,11 @@ def _ring_us(
 ) -> float:
     steps, level = ring_steps(kind, ranks), machine.level(ranks)
     crossing, step_bytes = size_bytes * steps / ranks, size_bytes / ranks
-    rate = costs.simple_gbps[level] * share * 1e3
+    speed = share * mesh_share(machine, Communicator(ranks, ranks))
+    rate = costs.simple_gbps[level] * speed * 1e3
     if protocol is Protocol.LL:
         # slower levels slow LL down alike
-        ll_rate = costs.ll_gbps * share * 1e3 * costs.simple_gbps[level] / costs.simple_gbps[0]
+        ll_rate = costs.ll_gbps * speed * 1e3 * costs.simple_gbps[level] / costs.simple_gbps[0]
         busy = 1 / (1 + (_LL_HALF_BYTES / step_bytes) ** _LL_SHARPNESS)
         above = max(0.0, size_bytes - LL_STEP_BYTES * ranks * machine.channels * share)
         waits = (costs.launch_us + steps * costs.ll_hop_us) * (1 + costs.ll_rise * busy)
@@ -207,7 +210,7 @@ def _nodes_us(
     steps, ranks = ring_steps(kind, comm.ranks), comm.ranks
     inner, slower = gbps, 1.0
     if costs and choice.algorithm is Algorithm.RING:
-        inner = costs.simple_gbps[machine.level(comm.node_ranks)] * ranks / steps
+        inner = costs.simple_gbps[machine.level(comm.node_ranks)] * ranks / steps * mesh_share(machine, comm)
     elif choice.algorithm is Algorithm.NVLS_TREE:
         if costs and costs.nvls_gbps:
             inner = costs.nvls_gbps * comm.node_ranks / (2 * (comm.node_ranks - 1))
@@ -235,12 +238,16 @@ def _exchange_us(
     spread = 1 / (1 + (_SPREAD_BYTES / peer_bytes) ** 2)
     time = costs.launch_us + (ranks - 1) * costs.peer_us + costs.spread_us * spread
     time += costs.fill_us / (1 + (_EXCHANGE_BYTES / size_bytes) ** _EXCHANGE_SHARPNESS)
-    port = costs.gbps[machine.level(inner)] * 1e3
+    port = costs.gbps[machine.level(inner)] * mesh_share(machine, Communicator(inner, inner)) * 1e3
     inside = peer_bytes * ((inner - 1) / port + 1 / (costs.copy_gbps * 1e3))
     if comm.nodes == 1:
         return time + inside
     rate = comm.ports * comm.nic_gbps * table.PORT_SHARE / inner * 1e3
-    across = peer_bytes * (ranks - inner) / rate + table.NETWORK_US[Algorithm.RING][Protocol.SIMPLE]
+    nccl = machine.library == "nccl"
+    hop = (
+        table.NETWORK_US[Algorithm.RING][Protocol.SIMPLE] if nccl else table.RCCL_NETWORK_US[Protocol.SIMPLE]
+    )
+    across = peer_bytes * (ranks - inner) / rate + hop
     return time + max(inside, across)
 
 
@@ -248,6 +255,8 @@ def _published_exchange(machine: MachineParameters) -> ExchangeCosts:
     """Where no all-to-all was measured: the library's start of a kernel and the bandwidth that its search finds."""
     start = table.BASE_US[Algorithm.RING][Protocol.SIMPLE]
     hop = table.NVLINK_US[Algorithm.RING][Protocol.LL]
+    if machine.library == "rccl":
+        start, hop = table.RCCL_BASE_US[Protocol.SIMPLE], table.FABRIC_US[Algorithm.RING][Protocol.LL]
     return ExchangeCosts(start, hop, start, 2 * start, machine.search_gbps, machine.search_gbps[0])
 
 

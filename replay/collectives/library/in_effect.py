@@ -104,7 +104,8 @@ class PlacedLibrary:
             kind, size_bytes = CollectiveKind.ALL_REDUCE, 1
         comm = self.communicator(kind, npus)
         choice = library_time(kind, size_bytes, comm, self.machine, self.forced).choice
-        return lanes(kind, size_bytes, npus, self.node_npus, comm, choice)
+        mesh = self.machine.links == "fabric"
+        return lanes(kind, size_bytes, npus, self.node_npus, comm, choice, mesh=mesh)
 
 
 def why_no_library(system: System, network: Network, options: RunOptions) -> str | None:

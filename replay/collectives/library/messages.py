@@ -9,6 +9,7 @@ of steps are in the library's time, not here.
 - Tree: both ways along a chain inside each node, and both ways along two binary trees of nodes, half of the data each.
 - NVLS: equal parts to all members of the node, which loads every link into the switch and out of it alike.
 - NVLSTree: both of these. CollNet: the chain, and from each port to the next node's, once (the switches reduce).
+- Inside a mesh: equal parts to all members of the node, each over its link, as the library's rings lie over all links.
 - PAT: to the nodes 1, 2, 4, ... further, as many blocks as that step moves.
 - Sends and receives: a message for every pair; between nodes that hold equally many members all pairs of a port
   together. With unequal shares every collective is of this kind, and each pair's bytes are its own.
@@ -60,7 +61,14 @@ class Lane:
 
 
 def lanes(
-    kind: CollectiveKind, size_bytes: int, npus: I64, node_npus: int, comm: Communicator, choice: Choice
+    kind: CollectiveKind,
+    size_bytes: int,
+    npus: I64,
+    node_npus: int,
+    comm: Communicator,
+    choice: Choice,
+    *,
+    mesh: bool = False,
 ) -> list[Lane]:
     """The messages of a collective.
 
@@ -72,6 +80,8 @@ def lanes(
         NPUs of the members; positions count in this order.
     node_npus
         NPUs of a node, neighbouring numbers.
+    mesh
+        Whether each two of a node have a link: rings and trees then lie over all of them alike.
     """
     inside, outside = link_bytes(kind, size_bytes, comm, choice)
     order = np.argsort(npus, kind="stable")
@@ -82,7 +92,7 @@ def lanes(
         return lanes_of_pairs((1 - np.eye(n, dtype=np.int64)) * (size_bytes // n))
     found: list[tuple[int, list[tuple[int, int]]]] = []
     for node in nodes:
-        found += _inside(choice.algorithm, node.tolist(), inside)
+        found += _inside(choice.algorithm, node.tolist(), inside, spread=mesh)
     if len(nodes) > 1:
         ports = [_ports(node, comm.ports) for node in nodes]
         found += _outside(choice.algorithm, ports, outside, size_bytes)
@@ -102,12 +112,19 @@ def _ports(node: I64, ports: int) -> list[int]:
     return [int(node[port * len(node) // ports]) for port in range(ports)]
 
 
-def _inside(algorithm: Algorithm, node: list[int], size: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+def _inside(
+    algorithm: Algorithm, node: list[int], size: int, *, spread: bool
+) -> Iterator[tuple[int, list[tuple[int, int]]]]:
     """Lanes of one node: member, and (member, bytes) of its messages."""
     n = len(node)
     if n == 1:
         return
-    if algorithm in _CHAINS:
+    if spread:
+        # each link has a queue of its own
+        for i, here in enumerate(node):
+            for k, part in enumerate(_parts(size, n - 1)):
+                yield here, [(node[(i + k + 1) % n], part)]
+    elif algorithm in _CHAINS:
         for here, after in itertools.pairwise(node):
             yield here, [(after, size // 2)]
             yield after, [(here, size // 2)]

@@ -182,7 +182,8 @@ class MachineParameters:
     generation
         Row of the library's tables.
     links
-        What joins the ranks of a node: ``nvlink`` (through NVSwitch) or ``pcie``.
+        What joins the ranks of a node: ``nvlink`` (through NVSwitch), ``pcie`` or ``fabric`` (a mesh of Infinity Fabric,
+        whose bandwidths are those of a whole node).
     node_ranks
         Ranks of a node.
     levels
@@ -210,7 +211,7 @@ class MachineParameters:
     name: str
     library: Literal["nccl", "rccl"]
     generation: Generation
-    links: Literal["nvlink", "pcie"]
+    links: Literal["nvlink", "pcie", "fabric"]
     node_ranks: int
     levels: tuple[int, ...]
     search_gbps: tuple[float, ...]

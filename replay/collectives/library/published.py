@@ -1,8 +1,8 @@
 """Constants by which the libraries choose, as published with their source.
 
 NCCL: ``src/graph/tuning.cc`` and ``src/graph/topo.h`` of 2.28.3 (the tables of 2.27 and 2.29 agree where measured rows
-show which algorithm ran). They are the library's own estimates: they decide what runs, and how long it takes where
-nothing was measured. Latencies in us, bandwidths in GB/s of 10^9 B/s.
+show which algorithm ran). RCCL: the files of these names in ROCm 6.4 to 7. They are the libraries' own estimates: they
+decide what runs, and how long it takes where nothing was measured. Latencies in us, bandwidths in GB/s of 10^9 B/s.
 """
 
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ class Generation(StrEnum):
     AMPERE = "ampere"
     HOPPER = "hopper"
     BLACKWELL = "blackwell"
+    CDNA3 = "cdna3"
 
 
 def _row(ll: float, ll128: float, simple: float) -> dict[Protocol, float]:
@@ -125,6 +126,7 @@ class Ceilings:
     nvls_channels: int
 
 
+_ANY = float("inf")
 CEILINGS: dict[Generation, Ceilings] = {
     Generation.VOLTA: Ceilings(39.0, 20.0, (20, 20, 20), (26.5, 18.5, 10.0), (26.5, 18.5, 10.0), 0, (), 0),
     Generation.AMPERE: Ceilings(87.7, 20.0, (20, 20, 20), (24.0, 23.6, 17.8), (24.0, 23.6, 17.8), 0, (), 0),
@@ -136,6 +138,22 @@ CEILINGS: dict[Generation, Ceilings] = {
         282.0, 73.4, (55.6, 31.67, 20.0), (70.0, 42.8, 24.0), (0, 96.0, 43.1), 0.74,
         (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18), 32,
     ),
+    # RCCL has no such ceilings
+    Generation.CDNA3: Ceilings(_ANY, _ANY, (_ANY,) * 3, (_ANY,) * 3, (_ANY,) * 3, 0, (), 0),
 }  # fmt: skip
 #: all channels of the LL protocol: two nodes, more; hosts of Intel and of AMD
 LL_NETWORK_GBPS: dict[str, tuple[float, float]] = {"intel": (39.0, 20.4), "amd": (22.5, 19.0)}
+
+#: RCCL on CDNA 3: start of a collective, a hop over Infinity Fabric and over the network. For a hop of a ring with Simple
+#: its table has 320 us, which keeps it from rings and is no time: two nodes take 280 us beside their bytes, not 1,300.
+RCCL_BASE_US = _row(12.0, 12.0, 17.0)
+FABRIC_US: dict[Algorithm, dict[Protocol, float]] = {
+    Algorithm.TREE: _row(0.9, 0.9, 2.3),
+    Algorithm.RING: _row(0.8, 0.8, 2.1),
+}
+RCCL_NETWORK_US = _row(10.5, 10.5, 25.0)
+#: largest collectives that RCCL runs with LL: bytes in all, or of a rank
+RCCL_LL_BYTES = {"ALL_REDUCE": 524288, "BROADCAST": 8192, "REDUCE": 4096}
+RCCL_LL_RANK_BYTES = {"ALL_GATHER": 98304, "REDUCE_SCATTER": 655360}
+#: from where its table prefers a ring of several nodes to a tree
+RCCL_RING_BYTES = 256 << 20
