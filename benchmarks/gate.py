@@ -11,7 +11,8 @@ P(Binomial(n, 1/2) < k) <= 5 %. It assumes nothing of how times are distributed.
 --limit.
 
 The row `warmup` is a cold start, `chakra warmup` without a cache: it runs --cold-runs times, and fails where even the
-least of its ratios is above --cold-limit. Exit codes: 0 no row is slower, 4 a row is slower, 1 a row did not run,
+least of its ratios is above --cold-limit. A row that may cost so many times another one fails where the newer commit's
+median is above that, if both ran. Exit codes: 0 no row is slower, 4 a row is slower, 1 a row did not run,
 2 wrong arguments. Rows that need the reference data (docs/validation.md) are left out where it is absent.
 """
 
@@ -26,7 +27,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -220,6 +221,19 @@ def report(row: str, figures: Figures, bound: float, limit: float) -> bool:
     return not slower
 
 
+def costly(heads: Mapping[str, float]) -> list[str]:
+    """Rows of the newer commit that cost more than their share of another row, and a line for each that has one."""
+    found = []
+    for row, seconds in heads.items():
+        other, times = ROWS[row].most or ("", 0.0)
+        if other in heads:
+            above = seconds > times * heads[other]
+            remark = "  TOO COSTLY" if above else ""
+            print(f"{row:20} {seconds / heads[other]:.2f} times {other}, at most {times:g}{remark}")
+            found += [row] if above else []
+    return found
+
+
 def arguments(given: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -282,14 +296,17 @@ def main(given: list[str] | None = None) -> int:
         if rows := wanted(options.only):
             with base.process() as worker:  # what the older commit writes, both can read
                 worker.ask("inputs")
+        heads: dict[str, float] = {}
         for row in rows:
             try:
                 figures = compare(row, base, head, options.runs)
+                heads[row] = statistics.median(figures.head)
                 if not report(row, figures, lower_bound(figures.ratios), options.limit):
                     failed.append(row)
             except RowError as error:
                 broken.append(row)
                 print(f"{row:20} {error}", flush=True)
+        failed += [row for row in costly(heads) if row not in failed]
     if broken:
         print(f"did not run: {', '.join(broken)}")
         return 1

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 import gate  # noqa: E402
-from gate import Commit, Figures, RowError, check_out, compare, lower_bound, report  # noqa: E402
+from gate import Commit, Figures, RowError, check_out, compare, costly, lower_bound, report  # noqa: E402
 from gate_rows import ROWS  # noqa: E402
 
 
@@ -26,6 +26,16 @@ def test_a_row_fails_only_where_the_bound_is_above_the_limit(capsys: pytest.Capt
     assert not report("slower", slower, lower_bound(slower.ratios), 1.05)
     lines = capsys.readouterr().out.splitlines()
     assert ["SLOWER" in line for line in lines] == [False, True]
+
+
+@pytest.mark.parametrize(("seconds", "rows"), [(7.9, []), (8.1, ["replay_102400_library"])])
+def test_a_library_costs_at_most_twice_the_step_without(
+    seconds: float, rows: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    heads = {"text": 1.0, "replay_102400": 4.0, "replay_102400_library": seconds}
+    assert costly(heads) == rows
+    assert ("TOO COSTLY" in capsys.readouterr().out) == bool(rows)
+    assert costly({"replay_102400_library": seconds}) == []
 
 
 def test_pairs_cancel_what_both_feel() -> None:

@@ -1,15 +1,17 @@
 """Collectives of unequal shares: what moves between whom is what the members say, on every engine and network."""
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chakra.builder import Workload
+from chakra.builder import TraceBuilder, Workload
 from chakra.errors import ChakraError, ConfigError, TraceError, WorkloadError
 from chakra.et import CommType, Trace, read_trace, write_trace
 from chakra.et.same_collective import Agreed, Differs, Side, agree
@@ -463,3 +465,32 @@ def test_ring_of_too_many_members_is_refused() -> None:
     rng = np.random.default_rng(1)
     with pytest.raises(ConfigError, match="use direct for unequal shares"):
         uneven_steps("ring", Do.ALL_TO_ALL, Uneven(rng.integers(0, 9, (300, 300))), 1)
+
+
+def test_json_keeps_shares(tmp_path: Path) -> None:
+    """There and back byte for byte: what a rank sends, gets and brings in, nothing included."""
+    from chakra.cli.commands.jsonize import command
+
+    sent = np.array([[100, 200_000, 300], [0, 0, 0], [500, 60_000, 700]])
+    workload = Workload(3)
+
+    def program(b: TraceBuilder) -> None:
+        mine, got = sent[b.rank].tolist(), sent[:, b.rank].tolist()
+        b.collective("all_to_all", size_bytes=sum(mine), in_split_bytes=mine, out_split_bytes=got)
+
+    workload.run(program)
+    workload.write(tmp_path / "w")
+    for rank in range(3):
+        trace, text, again = (
+            tmp_path / f"{name}.{rank}.{end}" for name, end in (("w", "et"), ("j", "json"), ("k", "et"))
+        )
+        for source, made in ((trace, text), (text, again)):
+            done = CliRunner().invoke(command, [str(source), str(made)])
+            assert done.exit_code == 0, done.output
+        assert again.read_bytes() == trace.read_bytes()
+        assert json.dumps(sent[rank].tolist()) in text.read_text()
+    ends = [
+        simulate(tmp_path / name, machine("direct"), network(3)).finish_ns.tolist() for name in ("w", "k")
+    ]
+    assert ends[0] == ends[1]
+    assert min(ends[0]) > 0
