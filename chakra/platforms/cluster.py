@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from chakra.arguments import checked
-from chakra.errors import UsageError
+from chakra.errors import ConfigError, UsageError
 from chakra.io.nearest import nearest
 from chakra.io.shipped import shipped_document, shipped_names
+from chakra.io.text import read_text
 from chakra.io.yaml import read_document
 from chakra.platforms.fabric import Fabric, Shape
 from chakra.platforms.keys import Status
@@ -69,7 +70,11 @@ def all_platforms() -> Iterator[Platform]:
 
 @checked
 def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platform:
-    """A cluster in words: ``[COUNT x] PRESET [over RATE [SHAPE] [of P ports] [oversubscribed K] [spread] [sprayed]]``.
+    """A cluster in words: ``[COUNT x] PRESET [over RATE [SHAPE] [of P ports] [oversubscribed K] [within N machines]
+    [spread] [racks of K] [places FILE] [sprayed]]``.
+
+    A job may have some of the machines of a fabric (``within N machines``), beside one another, ``spread`` over the leaf
+    switches one by one or in ``racks of K``, or at the places that a file lists.
 
     RATE is the port of one NPU, such as ``400G`` (bits per second). Without ``of P ports`` the network between machines
     is one switch dimension that joins the NPUs of equal position; ``oversubscribed 4`` divides its bandwidth by 4. With
@@ -89,6 +94,8 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
     ------
     UsageError
         Words that are not understood, or two sizes that contradict each other.
+    ConfigError
+        A file of places that cannot be read.
     """
     match = _CLUSTER.match(words)
     if not match:
@@ -141,6 +148,9 @@ class _Words:
         self.oversubscription = 1.0
         self.ports: int | None = None
         self.spread = self.spray = False
+        self.rack = 1
+        self.within: int | None = None
+        self.places: tuple[int, ...] = ()
         self.shape: Shape | None = None
         tokens = words.replace(",", " ").split()
         while tokens:
@@ -158,6 +168,14 @@ class _Words:
         elif word == "of" and len(rest) >= 2 and rest[0].isdecimal() and rest[1].lower() in ("ports", "port"):
             self._set_ports(rest.pop(0))
             rest.pop(0)
+        elif word == "within":
+            self.within = self._count(word, rest, "machines", "machine")
+        elif word == "racks":
+            if rest and rest[0].lower() == "of":
+                rest.pop(0)
+            self.rack, self.spread = self._count(word, rest), True
+        elif word == "places" and rest:
+            self.places = _places(rest.pop(0))
         elif word in ("spread", "packed"):
             self.spread = word == "spread"
         elif word == "sprayed":
@@ -167,8 +185,19 @@ class _Words:
         else:
             raise UsageError(
                 f"{self.words!r}: {token!r} is not understood; a fabric is a rate such as 400G, then any of: "
-                "rail-optimised, rail-only, fat tree, switch, of P ports, oversubscribed K, spread, sprayed"
+                "rail-optimised, rail-only, fat tree, switch, of P ports, oversubscribed K, within N machines, spread, "
+                "racks of K, places FILE, sprayed"
             )
+
+    def _count(self, word: str, rest: list[str], *units: str) -> int:
+        if not rest or not re.fullmatch(r"[1-9]\d{0,6}", rest[0]):
+            raise UsageError(
+                f"{self.words!r}: {word!r} needs a number, such as '{word} {'of ' * (not units)}4'"
+            )
+        number = int(rest.pop(0))
+        if rest and rest[0].lower() in units:
+            rest.pop(0)
+        return number
 
     def _ratio(self, rest: list[str]) -> float:
         try:
@@ -189,10 +218,26 @@ class _Words:
     def fabric(self) -> Fabric | None:
         """The network switch by switch; None where the words ask for no more than a switch dimension."""
         if self.ports is None:
-            if self.spread or self.spray or self.shape is Shape.RAIL_ONLY:
+            if self.spread or self.spray or self.within or self.places or self.shape is Shape.RAIL_ONLY:
                 raise UsageError(
                     f"{self.words!r}: how many ports a switch has decides what lies where; add such as 'of 64 ports'"
                 )
             return None
         shape = self.shape or Shape.FAT_TREE
-        return Fabric(shape, self.ports, self.oversubscription, self.spread, self.spray)
+        return Fabric(
+            shape, self.ports, self.oversubscription, self.spread, self.spray,
+            rack=self.rack, within=self.within, places=self.places,
+        )  # fmt: skip
+
+
+def _places(path: str) -> tuple[int, ...]:
+    """Places of a job's machines, a whole number each, divided by spaces or lines; ``#`` begins a remark."""
+    found = []
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        for word in line.partition("#")[0].replace(",", " ").split():
+            if not re.fullmatch(r"\d{1,7}", word):
+                raise ConfigError(f"{path}:{number}: {word[:40]!r} is not the place of a machine, such as 12")
+            found.append(int(word))
+    if not found:
+        raise ConfigError(f"{path}: no places of machines")
+    return tuple(found)

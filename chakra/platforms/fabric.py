@@ -4,6 +4,7 @@ Building blocks cannot tell a fat tree from rails: both are a switch between the
 inner network, its network interfaces and every switch are vertices.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -62,6 +63,12 @@ class Fabric:
         Bandwidth down over bandwidth up, at the uppermost switches that have both.
     spread
         Whether neighbouring machines lie at different leaf switches, as a busy cluster places jobs.
+    rack
+        With `spread`: so many neighbouring machines at a leaf switch, then as many at the next.
+    within
+        Machines that the fabric joins, where the job has some of them; None: it has all.
+    places
+        Where the job's machines lie among these, from 0 on, in the order of its ranks; empty: as `spread` says.
     spray
         Whether flows use all equal paths at once; else a hash picks one. Matters on `--backend flow`.
     """
@@ -71,6 +78,9 @@ class Fabric:
     oversubscription: float = 1.0
     spread: bool = False
     spray: bool = False
+    rack: int = 1
+    within: int | None = None
+    places: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -78,6 +88,11 @@ class Fabric:
             raise UsageError(f"{self.shape} of {self.ports} ports: a switch has at least 2")
         if self.oversubscription < 1:
             raise UsageError(f"oversubscription must be at least 1, not {self.oversubscription:g}")
+        if self.rack < 1:
+            raise UsageError(f"a rack has at least 1 machine, not {self.rack}")
+        place, times = max(Counter(self.places).items(), key=lambda item: item[1], default=(0, 0))
+        if times > 1:
+            raise UsageError(f"two machines at place {place}")
 
     def network(
         self, inside: Sequence[Inside], machines: int, *, rate_gibps: float, latency_ns: float
@@ -98,8 +113,9 @@ class Fabric:
         Raises
         ------
         UsageError
-            More machines than such switches can join.
+            More machines than such switches can join, or than there are places.
         """
+        self._check_places(machines)
         each = 1
         for dim in inside:
             each *= dim.npus
@@ -118,23 +134,48 @@ class Fabric:
             document["ecmp"] = "spray"
         return document
 
+    def _check_places(self, machines: int) -> None:
+        total = self.within or machines
+        if machines > total:
+            raise UsageError(f"{machines} machines within {total}")
+        if not self.places:
+            return
+        if len(self.places) != machines:
+            raise UsageError(f"{len(self.places)} places for {machines} machines")
+        wrong = [place for place in self.places if not 0 <= place < total]
+        if wrong:
+            raise UsageError(f"place {wrong[0]} is none of the {total} machines, which count from 0")
+
+    def _leaves_of(self, machines: int, block: int, blocks: int) -> list[int]:
+        """The leaf switch, or set of rail leaves, at which each of the job's machines lies."""
+        if self.places:
+            return [place // block for place in self.places]
+        if not self.spread:
+            return [machine // block for machine in range(machines)]
+        dealt = [
+            leaf
+            for first in range(0, block, self.rack)
+            for leaf in range(blocks)
+            for _ in range(min(self.rack, block - first))
+        ]
+        return dealt[:machines]
+
     def _outside_links(self, machines: int, each: int) -> Iterator[LinkRow]:
         """Links outside machines: two ends, and how many ports wide."""
+        total = self.within or machines
         if self.shape is Shape.RAIL_ONLY:
-            if machines > self.ports:
-                raise self._too_many(f"{machines} machines", self.ports)
+            if total > self.ports:
+                raise self._too_many(f"{total} machines", self.ports)
             yield from ([npu, f"rail{npu % each}", 1] for npu in range(machines * each))
             return
-        down, levels = self._levels(machines, each)
+        down, levels = self._levels(total, each)
         block = self._block(down, each)
-        blocks = ceil(machines / block)
-        leaves: dict[tuple[int, int], str] = {}
-        for npu in range(machines * each):
-            machine, place = divmod(npu, each)
-            at = machine % blocks if self.spread else machine // block
-            leaf = at, (place if self.shape is Shape.RAILS else 0)
-            yield [npu, leaves.setdefault(leaf, f"leaf{leaf[0]}.{leaf[1]}"), 1]
-        names = [leaves[leaf] for leaf in sorted(leaves)]
+        blocks = ceil(total / block)
+        rails = each if self.shape is Shape.RAILS else 1
+        for machine, at in enumerate(self._leaves_of(machines, block, blocks)):
+            for place in range(each):
+                yield [machine * each + place, f"leaf{at}.{place % rails}", 1]
+        names = [f"leaf{at}.{rail}" for at in range(blocks) for rail in range(rails)]
         if levels == 2:
             up = down / self.oversubscription
             spines = max(1, ceil(len(names) * up / self.ports))

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -61,6 +62,8 @@ def _files(merged: Merged) -> list[Path]:
     platform = merged.get("platform")
     if isinstance(platform, str) and platform.endswith((".yml", ".yaml")):
         names.append(platform)
+    if isinstance(platform, str):
+        names += re.findall(r"\bplaces\s+([^\s,]+)", platform)
     paths = [Path(name) for name in names if isinstance(name, str)]
     files = merged["workload"].get("files")
     if isinstance(files, str):

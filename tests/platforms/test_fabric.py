@@ -1,6 +1,8 @@
 """Clusters switch by switch: what the words make, that every NPU reaches every other, and that shapes differ."""
 
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder
-from chakra.errors import UsageError
+from chakra.errors import ConfigError, UsageError
 from chakra.et import Trace
 from chakra.platforms import cluster
 from chakra.platforms.fabric import Fabric, Inside, Shape
@@ -95,6 +97,70 @@ def test_where_interfaces_lie() -> None:
     assert {v for v in only["rail2"] if isinstance(v, int)} == {2, 6, 10, 14, 18, 22}
 
 
+def lying(fabric: Fabric, machines: int) -> list[list[int]]:
+    """Machines at each leaf switch."""
+    found = graph(fabric, machines)
+    return [sorted({v // 4 for v in found[leaf] if isinstance(v, int)}) for leaf in switches(found, "leaf")]
+
+
+def test_a_job_among_other_machines() -> None:
+    """Its machines lie side by side, dealt out, in racks, or where a list says; the fabric is that of all machines."""
+    whole = graph(Fabric(Shape.FAT_TREE, 16), 12)
+    ways: list[tuple[dict[str, Any], list[list[int]]]] = [
+        ({}, [[0, 1], [2, 3], [4], [], [], []]),
+        ({"spread": True}, [[0], [1], [2], [3], [4], []]),
+        ({"spread": True, "rack": 2}, [[0, 1], [2, 3], [4], [], [], []]),
+        ({"places": (11, 0, 10, 4, 5)}, [[1], [], [3, 4], [], [], [0, 2]]),
+    ]
+    for how, expected in ways:
+        fabric = Fabric(Shape.FAT_TREE, 16, within=12, **how)
+        assert lying(fabric, 5) == expected
+        job = graph(fabric, 5)
+        for leaf in switches(job, "leaf"):
+            assert width(job, leaf, "spine") == width(whole, leaf, "spine")
+        assert switches(job, "spine") == switches(whole, "spine")
+    assert lying(Fabric(Shape.FAT_TREE, 24, within=9, spread=True, rack=2), 8) == [
+        [0, 1, 6],
+        [2, 3, 7],
+        [4, 5],
+    ]
+
+
+@given(
+    st.integers(1, 30), st.integers(0, 20), st.integers(1, 5), st.sampled_from([Shape.FAT_TREE, Shape.RAILS])
+)
+def test_no_leaf_holds_more_machines_than_it_has_room(
+    machines: int, idle: int, rack: int, shape: Shape
+) -> None:
+    fabric = Fabric(shape, 16, spread=True, rack=rack, within=machines + idle)
+    found = graph(fabric, machines)
+    assert sorted(v for v in found if isinstance(v, int)) == list(range(4 * machines))
+    for leaf in switches(found, "leaf"):
+        assert sum(isinstance(v, int) for v in found[leaf]) + width(found, leaf, "spine") <= 16
+
+
+def test_places_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "job.txt"
+    path.write_text("7 0  # the first two\n3\n")
+    words = f"3x hgx-h100 over 400G fat tree of 32 ports within 8 machines places {path}"
+    fabric = cluster(words).fabric
+    assert fabric is not None
+    assert fabric.places == (7, 0, 3)
+    cluster(words).network()
+    for text, message in (("x", "job.txt:1: 'x' is not the place"), ("# none", "no places of machines")):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=message):
+            cluster(words)
+    for text, message in (
+        ("1 1 2", "two machines at place 1"),
+        ("1 2", "2 places for 3 machines"),
+        ("1 2 8", "place 8 is none of the 8 machines, which count from 0"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=message):
+            cluster(words).network()
+
+
 def test_the_published_cluster_of_16384() -> None:
     """Three levels, 1:7 at the top (Llama 3, arXiv 2407.21783, section 3.3.1: full bisection below, 1:7 above)."""
     document = cluster("2048x hgx-h100 over 400G fat tree of 64 ports oversubscribed 7").network()
@@ -139,6 +205,13 @@ def test_rails_and_trees_differ_where_they_differ() -> None:
     ("words", "message"),
     [
         ("8x hgx-h100 over 400G rail-only", "add such as 'of 64 ports'"),
+        ("8x hgx-h100 over 400G within 9 machines", "add such as 'of 64 ports'"),
+        ("8x hgx-h100 over 400G fat tree of 64 ports within 7 machines", "8 machines within 7"),
+        ("8x hgx-h100 over 400G fat tree of 64 ports within", "'within' needs a number, such as 'within 4'"),
+        (
+            "8x hgx-h100 over 400G fat tree of 64 ports racks of",
+            "'racks' needs a number, such as 'racks of 4'",
+        ),
         ("8x hgx-h100 over 400G sprayed", "add such as 'of 64 ports'"),
         ("8x hgx-h100 over 400G fat tree of 4 ports", "no room for the 8 interfaces"),
         ("8x hgx-h100 over 400G fat tree of 1 ports", "a switch has at least 2"),
