@@ -12,7 +12,7 @@ import argparse
 import csv
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -393,6 +393,7 @@ def page_tables() -> dict[str, str]:
                "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
     titles = ("in sample", *(f"without {split}" for split in SPLITS))
     held = [f"| machine | {' | '.join(titles)} |", "| --- |" + " --- |" * len(titles)]
+    groups: dict[str, dict[str, list[FittedTime]]] = {}
     pooled: dict[str, list[list[FittedTime]]] = {
         "NVSwitch": [[] for _ in titles],
         "PCIe": [[] for _ in titles],
@@ -403,6 +404,7 @@ def page_tables() -> dict[str, str]:
             own = [t for t in fit.times if t.measurement.kind is kind]
             if not own:
                 continue
+            groups.setdefault(family(name), {})[f"{name} {kind.lower()}"] = own
             bands = [[t for t in own if least <= t.measurement.size_bytes < most] for least, most in BANDS]
             cells = [percent(mean_error(times)) for times in (*bands, own)]
             by_size.append(
@@ -414,7 +416,7 @@ def page_tables() -> dict[str, str]:
         held.append(f"| {name} | {' | '.join(map(_pair, shown))} |")
         for total, group in zip(pooled[family(name)], shown, strict=True):
             total.extend(group)
-    held += [f"| **all, {kin}** | {' | '.join(map(_pair, groups))} |" for kin, groups in pooled.items()]
+    held += [f"| **all, {kin}** | {' | '.join(map(_pair, times))} |" for kin, times in pooled.items()]
     nodes = ["| machine, nodes x ranks | rows | error % |", "| --- | --- | --- |"]
     rows = [row for row in several_nodes() if row.size_bytes >= LARGE_BYTES]
     for cluster in dict.fromkeys(row.group for row in rows):
@@ -424,10 +426,30 @@ def page_tables() -> dict[str, str]:
         errors_ = [abs(row.error) for row in rows if (row.machine in RACK_SCALE) == racks]
         nodes.append(f"| **all {title}** | {len(errors_)} | {percent(sum(errors_) / len(errors_))} |")
     return {
-        "by size": "\n".join(by_size), "held out": "\n".join(held), "several nodes": "\n".join(nodes),
-        "rccl": "\n".join(_rccl_table()), "half a log": "\n".join(_half_log_table()),
+        "by size": "\n".join(by_size),
+        "worst": "\n".join(_worst_table(groups)),
+        "held out": "\n".join(held),
+        "several nodes": "\n".join(nodes),
+        "rccl": "\n".join(_rccl_table()),
+        "half a log": "\n".join(_half_log_table()),
         "not fitted": "\n".join(_not_fitted_table()),
-    }  # fmt: skip
+    }
+
+
+def _worst_table(groups: Mapping[str, Mapping[str, Sequence[FittedTime]]]) -> list[str]:
+    """The machine and collective that a family's model is farthest from, in sample."""
+    lines = [
+        "| machines | worst over all sizes | error % | worst from 1 MiB up | error % |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for kin, own in groups.items():
+        cells = []
+        for least in (0, LARGE_BYTES):
+            errors_ = {title: mean_error(times, least) for title, times in own.items()}
+            worst = max(errors_, key=errors_.__getitem__)
+            cells.append(f"{worst} | {percent(errors_[worst])}")
+        lines.append(f"| {kin} | {' | '.join(cells)} |")
+    return lines
 
 
 def _rccl_table() -> list[str]:
@@ -475,7 +497,7 @@ def _pair(times: Sequence[FittedTime]) -> str:
 
 
 #: tables of the guide, by name
-TABLES = ("by size", "held out", "several nodes", "half a log", "not fitted", "rccl")
+TABLES = ("by size", "worst", "held out", "several nodes", "half a log", "not fitted", "rccl")
 
 
 def renewed_page() -> str:
@@ -496,6 +518,8 @@ def errors(names: Sequence[str]) -> None:
         total = pooled.setdefault(family(name), [[] for _ in titles])
         for kind in KINDS.values():
             groups = [[t for t in by_title.get(title, ()) if t.measurement.kind is kind] for title in titles]
+            if not groups[0]:
+                continue
             print(_line(name, kind.lower(), groups))
             worst = max(worst, (mean_error(groups[0]), f"{name} {kind.lower()}"))
             for own, group in zip(total, groups, strict=True):
