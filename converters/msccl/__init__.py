@@ -109,6 +109,8 @@ def export_msccl(algorithm: str, collective: str, npus: int) -> str:
     ------
     ConfigError
         If the algorithm does not do that, or which blocks its messages carry depends on size and network.
+    UsageError
+        If there is no such collective.
     """
     kinds = {kind.lower(): kind for kind in KEYS}
     if collective not in kinds:
