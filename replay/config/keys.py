@@ -494,6 +494,14 @@ SYSTEM_KEYS = (
         "latency that the network's plugin reports to the library: 0 for InfiniBand, 35 to 75 for EFA",
     ),
     Key(
+        "network-reduces",
+        Switch(),
+        _SYSTEM.network_reduces,
+        "",
+        "network_reduces",
+        "switches between nodes reduce (SHARP), so that the library has CollNet",
+    ),
+    Key(
         "operator-model",
         Costs("constants"),
         None,

@@ -228,6 +228,8 @@ class System:
         Network ports of a node; 0: one for each NPU.
     network_latency_us
         Latency that the network's plugin reports to the library, us.
+    network_reduces
+        Whether switches between nodes reduce (SHARP).
     operator_model
         Times of operators: name of a preset, path of a file, or the JSON text of constants; None: the roofline's.
     computing_rate, collective_rate
@@ -272,6 +274,7 @@ class System:
     collective_channels: int | None = None
     node_ports: int = 0
     network_latency_us: float = 0.0
+    network_reduces: bool = False
     operator_model: str | None = None
     computing_rate: float = 1.0
     collective_rate: float = 1.0

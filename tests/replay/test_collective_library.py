@@ -190,6 +190,23 @@ def test_shared_ports_and_a_slow_plugin_cost_time(tmp_path: Path) -> None:
     assert run(tmp_path, system(network_plugin_latency=35), network(8, 4)).finish_ns[0] > own + 100_000
 
 
+@pytest.mark.parametrize("algorithm", ["CollNetDirect", "CollNetChain"])
+def test_collnet_needs_switches_that_reduce(tmp_path: Path, algorithm: str) -> None:
+    """SHARP: on shared links its bytes cross each port once, and alone it takes the library's time there, too."""
+    job(tmp_path, 32, "all_reduce", 4 * MIB, times=1, apart=1)
+    with pytest.raises(UsageError, match=f"nccl has no all_reduce with {algorithm} on 4 nodes"):
+        run(tmp_path, system(), network(8, 4), collective_algorithm=algorithm)
+    comm = Communicator(32, 8, 50.0, in_network=True)
+    expected = library_time(Kind.ALL_REDUCE, 4 * MIB, comm, H100, Forced(Algorithm(algorithm))).time_ns
+    for options in ({}, {"backend": "aware"}):
+        made = run(
+            tmp_path, system(network_reduces=1), network(8, 4), collective_algorithm=algorithm, **options
+        )
+        assert made.to_dict()["collectives"][0]["transfer_ns"] == pytest.approx(expected, abs=3)
+    free = run(tmp_path, system(network_reduces=1), network(8, 4)).finish_ns[0]
+    assert free <= run(tmp_path, system(), network(8, 4)).finish_ns[0]
+
+
 def test_costs_are_a_preset_a_file_or_a_map(tmp_path: Path) -> None:
     job(tmp_path, 8, "all_reduce", 3 * MIB)
     from chakra.platforms.collectives import parameters_text

@@ -36,6 +36,8 @@ class PlacedLibrary:
     nic_gbps: float
     nics: int
     network_us: float
+    #: whether switches between nodes reduce
+    in_network: bool = False
     #: whether messages share links, so that the bytes of collectives travel as messages
     sends: bool = False
     #: what stands in for the model where it was measured
@@ -72,7 +74,9 @@ class PlacedLibrary:
         if nodes == 1:
             return Communicator(most, most)
         ports = min(self.nics or most, most if kind in EXCHANGES else least)
-        return Communicator(nodes * most, most, self.nic_gbps, ports, self.network_us)
+        return Communicator(
+            nodes * most, most, self.nic_gbps, ports, self.network_us, in_network=self.in_network
+        )
 
     def even_bytes(self, kind: CollectiveKind, size_bytes: int, npus: I64, comm: Communicator) -> int:
         """Size of the collective on `comm` whose ports carry what the busiest one does here: its own on even nodes."""
@@ -154,7 +158,7 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
     )
     sends = options.backend in ("aware", FLOW) or network.outside is not None
     return PlacedLibrary(
-        machine, forced, node, rate, system.node_ports, system.network_latency_us, sends,
+        machine, forced, node, rate, system.node_ports, system.network_latency_us, system.network_reduces, sends,
         _measured(system, options, machine), computing_rate=system.computing_rate, collective_rate=system.collective_rate,
     )  # fmt: skip
 
