@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from chakra.generate.request.parameters import keys_of
 from chakra.generate.request.requests import REQUESTS
 from chakra.replay.config.key import REQUIRED, Key, Schema, UnfitError
-from chakra.replay.config.readers import Count, Flag, Text, Title, words
+from chakra.replay.config.readers import MAX_NUMBER, Count, Flag, Text, Title, words
 from chakra.sweep.method import Method, MethodReader
 from chakra.sweep.metrics import Metric, TwoMetrics
 from chakra.sweep.values import MAX_POINTS, Bounds, Listed, Step, is_number
@@ -70,7 +70,7 @@ class Price:
 
     def schema(self) -> Schema:
         """A number above 0, or a map of them."""
-        number = {"type": "number", "exclusiveMinimum": 0}
+        number = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_NUMBER}
         return {"anyOf": [number, {"type": "object", "minProperties": 1, "additionalProperties": number}]}
 
 
