@@ -247,9 +247,7 @@ class _Reader:
                 )
             pairs = product(ends[0], ends[1])
         elif scheme == "one2one":
-            if len(ends[0]) != len(ends[1]):
-                raise self.error(where, f"one2one joins {len(ends[0])} ends with {len(ends[1])}")
-            pairs = zip(*ends, strict=True)
+            pairs = zip(ends[0], ends[1], strict=False)  # InfraGraph joins as many as the shorter list has
         else:
             raise self.error(where, f"scheme must be one2one or many2many, found {describe(scheme)}")
         return [(a, b, name, speed) for a, b in pairs if a != b]
