@@ -140,7 +140,16 @@ class _Reading:
         channels = self.number(values, "nchannels", 1, MAX_CHANNELS)
         name = values.get("name", "")
         return MscclAlgorithm(
-            self.source, shortened(name), kind, npus, chunks, in_place, channels, (), sizes[0], sizes[1]
+            self.source,
+            shortened(name),
+            kind,
+            npus,
+            chunks,
+            in_place,
+            channels,
+            (),
+            sizes[0],
+            sizes[1] or None,  # 0 stands for no bound
         )
 
     def gpu(self, values: Mapping[str, str], head: MscclAlgorithm) -> None:
