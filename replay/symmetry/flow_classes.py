@@ -14,7 +14,7 @@ import numpy as np
 from chakra.arrays import I64, U64, AnyArray
 from chakra.replay.config.model import Network
 from chakra.replay.networks.flow.paths import Paths
-from chakra.replay.symmetry.classes import Partition, partition
+from chakra.replay.symmetry.classes import Partition, partition, row_codes
 from chakra.replay.symmetry.flow_roles import Talk
 from chakra.replay.symmetry.rings_used import RingsUsed
 from chakra.replay.workload.communicators import Membership
@@ -44,7 +44,13 @@ class Folded:
 
 
 def fold(
-    workload: Workload, membership: Membership, network: Network, usage: RingsUsed, said: Talk, paths: Paths
+    workload: Workload,
+    membership: Membership,
+    network: Network,
+    usage: RingsUsed,
+    said: Talk,
+    paths: Paths,
+    begin: I64 | None = None,
 ) -> Folded | None:
     """The coarsest classes that can be told; None where every NPU is a class of its own.
 
@@ -54,9 +60,13 @@ def fold(
         Who sends to whom, in which roles.
     paths
         The one route of each of these pairs.
+    begin
+        Classes lie within those that have equal numbers here.
     """
     graph = _Graph(said, paths, network.npus)
     npu = np.asarray(workload.program_of, np.int64)
+    if begin is not None:
+        npu = row_codes(np.stack([npu, begin], axis=1))
     while True:
         classes = partition(workload, membership, network, usage, npu)
         if classes.n_classes == workload.npus:

@@ -4,7 +4,7 @@ A *role* says what a message is to its sender, in words that fit every NPU: the 
 dimension, and how far the partner is on the ring. NPUs of a class have the same roles, each towards one partner.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import FLAT, Phase, Plan
 from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.collectives.steps import Do, Steps, Symmetry, member_rows
+from chakra.replay.symmetry.library_talk import LibraryTalk
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Workload
 
@@ -45,11 +46,20 @@ class _Roles:
         return self._number.setdefault(what, len(self._number)) * self._slots
 
 
-def talk(workload: Workload, membership: Membership, plans: PlanTable) -> Talk:
-    """Messages that a run may have, of native collectives and between peers."""
+def talk(
+    workload: Workload, membership: Membership, plans: PlanTable, library: Sequence[LibraryTalk] = ()
+) -> Talk:
+    """Messages that a run may have, of native collectives, of a library's and between peers."""
     roles = _Roles(membership.comm.shape[1])
     parts: list[tuple[I64, I64, I64]] = []
     n = workload.npus
+    for said in library:
+        src, dst = said.pairs()
+        slot_of_src, slot_of_dst = (said.slots[:, ends] for ends in (said.roles.source, said.roles.target))
+        each = range(membership.comm.shape[1])
+        numbers = [[roles.of("library", role, slot) for slot in each] for role in said.roles.role]
+        role = np.array(numbers, np.int64)[np.arange(src.shape[1]), slot_of_dst] + slot_of_src
+        parts.append((src.reshape(-1), dst.reshape(-1), role.reshape(-1)))
     for number, program in enumerate(workload.programs):
         npus = np.flatnonzero(workload.program_of == number)
         for column in np.unique(program.p2p_peer).tolist():

@@ -65,7 +65,7 @@ def rings_used(
                 pairs = [phase for pair in plan.templates for phase in pair]
                 for phase in (*(phase for variant in plan.variants for phase in variant), *pairs):
                     family = phase.algorithm.family
-                    if family is Family.LIBRARY and comm.whole:
+                    if family is Family.LIBRARY and comm.whole and not each_message:
                         continue  # all NPUs wait for all, and take as long
                     if phase.do in ROOTED and not (each_message and family is Family.STEPS):
                         family = Family.DIRECT  # all members end together; how long depends on their places

@@ -1,4 +1,4 @@
-"""Flow tables without a workload: start flows at ticks, and see rates and arrivals."""
+"""Flow tables without a workload: start flows at ticks, and see rates and arrivals. Runs both folded and not."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from chakra.replay import ReplayResult, simulate
 from chakra.replay.config import load_network
 from chakra.replay.config.model import Network
 from chakra.replay.engines.kernels import flow_rows as R
@@ -115,6 +116,21 @@ class World:
         r = int(p.first[pair])
         hops = range(int(p.start[r]), int(p.start[r + 1]))
         return {int(p.link[k]): Fraction(int(p.weight[k]), p.whole) for k in hops}
+
+
+def both(traces: Any, system: Any, network: Any, **options: Any) -> tuple[ReplayResult, ReplayResult]:
+    """The folded run and the unfolded one, after they were compared: all nodes of all NPUs, bytes, links."""
+    folded, plain = (
+        simulate(traces, system, network, backend="flow", fold=fold, **options) for fold in (True, False)
+    )
+    assert plain.raw.partition.n_classes == plain.npus
+    assert folded.finish_ns.tolist() == plain.finish_ns.tolist()
+    for npu in range(plain.npus):
+        for one, other in zip(folded.node_ticks(npu), plain.node_ticks(npu), strict=True):
+            assert one.tolist() == other.tolist()
+    assert folded.dimensions == plain.dimensions
+    assert folded.links == plain.links
+    return folded, plain
 
 
 @st.composite

@@ -4,13 +4,13 @@ import dataclasses
 from typing import Any
 
 import pytest
-from flow_worlds import link_networks
+from flow_worlds import both, link_networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay_strategies import Setting, settings_of_systems, workloads
 
 from chakra.builder import TraceBuilder, Workload
-from chakra.replay import ReplayResult, simulate, topologies
+from chakra.replay import topologies
 from chakra.replay.config.model import Network
 
 SYSTEM: dict[str, Any] = {
@@ -20,21 +20,6 @@ SYSTEM: dict[str, Any] = {
     "all-to-all-implementation": ["direct"],
     "endpoint-delay": 10,
 }
-
-
-def both(traces: Any, system: Any, network: Any, **options: Any) -> tuple[ReplayResult, ReplayResult]:
-    """The folded run and the unfolded one, after they were compared: all nodes of all NPUs, bytes, links."""
-    folded, plain = (
-        simulate(traces, system, network, backend="flow", fold=fold, **options) for fold in (True, False)
-    )
-    assert plain.raw.partition.n_classes == plain.npus
-    assert folded.finish_ns.tolist() == plain.finish_ns.tolist()
-    for npu in range(plain.npus):
-        for one, other in zip(folded.node_ticks(npu), plain.node_ticks(npu), strict=True):
-            assert one.tolist() == other.tolist()
-    assert folded.dimensions == plain.dimensions
-    assert folded.links == plain.links
-    return folded, plain
 
 
 @settings(max_examples=150, deadline=None)

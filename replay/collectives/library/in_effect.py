@@ -102,6 +102,11 @@ class PlacedLibrary:
         self.asked[kind, size_bytes, len(npus)] = time is not None
         return made if time is None else LibraryTime(round(time * 1e3), made.choice)
 
+    def layout(self, npus: I64) -> tuple[bytes, bytes]:
+        """Equal for members whose messages are the same, position by position."""
+        _, node = np.unique(npus // self.node_npus, return_inverse=True)
+        return np.argsort(npus, kind="stable").tobytes(), node.astype(np.int64).tobytes()
+
     def lanes(self, kind: CollectiveKind, size_bytes: int, npus: I64) -> list[Lane]:
         """The messages of a collective of these NPUs."""
         if kind is CollectiveKind.BARRIER:

@@ -16,7 +16,8 @@ of steps are in the library's time, not here.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,6 +98,49 @@ def lanes(
         ports = [_ports(node, comm.ports) for node in nodes]
         found += _outside(choice.algorithm, ports, outside, size_bytes)
     return [_lane(source, messages) for source, messages in found if any(size for _, size in messages)]
+
+
+@dataclass(frozen=True, slots=True)
+class PairRoles:
+    """Pairs of members between which messages go, and what each pair is to its two ends.
+
+    Attributes
+    ----------
+    source, target
+        Positions of the members, each pair once.
+    role
+        Equal for pairs that have the same place among all messages of their senders, which are alike.
+    """
+
+    source: I64
+    target: I64
+    role: tuple[tuple[bytes, int, int], ...]
+
+
+def pair_roles(found: Sequence[Lane], members: int) -> PairRoles:
+    """Roles of the pairs of a collective; a member sends to one other in each role, and hears from one in each.
+
+    The order in which a member sends counts, and that in which it hears does not: it waits for all from the start.
+    """
+    sent: list[list[I64]] = [[] for _ in range(members)]
+    peers: list[dict[int, int]] = [{} for _ in range(members)]
+    for lane in found:
+        mine = peers[lane.source]
+        places = [mine.setdefault(to, len(mine)) for to in lane.target.tolist()]
+        sent[lane.source] += [np.array([len(places)], np.int64), np.array(places, np.int64), lane.size]
+    known: dict[bytes, bytes] = {}
+    pairs: list[tuple[int, int]] = []
+    roles: list[tuple[bytes, int, int]] = []
+    heard: Counter[tuple[int, bytes, int]] = Counter()
+    for member in range(members):
+        text = b"".join(words.astype(np.int64).tobytes() for words in sent[member])
+        part = known.setdefault(text, text)
+        for to, place in peers[member].items():
+            pairs.append((member, to))
+            roles.append((part, place, heard[to, part, place]))
+            heard[to, part, place] += 1
+    source, target = np.array(pairs, np.int64).reshape(-1, 2).T
+    return PairRoles(source, target, tuple(roles))
 
 
 def lanes_of_pairs(pairs: I64) -> list[Lane]:

@@ -29,6 +29,8 @@ class LibraryCall:
     comm: Communicator
     #: members in the order of the communicator's ring
     npus: I64
+    #: equal for collectives that are known to take as long as each other when each is alone
+    like: tuple[int, int] | None = None
 
     @property
     def kind(self) -> CollectiveKind:
@@ -37,7 +39,8 @@ class LibraryCall:
 
     def place(self, network: Network) -> tuple[object, ...]:
         """Equal for collectives that take as long as each other when each is alone."""
-        return self.kind, self.phase.bytes, self.phase.sizes, *place_of(network, self.npus)
+        where = place_of(network, self.npus) if self.like is None else self.like
+        return self.kind, self.phase.bytes, self.phase.sizes, *where
 
 
 def place_of(network: Network, npus: I64) -> tuple[object, ...]:
@@ -68,14 +71,19 @@ class Alone:
         self._calls = calls
         self._apart = SPREAD_NS // len(calls)
         npus = scenario.network.npus
-        comm = np.full((npus, len(calls)), -1, np.int64)
-        member = np.full((npus, len(calls)), -1, np.int64)
-        for k, item in enumerate(calls):
-            comm[item.npus, k] = k
-            member[item.npus, k] = np.arange(len(item.npus))
-        kinds, program_of = np.unique(comm >= 0, axis=0, return_inverse=True)
+        count = np.zeros(npus, np.int64)
+        for item in calls:
+            count[item.npus] += 1
+        comm = np.full((npus, int(count.max())), -1, np.int64)
+        member = np.full_like(comm, -1)
+        count[:] = 0
+        for k, item in enumerate(calls):  # the groups of an NPU are its first slots
+            slot = count[item.npus]
+            comm[item.npus, slot], member[item.npus, slot] = k, np.arange(len(item.npus))
+            count[item.npus] += 1
+        kinds, program_of = np.unique(comm, axis=0, return_inverse=True)
         #: collectives of each program
-        self._of_program = [np.flatnonzero(row).tolist() for row in kinds]
+        self._of_program = [row[row >= 0].tolist() for row in kinds]
         programs = tuple(self._program(own) for own in self._of_program)
         self._program_of = program_of.reshape(-1).astype(np.int64)
         workload = Workload(
@@ -85,7 +93,9 @@ class Alone:
             trace_of=self._program_of,
             bindings=tuple(Bindings((), np.zeros(0, np.int64)) for _ in programs),
         )
-        membership = Membership(tuple(item.comm for item in calls), comm, member)
+        # each has a communicator of its own, and those of all NPUs are known by their names
+        comms = tuple(replace(item.comm, name=f"{k}: {item.comm.name}") for k, item in enumerate(calls))
+        membership = Membership(comms, comm, member)
         self.scenario = replace(scenario, workload=workload, membership=membership, custom_of_node={})
 
     def _program(self, own: Sequence[int]) -> Program:
@@ -109,7 +119,7 @@ class Alone:
             parents=np.where(timers, 0, 1).astype(np.int32),
             comm=index,
             call=index.copy(),
-            calls=tuple(replace(self._calls[k].call, group=k) for k in own),
+            calls=tuple(replace(self._calls[k].call, group=slot) for slot, k in enumerate(own)),
             slot_nodes=np.full(2, len(own), np.int64),
             slot_cap=np.array([max(n, 1), 1], np.int64),
             p2p_peer=empty,
@@ -125,6 +135,7 @@ class Alone:
         for k, item in enumerate(self._calls):
             npu = int(item.npus[0])
             place = self._of_program[int(self._program_of[npu])].index(k)
-            end = int(raw.finish_ns[int(raw.node_start[npu]) + 2 * place + 1])
+            actor = int(raw.partition.class_of[npu])
+            end = int(raw.finish_ns[int(raw.node_start[actor]) + 2 * place + 1])
             out.append(end - k * self._apart)
         return out

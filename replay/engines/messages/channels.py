@@ -19,15 +19,20 @@ class Channels:
         self._parts: list[tuple[I64, I64, I64, I64, I64, I64]] = []
         self._count = 0
 
-    def add(self, tag: I64, size: I64, sends: AnyArray, actor: int, peers: I64) -> int:
-        """Add the nodes of the program or custom algorithm of an NPU, or class; returns the number of the first."""
+    def add(
+        self, tag: I64, size: I64, sends: AnyArray, actor: int, peers: I64, role: I64 | None = None
+    ) -> int:
+        """Add the nodes of the program or custom algorithm of an NPU, or class; returns the number of the first.
+
+        With `role`, ends of a message know each other by that; else by how far they are from each other.
+        """
         first = self._count
         n = len(tag)
         if n:
             class_of, npu = self._classes.class_of, int(self._classes.representative[actor])
             me, other = np.full(n, actor, np.int64), class_of[peers]
             # classes stand for many pairs of NPUs: what these share is how far they are from each other
-            ahead = np.where(sends, peers - npu, npu - peers) % len(class_of)
+            ahead = np.where(sends, peers - npu, npu - peers) % len(class_of) if role is None else role
             source, target = np.where(sends, me, other), np.where(sends, other, me)
             self._parts.append((tag, source, target, ahead, size, peers))
             self._count += n

@@ -1,6 +1,6 @@
 """What a run on flows needs before its tables: who is simulated, and on which paths."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chakra.arrays import F64, I64
 from chakra.replay.collectives.algorithms import Family
@@ -15,6 +15,7 @@ from chakra.replay.networks.flow.paths import Paths, alone_and_back, block_paths
 from chakra.replay.options import FLOW
 from chakra.replay.symmetry.flow_classes import fold
 from chakra.replay.symmetry.flow_roles import talk
+from chakra.replay.symmetry.library_talk import AloneLike, alone_like, library_talk, places_of_npus
 from chakra.replay.symmetry.rings_used import rings_used
 from chakra.replay.workload.model import Op
 
@@ -33,6 +34,8 @@ class FlowSetup:
         Bytes per ns of a flow of each pair that is alone, and of one on the way back.
     link_of
         Class of each link, or None.
+    like
+        Which collectives of a library take equal times alone, where that is known.
     """
 
     who: Simulated
@@ -40,6 +43,7 @@ class FlowSetup:
     alone: F64
     back: F64
     link_of: I64 | None
+    like: AloneLike = field(default_factory=dict)
 
     def flows(self, largest: int) -> Flows:
         """What the tables are made of; no message is larger than `largest` bytes."""
@@ -71,8 +75,6 @@ def why_not_folded(scenario: Scenario) -> str | None:
         return "the shared memory bus couples the streams of an NPU"
     if network.links is not None and network.links.ecmp == "adaptive":
         return "a flow's route depends on the flows before it"
-    if scenario.plans.library is not None:
-        return "messages of a collective library are programs of every member"
     calls = [call for program in programs for call in program.calls]
     if {call.kind for call in calls} & set(system.custom) or any(call.node_id is not None for call in calls):
         return "a custom collective algorithm is given as traces"
@@ -89,9 +91,12 @@ def folded(scenario: Scenario) -> FlowSetup | None:
     rings = rings_used(workload, membership, scenario.plans, each_message=True)
     if rings.uneven:
         return None
-    said = talk(workload, membership, scenario.plans)
+    library = library_talk(workload, membership, scenario.plans)
+    said = talk(workload, membership, scenario.plans, library)
     paths = find_paths(scenario, said.pairs)
-    found = fold(workload, membership, network, rings, said, paths)
+    like = alone_like(library, paths, network.npus)
+    begin = places_of_npus(like, membership) if like else None
+    found = fold(workload, membership, network, rings, said, paths, begin)
     if found is None:
         return None
     alone, back = alone_and_back(paths, network.npus)
@@ -99,7 +104,7 @@ def folded(scenario: Scenario) -> FlowSetup | None:
         who = one_of_each(found.partition, membership, network, rings)
     except UnfoldableError:
         return None
-    return FlowSetup(who, found.paths, alone[found.pair], back[found.pair], found.link_of)
+    return FlowSetup(who, found.paths, alone[found.pair], back[found.pair], found.link_of, like)
 
 
 def largest_message(plans: list[Plan]) -> int:

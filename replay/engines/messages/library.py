@@ -7,15 +7,16 @@ that of the same messages when nothing else is under way. That is measured, by a
 holds for every network, with all that the collective's own messages do to each other.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.library.in_effect import PlacedLibrary
-from chakra.replay.collectives.library.messages import WINDOW, Lane
+from chakra.replay.collectives.library.messages import WINDOW, Lane, pair_roles
 from chakra.replay.collectives.plan import Phase, Plan
 from chakra.replay.engines.messages.alone import Alone, LibraryCall
 from chakra.replay.engines.outcome import RawRun
@@ -34,6 +35,39 @@ def library_phase(plan: Plan) -> Phase | None:
     """The phase of a plan that is a collective of a library, if it is one."""
     phase = plan.variants[0][0] if plan.variants and plan.variants[0] else None
     return phase if phase is not None and phase.algorithm.family is Family.LIBRARY else None
+
+
+class MemberPrograms:
+    """Parts of a collective's members, for all communicators on which it has the same messages."""
+
+    def __init__(self, found: Sequence[Lane], members: int) -> None:
+        self._found, self._members = found, members
+        self._programs = programs_of(found, members)
+
+    @cached_property
+    def _role(self) -> dict[tuple[int, int], int]:
+        """Number of the role of each pair."""
+        made = pair_roles(self._found, self._members)
+        ends = zip(made.source.tolist(), made.target.tolist(), strict=True)
+        numbers: dict[object, int] = {}
+        roles = [numbers.setdefault(role, len(numbers)) for role in made.role]
+        return dict(zip(ends, roles, strict=True))
+
+    def of(self, positions: Iterable[int], tag: int) -> tuple[CustomProgram, ...]:
+        """Programs of the members at some positions, in a collective whose messages have a tag of their own."""
+        mine = (self._programs[k] for k in positions)
+        return tuple(replace(one, p2p_tag=one.p2p_tag + tag) for one in mine)
+
+    def roles(self, position: int) -> I64:
+        """The role of the pair of each message of a member."""
+        program = self._programs[position]
+        moved = program.op[program.op != Op.TIMER] == Op.SEND
+        partners = program.partner.tolist()
+        ends = [
+            (position, other) if sent else (other, position)
+            for sent, other in zip(moved, partners, strict=True)
+        ]
+        return np.array([self._role[pair] for pair in ends], np.int64)
 
 
 def programs_of(found: Sequence[Lane], members: int) -> tuple[CustomProgram, ...]:

@@ -5,7 +5,6 @@ networks, the shared memory bus, custom collective algorithms.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
 from chakra.replay.collectives.select import counted_bytes
 from chakra.replay.collectives.steps import Do
 from chakra.replay.collectives.uneven import pair_bytes
+from chakra.replay.config.model import CollectiveKind
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.alone import LibraryCall
 from chakra.replay.engines.messages.engine import simulate
@@ -29,9 +29,9 @@ from chakra.replay.engines.messages.library import (
     ALONE_NS,
     FIRST_TAG,
     Delays,
+    MemberPrograms,
     delays_of,
     library_phase,
-    programs_of,
 )
 from chakra.replay.engines.messages.simulated import everybody
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
@@ -43,6 +43,7 @@ from chakra.replay.networks.exchange import outside_run
 from chakra.replay.networks.interface import LinkUse
 from chakra.replay.networks.routes import LinkGraph, link_graph
 from chakra.replay.options import FLOW
+from chakra.replay.symmetry.library_talk import by_position
 from chakra.replay.workload.communicators import Communicator
 from chakra.replay.workload.custom import CustomProgram, load_algorithm, prefix_of
 from chakra.replay.workload.model import Op
@@ -75,16 +76,15 @@ class MessageRun:
         self._plan_of: dict[tuple[Any, ...], int] = {}
         self._customs: dict[int, Custom] = {}
         self._library: dict[int, LibraryCall] = {}
-        self._programs: dict[tuple[object, ...], tuple[CustomProgram, ...]] = {}
+        self._programs: dict[tuple[object, ...], MemberPrograms] = {}
         self._algorithms: dict[tuple[str, int], list[CustomProgram]] = {}
         #: members of each communicator in the order of its rings
-        self._groups = [
-            np.sort(comm.members) if comm.whole else np.asarray(comm.members, np.int64)
-            for comm in self.membership.comms
-        ]
+        self._groups = [by_position(comm) for comm in self.membership.comms]
         self._check_peers()
         self._setup = folded(scenario)
         self.who = everybody(self.workload.npus) if self._setup is None else self._setup.who
+        #: ring of all members of a communicator of classes, by its number and the member
+        self._flat_ring = {(ring.comm, ring.member): ring for ring in self.who.rings}  # the flat one is last
         self._plan_of_call = self._call_plans()
         self._delays = Delays([ALONE_NS] * len(self._library)) if alone else self._library_delays()
 
@@ -135,6 +135,7 @@ class MessageRun:
         if key not in self._plan_of:
             self._plan_of[key] = len(self._planned)
             plan = self.scenario.plans.of(call, comm.size, whole=comm.whole)
+            self._add_library(call, plan, self._flat_ring[number, 0].real, number)
             self._planned.append(Planned(plan, comm.whole, len(comm.actors), counted_bytes(call)))
         return self._plan_of[key]
 
@@ -159,31 +160,44 @@ class MessageRun:
                 plan = self._add_custom(call, comm, number, prefix)
             else:
                 plan = self.scenario.plans.of(call, comm.size, whole=comm.whole)
-                self._add_library(call, plan, comm, number)
+                self._add_library(call, plan, number, number)
             self._planned.append(Planned(plan, comm.whole, comm.size, counted_bytes(call)))
         return self._plan_of[key]
 
-    def _add_library(self, call: Call, plan: Plan, comm: Communicator, number: int) -> None:
-        """Messages of a library's collective, where it has some."""
+    def _add_library(self, call: Call, plan: Plan, real: int, number: int) -> None:
+        """Messages of a library's collective on a communicator, where it has some; of classes it has another number."""
         phase, library = library_phase(plan), self.scenario.plans.library
         if phase is None or library is None:
             return
-        members = self._groups[number]
-        item = LibraryCall(call, phase, comm, members)
+        comm, members = self.membership.comms[real], self._groups[real]
+        like = {} if self._setup is None else self._setup.like
+        kind = CollectiveKind(phase.algorithm.kind)
+        item = LibraryCall(call, phase, comm, members, like.get((kind, phase.bytes, real)))
         self._library[len(self._planned)] = item
         if not library.sends:
             return
-        place = item.place(self.scenario.network)
-        if place not in self._programs:
+        key = (kind, phase.bytes, phase.sizes, *library.layout(members))
+        if key not in self._programs:
             if phase.sizes is not None:
                 found = lanes_of_pairs(pair_bytes(phase.do, phase.sizes.sizes))
             else:
-                found = library.lanes(item.kind, phase.bytes, members)
-            self._programs[place] = programs_of(found, comm.size)
-        tag = FIRST_TAG + len(self._planned)
-        programs = tuple(replace(one, p2p_tag=one.p2p_tag + tag) for one in self._programs[place])
-        peers = tuple(members[program.partner] for program in programs)
-        self._customs[len(self._planned)] = Custom(members, programs, peers)
+                found = library.lanes(kind, phase.bytes, members)
+            self._programs[key] = MemberPrograms(found, comm.size)
+        made, tag = self._programs[key], FIRST_TAG + len(self._planned)
+        if self.who.comms is None:
+            programs = made.of(range(comm.size), tag)
+            peers = tuple(members[program.partner] for program in programs)
+            self._customs[len(self._planned)] = Custom(members, programs, peers)
+            return
+        actors = self.who.comms.comms[number].actors
+        rings = [self._flat_ring[number, place] for place in range(len(actors))]
+        programs = made.of([ring.index for ring in rings], tag)
+        self._customs[len(self._planned)] = Custom(
+            np.array(actors, np.int64),
+            programs,
+            tuple(ring.npus[program.partner] for ring, program in zip(rings, programs, strict=True)),
+            tuple(made.roles(ring.index) for ring in rings),
+        )
 
     def _add_custom(self, call: Call, comm: Communicator, number: int, prefix: str) -> Plan:
         """A custom algorithm: positions are ranks of the member list, sorted in ASTRA-sim (D20)."""

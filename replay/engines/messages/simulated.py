@@ -27,6 +27,8 @@ class ClassRing:
         Position of the NPU that stands for the member.
     npus, places
         NPU at each position, and the member that stands for it.
+    real
+        Number of the communicator that the NPU that stands for the member is in.
     """
 
     comm: int
@@ -35,6 +37,7 @@ class ClassRing:
     index: int
     npus: I64
     places: I64
+    real: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ def one_of_each(
                 if _used(rings, comm, view, len(network.dims)):
                     _check_even(places)
                 index = int(np.flatnonzero(npus == npu)[0])
-                found.append(ClassRing(number, view, member, index, npus, places))
+                found.append(ClassRing(number, view, member, index, npus, places, real))
     return Simulated(partition, comms, tuple(found))
 
 

@@ -46,12 +46,20 @@ LEAST_BATCH = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Custom:
-    """A custom algorithm on the members of a communicator."""
+    """A custom algorithm on the members of a communicator.
+
+    Attributes
+    ----------
+    npus
+        Numbers of the members among those that are simulated.
+    """
 
     npus: I64
     #: per member: its program, and the NPU at the other end of each of its messages
     programs: tuple[CustomProgram, ...]
     peers: tuple[I64, ...]
+    #: per member: the role of the pair that each of its messages is of, or None where all members are simulated
+    roles: tuple[I64, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,9 @@ class MessageTables:
         self.program_of = np.asarray(workload.program_of[who.npus], np.int64)
         self.contexts = collectives_in_flight(workload.programs)
         self._steps: dict[Steps, int] = {}
+        customs = calls.customs.values()
+        #: nodes of the longest program of a member of a custom algorithm
+        self._longest = max((len(program.op) for custom in customs for program in custom.programs), default=0)
         block = self._block = Block()
         head = self._head = np.zeros(L.NPU_BASE, np.int64)
         block.room(L.NPU_BASE)
@@ -162,8 +173,7 @@ class MessageTables:
                 steps = self.scenario.plans.steps(phase, whole=item.whole)
                 bits = max(bits, -(-member_rows(steps).most // 32))
             elif family in (Family.CUSTOM, Family.LIBRARY):
-                programs = (program for custom in self.calls.customs.values() for program in custom.programs)
-                pending = max((len(program.op) for program in programs), default=0)
+                pending = self._longest
         counts = 2 * item.phases if joint else 0
         width = L.STREAM_OF_MESSAGES + item.phases + max(2 * bits, pending) + counts
         return StreamShape(-(-width // 8) * 8, L.STREAM_OF_MESSAGES, counts, bits)
@@ -243,7 +253,8 @@ class MessageTables:
                 known[id(program)] = add_code(self._block, _custom_code(program))
             tag = program.p2p_tag % ASTRA_TAGS if self.scenario.options.astra else program.p2p_tag
             sends = program.op[program.op != Op.TIMER] == Op.SEND
-            first = channels.add(tag, program.p2p_bytes, sends, int(custom.npus[k]), peers)
+            role = None if custom.roles is None else custom.roles[k]
+            first = channels.add(tag, program.p2p_bytes, sends, int(custom.npus[k]), peers, role)
             table[k] = (*known[id(program)], len(program.op), first)
         return table
 

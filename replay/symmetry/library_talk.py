@@ -1,0 +1,144 @@
+"""Messages of a library's collectives on communicators that lie alike, and which of these their links cannot tell apart.
+
+A library's collective takes what its messages take alone, and a delay that makes up the library's time
+(`chakra.replay.engines.messages.library`). So communicators whose members are to share a class must have equal times
+alone: their messages cross the same links but for names. That is told exactly, link by link.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chakra.arrays import I64
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.library.messages import PairRoles, pair_roles
+from chakra.replay.collectives.plan_table import PlanTable
+from chakra.replay.config.model import CollectiveKind
+from chakra.replay.networks.flow.paths import Paths
+from chakra.replay.symmetry.classes import row_codes
+from chakra.replay.workload.communicators import Communicator, Membership
+from chakra.replay.workload.model import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryTalk:
+    """A collective on communicators whose members lie alike on nodes.
+
+    Attributes
+    ----------
+    kind, size_bytes
+        The collective, as the library counts its size.
+    comms
+        Numbers of the communicators.
+    members
+        NPUs by position, shape (communicators, members).
+    slots
+        Under which slot each member knows its communicator.
+    roles
+        Pairs of positions that exchange messages.
+    """
+
+    kind: CollectiveKind
+    size_bytes: int
+    comms: I64
+    members: I64
+    slots: I64
+    roles: PairRoles
+
+    def pairs(self) -> tuple[I64, I64]:
+        """NPUs at both ends of each pair, shape (communicators, pairs)."""
+        return self.members[:, self.roles.source], self.members[:, self.roles.target]
+
+
+def by_position(comm: Communicator) -> I64:
+    """Members as a library's messages count them."""
+    return np.sort(comm.members) if comm.whole else np.asarray(comm.members, np.int64)
+
+
+def library_talk(workload: Workload, membership: Membership, plans: PlanTable) -> list[LibraryTalk]:
+    """All collectives of a run's library, each on all communicators on which it has the same messages."""
+    library = plans.library
+    if library is None:
+        return []
+    members = [by_position(comm) for comm in membership.comms]
+    used: dict[tuple[CollectiveKind, int, tuple[bytes, bytes]], set[int]] = {}
+    layouts: dict[int, tuple[bytes, bytes]] = {}
+    for number, program in enumerate(workload.programs):
+        npus = np.flatnonzero(workload.program_of == number)
+        for call in program.calls:
+            for c in np.unique(membership.comm[npus, call.group]).tolist():
+                plan = plans.of(call, membership.comms[c].size, whole=membership.comms[c].whole)
+                for phase in [phase for variant in plan.variants for phase in variant]:
+                    if phase.algorithm.family is not Family.LIBRARY:
+                        continue
+                    if c not in layouts:
+                        layouts[c] = library.layout(members[c])
+                    kind = CollectiveKind(phase.algorithm.kind)
+                    used.setdefault((kind, phase.bytes, layouts[c]), set()).add(c)
+    out = []
+    for (kind, size, _), comms in used.items():
+        numbers = np.array(sorted(comms), np.int64)
+        rows = np.stack([members[c] for c in numbers])
+        slots = np.argmax(membership.comm[rows] == numbers[:, None, None], axis=2)
+        roles = pair_roles(library.lanes(kind, size, rows[0]), rows.shape[1])
+        out.append(LibraryTalk(kind, size, numbers, rows, slots, roles))
+    return out
+
+
+#: kind, bytes and communicator -> what is equal for those that take equal times alone
+AloneLike = dict[tuple[CollectiveKind, int, int], tuple[int, int]]
+
+
+def alone_like(said: Sequence[LibraryTalk], paths: Paths, npus: int) -> AloneLike:
+    """Which of the collectives of a kind and size take equal times when each is alone."""
+    codes: dict[tuple[bytes, bytes, bytes], I64] = {}
+    out: AloneLike = {}
+    for number, item in enumerate(said):
+        ends = item.comms.tobytes(), item.roles.source.tobytes(), item.roles.target.tobytes()
+        if ends not in codes:  # else the same pairs, with messages of another size
+            codes[ends] = _codes(item, paths, npus)
+        for comm, code in zip(item.comms.tolist(), codes[ends].tolist(), strict=True):
+            out[item.kind, item.size_bytes, comm] = number, code
+    return out
+
+
+def places_of_npus(like: AloneLike, membership: Membership) -> I64:
+    """A number for each NPU, equal where the library's collectives of its groups take equal times alone."""
+    of_comm: dict[int, list[tuple[int, int]]] = {}
+    for (_, _, comm), place in like.items():
+        of_comm.setdefault(comm, []).append(place)
+    numbers: dict[tuple[tuple[int, int], ...], int] = {}
+    code = np.full(len(membership.comms) + 1, -1, np.int64)  # the last one: no communicator
+    for comm, places in of_comm.items():
+        code[comm] = numbers.setdefault(tuple(places), len(numbers))
+    return row_codes(code[membership.comm])
+
+
+def _codes(item: LibraryTalk, paths: Paths, npus: int) -> I64:
+    """Number of each communicator, equal where its messages cross links that differ in nothing but their names."""
+    src, dst = item.pairs()
+    n = len(src)
+    apart = item.roles.source != item.roles.target
+    pair = np.searchsorted(paths.src * npus + paths.dst, (src * npus + dst)[:, apart])
+    begin, count = paths.start[paths.first[pair]], np.diff(paths.start)[paths.first[pair]]
+    each = count.reshape(-1)
+    total = int(each.sum())
+    at = np.arange(total) + np.repeat(begin.reshape(-1) - (np.cumsum(each) - each), each)
+    link, comm = paths.link[at], np.repeat(np.arange(n), count.sum(axis=1))
+    # links by the order in which a communicator meets them
+    links = len(paths.bytes_per_ns)
+    known, first, place = np.unique(comm * links + link, return_index=True, return_inverse=True)
+    order = np.empty(len(known), np.int64)
+    order[np.argsort(first)] = np.arange(len(known))
+    order -= np.searchsorted(known, np.arange(n) * links)[known // links]
+    speed = paths.bytes_per_ns[link].view(np.int64)
+    hops = np.stack([order[place.reshape(-1)], paths.weight[at], speed], axis=1)
+    ends = np.searchsorted(comm, np.arange(n + 1))
+    latency = paths.latency_ns[paths.first[pair]]
+    numbers: dict[tuple[bytes, bytes, bytes], int] = {}
+    out = []
+    for k in range(n):
+        key = hops[ends[k] : ends[k + 1]].tobytes(), count[k].tobytes(), latency[k].tobytes()
+        out.append(numbers.setdefault(key, len(numbers)))
+    return np.array(out, np.int64)
