@@ -11,6 +11,7 @@ from chakra.accuracy.models import Model, model_flops, read_model
 from chakra.accuracy.table import Measured
 from chakra.arguments import checked
 from chakra.errors import ChakraError
+from chakra.generate.model.config import transformer
 from chakra.generate.plan.options import Recompute
 from chakra.generate.request.requests import TransformerRequest
 
@@ -228,6 +229,13 @@ def _request(
     values["global_batch"] = _number(row.global_batch, "global batch")
     values |= _types(row, precision)
     if re.search(r"\bsp\b|seqsel|sequence parallel", f"{row.parallelism} {row.notes}"):
+        values["sp"] = True
+    if (
+        framework == "megatron"
+        and degrees.get("tp", 1) > 1
+        and transformer(str(model.values["model"])).experts
+    ):
+        # Megatron-Core does not train experts with tp otherwise
         values["sp"] = True
     if degrees.get("fsdp"):
         values["zero"] = 3

@@ -111,12 +111,11 @@ def model_flops(request: TransformerRequest, sequences: int) -> int:
     seq = config.sequence
     matrices = 0
     for layer in range(config.layers):
-        attention = config.hidden * (2 * config.attention_width + 2 * config.kv_width)
         fan = 3 if config.gated else 2
         width = config.ffn
         if config.is_moe(layer):
             width = config.moe_ffn * (config.experts_per_token + config.shared_experts)
-        matrices += attention + fan * config.hidden * width
+        matrices += config.attention_parameters + fan * config.hidden * width
     matrices += config.vocabulary * config.hidden
     core = config.layers * config.attention_width * seq
     return sequences * seq * (6 * matrices + 12 * core)

@@ -151,6 +151,8 @@ class Attention:
         Keys that a query sees; 0: all.
     sinks
         Whether each head has a sink in its softmax (GPT-OSS).
+    latent
+        Whether values are the first part of the keys (latent attention that decodes compressed), and read once with them.
     fused
         Whether scores stay on the chip (FlashAttention); otherwise they are written to memory and read.
     dropout
@@ -175,6 +177,7 @@ class Attention:
     causal: bool = False
     window: int = 0
     sinks: bool = False
+    latent: bool = False
     fused: bool = True
     dropout: bool = False
     parts: int = 1
@@ -184,6 +187,11 @@ class Attention:
     def __post_init__(self) -> None:
         _check_sizes(self, ("batch", "heads", "kv_heads", "queries", "keys", "head", "parts"))
         _check_sizes(self, ("value_head", "window"), least=0)
+
+    @property
+    def seen(self) -> int:
+        """Keys of a sequence that any of its queries sees."""
+        return min(self.keys, self.window + self.queries - 1) if self.window else self.keys
 
     @property
     def pairs(self) -> int:

@@ -13,7 +13,7 @@ from chakra.lazy import lazy_names
 
 if TYPE_CHECKING:
     from chakra.et.manifest import WorkloadManifest, read_manifest
-    from chakra.generate.model.transformer import ContextParallel
+    from chakra.generate.model.blocks import ContextParallel
     from chakra.generate.plan.options import Recompute
     from chakra.generate.plan.training import StepPlan, build_workload
     from chakra.generate.request.requests import (
@@ -58,7 +58,7 @@ lazy_names(
     __name__,
     {
         "CommOrder": "chakra.generate.request.requests",
-        "ContextParallel": "chakra.generate.model.transformer",
+        "ContextParallel": "chakra.generate.model.blocks",
         "DlrmRequest": "chakra.generate.request.requests",
         "MlpRequest": "chakra.generate.request.requests",
         "Mode": "chakra.generate.request.requests",

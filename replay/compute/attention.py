@@ -39,9 +39,9 @@ def _fused_us(operator: Attention, parameters: ComputeParameters, costs: MatmulC
 def _fused_bytes(operator: Attention) -> float:
     """Bytes of queries, keys, values and results, each once; backward with their gradients."""
     value = operator.value_head or operator.head
-    seen = min(operator.keys, operator.window + operator.queries) if operator.window else operator.keys
     queries = operator.batch * operator.heads * operator.queries * (operator.head + value)
-    keys = operator.batch * operator.kv_heads * seen * (operator.head + value)
+    read = operator.head if operator.latent else operator.head + value
+    keys = operator.batch * operator.kv_heads * operator.seen * read
     passes = 1 if operator.direction is Direction.FORWARD else 2.5
     return (queries + keys) * passes * ELEMENT_BITS[operator.type] / 8
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from chakra.errors import UsageError
+from chakra.generate.model.blocks import ContextParallel, TokenShape, TransformerOptions
 from chakra.generate.model.build import transformer_stages
 from chakra.generate.model.config import TRANSFORMERS, TransformerConfig, transformer
-from chakra.generate.model.transformer import ContextParallel, TokenShape, TransformerOptions
 from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.template import EmitOptions

@@ -1,11 +1,13 @@
 """Whole transformer models cut into pipeline chunks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from chakra.generate.model.blocks import TokenShape, TransformerOptions
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.ir import Layer
 from chakra.generate.model.stage_model import StageModel, split_layers
-from chakra.generate.model.transformer import TokenShape, TransformerLayers, TransformerOptions
+from chakra.generate.model.transformer import TransformerLayers
 from chakra.generate.parallel import ParallelConfig
 
 
@@ -27,18 +29,16 @@ def transformer_stages(
     """
     make = TransformerLayers(model, parallel, shape, options)
     count = parallel.pp * parallel.vp
-    prototypes: dict[bool, Layer] = {}
+    prototypes: dict[tuple[bool, int], Layer] = {}
     chunks = []
     for number, span in enumerate(split_layers(model.layers, count, layers_per_chunk)):
         layers: list[Layer] = [make.embedding()] if number == 0 else []
         for index in span:
-            kind = model.is_moe(index)
+            kind = model.is_moe(index), model.window_of(index)
             if kind not in prototypes:
                 prototypes[kind] = make.decoder(index)
             base = prototypes[kind]
-            layers.append(
-                Layer(f"layer{index}", base.operators, base.input_bytes, base.output_bytes, base.recomputable)
-            )
+            layers.append(replace(base, name=f"layer{index}"))
         if number == count - 1:
             layers.append(make.head(owns_weight=not model.tied or count > 1))
         chunks.append(tuple(layers))

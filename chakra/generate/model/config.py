@@ -19,7 +19,16 @@ class TransformerConfig:
     kv_heads
         k; fewer than ``heads`` for grouped-query attention.
     head_dim
-        d; usually hidden / heads.
+        d; usually hidden / heads. With latent attention without the rotary part.
+    q_rank, kv_rank, rope_dim, value_dim
+        Latent attention (DeepSeek-V2, MLA): widths that queries (0: they are not compressed) and keys with values are
+        compressed to, of the rotary part that a head has beside ``head_dim`` and whose keys all heads share, and of a
+        head's values. ``kv_rank`` 0 is attention without compression.
+    window, full_every
+        Sliding windows: keys that a query sees, its own included (0: all), and every how many layers one sees all keys
+        (0: none; 2: the second, fourth ...).
+    sinks
+        Each head has a learned sink in its softmax (GPT-OSS).
     gated
         Feed-forward with a gate (SwiGLU): three matrices instead of two.
     experts, experts_per_token, moe_ffn, shared_experts, dense_layers
@@ -28,7 +37,7 @@ class TransformerConfig:
     tied
         Input and output embedding are one matrix.
     biases, layer_norm
-        Linear layers with biases; LayerNorm (weight and bias) instead of RMSNorm (weight).
+        Linear layers (router and experts, too) with biases; LayerNorm (weight and bias) instead of RMSNorm (weight).
     learned_positions
         Rows of a learned position embedding, 0 for rotary or none.
     dropout
@@ -52,6 +61,13 @@ class TransformerConfig:
     moe_ffn: int = 0
     shared_experts: int = 0
     dense_layers: int = 0
+    q_rank: int = 0
+    kv_rank: int = 0
+    rope_dim: int = 0
+    value_dim: int = 0
+    window: int = 0
+    full_every: int = 0
+    sinks: bool = False
     tied: bool = False
     biases: bool = False
     layer_norm: bool = False
@@ -80,28 +96,81 @@ class TransformerConfig:
                 f"model {self.name}: dense-layers must be 0..{self.layers}, not {self.dense_layers}"
             )
 
+        self._check_attention()
+
+    def _check_attention(self) -> None:
+        latent = {key: getattr(self, key) for key in ("kv_rank", "rope_dim", "value_dim")}
+        if any(latent.values()) or self.q_rank:
+            for key, value in latent.items():
+                if value < 1:
+                    raise UsageError(
+                        f"model {self.name}: latent attention needs kv-rank, rope-dim and value-dim of at least 1; "
+                        f"{key.replace('_', '-')} is {value}"
+                    )
+            if self.kv_heads != self.heads:
+                raise UsageError(
+                    f"model {self.name}: latent attention has as many kv-heads ({self.kv_heads}) as heads ({self.heads})"
+                )
+            if self.biases:
+                raise UsageError(f"model {self.name}: latent attention with biases is not known")
+        for key in ("q_rank", "window", "full_every"):
+            if getattr(self, key) < 0:
+                raise UsageError(
+                    f"model {self.name}: {key.replace('_', '-')} must be at least 0, not {getattr(self, key)}"
+                )
+        if self.full_every and not self.window:
+            raise UsageError(f"model {self.name}: full-every ({self.full_every}) needs a window")
+
+    @property
+    def latent(self) -> bool:
+        """Whether keys and values are compressed (multi-head latent attention)."""
+        return self.kv_rank > 0
+
     @property
     def attention_width(self) -> int:
         """Width of all query heads, a*d."""
-        return self.heads * self.head_dim
+        return self.heads * (self.head_dim + self.rope_dim)
 
     @property
     def kv_width(self) -> int:
-        """Width of all key (or value) heads, k*d."""
-        return self.kv_heads * self.head_dim
+        """Width of all key heads, k*d."""
+        return self.kv_heads * (self.head_dim + self.rope_dim)
+
+    @property
+    def value_head(self) -> int:
+        """Width of a head's values."""
+        return self.value_dim or self.head_dim
+
+    @property
+    def attention_parameters(self) -> int:
+        """Parameters of the matrices of one layer's attention."""
+        values = self.heads * self.value_head
+        if not self.latent:
+            return self.hidden * 2 * (self.attention_width + self.kv_width)
+        queries = self.hidden * self.attention_width
+        if self.q_rank:
+            queries = self.q_rank * (self.hidden + self.attention_width)
+        down = self.hidden * (self.kv_rank + self.rope_dim)
+        up = self.kv_rank * (self.heads * self.head_dim + values)
+        return queries + down + up + values * self.hidden
 
     @property
     def matrix_parameters(self) -> int:
         """Parameters of all matrices, every expert's included, without those of the input embedding."""
         fan = 3 if self.gated else 2
-        attention = self.hidden * 2 * (self.attention_width + self.kv_width)
         dense = self.dense_layers if self.experts else self.layers
         wide = dense * self.ffn + (self.layers - dense) * self.moe_ffn * (self.experts + self.shared_experts)
-        return self.layers * attention + fan * self.hidden * wide + self.vocabulary * self.hidden
+        return (
+            self.layers * self.attention_parameters + fan * self.hidden * wide + self.vocabulary * self.hidden
+        )
 
     def is_moe(self, layer: int) -> bool:
         """Whether this layer's feed-forward is a mixture of experts."""
         return bool(self.experts) and layer >= self.dense_layers
+
+    def window_of(self, layer: int) -> int:
+        """Keys that a query of this layer sees; 0: all."""
+        return 0 if self.full_every and (layer + 1) % self.full_every == 0 else self.window
 
 
 def _gpt(name: str, layers: int, hidden: int, heads: int, sequence: int, source: str) -> TransformerConfig:
@@ -130,6 +199,9 @@ _MIXTRAL = "Jiang et al. 2024, arXiv 2401.04088, table 1"
 _MEGATRON = "Narayanan et al. 2021, arXiv 2104.04473, table 1"
 _SELENE = "Korthikanti et al. 2022, arXiv 2205.05198, table 3"
 _MPT = "MosaicML 2023, configurations of the llm-foundry benchmarks"
+_DEEPSEEK2 = "DeepSeek-AI 2024, arXiv 2405.04434, and the published configuration"
+_DEEPSEEK3 = "DeepSeek-AI 2024, arXiv 2412.19437, section 4.2 (without multi-token prediction)"
+_GPT_OSS = "OpenAI 2025, arXiv 2508.10925, section 2, and the published configuration"
 _QWEN3 = "Qwen team 2025, arXiv 2505.09388, and the published model configurations"
 
 
@@ -141,6 +213,24 @@ def _mpt(name: str, layers: int, hidden: int, heads: int) -> TransformerConfig:
     return TransformerConfig(
         name, layers, hidden, heads, heads, hidden // heads, 4 * hidden, 50368, 2048, gated=False, tied=True,
         layer_norm=True, learned_positions=2048, source=_MPT,
+    )  # fmt: skip
+
+
+def _deepseek(
+    name: str, layers: int, hidden: int, heads: int, q_rank: int, ffn: int, vocabulary: int, experts: int, moe_ffn: int,
+    *, per_token: int, shared: int, dense: int, source: str,
+) -> TransformerConfig:  # fmt: skip
+    return TransformerConfig(
+        name, layers, hidden, heads, heads, 128, ffn, vocabulary, 4096, experts=experts, experts_per_token=per_token,
+        moe_ffn=moe_ffn, shared_experts=shared, dense_layers=dense, q_rank=q_rank, kv_rank=512, rope_dim=64,
+        value_dim=128, source=source,
+    )  # fmt: skip
+
+
+def _gpt_oss(name: str, layers: int, experts: int) -> TransformerConfig:
+    return TransformerConfig(
+        name, layers, 2880, 64, 8, 64, 0, 201088, 4096, experts=experts, experts_per_token=4, moe_ffn=2880, window=128,
+        full_every=2, sinks=True, biases=True, source=_GPT_OSS,
     )  # fmt: skip
 
 
@@ -197,6 +287,17 @@ _PRESETS = (
         "deepseek-moe-16b", 28, 2048, 16, 16, 128, 10944, 102400, 4096, experts=64, experts_per_token=6, moe_ffn=1408,
         shared_experts=2, dense_layers=1, source="Dai et al. 2024, arXiv 2401.06066, and the published configuration",
     ),
+    _deepseek(
+        "deepseek-v2-lite", 27, 2048, 16, 0, 10944, 102400, 64, 1408, per_token=6, shared=2, dense=1, source=_DEEPSEEK2,
+    ),
+    _deepseek(
+        "deepseek-v2", 60, 5120, 128, 1536, 12288, 102400, 160, 1536, per_token=6, shared=2, dense=1, source=_DEEPSEEK2,
+    ),
+    _deepseek(
+        "deepseek-v3", 61, 7168, 128, 1536, 18432, 129280, 256, 2048, per_token=8, shared=1, dense=3, source=_DEEPSEEK3,
+    ),
+    _gpt_oss("gpt-oss-20b", 24, 32),
+    _gpt_oss("gpt-oss-120b", 36, 128),
 )  # fmt: skip
 
 TRANSFORMERS: dict[str, TransformerConfig] = {model.name: model for model in _PRESETS}
@@ -223,7 +324,8 @@ def transformer(name: str) -> TransformerConfig:
 #: parameters of a request that are sizes of the model
 SIZES = (
     "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
-    "experts_per_token", "moe_ffn", "shared_experts",
+    "experts_per_token", "moe_ffn", "shared_experts", "q_rank", "kv_rank", "rope_dim", "value_dim", "window",
+    "full_every", "sinks",
 )  # fmt: skip
 
 
@@ -243,7 +345,9 @@ def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None 
         return _from_sizes(given)
     if "heads" in given and "kv_heads" not in given:
         given["kv_heads"] = given["heads"] if base.kv_heads == base.heads else base.kv_heads
-    if ("hidden" in given or "heads" in given) and "head_dim" not in given:
+    # a head of latent attention does not follow from the width
+    sized = "hidden" in given or "heads" in given
+    if sized and "head_dim" not in given and not base.latent:
         given["head_dim"] = given.get("hidden", base.hidden) // max(1, given.get("heads", base.heads))
     if base.learned_positions and sequence is not None:
         given["learned_positions"] = max(sequence, base.learned_positions)

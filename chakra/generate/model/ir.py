@@ -152,7 +152,8 @@ class Layer:
     """A run of operators with one input and one output tensor (the last operator's).
 
     ``input_bytes`` is the local size of the input, which is all that full recomputation keeps. ``recomputable`` is
-    false for embeddings and heads.
+    false for embeddings and heads. ``cached_bytes`` is what a token leaves in the cache of an inference, and ``window``
+    how many of the last tokens are kept there (0: all).
     """
 
     name: str
@@ -160,6 +161,8 @@ class Layer:
     input_bytes: int = 0
     output_bytes: int = 0
     recomputable: bool = False
+    cached_bytes: int = 0
+    window: int = 0
 
     def weights(self) -> Iterator[Weight]:
         """All weights, in operator order."""

@@ -14,7 +14,8 @@ class StageModel:
     """A model cut into chunks: ``chunks[g]`` are the layers of global chunk g = chunk * P + stage.
 
     ``itemsize`` and ``grad_itemsize`` are bytes per weight and per gradient. ``tied_copy`` says that first and last
-    stage hold copies of one embedding. ``cache_layer_bytes`` are keys and values that one layer keeps (inference).
+    stage hold copies of one embedding. ``cached_sequences`` and ``cached_tokens`` are the sequences of which a replica
+    keeps keys and values (inference) and the tokens of each, which ``cache_shares`` ranks share.
     """
 
     chunks: tuple[tuple[Layer, ...], ...]
@@ -22,7 +23,9 @@ class StageModel:
     grad_itemsize: int
     tied_copy: bool = False
     training: bool = True
-    cache_layer_bytes: int = 0
+    cached_sequences: int = 0
+    cached_tokens: int = 0
+    cache_shares: int = 1
 
     def __post_init__(self) -> None:
         """Refuse exchanges round a ring of more steps than a trace can hold, before they are laid out."""
@@ -40,8 +43,12 @@ class StageModel:
 
     def cache_bytes(self, stage: int, stages: int) -> int:
         """Keys and values that a rank of this stage keeps."""
-        layers = sum(layer.recomputable for chunk in self.of_stage(stage, stages) for layer in chunk)
-        return layers * self.cache_layer_bytes
+        tokens, sequences = self.cached_tokens, self.cached_sequences
+        return sum(
+            min(layer.window or tokens, tokens) * layer.cached_bytes * sequences // self.cache_shares
+            for chunk in self.of_stage(stage, stages)
+            for layer in chunk
+        )
 
 
 def split_layers(layers: int, chunks: int, sizes: Sequence[int] | None = None) -> list[range]:

@@ -6,371 +6,38 @@ arXiv 1909.08053; Korthikanti et al. 2022, arXiv 2205.05198). All collectives fo
 :mod:`chakra.generate.model.placement`. Saved activations are those of Korthikanti et al., section 4.1.
 """
 
-from dataclasses import dataclass, replace
-from enum import StrEnum
-
-from chakra.errors import UsageError
-from chakra.et.operators import Attention, Direction, KernelKind, MatrixProduct
-from chakra.generate.model.config import TransformerConfig
+from chakra.et.operators import Direction, KernelKind, MatrixProduct
+from chakra.generate.model.attention import AttentionLayers
 from chakra.generate.model.ir import (
     NO_WORK,
     Edge,
-    ElementTypes,
     Layer,
     Operator,
     OpKind,
-    Ring,
     Weight,
     WeightGroup,
     Work,
     gemm,
     kernel,
 )
-from chakra.generate.model.placement import PARTIAL, REPLICATE, Placement, Shard
-from chakra.generate.parallel import ParallelConfig
-
-
-class ContextParallel(StrEnum):
-    """How attention reaches keys and values of the other context ranks."""
-
-    RING = "ring"
-    ALL_GATHER = "all-gather"
-    ULYSSES = "ulysses"
-
-
-@dataclass(frozen=True, slots=True)
-class TokenShape:
-    """One micro-batch as this rank sees it.
-
-    Attributes
-    ----------
-    sequences
-        Sequences (or requests) per micro-batch and replica, b.
-    queries
-        Query tokens per sequence over all context ranks: s in training and prefill, 1 in decoding.
-    context
-        Keys per query: s in training and prefill, tokens so far in decoding.
-    """
-
-    sequences: int
-    queries: int
-    context: int
-
-
-@dataclass(frozen=True, slots=True)
-class TransformerOptions:
-    """Choices about layout and kernels that are not sizes.
-
-    Attributes
-    ----------
-    sp
-        Sequence parallelism along tp.
-    regather
-        With ``sp``: gather inputs again in the backward pass instead of keeping them whole.
-    context
-        Kind of context parallelism, when cp > 1.
-    flash
-        Fused attention: no a*s^2 tensor in memory.
-    causal
-        Count only the unmasked half of the attention core's work, as kernels that skip masked blocks do.
-    itemsize
-        Bytes per activation and weight.
-    grad_itemsize
-        Bytes per element of weight gradients.
-    types
-        Names of the element types, for what operators say of themselves.
-    training
-        Save activations and compute the loss; otherwise inference.
-    capacity_factor
-        MoE: tokens per expert relative to an even share.
-    """
-
-    sp: bool = False
-    regather: bool = True
-    context: ContextParallel = ContextParallel.RING
-    flash: bool = True
-    causal: bool = False
-    itemsize: int = 2
-    grad_itemsize: int = 4
-    types: ElementTypes = ElementTypes()  # noqa: RUF009 - frozen
-    training: bool = True
-    capacity_factor: float = 1.0
-
+from chakra.generate.model.placement import PARTIAL, REPLICATE, Shard
 
 #: operations per element, for the memory-bound operators' operation counts (they are bandwidth-bound everywhere)
-_NORM_OPS, _ACTIVATION_OPS, _ROPE_OPS, _SOFTMAX_OPS = 5, 8, 6, 5
+_ACTIVATION_OPS, _SOFTMAX_OPS = 8, 5
 
 
-class TransformerLayers:
-    """Builds the layers of one model for one parallelisation and token shape.
-
-    Raises
-    ------
-    UsageError
-        Sizes that do not divide by the parallel degrees; the message names both.
-    """
-
-    def __init__(
-        self,
-        model: TransformerConfig,
-        parallel: ParallelConfig,
-        shape: TokenShape,
-        options: TransformerOptions,
-    ) -> None:
-        self.model, self.parallel, self.shape, self.options = model, parallel, shape, options
-        tp, cp = parallel.tp, parallel.cp
-        self._check()
-        self.tokens = shape.sequences * (shape.queries // cp if shape.queries > 1 else shape.queries)
-        self.residual_tokens = self.tokens // tp if options.sp else self.tokens
-        self.residual: Placement = Shard("sequence") if options.sp else REPLICATE
-        self.residual_bytes = self.residual_tokens * model.hidden * options.itemsize
-        self.full_bytes = self.tokens * model.hidden * options.itemsize
-        self.q_width = model.attention_width // tp
-        self.kv_heads = max(1, model.kv_heads // tp)
-        self.kv_width = self.kv_heads * model.head_dim
-        self.vocabulary = -(-model.vocabulary // tp)
-
-    def _check(self) -> None:
-        model, parallel, shape, options = self.model, self.parallel, self.shape, self.options
-        tp, cp = parallel.tp, parallel.cp
-        if shape.sequences < 1:
-            raise UsageError(f"micro-batch must be at least 1, not {shape.sequences}")
-        _divides("heads", model.heads, "tp", tp)
-        if model.kv_heads % tp and tp % model.kv_heads:
-            raise UsageError(f"kv-heads ({model.kv_heads}) and tp ({tp}): one must divide the other")
-        if model.ffn and (not model.experts or model.dense_layers):
-            _divides("ffn", model.ffn, "tp", tp)
-        if model.experts:
-            _divides("moe-ffn", model.moe_ffn, "tp", tp)
-            _divides("experts", model.experts, "ep", parallel.ep)
-        elif parallel.ep > 1:
-            raise UsageError(f"expert parallelism (ep={parallel.ep}) needs a model with experts")
-        if shape.queries > 1:
-            _divides("sequence", shape.queries, "cp", cp)
-            if options.sp:
-                _divides("sequence/cp", shape.queries // cp, "tp", tp)
-        elif options.sp:
-            _divides("requests per micro-batch", shape.sequences, "tp", tp)
-        if cp > 1 and shape.queries > 1 and options.context is ContextParallel.ULYSSES:
-            _divides("heads/tp", model.heads // tp, "cp", cp)
-            _divides("kv-heads/tp", max(1, model.kv_heads // tp), "cp", cp)
-
-    # ------------------------------------------------------------------ building blocks
-
-    def _saved(self, size_bytes: int) -> int:
-        return size_bytes if self.options.training else 0
-
-    def _norm_weight(self) -> Weight:
-        elements = self.model.hidden * (2 if self.model.layer_norm else 1)
-        return Weight(elements, partial_tp=self.options.sp, copies=self.parallel.tp)
-
-    def _bias(self, elements: int, *, whole: bool = False) -> tuple[Weight, ...]:
-        if not self.model.biases:
-            return ()
-        # a bias after a row-parallel matrix is whole on every tp rank
-        if whole:
-            return (Weight(elements, partial_tp=self.options.sp, copies=self.parallel.tp),)
-        return (Weight(elements),)
-
-    def _elementwise(
-        self,
-        name: str,
-        edges: tuple[Edge, ...],
-        elements: int,
-        *,
-        reads: int = 1,
-        ops: int = 1,
-        weights: tuple[Weight, ...] = (),
-        saved: int = 0,
-        backward: bool = True,
-        kind: KernelKind,
-    ) -> Operator:
-        item, types = self.options.itemsize, self.options.types
-        work = kernel(kind, ops * elements, (reads + 1) * elements * item, elements, types=types)
-        back = NO_WORK
-        if backward:
-            moved = (reads + 2) * elements * item
-            back = kernel(kind, ops * elements, moved, elements, Direction.BACKWARD, types)
-        return Operator(
-            name,
-            OpKind.ELEMENTWISE,
-            edges,
-            work,
-            back,
-            weights=weights,
-            output_bytes=elements * item,
-            saved_bytes=self._saved(saved),
-        )
-
-    def _gemm(
-        self,
-        name: str,
-        edge: Edge,
-        rows: int,
-        columns: int,
-        inner: int,
-        saved: int,
-        weights: tuple[Weight, ...],
-    ) -> Operator:
-        options = self.options
-        forward, inputs, grads = gemm(
-            rows, columns, inner, itemsize=options.itemsize, grad_itemsize=options.grad_itemsize, types=options.types
-        )  # fmt: skip
-        return Operator(
-            name, OpKind.GEMM, (edge,), forward, inputs, grads, weights,
-            output_bytes=rows * columns * options.itemsize, saved_bytes=self._saved(saved),
-        )  # fmt: skip
-
-    def _column_edge(self, producer: int) -> Edge:
-        """Residual-stream tensor into a matrix split by columns: gathered under sp, gradients summed."""
-        return Edge(
-            producer, self.residual_bytes, {"tp": self.residual}, {"tp": REPLICATE}, {"tp": PARTIAL},
-            regather=self.options.sp and self.options.regather and self.options.training,
-        )  # fmt: skip
-
-    def _row_edge(self, producer: int, size_bytes: int) -> Edge:
-        """Output of a matrix split by rows, back into the residual stream."""
-        place = {"tp": self.residual}
-        return Edge(producer, size_bytes, {"tp": PARTIAL}, place, place)
-
-    def _stay(self, producer: int, size_bytes: int) -> Edge:
-        return Edge(producer, size_bytes)
-
-    def _norm(self, name: str, producer: int, saved: int) -> Operator:
-        elements = self.residual_tokens * self.model.hidden
-        return self._elementwise(
-            name, (self._stay(producer, self.residual_bytes),), elements, ops=_NORM_OPS,
-            kind=KernelKind.NORM, weights=(self._norm_weight(),), saved=saved,
-        )  # fmt: skip
-
-    def _column_input_saved(self) -> int:
-        """What a column-parallel matrix keeps of its input: the shard when it gathers again, else all of it."""
-        kept_shard = self.options.sp and self.options.regather
-        return self.residual_bytes if kept_shard else self.full_bytes
-
-    # ------------------------------------------------------------------ layers
+class TransformerLayers(AttentionLayers):
+    """Builds the layers of one model for one parallelisation and token shape."""
 
     def decoder(self, index: int) -> Layer:
         """Transformer layer number ``index``: attention and a dense or MoE feed-forward."""
-        ops = self._attention()
+        window = self.model.window_of(index)
+        ops = self._attention(window)
         ops += self._moe(len(ops)) if self.model.is_moe(index) else self._feed_forward(len(ops))
-        return Layer(f"layer{index}", tuple(ops), self.residual_bytes, self.residual_bytes, recomputable=True)
-
-    def _attention(self) -> list[Operator]:
-        model, options = self.model, self.options
-        item = options.itemsize
-        q_bytes = self.tokens * self.q_width * item
-        kv_bytes = self.tokens * self.kv_width * item
-        ops = [self._norm("norm1", -1, self.residual_bytes)]
-        width = self.q_width + 2 * self.kv_width
-        ops.append(
-            self._gemm(
-                "qkv", self._column_edge(0), self.tokens, width, model.hidden, self._column_input_saved(),
-                (Weight((self.q_width) * model.hidden), self._kv_weight(), *self._bias(width)),
-            )
+        return Layer(
+            f"layer{index}", tuple(ops), self.residual_bytes, self.residual_bytes, recomputable=True, window=window,
+            cached_bytes=0 if self.options.training else self.cached_bytes(),
         )  # fmt: skip
-        producer = 1
-        if not model.learned_positions:
-            edge = self._stay(producer, q_bytes + 2 * kv_bytes)
-            elements = self.tokens * (self.q_width + self.kv_width)
-            ops.append(self._elementwise("rope", (edge,), elements, ops=_ROPE_OPS, kind=KernelKind.ROPE))
-            producer = 2
-        ops.append(self._core(producer, q_bytes, kv_bytes))
-        producer = len(ops) - 1
-        ulysses = (
-            self.parallel.cp > 1 and self.shape.queries > 1 and options.context is ContextParallel.ULYSSES
-        )
-        heads, sequence = {"cp": Shard("heads")}, {"cp": Shard("sequence")}
-        edge = (
-            Edge(producer, q_bytes, heads, sequence, sequence) if ulysses else self._stay(producer, q_bytes)
-        )
-        ops.append(
-            self._gemm(
-                "proj", edge, self.tokens, model.hidden, self.q_width, q_bytes,
-                (Weight(self.q_width * model.hidden), *self._bias(model.hidden, whole=True)),
-            )
-        )  # fmt: skip
-        ops.append(self._add("add1", len(ops) - 1, -1))
-        return ops
-
-    def _kv_weight(self) -> Weight:
-        copies = max(1, self.parallel.tp // self.model.kv_heads)
-        return Weight(2 * self.kv_width * self.model.hidden, copies=copies)
-
-    def _core(self, producer: int, q_bytes: int, kv_bytes: int) -> Operator:
-        """Scores, softmax and weighted sum: 2 products of s x d x s per head, 4*s*s*a*d FLOPs; backward twice that."""
-        model, options, shape = self.model, self.options, self.shape
-        item, cp = options.itemsize, self.parallel.cp
-        split = cp > 1 and shape.queries > 1
-        flops = 4 * self.tokens * shape.context * self.q_width
-        if options.causal and shape.queries > 1:
-            flops //= 2
-        heads_here = model.heads // self.parallel.tp
-        scores = shape.sequences * heads_here * (self.tokens // shape.sequences) * shape.context
-        # keys and values of the whole context are read once per query block set: the model of a fused kernel
-        keys = shape.sequences * shape.context * self.kv_width * item
-        if split and options.context is ContextParallel.ULYSSES:
-            keys //= cp
-        moved = 2 * q_bytes + 2 * keys
-        core_saved = 0
-        if not options.flash:
-            moved += 4 * scores * item
-            core_saved = self._saved(scores * (2 * item + 1 if model.dropout else item))
-        edges: tuple[Edge, ...]
-        ring = None
-        if not split:
-            edges = (self._stay(producer, q_bytes + 2 * kv_bytes),)
-        elif options.context is ContextParallel.ULYSSES:
-            heads, sequence = {"cp": Shard("heads")}, {"cp": Shard("sequence")}
-            edges = tuple(
-                Edge(producer, size, sequence, heads, heads) for size in (q_bytes, kv_bytes, kv_bytes)
-            )
-        elif options.context is ContextParallel.ALL_GATHER:
-            edges = (
-                self._stay(producer, q_bytes),
-                Edge(
-                    producer, 2 * kv_bytes, {"cp": Shard("sequence")}, {"cp": REPLICATE}, {"cp": PARTIAL},
-                    regather=options.training,
-                ),
-            )  # fmt: skip
-        else:
-            edges = (self._stay(producer, q_bytes + 2 * kv_bytes),)
-            ring = Ring("cp", cp - 1, 2 * kv_bytes, 4 * kv_bytes)
-        ulysses = cp if split and options.context is ContextParallel.ULYSSES else 1
-        what = Attention(
-            shape.sequences, heads_here // ulysses, max(1, self.kv_heads // ulysses),
-            self.tokens // shape.sequences * ulysses, shape.context, model.head_dim, causal=options.causal,
-            fused=options.flash, dropout=model.dropout and options.training, type=options.types.compute,
-        )  # fmt: skip
-        return Operator(
-            "attention", OpKind.ATTENTION, edges, Work(flops, moved, what=what),
-            Work(2 * flops, 2 * moved, what=replace(what, direction=Direction.BACKWARD)), output_bytes=q_bytes,
-            saved_bytes=self._saved(2 * kv_bytes + q_bytes) + core_saved, core=True, core_bytes=core_saved, ring=ring,
-        )  # fmt: skip
-
-    def _add(self, name: str, branch: int, residual: int, extra: tuple[int, ...] = ()) -> Operator:
-        """Residual addition (with dropout): its backward is the identity, or the mask's product."""
-        model, options = self.model, self.options
-        elements = self.residual_tokens * model.hidden
-        edges = (
-            self._row_edge(branch, self.full_bytes),
-            self._stay(residual, self.residual_bytes),
-            *(self._row_edge(other, self.full_bytes) for other in extra),
-        )
-        work = self._sum(elements, len(extra))
-        back = NO_WORK
-        if model.dropout:
-            moved = 2 * elements * options.itemsize + elements
-            back = kernel(KernelKind.ADD, elements, moved, elements, Direction.BACKWARD, options.types)
-        return Operator(
-            name, OpKind.ELEMENTWISE, edges, work, back if options.training else NO_WORK,
-            output_bytes=self.residual_bytes, saved_bytes=self._saved(elements if model.dropout else 0),
-        )  # fmt: skip
-
-    def _sum(self, elements: int, more: int) -> Work:
-        """Work of adding ``more`` tensors and a residual to one."""
-        moved = (3 + more) * elements * self.options.itemsize
-        return kernel(KernelKind.ADD, (2 + more) * elements, moved, elements, types=self.options.types)
 
     def _feed_forward(self, base: int) -> list[Operator]:
         ops = [self._norm("norm2", base - 1, self.residual_bytes)]
@@ -455,7 +122,8 @@ class TransformerLayers:
             self.residual_tokens, model.experts, model.hidden, itemsize=options.itemsize,
             grad_itemsize=options.grad_itemsize, types=options.types, role="router",
         )  # fmt: skip
-        weight = Weight(model.hidden * model.experts, partial_tp=options.sp, copies=self.parallel.tp)
+        elements = model.hidden * model.experts + (model.experts if model.biases else 0)
+        weight = Weight(elements, partial_tp=options.sp, copies=self.parallel.tp)
         edge = self._stay(base, self.residual_bytes)
         return Operator(
             "router", OpKind.GEMM, (edge,), forward, inputs, grads, (weight,),
@@ -486,7 +154,7 @@ class TransformerLayers:
                 ops=_ACTIVATION_OPS, saved=fan * inner_bytes, kind=KernelKind.ACTIVATION,
             ),
             self._experts(
-                "expert2", self._stay(base + 4, inner_bytes), routed, model.hidden, local, here, inner_bytes
+                "expert2", self._stay(base + 4, inner_bytes), routed, model.hidden, local, here, inner_bytes, whole=True
             ),
         ]  # fmt: skip
 
@@ -497,21 +165,37 @@ class TransformerLayers:
         return Edge(base + 5, routed_bytes, {"ep": Shard("expert"), "tp": PARTIAL}, back, back)
 
     def _experts(
-        self, name: str, edge: Edge, rows: int, columns: int, inner: int, experts: int, saved: int
+        self,
+        name: str,
+        edge: Edge,
+        rows: int,
+        columns: int,
+        inner: int,
+        experts: int,
+        saved: int,
+        *,
+        whole: bool = False,
     ) -> Operator:
-        """Grouped product of all local experts: FLOPs of the rows that arrive, bytes of every local expert's matrix."""
+        """Grouped product of all local experts: FLOPs of the rows that arrive, bytes of every local expert's matrix.
+
+        ``whole``: a matrix split by rows, whose biases are whole on every tp rank.
+        """
         options = self.options
         works = gemm(
             rows, columns, inner, itemsize=options.itemsize, grad_itemsize=options.grad_itemsize, types=options.types
         )  # fmt: skip
         matrix = columns * inner
+        biases: tuple[Weight, ...] = ()
+        if self.model.biases:
+            copies = self.parallel.tp if whole else 1
+            biases = (Weight(experts * columns, WeightGroup.EXPERT, copies=copies),)
         forward, inputs, grads = (
             _grouped(work, matrix * size, rows, experts)
             for work, size in zip(works, (options.itemsize, options.itemsize, options.grad_itemsize), strict=True)
         )  # fmt: skip
         return Operator(
             name, OpKind.GEMM, (edge,), forward, inputs, grads,
-            (Weight(experts * columns * inner, WeightGroup.EXPERT),),
+            (Weight(experts * columns * inner, WeightGroup.EXPERT), *biases),
             output_bytes=rows * columns * options.itemsize, saved_bytes=self._saved(saved),
         )  # fmt: skip
 
@@ -603,11 +287,6 @@ class TransformerLayers:
                 saved=logits * 4,
             ),
         ]  # fmt: skip
-
-
-def _divides(what: str, number: int, axis: str, size: int) -> None:
-    if number % size:
-        raise UsageError(f"{what} ({number}) must be a multiple of {axis} ({size})")
 
 
 def _grouped(work: Work, matrix_bytes: int, rows: int, experts: int) -> Work:

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from chakra.errors import UsageError
+from chakra.generate.model.blocks import TokenShape, TransformerOptions
 from chakra.generate.model.build import transformer_stages
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.stage_model import StageModel
-from chakra.generate.model.transformer import TokenShape, TransformerOptions
 from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.options import TrainingOptions
 from chakra.generate.plan.passes import Kept, PassContext, forward
@@ -141,15 +141,16 @@ def plan_inference(
     steps = options.decode_steps + options.prefill
     check_passes(steps * parallel.pp * parallel.vp * options.micro_batches)
     layout = replace(layout, training=False)
-    longest = options.prompt + options.decode_steps
     models = [
         transformer_stages(model, parallel, shape, layout, layers_per_chunk) for shape in options.shapes()
     ]
-    kv_heads = max(1, model.kv_heads // parallel.tp)
-    cache = (
-        2 * options.requests * options.micro_batches * longest * kv_heads * model.head_dim * layout.itemsize
-    )
-    models = [replace(stage, training=False, cache_layer_bytes=cache // parallel.cp) for stage in models]
+    models = [
+        replace(
+            stage, training=False, cached_sequences=options.requests * options.micro_batches,
+            cached_tokens=options.prompt + options.decode_steps, cache_shares=parallel.cp,
+        )
+        for stage in models
+    ]  # fmt: skip
     stages = []
     for stage in range(parallel.pp):
         builder = _StageSteps(stage, parallel, models, options, emit)

@@ -167,7 +167,7 @@ def _ring(
     assert ring is not None
     builder = context.builder
     parts = ring.steps + 1
-    what = replace(work.what, parts=parts) if isinstance(work.what, Attention) else None
+    what = replace(work.what, parts=work.what.parts * parts) if isinstance(work.what, Attention) else None
     builder.reserve(3 * ring.steps)
     held = list(data)
     last = -1

@@ -105,6 +105,15 @@ PARAMETERS = {
     "experts_per_token": Parameter("Experts that each token visits", least=0),
     "moe_ffn": Parameter("Width of one expert", least=0),
     "shared_experts": Parameter("Experts that every token visits", least=0, most=1 << 16),
+    "q_rank": Parameter("Latent attention: width that queries are compressed to, 0 for none", least=0),
+    "kv_rank": Parameter("Latent attention: width that keys and values are compressed to", least=0),
+    "rope_dim": Parameter("Latent attention: width of a head's rotary part, beside head-dim", least=0),
+    "value_dim": Parameter("Latent attention: width of a head's values", least=0),
+    "window": Parameter("Sliding window: keys that a query sees, 0 for all", least=0),
+    "full_every": Parameter(
+        "Every so many layers one sees all keys in spite of the window, 0 for none", least=0
+    ),
+    "sinks": Parameter("Learned sinks in the softmax of each head"),
     "seq": Parameter("Tokens per sequence (training) or prompt (inference)", default_said="the model's"),
     "mode": Parameter("Training step, prefill, decode, or serve (prefill, then decode)"),
     "decode_steps": Parameter("Tokens generated per request", most=1 << 20),

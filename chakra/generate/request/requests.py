@@ -10,6 +10,7 @@ from typing import Any, Self
 from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
 from chakra.et.operators import ELEMENT_BITS
+from chakra.generate.model.blocks import ContextParallel, TokenShape, TransformerOptions
 from chakra.generate.model.build import transformer_stages
 from chakra.generate.model.classic import (
     DLRM,
@@ -22,7 +23,6 @@ from chakra.generate.model.classic import (
 from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
 from chakra.generate.model.ir import ElementTypes
 from chakra.generate.model.stage_model import StageModel
-from chakra.generate.model.transformer import ContextParallel, TokenShape, TransformerOptions
 from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig
 from chakra.generate.plan.compute import ComputeModel, OperatorTimes
 from chakra.generate.plan.inference import InferenceOptions, plan_inference
@@ -365,7 +365,7 @@ class TransformerRequest(Request):
     decode_steps
         Tokens per request in decode and serve.
     sp
-        Sequence parallelism; default: on when tp > 1 in training with experts, else off.
+        Sequence parallelism along tp.
     regather, context, flash, causal, capacity
         As in `TransformerOptions`.
     stage_layers
@@ -374,6 +374,10 @@ class TransformerRequest(Request):
         Sizes that replace the preset's.
     experts, experts_per_token, moe_ffn, shared_experts
         The same for models with experts.
+    q_rank, kv_rank, rope_dim, value_dim
+        The same for latent attention.
+    window, full_every, sinks
+        The same for sliding windows and sinks.
     """
 
     model: str = "gpt3-175b"
@@ -389,6 +393,13 @@ class TransformerRequest(Request):
     experts_per_token: int | None = None
     moe_ffn: int | None = None
     shared_experts: int | None = None
+    q_rank: int | None = None
+    kv_rank: int | None = None
+    rope_dim: int | None = None
+    value_dim: int | None = None
+    window: int | None = None
+    full_every: int | None = None
+    sinks: bool | None = None
     seq: int | None = None
     mode: Mode = Mode.TRAIN
     decode_steps: int = 1

@@ -29,7 +29,8 @@ def check_step(request: TransformerRequest, plan: StepPlan) -> list[Check]:
     """Compare a plan with the closed forms of :mod:`chakra.generate.verify.closed_forms`.
 
     Every check is exact. Vocabularies that tp does not divide are padded, and key-value heads fewer than tp are
-    copied; the closed forms then speak of the padded model, and the copied heads' FLOPs are left out.
+    copied; the closed forms then speak of the padded model. FLOPs are left out where ranks repeat each other's work:
+    copied heads, and routers and compressing matrices under tp without sequence parallelism.
     """
     return list(_checks(request, plan))
 
@@ -42,7 +43,9 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
     yield Check("parameters", closed.parameters(padded), total_parameters(plan), "")
     stages = summarize(plan)
     micro_batches = plan.training.micro_batches
-    copied = model.kv_heads < parallel.tp or (model.experts and parallel.tp > 1 and not request.sp)
+    # routers and compressing matrices work on whatever part of the residual stream a rank has
+    repeated = (model.experts or model.latent) and parallel.tp > 1 and not request.sp
+    copied = model.kv_heads < parallel.tp or repeated
     if request.mode is Mode.TRAIN and request.capacity == 1.0 and not copied:
         sequences = request.micro_batch * micro_batches * parallel.dp
         flops = closed.training_flops(
@@ -91,9 +94,19 @@ def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSu
     message = request.micro_batch * model.sequence // parallel.cp * model.hidden * plan.model.itemsize
     layers = sum(len(chunk) for chunk in plan.model.of_stage(stage.stage, parallel.pp))
     sp = request.layout().sp
+    full = request.recompute is Recompute.FULL
+    if model.latent:
+        for kind, expected in closed.latent_parallel_bytes(
+            model, layers=layers, micro_batches=plan.training.micro_batches,
+            tokens=request.micro_batch * model.sequence // parallel.cp, itemsize=plan.model.itemsize, tp=parallel.tp,
+            sp=sp, full_recompute=full, regather=request.regather,
+        ).items():  # fmt: skip
+            name = f"tp {kind.lower().replace('_', '-')}, stage {stage.stage}"
+            yield Check(f"{name}, bytes", expected, _sum(stage, "tp", kind.value)[1], "B")
+        return
     for call in closed.tensor_parallel_calls(
         layers=layers, micro_batches=plan.training.micro_batches, message_bytes=message, tp=parallel.tp, sp=sp,
-        full_recompute=request.recompute is Recompute.FULL, regather=request.regather,
+        full_recompute=full, regather=request.regather,
     ):  # fmt: skip
         calls, size = _sum(stage, call.group, call.kind.value)
         name = f"tp {call.kind.lower().replace('_', '-')}, stage {stage.stage}"

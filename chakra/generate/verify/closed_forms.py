@@ -2,7 +2,8 @@
 
 Symbols as in the literature: L layers, h hidden, a heads of d, k key-value heads, f feed-forward width, g = 3 with a gate
 else 2, V vocabulary, s sequence, b sequences per micro-batch, M micro-batches, B = b*M*D sequences a step; T, C, P, D, E
-sizes of tp, cp, pp, dp, ep; w bytes per element. Sources: Narayanan et al. 2021 (arXiv 2104.04473, appendix) for FLOPs;
+sizes of tp, cp, pp, dp, ep; w bytes per element. In latent attention queries are compressed to cq, keys and values to c,
+a head has a rotary part r and values of dv. Sources: Narayanan et al. 2021 (arXiv 2104.04473, appendix) for FLOPs;
 Korthikanti et al. 2022 (arXiv 2205.05198, section 4) for activations; Shoeybi et al. 2019 for tensor parallelism;
 Rajbhandari et al. 2020 (arXiv 1910.02054) for ZeRO.
 """
@@ -14,19 +15,40 @@ from chakra.generate.plan.options import Recompute
 from chakra.replay.config.model import CollectiveKind
 
 
+def attention_matrices(model: TransformerConfig) -> int:
+    """Elements of one layer's attention matrices: h*(a + 2k)*d + a*d*h; with latent attention
+
+    h*cq + cq*a*(d + r) + h*(c + r) + c*a*(d + dv) + a*dv*h, where queries that are not compressed cost h*a*(d + r).
+    """
+    h, a, d = model.hidden, model.heads, model.head_dim
+    if not model.kv_rank:
+        return h * (a + 2 * model.kv_heads) * d + a * d * h
+    c, r, cq, dv = model.kv_rank, model.rope_dim, model.q_rank, model.value_dim
+    queries = h * cq + cq * a * (d + r) if cq else h * a * (d + r)
+    return queries + h * (c + r) + c * a * (d + dv) + a * dv * h
+
+
 def layer_parameters(model: TransformerConfig, *, moe: bool = False, active: bool = False) -> int:
-    """Parameters of one layer; ``active`` counts only the experts that a token visits. Norms and biases included."""
-    h, qd, kd = model.hidden, model.attention_width, model.kv_width
+    """Parameters of one layer, all of them; ``active`` counts only the experts that a token visits."""
+    h, f = model.hidden, model.ffn
     g = 3 if model.gated else 2
-    attention = h * qd + 2 * h * kd + qd * h
-    norms = 2 * h * (2 if model.layer_norm else 1)
-    biases = 0
-    if model.biases:
-        biases = qd + 2 * kd + h + (model.ffn * (g - 1) + h)
+    fixed = attention_matrices(model) + 2 * h * (2 if model.layer_norm else 1)
+    fixed += model.q_rank + model.kv_rank  # norms of what is compressed
+    if model.sinks:
+        fixed += model.heads
+    bias = 1 if model.biases else 0
+    fixed += bias * ((model.heads + 2 * model.kv_heads) * model.head_dim + h)
     if not moe:
-        return attention + g * h * model.ffn + norms + biases
+        return fixed + g * h * f + bias * (f * (g - 1) + h)
     visited = model.experts_per_token if active else model.experts
-    return attention + h * model.experts + (visited + model.shared_experts) * g * h * model.moe_ffn + norms
+    expert = g * h * model.moe_ffn
+    shared = model.shared_experts * expert
+    if bias:
+        fixed += model.experts
+        expert += model.moe_ffn * (g - 1) + h
+        if model.shared_experts:
+            shared += model.shared_experts * model.moe_ffn * (g - 1) + h
+    return fixed + h * model.experts + visited * expert + shared
 
 
 def parameters(model: TransformerConfig, *, active: bool = False) -> int:
@@ -41,11 +63,11 @@ def parameters(model: TransformerConfig, *, active: bool = False) -> int:
 
 def matmul_parameters(model: TransformerConfig) -> int:
     """Parameters whose products every token pays for: layer matrices (active experts) and the output matrix."""
-    h, qd, kd = model.hidden, model.attention_width, model.kv_width
+    h = model.hidden
     g = 3 if model.gated else 2
     total = 0
     for layer in range(model.layers):
-        total += h * qd + 2 * h * kd + qd * h
+        total += attention_matrices(model)
         if model.is_moe(layer):
             total += (
                 h * model.experts + (model.experts_per_token + model.shared_experts) * g * h * model.moe_ffn
@@ -53,6 +75,24 @@ def matmul_parameters(model: TransformerConfig) -> int:
         else:
             total += g * h * model.ffn
     return total + h * model.vocabulary
+
+
+def layer_pairs(model: TransformerConfig, layer: int, sequence: int, *, causal: bool) -> int:
+    """Twice the pairs of query and key that a layer computes for a sequence.
+
+    All s^2 of them, or half with a mask; with a window of W, query i sees min(i + 1, W) keys, without a mask W.
+    """
+    full = model.full_every > 0 and layer % model.full_every == model.full_every - 1
+    if model.window == 0 or model.window >= sequence or full:
+        return sequence * sequence * (1 if causal else 2)
+    if not causal:
+        return 2 * sequence * model.window
+    return model.window * (model.window + 1) + 2 * (sequence - model.window) * model.window
+
+
+def core_width(model: TransformerConfig) -> int:
+    """Elements of all heads that a pair multiplies: a*d for the score and a*d (a*dv) for the value."""
+    return model.heads * (model.head_dim + model.rope_dim + (model.value_dim or model.head_dim))
 
 
 def training_flops(
@@ -65,15 +105,16 @@ def training_flops(
 ) -> int:
     """Matrix FLOPs of a step over ``sequences`` (B): 6*(L*N1 + h*V)*B*s + 12*L*B*s^2*a*d, plus recomputation.
 
+    Latent attention has 6*L*B*s^2*a*(d + r + dv), layers with a window their pairs for s^2.
+
     Full recomputation runs every layer's forward once more (8 instead of 6, not for the output matrix); selective
-    recomputation the attention core's (4*L*B*s^2*a*d more). ``causal`` halves the attention core.
+    recomputation the attention core's (4*L*B*s^2*a*d more). ``causal`` leaves masked pairs out.
     """
     tokens = sequences * sequence
     head = model.hidden * model.vocabulary
     layers = matmul_parameters(model) - head
-    core = 4 * model.layers * sequences * sequence * sequence * model.attention_width
-    if causal:
-        core //= 2
+    pairs = sum(layer_pairs(model, layer, sequence, causal=causal) for layer in range(model.layers))
+    core = sequences * pairs * core_width(model)
     flops = 6 * (layers + head) * tokens + 3 * core
     if recompute is Recompute.FULL:
         flops += 2 * layers * tokens + core
@@ -95,21 +136,33 @@ def inference_flops(model: TransformerConfig, *, prompt: int = 0, contexts: tupl
     """Matrix FLOPs for one sequence: prefill of ``prompt`` tokens and one decode step per entry of ``contexts``.
 
     Prefill 2*N*tokens + 4*L*s^2*a*d (halved by causal kernels), logits for the last token only; decode per token
-    2*N + 4*L*context*a*d.
+    2*N + 4*L*context*a*d, and 2*L*context*a*(2c + r) where keys stay compressed. Windows bound the context.
     """
     head = model.hidden * model.vocabulary
     layers = matmul_parameters(model) - head
     total = 0
     if prompt:
-        total += 2 * layers * prompt + 2 * head + 4 * model.layers * prompt * prompt * model.attention_width
+        pairs = sum(layer_pairs(model, layer, prompt, causal=False) for layer in range(model.layers))
+        total += 2 * layers * prompt + 2 * head + pairs * core_width(model)
+    width = core_width(model)
+    if model.kv_rank:
+        width = model.heads * (2 * model.kv_rank + model.rope_dim)
     for context in contexts:
-        total += 2 * (layers + head) + 4 * model.layers * context * model.attention_width
+        seen = sum(_kept(model, layer, context) for layer in range(model.layers))
+        total += 2 * (layers + head) + 2 * seen * width
     return total
 
 
+def _kept(model: TransformerConfig, layer: int, context: int) -> int:
+    """Keys that the last query of a context sees."""
+    full = model.full_every > 0 and layer % model.full_every == model.full_every - 1
+    return context if full or not model.window else min(model.window, context)
+
+
 def kv_cache_bytes(model: TransformerConfig, context: int, itemsize: int = 2) -> int:
-    """Keys and values of one sequence: 2*L*k*d*context*w."""
-    return 2 * model.layers * model.kv_width * context * itemsize
+    """Keys and values of one sequence: 2*L*k*d*context*w, compressed L*(c + r)*context*w; windows bound the context."""
+    width = model.kv_rank + model.rope_dim if model.kv_rank else 2 * model.kv_heads * model.head_dim
+    return sum(_kept(model, layer, context) for layer in range(model.layers)) * width * itemsize
 
 
 def activation_bytes(
@@ -163,6 +216,32 @@ def tensor_parallel_calls(
         CallCount("tp", CollectiveKind.ALL_GATHER, gathers * times, message_bytes // tp),
         CallCount("tp", CollectiveKind.REDUCE_SCATTER, (4 + extra) * times, message_bytes),
     ]
+
+
+def latent_parallel_bytes(
+    model: TransformerConfig, *, layers: int, micro_batches: int, tokens: int, itemsize: int, tp: int, sp: bool,
+    full_recompute: bool = False, regather: bool = True,
+) -> dict[CollectiveKind, int]:  # fmt: skip
+    """Bytes that one rank brings into tensor-parallel collectives inside dense layers with latent attention.
+
+    Behind compressed queries (cq), keys and values (c) and the shared rotary part (r) stand matrices that tp splits, so
+    that these widths are exchanged where other attention exchanges h; h is exchanged behind the output, and twice by the
+    feed-forward. Without ``sp`` only results and gradients are, by all-reduce.
+    """
+    again = 1 if full_recompute else 0
+    queries = model.q_rank or model.hidden
+    inputs = queries + model.kv_rank + model.rope_dim + model.hidden
+    outputs = 2 * model.hidden
+    each = layers * micro_batches * tokens * itemsize
+    if not sp:
+        return {CollectiveKind.ALL_REDUCE: each * (outputs * (1 + again) + inputs)}
+    # the rotary part's gradient needs nothing gathered again
+    twice = inputs - model.rope_dim if regather else 0
+    gathered = inputs * (1 + again) + outputs + twice
+    return {
+        CollectiveKind.ALL_GATHER: each // tp * gathered,
+        CollectiveKind.REDUCE_SCATTER: each * (outputs * (1 + again) + inputs),
+    }
 
 
 def pipeline_messages(*, stages: int, chunks: int, micro_batches: int, chains: int) -> int:
