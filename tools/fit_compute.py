@@ -1,7 +1,7 @@
 """Make the presets' constants of operator times, and say how far they are from measured matrix products.
 
-    python tools/fit_compute.py fit         fit, and write chakra/presets/compute/NAME.yml
-    python tools/fit_compute.py errors      table of errors by machine and size, on rows that were not fitted to
+    python tools/fit_compute.py fit [NAME ...]  fit, and write chakra/presets/compute/NAME.yml
+    python tools/fit_compute.py errors [NAME ...]  table of errors by machine and size, on rows that were not fitted to
 
 Every second row of the measurements is fitted to. They lie beside the repository (``../shared/validation``), numbers
 only, one row each with its source. What is not measured comes from data sheets and is marked so.
@@ -25,6 +25,8 @@ from chakra.replay.compute import (
     FitError,
     MatmulCosts,
     MemoryCosts,
+    SystolicArray,
+    compute_parameters,
 )
 from chakra.replay.compute.matmul import product_us
 
@@ -47,6 +49,10 @@ class Machine:
     #: peak by element type in units of that of bf16, and reachable share of it where measured ("" : that of bf16)
     peaks: Mapping[str, float] | None = None
     shares: Mapping[str, float] | None = None
+    #: (rate, peak) of the best product that somebody found, in 16 bits: the ceiling where no surface was measured
+    best: tuple[float, float] | None = None
+    #: arrays, rows and columns of systolic arrays, with the result in them
+    arrays: tuple[int, int, int] | None = None
     memory: tuple[float, float] = (0.82, 2.5)
     attention: tuple[float, float] = (0.6, 0.5)
 
@@ -54,9 +60,11 @@ class Machine:
 _AMPERE = {"tf32": 0.5, "fp32": 19.5 / 312, "fp64": 19.5 / 312, "int8": 2}
 _HOPPER = {"tf32": 0.5, "fp32": 67 / 989, "fp64": 67 / 989, "fp8": 2}
 _BLACKWELL = {"tf32": 0.5, "fp32": 75 / 2250, "fp64": 37 / 2250, "fp8": 2, "nvfp4": 4}
+_MI300X = {"tf32": 0.5, "fp32": 0.125, "fp64": 0.125, "fp8": 2}
 #: bytes of a cast from 16 bits: read, written, written transposed
 CAST_BYTES = {"fp8": 4.0, "nvfp4": 3.0}
-#: best shares of the 8-bit peak: stas00/ml-engineering, MAMF table
+MAMF = "stas00/ml-engineering, best matrix product found"
+#: best shares of the 8-bit peak, and best 16-bit products: stas00/ml-engineering, MAMF table
 MACHINES = {
     "dgx-a100": Machine(
         108, "NVIDIA A100-SXM4-80GB", peaks=_AMPERE, memory=(0.8, 2.5), attention=(0.62, 0.5)
@@ -67,6 +75,24 @@ MACHINES = {
     "gb200-nvl72": Machine(148, "NVIDIA GB200", peaks=_BLACKWELL, shares={"fp8": 3615.6 / 5000}),
     "hgx-b300": Machine(148, like="hgx-b200", peaks=_BLACKWELL, shares={"fp8": 3353.3 / 4500}),
     "gb300-nvl72": Machine(148, like="gb200-nvl72", peaks=_BLACKWELL),
+    "mi300x": Machine(304, like="hgx-h100", peaks=_MI300X, best=(668.4, 1300)),
+    # units: tensor cores, which compute all but matrix products
+    "hls-2": Machine(
+        24,
+        like="hgx-h100",
+        peaks={"fp8": 2},
+        shares={"fp8": 826.5 / 865},
+        best=(418.7, 432),
+        arrays=(2, 256, 256),
+    ),
+    "hls-3": Machine(
+        64,
+        like="hgx-h100",
+        peaks={"fp8": 1},
+        shares={"fp8": 1289.5 / 1677},
+        best=(1243.0, 1677),
+        arrays=(8, 256, 256),
+    ),
 }
 
 
@@ -161,30 +187,50 @@ def constants(name: str, done: Mapping[str, ComputeParameters]) -> ComputeParame
     peak = platform.accelerator.peak_tflops
     memory = MemoryCosts(platform.accelerator.mem_gbps, *machine.memory)
     errors: dict[str, FitError] = {}
+    #: fused attention reaches no larger share of the best product than on the machine that is borrowed from
+    scale = 1.0
     if machine.measured:
         sizes, times = measured(machine.measured)
         own = rounded(fitted(sizes[:, ::2], times[::2], peak, memory, machine.units))
         errors["bf16"] = error_of(sizes[:, 1::2], times[1::2], own, memory, machine.units)
         source, status = SOURCE.format(machine.measured), "fitted"
     else:
-        own = replace(done[machine.like].matmul["bf16"], peak_tflops=peak)
+        like = done[machine.like] if machine.like in done else compute_parameters(machine.like)
+        own = replace(like.matmul["bf16"], peak_tflops=peak)
         source, status = f"peaks of the data sheet, shares of {machine.like}", "datasheet"
+        if machine.best is not None:
+            rate, _ = machine.best
+            scale = min(1.0, rate / peak / own.efficiency)
+            own = rounded(replace(own, efficiency=rate / peak))
+            source, status = f"{MAMF} ({rate:g} 10^12 op/s); the rest is that of {machine.like}", "ceiling"
     matmul = {"bf16": own}
     for element, factor in (machine.peaks or {}).items():
         share = (machine.shares or {}).get(element, own.efficiency)
         cast = CAST_BYTES.get(element, 0.0)
         matmul[element] = replace(own, peak_tflops=peak * factor, efficiency=share, cast_bytes=cast)
+    forward, backward = (float(f"{share * scale:.3g}") for share in machine.attention)
+    attention = AttentionCosts(forward, backward)
     return ComputeParameters(
         name,
         platform.accelerator.name,
         machine.units,
         matmul,
         memory,
-        AttentionCosts(*machine.attention),
+        attention,
+        systolic=systolic(machine, peak),
         status=status,  # type: ignore[arg-type]
         source=source,
         errors=errors,
     )
+
+
+def systolic(machine: Machine, peak: float) -> SystolicArray | None:
+    """Arrays whose clock makes the peak."""
+    if machine.arrays is None:
+        return None
+    arrays, rows, columns = machine.arrays
+    clock = float(f"{peak * 1e3 / (2 * arrays * rows * columns):.4g}")
+    return SystolicArray(rows, columns, arrays, clock, stationary="output", overlapped=True)
 
 
 def rounded(costs: MatmulCosts) -> MatmulCosts:
@@ -199,9 +245,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("command", choices=["fit", "errors"])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="presets; default: all")
     args = parser.parse_args()
     done: dict[str, ComputeParameters] = {}
-    for name in MACHINES:
+    for name in args.names or MACHINES:
         done[name] = constants(name, done)
         if args.command == "fit":
             (PRESETS / f"{name}.yml").write_text(constants_text(done[name]), encoding="utf-8")

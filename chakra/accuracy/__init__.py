@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from chakra.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from chakra.accuracy.ahead import AheadScore, ahead, ahead_cases, ahead_scores, with_surfaces
     from chakra.accuracy.cases import Case, Quantity, Unread, read_case
     from chakra.accuracy.interval import (
         FamilyCoverage,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from chakra.accuracy.table import Measured, measured_rows, read_table
 
 __all__ = [
+    "AheadScore",
     "Case",
     "FamilyCoverage",
     "FamilyScore",
@@ -41,6 +43,9 @@ __all__ = [
     "Quantity",
     "Residual",
     "Unread",
+    "ahead",
+    "ahead_cases",
+    "ahead_scores",
     "coverage",
     "interval_of",
     "measured_rows",
@@ -51,12 +56,14 @@ __all__ = [
     "replay_interval",
     "residuals",
     "scores",
+    "with_surfaces",
 ]
 
 # importing the package stays cheap: a replay asks modules of it for little
 lazy_names(
     __name__,
     {
+        "AheadScore": "chakra.accuracy.ahead",
         "Case": "chakra.accuracy.cases",
         "FamilyCoverage": "chakra.accuracy.interval",
         "FamilyScore": "chakra.accuracy.score",
@@ -69,6 +76,9 @@ lazy_names(
         "Quantity": "chakra.accuracy.cases",
         "Residual": "chakra.accuracy.interval",
         "Unread": "chakra.accuracy.cases",
+        "ahead": "chakra.accuracy.ahead",
+        "ahead_cases": "chakra.accuracy.ahead",
+        "ahead_scores": "chakra.accuracy.ahead",
         "coverage": "chakra.accuracy.interval",
         "interval_of": "chakra.accuracy.interval",
         "measured_rows": "chakra.accuracy.table",
@@ -79,5 +89,6 @@ lazy_names(
         "replay_interval": "chakra.accuracy.replayed",
         "residuals": "chakra.accuracy.interval",
         "scores": "chakra.accuracy.score",
+        "with_surfaces": "chakra.accuracy.ahead",
     },
 )

@@ -2,10 +2,14 @@
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
+from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.platforms import Platform, load_platform
 from chakra.platforms.cluster import with_fabric
+from chakra.replay.compute import compute_parameters
+from chakra.replay.compute.in_effect import BASE
 
 #: what tables call an accelerator -> preset; the first that matches
 _PRESETS = (
@@ -22,6 +26,8 @@ _MEMORIES = ((re.compile(r"a100.{0,6}40 ?gb", re.I), 1555.0),)
 _NOT_MODELLED = (
     (re.compile(r"\btpu\b", re.I), "the sharding of a TPU recipe lies in the recipe, not in the row"),
 )
+#: shares of these types' peaks, which a base of an older generation lacks, are those of its nearest type
+_NEAREST = {"fp8": "bf16", "nvfp4": "fp8"}
 _PER_NODE = re.compile(r"(\d+)\s*Gb/s per node", re.I)
 _PORTS_PER_NODE = re.compile(r"(\d+)x\s*(\d+)\s*Gb/s per node", re.I)
 _PER_GPU = re.compile(r"(\d+)\s*Gb/s per GPU", re.I)
@@ -41,12 +47,16 @@ class Machine:
         Rate of an NPU's port in Gb/s where the row prints it, else None.
     mem_gbps
         Memory bandwidth, 10^9 B/s, where it is not the preset's.
+    surfaces
+        Preset whose operator times are taken at the peaks of this machine, instead of its own
+        (`chakra.accuracy.ahead`).
     """
 
     preset: str
     npus: int
     fabric: float | None = None
     mem_gbps: float | None = None
+    surfaces: str | None = None
 
     def platform(self) -> Platform:
         """The platform with its size.
@@ -100,3 +110,31 @@ def _fabric(network: str, per_node: int) -> float | None:
     if found := _PER_GPU.search(network):
         return float(found[1])
     return None
+
+
+@checked
+def surfaces_at(base: str, machine: str) -> dict[str, Any]:
+    """The operator model of a machine, if only `base` had been measured: a map for a system file.
+
+    Parameters
+    ----------
+    base
+        Preset whose efficiencies, floors and shapes of surfaces are taken.
+    machine
+        Preset whose peaks, memory bandwidth and compute units are taken: figures of data sheets.
+
+    Raises
+    ------
+    UsageError
+        A preset without operator times.
+    """
+    known, target = compute_parameters(base), compute_parameters(machine)
+    matmul: dict[str, dict[str, float]] = {}
+    for name, costs in target.matmul.items():
+        matmul[name] = {"peak_tflops": costs.peak_tflops}
+        if name not in known.matmul:
+            like = _NEAREST.get(name, "bf16")
+            shares = known.matmul.get(like, known.matmul["bf16"])
+            # bytes of a cast follow from the type, and are fitted to nothing
+            matmul[name] |= {"efficiency": shares.efficiency, "cast_bytes": costs.cast_bytes}
+    return {BASE: base, "units": target.units, "memory": {"gbps": target.memory.gbps}, "matmul": matmul}

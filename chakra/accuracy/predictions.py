@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from chakra.accuracy.cases import Case, Quantity
-from chakra.accuracy.machines import Machine
+from chakra.accuracy.machines import Machine, surfaces_at
 from chakra.arguments import checked
 from chakra.errors import ChakraError
 from chakra.generate.plan.training import build_workload
@@ -75,7 +75,10 @@ def predict_case(case: Case) -> float:
         memory = stage_memory(plan, plan.stages[0])
         return float(memory.states if case.quantity is Quantity.STATES else memory.activations)
     platform = _platform(case.machine)
-    result = simulate(build_workload(plan, names=False), platform.system(), platform.network())
+    changes = {}
+    if case.machine.surfaces is not None:
+        changes["operator_model"] = surfaces_at(case.machine.surfaces, case.machine.preset)
+    result = simulate(build_workload(plan, names=False), platform.system(**changes), platform.network())
     return float(result.finish_ns.max()) / 1e9
 
 

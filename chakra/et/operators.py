@@ -63,6 +63,8 @@ class KernelKind(StrEnum):
     OPTIMIZER = "optimizer"
     CAST = "cast"
     COPY = "copy"
+    #: several of these in one kernel that a compiler made
+    FUSED = "fused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,12 @@ def framework_changes(framework: str, machine: str) -> Mapping[str, Any]:
     """Constants of a machine that a framework's program replaces; none for a framework that is not known."""
     if framework not in frameworks_with_times():
         return {}
-    document = _document(framework)
+    document = framework_document(framework)
     changes: Mapping[str, Any] = document.get(_ALL) or {}
     return merged(changes, (document.get(_MACHINES) or {}).get(machine) or {})
 
 
 @lru_cache(maxsize=16)
-def _document(framework: str) -> dict[str, Any]:
+def framework_document(framework: str) -> dict[str, Any]:
+    """The file of a framework's constants: ``operators`` on every machine, ``machines`` by preset."""
     return shipped_document(_FOLDER, framework)

@@ -247,7 +247,8 @@ class ComputeParameters:
     contention
         Factor on all compute.
     status
-        ``fitted`` (to measurements of this accelerator), ``datasheet`` (peaks, and the shares of another) or ``assumed``.
+        ``fitted`` (to measurements of this accelerator), ``ceiling`` (its best product is measured, how times depend on
+        the shape is another's), ``datasheet`` (peaks, and the shares of another) or ``assumed``.
     source
         The measurements.
     errors
@@ -264,7 +265,7 @@ class ComputeParameters:
     systolic: SystolicArray | None = None
     kernels: Mapping[str, float] = field(default_factory=dict)
     contention: float = 1.0
-    status: Literal["fitted", "datasheet", "assumed"] = "assumed"
+    status: Literal["fitted", "ceiling", "datasheet", "assumed"] = "assumed"
     source: str = ""
     errors: Mapping[str, FitError] = field(default_factory=dict)
 

@@ -45,6 +45,8 @@ def _operator_notes(
     how = (
         f"{model.status}, mean error of matrix products {100 * errors.mean_error:.1f} %"
         if errors
+        else f"{model.status}: {model.source}"
+        if model.source
         else model.status
     )
     return [f"computation takes the operator times of {model.name} ({model.accelerator}; {how})"]

@@ -221,6 +221,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "interval",
         "replayed",
         "predictions",
+        "ahead",
         "score",
         "picture",
     ),

@@ -190,6 +190,53 @@ def test_a_preset_is_its_document(name: str) -> None:
     assert parameters.memory.gbps == accelerator.mem_gbps
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "best"),
+    [
+        # rates that stas00/ml-engineering found, 10^12 op/s
+        ("mi300x", "bf16", 668.4),
+        ("hls-2", "bf16", 418.7),
+        ("hls-2", "fp8", 826.5),
+        ("hls-3", "bf16", 1243.0),
+        ("hls-3", "fp8", 1289.5),
+    ],
+)
+def test_a_ceiling_is_the_best_measured_product(name: str, kind: str, best: float) -> None:
+    """Large products come within 1 % of it, and none above; attention has no larger share of it than on H100."""
+    parameters, like = compute_parameters(name), compute_parameters("hgx-h100")
+    assert parameters.status == "ceiling"
+    assert not parameters.errors
+    sizes = [(1 << 16, 1 << 16, 1 << 20), (1 << 15, 1 << 14, 1 << 13), (4096, 4096, 4096), (512, 512, 512)]
+    # gradients of weights: their operands are in the type of the product already
+    products = [MatrixProduct(*size, type=kind, direction=Direction.WEIGHT) for size in sizes]
+    times = operator_ns([operator_text(product) for product in products], parameters)
+    rates = [product.flops / time / 1e3 for product, time in zip(products, times, strict=True)]
+    assert rates[0] == pytest.approx(best, rel=0.01)
+    assert max(rates) <= best * 1.002
+    assert rates[3] < rates[2] < rates[0]
+    share = parameters.attention.fused_forward / parameters.matmul["bf16"].efficiency
+    assert share <= 1.001 * like.attention.fused_forward / like.matmul["bf16"].efficiency
+
+
+def test_a_replay_says_where_a_ceiling_comes_from() -> None:
+    platform = cluster("mi300x", 8)
+    workload = build_workload(TransformerRequest(model="gpt2-small", tp=4, dp=2).plan())
+    notes = " ".join(simulate(workload, platform.system(), platform.network()).notes)
+    assert "MI300X; ceiling: stas00/ml-engineering, best matrix product found (668.4 10^12 op/s)" in notes
+    assert "100 %" not in notes
+
+
+@pytest.mark.parametrize(
+    ("name", "npus"), [("l40s", 8), ("rtx-pro-6000", 8), ("dgx-1v", 8), ("dgx-2", 16), ("tpu-v3-8", 8)]
+)
+def test_what_was_not_measured_has_no_operator_times_and_says_so(name: str, npus: int) -> None:
+    platform = cluster(name, npus)
+    assert name not in PRESETS
+    workload = build_workload(TransformerRequest(model="gpt2-small", npus=npus).plan())
+    notes = " ".join(simulate(workload, platform.system(), platform.network()).notes)
+    assert "the roofline computes at 100 % of" in notes
+
+
 def test_changes_are_merged_and_checked() -> None:
     half = compute_parameters("hgx-h100", {"memory": {"efficiency": 0.5}})
     assert half.memory.efficiency == 0.5

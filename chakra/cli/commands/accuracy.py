@@ -11,7 +11,7 @@ from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
 
 if TYPE_CHECKING:
-    from chakra.accuracy import FamilyScore, Prediction, Unread
+    from chakra.accuracy import Case, FamilyScore, Prediction, Unread
 
 
 @click.command()
@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Print instead how many measured times 90 % intervals hold, each family by the rows of the others.",
 )
+@click.option(
+    "--surfaces",
+    metavar="PRESET",
+    help="Print instead what rows on other machines are off by with this preset's operator times at the peaks of the "
+    "machine's data sheet, beside those with its own: what to expect of an accelerator that nobody measured.",
+)
 @format_option()
 def command(
     files: tuple[str, ...],
@@ -53,6 +59,7 @@ def command(
     picture: str | None,
     max_error: float | None,
     intervals: bool,
+    surfaces: str | None,
     output_format: str,
 ) -> None:
     """Predict measured training steps, and say how far the predictions are off.
@@ -66,7 +73,16 @@ def command(
     from chakra.io.files import atomic_text
 
     if intervals:
-        if files or families or every > 1 or framework or with_rows or picture or max_error is not None:
+        if (
+            files
+            or families
+            or every > 1
+            or framework
+            or with_rows
+            or picture
+            or max_error is not None
+            or surfaces
+        ):
             raise UsageError(
                 "--intervals is about the table that ships: it goes with --format and --quiet only"
             )
@@ -88,6 +104,11 @@ def command(
             number = seen[item.family] = seen.get(item.family, -1) + 1
             if number % every == 0:
                 chosen.append(item)
+    if surfaces is not None:
+        if with_rows or picture or max_error is not None:
+            raise UsageError("--surfaces goes with options that choose rows, --format and --quiet only")
+        _ahead(chosen, surfaces, output_format)
+        return
     unread = [item for item in found if isinstance(item, Unread)]
     predictions: list[Prediction] = []
     with ProgressBar("predicting rows", len(chosen), counts=True) as bar:
@@ -138,6 +159,49 @@ def _intervals(output_format: str) -> None:
         "90 % intervals, each family by the rows of the others; width: upper over lower end, geometric mean"
     )
     click.echo("\n".join(aligned(header, table, left=1).splitlines()))
+
+
+def _ahead(cases: "Sequence[Case]", base: str, output_format: str) -> None:
+    """Print what rows are off by with another machine's operator times, and with their own."""
+    from chakra.accuracy import ahead_cases, ahead_scores, predict, with_surfaces
+    from chakra.alignment import aligned
+    from chakra.errors import UsageError
+
+    chosen = ahead_cases(cases, base)
+    if not chosen:
+        raise UsageError(
+            f"no row is left that is of another machine than {base} and that nothing was tuned on"
+        )
+    both = [*chosen, *(with_surfaces(case, base) for case in chosen)]
+    predictions: list[Prediction] = []
+    with ProgressBar("predicting rows", len(both), counts=True) as bar:
+        for prediction in predict(both):
+            predictions.append(prediction)
+            bar.show(advance=1)
+    found = ahead_scores(predictions[: len(chosen)], predictions[len(chosen) :])
+    if output_format == "json":
+        rows = [
+            {
+                "family": one.family, "machine": one.machine, "rows": one.rows, "mean": one.mean, "signed": one.signed,
+                "own_mean": one.own_mean, "own_signed": one.own_signed,
+            }
+            for one in found
+        ]  # fmt: skip
+        document = {**_document([], [], [], [], with_rows=False), "surfaces": base, "ahead": rows}
+        click.echo(json.dumps(document, indent=1))
+        return
+    header = ("family", "machine", "rows", "mean %", "signed %", "own mean %", "own signed %")
+    table = [
+        (
+            one.family, one.machine, str(one.rows), _figure(100 * one.mean), _figure(100 * one.signed, sign=True),
+            _figure(100 * one.own_mean), _figure(100 * one.own_signed, sign=True),
+        )
+        for one in found
+    ]  # fmt: skip
+    click.echo(
+        f"operator times of {base} at the data sheets' peaks and bandwidths; own: those of the machine itself"
+    )
+    click.echo("\n".join(aligned(header, table, left=2).splitlines()))
 
 
 def _figure(value: float, digits: int = 1, *, sign: bool = False) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from chakra.errors import UsageError
 from chakra.generate.model.blocks import TokenShape, TransformerOptions
 from chakra.generate.model.build import transformer_stages
+from chakra.generate.model.compilation import compiled
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig
@@ -128,6 +129,8 @@ def plan_inference(
     emit: EmitOptions,
     layers_per_chunk: Sequence[int] | None = None,
     about: Mapping[str, object] | None = None,
+    *,
+    compile_layers: bool = False,
 ) -> StepPlan:
     """Templates and stamps of every stage for one batch of requests.
 
@@ -151,6 +154,8 @@ def plan_inference(
         )
         for stage in models
     ]  # fmt: skip
+    if compile_layers:
+        models = [compiled(stage, parallel.axis_sizes) for stage in models]
     stages = []
     for stage in range(parallel.pp):
         builder = _StageSteps(stage, parallel, models, options, emit)

@@ -74,6 +74,9 @@ class EmitOptions:
     order
         ``"program"``: all collectives of a rank form one chain, so that ranks with a single communication engine can
         never block each other; ``"stream"``: one chain per stream.
+    graphs
+        A pass is one recorded graph (CUDA graphs), operators and collectives of layers: the host launches it as one
+        operator.
     fuse
         Merge operators that follow each other without communication between them into one node.
     compute
@@ -86,6 +89,7 @@ class EmitOptions:
     compute: ComputeModel | OperatorTimes | None = None
     exposed: frozenset[Stream] = frozenset()
     host: str = "none"
+    graphs: bool = False
 
     def blocks(self, stream: Stream) -> bool:
         """Whether computation waits for communication of this stream, and it for computation."""
@@ -132,9 +136,11 @@ class Template:
 class HostThread:
     """What the host has issued since its last node, and that node."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, graphs: bool) -> None:
         self.last: int = Outside.HOST
         self.waits: list[int] = []
+        self.graphs = graphs
+        self._launched = False
         self._counts: dict[str, int] = {}
 
     def begin(self) -> None:
@@ -147,11 +153,18 @@ class HostThread:
 
     def operator(self, what: Computed, again: bool) -> None:
         """Count an operator; without fused kernels, attention is one for each product, and softmax and dropout."""
+        if self.graphs and self._launched:
+            return
+        self._launched = True
         backward = not isinstance(what, Host) and what.direction in (Direction.BACKWARD, Direction.WEIGHT)
         number = 1
-        if isinstance(what, Attention) and not what.fused:
+        if isinstance(what, Attention) and not what.fused and not self.graphs:
             number = 3 + what.dropout
         self.count("backward" if backward else "again" if again else "forward", number)
+
+    def begin_pass(self) -> None:
+        """What follows is another graph."""
+        self._launched = False
 
     def text(self) -> str:
         """The node's attribute ``operator``; "" for nothing to do."""
@@ -177,7 +190,7 @@ class TemplateBuilder:
         self.required: list[int] = []
         #: last collective or send of each stream within the template that computation waits for
         self._exposed: dict[Stream, int] = {}
-        self._issue = HostThread() if options.host != "none" else None
+        self._issue = HostThread(graphs=options.graphs) if options.host != "none" else None
 
     def reserve(self, count: int) -> None:
         """Refuse, before it is begun, what would make the template larger than a trace may be.
@@ -309,7 +322,7 @@ class TemplateBuilder:
     ) -> int:
         """Append a collective on symbolic ``group``; ``size_bytes`` is what the rank brings in."""
         chain = 0 if self.options.order == "program" else int(stream)
-        waits = [self._chains[chain], *ctrl, *self._issued("collectives")]
+        waits = [self._chains[chain], *ctrl, *self._issued("collectives", stream)]
         if self.options.blocks(stream):
             waits.append(self._compute)
         index = self._append(
@@ -372,14 +385,17 @@ class TemplateBuilder:
         """Count a thing that the host does: a pass (an action of the schedule) or a step."""
         if self._issue:
             self._issue.count(what)
+            self._issue.begin_pass()
             if what == "passes" and self.options.host == "synchronised":
                 self.host_waits(self._compute)
 
-    def _issued(self, what: str) -> list[int]:
+    def _issued(self, what: str, stream: Stream | None = None) -> list[int]:
         """The host node after which a communication can begin: all operators before it, and it, have been issued."""
         if not self._issue:
             return []
-        self._issue.count(what)
+        # collectives of layers are part of a recorded graph
+        if not (self.options.graphs and stream is Stream.LAYER):
+            self._issue.count(what)
         return [self.flush_host()]
 
     def flush_host(self) -> int:

@@ -24,7 +24,7 @@ class Framework:
     values
         Parameters by field of `TransformerRequest`.
     facts
-        Why each is so, in the order of the documentation.
+        Why each is so, by the same fields.
     validated
         Whether measured rows were predicted with it.
     """
@@ -32,48 +32,110 @@ class Framework:
     name: str
     title: str
     values: Mapping[str, object]
-    facts: tuple[str, ...]
+    facts: Mapping[str, str]
     validated: bool = True
 
 
+def _framework(
+    name: str, title: str, facts: Mapping[str, tuple[object, str]], *, validated: bool = True
+) -> Framework:
+    """A profile from what each parameter is, and why."""
+    values = MappingProxyType({key: value for key, (value, _) in facts.items()})
+    return Framework(
+        name, title, values, MappingProxyType({key: why for key, (_, why) in facts.items()}), validated
+    )
+
+
+_FUSED = (True, "attention is one fused kernel")
+_SKIPPED = (True, "the kernel leaves masked blocks out")
+_AHEAD = (
+    "ahead",
+    "the host issues operators while the device runs; its costs are in the framework's constants",
+)
+_GATHERED_AGAIN = (True, "weights are freed after the forward pass, and gathered again for the backward pass")
+_FULL_SHARDING = (3, "weights, gradients and optimizer states are sharded over all replicas, layer by layer")
+
 _ALL = (
-    Framework(
-        "megatron",
-        "Megatron-Core with its overlaps (2024 and later), as NeMo and Megatron-Bridge run it",
-        MappingProxyType({
-            "zero": 1, "flash": True, "causal": True, "context": "ring", "grad_dtype": "fp32", "host": "ahead",
-        }),
-        (),
+    _framework(
+        "megatron", "Megatron-Core with its overlaps (2024 and later), as NeMo and Megatron-Bridge run it",
+        {
+            "zero": (1, "distributed optimizer: gradients are reduce-scattered, updated weights gathered, once a step"),
+            "exposed": ("", "gradients run beside the backward pass, tp beside gradients of weights, pp beside passes"),
+            "recompute": ("none", "recomputation is a choice of the job"),
+            "grad_dtype": ("fp32", "gradients are added up over micro-batches, and reduced, in 32 bits"),
+            "bucket_mb": (40.0, "the generator's own size: the framework's follows from parameters and replicas"),
+            "flash": _FUSED,
+            "causal": _SKIPPED,
+            "context": ("ring", "keys and values go round the context ranks by send and receive"),
+            "host": _AHEAD,
+        },
     ),
-    Framework(
+    _framework(
         "megatron-2022",
         "Megatron-LM of 2021 and 2022: no fused attention, no overlap of gradients, no distributed optimizer",
-        MappingProxyType({
-            "zero": 0, "flash": False, "causal": False, "grad_dtype": "fp16", "bucket_mb": 1e6, "exposed": "tp,dp,pp",
-            "recompute": "full", "host": "synchronised",
-        }),
-        (),
+        {
+            "zero": (0, "every replica holds all states, and gradients are all-reduced"),
+            "exposed": ("tp,dp,pp", "every collective and message is waited for"),
+            "recompute": ("full", "layers are computed again in the backward pass"),
+            "grad_dtype": ("fp16", "gradients are reduced in the type of the weights"),
+            "bucket_mb": (1e6, "gradients of a stage are reduced in one piece when the last backward pass is done"),
+            "flash": (False, "scores are written to memory, and softmax and dropout read them"),
+            "causal": (False, "masked scores are computed, too"),
+            "host": ("synchronised", "the host waits for the device before each pass of a micro-batch"),
+        },
     ),
-    Framework(
+    _framework(
         "fsdp1", "PyTorch FSDP 1",
-        MappingProxyType({
-            "zero": 3, "flash": True, "causal": True, "reshard": True, "prefetch": 1, "exposed": "dp", "host": "ahead",
-        }),
-        (),
+        {
+            "zero": _FULL_SHARDING,
+            "reshard": _GATHERED_AGAIN,
+            "prefetch": (1, "the weights of the next layer are gathered while one runs"),
+            "exposed": ("dp", "a gather that has begun is waited for before the next layer is issued (limited gathers)"),
+            "recompute": ("none", "recomputation is a choice of the job"),
+            "flash": _FUSED,
+            "causal": _SKIPPED,
+            "host": _AHEAD,
+        },
     ),
-    Framework(
-        "fsdp2", "PyTorch FSDP 2",
-        MappingProxyType({"zero": 3, "flash": True, "causal": True}),
-        (), validated=False,
+    _framework(
+        "fsdp2", "PyTorch FSDP 2, as torchtitan runs it",
+        {
+            "zero": _FULL_SHARDING,
+            "reshard": _GATHERED_AGAIN,
+            "prefetch": (1, "the weights of the next layer are gathered while one runs"),
+            "exposed": ("", "gathers and reductions run beside computation"),
+            "grad_dtype": ("fp32", "gradients are reduced in 32 bits"),
+            "recompute": ("none", "recomputation is a choice of the job"),
+            "flash": _FUSED,
+            "causal": _SKIPPED,
+            "host": ("none", "nothing was measured of the host: it costs nothing"),
+        },
+        validated=False,
     ),
-    Framework(
+    _framework(
         "nanotron", "nanotron",
-        MappingProxyType({
-            "zero": 1, "flash": True, "causal": True, "grad_dtype": "fp32", "exposed": "tp,dp,pp", "host": "ahead",
-        }),
-        (),
+        {
+            "zero": (1, "optimizer states are sharded, gradients reduced once a step"),
+            "exposed": ("tp,dp,pp", "every collective and message is waited for"),
+            "grad_dtype": ("fp32", "gradients are added up, and reduced, in 32 bits"),
+            "recompute": ("none", "recomputation is a choice of the job"),
+            "flash": _FUSED,
+            "causal": _SKIPPED,
+            "host": _AHEAD,
+        },
     ),
-    Framework("maxtext", "MaxText", MappingProxyType({"zero": 3, "flash": True, "causal": True}), (), validated=False),
+    _framework(
+        "maxtext", "MaxText",
+        {
+            "zero": _FULL_SHARDING,
+            "exposed": ("", "the compiler runs gathers and reductions beside computation"),
+            "recompute": ("none", "recomputation is a choice of the job"),
+            "flash": _FUSED,
+            "causal": _SKIPPED,
+            "host": ("none", "a step is one compiled program: the host launches nothing within it"),
+        },
+        validated=False,
+    ),
 )  # fmt: skip
 
 FRAMEWORKS: dict[str, Framework] = {framework.name: framework for framework in _ALL}

@@ -48,7 +48,8 @@ class Parameter:
 
 PARAMETERS = {
     "framework": Parameter(
-        "Framework whose parameters these are where not given, and whose times a replay takes"
+        "Framework whose parameters these are where not given, and whose times a replay takes: megatron, megatron-2022, "
+        "fsdp1, nanotron; not validated: fsdp2 (torchtitan), maxtext"
     ),
     "tp": Parameter("Tensor-parallel ranks", most=MAX_GENERATED_NPUS),
     "cp": Parameter("Context-parallel ranks", most=MAX_GENERATED_NPUS),
@@ -81,6 +82,10 @@ PARAMETERS = {
     "host": Parameter(
         "Nodes for the host thread that issues operators: it runs ahead, or waits for the device at each pass"
     ),
+    "graphs": Parameter(
+        "Passes are recorded graphs (CUDA graphs), which the host launches as one operator each"
+    ),
+    "compiled": Parameter("Memory-bound operators that follow each other are one kernel (torch.compile)"),
     "comm_order": Parameter("One chain of collectives per rank (program), or one per stream"),
     "fuse": Parameter("Merge operators that have no communication between them"),
     "peak_tflops": Parameter(

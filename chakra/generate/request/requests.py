@@ -20,6 +20,7 @@ from chakra.generate.model.classic import (
     mlp_stages,
     resnet50_stages,
 )
+from chakra.generate.model.compilation import compiled
 from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
 from chakra.generate.model.ir import ElementTypes
 from chakra.generate.model.stage_model import StageModel
@@ -96,6 +97,10 @@ class Request:
         With ``overlap``: communication that computation waits for all the same, any of tp (with cp, ep), dp, pp.
     host
         Nodes for the host thread that issues operators.
+    graphs
+        Passes are recorded graphs that the host launches as one operator each (CUDA graphs); needs a host thread.
+    compiled
+        Memory-bound operators that follow each other are one kernel, as a compiler makes it (torch.compile).
     framework
         Framework whose parameters `from_mapping` takes where none are given (`chakra.generate.FRAMEWORKS`), and whose
         operator times a replay takes.
@@ -139,6 +144,8 @@ class Request:
     overlap: bool = True
     exposed: str = ""
     host: Host = Host.NONE
+    graphs: bool = False
+    compiled: bool = False
     comm_order: CommOrder = CommOrder.PROGRAM
     fuse: bool = False
     peak_tflops: float | None = None
@@ -284,13 +291,17 @@ class Request:
         return self._emit(compute)
 
     def _emit(self, compute: ComputeModel | OperatorTimes | None) -> EmitOptions:
+        if self.graphs and self.host is Host.NONE:
+            raise UsageError(
+                "graphs change what the host launches, and there is no host: give host, or a framework that has one"
+            )
         exposed = set()
         for word in self.exposed.replace(",", " ").split():
             if word not in EXPOSABLE:
                 raise UsageError(f"exposed {word!r} is not one of {', '.join(EXPOSABLE)}")
             exposed.add(EXPOSABLE[word])
         return EmitOptions(
-            self.overlap, self.comm_order.value, self.fuse, compute, frozenset(exposed), self.host.value
+            self.overlap, self.comm_order.value, self.fuse, compute, frozenset(exposed), self.host.value, self.graphs
         )  # fmt: skip
 
     def itemsizes(self) -> tuple[int, int]:
@@ -335,6 +346,8 @@ class Request:
         return {"workload": kind, "parameters": json.dumps(self.about(kind)["parameters"], sort_keys=True)}
 
     def _step(self, stages: StageModel, parallel: ParallelConfig, kind: str) -> StepPlan:
+        if self.compiled:
+            stages = compiled(stages, parallel.axis_sizes)
         return plan_step(stages, parallel, self.training(parallel), self.emit(), self.about(kind))
 
     def plan(self) -> StepPlan:
@@ -450,6 +463,7 @@ class TransformerRequest(Request):
                 self.emit(),
                 self.stage_layers,
                 self.about("transformer"),
+                compile_layers=self.compiled,
             )
         shape = TokenShape(self.micro_batch, model.sequence, model.sequence)
         stages = transformer_stages(model, parallel, shape, self.layout(), self.stage_layers)
