@@ -114,6 +114,9 @@ def _other_job(kind: str, parameters: Mapping[str, Any], npus: int) -> str | Non
         return f"no step of a workload of the kind {kind!r} was measured"
     if parameters.get("mode", "train") != "train":
         return "no inference was measured"
+    for name, what in (("graphs", "recorded graphs"), ("compiled", "compiled layers")):
+        if parameters.get(name):
+            return f"no step with {what} was measured"
     shares = _degree(parameters, "tp") * _degree(parameters, "cp") * _degree(parameters, "pp")
     if npus != parameters.get("npus", shares * _degree(parameters, "dp")):
         return "the traces were changed after they were generated"

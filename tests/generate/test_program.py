@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from chakra.accuracy import NothingNear, replay_interval
 from chakra.errors import UsageError
 from chakra.et.operators import Host, Kernel, KernelKind, parse_operators
 from chakra.generate import TransformerRequest, build_workload
@@ -158,6 +159,16 @@ def test_factors_on_eager_kernels_do_not_count_for_compiled_ones() -> None:
     made = replace(eager, compiled=True)
     assert finish(eager, slow) > 1.1 * finish(eager, platform.system())
     assert finish(made, slow) == finish(made, platform.system())
+
+
+@pytest.mark.parametrize(("name", "what"), [("graphs", "recorded graphs"), ("compiled", "compiled layers")])
+def test_no_interval_rests_on_programs_that_were_not_measured(name: str, what: str) -> None:
+    request = _request(framework="megatron", **{name: True})
+    plan, platform = request.plan(), cluster("hgx-h100", 1)
+    workload = build_workload(plan, metadata=request.facts("transformer"))
+    found = replay_interval(simulate(workload, platform.system(), platform.network()))
+    assert isinstance(found, NothingNear)
+    assert found.reason == f"no step with {what} was measured"
 
 
 # ------------------------------------------------------------------------------------------------------- frameworks
