@@ -2,11 +2,15 @@
 
     python benchmarks/bench_flow.py
 
-A ring all-reduce of 128 MiB among eight NPUs, oversubscribed 2 to 1 above the leaves. Each run is `simulate()` of a
-workload whose traces are made, with kernels warm; CPU seconds, the least of three, of both backends in turns.
+A ring all-reduce of 128 MiB among eight NPUs, and a training step; above the leaves all of the bandwidth, or half of it.
+Each run is `simulate()` of a workload whose traces are made (of the steps: written), with kernels warm; CPU seconds, the
+least of three, of both backends in turns. The step of Llama-3 405B is run once, on machines of hgx-h100.
 """
 
+import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -16,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bench_replay import cpu
 
 from chakra.builder import Handle, TraceBuilder, Workload
+from chakra.platforms import cluster
 from chakra.replay import ReplayResult, simulate, topologies
-from chakra.replay.config import Network
+from chakra.replay.config import Network, load_network
 
 SIZE = 128 << 20
 SYSTEM = {
@@ -31,9 +36,11 @@ SYSTEM = {
 ROW = "{:40} {:>7} {:8} {:>8} {:>8} {:>8} {:>12}"
 
 
-def tree(down: list[int], ecmp: str) -> Network:
+def tree(down: list[int], ecmp: str, oversubscription: float = 2.0) -> Network:
     """A fat tree of eight NPUs a leaf."""
-    network = topologies.fat_tree(down, oversubscription=2.0, bandwidth_gibps=50.0, latency_ns=500.0)
+    network = topologies.fat_tree(
+        down, oversubscription=oversubscription, bandwidth_gibps=50.0, latency_ns=500.0
+    )
     assert network.links is not None
     return replace(network, links=replace(network.links, ecmp=ecmp))
 
@@ -73,7 +80,40 @@ def show(words: str, backend: str, seconds: float, result: ReplayResult, ratio: 
     )
 
 
-def beside(words: str, workload: Workload, network: Network) -> None:
+def step(folder: str, model: str, options: str) -> str:
+    """Write a training step's traces; returns their prefix."""
+    prefix = str(Path(folder) / model)
+    command = (
+        f"generate transformer --model {model} --tp 8 --sp {options} --zero 1 --platform hgx-h100 --quiet"
+    )
+    subprocess.run(
+        [sys.executable, "-m", "chakra", *command.split(), "--output", prefix],
+        check=True,
+        capture_output=True,
+    )
+    return prefix
+
+
+def large_step(prefix: str) -> None:
+    """Llama-3 405B on 16,384 GPUs in machines of eight, three levels of switches, 7 to 1 at the top, sprayed."""
+    begin = time.process_time()
+    machine = cluster("2048x hgx-h100 over 400G fat tree of 64 ports oversubscribed 7 sprayed")
+    network = load_network(machine.network())
+    made = time.process_time() - begin
+    library = machine.system()
+    rings = {key: value for key, value in library.items() if not key.startswith("collective-")} | {
+        f"{kind}-implementation": ["direct" if kind == "all-to-all" else "ring"] * len(network.dims)
+        for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    }
+    rings["preferred-dataset-splits"] = 1
+    for words, system in (("Llama-3 405B, library", library), ("Llama-3 405B, rings", rings)):
+        seconds, result = cpu(lambda s=system: simulate(prefix, s, network, backend="flow"), 1)  # type: ignore[misc]
+        show(words, "flow", seconds, result, None)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"The network of 2,048 machines was made in {made:.2f} s; peak of this process: {peak:,.0f} MiB.")
+
+
+def beside(words: str, workload: Workload | str, network: Network) -> None:
     """Both backends on the same network."""
     runs: dict[str, Callable[[], ReplayResult]] = {
         backend: lambda backend=backend: simulate(workload, SYSTEM, network, backend=backend)  # type: ignore[misc]
@@ -93,14 +133,26 @@ def beside(words: str, workload: Workload, network: Network) -> None:
 
 def main() -> None:
     """Print the table."""
-    print(ROW.format("ring all-reduce of 128 MiB", "NPUs", "backend", "CPU s", "ratio", "classes", "ms"))
+    print(
+        ROW.format(
+            "ring all-reduce of 128 MiB, or a step", "NPUs", "backend", "CPU s", "ratio", "classes", "ms"
+        )
+    )
     small = tree([8, 64], "destination")
     leaves = [range(k, k + 8) for k in range(0, 512, 8)]
+    even = tree([8, 64], "destination", 1.0)
+    beside("eight NPUs of one leaf, 1 to 1 above", all_reduces(512, leaves[:1]), even)
     beside("eight NPUs of one leaf", all_reduces(512, leaves[:1]), small)
     beside("eight NPUs of every leaf", all_reduces(512, leaves), small)
     beside("the same, 16 times", all_reduces(512, leaves, 16), small)
     across = [range(k + place, k + 64, 8) for k in range(0, 512, 64) for place in range(8)]
     beside("eight NPUs of eight leaves", all_reduces(512, across), small)
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = step(folder, "llama3-70b", "--pp 4 --npus 512 --micro-batches 8")
+        beside("Llama-3 70B, rings, 1 to 1 above", prefix, even)
+        beside("Llama-3 70B, rings", prefix, small)
+        prefix = step(folder, "llama3-405b", "--pp 16 --npus 16384 --micro-batches 16")
+        large_step(prefix)
     begin = time.process_time()
     large = tree([8, 32, 64], "spray")
     made = time.process_time() - begin
