@@ -20,7 +20,9 @@ from chakra.replay.networks.routes import given_routes, pick_next, weights
 
 KERNEL = "chakra.replay.networks.flow.search"
 #: links looked at from which compiled code pays: loaded, in the cache, to be compiled first
-COMPILE_FROM = (20_000, 500_000, 5_000_000)
+COMPILE_FROM = (20_000, 150_000, 5_000_000)
+#: how often the links are looked at where all equal paths count: distances, numbers of paths, links on them
+SPRAYED = 3
 #: equal paths among which an adaptive flow chooses
 MOST_CHOICES = 16
 #: links of an NPU up to which NPUs are looked at whether they are alike
@@ -197,7 +199,8 @@ class _Search:
         """Look for the routes of all pairs, receiver after receiver."""
         order = np.lexsort((self.src, self.dst))
         bounds = np.flatnonzero(np.diff(self.dst[order], prepend=-1))
-        if worth_compiling(KERNEL, *COMPILE_FROM, len(bounds) * len(self.graph.into.item)):
+        looked_at = len(bounds) * len(self.graph.into.item) * (SPRAYED if self.ecmp == "spray" else 1)
+        if worth_compiling(KERNEL, *COMPILE_FROM, looked_at):
             self.kernel = compiled(KERNEL)
         else:
             from chakra.replay.networks.flow import search
