@@ -75,11 +75,12 @@ def flat_bytes(scenario: Scenario, raw: RawRun) -> tuple[I64, I64]:
     dims = len(scenario.network.dims)
     crossed, booked = np.zeros(dims, np.int64), np.zeros(dims, np.int64)
     membership = scenario.membership
+    size_of = np.array([comm.size for comm in membership.comms], np.int64)
+    whole_of = np.array([comm.whole for comm in membership.comms], bool)
     for calls in ended_calls(scenario, raw):
         comm = membership.comm[calls.npus, calls.call.group]
         place = membership.member[calls.npus, calls.call.group]
-        sizes = np.array([c.size for c in membership.comms], np.int64)[comm]
-        whole = np.array([c.whole for c in membership.comms], bool)[comm]
+        sizes, whole = size_of[comm], whole_of[comm]
         for size, is_whole in {*zip(sizes.tolist(), whole.tolist(), strict=True)}:
             here = (sizes == size) & (whole == is_whole)
             numbers, row = np.unique(comm[here], return_inverse=True)

@@ -212,8 +212,9 @@ class ReplayResult:
     def collectives(self) -> list[dict[str, Any]]:
         """One row per collective (per class of groups): kind, algorithm, bytes, times, bandwidths, bound."""
         spans = []
+        first = {(comm.name, comm.size): comm for comm in reversed(self.membership.comms)}
         for name, size, _ in self.raw.comms:
-            comm = next(c for c in self.membership.comms if c.name == name and c.size == size)
+            comm = first[name, size]
             if comm.whole:
                 spans.append(set(range(len(self.network.dims))))
                 continue
