@@ -7,6 +7,7 @@ from chakra.accuracy.interval import SHARE, Interval, Job, NothingNear, interval
 from chakra.arguments import checked
 from chakra.errors import ChakraError
 from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
+from chakra.replay.config.model import System
 from chakra.replay.options import RunOptions
 from chakra.replay.results.compute_notes import generated_at_speed, generated_with
 from chakra.replay.results.result import ReplayResult
@@ -16,6 +17,11 @@ _SCALES = (
     "injection_scale", "comm_scale", "compute_scale", "host_speed", "accelerator_speed", "kernel_speeds",
     "accelerator", "npu_scale", "measured", "rendezvous", "comm_streams", "collective_algorithm", "collective_protocol",
     "collective_channels",
+)  # fmt: skip
+#: fields of a system that scale times or change what a library does: none is set where rows were predicted
+_SYSTEM = (
+    "collective_algorithm", "collective_protocol", "collective_channels", "collective_times", "node_ports",
+    "network_latency_us", "network_reduces", "computing_rate", "collective_rate",
 )  # fmt: skip
 #: kinds of generated workloads of which steps were measured
 _KINDS = ("transformer", "moe")
@@ -134,6 +140,10 @@ def _other_machine(result: ReplayResult, parameters: Mapping[str, Any], *, timed
         return "replay-only takes the traces' times"
     if result.npus > 1 and system.collective_library is None:
         return "collectives do not take a library's times"
+    usual = System()
+    for name in _SYSTEM:
+        if getattr(system, name) != getattr(usual, name):
+            return f"the system has another {name.replace('_', ' ')} than measured rows"
     if result.options.backend != "unaware" or result.network.links is not None:
         return "measured rows were predicted on networks of building blocks without contention"
     return None

@@ -181,13 +181,22 @@ class _Words:
         elif word == "sprayed":
             self.spray = True
         elif word in _SHAPES:
-            self.shape = _SHAPES[word] or self.shape
+            self._take_shape(_SHAPES[word])
         else:
             raise UsageError(
                 f"{self.words!r}: {token!r} is not understood; a fabric is a rate such as 400G, then any of: "
                 "rail-optimised, rail-only, fat tree, switch, of P ports, oversubscribed K, within N machines, spread, "
                 "racks of K, places FILE, sprayed"
             )
+
+    def _take_shape(self, shape: Shape | None) -> None:
+        """A shape, or a word that says no more than the others; a rail-optimised fat tree is one of rails."""
+        if shape is None or self.shape is None or shape is self.shape:
+            self.shape = shape or self.shape
+            return
+        if Shape.RAIL_ONLY in (shape, self.shape):
+            raise UsageError(f"{self.words!r}: {self.shape} and {shape} are two shapes")
+        self.shape = Shape.RAILS
 
     def _count(self, word: str, rest: list[str], *units: str) -> int:
         if not rest or not re.fullmatch(r"[1-9]\d{0,6}", rest[0]):

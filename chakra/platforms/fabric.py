@@ -164,11 +164,20 @@ class Fabric:
         """Links outside machines: two ends, and how many ports wide."""
         total = self.within or machines
         if self.shape is Shape.RAIL_ONLY:
+            if self.oversubscription > 1 or self.spread or self.places:
+                raise UsageError(
+                    "rail-only has one switch a rail: nothing can be oversubscribed, and all places are alike"
+                )
             if total > self.ports:
                 raise self._too_many(f"{total} machines", self.ports)
             yield from ([npu, f"rail{npu % each}", 1] for npu in range(machines * each))
             return
         down, levels = self._levels(total, each)
+        if levels == 1 and self.oversubscription > 1:
+            raise UsageError(
+                f"{self.shape} of {self.ports} ports: {total * each} interfaces fit one switch, which has nothing to "
+                "oversubscribe"
+            )
         block = self._block(down, each)
         blocks = ceil(total / block)
         rails = each if self.shape is Shape.RAILS else 1

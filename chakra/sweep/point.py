@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -24,20 +24,27 @@ REPLAY_OPTIONS = {
     "backend", "compat", "queues_per_dim", "injection_scale", "comm_scale", "compute_scale", "rendezvous", "comm_streams",
     "host_speed", "accelerator_speed", "start", "ideal",
 }  # fmt: skip
+#: endings of what a result depends on: modules, presets, measured rows
+_SOURCES = (".py", ".yml", ".csv", ".json")
+#: endings of files of a configuration, which may name further files; a larger one than this names none
+_CONFIGURATIONS = (".json", ".yml", ".yaml")
+_MOST_CONFIGURATION_BYTES = 1 << 20
 #: a point's sections (workload, network, system, replay, platform) and what they say
 Merged: TypeAlias = Mapping[str, Any]
 
 
 @cache
 def program_hash() -> str:
-    """Hash of the program's own sources: results of another version are never taken for this one's."""
+    """Hash of the program's own sources and presets: results of another version are never taken for this one's."""
     import chakra
+    import chakra.converters
     import chakra.replay
+    import chakra.schemas
 
     digest = hashlib.sha256()
-    roots = {Path(folder) for package in (chakra, chakra.replay) for folder in package.__path__}
-    for root in sorted(roots):
-        for path in sorted(root.rglob("*.py")):
+    packages = (chakra, chakra.converters, chakra.replay, chakra.schemas)
+    for root in sorted({Path(folder) for package in packages for folder in package.__path__}):
+        for path in sorted(path for ending in _SOURCES for path in root.rglob(f"*{ending}")):
             digest.update(path.relative_to(root).as_posix().encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -57,14 +64,42 @@ def point_key(merged: Merged, *, needs_memory: bool) -> str:
 
 
 def _files(merged: Merged) -> list[Path]:
-    names = [merged[section].get("file") for section in ("network", "system")]
-    names.append(merged["workload"].get("schedule-file") or merged["workload"].get("schedule_file"))
-    platform = merged.get("platform")
-    if isinstance(platform, str) and platform.endswith((".yml", ".yaml")):
-        names.append(platform)
-    if isinstance(platform, str):
-        names += re.findall(r"\bplaces\s+([^\s,]+)", platform)
-    paths = [Path(name) for name in names if isinstance(name, str)]
+    """Every file that a text of the point names, as a whole or by a word of it, and those that such a file names."""
+    paths: dict[Path, None] = {}
+    waiting = list(_texts(merged))
+    while waiting:
+        text = waiting.pop()
+        for word in (text, *re.split(r"[\s,]+", text)):
+            path = Path(word)
+            if path in paths or not _is_file(path):
+                continue
+            paths[path] = None
+            if path.suffix in _CONFIGURATIONS and path.stat().st_size <= _MOST_CONFIGURATION_BYTES:
+                waiting += re.split(r"[\s,:\[\]{}\"']+", path.read_text(encoding="utf-8", errors="replace"))
+    return [*paths, *_workload_files(merged)]
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in nested maps and lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # too long for a name, or with a zero byte
+        return False
+
+
+def _workload_files(merged: Merged) -> list[Path]:
+    paths: list[Path] = []
     files = merged["workload"].get("files")
     if isinstance(files, str):
         paths += _files_of(files.removesuffix(SUFFIX))

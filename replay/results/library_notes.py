@@ -54,12 +54,16 @@ def _without_library(system: System) -> list[str]:
     keys = []
     if not system.computing_rate == system.collective_rate == 1:
         keys = ["overlap-computing-rate", "overlap-collective-rate"]
-    held = {
+    given = {
+        "collective-costs": system.collective_costs,
         "collective-algorithm": system.collective_algorithm,
         "collective-protocol": system.collective_protocol,
         "collective-channels": system.collective_channels,
+        "node-ports": system.node_ports,
+        "network-plugin-latency": system.network_latency_us,
+        "network-reduces": system.network_reduces,
     }
-    return keys + [key for key, value in held.items() if value is not None]
+    return keys + [key for key, value in given.items() if value]
 
 
 def _measured_note(name: str, asked: dict[tuple[CollectiveKind, int, int], bool]) -> str:

@@ -232,6 +232,26 @@ def test_a_replay_says_plainly_that_nothing_is_near(
     assert reason in stated["reason"]
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("collective-channels", 4),
+        ("collective-protocol", "Simple"),
+        ("node-ports", 1),
+        ("network-plugin-latency", 30.0),
+        ("overlap-computing-rate", 0.9),
+    ],
+)
+def test_a_system_that_no_row_was_predicted_with_has_no_interval(
+    said: Callable[..., str], key: str, value: object
+) -> None:
+    said(*GENERATE, "--framework", "megatron", "-o", "w")
+    machine = cluster("hgx-h100", 8)
+    found = replay_interval(simulate("w", {**machine.system(), key: value}, machine.network()))
+    assert isinstance(found, NothingNear)
+    assert "the system has another " in found.reason
+
+
 def test_other_replays_say_nothing_of_it(said: Callable[..., str]) -> None:
     """ASTRA-sim's number, a machine without operator times, and output that is data alone."""
     said(*GENERATE, "--framework", "megatron", "-o", "w")

@@ -80,6 +80,8 @@ def test_the_architecture_names_every_module_and_none_that_is_gone() -> None:
         if path.name not in ("__init__.py", "__main__.py")
     }
     for path in named:
+        if path.rstrip("/") in ("chakra", "replay", "converters", "schemas"):
+            continue  # a whole package says nothing of a module
         if path.endswith("/"):
             modules -= {module for module in modules if module.startswith(path)}
         else:

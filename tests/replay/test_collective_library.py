@@ -265,6 +265,23 @@ def test_what_holds_a_library_needs_one_and_is_noted_where_it_has_no_effect(
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("collective-costs", "hgx-h100"),
+        ("node-ports", 2),
+        ("network-plugin-latency", 3.0),
+        ("network-reduces", True),
+    ],
+)
+def test_keys_of_a_library_alone_are_noted(tmp_path: Path, key: str, value: Any) -> None:
+    job(tmp_path, 8, "all_reduce", MIB)
+    bare = {name: given for name, given in system().items() if not name.startswith("collective-")}
+    idle = run(tmp_path, {**bare, key: value}, network(8))
+    assert f"{key} has no effect without collective-library" in idle.notes
+    assert not any("without collective-library" in note for note in run(tmp_path, bare, network(8)).notes)
+
+
+@pytest.mark.parametrize(
     ("option", "message"),
     [
         ({"collective_algorithm": "ring"}, "collective_algorithm: 'ring' is not one of Tree, Ring"),

@@ -27,6 +27,7 @@ from chakra.sweep import (
     study_from,
     write_table,
 )
+from chakra.sweep.point import point_key
 from chakra.sweep.store import Outcome as StoredOutcome
 from chakra.sweep.table import alike, figures, notes, ranked_table
 
@@ -126,6 +127,27 @@ def test_a_changed_file_is_another_point(tmp_path: Path) -> None:
         assert outcome.ok, outcome.reason
         keys.append(outcome.key)
     assert keys[0] != keys[1]
+
+
+def test_every_file_that_a_point_names_is_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines in words, values of a system, and what a system file names in turn."""
+    monkeypatch.chdir(tmp_path)
+    inner = tmp_path / "inner.csv"
+    outer = tmp_path / "system.json"
+    outer.write_text(json.dumps({"collective-times": ["inner.csv"]}))
+    for changes in (
+        {"platform": "4x inner.csv over 400G"},
+        {"platform": "4x hgx-h100 over 400G of 64 ports places inner.csv"},
+        {"system": {"collective-costs": "inner.csv"}},
+        {"system": {"collective-times": ["inner.csv"]}},
+        {"system": "system.json"},
+        {"workload": {"kind": "mlp", "schedule-file": "inner.csv"}},
+    ):
+        keys = set()
+        for text in ("a", "b"):
+            inner.write_text(text)
+            keys.add(point_key(small(**changes).merged({}), needs_memory=False))
+        assert len(keys) == 2, changes
 
 
 def fabric(path: Path, bandwidth: float) -> Path:

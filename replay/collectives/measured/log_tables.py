@@ -1,7 +1,8 @@
 """The forms in which benchmarks of collectives write their tables: text, JSON and CSV.
 
-Each reader gives sections: the rows of one run of one program, with what the file says about it. None of them decides
-what is right; :mod:`chakra.replay.collectives.measured.nccl_log` does.
+Each reader gives sections: the rows of one run of one program, with what the file says about it. Lines that
+are no rows of their form are left out here; whether a row is right, :mod:`chakra.replay.collectives.measured.nccl_log`
+decides.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""Messages as flows that share links max-min fairly and cut through (specification of flows).
+"""Messages as flows that share links max-min fairly and cut through, as `docs/guides/networks.md` describes flows.
 
 A message starts sending at once, at the rate that all flows get (`flow_sharing`), and is there when its last byte has
 left and passed the latencies of its route. Starts of one tick are computed together at the tick's end, ends when they
