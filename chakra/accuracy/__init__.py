@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from chakra.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from chakra.accuracy.ahead import AheadScore, ahead, ahead_cases, ahead_scores, with_surfaces
     from chakra.accuracy.cases import Case, Quantity, Unread, read_case
+    from chakra.accuracy.generation_ahead import AheadScore, ahead, ahead_cases, ahead_scores, with_surfaces
     from chakra.accuracy.interval import (
         FamilyCoverage,
         Interval,
@@ -63,7 +63,7 @@ __all__ = [
 lazy_names(
     __name__,
     {
-        "AheadScore": "chakra.accuracy.ahead",
+        "AheadScore": "chakra.accuracy.generation_ahead",
         "Case": "chakra.accuracy.cases",
         "FamilyCoverage": "chakra.accuracy.interval",
         "FamilyScore": "chakra.accuracy.score",
@@ -76,9 +76,9 @@ lazy_names(
         "Quantity": "chakra.accuracy.cases",
         "Residual": "chakra.accuracy.interval",
         "Unread": "chakra.accuracy.cases",
-        "ahead": "chakra.accuracy.ahead",
-        "ahead_cases": "chakra.accuracy.ahead",
-        "ahead_scores": "chakra.accuracy.ahead",
+        "ahead": "chakra.accuracy.generation_ahead",
+        "ahead_cases": "chakra.accuracy.generation_ahead",
+        "ahead_scores": "chakra.accuracy.generation_ahead",
         "coverage": "chakra.accuracy.interval",
         "interval_of": "chakra.accuracy.interval",
         "measured_rows": "chakra.accuracy.table",
@@ -89,6 +89,6 @@ lazy_names(
         "replay_interval": "chakra.accuracy.replayed",
         "residuals": "chakra.accuracy.interval",
         "scores": "chakra.accuracy.score",
-        "with_surfaces": "chakra.accuracy.ahead",
+        "with_surfaces": "chakra.accuracy.generation_ahead",
     },
 )

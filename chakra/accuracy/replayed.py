@@ -7,6 +7,7 @@ from chakra.accuracy.interval import SHARE, Interval, Job, NothingNear, interval
 from chakra.arguments import checked
 from chakra.errors import ChakraError
 from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
+from chakra.generate.request.frameworks import FRAMEWORKS
 from chakra.replay.config.model import System
 from chakra.replay.options import RunOptions
 from chakra.replay.results.compute_notes import generated_at_speed, generated_with
@@ -123,6 +124,9 @@ def _other_job(kind: str, parameters: Mapping[str, Any], npus: int) -> str | Non
     for name, what in (("graphs", "recorded graphs"), ("compiled", "compiled layers")):
         if parameters.get(name):
             return f"no step with {what} was measured"
+    profile = FRAMEWORKS.get(str(parameters.get("framework")))
+    if profile is not None and not profile.validated:
+        return f"no step was measured with {profile.name}"
     shares = _degree(parameters, "tp") * _degree(parameters, "cp") * _degree(parameters, "pp")
     if npus != parameters.get("npus", shares * _degree(parameters, "dp")):
         return "the traces were changed after they were generated"

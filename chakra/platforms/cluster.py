@@ -21,6 +21,9 @@ FABRIC_LATENCY_NS = 1000.0
 
 _CLUSTER = re.compile(r"^\s*(?:(\d{1,18})\s*x\s+)?(\S+?)(?:\s+over\s+(.+?))?\s*$", re.IGNORECASE)
 _RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*g(?:b/s|bps|bit/s|be)?$", re.IGNORECASE)
+_RATIO = re.compile(r"^(\d{1,9}(?:\.\d{1,9})?)(?::(\d{1,9}(?:\.\d{1,9})?))?$")
+#: bounds of what no network has
+_MOST_OVERSUBSCRIBED, _MOST_GBPS = 1e6, 1e6
 _PORTS = re.compile(r"^(\d+)-ports?$", re.IGNORECASE)
 #: words for a shape; None: a part of other words
 _SHAPES = {
@@ -151,6 +154,7 @@ class _Words:
         self.rack = 1
         self.within: int | None = None
         self.places: tuple[int, ...] = ()
+        self._placed = ""
         self.shape: Shape | None = None
         tokens = words.replace(",", " ").split()
         while tokens:
@@ -160,8 +164,12 @@ class _Words:
         word = token.lower()
         found, ports = _RATE.match(token), _PORTS.match(token)
         if found:
+            self._once("a rate", self.rate is None)
             self.rate = float(found.group(1)) / 8
+            if not 0 < self.rate <= _MOST_GBPS:
+                raise UsageError(f"{self.words!r}: a port has a rate above 0, up to {8 * _MOST_GBPS:g}G")
         elif word in ("oversubscribed", "oversubscription"):
+            self._once("oversubscription", self.oversubscription == 1)
             self.oversubscription = self._ratio(rest)
         elif ports:
             self._set_ports(ports.group(1))
@@ -169,14 +177,18 @@ class _Words:
             self._set_ports(rest.pop(0))
             rest.pop(0)
         elif word == "within":
+            self._once("'within'", self.within is None)
             self.within = self._count(word, rest, "machines", "machine")
         elif word == "racks":
             if rest and rest[0].lower() == "of":
                 rest.pop(0)
+            self._place(word)
             self.rack, self.spread = self._count(word, rest), True
         elif word == "places" and rest:
+            self._place(word)
             self.places = _places(rest.pop(0))
         elif word in ("spread", "packed"):
+            self._place(word)
             self.spread = word == "spread"
         elif word == "sprayed":
             self.spray = True
@@ -188,6 +200,16 @@ class _Words:
                 "rail-optimised, rail-only, fat tree, switch, of P ports, oversubscribed K, within N machines, spread, "
                 "racks of K, places FILE, sprayed"
             )
+
+    def _once(self, what: str, first: bool) -> None:
+        if not first:
+            raise UsageError(f"{self.words!r}: {what} is given twice")
+
+    def _place(self, word: str) -> None:
+        """One word says where machines lie; `spread racks of 4` say the same."""
+        if self._placed and {self._placed, word} != {"spread", "racks"}:
+            raise UsageError(f"{self.words!r}: {self._placed!r} and {word!r} both say where machines lie")
+        self._placed = word
 
     def _take_shape(self, shape: Shape | None) -> None:
         """A shape, or a word that says no more than the others; a rail-optimised fat tree is one of rails."""
@@ -209,17 +231,21 @@ class _Words:
         return number
 
     def _ratio(self, rest: list[str]) -> float:
-        try:
-            ratio = float(rest.pop(0).split(":")[0])
-        except (IndexError, ValueError):
+        found = _RATIO.match(rest.pop(0)) if rest else None
+        if found is None:
             raise UsageError(
-                f"{self.words!r}: 'oversubscribed' needs a number, such as 'oversubscribed 4'"
-            ) from None
-        if not 1 <= ratio < float("inf"):
-            raise UsageError(f"{self.words!r}: oversubscription must be at least 1, not {ratio:g}")
+                f"{self.words!r}: 'oversubscribed' needs a number or a ratio, such as 'oversubscribed 4' or 4:1"
+            )
+        up = float(found.group(2) or 1)
+        ratio = float(found.group(1)) / up if up else float("inf")
+        if not 1 <= ratio <= _MOST_OVERSUBSCRIBED:
+            raise UsageError(
+                f"{self.words!r}: oversubscription must be at least 1, up to {_MOST_OVERSUBSCRIBED:g}, not {ratio:g}"
+            )
         return ratio
 
     def _set_ports(self, number: str) -> None:
+        self._once("a number of ports", self.ports is None)
         if len(number) > 5:
             raise UsageError(f"{self.words!r}: no switch has {number} ports")
         self.ports = int(number)

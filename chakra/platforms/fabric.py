@@ -128,11 +128,18 @@ class Fabric:
         document: dict[str, Any] = {
             "npus_count": [*(dim.npus for dim in inside), machines],
             "links": links,
-            "npus_forward": self.shape is Shape.RAIL_ONLY,
+            "npus_forward": self.shape is Shape.RAIL_ONLY or _led_through_npus(inside),
         }
+        if self.shape is not Shape.RAIL_ONLY and sum(map(_longest_way, inside)) >= self._way_around:
+            document["routing"] = "inside"
         if self.spray:
             document["ecmp"] = "spray"
         return document
+
+    @property
+    def _way_around(self) -> int:
+        """Links of the shortest way between two NPUs of a machine that goes through their ports."""
+        return 4 if self.shape is Shape.RAILS else 2
 
     def _check_places(self, machines: int) -> None:
         total = self.within or machines
@@ -226,6 +233,21 @@ class Fabric:
 
     def _too_many(self, what: str, most: int) -> UsageError:
         return UsageError(f"{self.shape} of {self.ports} ports: {what}, but at most {most} can be joined")
+
+
+def _longest_way(dim: Inside) -> int:
+    """Links between the two NPUs of a dimension that lie furthest apart."""
+    if dim.npus < 2:
+        return 0
+    if dim.topology is Topology.SWITCH:
+        return 2
+    return dim.npus // 2 if dim.topology is Topology.RING else 1
+
+
+def _led_through_npus(inside: Sequence[Inside]) -> bool:
+    """Whether some ways inside a machine lead through a third NPU: along rings, or from dimension to dimension."""
+    wide = [dim for dim in inside if dim.npus > 1]
+    return len(wide) > 1 or any(dim.topology is Topology.RING and dim.npus > 3 for dim in wide)
 
 
 def _machine_links(inside: Sequence[Inside], machine: int, each: int) -> Iterator[LinkRow]:

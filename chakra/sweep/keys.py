@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from chakra.generate.request.parameters import keys_of
 from chakra.generate.request.requests import REQUESTS
 from chakra.replay.config.key import REQUIRED, Key, Schema, UnfitError
-from chakra.replay.config.readers import MAX_NUMBER, Count, Flag, Text, Title, words
+from chakra.replay.config.readers import Count, Flag, Text, Title, words
 from chakra.sweep.method import Method, MethodReader
 from chakra.sweep.metrics import Metric, TwoMetrics
 from chakra.sweep.values import MAX_POINTS, Bounds, Listed, Step, is_number
@@ -53,7 +53,7 @@ class Texts:
 class Price:
     """Reader of what an NPU costs: one number, or one for each machine."""
 
-    allowed: str = "number above 0, or map of machines to such numbers"
+    allowed: str = "number from 10^-6 to 10^9, or map of machines to such numbers"
     missing: str = ""
 
     def read(self, value: object, compat: str | None = None) -> float | dict[str, float]:
@@ -64,13 +64,15 @@ class Price:
 
     @staticmethod
     def _number(value: object) -> float:
-        if not isinstance(value, int | float) or not is_number(value) or value <= 0:
-            raise UnfitError("must be a number above 0, or a map of machines to such numbers", "")
+        if not isinstance(value, int | float) or not is_number(value) or not 1e-6 <= value <= 1e9:
+            raise UnfitError(
+                "must be a number above 0, from 10^-6 to 10^9, or a map of machines to such numbers", ""
+            )
         return float(value)
 
     def schema(self) -> Schema:
         """A number above 0, or a map of them."""
-        number = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_NUMBER}
+        number = {"type": "number", "minimum": 1e-6, "maximum": 1e9}
         return {"anyOf": [number, {"type": "object", "minProperties": 1, "additionalProperties": number}]}
 
 

@@ -155,7 +155,8 @@ def run_point(merged: Merged, *, needs_memory: bool = False, document: bool = Fa
 
 
 def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
-    from chakra.accuracy import Interval, replay_interval
+    from chakra.accuracy.interval import Interval
+    from chakra.accuracy.replayed import interval_document, replay_interval
     from chakra.replay import simulate
 
     platform = _platform(merged)
@@ -206,6 +207,8 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
     out: dict[str, Any] = {"status": "ok", "metrics": metrics}
     if document:
         out["document"] = result.to_dict()
+        if interval is not None:
+            out["document"]["interval"] = interval_document(interval, step_ns)
     return out
 
 

@@ -44,6 +44,7 @@ from chakra.sweep.keys import (
     WORKLOAD,
 )
 from chakra.sweep.method import Method
+from chakra.sweep.metrics import METRICS
 from chakra.sweep.space import (
     Parameter,
     Point,
@@ -222,11 +223,16 @@ def study_from(document: object, source: str) -> Study:
     texts = tuple(item for item in constraints if item != "memory")
     for text in texts:
         Expression(text, f"{source}: {CONSTRAINTS.name}")
+    objective, pareto, price = read(OBJECTIVE), read(PARETO), read(PRICE)
+    costs = {name for name in METRICS if name.startswith("cost_")}
+    asked = {objective, *pareto, *(name for text in texts for name in Expression(text, source).names)} & costs
+    if asked and price is None:
+        raise ConfigError(f"{source}: {min(asked)} needs a price: {PRICE.name}")
     method = read(METHOD)
     check_space(parameters, source, crossed=method.kind == "grid")
     return Study(
         read(STUDY) or Path(source).stem, fixed, parameters, method, "memory" in constraints, texts,
-        read(OBJECTIVE), read(PARETO), source, read(PRICE),
+        objective, pareto, source, price,
     )  # fmt: skip
 
 

@@ -47,6 +47,13 @@ def check_limits(workload: Workload, system: System, network: Network, options: 
             raise WorkloadError(
                 f"{source}: the sum of all durations is more than five days, which overlap-computing-rate does not count"
             )
+    for link in network.links.links if network.links else ():
+        longest = link.latency_ns + largest * workload.npus / link.bytes_per_ns
+        if not longest < LONGEST_NS:
+            raise ConfigError(
+                f"{network.source}: a link of latency {link.latency_ns:g} ns and bandwidth {link.bandwidth_gibps:g} GB/s "
+                f"may need {longest:.3g} ns for a message of {largest:,} bytes, more than a year"
+            )
     for k, dim in enumerate(network.dims):
         longest = dim.npus * dim.latency_ns + largest * workload.npus / dim.bytes_per_ns
         if not longest < LONGEST_NS:

@@ -47,17 +47,21 @@ def operator_model(
     return parameters.at(system.peak_perf_tflops, system.local_mem_bw_gbps or None)
 
 
-@lru_cache(maxsize=64)
 def _parameters(text: str, source: str, framework: str | None) -> ComputeParameters:
-    """Constants by name, by path, or as JSON."""
-    where = f"{source}: operator-model"
-    if text.startswith("{"):
-        return _from_map(json.loads(text), where, framework)
-    if text.endswith((".yml", ".yaml")):
+    """Constants of a file, which may have changed since it was last read; or by name, or as JSON."""
+    if text.endswith((".yml", ".yaml")) and not text.startswith("{"):
         document = read_document(text)
         if not isinstance(document, dict):
             raise ConfigError(f"{text}: must be a map of constants of operator times")
         return _from_map(document, text, framework)
+    return _kept_parameters(text, source, framework)
+
+
+@lru_cache(maxsize=64)
+def _kept_parameters(text: str, source: str, framework: str | None) -> ComputeParameters:
+    where = f"{source}: operator-model"
+    if text.startswith("{"):
+        return _from_map(json.loads(text), where, framework)
     return _named(text, where, framework)
 
 

@@ -157,7 +157,9 @@ LINK_KEYS = (
         "given routes of some pairs",
         "none: all pairs take shortest paths",
     ),
-    ROUTING := Key("routing", words("hops", "latency"), _LINKS.routing, "", "routing", "what is shortest"),
+    ROUTING := Key(
+        "routing", words("hops", "latency", "inside"), _LINKS.routing, "", "routing", "what is shortest"
+    ),
     ECMP := Key(
         "ecmp",
         words("hash", "first", "destination", "spray", "adaptive"),

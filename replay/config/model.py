@@ -113,7 +113,8 @@ class Links:
     routes
         Given routes as vertices, first the sending NPU, last the receiving one; other pairs take a shortest path.
     routing
-        What is shortest: "hops", or "latency" (then fewest hops).
+        What is shortest: "hops", "latency" (then fewest hops), or "inside" (fewest links that leave a machine, which is
+        all dimensions but the last; then fewest hops).
     ecmp
         Among equal paths: "hash" picks by a hash of source, destination and place, "first" the first link listed.
     npus_forward

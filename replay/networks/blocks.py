@@ -80,9 +80,10 @@ def with_faults(
         broken |= _ends(text, "--fail-link", number, have, network)
     factor: dict[tuple[int, int], float] = {}
     for text, value in slow.items():
-        if not 0 < value < float("inf"):
+        if not 1e-9 <= value <= 1e9:
             raise UsageError(
-                f"--slow-link {text}={value:g}: the factor must be above 0; a failed link is --fail-link"
+                f"--slow-link {text}={value:g}: the factor must be above 0, from 1e-9 to 1e9; a failed link is "
+                "--fail-link"
             )
         ends = _ends(text, "--slow-link", number, have, network)
         if ends & factor.keys():

@@ -131,12 +131,37 @@ def dimension_route(network: Network, src: int, dst: int) -> tuple[int, ...]:
     return tuple(route)
 
 
-def weights(links: Links) -> I64:
-    """Length of each link: 1 hop, or its latency in ps and then hops; whole numbers, so that equal paths are equal."""
+def weights(network: Network) -> I64:
+    """Length of each link, in whole numbers, so that equal paths are equal.
+
+    1 hop; or its latency in ps, and then hops; or whether it leaves a machine, and then hops.
+    """
+    links = _links(network)
     if links.routing == "hops":
         return np.ones(len(links.links), np.int64)
+    if links.routing == "inside":
+        return np.where(_inside(network, links), 1, 1 << 10)
     ps = np.array([min(round(x.latency_ns * 1000), 1 << 40) for x in links.links], np.int64)
     return ps * (1 << 10) + 1
+
+
+def _inside(network: Network, links: Links) -> AnyArray:
+    """Which links lie inside a machine: NPUs that differ in other dimensions than the last, and what only they reach."""
+    each = network.npus // network.dims[-1].npus
+    src = np.array([x.src for x in links.links], np.int64)
+    dst = np.array([x.dst for x in links.links], np.int64)
+    vertices = network.npus + len(links.vertices)
+    lowest, highest = np.full(vertices, vertices, np.int64), np.full(vertices, -1, np.int64)
+    npus = np.arange(network.npus)
+    lowest[npus] = highest[npus] = npus // each
+    for here, there in ((src, dst), (dst, src)):
+        inner = here >= network.npus
+        # a neighbour that is no NPU belongs to no machine
+        machine = np.where(there < network.npus, there // each, np.where(inner, -1, 0))
+        np.minimum.at(lowest, here[inner], machine[inner])
+        np.maximum.at(highest, here[inner], machine[inner])
+    whole = (lowest == highest) & (lowest >= 0)
+    return np.asarray(whole[src] & whole[dst] & (lowest[src] == lowest[dst]))
 
 
 def distances(src: I64, dst: I64, weight: I64, to: int, n_vertices: int, closed: AnyArray) -> I64:
@@ -159,7 +184,7 @@ def _shortest(network: Network, links: Links, keys: I64) -> tuple[I64, I64, I64]
     order = np.argsort(np.array([x.src for x in links.links], np.int64), kind="stable")
     src = np.array([x.src for x in links.links], np.int64)[order]
     dst = np.array([x.dst for x in links.links], np.int64)[order]
-    weight = weights(links)[order]
+    weight = weights(network)[order]
     n_vertices = n + len(links.vertices)
     closed = np.zeros(n_vertices, bool)
     closed[:n] = not links.npus_forward

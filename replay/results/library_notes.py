@@ -1,5 +1,7 @@
 """What the times of collectives rest on, where a system file names a collective library."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from chakra.replay.collectives.library.in_effect import why_no_library
@@ -43,10 +45,20 @@ def library_notes(scenario: Scenario) -> list[str]:
             f"; beside each other computing runs at {placed.computing_rate:g} and a collective at "
             f"{placed.collective_rate:g} of its speed"
         )
-    model = f"collectives take the times of {machine.library} on {machine.name}{how} (one node); {counts}"
+    basis = _nodes_measured(evidence.ranks, machine.node_ranks)
+    model = f"collectives take the times of {machine.library} on {machine.name}{how}{basis}; {counts}"
     if placed.measured is None:
         return [model]
     return [*placed.measured.notes, _measured_note(placed.measured.name, placed.asked), model]
+
+
+def _nodes_measured(ranks: Sequence[int], node_ranks: int) -> str:
+    """Whether an error is one of a single node's collectives."""
+    if not ranks:
+        return ""
+    if max(ranks) <= node_ranks:
+        return " (one node)"
+    return f" ({', '.join(map(str, ranks))} ranks on nodes of {node_ranks})"
 
 
 def _without_library(system: System) -> list[str]:

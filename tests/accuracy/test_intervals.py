@@ -209,6 +209,7 @@ def test_a_replay_states_its_interval(said: Callable[..., str]) -> None:
     ("generate", "replay", "reason"),
     [
         ((), (), "no framework is named"),
+        (("--framework", "fsdp2"), (), "no step was measured with fsdp2"),
         (("--mode", "decode", "--framework", "megatron"), (), "no inference was measured"),
         (("--framework", "megatron"), ("--ideal",), "computation is timed by a peak"),
         (("--framework", "megatron"), ("--comm-scale", "2"), "the replay has another comm-scale"),

@@ -19,6 +19,7 @@ from chakra.replay.collectives.library import (
     parameters_from,
     parameters_to,
 )
+from chakra.replay.collectives.library.published import CEILINGS
 from chakra.replay.config.model import CollectiveKind as Kind
 
 MIB = 1 << 20
@@ -182,6 +183,13 @@ def test_switches_that_reduce_offer_collnet() -> None:
     machine = collective_parameters("hgx-h100")
     for algorithm in (Algorithm.COLLNET_DIRECT, Algorithm.COLLNET_CHAIN):
         assert library_time(Kind.ALL_REDUCE, MIB, comm, machine, Forced(algorithm)).time_ns > 0
+
+
+@pytest.mark.parametrize("generation", list(CEILINGS))
+def test_what_a_generation_has_no_bandwidth_for_does_not_run(generation: Any) -> None:
+    machine = replace(collective_parameters("hgx-h100"), generation=generation)
+    for comm in (node(8), Communicator(32, 8, 50.0)):
+        assert library_time(Kind.ALL_REDUCE, MIB, comm, machine).time_ns > 0
 
 
 @pytest.mark.parametrize("machine", names_with_parameters())

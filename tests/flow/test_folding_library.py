@@ -30,6 +30,10 @@ def machines(
     count: int, ports: int, shape: Shape, *, over: float = 1.0, spray: bool = True, spread: bool = False
 ) -> Network:
     """HGX machines of eight over switches, link by link."""
+    if shape is Shape.RAIL_ONLY:
+        over, spread = 1.0, False
+    elif shape is Shape.FAT_TREE and 8 * count <= ports:  # one switch
+        over = 1.0
     fabric = Fabric(shape, ports, over, spread, spray)
     inside = [Inside(Topology.SWITCH, 8, 419.095159, 936.25)]
     return load_network(fabric.network(inside, count, rate_gibps=46.566129, latency_ns=1000.0))

@@ -124,6 +124,14 @@ def test_every_closed_form_is_met(sizes: dict[str, Any], parallel: dict[str, Any
     assert [check for check in checks if not check.passed] == []
 
 
+def test_gradients_of_experts_count_though_their_group_is_their_own() -> None:
+    """Replicas of a mixture of experts without expert parallelism: two groups reduce all gradients together."""
+    request = TransformerRequest.from_mapping({"model": "gpt-oss-20b", "layers": 4, "dp": 2})
+    checks = check_step(request, request.plan())
+    assert [check for check in checks if not check.passed] == []
+    assert any("gradient bytes" in check.name for check in checks)
+
+
 def test_a_check_of_latent_attention_can_fail() -> None:
     """A model with another compressed width does not pass for the one that was planned."""
     request = TransformerRequest.from_mapping({**SMALL_LATENT, "tp": 2, "pp": 4, "sp": True})

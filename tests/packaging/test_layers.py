@@ -221,7 +221,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "interval",
         "replayed",
         "predictions",
-        "ahead",
+        "generation_ahead",
         "score",
         "picture",
     ),

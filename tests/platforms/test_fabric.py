@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from chakra.builder import TraceBuilder
 from chakra.errors import ConfigError, UsageError
 from chakra.et import Trace
-from chakra.platforms import cluster
+from chakra.platforms import cluster, load_platform, platform_names
 from chakra.platforms.fabric import Fabric, Inside, Shape
 from chakra.replay import simulate
 from chakra.replay.config import load_network
-from chakra.replay.config.model import Topology
+from chakra.replay.config.model import Links, Topology
+from chakra.replay.networks.routes import link_graph
 
 BOX = [Inside(Topology.SWITCH, 4, 100.0, 300.0)]
 
@@ -140,11 +142,40 @@ def test_no_leaf_holds_more_machines_than_it_has_room(
         assert sum(isinstance(v, int) for v in found[leaf]) + width(found, leaf, "spine") <= 16
 
 
+@pytest.mark.parametrize(
+    "name", [name for name in platform_names() if load_platform(name).dims[-1].npus is None]
+)
+@pytest.mark.parametrize("shape", ["fat tree", "rails"])
+def test_npus_of_a_machine_talk_inside_it(name: str, shape: str) -> None:
+    """Whatever the preset's inner network: no way between two of its NPUs goes through their ports."""
+    machine = load_platform(name)
+    if machine.node_npus == 1:
+        return
+    try:
+        document = cluster(f"2x {name} over 400G {shape} of 160 ports").network()
+    except UsageError as error:
+        pytest.fail(str(error))
+    network = load_network(document)
+    assert isinstance(network.links, Links)
+    each = machine.node_npus
+    pairs = np.array([(a, b) for a in range(each) for b in range(each) if a != b])
+    outside = {n for n, text in enumerate(network.links.vertices, network.npus) if text.startswith("leaf")}
+    assert outside
+    assert not {network.links.links[k].dst for k in np.unique(link_graph(network, pairs).routes)} & outside
+
+
 def test_a_rail_optimised_fat_tree_is_one_of_rails() -> None:
     rails = cluster("4x hgx-h100 over 400G rails of 16 ports").network()
     for words in ("rail-optimised fat tree", "fat tree rail-optimised", "rail-optimized"):
         assert cluster(f"4x hgx-h100 over 400G {words} of 16 ports").network() == rails
     assert cluster("4x hgx-h100 over 400G fat tree of 16 ports").network() != rails
+
+
+def test_a_ratio_is_one_number_over_the_other() -> None:
+    half, plain = (
+        cluster(f"4x hgx-h100 over 400G {words}").network() for words in ("oversubscribed 4:2", "")
+    )
+    assert half["bandwidth"][1] * 2 == pytest.approx(plain["bandwidth"][1])
 
 
 def test_places_in_a_file(tmp_path: Path) -> None:
@@ -219,6 +250,13 @@ def test_rails_and_trees_differ_where_they_differ() -> None:
             "4x hgx-h100 over 400G fat tree of 64 ports oversubscribed 2",
             "32 interfaces fit one switch, which has",
         ),
+        ("8x hgx-h100 over 0G", "a port has a rate above 0"),
+        ("8x hgx-h100 over 400G 800G", "a rate is given twice"),
+        ("8x hgx-h100 over 400G oversubscribed 1e308", "needs a number or a ratio"),
+        ("8x hgx-h100 over 400G oversubscribed 4:nan", "needs a number or a ratio"),
+        ("8x hgx-h100 over 400G oversubscribed 2:4", "oversubscription must be at least 1"),
+        ("8x hgx-h100 over 400G of 64 ports of 128 ports", "a number of ports is given twice"),
+        ("8x hgx-h100 over 400G of 64 ports spread packed", "both say where machines lie"),
         ("8x hgx-h100 over 400G within 9 machines", "add such as 'of 64 ports'"),
         ("8x hgx-h100 over 400G fat tree of 64 ports within 7 machines", "8 machines within 7"),
         ("8x hgx-h100 over 400G fat tree of 64 ports within", "'within' needs a number, such as 'within 4'"),

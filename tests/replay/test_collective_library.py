@@ -1,6 +1,8 @@
 """Collectives that take a library's time in a replay: as long as the model says, folded or not; nothing else changes."""
 
 import json
+import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +264,18 @@ def test_what_holds_a_library_needs_one_and_is_noted_where_it_has_no_effect(
     compat = run(tmp_path, system(), network(8), compat="astra-sim", **option)
     assert compat.finish_ns.tolist() == run(tmp_path, bare, network(8), compat="astra-sim").finish_ns.tolist()
     assert any("no effect" in note and f"nor has --{name}" in note for note in compat.notes)
+
+
+def test_a_file_of_costs_that_changed_is_read_again(tmp_path: Path) -> None:
+    """Within one process, too: notebooks and workers of studies live long."""
+    job(tmp_path, 8, "all_reduce", 64 * MIB)
+    text = (files("chakra.presets") / "collectives" / "hgx-h100.yml").read_text(encoding="utf-8")
+    costs, times = tmp_path / "costs.yml", []
+    for gbps in (400.0, 200.0, 100.0):
+        costs.write_text(re.sub(r"nvls_gbps: [\d.]+", f"nvls_gbps: {gbps}", text))
+        result = run(tmp_path, system(**{"collective-costs": str(costs)}), network(8))
+        times.append(int(result.finish_ns.max()))
+    assert times == sorted(set(times))
 
 
 @pytest.mark.parametrize(

@@ -567,6 +567,9 @@ def test_the_command_says_why_points_cannot_be(tmp_path: Path) -> None:
         ({"cost-per-npu-hour": {"dgx-a10": 1}}, "no machine preset 'dgx-a10'; did you mean 'dgx-a100'?"),
         ({"cost-per-npu-hour": {"hgx-h100": 1}}, "no price for dgx-a100; there are prices for hgx-h100"),
         ({"cost-per-npu-hour": -1}, "cost-per-npu-hour must be a number above 0"),
+        ({"cost-per-npu-hour": 1.7e308}, "cost-per-npu-hour must be a number above 0"),
+        ({"objective": "cost_per_step"}, "cost_per_step needs a price: cost-per-npu-hour"),
+        ({"constraints": ["cost_per_hour < 3"]}, "cost_per_hour needs a price: cost-per-npu-hour"),
     ],
 )  # fmt: skip
 def test_a_mistyped_word_stops_the_study_before_anything_runs(

@@ -10,11 +10,14 @@ def with_quiet(command: click.Command) -> click.Command:
     """The command, and its sub-commands, with ``-q/--quiet`` where they have none of their own."""
     if isinstance(command, click.Group):
         find = command.get_command
+        if getattr(find, "hushes", False):  # a process may run commands many times
+            return command
 
         def found(ctx: click.Context, cmd_name: str) -> click.Command | None:
             sub = find(ctx, cmd_name)
             return sub if sub is None else with_quiet(sub)
 
+        found.hushes = True  # type: ignore[attr-defined]
         command.get_command = found  # type: ignore[method-assign]
         return command
     names = {name for parameter in command.params for name in getattr(parameter, "opts", ())}

@@ -437,8 +437,8 @@ class TransformerRequest(Request):
         UsageError
             A capacity that is not a positive number.
         """
-        if not 0 < self.capacity < float("inf"):
-            raise UsageError(f"capacity must be a positive number, not {self.capacity}")
+        if not 0 < self.capacity <= 1e6:
+            raise UsageError(f"capacity must be a positive number, up to 10^6, not {self.capacity}")
         itemsize, grad_itemsize = self.itemsizes()
         return TransformerOptions(
             sp=self.sp and self.tp > 1, regather=self.regather, context=self.context, flash=self.flash,

@@ -84,7 +84,8 @@ def _data_parallel(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator
     if parallel.ep > 1 or parallel.dp == 1 or parallel.cp > 1 or zero is not Zero.NONE:
         return
     for stage in stages:
-        found = _sum(stage, "dp", "ALL_REDUCE")[1]
+        # of a mixture of experts those of the experts go over a group of their own
+        found = sum(_sum(stage, group, "ALL_REDUCE")[1] for group in ("dp", "edp"))
         expected = stage.parameters * plan.model.grad_itemsize
         yield Check(f"gradient bytes, stage {stage.stage}", expected, found, "B")
 

@@ -82,7 +82,7 @@ def predictions(
         (Algorithm.COLLNET_CHAIN, _collnet(machine, kind, comm, bus, Algorithm.COLLNET_CHAIN)),
         (Algorithm.PAT, _pat(kind, comm, bus)),
     ):
-        if made:
+        if made and made.gbps > 0:  # a generation whose table has no bandwidth for it has it not
             found[algorithm, Protocol.SIMPLE] = made
     return found
 

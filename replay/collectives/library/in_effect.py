@@ -209,13 +209,17 @@ def _machine(system: System) -> MachineParameters:
     return machine
 
 
-@lru_cache(maxsize=64)
 def _costs(text: str, source: str) -> MachineParameters:
-    """Costs by name, or as JSON."""
+    """Costs of a file, which may have changed since it was last read; or by name, or as JSON."""
+    if text.endswith((".yml", ".yaml")) and not text.startswith("{"):
+        return parameters_from(read_document(text), text)
+    return _kept_costs(text, source)
+
+
+@lru_cache(maxsize=64)
+def _kept_costs(text: str, source: str) -> MachineParameters:
     if text.startswith("{"):
         return parameters_from(json.loads(text), f"{source}: collective-costs")
-    if text.endswith((".yml", ".yaml")):
-        return parameters_from(read_document(text), text)
     try:
         return preset_parameters(text)
     except UsageError as exc:

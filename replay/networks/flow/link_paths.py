@@ -107,7 +107,7 @@ class _Graph:
         self.npus, self.vertices = n, n + len(links.vertices)
         self.tail = np.array([x.src for x in links.links], np.int64)
         self.head = np.array([x.dst for x in links.links], np.int64)
-        self.length = weights(links)
+        self.length = weights(network)
         self.equal = bool((self.length == 1).all())
         number = np.arange(len(self.tail))
         self.all_out, self.all_in = (
