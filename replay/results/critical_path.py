@@ -23,7 +23,11 @@ def critical_path(raw: RawRun, programs: list[Program], workload: Workload) -> l
         return []
     found = instances(raw, programs)
     npu_of = raw.partition.representative
-    actor = int(np.argmax(raw.done_ns))
+    # a trace without nodes ends at 0, as one of nodes that take no time
+    busy = np.flatnonzero([len(raw.finish_ns[raw.nodes(actor)]) > 0 for actor in range(len(raw.done_ns))])
+    if not len(busy):
+        return []
+    actor = int(busy[np.argmax(raw.done_ns[busy])])
     node = int(np.argmax(raw.finish_ns[raw.nodes(actor)]))
     path: list[dict[str, object]] = []
     seen: set[tuple[int, int]] = set()

@@ -1,5 +1,6 @@
 """The result of a replay: times, and everything that can be derived from them on demand."""
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from chakra.arguments import checked
 from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.et import NodeType
-from chakra.replay.config.model import Memory, Network, System
+from chakra.replay.config.model import Links, Memory, Network, System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import RunOptions
@@ -437,6 +438,7 @@ class ReplayResult:
                     }
                     for d in self.network.dims
                 ],
+                **_links(self.network.links),
             },
             "memory": _plain(self.memory_config),
             "options": _plain(self.options),
@@ -503,6 +505,16 @@ def _attribute_names(program: Program) -> list[str]:
         if "inputs" in names or "outputs" in names:
             return names
     return []
+
+
+def _links(links: Links | None) -> dict[str, Any]:
+    """What tells two networks of single links apart: dimensions are only names there."""
+    if links is None:
+        return {}
+    digest = hashlib.sha256(repr((links.links, links.vertices, links.routes)).encode()).hexdigest()
+    return {
+        "links": {"count": len(links.links), "routing": links.routing, "ecmp": links.ecmp, "sha256": digest}
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -164,6 +164,22 @@ def test_npus_of_a_machine_talk_inside_it(name: str, shape: str) -> None:
     assert not {network.links.links[k].dst for k in np.unique(link_graph(network, pairs).routes)} & outside
 
 
+def test_a_result_tells_fabrics_apart() -> None:
+    """Dimensions are names there, and may be the same: what differs are the links."""
+    traces = [TraceBuilder(rank=0).build()] * 16  # without nodes: a document all the same
+    told = []
+    for words in ("rails of 64 ports", "rails of 64 ports", "rails of 64 ports oversubscribed 2"):
+        machine = cluster(f"2x hgx-h100 over 400G {words}")
+        told.append(
+            simulate(traces, machine.system(), machine.network()).to_dict()["inputs"]["network"]["links"]
+        )
+    assert told[0] == told[1] != told[2]
+    plain = simulate(
+        traces, {}, {"topology": ["Ring"], "npus_count": [16], "bandwidth": [50], "latency": [500]}
+    )
+    assert "links" not in plain.to_dict()["inputs"]["network"]
+
+
 def test_a_rail_optimised_fat_tree_is_one_of_rails() -> None:
     rails = cluster("4x hgx-h100 over 400G rails of 16 ports").network()
     for words in ("rail-optimised fat tree", "fat tree rail-optimised", "rail-optimized"):
