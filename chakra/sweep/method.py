@@ -47,8 +47,12 @@ _FORMS = "grid, {random: SAMPLES, seed: N} or {optuna: TRIALS, seed: N, batch: N
 _KINDS = ("random", "optuna")
 
 
-def _is_count(value: object, least: int, most: int | None = None) -> bool:
-    return type(value) is int and least <= value and (most is None or value <= most)
+#: the largest seed, and number of points asked for at a time
+_MOST = (1 << 63) - 1
+
+
+def _is_count(value: object, least: int, most: int = _MOST) -> bool:
+    return type(value) is int and least <= value <= most
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,10 @@ class MethodReader:
 
     def schema(self) -> Schema:
         """The word, or a map of either kind."""
-        rest = {"seed": {"type": "integer", "minimum": 0}, "batch": {"type": "integer", "minimum": 1}}
+        rest = {
+            "seed": {"type": "integer", "minimum": 0, "maximum": _MOST},
+            "batch": {"type": "integer", "minimum": 1, "maximum": _MOST},
+        }
         number = {"type": "integer", "minimum": 1, "maximum": MAX_POINTS}
         maps = [
             {

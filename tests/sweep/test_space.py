@@ -135,6 +135,8 @@ def test_a_point_replaces_fixed_values() -> None:
     ({"pareto": ["step_ms"]}, "pareto must be a list of two"),
     ({"method": "best"}, "method must be grid"),
     ({"method": {"random": 0}}, "method must be grid"),
+    ({"method": {"random": 5, "seed": 1 << 64}}, "s.yml: method must be grid"),
+    ({"method": {"random": 5, "batch": 1 << 64}}, "s.yml: method must be grid"),
     ({"method": {"random": 5, "optuna": 5}}, "method must be grid"),
     ({"constraints": "memory"}, "constraints must be a list"),
     ({"constraints": ["a +"]}, "is not an expression"),
