@@ -5,7 +5,9 @@ from functools import lru_cache
 from typing import Any
 
 from chakra.errors import ConfigError, UsageError
-from chakra.io.yaml import read_document
+from chakra.io.limits import MAX_DOCUMENT_BYTES
+from chakra.io.text import read_text
+from chakra.io.yaml import parse_document
 from chakra.replay.compute.frameworks import framework_changes
 from chakra.replay.compute.parameters import ComputeParameters, changed, compute_parameters_from
 from chakra.replay.compute.presets import compute_parameters
@@ -50,11 +52,16 @@ def operator_model(
 def _parameters(text: str, source: str, framework: str | None) -> ComputeParameters:
     """Constants of a file, which may have changed since it was last read; or by name, or as JSON."""
     if text.endswith((".yml", ".yaml")) and not text.startswith("{"):
-        document = read_document(text)
-        if not isinstance(document, dict):
-            raise ConfigError(f"{text}: must be a map of constants of operator times")
-        return _from_map(document, text, framework)
+        return _parameters_of_file(read_text(text, most=MAX_DOCUMENT_BYTES), text, framework)
     return _kept_parameters(text, source, framework)
+
+
+@lru_cache(maxsize=64)
+def _parameters_of_file(content: str, path: str, framework: str | None) -> ComputeParameters:
+    document = parse_document(content, path)
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: must be a map of constants of operator times")
+    return _from_map(document, path, framework)
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,9 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ConfigError, UsageError
-from chakra.io.yaml import read_document
+from chakra.io.limits import MAX_DOCUMENT_BYTES
+from chakra.io.text import read_text
+from chakra.io.yaml import parse_document
 from chakra.replay.collectives.library.choice import EXCHANGES
 from chakra.replay.collectives.library.cost import LibraryTime, library_time
 from chakra.replay.collectives.library.messages import Lane, lanes
@@ -212,8 +214,13 @@ def _machine(system: System) -> MachineParameters:
 def _costs(text: str, source: str) -> MachineParameters:
     """Costs of a file, which may have changed since it was last read; or by name, or as JSON."""
     if text.endswith((".yml", ".yaml")) and not text.startswith("{"):
-        return parameters_from(read_document(text), text)
+        return _costs_of_file(read_text(text, most=MAX_DOCUMENT_BYTES), text)
     return _kept_costs(text, source)
+
+
+@lru_cache(maxsize=64)
+def _costs_of_file(content: str, path: str) -> MachineParameters:
+    return parameters_from(parse_document(content, path), path)
 
 
 @lru_cache(maxsize=64)
