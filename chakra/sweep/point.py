@@ -44,7 +44,7 @@ def program_hash() -> str:
     digest = hashlib.sha256()
     packages = (chakra, chakra.converters, chakra.replay, chakra.schemas)
     for root in sorted({Path(folder) for package in packages for folder in package.__path__}):
-        for path in sorted(path for ending in _SOURCES for path in root.rglob(f"*{ending}")):
+        for path in sorted(path for path in root.rglob("*") if path.suffix in _SOURCES):
             digest.update(path.relative_to(root).as_posix().encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -47,7 +47,8 @@ def check_limits(workload: Workload, system: System, network: Network, options: 
             raise WorkloadError(
                 f"{source}: the sum of all durations is more than five days, which overlap-computing-rate does not count"
             )
-    for link in network.links.links if network.links else ():
+    alike = {(x.latency_ns, x.bandwidth_gibps): x for x in network.links.links} if network.links else {}
+    for link in alike.values():
         longest = link.latency_ns + largest * workload.npus / link.bytes_per_ns
         if not longest < LONGEST_NS:
             raise ConfigError(

@@ -24,7 +24,7 @@ def critical_path(raw: RawRun, programs: list[Program], workload: Workload) -> l
     found = instances(raw, programs)
     npu_of = raw.partition.representative
     # a trace without nodes ends at 0, as one of nodes that take no time
-    busy = np.flatnonzero([len(raw.finish_ns[raw.nodes(actor)]) > 0 for actor in range(len(raw.done_ns))])
+    busy = np.flatnonzero(np.diff(raw.node_start))
     if not len(busy):
         return []
     actor = int(busy[np.argmax(raw.done_ns[busy])])
