@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from chakra.accuracy import Case, FamilyScore, Prediction, Unread
 
 
-@click.command()
+@click.command(cls=ChakraCommand)
 @click.option(
     "--file",
     "files",

@@ -5,6 +5,8 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
+
 #: version of the summary's document
 SCHEMA = "chakra.anonymize/1"
 
@@ -27,7 +29,7 @@ DROPPED = (
 )
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT", required=False)
 @click.option("-o", "--output", metavar="OUT", help="The same as OUT.")

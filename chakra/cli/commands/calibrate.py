@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import Options, format_option
 from chakra.errors import ThresholdError, UsageError
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from chakra.calibrate import Calibration, Measurement
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("logs", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", metavar="FILE", help="Network file to write (YAML).")
 @click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.errors import UsageError
 from chakra.viz.text import printable
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from chakra.replay.config.values_in_effect import FileInEffect
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("files", nargs=-1)
 @click.option("-s", "--system", "--system-configuration", metavar="FILE", help="System file.")
 @click.option("-n", "--network", "--network-configuration", metavar="FILE", help="Network file.")

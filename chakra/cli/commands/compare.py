@@ -6,10 +6,11 @@ from pathlib import Path
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.errors import UsageError
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option(

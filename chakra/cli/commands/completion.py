@@ -2,8 +2,10 @@
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
     """Print the script that lets a shell complete chakra's commands, options and values.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from chakra.cli.commands.link import linking_options, settings_of, show
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
 
@@ -21,7 +22,7 @@ _PATH = click.Path(path_type=Path)
 JOB_SCHEMA = "chakra.convert.pytorch/1"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--input", "-i", "linked", type=_PATH, help="Linked JSON of `chakra link` or of upstream's linker."
 )

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--input", "-i", "source", required=True, type=click.Path(path_type=Path), help="The text workload."
 )

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 import rich_click as click
 
 from chakra import __version__
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.errors import EXIT_INTERNAL
 
@@ -30,7 +31,7 @@ class Finding:
     detail: str
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @format_option()
 @click.pass_context
 def command(ctx: click.Context, /, output_format: str) -> None:

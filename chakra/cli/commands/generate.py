@@ -2,6 +2,7 @@
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.subcommands import LazySubcommands
 
 GENERATORS = {
@@ -19,7 +20,7 @@ def command() -> None:
     """Generate workloads: one trace a rank, and the process groups."""
 
 
-@click.command()
+@click.command(cls=ChakraCommand)
 @click.option(
     "--kind",
     "--comm-type",

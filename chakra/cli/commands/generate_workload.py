@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import ThresholdError, UsageError
 from chakra.generate.request.parameters import Amount, Member, Size, Sizes, keys_of
@@ -100,7 +101,9 @@ def _command(kind: str, help_text: str) -> Any:
     decorators += [_option(key) for key in keys_of(request_type)]
     for decorator in reversed(decorators):
         command = decorator(command)
-    return click.command(name=kind, context_settings={"help_option_names": ["-h", "--help"]})(command)
+    return click.command(
+        cls=ChakraCommand, name=kind, context_settings={"help_option_names": ["-h", "--help"]}
+    )(command)
 
 
 def _run(kind: str, request_type: type[Request], options: dict[str, Any]) -> None:

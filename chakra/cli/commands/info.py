@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 
 if TYPE_CHECKING:
     from chakra.et.trace_summary import TraceSummary
 
 
-@click.command()
+@click.command(cls=ChakraCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="TRACE...")
 @format_option()
 @click.option("--path/--no-path", "with_path", default=False, help="List the nodes of the critical path.")

@@ -5,8 +5,10 @@ import sys
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 
-@click.command()
+
+@click.command(cls=ChakraCommand)
 @click.argument("source", required=False, metavar="FILE")
 @click.argument("target", required=False, metavar="[OUTPUT]")
 @click.option("--input_filename", "--input-filename", "input_name", help="The same as FILE.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import Command, Decorator, Options, format_option
 from chakra.errors import UsageError
 
@@ -151,7 +152,7 @@ def show(summary: dict[str, Any], output: str, output_format: str) -> None:
         click.echo(f"  groups        {summary['comm_groups_file']}")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--host", "--chakra-host-trace", "host", type=_PATH, help="PyTorch execution trace (host trace)."
 )

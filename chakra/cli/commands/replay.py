@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import Options
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import EXIT_INTERRUPTED, ThresholdError, UsageError
@@ -39,7 +40,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     raise click.BadParameter(f"'{value}' is neither true nor false.", ctx=ctx, param=param)
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "-w",
     "--workload",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.errors import UsageError
 from chakra.io.files import atomic_text
 from chakra.report import essence, read_run, report_html
@@ -12,7 +13,7 @@ from chakra.report.document import Run
 from chakra.viz.text import bytes_text
 
 
-@click.command(name="report", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, name="report", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("runs", nargs=-1, required=True, metavar="RUN.json...", type=click.Path(path_type=Path))
 @click.option(
     "-o",

@@ -5,13 +5,14 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 
 #: version of the summary's document
 SCHEMA = "chakra.rescale/1"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("source", metavar="IN")
 @click.option(
     "-o", "--output", metavar="PREFIX", required=True, help="Prefix of the manifest and traces to write."

@@ -4,8 +4,10 @@ import json
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
     """Print the JSON Schema of a document, such as replay.result, or without NAME the names of all.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.compiling import tell_of_workers
 from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from chakra.sweep.study import Study
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("study_file", metavar="STUDY.yml", type=click.Path())
 @click.option("-o", "--output", metavar="DIR", help="Folder of results.  [default: STUDY.results]")
 @click.option("--workers", type=click.IntRange(min=1), help="Parallel runs.  [default: all cores]")

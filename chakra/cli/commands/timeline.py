@@ -7,6 +7,7 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import Options, filename_options
 from chakra.converters.pytorch.read.file_kinds import kind_of
 from chakra.converters.pytorch.read.first_bytes import FileKind
@@ -28,7 +29,7 @@ from chakra.viz.graph.select import parse_time, parse_window
 from chakra.viz.text import bytes_text
 
 
-@click.command(name="timeline", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, name="timeline", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, metavar="IN... OUT", type=click.Path(path_type=Path))
 @filename_options("The input (for IN).")
 @click.option(

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, WorkloadError
 from chakra.et.manifest import SUFFIX
 from chakra.io.files import missing_ranks, ranks_found
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("prefix")
 @click.option(
     "-n",

@@ -7,6 +7,7 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import Options, filename_options
 from chakra.cli.support.written import say, written_option
 from chakra.errors import UsageError
@@ -17,7 +18,7 @@ from chakra.viz.graph.graph import Graph
 from chakra.viz.graph.source import read_graph
 
 
-@click.command(name="visualize", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, name="visualize", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("paths", nargs=-1, metavar="IN.et OUT", type=click.Path(path_type=Path))
 @filename_options("The trace (for IN.et).")
 @click.option(

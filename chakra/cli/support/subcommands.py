@@ -5,9 +5,13 @@ from typing import Any
 
 import rich_click as click
 
+from chakra.cli.support.command import ChakraCommand
+
 
 class Subcommands(click.RichGroup):
     """A group that says which sub-commands there are."""
+
+    command_class = ChakraCommand
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
