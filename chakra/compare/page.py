@@ -3,9 +3,9 @@
 from chakra.arguments import checked
 from chakra.compare.difference import PARTS, Comparison
 from chakra.compare.text import headline, signed
+from chakra.io.readable import count_text, duration_text, printable
 from chakra.report.page import rendered
 from chakra.report.tables import Table
-from chakra.viz.text import count_text, duration_text, printable
 
 #: rows of kernels on a page
 _MOST_KERNELS = 500

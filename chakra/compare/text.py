@@ -3,7 +3,7 @@
 from chakra.alignment import aligned
 from chakra.arguments import checked
 from chakra.compare.difference import PARTS, Comparison
-from chakra.viz.text import duration_text, printable, shortened
+from chakra.io.readable import duration_text, printable, shortened
 
 
 @checked

@@ -8,8 +8,8 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from chakra.arrays import F64
+from chakra.io.readable import duration_text, printable, shortened
 from chakra.report.npu_groups import NpuGroup
-from chakra.viz.text import duration_text, printable, shortened
 
 #: Fill, line colour and pattern of each part of the account; the pattern is drawn on top of the fill.
 LOOKS: Final[dict[str, tuple[str, str, str]]] = {

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 from markupsafe import Markup, escape
 
+from chakra.io.readable import duration_text, printable, shortened
 from chakra.timeline.model import CATEGORIES, Timeline
-from chakra.viz.text import duration_text, printable, shortened
 
 _LOOKS: Final = {
     "cpu": ("cpu_ns", "#56b4e9"),

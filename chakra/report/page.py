@@ -9,13 +9,13 @@ from markupsafe import Markup
 from chakra import __version__
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.readable import bytes_text, count_text, duration_text, printable
 from chakra.report import charts, tables
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.excerpt import MOST_RANKS, excerpt
 from chakra.report.npu_groups import NpuGroup, npu_groups
 from chakra.timeline.document import from_document
 from chakra.timeline.lenient import number, numbers
-from chakra.viz.text import bytes_text, count_text, duration_text, printable
 
 if TYPE_CHECKING:
     import jinja2

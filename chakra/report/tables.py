@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from chakra.io.readable import bytes_text, count_text, duration_text, printable
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.timeline.lenient import number
-from chakra.viz.text import bytes_text, count_text, duration_text, printable
 
 WORDS: Final = dict(ACCOUNT_PARTS)
 

@@ -3,10 +3,10 @@
 from chakra.alignment import aligned
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.readable import duration_text
 from chakra.report import tables
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.npu_groups import npu_groups
-from chakra.viz.text import duration_text
 
 _BAR = 40
 _SIGNS = {

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from viz_strategies import graphs
 from viz_traces import make_trace
 
+from chakra.io.readable import printable
 from chakra.viz import DrawOptions, Graph, dot_text, draw, from_trace, graphml_text, html_text
 from chakra.viz.formats.pdf_and_png import labels_fit, pdf_bytes, png_bytes, scale_of, with_escapes
 from chakra.viz.formats.svg import svg_text
@@ -23,7 +24,6 @@ from chakra.viz.graph.fold import fold
 from chakra.viz.layout.layers import layered
 from chakra.viz.layout.scene import Caption, Mark, Scene, label_chars, scene_of
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind, rgb
-from chakra.viz.text import printable
 
 SVG = "{http://www.w3.org/2000/svg}"
 

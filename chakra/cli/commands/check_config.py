@@ -9,7 +9,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.errors import UsageError
-from chakra.viz.text import printable
+from chakra.io.readable import printable
 
 if TYPE_CHECKING:
     from chakra.replay.config.values_in_effect import FileInEffect

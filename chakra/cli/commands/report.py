@@ -8,9 +8,9 @@ import rich_click as click
 from chakra.cli.support.command import ChakraCommand
 from chakra.errors import UsageError
 from chakra.io.files import atomic_text
+from chakra.io.readable import bytes_text
 from chakra.report import essence, read_run, report_html
 from chakra.report.document import Run
-from chakra.viz.text import bytes_text
 
 
 @click.command(cls=ChakraCommand, name="report", context_settings={"help_option_names": ["-h", "--help"]})

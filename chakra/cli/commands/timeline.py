@@ -13,6 +13,7 @@ from chakra.converters.pytorch.read.file_kinds import kind_of
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import UsageError
 from chakra.io import files
+from chakra.io.readable import bytes_text
 from chakra.timeline import (
     Timeline,
     estimated_bytes,
@@ -26,7 +27,6 @@ from chakra.timeline.astrasim_log import is_log, parse_frequency
 from chakra.timeline.filters import parse_ranks
 from chakra.timeline.write import format_of
 from chakra.viz.graph.select import parse_time, parse_window
-from chakra.viz.text import bytes_text
 
 
 @click.command(cls=ChakraCommand, name="timeline", context_settings={"help_option_names": ["-h", "--help"]})

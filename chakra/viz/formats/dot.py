@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from chakra.arguments import checked
+from chakra.io.readable import printable, shortened
 from chakra.viz.graph.graph import Graph
 from chakra.viz.layout.scene import printable_lines
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
-from chakra.viz.text import printable, shortened
 
 _LABEL_CHARS = 60
 

@@ -1,13 +1,13 @@
 """GraphML text of a graph, for Gephi, yEd and NetworkX; written without any library."""
 
 from collections.abc import Iterator
+from html import escape
 from typing import Final
-from xml.sax.saxutils import escape
 
 from chakra.arguments import checked
+from chakra.io.readable import printable
 from chakra.viz.graph.graph import Graph
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
-from chakra.viz.text import printable
 
 _NODE_KEYS: Final = (
     ("name", "string"),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from chakra.arguments import checked
+from chakra.io.readable import printable
 from chakra.viz.graph.fold_tree import FoldTree
 from chakra.viz.graph.graph import Graph
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
-from chakra.viz.text import printable
 
 if TYPE_CHECKING:
     import jinja2

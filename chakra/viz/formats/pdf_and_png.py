@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from chakra.io.readable import shortened
 from chakra.viz.formats.svg import svg_text
 from chakra.viz.layout.scene import Scene, label_chars
-from chakra.viz.text import shortened
 
 if TYPE_CHECKING:
     import typst

@@ -1,7 +1,7 @@
 """SVG text from a scene, without any library; PDF and PNG are made of it (``pdf_and_png``)."""
 
 from collections.abc import Iterator
-from xml.sax.saxutils import escape
+from html import escape
 
 from chakra.viz.layout.scene import LABEL_SIZE, LINE_STEP, Link, Mark, Scene, first_baseline
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind

@@ -13,12 +13,12 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
+from chakra.io.readable import count_text
 from chakra.viz.graph.fold_tree import FoldTree, merged
 from chakra.viz.graph.graph import Graph
 from chakra.viz.graph.levels import csr
 from chakra.viz.graph.repeats import Repeat, find_repeats, rounds
 from chakra.viz.style import EdgeKind, Kind
-from chakra.viz.text import count_text
 
 
 class Folding(StrEnum):

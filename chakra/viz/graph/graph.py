@@ -8,9 +8,9 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.arrays import I32, I64, U8, U64, Bool
 from chakra.et import ABSENT, CommType, NodeType, Trace
+from chakra.io.readable import bytes_text, count_text, duration_text
 from chakra.schemas.et_def_pb2 import Node
 from chakra.viz.style import KIND_STYLES, EdgeKind, Kind
-from chakra.viz.text import bytes_text, count_text, duration_text
 
 #: In ``size_bytes`` and ``start_ns``: the node has no such value.
 NONE: Final = -1

@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
+from chakra.io.readable import count_text, printable, shortened
 from chakra.viz.graph.graph import Graph
 from chakra.viz.layout.layers import NODE_HEIGHT, NODE_WIDTH, Layout
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
-from chakra.viz.text import count_text, printable, shortened
 
 #: Font sizes in points, and the width of an average character as a share of the size (sans serif).
 TITLE_SIZE: Final = 14.0
