@@ -283,7 +283,7 @@ def _add_nodes(
         elif engine == "CPU":
             waits = classify(name) in _WAITS or name.startswith("wait for")
             spans.add(Kind.GAP if name == "gap" else Kind.HOST_WAIT if waits else Kind.HOST, "", start, end)
-        elif name in ("device gap", "rank starts"):
+        elif name in ("device gap", "device held by other ranks", "rank starts"):
             spans.add(Kind.GAP, "", start, end)
         elif name.lower().startswith(("memcpy", "memset")):
             spans.add(Kind.COPY, "", start, end)

@@ -11,6 +11,7 @@ from chakra.converters.pytorch.graph.build import Parts, make_draft
 from chakra.converters.pytorch.graph.linked_graph import (
     NODE_DEVICE,
     NODE_DEVICE_GAP,
+    NODE_TURN,
     NODE_UNMATCHED,
     Graph,
     finish,
@@ -33,7 +34,7 @@ from chakra.converters.pytorch.time.host_time import Bursts
 from chakra.converters.pytorch.time.sync import SyncEdges, find_waits
 from chakra.errors import ConversionError
 
-__all__ = ["NODE_DEVICE", "NODE_DEVICE_GAP", "NODE_UNMATCHED", "LinkOptions", "Linked", "link"]
+__all__ = ["NODE_DEVICE", "NODE_DEVICE_GAP", "NODE_TURN", "NODE_UNMATCHED", "LinkOptions", "Linked", "link"]
 
 
 @dataclass(slots=True)

@@ -18,13 +18,15 @@ from chakra.converters.pytorch.all_ranks.agreement import (
     rank_part,
     shortest_durations,
 )
-from chakra.converters.pytorch.all_ranks.clocks import compare_clocks
+from chakra.converters.pytorch.all_ranks.clocks import Clocks, compare_clocks
+from chakra.converters.pytorch.all_ranks.device_turns import Occupied, add_turns, occupied, sharers
 from chakra.converters.pytorch.all_ranks.job_replay import rank_graph, replay_job, step_error
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers, write_groups
 from chakra.converters.pytorch.deprofile import Deprofiled, deprofile, parse_cost, unprofiled_step_ns
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, read_and_link, take_off, write
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.read.split_sizes import Shares
+from chakra.converters.pytorch.write.link_summary import summarize
 from chakra.errors import ConversionError, ThresholdError
 from chakra.et import NodeType
 from chakra.workers import worker_pool
@@ -110,7 +112,8 @@ def convert_job(
     whole = check or bool(settings.deprofile)
     with tempfile.TemporaryDirectory(prefix="chakra-link-") as folder, _pool(len(inputs), jobs) as pool:
         parts: list[RankPart] = []
-        for part in _spread(pool, _link_rank, [(item, settings, folder, whole) for item in inputs]):
+        several = len(inputs) > 1
+        for part in _spread(pool, _link_rank, [(item, settings, folder, whole, several) for item in inputs]):
             parts.append(part)
             told(f"linked rank {part.rank}")
         parts.sort(key=lambda p: p.rank)
@@ -120,6 +123,7 @@ def convert_job(
         mismatches = cross_check(parts, table)
         clocks = compare_clocks(parts, table)
         durations = shortest_durations(parts, table) if shortest and not mismatches else {}
+        _take_turns(pool, parts, clocks, settings, whole)
         together, deprofiled = _together(parts, clocks.ahead_ns, inputs, settings) if whole else (None, None)
         tasks = [
             (
@@ -155,6 +159,23 @@ def convert_job(
     for outcome in outcomes:
         enforce(outcome.summary, settings)
     return result
+
+
+def _take_turns(
+    pool: Executor | None, parts: list[RankPart], clocks: Clocks, settings: Settings, whole: bool
+) -> None:
+    """Ranks that share an accelerator learn from each other's recordings when they had to wait for their turn."""
+    if settings.link.deps != "order" or settings.link.gaps == "drop":
+        return
+    # clocks that differ are those of several hosts, which share nothing
+    alike = [
+        part.occupied for part in parts if part.occupied is not None and not clocks.ahead_ns.get(part.rank, 0)
+    ]
+    shared = sharers(alike)
+    tasks = [(part, shared[part.rank], whole) for part in parts if part.rank in shared]
+    by_rank = {part.rank: place for place, part in enumerate(parts)}
+    for part in _spread(pool, _turns_rank, tasks):
+        parts[by_rank[part.rank]] = part
 
 
 def _together(
@@ -197,13 +218,26 @@ def _spread(
         yield future.result()
 
 
-def _link_rank(inputs: Inputs, settings: Settings, folder: str, whole: bool) -> RankPart:
+def _link_rank(inputs: Inputs, settings: Settings, folder: str, whole: bool, several: bool) -> RankPart:
     linked, rank = read_and_link(inputs, settings)
     parked = os.path.join(folder, f"{rank}.pickle")
     with open(parked, "wb") as file:
         pickle.dump(linked, file, protocol=5)
     part = rank_part(linked, rank, parked)
     part.graph = rank_graph(linked, rank) if whole else None
+    part.occupied = occupied(linked, rank) if several else None
+    return part
+
+
+def _turns_rank(part: RankPart, others: list[Occupied], whole: bool) -> RankPart:
+    with open(part.parked, "rb") as file:
+        linked: Linked = pickle.load(file)
+    if not add_turns(linked, others):
+        return part
+    with open(part.parked, "wb") as file:
+        pickle.dump(linked, file, protocol=5)
+    part.summary = summarize(linked, part.rank)
+    part.graph = rank_graph(linked, part.rank) if whole else None
     return part
 
 

@@ -15,6 +15,9 @@ START = "rank starts"
 #: Node of the converter: idleness of a stream that no edge explains. The device does not work then, so it is the
 #: host's (or another user's) time although it stands on a stream.
 DEVICE_GAP = "device gap"
+#: Node of the converter: time in which other ranks of the job, that share the accelerator, have their turn on it. It is
+#: neither the host's nor this rank's use of the accelerator.
+TURN = "device held by other ranks"
 #: copies between host and device, as CUDA and HIP name them: the bus, not the accelerator, decides their time
 _OVER_THE_BUS = re.compile(r"(Memcpy (HtoD|DtoH)|Copy(HostToDevice|DeviceToHost))\b")
 
@@ -48,7 +51,9 @@ def host_time(trace: Trace) -> Bool:
 
 def accelerator_time(trace: Trace) -> Bool:
     """Compute nodes, in file order, whose time is the accelerator's: kernels, memsets, copies on the device."""
-    others = host_time(trace) | _named(trace, lambda name: _OVER_THE_BUS.match(name) is not None)
+    others = host_time(trace) | _named(
+        trace, lambda name: name == TURN or _OVER_THE_BUS.match(name) is not None
+    )
     mask: Bool = (trace.types == NodeType.COMP) & ~others
     return mask
 

@@ -21,6 +21,7 @@ from chakra.converters.pytorch.graph.event_cost import CALL_SHARE, HostEvents, w
 from chakra.converters.pytorch.job import read_and_link
 from chakra.errors import UsageError
 from chakra.et import read_trace
+from tools import profile_table
 
 nodes = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 50), st.sampled_from([0.0, 0.5, 1.0, 2.5])),
@@ -123,6 +124,22 @@ def test_all_ranks_together_with_recorded_collectives(
         assert abs(step_error(ranks, spans)) < 0.01
         for rank, span in zip(ranks, spans, strict=True):
             assert span == pytest.approx(rank.measured_ns, rel=0.01)
+
+
+@pytest.mark.shared
+def test_the_guides_table_is_what_the_recordings_give(shared: Path) -> None:
+    """What is explained, and errors with and without profiler: the tool compares the page, and each job with its aim."""
+    assert profile_table.DATA.samefile(shared / "data")
+    found = list(profile_table.jobs())
+    costs = profile_table.constants(found)
+    page = profile_table.PAGE.read_text(encoding="utf-8")
+    assert profile_table.filled(page, profile_table.table(found, costs)) == page
+    assert profile_table.missed(found, costs) == []
+    for one in found:
+        one.explained[:] = [80.0]
+    worse = profile_table.missed(found, dict.fromkeys(costs, 40.0))
+    assert [line.split(":")[0] for line in worse][:6] == list(profile_table.JOBS)
+    assert any("overhead" in line for line in worse)
 
 
 DDP = Path(__file__).resolve().parents[1] / "data" / "pytorch" / "ddp"

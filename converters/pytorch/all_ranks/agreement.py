@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from chakra.converters.pytorch.all_ranks.device_turns import Occupied
 from chakra.converters.pytorch.all_ranks.job_replay import RankGraph
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.converters.pytorch.comm.operations import ProcessGroups
@@ -38,6 +39,8 @@ class RankPart:
     """Shares of each of ``collectives``; empty if all are equal."""
     graph: RankGraph | None = None
     """For a replay of all ranks together, where asked for."""
+    occupied: Occupied | None = None
+    """When it occupies its accelerators, in a job of several ranks."""
 
 
 def rank_part(linked: Linked, rank: int, parked: str = "") -> RankPart:

@@ -42,11 +42,11 @@ def device_use(linked: Linked, rank: int) -> DeviceUse:
     stretches = {}
     for device in np.unique(gpu.device[computing]).tolist():
         own = computing & (gpu.device == device)
-        stretches[device] = _union(clock + gpu.start[own], clock + gpu.end[own])
+        stretches[device] = union(clock + gpu.start[own], clock + gpu.end[own])
     return DeviceUse(rank, stretches)
 
 
-def _union(begins: I64, ends: I64) -> tuple[I64, I64]:
+def union(begins: I64, ends: I64) -> tuple[I64, I64]:
     """Stretches that intervals, sorted by begin, cover."""
     last = np.maximum.accumulate(ends)
     new = np.concatenate(([True], begins[1:] > last[:-1]))

@@ -12,7 +12,7 @@ from chakra.converters.pytorch.graph.columns import Draft, NodeColumns, compact,
 from chakra.converters.pytorch.match.attach import kernels
 
 #: Kinds of nodes beside those of the host's time (`time.host_time`).
-NODE_DEVICE, NODE_UNMATCHED, NODE_DEVICE_GAP = 4, 5, 6
+NODE_DEVICE, NODE_UNMATCHED, NODE_DEVICE_GAP, NODE_TURN = 4, 5, 6, 7
 E_CHAIN, E_LAUNCH, E_STREAM, E_SYNC, E_WAIT, E_FORK, E_JOIN, E_TENSOR = range(8)
 EDGE_NAMES = (
     "thread order", "launch", "stream order", "host waits for device", "stream waits for stream",
@@ -34,6 +34,10 @@ class Graph(NodeColumns):
     comm: dict[int, Comm]
     edges: dict[str, int] = field(default_factory=dict)
     against_time: dict[str, int] = field(default_factory=dict)
+    fitted: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Nodes whose time is what is left of a wait."""
+    until: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    """When each of them ended as recorded, since the region's begin."""
     replay_ns: int = field(default=0, init=False)
     #: the same with every fitted wait set to 0: what the graph explains by itself
     explained_ns: int = field(default=0, init=False)
@@ -72,7 +76,10 @@ def finish(draft: Draft) -> Graph:
         edges={name: int((kinds == k).sum()) for k, name in enumerate(EDGE_NAMES)},
         against_time=dict(against),
     )
-    _settle(graph, draft.hold[order])
+    hold = draft.hold[order]
+    graph.fitted = np.flatnonzero(hold >= 0)
+    graph.until = hold[graph.fitted]
+    settle(graph)
     return graph
 
 
@@ -124,16 +131,18 @@ def _thin(sources: I64, targets: I64, kinds: I64, group: I64, n: int) -> tuple[I
     return offsets, sources, kinds
 
 
-def _settle(graph: Graph, hold: I64) -> None:
+def settle(graph: Graph) -> None:
     """Durations of waits: from the replayed end of the awaited work to the recorded return of the call."""
     ends = np.zeros(len(graph), np.int64)
+    hold = np.full(len(graph), -1, np.int64)
+    hold[graph.fitted] = graph.until
     kernels(len(graph)).replay(
         graph.offsets, graph.sources, graph.duration, graph.engine, graph.n_engines, hold, ends
     )
     graph.replay_ns = int(ends.max(initial=0))
-    fitted = hold >= 0
-    if fitted.any():
-        own = np.where(fitted, 0, graph.duration)
+    if len(graph.fitted):
+        own = graph.duration.copy()
+        own[graph.fitted] = 0
         kernels(len(graph)).replay(
             graph.offsets, graph.sources, own, graph.engine, graph.n_engines, np.full_like(hold, -1), ends
         )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from chakra.converters.pytorch.comm.operations import COLLECTIVES, POINT_TO_POINT
-from chakra.converters.pytorch.link import NODE_DEVICE, NODE_DEVICE_GAP, NODE_UNMATCHED, Linked
+from chakra.converters.pytorch.link import NODE_DEVICE, NODE_DEVICE_GAP, NODE_TURN, NODE_UNMATCHED, Linked
 from chakra.converters.pytorch.read.device import KERNEL
 from chakra.converters.pytorch.time.host_time import NODE_GAP, NODE_JOIN, NODE_OP, NODE_SYNC
 from chakra.et import ABSENT, Trace
@@ -19,6 +19,7 @@ _KIND_NAMES = {
     NODE_DEVICE: "device operations",
     NODE_UNMATCHED: "unmatched host nodes",
     NODE_DEVICE_GAP: "device gaps",
+    NODE_TURN: "turns of other ranks",
 }
 _TRANSFER_NAMES = {number: name for name, number in POINT_TO_POINT.items()}
 _COLLECTIVE_NAMES = {number: name for name, number in reversed(COLLECTIVES.items())}
@@ -54,6 +55,7 @@ def summarize(linked: Linked, rank: int) -> dict[str, Any]:
         "device_busy_ns": int(graph.duration[on_device].sum()),
         "host_ns": int(graph.duration[graph.device_row < 0].sum()),
         "waits_ns": int(graph.duration[graph.kind == NODE_SYNC].sum()),
+        "held_by_other_ranks_ns": int(graph.duration[graph.kind == NODE_TURN].sum()),
         "self_time_moved_ns": linked.moved_ns,
         "gaps_dropped_ns": linked.gaps_dropped_ns,
         "collectives": collectives(linked),
@@ -175,7 +177,7 @@ def _device_time(linked: Linked, trace: Trace) -> list[str]:
         expected = int((gpu.end[source] - gpu.start[source]).sum())
         written = int(trace.duration_ns[nodes].sum())
         micros = int(trace.duration_micros[nodes].sum())
-        gaps = (graph.kind == NODE_DEVICE_GAP) & (graph.stream_key == key)
+        gaps = np.isin(graph.kind, (NODE_DEVICE_GAP, NODE_TURN)) & (graph.stream_key == key)
         micros += int(trace.duration_micros[gaps].sum())
         spent = expected + int(trace.duration_ns[gaps].sum())
         if written != expected:
@@ -274,4 +276,9 @@ def lines(summary: dict[str, Any]) -> list[str]:
         f"  time          span {summary['measured_span_ns'] / 1000:,.1f} us, {device[0]}"
         f"host {summary['host_ns'] / 1000:,.1f} us{device[1]}"
     )
+    if summary["held_by_other_ranks_ns"]:
+        out.append(
+            f"  shared        other ranks' turns on the same accelerator held it up for "
+            f"{summary['held_by_other_ranks_ns'] / 1000:,.1f} us"
+        )
     return out
