@@ -11,7 +11,7 @@ from typing import Any
 from chakra.et.manifest import read_manifest
 from chakra.io.files import ranks_found
 from chakra.replay.checks.limits import check_limits
-from chakra.replay.checks.run import check_dimensions, check_run, run_warnings
+from chakra.replay.checks.run import check_dimensions, check_run, check_switches, run_warnings
 from chakra.replay.collectives.library.in_effect import placed_library
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
@@ -97,6 +97,8 @@ def prepare(
     check_limits(matched, machine, network, options)
     check_run(matched, membership, options, named_by_rank=named, traced_ranks=traced)
     check_dimensions(matched, membership, machine, network, options)
+    if placed_library(machine, network, options) is None:
+        check_switches(matched, membership, machine, network, options)
     source = os.fspath(workload) if named else f"{len(matched.traces)} traces"
     return Prepared(scenario, warnings, source)
 

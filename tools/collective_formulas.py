@@ -40,7 +40,7 @@ class Formula:
     """A phase of one algorithm: time of a chunk in ns, steps, and bytes that the busiest NPU sends.
 
     `exact` says for which n the time holds to the ns: "any", "power of two" or "" (it is a bound from above).
-    `equal` says that all distances must be equal for it (Switch, FullyConnected).
+    `equal` says that all distances must be equal for it (Switch, FullyConnected), `switch` that it runs on a Switch only.
     """
 
     do: Do
@@ -49,6 +49,7 @@ class Formula:
     sent: str
     exact: str = "any"
     equal: bool = False
+    switch: bool = False
 
 
 #: blocks that Bruck's all-gather and its mirror image move in step k, and that its all-to-all moves
@@ -193,6 +194,11 @@ FORMULAS: dict[str, tuple[Formula, ...]] = {
             "power of two",
         ),
     ),
+    "inNetwork": (
+        Formula(AR, "2*e + l(d)", "2", "d", switch=True),
+        Formula(RS, "2*e + l(d)", "2", "d", switch=True),
+        Formula(AG, "2*e + l(n*d)", "2", "d", switch=True),
+    ),
     "pipelinedTree": (Formula(AR, "e + 4*(U + s)*(far(d/(2*s)) + e + r(d/(2*s)))", "4*(U + s)", "3*d", ""),),
 }
 
@@ -298,6 +304,7 @@ def table(name: str) -> str:
     for formula in FORMULAS[name]:
         limit = {"any": "", "power of two": "n = 2^L: ", "": "at most about "}[formula.exact]
         where = " (equal distances: Switch, FullyConnected)" if formula.equal else ""
+        where = " (Switch)" if formula.switch else where
         rows.append(
             f"| {WORDS[formula.do]} | {limit}`{shown(formula.time)}`{where} | `{shown(formula.steps)}` | "
             f"`{shown(formula.sent)}` |"

@@ -13,7 +13,18 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from made_files import write_or_check
-from schedule_blocks import Block, Held, Message, Schedule, custom, double_binary_tree, held, native, table
+from schedule_blocks import (
+    Block,
+    Held,
+    Message,
+    Schedule,
+    by_switch,
+    custom,
+    double_binary_tree,
+    held,
+    native,
+    table,
+)
 
 from chakra.builder import TraceBuilder
 from chakra.et import Trace
@@ -103,6 +114,8 @@ def pictures() -> dict[str, Picture]:
             table("pipelinedTree", reduce, 8, segments=2),
             note="even blocks on one tree, odd ones on the other, two segments each",
         ),
+        "inNetwork": Picture(by_switch(reduce, 4), note="the switch reduces and multicasts"),
+        "inNetwork_all_gather": Picture(by_switch(Do.ALL_GATHER, 4), note="the switch multicasts"),
         "custom": Picture(custom("custom", star, lambda src, dst: dst == 0), note="the star of the guide"),
     }
 
@@ -139,7 +152,8 @@ def draw(picture: Picture) -> str:
     gap = max(64, 30 + 6 * longest)
     pitch = width + gap
     total = LEFT + pitch * len(schedule.steps) + width + 20
-    high = TOP + ROW * schedule.n + 22
+    rows = schedule.n + schedule.switch
+    high = TOP + ROW * rows + 22
     total = max(total, 400)
     title = f"{schedule.name}: {WORDS[schedule.do]} among {schedule.n} NPUs"
     if picture.dims:
@@ -172,9 +186,11 @@ def draw(picture: Picture) -> str:
             f'<text class="ink" x="{x:g}" y="60" font-size="11" text-anchor="middle">step {k + 1}</text>'
         )
         out.append(f'<text class="dim" x="{x:g}" y="74" font-size="10" text-anchor="middle">{size}</text>')
-    for i in range(schedule.n):
+    for i in range(rows):
         y = TOP + i * ROW + HEIGHT / 2 + 4
         name = f"NPU {i}" if not picture.dims else f"NPU {i} ({', '.join(map(str, _place(i, picture.dims)))})"
+        if i == schedule.n:
+            name = "switch"
         points = 11 if not picture.dims else 9
         out.append(f'<text class="ink" x="8" y="{y:g}" font-size="{points}">{name}</text>')
     states = held(schedule)
@@ -187,15 +203,15 @@ def draw(picture: Picture) -> str:
             sent[message.src] += 1
             # labels of several messages of one sender stand one behind the other
             many = sum(m.src == message.src for m in step) > 1
-            rows = message.dst - message.src
+            apart = message.dst - message.src
             near = max(20, 10 + 2 * len(_label(message.blocks)))
-            place = 22 + 20 * turn if many else near if rows >= -1 else 18 - 14 * rows
+            place = 22 + 20 * turn if many else near if apart >= -1 else 18 - 14 * apart
             line, label = _message(message, x + 2, x + gap - 2, place, picture.dims)
             out.append(line)
             labels += [label] if cells > 1 else []
         out += labels
     for k, state in enumerate(states):
-        for i in range(schedule.n):
+        for i in range(rows):
             out += _strip(schedule, state, i, LEFT + k * pitch, width / cells, cells)
     return "\n".join([*out, "</svg>"]) + "\n"
 

@@ -8,7 +8,7 @@ sender has not got.
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from chakra.replay.collectives.blocks import Block, Message, Schedule, native, table
+from chakra.replay.collectives.blocks import Block, Message, Schedule, by_switch, native, table
 from chakra.replay.collectives.steps import Do
 from chakra.replay.engines.phases.durations import tree_tables
 from chakra.replay.workload.custom import CustomProgram
@@ -19,6 +19,7 @@ __all__ = [
     "Held",
     "Message",
     "Schedule",
+    "by_switch",
     "custom",
     "double_binary_tree",
     "finished",
@@ -112,6 +113,8 @@ def held(schedule: Schedule) -> list[Held]:
         When a member sends what it has not got, or a contribution is reduced twice.
     """
     now: Held = [dict(_at_first(schedule, i)) for i in range(schedule.n)]
+    if schedule.switch:
+        now.append({})
     out = [[dict(state) for state in now]]
     for k, step in enumerate(schedule.steps):
         before = [dict(state) for state in now]

@@ -140,6 +140,10 @@ def _schedule(name: str, kind: CollectiveKind, npus: int) -> Schedule:
     """The algorithm's schedule with the blocks of every message."""
     algorithm = parse(name, "--algorithm")
     base = name if algorithm.family is Family.STEPS else algorithm.name
+    if algorithm.family is Family.SWITCH:
+        raise ConfigError(
+            f"algorithm {name!r} cannot be written as an MSCCL file: switches reduce, and a file has ranks only"
+        )
     if algorithm.flat:
         raise ConfigError(f"algorithm {name!r}: a file has ranks and no dimensions; leave out the one")
     if algorithm.family is Family.TREE or (algorithm.family is Family.STEPS and base not in _TABLES):

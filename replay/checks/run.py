@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.errors import ChakraError, StallError, WorkloadError
+from chakra.errors import ChakraError, ConfigError, StallError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.replay.checks.partners import (
     Problem,
@@ -23,7 +23,10 @@ from chakra.replay.checks.partners import (
     node_text,
     some,
 )
+from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.in_network import check_switch, switch_dimension
 from chakra.replay.collectives.select import choose
+from chakra.replay.config.algorithms import IN_NETWORK
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System
 from chakra.replay.options import RunOptions
 from chakra.replay.workload.communicators import Membership
@@ -191,6 +194,43 @@ def check_dimensions(
             except WorkloadError as error:
                 node = int(np.flatnonzero((program.call == number) & (program.op == Op.COLLECTIVE))[0])
                 raise WorkloadError(f"{node_text(workload, int(npus[0]), node)}: {error}") from None
+
+
+def check_switches(
+    workload: Workload, membership: Membership, system: System, network: Network, options: RunOptions
+) -> None:
+    """Refuse collectives of process groups that no switch joins which could carry them out, where that is asked for.
+
+    Raises
+    ------
+    ConfigError
+        Naming the first such group.
+    """
+    if IN_NETWORK not in {name for names in system.implementations.values() for name in names}:
+        return
+    done: set[tuple[CollectiveKind, int]] = set()
+    for p, program in enumerate(workload.programs):
+        npus = np.flatnonzero(workload.program_of == p)
+        for call in program.calls:
+            moves = call.bytes or call.kind is CollectiveKind.BARRIER
+            if call.kind in system.custom or call.node_id is not None or not moves:
+                continue
+            for c in np.unique(membership.comm[npus, call.group]).tolist():
+                comm = membership.comms[c] if c >= 0 else None
+                if comm is None or comm.whole or comm.size == 1 or (call.kind, c) in done:
+                    continue
+                done.add((call.kind, c))
+                choice = choose(call, comm.size, False, system, network, options)
+                if choice.parts[0][1].family is not Family.SWITCH:
+                    continue
+                dim = switch_dimension(comm.members, network)
+                if dim is None:
+                    raise ConfigError(
+                        f"{system.source}: algorithm {IN_NETWORK!r} cannot run on {group_text(comm)}: no switch joins "
+                        "its members, which differ in several dimensions; with two algorithms or more in the list "
+                        "process groups use ring"
+                    )
+                check_switch(choice.kind, dim, system, network, options)
 
 
 # --------------------------------------------------------------------------------------------------------------

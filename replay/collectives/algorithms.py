@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from chakra.errors import ConfigError
 from chakra.replay.collectives import registry
-from chakra.replay.config.algorithms import NATIVE_ALGORITHMS, flat_name
+from chakra.replay.config.algorithms import IN_NETWORK, NATIVE_ALGORITHMS, flat_name
 from chakra.replay.engines.kernels import codes
 
 UNLIMITED = 0
@@ -27,6 +27,8 @@ class Family(IntEnum):
     CUSTOM = codes.ALG_CUSTOM
     #: a collective library's own, as long as the library takes; a barrier with a duration to the kernels
     LIBRARY = codes.ALG_LIBRARY
+    #: reduced and multicast by the switch of a dimension
+    SWITCH = codes.ALG_SWITCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,9 @@ class Algorithm:
             Family.STEPS: self.steps,
             Family.CUSTOM: "custom",
             Family.LIBRARY: self.library,
+            Family.SWITCH: IN_NETWORK,
         }[self.family]
-        if self.flat and self.family is not Family.LIBRARY:
+        if self.flat and self.family not in (Family.LIBRARY, Family.SWITCH):
             base = flat_name(base)
         return base + (str(self.window) if self.window else "")
 
@@ -102,10 +105,12 @@ def parse(name: str, where: str) -> Algorithm:
         raise ConfigError(
             f"{where}: window of {name!r} is not a positive number; use direct or direct<w>, w >= 1"
         )
+    if name == IN_NETWORK:
+        return Algorithm(Family.SWITCH)
     for known in registry.names():
         if name == known or name == flat_name(known):
             return Algorithm(Family.STEPS, name != known, steps=known)
-    every = (*NATIVE_ALGORITHMS, *registry.names())
+    every = (*NATIVE_ALGORITHMS, IN_NETWORK, *registry.names())
     near = get_close_matches(name, every, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ConfigError(f"{where}: unknown collective algorithm {name!r}{hint} (known: {', '.join(every)})")

@@ -12,8 +12,10 @@ from typing import Any
 
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family
+from chakra.replay.collectives.in_network import port_bytes
 from chakra.replay.collectives.pipelined_tree import two_trees
 from chakra.replay.collectives.steps import LAST_OF_ROUND, REDUCES, Do, Link
+from chakra.replay.config.algorithms import IN_NETWORK
 from chakra.replay.engines.kernels import packets as kernel
 
 #: a block of the data, or (from, to) of an all-to-all
@@ -33,13 +35,27 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A collective of `n` members in steps; `blocks` are what the data of one member are cut into."""
+    """A collective of `n` members in steps; `blocks` are what the data of one member are cut into.
+
+    With `switch` the member of number n is the switch that joins the others.
+    """
 
     name: str
     do: Do
     n: int
     blocks: tuple[Block, ...]
     steps: tuple[tuple[Message, ...], ...]
+    switch: bool = False
+
+
+def by_switch(do: Do, n: int) -> Schedule:
+    """What a switch does: it reduces or gathers what all members send it, and each gets its part of the result."""
+    gathers, every = do is Do.ALL_GATHER, tuple(range(n))
+    whole = 1 if gathers else n
+    up, down = port_bytes(do, whole, n)  # in blocks
+    sent = [Message(i, n, (i,) if gathers else every, not gathers, Fraction(up, whole)) for i in range(n)]
+    back = [Message(n, i, (i,) if down == 1 else every, False, Fraction(down, whole)) for i in range(n)]
+    return Schedule(IN_NETWORK, do, n, every, (tuple(sent), tuple(back)), switch=True)
 
 
 def _matching(n: int, i: int, mask: int) -> tuple[int, ...]:

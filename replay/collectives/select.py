@@ -9,6 +9,7 @@ from chakra.errors import ConfigError, WorkloadError
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
 from chakra.replay.collectives.call import Call, Uneven
+from chakra.replay.collectives.in_network import KINDS, check_switch
 from chakra.replay.collectives.library.in_effect import PlacedLibrary
 from chakra.replay.collectives.plan import (
     FLAT,
@@ -32,6 +33,7 @@ from chakra.replay.collectives.uneven import (
     pair_bytes,
     uneven_steps,
 )
+from chakra.replay.config.algorithms import IN_NETWORK
 from chakra.replay.config.model import CollectiveKind, Network, System, Topology
 from chakra.replay.options import RunOptions
 
@@ -149,13 +151,16 @@ def choose(
                 break
         if not parts:
             raise _involves_none(call.kind)
-    for _, algorithm, ring in parts:
-        if algorithm.steps and system.shared_bus is not None:
+    for dim, algorithm, ring in parts:
+        by_switch = algorithm.family is Family.SWITCH
+        if (by_switch or algorithm.steps) and system.shared_bus is not None:
             raise ConfigError(
                 f"{system.source}: algorithm {algorithm.name!r} is not modelled together with the shared memory bus; use "
                 "ring, direct, halvingDoubling or doubleBinaryTree"
             )
         _check_size(algorithm, native, ring, whole, system)
+        if by_switch and whole:
+            check_switch(native, dim, system, network, options)
     return Choice(native, tuple(parts))
 
 
@@ -189,6 +194,9 @@ def _check_size(algorithm: Algorithm, kind: CollectiveKind, ring: int, whole: bo
                 f"{what} needs a power of two NPUs of one dimension, but {where}; use pipelinedTree, which runs on "
                 "any number, or ring"
             )
+    if algorithm.family is Family.SWITCH and kind not in KINDS:
+        able = ", ".join(one.value for one in KINDS)
+        raise ConfigError(f"{what} cannot run {kind.value} (it runs {able}); use ring, direct or bruck")
     if algorithm.family is Family.STEPS and algorithm.steps and kind not in ROOTED:
         kinds = registry.find(algorithm.steps).kinds
         if NATIVE[kind] not in kinds:
@@ -243,6 +251,11 @@ def make_plan(
     greedy = schedule in (Schedule.GREEDY, Schedule.FLEX)
     if greedy and do is Do.ALL_TO_ALL:
         schedule, greedy = Schedule.PLAN, False
+    if greedy and any(algorithm.family is Family.SWITCH for _, algorithm, _ in choice.parts):
+        raise ConfigError(
+            f"{system.source}: inter-dimension-scheduling {system.inter_dimension_scheduling!r} weighs dimensions by "
+            f"what NPUs send to each other, and algorithm {IN_NETWORK!r} sends to switches; use ascending or roundRobin"
+        )
     check_old_model(system, network, options)
     dims = [dim for dim, _, _ in choice.parts]
     many = len(network.dims)
@@ -308,6 +321,11 @@ def _uneven_plan(
     alike = len(names) == 1 or (whole and len({replace(name, flat=True) for name in names}) == 1)
     algorithm = names[0] if alike else Algorithm(Family.RING)
     _check_size(algorithm, native, size, False, system)
+    if algorithm.family is Family.SWITCH:
+        raise ConfigError(
+            f"{system.source}: algorithm {IN_NETWORK!r} cannot run a {call.kind.value} of unequal shares; use direct, "
+            "ring or bruck"
+        )
     algorithm = as_table(algorithm)
     shares = chunks_of(sizes, system.splits)
     distinct = {part.tobytes(): Uneven(part) for part in shares}

@@ -10,7 +10,8 @@ from chakra.replay.config.readers import reads_as_head
 
 _ALL_NAMES = (
     "ring, direct, direct<w>, halvingDoubling, doubleBinaryTree, rabenseifner, recursiveDoubling, bruck, binomialTree, "
-    "chain, scatterAllGather, pipelinedTree, what packages offer; one<Name>: on one flat ring of all NPUs"
+    "chain, scatterAllGather, pipelinedTree, what packages offer; one<Name>: on one flat ring of all NPUs; inNetwork: "
+    "by the switches, where the network file says that they can"
 )
 
 

@@ -29,6 +29,8 @@ STEP_ALGORITHMS = (
     "pipelinedTree",
     "scatterAllGather",
 )
+#: reduction and multicast by the switches of a network; has no form on one flat ring of all NPUs
+IN_NETWORK = "inNetwork"
 #: what `register_algorithm` was given
 REGISTERED: dict[str, object] = {}
 
@@ -62,7 +64,7 @@ def register_algorithm(name: str, algorithm: object) -> None:
     ConfigError
         If another algorithm has the name.
     """
-    taken = name in NATIVE_ALGORITHMS or name in STEP_ALGORITHMS
+    taken = name in NATIVE_ALGORITHMS or name in STEP_ALGORITHMS or name == IN_NETWORK
     if taken or REGISTERED.get(name, algorithm) is not algorithm:
         raise ConfigError(f"there is another collective algorithm {name!r}")
     REGISTERED[name] = algorithm
@@ -73,7 +75,7 @@ def algorithm_names(*, as_head: bool) -> tuple[str, ...]:
     if as_head:
         return NATIVE_ALGORITHMS
     named = (*STEP_ALGORITHMS, *REGISTERED, *plugins.offered(plugins.COLLECTIVES))
-    more = {form for name in named for form in (name, flat_name(name))}
+    more = {form for name in named for form in (name, flat_name(name))} | {IN_NETWORK}
     return (*NATIVE_ALGORITHMS, *sorted(more))
 
 

@@ -9,7 +9,16 @@ from chakra.replay.config.algorithm_lists import AlgorithmList, PathPrefix
 from chakra.replay.config.costs_reader import Costs, Names
 from chakra.replay.config.key import IGNORED, REQUIRED, Key, Schema, object_schema
 from chakra.replay.config.link_readers import NpuCounts, Route, Vertex
-from chakra.replay.config.model import CollectiveKind, Links, Memory, MemoryKind, SharedBus, System, Topology
+from chakra.replay.config.model import (
+    CollectiveKind,
+    Links,
+    Memory,
+    MemoryKind,
+    SharedBus,
+    Switches,
+    System,
+    Topology,
+)
 from chakra.replay.config.readers import (
     Anything,
     Flag,
@@ -66,6 +75,16 @@ NETWORK_KEYS = (
         "ns",
         "latency_ns",
         "of each hop",
+    ),
+    SWITCHES := Key(
+        "switches",
+        ListOf(members(Switches), "what the switches of each dimension do, in words"),
+        None,
+        "",
+        "switches",
+        "what the switches of each dimension do beside forwarding, for the algorithm inNetwork; reduces: and multicasts",
+        "plain: they forward only",
+        IGNORED,
     ),
 )
 

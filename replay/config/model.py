@@ -17,6 +17,16 @@ class Topology(StrEnum):
     SWITCH = "Switch"
 
 
+class Switches(StrEnum):
+    """What the switches of a dimension do beside forwarding, as network files say it."""
+
+    PLAIN = "plain"
+    #: copy what comes in to several ports
+    MULTICASTS = "multicasts"
+    #: reduce what comes in from several ports, and multicast the result
+    REDUCES = "reduces"
+
+
 class LinkTopology(StrEnum):
     """What takes the place of a building block where links are listed one by one, or simulated by another package."""
 
@@ -69,6 +79,8 @@ class Dimension:
         How the positions are joined.
     npus
         Number of positions.
+    switches
+        What its switches can do for collectives.
     """
 
     topology: Topology | LinkTopology
@@ -77,6 +89,7 @@ class Dimension:
     bandwidth_gibps: float
     #: ns per hop
     latency_ns: float
+    switches: Switches = Switches.PLAIN
 
     @property
     def bytes_per_ns(self) -> float:

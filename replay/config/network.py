@@ -17,10 +17,11 @@ from chakra.replay.config.keys import (
     NETWORK_KEYS,
     NPUS_COUNT,
     PLUGIN,
+    SWITCHES,
     TOPOLOGY,
 )
 from chakra.replay.config.links import dump_links, graph_network, links_network, read_graphml
-from chakra.replay.config.model import Dimension, Network
+from chakra.replay.config.model import Dimension, Network, Switches, Topology
 from chakra.replay.config.network_plugins import plugin_network
 from chakra.replay.config.outside import outside_network, simulates
 from chakra.replay.config.section import Section
@@ -97,7 +98,21 @@ def _blocks_network(section: Section) -> Network:
                 key.name,
                 f"has {len(values)} entries, but '{TOPOLOGY.name}' has {len(topologies)}: one per dimension",
             )
-    rows = zip(topologies, counts, bandwidths, latencies, strict=True)
+    said = section.read(SWITCHES)
+    switches = (Switches.PLAIN,) * len(topologies) if said is None else said
+    if len(switches) != len(topologies):
+        raise section.error(
+            SWITCHES.name,
+            f"has {len(switches)} entries, but '{TOPOLOGY.name}' has {len(topologies)}: one per dimension",
+        )
+    for k, (topology, can) in enumerate(zip(topologies, switches, strict=True)):
+        if can is not Switches.PLAIN and topology is not Topology.SWITCH:
+            raise section.error(
+                SWITCHES.name,
+                f"says {can.value!r} of dimension {k}, a {topology.value}, which has no switches; say "
+                f"{Switches.PLAIN.value!r} there",
+            )
+    rows = zip(topologies, counts, bandwidths, latencies, switches, strict=True)
     network = Network(tuple(Dimension(*row) for row in rows), section.source)
     if network.npus > MAX_NPUS:
         raise section.error(
@@ -125,7 +140,9 @@ def dump_network(network: Network) -> str:
     if network.links is not None:
         return dump_links(network)
     notes = {"bandwidth": "  # GB/s of 2^30 B/s, per link and direction", "latency": "  # ns per hop"}
+    plain = all(dim.switches is Switches.PLAIN for dim in network.dims)
     return "".join(
         f"{key.name}: [ {', '.join(str(value) for value in key.of_each(network.dims))} ]{notes.get(key.name, '')}\n"
         for key in NETWORK_KEYS
+        if not (plain and key is SWITCHES)
     )

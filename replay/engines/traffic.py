@@ -10,6 +10,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.in_network import port_bytes
 from chakra.replay.collectives.plan import Phase, library_sent
 from chakra.replay.collectives.steps import Do, Steps
 from chakra.replay.collectives.uneven import pair_bytes
@@ -68,6 +69,10 @@ def phase_messages(phase: Phase, steps: Steps | None = None) -> Iterator[Message
     if phase.algorithm.family is Family.LIBRARY:
         # a ring's bytes: those of other algorithms differ by less than what the model is off
         yield Messages(index, (index + 1) % n, np.full(n, library_sent(phase)))
+        return
+    if phase.algorithm.family is Family.SWITCH:
+        # into the switch that joins the members; what comes out of it is nobody's
+        yield Messages(index, (index + 1) % n, np.full(n, port_bytes(do, d, n)[0]))
         return
     family, number = int(phase.algorithm.family), int(do)
     sent = packets.packet_count(family, number, n)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Plan
 from chakra.replay.config.model import CollectiveKind, Network, Topology
 from chakra.replay.engines.outcome import RawRun
@@ -72,6 +73,12 @@ def bus_factor(kind: CollectiveKind, n: int) -> tuple[float, float]:
     return 1.0, 1.0  # BROADCAST, REDUCE
 
 
+def _least(plan: Plan, factor: float) -> float:
+    """Bytes that each NPU must send over S: where switches reduce, its own data once."""
+    switched = any(phase.algorithm.family is Family.SWITCH for phase in plan.variants[0])
+    return min(factor, 1.0) if switched else factor
+
+
 def egress_bytes_per_ns(network: Network, dims: set[int]) -> float:
     """Bandwidth with which one NPU can send into some dimensions: two links of a ring, all of a full mesh."""
     total = 0.0
@@ -136,7 +143,7 @@ def collective_rows(
             "transfer_ns": time,
             "algbw_gbps": size * scale / time if timed else None,
             "busbw_gbps": size * scale * factor / time if timed else None,
-            "bound_ns": size * scale * factor / egress if egress and not barrier else None,
+            "bound_ns": size * scale * _least(plan, factor) / egress if egress and not barrier else None,
             "count": number,
         }
         if plan.uneven:

@@ -12,7 +12,7 @@ from chakra.arguments import checked
 from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.et import NodeType
-from chakra.replay.config.model import Links, Memory, Network, System
+from chakra.replay.config.model import Links, Memory, Network, Switches, System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import RunOptions
@@ -435,6 +435,7 @@ class ReplayResult:
                         "npus": d.npus,
                         "bandwidth_gibps": d.bandwidth_gibps,
                         "latency_ns": d.latency_ns,
+                        **({"switches": d.switches.value} if d.switches is not Switches.PLAIN else {}),
                     }
                     for d in self.network.dims
                 ],

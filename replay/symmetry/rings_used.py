@@ -71,6 +71,8 @@ def rings_used(
                         family = Family.DIRECT  # all members end together; how long depends on their places
                     elif phase.sizes is not None and family is Family.STEPS:
                         family = Family.DIRECT  # no member is like another, and all distances may count
+                    elif family is Family.SWITCH:
+                        family = Family.NONE  # all members send alike, and end together
                     elif family is Family.STEPS:
                         family = SYMMETRIES[plans.steps(phase, whole=comm.whole).symmetry]
                     if not comm.whole:

@@ -14,6 +14,7 @@ from chakra.errors import ConfigError
 from chakra.replay import simulate
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import parse
+from chakra.replay.collectives.in_network import port_bytes
 from chakra.replay.collectives.steps import Do, Link
 from chakra.replay.collectives.trees import chain_segments
 from chakra.replay.engines.kernels import packets as kernel
@@ -71,8 +72,13 @@ def finish(
 ) -> Any:
     keys = {"local_mem_bw": mem, "active_chunks_per_dimension": active}
     return simulate(
-        [one(do.name, size)] * n, system([name], splits, **keys), network([topology], [n]), **more
+        [one(do.name, size)] * n, system([name], splits, **keys), able_network(topology, n), **more
     ).finish_ns
+
+
+def able_network(topology: str, n: int) -> dict[str, Any]:
+    """A dimension whose switch, if it has one, can do what switches do."""
+    return {**network([topology], [n]), "switches": ["reduces" if topology == "Switch" else "plain"]}
 
 
 def pieces(size: int, splits: int) -> list[int]:
@@ -85,6 +91,8 @@ def pieces(size: int, splits: int) -> list[int]:
 def test_the_engine_takes_the_time_of_the_formula(name: str, formula: Any, topology: str) -> None:
     if formula.equal and topology == "Ring":
         pytest.skip("distances differ on a ring")
+    if formula.switch and topology != "Switch":
+        pytest.skip("refused: there is no switch")
     for n in (2, 3, 4, 5, 8, 12, 16):
         power = n & (n - 1) == 0
         if name in ("halvingDoubling", "doubleBinaryTree") and not power:
@@ -146,6 +154,8 @@ def test_steps_and_bytes_are_those_of_the_schedule(name: str, formula: Any) -> N
                 assert bytes_of.max() <= sent
             else:
                 assert (table.rounds, int(bytes_of.max())) == (steps, sent), n
+        elif name == "inNetwork":
+            assert (steps, sent) == (2, port_bytes(formula.do, d, n)[0])
         elif name != "doubleBinaryTree":  # its steps and shares: test_pictures
             algorithm = parse("direct2" if name == "direct<w>" else name, "")
             window = algorithm.window_in(n)
@@ -185,11 +195,11 @@ def test_the_guides_table_of_what_runs_what_is_true() -> None:
         if some is not None:
             assert runs(name, some, 6) is (numbers == "any"), name
             assert runs(name, some, 4, bus=True) is (bus == "yes"), name
-            assert runs(name, some, 4, backend="aware"), name
+            assert runs(name, some, 4, backend="aware") is (name != "inNetwork"), name
             assert runs(name, some, 4, compat="astra-sim") is (compat == "yes"), name
             for topology in TOPOLOGIES:
-                assert runs(name, some, 4, topology)
-    assert known == {"ring", "direct", "halvingDoubling", "doubleBinaryTree", *registry.OURS}
+                assert runs(name, some, 4, topology) is (name != "inNetwork" or topology == "Switch")
+    assert known == {"ring", "direct", "halvingDoubling", "doubleBinaryTree", "inNetwork", *registry.OURS}
 
 
 def runs(name: str, do: Do, n: int, topology: str = "Switch", *, bus: bool = False, **more: Any) -> bool:
@@ -197,7 +207,7 @@ def runs(name: str, do: Do, n: int, topology: str = "Switch", *, bus: bool = Fal
     if bus:
         made |= {"model-shared-bus": 1, "L": 1, "o": 1, "g": 1, "G": 0.1}
     try:
-        simulate([one(do.name, 4096)] * n, made, network([topology], [n]), **more)
+        simulate([one(do.name, 4096)] * n, made, able_network(topology, n), **more)
     except ConfigError as error:
         return name not in str(error)  # refused, and by name
     return True
@@ -214,6 +224,17 @@ def test_the_guides_table_of_times_is_true() -> None:
         assert f"{result.finish_ns.max():,}" == time, cell
         assert int(result.collectives[0]["bound_ns"]) == 3_259_629
     assert "bound 3,259,629" in guide()
+
+
+def test_the_guides_time_in_the_network_is_true() -> None:
+    result = simulate(
+        [one("ALL_REDUCE", 100_000_000)] * 8,
+        system(["inNetwork"], 8),
+        {**able_network("Switch", 8), "latency": [10]},
+    )
+    bound = int(result.collectives[0]["bound_ns"])
+    told = f"takes {result.finish_ns.max():,} ns by `inNetwork`; its bound is {bound:,}"
+    assert told in guide()
 
 
 def test_what_the_guide_says_of_the_aware_backend() -> None:

@@ -62,6 +62,15 @@ def test_tables_of_steps_do_what_they_promise(blocks: ModuleType, name: str, do:
             assert len(schedule.blocks) == segments or n == 2
 
 
+@pytest.mark.parametrize("n", [2, 3, 8])
+@pytest.mark.parametrize("do", [Do.ALL_REDUCE, Do.REDUCE_SCATTER, Do.ALL_GATHER])
+def test_a_switch_does_what_it_promises(blocks: ModuleType, do: Do, n: int) -> None:
+    schedule = blocks.by_switch(do, n)
+    assert blocks.finished(schedule, blocks.held(schedule)[-1][:n])
+    for message in (message for step in schedule.steps for message in step):
+        assert len(message.blocks) == message.share * (1 if do is Do.ALL_GATHER else n)
+
+
 def test_a_wrong_schedule_is_seen(blocks: ModuleType) -> None:
     """The follower of blocks is no rubber stamp."""
     good = blocks.native(parse("ring", ""), Do.ALL_REDUCE, 4)
@@ -77,7 +86,7 @@ def test_a_wrong_schedule_is_seen(blocks: ModuleType) -> None:
 
 def test_every_algorithm_has_a_picture_in_the_guide() -> None:
     guide = (ROOT / "docs" / "guides" / "collectives.md").read_text(encoding="utf-8")
-    for name in (*NATIVE_ALGORITHMS, *registry.OURS, "direct1", "custom"):
+    for name in (*NATIVE_ALGORITHMS, *registry.OURS, "direct1", "custom", "inNetwork"):
         path = ROOT / "docs" / "pictures" / f"{name}.svg"
         assert path.is_file(), name
         assert f"../pictures/{name}.svg" in guide, name

@@ -93,6 +93,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "scatter_gather",
         "registry",
         "algorithms",
+        "in_network",
         "blocks",
         "plan",
         "uneven",

@@ -25,6 +25,7 @@ ALG_TREE = 4
 ALG_STEPS = 5  # rounds of messages given as a table
 ALG_CUSTOM = 6  # a program of sends and receives on each member
 ALG_LIBRARY = 7  # as long as a collective library takes; phases have it as a barrier with a duration
+ALG_SWITCH = 8  # up to the switch and down again, which reduces and multicasts; phases have it as ALG_LIBRARY
 
 # What a phase does to the data (`chakra.replay.collectives.steps.Do`).
 DO_ALL_REDUCE = 0

@@ -15,6 +15,7 @@ from chakra.replay.engines.kernels.messages_p2p import arrive_control as arrive_
 from chakra.replay.engines.kernels.messages_p2p import arrive_unpaired, issued_at, send_eager
 from chakra.replay.engines.kernels.messages_steps import slowed_end, step, step_part, steps_end
 from chakra.replay.engines.kernels.messages_streams import enter_phase, received, start_stream, start_waiting
+from chakra.replay.engines.kernels.messages_switch import cross, crossed
 from chakra.replay.engines.kernels.messages_transfer import arrive_control, arrive_data, go_data
 from chakra.replay.engines.kernels.messages_tree import tree_reduce, tree_step
 from chakra.replay.engines.kernels.messages_workload import issue_pass, leave_server
@@ -88,6 +89,8 @@ def arrive(s: State, message: int, kind: int) -> None:
             free_row(s, message)
             later(s, L.ACT_REQUEST, receive, 0)
         later(s, L.ACT_REQUEST, send, 0)
+    elif kind == L.MSG_SWITCH:
+        crossed(s, message)
     else:
         arrive_request(s, message)
 
@@ -128,6 +131,8 @@ def run_timer(s: State, what: int, a: int, b: int) -> None:
             later(s, L.ACT_NODE, npu, a)
     elif what == L.TM_BESIDE:
         slowed_end(s, a, b)
+    elif what == L.TM_SWITCH:
+        cross(s, a)
     elif what == L.TM_BUS_SENT:
         bus_sent(s, a)
     elif what == L.TM_BUS_REDUCED:

@@ -41,6 +41,7 @@ MSG_DATA = 8
 MSG_CONTROL = 9
 MSG_P2P = 10
 MSG_P2P_CONTROL = 11
+MSG_SWITCH = 12  # between an NPU and the switch of a dimension
 
 # bucket: all events of one tick, in order of scheduling
 (
@@ -85,6 +86,7 @@ TM_JOINT_END = 13  # all members of a joint phase have ended it
 TM_CUSTOM_START = 14  # a member of a joint phase issues its first sends and receives
 TM_WORK = 15  # a compute node that collectives slow down ends, unless its end has moved
 TM_BESIDE = 16  # the same of a collective
+TM_SWITCH = 17  # a member of a phase that a switch carries out sends
 
 # link; a table, not in the pool
 (

@@ -11,6 +11,7 @@ from chakra.replay.engines.kernels.messages_steps import (
     step_part,
     steps_begin,
 )
+from chakra.replay.engines.kernels.messages_switch import switch_begins
 from chakra.replay.engines.kernels.messages_transfer import sort_early
 from chakra.replay.engines.kernels.messages_tree import tree_delay, tree_start
 from chakra.replay.engines.kernels.packets import phase_packet, reduction, uneven_reduction
@@ -91,7 +92,7 @@ def enter_phase(s: State, x: int) -> None:
     m[x + L.S_DIRECTION] = -1 if code & 2 else 1
     m[x + L.S_BITS] = m[plan + L.P_BITS]
     m[x + L.S_INBOX] = m[x + L.S_CODES] + m[plan + L.P_PHASES]
-    if algorithm == K.ALG_CUSTOM or algorithm == K.ALG_NONE:
+    if algorithm == K.ALG_CUSTOM or algorithm == K.ALG_NONE or algorithm == K.ALG_SWITCH:
         return
     if algorithm == K.ALG_STEPS:
         member = m[phase + L.PH_ROUNDS] + m[x + L.S_INDEX] * L.MEMBER_ROW
@@ -124,6 +125,8 @@ def start_stream(s: State, x: int) -> None:
         steps_begin(s, x)
     elif algorithm == K.ALG_NONE:
         barrier(s, x)
+    elif algorithm == K.ALG_SWITCH:
+        switch_begins(s, x)
     else:
         for _ in range(m[x + L.S_WINDOW]):
             arm(s, x)

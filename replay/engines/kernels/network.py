@@ -1,6 +1,6 @@
 """What the message-level engine asks of a network inside the kernel: the compiled door.
 
-The engine knows rows of messages and the order of events; a network knows where bytes are. They meet in four calls,
+The engine knows rows of messages and the order of events; a network knows where bytes are. They meet in five calls,
 and this module is the only place that tells networks apart (`C_NET`):
 
 `send(s, message, src)`
@@ -19,6 +19,9 @@ and this module is the only place that tells networks apart (`C_NET`):
 `occupancy(s, npu, partner, size, back)`
     For how many ns a message to a partner (`back`: from it) keeps the narrowest part of its way busy, when nothing else
     is under way. No effect on anything. Tables of steps ask it for the time after which a member may send again.
+`over_switch(s, message, src, dim, up, down)`
+    As `send`, of a message that goes up to the switch of a dimension with so many bytes, and with others down again to
+    the NPU itself. The switch waits for nobody: its members have begun together.
 
 Where classes of equal NPUs are simulated (`tables.py`: flows only), senders are classes, and receivers are the NPUs that
 the first of the class sends to.
@@ -45,6 +48,7 @@ from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import schedule
 from chakra.replay.engines.kernels.network_delays import (
+    over_switch_by_delay,
     send_by_delay,
     send_by_route_delay,
     slowest_link,
@@ -79,6 +83,11 @@ def send(s: State, message: int, src: int) -> None:
         send_by_route_delay(s, message, src)
     else:
         hand_over(s, message, src)
+
+
+def over_switch(s: State, message: int, src: int, dim: int, up: int, down: int) -> None:
+    """A message leaves `src` for the switch of a dimension and comes back, with other bytes each way."""
+    over_switch_by_delay(s, message, src, dim, up, down)
 
 
 def reached(s: State, message: int) -> bool:

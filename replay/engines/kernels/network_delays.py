@@ -77,6 +77,17 @@ def send_by_delay(s: State, message: int, src: int) -> None:
     schedule(s, m[L.C_NOW] + counted_delay(s, src, dst, m[message + L.M_SIZE]), message)
 
 
+def over_switch_by_delay(s: State, message: int, src: int, dim: int, up: int, down: int) -> None:
+    """Send a message to the switch of a dimension and back; it cuts through, so that the longer part is what counts."""
+    m = s.m
+    m[message + L.M_AT] = src
+    m[message + L.M_HOPS] = 1
+    row = m[L.C_DIM_ROWS] + dim * L.DIM_ROW
+    m[row + L.D_BYTES] += up
+    m[row + L.D_BYTE_HOPS] += up + down
+    schedule(s, m[L.C_NOW] + crossing_ns(s, dim, 2, max(up, down)), message)
+
+
 def send_by_route_delay(s: State, message: int, src: int) -> None:
     """Send a message over its route of single links."""
     m = s.m

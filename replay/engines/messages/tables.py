@@ -321,7 +321,7 @@ class MessageTables:
 
 def _together(phase: Phase) -> bool:
     """Whether all members begin a phase with the last one and end it with the last one."""
-    return phase.do in ROOTED or phase.algorithm.family in (Family.NONE, Family.LIBRARY)
+    return phase.do in ROOTED or phase.algorithm.family in (Family.NONE, Family.LIBRARY, Family.SWITCH)
 
 
 def _custom_code(program: CustomProgram) -> Code:

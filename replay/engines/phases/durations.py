@@ -7,6 +7,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.jit import compiled, worth_compiling
 from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.in_network import port_bytes
 from chakra.replay.collectives.plan import FLAT, Phase, library_sent
 from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.collectives.steps import Steps, Symmetry
@@ -56,7 +57,7 @@ class Durations:
         out: dict[int, int] = {}
         if family is Family.TREE:
             out[L.PH_TREE] = self._table(phase.size, lambda: tree_tables(phase.size))
-        elif phase.do in ROOTED or family is Family.LIBRARY:
+        elif phase.do in ROOTED or family in (Family.LIBRARY, Family.SWITCH):
             out[L.PH_FAMILY] = int(Family.NONE)
             out[L.PH_BESIDE] = int(family is Family.LIBRARY and self._plans.slows)
         elif family is Family.STEPS:
@@ -94,6 +95,8 @@ class Durations:
             return self._of_steps(row, phase, comm)
         if family is Family.LIBRARY:
             return self._plans.library_ns(phase, comm.views[-1][0][0]), 0, _sent(phase)
+        if family is Family.SWITCH:
+            return self._of_switch(row, phase, comm)
         if family is Family.TREE:
             return L.TAU_DIFFERS, 0, 0  # what a member sends depends on its place in the tree
         if phase.sizes is not None:
@@ -116,6 +119,16 @@ class Durations:
             return known, row[L.PH_ENDPOINT], sent
         phases_algorithms.set_duration(s, f, ring, not flat)
         return int(s.m[f + L.PH_TAU]), int(s.m[f + L.PH_LAST]), sent
+
+    def _of_switch(self, row: list[int], phase: Phase, comm: ActorComm) -> tuple[int, int, int]:
+        """The same of a phase that a switch carries out: all of its members lie in one dimension."""
+        e = row[L.PH_ENDPOINT]
+        up, down = port_bytes(phase.do, phase.bytes, phase.size)
+        npus = comm.views[-1 if phase.view == FLAT else phase.view][0][0]
+        known = self._answers.duration_ns(phase, e, self._net.f[L.F_REDUCE_BW])
+        if known is not None:
+            return known, e, up
+        return 2 * e + free_delay(self._net, int(npus[0]), int(npus[1]), max(up, down)), e, up
 
     def _state(self, row: list[int], npus: I64, cells: int, credits: int) -> tuple[L.State, int, int]:
         """A state with one phase, the NPUs of its ring and room to work in; the phase, the NPUs."""

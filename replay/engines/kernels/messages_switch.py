@@ -1,0 +1,66 @@
+"""Phases that the switch of a dimension carries out (`chakra.replay.collectives.in_network`).
+
+All members begin with the last one. After its endpoint delay each sends what it brings up to the switch and gets the
+result down from it, over the two directions of its own link; when everybody has it, the phase ends for all after another
+endpoint delay.
+"""
+
+from chakra.replay.engines.kernels import codes as K
+from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels.layout import State
+from chakra.replay.engines.kernels.messages_events import free_row, take_row
+from chakra.replay.engines.kernels.messages_steps import for_all, joint_member
+from chakra.replay.engines.kernels.messages_transfer import ring_npu
+from chakra.replay.engines.kernels.network import over_switch
+
+#: nothing here is compiled for its own sake, only as part of `messages.run`
+ENTRY_POINTS = ()
+ALLOCATES = False
+
+
+def switch_begins(s: State, x: int) -> None:
+    """A member starts a phase; after the last one's start all of them send."""
+    m = s.m
+    if joint_member(s, x, 0):
+        for_all(s, x, m[x + L.S_DELAY], L.TM_SWITCH)
+
+
+def switch_dimension(s: State, x: int) -> int:
+    """The dimension whose switch joins the members of a stream's ring: the one in which they differ."""
+    m = s.m
+    n_dims = m[L.C_DIMS]
+    here = m[L.C_COORDS] + ring_npu(s, x, 0) * n_dims
+    there = m[L.C_COORDS] + ring_npu(s, x, 1) * n_dims
+    k = 0
+    while m[here + k] == m[there + k]:
+        k += 1
+    return k
+
+
+def port_bytes(s: State, x: int, down: int) -> int:
+    """Bytes that a member sends up to the switch (`down` = 1: gets down from it)."""
+    m = s.m
+    size, n = m[x + L.S_BYTES], m[x + L.S_RING_N]
+    if down == 0 or m[x + L.S_DO] == K.DO_ALL_REDUCE:
+        return size
+    return size * n if m[x + L.S_DO] == K.DO_ALL_GATHER else -(-size // n)
+
+
+def cross(s: State, x: int) -> None:
+    """A member sends to the switch, after its endpoint delay."""
+    m = s.m
+    npu = m[x + L.S_NPU]
+    row = take_row(s)
+    m[row + L.KIND] = L.MSG_SWITCH
+    m[row + L.M_DST] = npu
+    m[row + L.MD_STREAM] = x
+    over_switch(s, row, npu, switch_dimension(s, x), port_bytes(s, x, 0), port_bytes(s, x, 1))
+
+
+def crossed(s: State, message: int) -> None:
+    """A member has its result; the last one's ends the phase for all."""
+    m = s.m
+    x = m[message + L.MD_STREAM]
+    free_row(s, message)
+    if joint_member(s, x, 1):
+        for_all(s, x, m[x + L.S_DELAY], L.TM_JOINT_END)
