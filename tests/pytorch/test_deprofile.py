@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import profile_table
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,6 @@ from chakra.converters.pytorch.graph.event_cost import CALL_SHARE, HostEvents, w
 from chakra.converters.pytorch.job import read_and_link
 from chakra.errors import UsageError
 from chakra.et import read_trace
-from tools import profile_table
 
 nodes = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 50), st.sampled_from([0.0, 0.5, 1.0, 2.5])),

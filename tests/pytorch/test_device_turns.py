@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from mini_job import MiniJob
 
 from chakra.converters.pytorch import Settings, convert_job, find_inputs
 from chakra.converters.pytorch.all_ranks.device_turns import NAME
@@ -10,7 +11,6 @@ from chakra.converters.pytorch.link import LinkOptions
 from chakra.converters.pytorch.ranks import JobResult
 from chakra.et import Trace, read_trace
 from chakra.replay.workload.recorded import TURN, accelerator_time, host_time
-from tests.pytorch.mini_job import MiniJob
 
 #: short kernels of each rank
 SHORT = 40
