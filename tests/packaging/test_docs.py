@@ -1,12 +1,12 @@
 """README and guides: every command block runs, every link leads somewhere, tables fit the code."""
 
-import os
 import re
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
 import pytest
 from recorded_job import modelled_job
 
@@ -69,8 +69,8 @@ def prepare(page: str, folder: Path) -> None:
         paths = ("-s", "traces/h100_box/system.json", "-n", "traces/h100_box/network.yml")
         for name, scale in (("base", "1"), ("faster", "0.5")):
             options = ["--compute-scale", scale, "--format", "json", "--nodes", "-o", f"{name}.json"]
-            command = [sys.executable, "-m", "chakra", "replay", "-w", "traces/h100_box/workload"]
-            run([*command, *paths, *options], folder)
+            command = ["-m", "chakra", "replay", "-w", "traces/h100_box/workload"]
+            run_python([*command, *paths, *options], folder)
 
 
 def write_log(path: Path, name: str, factor: int, ranks: int = 4) -> None:
@@ -87,13 +87,25 @@ def write_log(path: Path, name: str, factor: int, ranks: int = 4) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def run(command: list[str], folder: Path) -> str:
-    """Standard output of a command that must work."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+def run_python(words: list[str], folder: Path) -> str:
+    """Standard output of `python WORDS`, which must work."""
+    done = forked.python(words, folder)
+    assert done.returncode == 0, (words[-1], done.stdout[-2000:].decode(), done.stderr.decode())
+    return done.stdout.decode()
+
+
+def run_shell(code: str, folder: Path) -> str:
+    """Standard output of shell commands, which must all work; `chakra` is a fork of a process that has imported it."""
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-euo", "pipefail", "-c", code],
+        cwd=folder,
+        env=forked.shell_variables(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
-    assert done.returncode == 0, (command[-1], done.stdout[-2000:], done.stderr)
+    assert done.returncode == 0, (code, done.stdout[-2000:], done.stderr)
     return done.stdout
 
 
@@ -103,12 +115,10 @@ def test_blocks_run_in_order_and_print_what_is_shown(page: str, tmp_path: Path) 
     prepare(page, tmp_path)
     for block in blocks(page):
         if reason_not_run(page, block) is None:
-            command = (
-                [sys.executable, "-W", "error", "-c", block.code]
-                if block.language == "python"
-                else ["bash", "-euo", "pipefail", "-c", block.code]
-            )
-            is_shown(block, run(command, tmp_path))
+            if block.language == "python":
+                is_shown(block, run_python(["-W", "error", "-c", block.code], tmp_path))
+            else:
+                is_shown(block, run_shell(block.code, tmp_path))
 
 
 def is_shown(block: Block, output: str) -> None:

@@ -1,4 +1,7 @@
-"""Every command once, in a process of its own, in two folders with other hash seeds and time zones."""
+"""Every command in two folders with other hash seeds and time zones: in a new process, and in a fork of a warm one.
+
+So each command is started once as a user starts it, and what forks give is compared with it.
+"""
 
 import fcntl
 import os
@@ -6,7 +9,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from scenes import SCENES, Ran, prepare, run, words
+from scenes import SCENES, Ran, prepare, run, run_warm, words
 
 #: folders and what their processes find in the environment
 PLACES = {
@@ -15,11 +18,12 @@ PLACES = {
 }
 
 
-def _all(folder: Path, **variables: str) -> dict[str, Ran]:
+def _all(folder: Path, place: str) -> dict[str, Ran]:
     prepare(folder)
+    start = run if place == "one" else run_warm
     found = {}
     for name, scene in SCENES.items():
-        done = run(words(scene), folder, **variables)
+        done = start(words(scene), folder, **PLACES[place])
         kept = {file: (folder / file).read_bytes() for file in scene.writes if (folder / file).exists()}
         found[name] = Ran(done.returncode, done.stdout, done.stderr, folder, kept)
     return found
@@ -34,7 +38,7 @@ def _ran(place: Path, name: str, *, wait: bool) -> bool:
         except BlockingIOError:
             return False
         if not kept.exists():
-            kept.write_bytes(pickle.dumps(_all(place / f"scenes-{name}", **PLACES[name])))
+            kept.write_bytes(pickle.dumps(_all(place / f"scenes-{name}", name)))
     return True
 
 

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
 from seeds import INFRAGRAPH
 
 from chakra.builder import TraceBuilder, Workload
@@ -199,8 +200,13 @@ def words(scene: Scene) -> list[str]:
     ]
 
 
+def run_warm(args: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    """Run the command in a process of its own, a fork of one that has imported chakra."""
+    return forked.python(["-m", "chakra", *args], folder, variables={**os.environ, **variables})
+
+
 def run(args: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    """Run the command in a process of its own."""
+    """Run the command in a new process."""
     environment = {**os.environ, **variables}
     return subprocess.run(
         [sys.executable, "-m", "chakra", *args], cwd=folder, env=environment, capture_output=True, check=False

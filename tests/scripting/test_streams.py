@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scenes import SCENES, Ran, prepare, run, words
+from scenes import SCENES, Ran, prepare, run, run_warm, words
 
 from chakra.cli.main import COMMANDS
 from chakra.cli.main import run as run_here
@@ -190,5 +190,5 @@ def test_a_seed_changes_the_samples_and_the_same_one_does_not(tmp_path: Path) ->
     outs = {}
     for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
         line = f"sweep study.yml -o {name} --workers 1 --no-report --format json --seed {seed}"
-        outs[name] = run(line.split(), tmp_path).stdout
+        outs[name] = run_warm(line.split(), tmp_path).stdout
     assert outs["a"] == outs["b"] != outs["c"]
