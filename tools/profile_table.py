@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 from chakra.converters.pytorch import Inputs, Settings, find_inputs
 from chakra.converters.pytorch.all_ranks.device_turns import add_turns, occupied, sharers
@@ -20,6 +20,7 @@ from chakra.converters.pytorch.all_ranks.job_replay import RankGraph, rank_graph
 from chakra.converters.pytorch.deprofile import deprofile, unprofiled_step_ns
 from chakra.converters.pytorch.job import read_and_link
 from chakra.errors import ConversionError, UsageError
+from chakra.replay.results.recorded_notes import RECORDING_COST_ERROR
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "guides" / "pytorch.md"
@@ -140,6 +141,11 @@ def missed(found: list[Job], costs: dict[str, float]) -> list[str]:
         one = without[name]
         if one is None or abs(one.deprofiled) > 0.15:
             out.append(f"{name}: the step without profiler is not within 15 %")
+    shares = [abs(one.taken - 1) for one in without.values() if one is not None and one.taken is not None]
+    if abs(mean(shares) - RECORDING_COST_ERROR) > 0.005:
+        out.append(
+            f"replays state {RECORDING_COST_ERROR:g} as the mean error of the overhead, the jobs give {mean(shares):.3f}"
+        )
     fsdp = without["fsdp"]
     if fsdp is None or abs(fsdp.changed) > 0.03:
         out.append("fsdp: taking the cost of recording off changes the step by more than 3 %")

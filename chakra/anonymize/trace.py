@@ -16,7 +16,7 @@ from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.operators import operator_text, operators_text, parse_operators
 from chakra.et.schema import INTEGER_MEMBERS
 from chakra.replay.workload.process_groups import definitions
-from chakra.replay.workload.recorded import DEVICE_GAP
+from chakra.replay.workload.recorded import ALONE, COST, DEVICE_GAP, EXPLAINED, SPAN, TURN
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
 
 #: whole-number attributes with a column
@@ -103,7 +103,7 @@ def _metadata(trace: Trace, labels: Labels) -> GlobalMetadata:
         which = attr.WhichOneof("value")
         if attr.name == "rank" and which in INTEGER_MEMBERS:
             kept.attr.add(name="rank", int64_val=int(getattr(attr, which)))
-        elif attr.name == "measured_span_ns" and which in INTEGER_MEMBERS:
+        elif attr.name in (SPAN, EXPLAINED, ALONE, COST) and which in INTEGER_MEMBERS:
             kept.attr.add(name=attr.name, int64_val=int(getattr(attr, which)))
         elif attr.name == "base_time_ns" and which in INTEGER_MEMBERS:
             time = labels.instant("base time", int(getattr(attr, which)))
@@ -117,8 +117,8 @@ def _metadata(trace: Trace, labels: Labels) -> GlobalMetadata:
 
 
 def _node_name(name: str, labels: Labels) -> str:
-    """The class of a node's name; a word of the converter of profiles stays, since replays go by it."""
-    return name if name == DEVICE_GAP else labels.node(name)
+    """The class of a node's name; words of the converter of profiles stay, since replays go by them."""
+    return name if name in (DEVICE_GAP, TURN) else labels.node(name)
 
 
 def _nodes_with(trace: Trace, attribute: str) -> I64:

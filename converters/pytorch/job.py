@@ -227,7 +227,9 @@ def take_off(linked: Linked, operator_us: float) -> None:
     """Take the cost of recording off a linked rank's host."""
     graph = linked.graph
     events = host_events(graph, linked.device.calls)
-    graph.duration = without_events(graph.duration, events, operator_us * 1e3)
+    recorded = graph.duration
+    graph.duration = without_events(recorded, events, operator_us * 1e3)
+    linked.recording_cost_ns = int((recorded - graph.duration).sum())
 
 
 def groups_file(output: Path) -> Path:

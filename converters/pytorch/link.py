@@ -65,6 +65,8 @@ class Linked:
     operations.
     """
     steps: dict[int, tuple[int, int]]
+    recording_cost_ns: int = 0
+    """What was taken off the host's time as the cost of its recording, of all nodes together."""
     counts: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 

@@ -1,6 +1,7 @@
 """How far off the time of a recorded job may be elsewhere, from what is known of each of its parts."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -8,24 +9,58 @@ from chakra.et import Trace
 from chakra.replay.compute.other_accelerator import accelerator_named, recorded_on
 from chakra.replay.compute.parameters import FIRST_TYPE, ComputeParameters
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.workload.recorded import SPAN
+from chakra.replay.workload.recorded import ALONE, COST, EXPLAINED, SPAN, has_turns, turns
 
-#: metadata attribute of the converter: span of the recording that its graph explains without fitted waits
-EXPLAINED = "explained_span_ns"
+#: By how much the cost of recording that other jobs' constants take off is off on average, as a share of it: mean of the
+#: recorded jobs of an H200 (``docs/guides/pytorch.md``, the table's last column; ``tools/profile_table.py`` holds it).
+RECORDING_COST_ERROR = 0.18
 
 
-def unexplained_share(traces: Sequence[Trace]) -> float | None:
-    """Largest share of a recorded span that is fitted waits; None of workloads that are not recorded."""
-    found = []
+@dataclass(frozen=True, slots=True)
+class RecordedSpan:
+    """What the converter of profiles wrote of a rank's span, ns.
+
+    Attributes
+    ----------
+    recorded
+        The recorded span.
+    explained
+        Span of a replay without fitted waits.
+    alone
+        The same without other ranks' turns on an accelerator that they share, too.
+    cost
+        What was taken off the host as the cost of recording, of all nodes together.
+    """
+
+    recorded: int
+    explained: int
+    alone: int
+    cost: int
+
+    @property
+    def fitted_share(self) -> float:
+        """Share of the recorded span that is fitted waits."""
+        return abs(1 - self.explained / self.recorded)
+
+    @property
+    def turns_share(self) -> float:
+        """Share of the recorded span that is other ranks' turns on a shared accelerator."""
+        return max(self.explained - self.alone, 0) / self.recorded
+
+
+def recorded_spans(traces: Sequence[Trace]) -> list[RecordedSpan]:
+    """Spans of the traces that a converter of profiles made; of others none."""
+    out = []
     for trace in traces:
-        spans = {
-            attribute.name: attribute.int64_val
+        said = {
+            attribute.name: int(attribute.int64_val)
             for attribute in trace.metadata.attr
-            if attribute.name in (SPAN, EXPLAINED)
+            if attribute.name in (SPAN, EXPLAINED, ALONE, COST)
         }
-        if len(spans) == 2 and spans[SPAN] > 0:
-            found.append(abs(1 - spans[EXPLAINED] / spans[SPAN]))
-    return max(found, default=None)
+        if said.get(SPAN, 0) > 0 and EXPLAINED in said:
+            explained = said[EXPLAINED]
+            out.append(RecordedSpan(said[SPAN], explained, said.get(ALONE, explained), said.get(COST, 0)))
+    return out
 
 
 def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compute_ns: int) -> list[str]:
@@ -39,10 +74,19 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
         Finish, exposed communication and computing of the last NPU.
     """
     traces, options = scenario.workload.traces, scenario.options
-    share = unexplained_share(traces)
-    if share is None or scenario.system.replay_only or options.astra:
+    spans = recorded_spans(traces)
+    if not spans or scenario.system.replay_only or options.astra:
         return []
+    share, shared = max(span.fitted_share for span in spans), max(span.turns_share for span in spans)
     parts = [(share * (finish_ns - exposed_ns), f"{100 * share:.1f} % of the recorded span is fitted waits")]
+    if shared:
+        why = f"{100 * shared:.1f} % of it is turns of ranks that share a GPU"
+        parts.append((shared * (finish_ns - exposed_ns), why))
+    cost = max(span.cost for span in spans)
+    if cost:
+        off = f"{100 * RECORDING_COST_ERROR:.0f} % off on average"
+        taken = f"the {cost / 1e6:,.3f} ms that were taken off as the cost of recording are {off}"
+        parts.append((RECORDING_COST_ERROR * cost, taken))
     placed = scenario.plans.library
     if placed is not None and exposed_ns:
         bands = placed.machine.evidence.errors.values()
@@ -60,6 +104,19 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
     reasons = "; ".join(text for _, text in parts)
     within = f"{total / 1e6:,.3f} ms ({100 * total / max(finish_ns, 1):.1f} %)"
     return [f"uncertain by about {within}: {reasons}; what the recording does not hold is not in it"]
+
+
+def turns_notes(scenario: Scenario) -> list[str]:
+    """What is left out because every NPU has an accelerator of its own, where recorded ranks shared one."""
+    if scenario.system.replay_only or scenario.options.astra:
+        return []
+    held = [
+        trace.durations_ns()[turns(trace)].sum() for trace in scenario.workload.traces if has_turns(trace)
+    ]
+    if not held:
+        return []
+    said = f"up to {int(max(held)) / 1e6:,.3f} ms of a rank's wait for the others' turns are left out"
+    return [f"recorded ranks shared an accelerator: {said}; times of kernels are as recorded"]
 
 
 def _error(parameters: ComputeParameters) -> float:

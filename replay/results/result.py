@@ -23,7 +23,7 @@ from chakra.replay.results.corrections import find_corrections
 from chakra.replay.results.critical_path import critical_path
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
-from chakra.replay.results.recorded_notes import uncertainty_notes, unexplained_share
+from chakra.replay.results.recorded_notes import recorded_spans, turns_notes, uncertainty_notes
 from chakra.replay.results.time_account import (
     ACCOUNT,
     ActorTimes,
@@ -307,13 +307,14 @@ class ReplayResult:
             *accelerator_notes(traces, self.scenario.options),
             *start_notes(traces, self.scenario.options, self.system),
             *library_notes(self.scenario),
+            *turns_notes(self.scenario),
             *self._uncertainty(),
             *self.raw.remarks,
         ]
 
     def _uncertainty(self) -> list[str]:
         """How far off the last NPU of a recorded job may be."""
-        if self.partial or unexplained_share(self.workload.traces) is None:
+        if self.partial or not recorded_spans(self.workload.traces):
             return []
         last = int(np.argmax(self.finish_ns))
         account = self.account

@@ -14,7 +14,14 @@ from chakra.replay.workload.kernel_speeds import set_kernel_speeds
 from chakra.replay.workload.model import Op
 from chakra.replay.workload.node_draft import Draft
 from chakra.replay.workload.operator_times import keeps_operator_time, set_operator_times, takes_operator_time
-from chakra.replay.workload.recorded import START, accelerator_time, host_time, keeps_recorded_time
+from chakra.replay.workload.recorded import (
+    START,
+    accelerator_time,
+    has_turns,
+    host_time,
+    keeps_recorded_time,
+    turns,
+)
 
 #: greatest time or size that the engines take; sums of two stay inside 64 bits
 LIMIT = 1 << 62
@@ -58,8 +65,13 @@ def _modelled(draft: Draft) -> AnyArray:
 
 
 def _at_speeds(draft: Draft, duration: I64) -> I64:
-    """Durations on a host and an accelerator of other speeds than the recorded ones."""
+    """Durations on a host and an accelerator of other speeds than the recorded ones, and of each NPU's own.
+
+    Ranks that were recorded on one accelerator waited for each other's turn; here every NPU has one for itself.
+    """
     options = draft.setting.options
+    if not draft.setting.system.replay_only and not options.astra and has_turns(draft.trace):
+        duration = np.where(turns(draft.trace)[draft.order], 0, duration)
     for speed, whose in ((options.host_speed, host_time), (options.accelerator_speed, accelerator_time)):
         if speed != 1.0:
             duration = _scaled(draft, duration, 1 / speed, whose(draft.trace)[draft.order])

@@ -10,6 +10,9 @@ from chakra.et import ABSENT, NodeType, Trace
 
 #: metadata attribute that only the converter of profiles writes
 SPAN = "measured_span_ns"
+#: metadata attributes of the converter: span that its graph explains without fitted waits; without other ranks' turns on
+#: a shared accelerator, too; and what it took off the host as the cost of recording
+EXPLAINED, ALONE, COST = "explained_span_ns", "alone_span_ns", "recording_cost_ns"
 #: name of the node in front of a rank that starts late (`chakra.replay.workload.starts`)
 START = "rank starts"
 #: Node of the converter: idleness of a stream that no edge explains. The device does not work then, so it is the
@@ -56,6 +59,16 @@ def accelerator_time(trace: Trace) -> Bool:
     )
     mask: Bool = (trace.types == NodeType.COMP) & ~others
     return mask
+
+
+def has_turns(trace: Trace) -> bool:
+    """Whether a trace has nodes of other ranks' turns."""
+    return TURN in trace.name_table
+
+
+def turns(trace: Trace) -> Bool:
+    """Nodes, in file order, in which a rank waited for the turn of others on an accelerator that they share."""
+    return _named(trace, lambda name: name == TURN)
 
 
 def _is_gap(name: str) -> bool:

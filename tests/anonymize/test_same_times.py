@@ -140,3 +140,8 @@ def test_recorded_job(tmp_path: Path, shared: Path, job: str) -> None:
         before = simulate(str(tmp_path / "job"), system, network, comm_groups=str(groups["before"]))
         after = simulate(str(tmp_path / "out"), system, network, comm_groups=str(groups["after"]))
         same(before, after)
+        said = [
+            [note for note in result.notes if not note.startswith("ranks ")] for result in (before, after)
+        ]
+        assert said[0] == said[1]
+        assert any(note.startswith("uncertain") for note in said[1]) == (system is rings)

@@ -205,6 +205,36 @@ def test_what_cannot_be_taken_off_is_said(
     assert message in capsys.readouterr().err
 
 
+def uncertainty(prefix: Path, capsys: pytest.CaptureFixture[str]) -> tuple[float, float]:
+    """Finish of a job on 64 GPUs and by how much it is uncertain, ms."""
+    assert chakra(["rescale", str(prefix), "-o", f"{prefix}64", "--npus", "64"]) == 0
+    capsys.readouterr()
+    command = ["replay", "-w", f"{prefix}64", "--platform", "8x hgx-h100 over 400G", "--start", "aligned"]
+    assert chakra([*command, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    [note] = [note for note in document["notes"] if note.startswith("uncertain by about")]
+    return max(document["finish_ns"]) / 1e6, float(note.split("about ")[1].split(" ms")[0])
+
+
+def test_taking_the_cost_off_makes_a_job_elsewhere_less_certain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rescaled to 64 ranks: a shorter step with a wider interval, by 18 % of what was taken off the host."""
+    inputs = find_inputs(recorded(tmp_path / "in", None), "ddp")
+    convert_job(inputs, tmp_path / "plain", Settings(), jobs=1)
+    convert_job(inputs, tmp_path / "fast", Settings(deprofile="16"), jobs=1)
+    finish, plain = uncertainty(tmp_path / "plain", capsys)
+    shorter, wider = uncertainty(tmp_path / "fast", capsys)
+    assert shorter < finish
+    assert wider > plain
+    spent = [
+        [int(read_trace(tmp_path / f"{name}.{rank}.et").durations_ns().sum()) for name in ("plain", "fast")]
+        for rank in (0, 1)
+    ]
+    most = max(before - after for before, after in spent) / 1e6
+    assert 0.18 * most - plain < wider < 0.18 * most + plain
+
+
 def test_one_rank_by_a_given_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["--host", str(DDP / "ddp.rank0.et.json.gz"), "--device", str(DDP / "ddp.rank0.kineto.json.gz")]
     assert chakra(["convert", "pytorch", *files, "-o", str(tmp_path / "a.et"), "--deprofile", "10us"]) == 0

@@ -41,6 +41,8 @@ class Graph(NodeColumns):
     replay_ns: int = field(default=0, init=False)
     #: the same with every fitted wait set to 0: what the graph explains by itself
     explained_ns: int = field(default=0, init=False)
+    #: the same without other ranks' turns on a shared accelerator either
+    alone_ns: int = field(default=0, init=False)
 
     def __len__(self) -> int:
         return len(self.type)
@@ -140,13 +142,21 @@ def settle(graph: Graph) -> None:
         graph.offsets, graph.sources, graph.duration, graph.engine, graph.n_engines, hold, ends
     )
     graph.replay_ns = int(ends.max(initial=0))
+    graph.explained_ns = graph.alone_ns = graph.replay_ns
+    own, none = graph.duration.copy(), np.full_like(hold, -1)
     if len(graph.fitted):
-        own = graph.duration.copy()
         own[graph.fitted] = 0
         kernels(len(graph)).replay(
-            graph.offsets, graph.sources, own, graph.engine, graph.n_engines, np.full_like(hold, -1), ends
+            graph.offsets, graph.sources, own, graph.engine, graph.n_engines, none, ends
         )
-    graph.explained_ns = int(ends.max(initial=0))
+        graph.explained_ns = graph.alone_ns = int(ends.max(initial=0))
+    turns = graph.kind == NODE_TURN
+    if turns.any():
+        own[turns] = 0
+        kernels(len(graph)).replay(
+            graph.offsets, graph.sources, own, graph.engine, graph.n_engines, none, ends
+        )
+        graph.alone_ns = int(ends.max(initial=0))
 
 
 def micros(duration_ns: I64, engine: I32) -> I64:

@@ -284,6 +284,10 @@ def _set_metadata(columns: TraceColumns, linked: Linked, rank: int, groups: Grou
     add.append(AttributeProto(name="converter", string_val=f"chakra {__version__} convert pytorch"))
     add.append(AttributeProto(name="measured_span_ns", int64_val=linked.measured_ns))
     add.append(AttributeProto(name="explained_span_ns", int64_val=linked.graph.explained_ns))
+    if linked.graph.alone_ns != linked.graph.explained_ns:
+        add.append(AttributeProto(name="alone_span_ns", int64_val=linked.graph.alone_ns))
+    if linked.recording_cost_ns:
+        add.append(AttributeProto(name="recording_cost_ns", int64_val=linked.recording_cost_ns))
     accelerator = _accelerator(linked)
     if accelerator:
         add.append(AttributeProto(name="accelerator", string_val=accelerator))
