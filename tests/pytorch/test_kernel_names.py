@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from mini_job import MiniJob
 
+from chakra.converters.pytorch import convert_job, find_inputs
 from chakra.converters.pytorch.job import Inputs, Outcome, Settings, convert_rank
 from chakra.converters.pytorch.link import LinkOptions
 from chakra.converters.pytorch.read.kernel_names import DEFAULT, KernelNames, looks_like_communication
 from chakra.errors import ThresholdError, UsageError
 from chakra.et import CommType, NodeType, read_trace
+from chakra.replay import simulate
 
 DATA = Path(__file__).parents[1] / "data" / "pytorch"
 
@@ -104,6 +106,28 @@ def test_what_looks_like_communication_is_said(job: MiniJob, tmp_path: Path) -> 
     outcome = converted(job, tmp_path, comm_kernels=("my_all_gather=none",))
     assert outcome.summary["collectives"] == []
     assert outcome.summary["warnings"] == []
+
+
+def test_kernels_of_serving_libraries_move_bytes(tmp_path: Path) -> None:
+    """Two all-reduces and two exchanges of 2 MiB over 0.001 GB/s: seconds, not the 500 us that were recorded."""
+    found = convert_job(
+        find_inputs(DATA / "custom_allreduce"), tmp_path / "job", Settings(strict=True), jobs=1
+    )
+    assert found.mismatches == []
+    sent = [("allreduce", 2, 2 << 21), ("alltoall", 2, 2 << 21)]
+    for outcome in found.outcomes:
+        told = [(c["kind"], c["count"], c["bytes"]) for c in outcome.summary["collectives"]]
+        assert told == sent
+    system = {
+        "endpoint-delay": 10,
+        **{f"{kind}-implementation": ["ring"] for kind in ("all-reduce", "all-to-all")},
+    }
+    slow = {"topology": ["FullyConnected"], "npus_count": [2], "bandwidth": [0.001], "latency": [500]}
+    result = simulate(str(tmp_path / "job"), system, slow)
+    # each NPU sends half of an all-reduce twice, and half of an exchange once, at 2^30 B/s x 0.001
+    assert result.finish_ns.max() == pytest.approx(
+        2 * (1.0 + 0.5) * (1 << 21) / (0.001 * 2**30) * 1e9, rel=0.01
+    )
 
 
 @pytest.mark.parametrize(("name", "lost"), [("none", 10), ("half", 5), ("full", 0)])

@@ -7,6 +7,7 @@ import pytest
 
 from chakra.builder import TraceBuilder
 from chakra.cli.main import run
+from chakra.converters.pytorch import convert_job, find_inputs
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
 from chakra.converters.pytorch.link import LinkOptions
 from chakra.errors import UsageError, WorkloadError
@@ -97,6 +98,19 @@ def test_a_faster_accelerator_leaves_the_host_alone(tmp_path: Path) -> None:
             assert what_if([trace], system, ONE, f"{key}=2x").changed.finish_ns.tolist() == [expected]
     both = simulate([trace], SYSTEM, ONE, host_speed=2, accelerator_speed=4).finish_ns.tolist()
     assert both == [25_000 + 250_000]
+
+
+@pytest.mark.shared
+def test_twice_the_accelerator_leaves_a_step_that_the_host_limits(shared: Path, tmp_path: Path) -> None:
+    """`infer` decodes greedily: its GPU is busy for 7.8 of 101.3 ms, and none of that is waited for."""
+    report = shared / "reports" / "pt-what-if-flops-scales-host"
+    convert_job(find_inputs(shared / "data" / "h200", "infer"), tmp_path / "infer", Settings(), jobs=1)
+    found = what_if(
+        str(tmp_path / "infer"), str(report / "model.json"), str(report / "net.yml"), "npu.flops=2x"
+    )
+    before, after = (int(result.finish_ns[0]) for result in (found.base, found.changed))
+    assert before == pytest.approx(101_300_000, rel=0.001)
+    assert before >= after > 0.999 * before
 
 
 def test_an_accelerator_of_another_speed_under_the_roofline() -> None:
