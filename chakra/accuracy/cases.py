@@ -9,6 +9,7 @@ from typing import TypeVar
 from chakra.accuracy.machines import Machine, read_machine
 from chakra.accuracy.models import Model, model_flops, read_model
 from chakra.accuracy.table import Measured
+from chakra.accuracy.words import DEGREES, MEMORIES, RATES, TIMES, metric_of, precision_of, unknown_word
 from chakra.arguments import checked
 from chakra.errors import ChakraError
 from chakra.generate.model.config import transformer
@@ -106,7 +107,7 @@ _FRAMEWORKS = (
     (re.compile(r"FSDP FULL_SHARD|llm-foundry|fsdp ?1", re.I), "fsdp1"),
     (re.compile(r"megatron|nemo|dgxc", re.I), "megatron"),
 )
-_DEGREE = re.compile(r"\b(tp|pp|cp|vp|ep|dp|fsdp|zero)(\d+)\b")
+_DEGREE = re.compile(rf"\b({'|'.join(DEGREES)})=?(\d{{1,9}})\b", re.I)
 _RECOMPUTE = (
     (re.compile(r"recompute=none|activation checkpointing=False", re.I), Recompute.NONE),
     (re.compile(r"recompute=(?:sel|seqsel)|selective recomputation", re.I), Recompute.SELECTIVE),
@@ -114,15 +115,6 @@ _RECOMPUTE = (
         re.compile(r"recompute=full|full recomputation|activation checkpointing(?:=True| on)", re.I),
         Recompute.FULL,
     ),
-)
-#: word of the column precision -> element type of the matrix products
-_PRECISIONS = (
-    (re.compile(r"nvfp4|fp4", re.I), "nvfp4"),
-    (re.compile(r"mxfp8|fp8-mx", re.I), "mxfp8"),
-    (re.compile(r"fp8", re.I), "fp8"),
-    (re.compile(r"bf16", re.I), "bf16"),
-    (re.compile(r"fp16", re.I), "fp16"),
-    (re.compile(r"fp32", re.I), "fp32"),
 )
 
 
@@ -141,12 +133,14 @@ def read_case(row: Measured, *, framework: str | None = None) -> Case | Unread:
     framework
         Name of a framework profile instead of the one that the row names.
     """
-    precision = _first(_PRECISIONS, row.precision)
+    precision = precision_of(row.precision)
     family = _family(row, precision)
     if family == "nanotron":
         family = f"nanotron, {'chosen' if _is_chosen(row) else 'others'}"
     try:
         machine = _known(read_machine(row.hardware, row.nodes, row.gpus_per_node, row.network))
+        if unread := unknown_word(row):
+            raise _UnfitRowError(unread)
         model = _known(read_model(row.workload_model))
         name = framework or _framework(row)
         request = _request(row, model, machine, name, precision)
@@ -164,11 +158,15 @@ def _is_chosen(row: Measured) -> bool:
     are bound by the host, by its pipeline's synchronous messages or by tensor parallelism across nodes; they are counted
     beside.
     """
-    degrees = {key: int(number) for key, number in _DEGREE.findall(row.parallelism)}
+    degrees = _degrees(row)
     if not (row.micro_batch.isdecimal() and row.sequence.isdecimal()):
         return False
     tokens = int(row.micro_batch) * int(row.sequence)
     return degrees.get("pp", 1) == 1 and degrees.get("tp", 1) <= 8 and tokens >= 8192
+
+
+def _degrees(row: Measured) -> dict[str, int]:
+    return {key.lower(): int(number) for key, number in _DEGREE.findall(row.parallelism)}
 
 
 def check_plan(request: TransformerRequest) -> None:
@@ -198,14 +196,14 @@ def _family(row: Measured, precision: str | None) -> str:
 
 
 def _framework(row: Measured) -> str:
+    if row.framework:
+        return row.framework
     text = "; ".join((row.source, row.source_path_or_id, row.parallelism, row.notes))
     if told := re.search(r"framework=([\w-]+)", text):
         return told[1]
     name = _first(_FRAMEWORKS, text)
     if name is None:
-        raise _UnfitRowError(
-            "no framework is named in source, parallelism or notes; write framework=NAME into the notes"
-        )
+        raise _UnfitRowError("no framework is named in the column framework, source, parallelism or notes")
     return name
 
 
@@ -219,8 +217,8 @@ def _request(
     row: Measured, model: Model, machine: Machine, framework: str, precision: str | None
 ) -> TransformerRequest:
     if precision is None:
-        raise _UnfitRowError(f"the element type is not printed: {row.precision!r}")
-    degrees = {key: int(number) for key, number in _DEGREE.findall(row.parallelism)}
+        raise _UnfitRowError(f"precision: no {row.precision!r}")
+    degrees = _degrees(row)
     values: dict[str, object] = dict(model.values)
     values |= {key: degrees[key] for key in ("tp", "pp", "cp", "vp", "ep", "dp") if key in degrees}
     values["npus"] = machine.npus
@@ -228,7 +226,7 @@ def _request(
     values["micro_batch"] = _number(row.micro_batch, "micro-batch")
     values["global_batch"] = _number(row.global_batch, "global batch")
     values |= _types(row, precision)
-    if re.search(r"\bsp\b|seqsel|sequence parallel", f"{row.parallelism} {row.notes}"):
+    if re.search(r"\bsp\b|seqsel|sequence parallel", f"{row.parallelism} {row.notes}", re.I):
         values["sp"] = True
     if (
         framework == "megatron"
@@ -269,16 +267,19 @@ def _measured(row: Measured, request: TransformerRequest, npus: int) -> tuple[Qu
     if not 0 < value < float("inf"):
         raise _UnfitRowError(f"the measured value must be above 0, not {row.value}")
     batch = request.global_batch or 0
-    metric, unit = row.metric.lower(), row.unit.lower()
-    if "memory" in metric and unit in _MEMORY_UNITS:
+    metric, each = metric_of(row.metric)
+    unit, each_unit = metric_of(row.unit)
+    if metric in MEMORIES and unit in _MEMORY_UNITS:
         kind = Quantity.ACTIVATIONS if "activation" in metric else Quantity.STATES
         return kind, value * _MEMORY_UNITS[unit]
-    if ("time" in metric) and unit in _TIME_UNITS:
+    if metric in TIMES and unit in _TIME_UNITS:
         return Quantity.STEP, value * _TIME_UNITS[unit]
-    if unit.startswith("tokens/s"):
-        tokens = batch * (request.seq or 0)
-        shares = npus if "/gpu" in metric or "/chip" in metric else 1
-        return Quantity.STEP, tokens / (value * shares)
-    if unit.startswith("tflop/s"):
-        return Quantity.STEP, model_flops(request, batch) / (value * 1e12 * npus)
-    raise _UnfitRowError(f"metric {row.metric!r} in {row.unit!r} is not read")
+    shares = npus if each or each_unit else 1
+    if metric in ("tokens/s", "throughput") and unit == "tokens/s":
+        return Quantity.STEP, batch * (request.seq or 0) / (value * shares)
+    if metric != "tokens/s" and metric in RATES and unit in ("tflop/s", "tflops"):
+        return Quantity.STEP, model_flops(request, batch) / (value * 1e12 * shares)
+    raise _UnfitRowError(
+        f"metric {row.metric!r} in {row.unit!r} is not read: times are in s, ms or us, "
+        "memory in GiB, GB, MiB or MB, rates in tokens/s or TFLOP/s"
+    )

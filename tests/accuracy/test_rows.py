@@ -1,10 +1,15 @@
 """A row of a table becomes a workload, a machine and a framework by its columns alone; or it says why not."""
 
-from dataclasses import replace
+import csv
+import json
+from dataclasses import asdict, replace
 
 import pytest
+from click.testing import CliRunner
 
 from chakra.accuracy import Case, Measured, Quantity, Unread, measured_rows, read_case, read_table
+from chakra.accuracy.table import NEEDED, read_whole_table
+from chakra.cli.commands.accuracy import command
 from chakra.errors import ConfigError
 
 ROW = Measured(
@@ -87,17 +92,83 @@ def test_jobs_on_large_domains_take_equal_parts_of_them() -> None:
         ({"nodes": ""}, "number of nodes"),
         ({"workload_model": "GPT (layers 24)"}, "its sizes are not printed"),
         ({"workload_model": "Nemotron_3_Nano"}, "state-space"),
-        ({"precision": "posit"}, "the element type is not printed"),
+        ({"precision": ""}, "precision is not printed"),
         ({"notes": ""}, "no framework is named"),
         ({"notes": "framework=megatrn"}, "no framework 'megatrn'; did you mean 'megatron'?"),
         ({"value": "-1"}, "must be above 0"),
-        ({"metric": "loss", "unit": "nats"}, "is not read"),
+        ({"metric": "joy", "unit": "nats"}, "metric: no 'joy'; known: step time"),
+        ({"unit": "nats"}, "metric 'tokens/s/GPU' in 'nats' is not read"),
+        ({"precision": "bf61"}, "precision: no 'bf61'; did you mean 'bf16'?"),
+        ({"precision": "bf16xyz"}, "precision: no 'bf16xyz'"),
+        ({"metric": "uptime", "unit": "s"}, "metric: no 'uptime'"),
+        ({"parallelism": "tpp4 pp2"}, "parallelism: no word 'tpp4'; did you mean 'tp'?"),
+        ({"parallelism": "tp4 pp2 tp8"}, "parallelism: tp4 and tp8 contradict each other"),
+        ({"parallelism": "tp4 overlap"}, "parallelism: no word 'overlap'; known: tpN, ppN"),
+        ({"workload_model": "GPT (layrs 24, hidden 2048, heads 16)"}, "did you mean 'layers'?"),
+        (
+            {"workload_model": "llama3-8b (layers=24)"},
+            "workload_model: 'layers=24' is not read, write 'layers 24",
+        ),
+        ({"notes": "framework=megatron; recompute=selectve"}, "notes: recompute is one of none, sel"),
+        ({"network": "400 GB/s each"}, "network: the rate in '400 GB/s each' is not read"),
+        ({"framework": "megatrn"}, "no framework 'megatrn'; did you mean 'megatron'?"),
         ({"parallelism": "tp3"}, "npus (32) must be a multiple of tp*cp*pp = 3"),
         ({"global_batch": "63"}, "global batch (63) must be a multiple"),
     ],
 )
 def test_a_row_that_cannot_be_read_says_why(changes: dict[str, str], reason: str) -> None:
     assert reason in why(**changes)
+
+
+@pytest.mark.parametrize("column", ["parallelism", "precision", "metric", "unit", "workload_model"])
+def test_no_word_of_a_row_is_left_out_in_silence(column: str) -> None:
+    words = getattr(ROW, column).split()
+    # a model's name, before the parentheses, is free text
+    for at in range(2, len(words)) if column == "workload_model" else range(len(words) + 1):
+        text = " ".join([*words[:at], "qzx7", *words[at:]])
+        assert why(**{column: text}), text
+
+
+def test_capitals_and_other_spellings_mean_the_same() -> None:
+    request = case_of(
+        parallelism="TP=4, PP2 dp4 VP3 SP",
+        precision="BFloat16",
+        notes="selective recomputation",
+        framework="megatron",
+    ).request
+    assert request == case_of().request
+    each, both = case_of(metric="tokens/s per GPU"), case_of(metric="throughput", unit="tokens/s/GPU")
+    assert each.measured == both.measured == case_of().measured
+
+
+def test_columns_under_other_names_are_refused_and_unknown_ones_named(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "mine.csv"
+    path.write_text("accelerator,workload_model\nH100,llama3-8b\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="column 'accelerator' is called 'hardware'"):
+        read_table(path)
+    path.write_text("# notez: x\n" + ",".join([*NEEDED, "date"]) + "\n\n1,2,3,4,5,6,7\n", encoding="utf-8")
+    (row,), others = read_whole_table(path)
+    assert others == ["'notez'; did you mean 'notes'?", "'date'"]
+    assert row.where == f"{path}, line 4"
+    path.write_text(",".join([*NEEDED, "unit"]) + "\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="'unit' is given twice"):
+        read_table(path)
+
+
+def test_the_command_names_rows_and_columns(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "mine.csv"
+    row = {**asdict(ROW), "parallelism": "tpp4", "colour": "red"}
+    row.pop("where")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([list(row), list(row.values())])
+    done = CliRunner().invoke(command, ["--file", str(path), "--format", "json"])
+    assert done.exit_code == 0
+    assert "columns that are not read: 'colour'" in done.stderr
+    (unread,) = json.loads(done.stdout)["not_predicted"]
+    assert unread["where"] == [f"{path}, line 2"]
+    assert "did you mean 'tp'?" in unread["reason"]
+    text = CliRunner().invoke(command, ["--file", str(path)]).stdout
+    assert f"did you mean 'tp'? ({path}, line 2)" in text
 
 
 def test_shipped_rows_are_read_or_named() -> None:
@@ -123,5 +194,5 @@ def test_tables_share_columns_and_refuse_others(tmp_path) -> None:  # type: igno
     path.write_text(
         "hardware,workload_model,parallelism,metric,value,unit\n1,2,3,4,5,6,7\n", encoding="utf-8"
     )
-    with pytest.raises(ConfigError, match="row 2 has 7 cells"):
+    with pytest.raises(ConfigError, match="line 2 has 7 cells"):
         read_table(path)

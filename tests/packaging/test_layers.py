@@ -217,6 +217,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "chakra.compare": ("spans", "read", "match", "difference", "text", "page"),
     "chakra.accuracy": (
         "table",
+        "words",
         "machines",
         "models",
         "cases",

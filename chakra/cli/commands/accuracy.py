@@ -14,6 +14,9 @@ from chakra.cli.support.progress import ProgressBar
 if TYPE_CHECKING:
     from chakra.accuracy import Case, FamilyScore, Prediction, Unread
 
+#: places of rows that one line of text names
+MAX_PLACES = 3
+
 
 @click.command(cls=ChakraCommand)
 @click.option(
@@ -68,8 +71,9 @@ def command(
     Rows that ship with the package, or those of --file: each is generated and replayed on its machine's preset with its
     framework's profile. Errors are shares of the measured value; rows that constants were tuned on are counted apart.
     """
-    from chakra.accuracy import Case, Unread, measured_rows, predict, read_case, read_table, scores
+    from chakra.accuracy import Case, Unread, measured_rows, predict, read_case, scores
     from chakra.accuracy.picture import picture_text
+    from chakra.accuracy.table import read_whole_table
     from chakra.errors import EXIT_BELOW_THRESHOLD, UsageError
     from chakra.io.files import atomic_text
 
@@ -89,7 +93,12 @@ def command(
             )
         _intervals(output_format)
         return
-    rows = [row for path in files for row in read_table(path)] if files else measured_rows()
+    rows = [] if files else measured_rows()
+    for path in files:
+        read, others = read_whole_table(path)
+        rows += read
+        if others:
+            click.echo(f"chakra: note: {path}: columns that are not read: {', '.join(others)}", err=True)
     found = [read_case(row, framework=framework) for row in rows]
     found = [
         item
@@ -225,15 +234,24 @@ def _table(scores: "Sequence[FamilyScore]") -> list[str]:
     return aligned(header, rows, left=2).splitlines()
 
 
-def _reasons(unread: "Sequence[Unread]", predictions: "Sequence[Prediction]") -> dict[tuple[str, str], int]:
-    reasons: dict[tuple[str, str], int] = {}
+def _reasons(
+    unread: "Sequence[Unread]", predictions: "Sequence[Prediction]"
+) -> dict[tuple[str, str], list[str]]:
+    """Family and reason -> where the rows stand that were not predicted for it."""
+    reasons: dict[tuple[str, str], list[str]] = {}
     for item in unread:
-        reasons[item.family, item.reason] = reasons.get((item.family, item.reason), 0) + 1
+        reasons.setdefault((item.family, item.reason), []).append(item.row.where)
     for prediction in predictions:
         if prediction.predicted is None:
             key = prediction.case.family, prediction.reason
-            reasons[key] = reasons.get(key, 0) + 1
+            reasons.setdefault(key, []).append(prediction.case.row.where)
     return reasons
+
+
+def _places(places: "Sequence[str]") -> str:
+    """The first places of rows, for people."""
+    more = f" and {len(places) - MAX_PLACES} more" if len(places) > MAX_PLACES else ""
+    return f" ({'; '.join(places[:MAX_PLACES])}{more})"
 
 
 def _lines(
@@ -249,8 +267,11 @@ def _lines(
         lines += ["", "rows that constants were tuned on", *_table(tuned)]
     reasons = _reasons(unread, predictions)
     if reasons:
-        lines += ["", f"not predicted: {sum(reasons.values())} rows"]
-        lines += [f"  {count:4d}  {family}: {reason}" for (family, reason), count in reasons.items()]
+        lines += ["", f"not predicted: {sum(map(len, reasons.values()))} rows"]
+        lines += [
+            f"  {len(places):4d}  {family}: {reason}{_places(places)}"
+            for (family, reason), places in reasons.items()
+        ]
     if with_rows:
         lines += ["", "error %  predicted  measured  row"]
         for item in predictions:
@@ -292,8 +313,8 @@ def _document(
         "held_out": table(held),
         "tuned": table(tuned),
         "not_predicted": [
-            {"family": family, "reason": reason, "rows": count}
-            for (family, reason), count in _reasons(unread, predictions).items()
+            {"family": family, "reason": reason, "rows": len(places), "where": places}
+            for (family, reason), places in _reasons(unread, predictions).items()
         ],
     }
     if with_rows:
