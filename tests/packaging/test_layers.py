@@ -213,7 +213,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "write",
         "values_in_effect",
     ),
-    "chakra.calibrate": ("cost", "fit", "library_fit", "recordings", "recorded_fit"),
+    "chakra.calibrate": ("cost", "fit", "library_fit", "recordings", "recorded_fit", "doubts"),
     "chakra.compare": ("spans", "read", "match", "difference", "text", "page"),
     "chakra.accuracy": (
         "table",

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 @click.option(
     "--nic-gbps",
     type=float,
-    help="With --library: rate of a network port, 10^9 B/s, for logs of several nodes.",
+    help="With --library: rate of a network port, GB/s of 10^9 bytes (400 Gb/s are 50), for logs of several nodes.",
 )
 @click.option(
     "--nics",
@@ -97,6 +97,7 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
     With --library: fit what NCCL or RCCL takes on a machine, and say how far the fit is from what it has not seen.
     """
     from chakra.calibrate import CostModel, calibrate
+    from chakra.calibrate.doubts import error_doubt
     from chakra.calibrate.recordings import is_recording
     from chakra.replay.config.model import Topology
 
@@ -115,9 +116,13 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
         Topology(options["topology"]), options["algorithm"], options["splits"], options["local_mem_bw"]
     )
     fitted = calibrate(measurements, model, endpoint_delay_ns=options["endpoint_delay"])
-    click.echo(
-        json.dumps(_document(fitted), indent=1) if options["output_format"] == "json" else _text(fitted)
-    )
+    doubts = [text for text in (error_doubt(fitted.mean_error),) if text]
+    for text in doubts:
+        click.echo(f"chakra: warning: {text}", err=True)
+    if options["output_format"] == "json":
+        click.echo(json.dumps({**_document(fitted), "warnings": doubts}, indent=1))
+    else:
+        click.echo(_text(fitted))
     _write(fitted, logs, options)
     if options["max_error"] is not None and 100 * fitted.mean_error > options["max_error"]:
         raise ThresholdError(

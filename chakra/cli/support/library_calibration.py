@@ -23,6 +23,7 @@ def calibrate_library(
     recorded: bool = False,
 ) -> None:
     """Fit, print, and write the costs where that is asked for."""
+    from chakra.calibrate.doubts import error_doubt, rate_doubt
     from chakra.calibrate.library_fit import fit_library, mean_error
     from chakra.calibrate.recorded_fit import fit_recorded
     from chakra.platforms.collectives import parameters_text
@@ -32,9 +33,13 @@ def calibrate_library(
     machine = _machine(options["library"])
     sources = ", ".join(Path(log).name for log in logs)
     make = fit_recorded if recorded else fit_library
-    fit = make(measurements, machine, nodes=_nodes(machine, options), source=sources)
+    nodes = _nodes(machine, options)
+    fit = make(measurements, machine, nodes=nodes, source=sources)
+    doubts = [text for text in (rate_doubt(measurements, nodes), error_doubt(mean_error(fit.times))) if text]
+    for text in doubts:
+        click.echo(f"chakra: warning: {text}", err=True)
     if options["output_format"] == "json":
-        click.echo(json.dumps(_document(fit), indent=1))
+        click.echo(json.dumps({**_document(fit), "warnings": doubts}, indent=1))
     else:
         click.echo((_rows(fit) + "\n\n" if recorded else "") + _text(fit))
     if options["output"]:
