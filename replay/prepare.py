@@ -20,7 +20,7 @@ from chakra.replay.config.system import load_system
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import RunOptions
 from chakra.replay.results.compute_notes import compute_warnings, generated_at_speed
-from chakra.replay.results.input_warnings import idle_dimension_warnings, untimed_warnings
+from chakra.replay.results.input_warnings import custom_warnings, idle_dimension_warnings, untimed_warnings
 from chakra.replay.workload.compile import compile_workload
 from chakra.replay.workload.custom import load_per_node
 from chakra.replay.workload.dimension_groups import dimensions_as_groups
@@ -93,7 +93,11 @@ def prepare(
     if placed_library(machine, network, options) is not None:
         matched, membership = dimensions_as_groups(matched, membership, network)
     scenario = Scenario(matched, membership, machine, network, memory_of_machine, options, custom)
-    warnings += [*idle_dimension_warnings(scenario), *untimed_warnings(compiled, machine)]
+    warnings += [
+        *idle_dimension_warnings(scenario),
+        *custom_warnings(scenario),
+        *untimed_warnings(compiled, machine),
+    ]
     check_limits(matched, machine, network, options)
     check_run(matched, membership, options, named_by_rank=named, traced_ranks=traced)
     check_dimensions(matched, membership, machine, network, options)

@@ -11,6 +11,7 @@ from chakra.replay.options import RunOptions
 from chakra.replay.symmetry.classes import Partition, discrete, partition
 from chakra.replay.symmetry.rings_used import RingsUsed, rings_used
 from chakra.replay.workload.communicators import Membership
+from chakra.replay.workload.custom import CustomAlgorithms
 from chakra.replay.workload.model import Op, Workload
 
 
@@ -31,6 +32,11 @@ class Scenario:
     options: RunOptions
     #: custom algorithms of single nodes: node id -> prefix of its traces
     custom_of_node: Mapping[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def custom_algorithms(self) -> CustomAlgorithms:
+        """Custom algorithms that collectives name."""
+        return CustomAlgorithms(self.system, self.options.astra)
 
     @cached_property
     def plans(self) -> PlanTable:

@@ -8,9 +8,10 @@ from chakra.replay.collectives.library.in_effect import placed_library
 from chakra.replay.collectives.select import ROOTED, priced_kind
 from chakra.replay.config.fit import idle_dimensions, whole_list
 from chakra.replay.config.keys import IMPLEMENTATION_KEYS
-from chakra.replay.config.model import System
+from chakra.replay.config.model import CollectiveKind, System
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import InputWarning
+from chakra.replay.workload.custom import position_file, prefix_of, resolve_prefix
 from chakra.replay.workload.model import Engine, Op, Workload
 from chakra.replay.workload.operator_times import timed_nodes
 
@@ -50,6 +51,48 @@ def idle_dimension_warnings(scenario: Scenario) -> Iterator[str]:
             f"{system.source}: key '{IMPLEMENTATION_KEYS[kind]}' names {len(names)} algorithm{'s' * (len(names) != 1)} "
             f"for {len(network.dims)} dimensions: dimension{'s' * (len(idle) > 1)} {which} {carry} nothing of it, and "
             f"NPUs that differ there are never joined; a list for all of them is [{listed}]"
+        )
+
+
+def custom_warnings(scenario: Scenario) -> Iterator[str]:
+    """Custom algorithms whose messages cannot be those of the collective that they stand for.
+
+    Their sizes are those of the traces (replay semantics, section 4.6), so a collective of another size or another
+    number of members runs without a word. Told: fewer bytes than any algorithm needs, or more than the number of
+    members times as many; and, as ASTRA-sim does not look at them, positions beyond the group.
+    """
+    if not (scenario.system.custom or scenario.custom_of_node):
+        return
+    said: set[tuple[str, CollectiveKind, int, int]] = set()
+    for npu in range(scenario.workload.npus):
+        program = scenario.workload.programs[int(scenario.workload.program_of[npu])]
+        for call in program.calls:
+            prefix = prefix_of(call.kind, call.node_id, scenario.system, scenario.custom_of_node)
+            number = int(scenario.membership.comm[npu][call.group])
+            members = scenario.membership.comms[number].size if number >= 0 else 1
+            if prefix is None or members == 1 or (key := (prefix, call.kind, call.bytes, members)) in said:
+                continue
+            said.add(key)
+            yield from _custom_warning(scenario, *key)
+
+
+def _custom_warning(
+    scenario: Scenario, prefix: str, kind: CollectiveKind, size: int, members: int
+) -> Iterator[str]:
+    programs = scenario.custom_algorithms.of(prefix, members)
+    named = f"{scenario.system.source}: custom algorithm {prefix!r}"
+    if more := position_file(resolve_prefix(prefix, scenario.system), members):
+        yield InputWarning(f"{named} has more positions ({more}) than the {members} members that run it")
+    sent = sum(int(p.p2p_bytes[p.op[p.op != Op.TIMER] == Op.SEND].sum()) for p in programs)
+    least = size * (members - 1)
+    if kind is CollectiveKind.ALL_REDUCE:
+        least *= 2
+    elif kind is CollectiveKind.ALL_GATHER:
+        least *= members
+    if size and kind in IMPLEMENTATION_KEYS and not least <= sent <= least * members:
+        yield InputWarning(
+            f"{named} sends {sent} bytes in all, and a {kind.lower()} of {size} bytes among {members} needs {least}: "
+            "sizes are those of its traces, not the collective's; make traces for that size"
         )
 
 

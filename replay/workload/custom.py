@@ -6,7 +6,7 @@ Sources: replay semantics, section 4.6; D20 for the order of members.
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -75,31 +75,61 @@ def resolve_prefix(prefix: str, system: System) -> str:
     return prefix
 
 
+def position_file(base: str, position: int) -> str | None:
+    """The file of a position, if it is there."""
+    for suffix in (".et", ".et.gz"):
+        if os.path.exists(f"{base}.{position}{suffix}"):
+            return f"{base}.{position}{suffix}"
+    return None
+
+
 def load_algorithm(prefix: str, members: int, system: System, *, astra: bool) -> list[CustomProgram]:
     """Programs of an algorithm for `members` NPUs, by position.
 
     Raises
     ------
     ConfigError
-        For missing files; all of them are named.
+        For missing files, of which all are named, and for more files than there are members: what is left of an
+        algorithm without its last positions is none. ASTRA-sim never looks at those.
     WorkloadError
         For nodes that a custom algorithm cannot have.
     """
     base = resolve_prefix(prefix, system)
     paths, missing = [], []
     for position in range(members):
-        for suffix in (".et", ".et.gz"):
-            if os.path.exists(f"{base}.{position}{suffix}"):
-                paths.append(f"{base}.{position}{suffix}")
-                break
-        else:
+        path = position_file(base, position)
+        if path is None:
             missing.append(position)
+        else:
+            paths.append(path)
+    if not astra and not missing and (more := position_file(base, members)):
+        raise ConfigError(
+            f"{system.source}: custom algorithm {prefix!r} is for more positions than the {members} members of the "
+            f"group that runs it: there is {more}"
+        )
     if missing:
         raise ConfigError(
             f"{system.source}: custom algorithm {prefix!r} has no file for position "
             f"{', '.join(map(str, missing[:8]))}{', ...' if len(missing) > 8 else ''} of {members}"
         )
     return [custom_program(trace, members, astra=astra) for trace in read_traces(paths)]
+
+
+@dataclass(frozen=True)
+class CustomAlgorithms:
+    """Custom algorithms of a run, each read once for a number of members."""
+
+    system: System
+    #: read and ordered as ASTRA-sim does
+    astra: bool
+    _read: dict[tuple[str, int], list[CustomProgram]] = field(default_factory=dict)
+
+    def of(self, prefix: str, members: int) -> list[CustomProgram]:
+        """Programs by position; errors are those of `load_algorithm`."""
+        key = (prefix, members)
+        if key not in self._read:
+            self._read[key] = load_algorithm(prefix, members, self.system, astra=self.astra)
+        return self._read[key]
 
 
 def custom_program(trace: Trace, members: int, *, astra: bool) -> CustomProgram:

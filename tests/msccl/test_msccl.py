@@ -328,6 +328,39 @@ def test_a_hundred_thousand_steps_take_linear_time() -> None:
     assert spent(25_000) < 10 * small
 
 
+def test_an_algorithm_of_more_members_is_no_algorithm(tmp_path: Path) -> None:
+    """Four of eight positions, each of which only talks to these four, ran without a word."""
+    workload = Workload(8)
+    workload.run(lambda b: b.send((b.rank // 4) * 4 + (b.rank + 1) % 4, size_bytes=4096))
+    workload.run(lambda b: b.recv((b.rank // 4) * 4 + (b.rank - 1) % 4, size_bytes=4096))
+    workload.write(tmp_path / "two_rings")
+    job = Workload(4)
+    job.run(lambda b: b.collective("all_reduce", size_bytes=4096))
+    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
+    system = {"all-reduce-implementation-custom": [str(tmp_path / "two_rings")]}
+    with pytest.raises(ConfigError, match=r"more positions than the 4 members .*two_rings\.4\.et"):
+        simulate(job, system, network)
+    as_upstream = simulate(job, system, network, compat="astra-sim")
+    assert any("more positions" in text for text in as_upstream.warnings)
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_bytes_that_no_such_collective_sends_are_told(kind: str, n: int, tmp_path: Path) -> None:
+    """Sizes are those of the traces: an algorithm for 1 MiB runs for 1 KiB and 1 GiB as well, and says so."""
+    (tmp_path / "a.xml").write_text(export_msccl("direct" if kind == "all_to_all" else "ring", kind, n))
+    algorithm = load_msccl(tmp_path / "a.xml")
+    write_msccl(algorithm, tmp_path / "run", size_bytes=1 << 20)
+    system = {system_key(algorithm.collective): [str(tmp_path / "run")]}
+    network = {"topology": ["Ring"], "npus_count": [n], "bandwidth": [50], "latency": [500]}
+    for power, told in ((10, True), (20, False), (30, True)):
+        job = Workload(n)
+        size = 1 << power
+        job.run(lambda b, size=size: b.collective(kind, size_bytes=size))  # type: ignore[misc]
+        said = [text for text in simulate(job, system, network).warnings if "bytes in all" in text]
+        assert bool(said) is told, (power, said)
+
+
 def test_receives_are_those_types() -> None:
     assert {"r", "rcs", "rrs", "rrc", "rrcs"} == RECEIVES
 

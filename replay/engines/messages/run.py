@@ -45,7 +45,7 @@ from chakra.replay.networks.routes import LinkGraph, link_graph
 from chakra.replay.options import FLOW
 from chakra.replay.symmetry.library_talk import by_position
 from chakra.replay.workload.communicators import Communicator
-from chakra.replay.workload.custom import CustomProgram, load_algorithm, prefix_of
+from chakra.replay.workload.custom import prefix_of
 from chakra.replay.workload.model import Op
 
 #: events that a message stands for, to choose between compiled and plain kernel; a flow changes the shares of others
@@ -77,7 +77,6 @@ class MessageRun:
         self._customs: dict[int, Custom] = {}
         self._library: dict[int, LibraryCall] = {}
         self._programs: dict[tuple[object, ...], MemberPrograms] = {}
-        self._algorithms: dict[tuple[str, int], list[CustomProgram]] = {}
         #: members of each communicator in the order of its rings
         self._groups = [by_position(comm) for comm in self.membership.comms]
         self._check_peers()
@@ -201,14 +200,11 @@ class MessageRun:
 
     def _add_custom(self, call: Call, comm: Communicator, number: int, prefix: str) -> Plan:
         """A custom algorithm: positions are ranks of the member list, sorted in ASTRA-sim (D20)."""
-        key = (prefix, comm.size)
-        astra = self.scenario.options.astra
-        if key not in self._algorithms:
-            loaded = load_algorithm(prefix, comm.size, self.scenario.system, astra=astra)
-            self._algorithms[key] = list(loaded)
+        algorithm_of = self.scenario.custom_algorithms.of(prefix, comm.size)
         members = self._groups[number]
+        astra = self.scenario.options.astra
         position = np.argsort(np.argsort(members)) if astra else np.arange(comm.size)
-        programs = tuple(self._algorithms[key][int(p)] for p in position)
+        programs = tuple(algorithm_of[int(p)] for p in position)
         peers = tuple(members[program.partner] for program in programs)
         self._customs[len(self._planned)] = Custom(members, programs, peers)
         algorithm = Algorithm(Family.CUSTOM)
