@@ -46,9 +46,11 @@ class Section:
         self.as_head = reads_as_head(compat)
 
     @classmethod
-    def of(cls, src: Source, *, kind: str, compat: str | None, yaml: bool = False) -> "Section":
-        """Section of a path or of a plain dict; `kind` names a dict in messages."""
+    def of(cls, src: "Source | Section", *, kind: str, compat: str | None, yaml: bool = False) -> "Section":
+        """Section of a path or of a plain dict; `kind` names a dict in messages. One that is read stays as it is."""
         checked_mode(compat)
+        if isinstance(src, Section):
+            return src
         if isinstance(src, Mapping):
             return cls(f"<{kind}>", {key: Entry(value) for key, value in src.items()}, compat)
         if not isinstance(src, (str, os.PathLike)):

@@ -55,6 +55,36 @@ def test_wrong_files(chakra: Chakra, ring8: Path, name: str, text: str, message:
     assert message in outcome.err
 
 
+@pytest.mark.parametrize("option", [(), ("-n",)])
+def test_a_network_of_links_is_read_and_made_once(
+    chakra: Chakra, ring8: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    """Files of 100,000 links take seconds to read; they were read four times."""
+    from chakra.io import yaml
+    from chakra.replay.config import network, section
+
+    (ring8 / "links.yml").write_text(
+        "npus_count: [4]\nlinks: [[0, 1, 50, 500], [1, 2, 50, 500], [2, 3, 50, 500]]\n"
+    )
+    count = {"read": 0, "made": 0}
+
+    def counted(name: str, of: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            if name == "made" or str(given[0]).endswith("links.yml"):
+                count[name] += 1
+            return of(*given, **named)
+
+        return call
+
+    read = counted("read", yaml.read_entries)
+    monkeypatch.setattr(yaml, "read_entries", read)
+    monkeypatch.setattr(section, "read_entries", read)
+    monkeypatch.setattr(network, "links_network", counted("made", network.links_network))
+    outcome = chakra("check-config", "-s", "system.json", *option, "links.yml")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert count == {"read": 1, "made": 1}
+
+
 def test_usage(chakra: Chakra, ring8: Path) -> None:
     assert "name a file" in chakra("check-config").err
     assert "are both network files" in chakra("check-config", "network.yml", "-n", "network.yml").err

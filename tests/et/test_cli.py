@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from chakra.builder import TraceBuilder
-from chakra.cli.commands.generate import parse_size
 from chakra.cli.main import entry
+from chakra.cli.support.sizes import parse_size
 from chakra.errors import UsageError
 from chakra.et import read_trace, read_traces, write_trace
 

@@ -384,10 +384,13 @@ def test_the_command_says_what_was_written(tmp_path: Path, capsys: pytest.Captur
         )
         == 0
     )
-    assert run(["convert", "msccl", "-i", str(path), "-o", str(prefix), "--size", "4096"]) == 0
+    assert run(["convert", "msccl", "-i", str(path), "-o", str(prefix), "--size", "4KiB"]) == 0
     said = capsys.readouterr().err
     assert f'a system file names them: "all-reduce-implementation-custom": ["{prefix}"]' in said
     assert [f.name for f in sorted(tmp_path.glob("ring.*.et"))] == [f"ring.{rank}.et" for rank in range(4)]
+    in_units = [f.read_bytes() for f in sorted(tmp_path.glob("ring.*.et"))]
+    assert run(["convert", "msccl", "-i", str(path), "-o", str(prefix), "--size", "4096"]) == 0
+    assert [f.read_bytes() for f in sorted(tmp_path.glob("ring.*.et"))] == in_units
     bounded = path.read_text().replace('coll="', 'minBytes="8192" maxBytes="65536" coll="')
     path.write_text(bounded)
     assert run(["convert", "msccl", "-i", str(path), "-o", str(prefix), "--size", "4096"]) == 0
@@ -398,7 +401,11 @@ def test_the_command_says_what_was_written(tmp_path: Path, capsys: pytest.Captur
     ("line", "words"),
     [
         ("", "give an algorithm of MSCCL with --input, or one of ours with --algorithm"),
-        ("-i a.xml", "--input needs --output PREFIX and --size BYTES"),
+        ("-i a.xml", "--input needs --output PREFIX and --size SIZE"),
+        (
+            "-i a.xml -o x --size 1MX",
+            "'1MX' is not a size; write bytes (1048576) or a unit (1MiB, 64kB, 1.5GB)",
+        ),
         ("-i a.xml -o x --size 1 --npus 4", "--collective and --npus go with --algorithm"),
         ("--algorithm ring --size 4", "--size and --system go with --input"),
         ("--algorithm ring", "--algorithm needs --collective and --npus"),

@@ -1,10 +1,12 @@
 """Data on standard output, messages on standard error, the same bytes everywhere, codes as documented."""
 
+import json
 import os
 import re
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,45 @@ def test_quiet_hushes_messages_but_not_data_or_failures(
     command = with_quiet(importlib.import_module("chakra.cli.commands.visualize").command)
     with pytest.raises(ChakraError), command.make_context("visualize", ["none.et", "x.svg", "-q"]) as context:
         command.invoke(context)
+
+
+def test_every_command_can_be_quiet_by_both_names() -> None:
+    import rich_click as click
+
+    from chakra.cli.main import cli
+
+    def leaves(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+        if not isinstance(command, click.Group):
+            yield " ".join(path), command
+            return
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from leaves(found, (*path, name))
+
+    found = dict(leaves(cli, ()))
+    assert len(found) > 30
+    for name, command in found.items():
+        flags = {flag for parameter in command.params for flag in parameter.opts}
+        assert {"-q", "--quiet"} <= flags, name
+
+
+@pytest.mark.parametrize("kind", ["transformer --model llama3-8b --tp 2", "moe", "dlrm"])
+def test_generators_are_quiet_as_the_others_are(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No messages and no summary in words beside written files; a document is data, and stays."""
+    from chakra.cli.main import run
+
+    line = ["generate", *kind.split(), "--npus", "4"]
+    assert run([*line, "-o", str(tmp_path / "x"), "-q"]) == 0
+    assert tuple(capsys.readouterr()) == ("", "")
+    assert run([*line, "-o", str(tmp_path / "x"), "--quiet", "--format", "json"]) == 0
+    streams = capsys.readouterr()
+    assert (streams.err, json.loads(streams.out)["schema"]) == ("", "chakra.generate.summary/1")
+    assert run([*line, "--quiet"]) == 0
+    assert capsys.readouterr().out
 
 
 # --------------------------------------------------------------------------------------------- completion

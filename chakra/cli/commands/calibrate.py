@@ -7,6 +7,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import Options, format_option
+from chakra.cli.support.sizes import Size
 from chakra.errors import ThresholdError, UsageError
 
 if TYPE_CHECKING:
@@ -54,8 +55,10 @@ if TYPE_CHECKING:
     type=click.IntRange(min=0),
     help="Keep the endpoint delay at this many ns instead of fitting it.",
 )
-@click.option("--min-bytes", type=click.IntRange(min=0), default=0, help="Leave out smaller sizes.")
-@click.option("--max-bytes", type=click.IntRange(min=0), help="Leave out larger sizes.")
+@click.option(
+    "--min-bytes", type=Size(), default=0, metavar="SIZE", help="Leave out smaller sizes (1048576, 1MiB)."
+)
+@click.option("--max-bytes", type=Size(), metavar="SIZE", help="Leave out larger sizes (1073741824, 1GiB).")
 @click.option("--in-place", is_flag=True, help="Use the in-place columns.")
 @click.option(
     "--max-error", type=float, metavar="PERCENT", help="Exit with code 4 when the mean error is larger."

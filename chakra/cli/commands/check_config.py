@@ -12,7 +12,12 @@ from chakra.errors import UsageError
 from chakra.io.readable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from chakra.io.yaml import Entry
     from chakra.replay.config.values_in_effect import FileInEffect
+
+    Entries = Mapping[object, Entry]
 
 
 @click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -55,8 +60,11 @@ def command(
         "npu-scale": npu_scale,
     }
     others: list[tuple[str, str]] = []
+    entries: dict[str, Entries] = {}
     for path in files:
-        kind = kind_of(path)
+        kind, read = kind_of(path)
+        if read is not None:
+            entries[path] = read
         if kind in _ALONE:
             others.append((kind, path))
             continue
@@ -66,7 +74,7 @@ def command(
     if not any(chosen.values()) and not others:
         raise UsageError("check-config: name a file, such as system.json or network.yml")
     mode = None if compat == "none" else compat
-    parts = explain_all(chosen, mode) + [explain_alone(kind, path) for kind, path in others]
+    parts = explain_all(chosen, mode, entries) + [explain_alone(kind, path) for kind, path in others]
     if output_format == "json":
         click.echo(json.dumps({"schema": "chakra.check-config/1", "files": parts}, indent=1))
     else:
@@ -77,10 +85,10 @@ def command(
 _ALONE = ("study", "platform", "custom")
 
 
-def kind_of(path: str) -> str:
-    """Which configuration a file holds, by its content.
+def kind_of(path: str) -> "tuple[str, Entries | None]":
+    """Which configuration a file holds, by its content; and the entries of a YAML file, which is not read again.
 
-    One of "network", "system", "memory", "groups", "study", "platform", "custom" and "npu-scale".
+    The kind is one of "network", "system", "memory", "groups", "study", "platform", "custom" and "npu-scale".
     """
     from chakra.io.text import read_text
     from chakra.replay.config.files import read_json
@@ -88,35 +96,36 @@ def kind_of(path: str) -> str:
 
     suffix = os.path.splitext(path)[1].lower()
     if suffix == ".graphml":
-        return "network"
+        return "network", None
     if suffix in (".yml", ".yaml"):
         return _kind_of_yaml(path)
     start = read_text(path).lstrip()[:1]
     if start == "[" or (start not in ("", "{") and suffix != ".json"):
-        return "npu-scale"
+        return "npu-scale", None
     entries = read_json(path, last_wins=True)
     if {key.name for key in MEMORY_KEYS} & set(entries):
-        return "memory"
+        return "memory", None
     if entries and not {key.name for key in SYSTEM_KEYS} & set(entries):
         values = [entry.value for entry in entries.values()]
         if all(isinstance(value, list) and all(isinstance(rank, int) for rank in value) for value in values):
-            return "groups"
+            return "groups", None
         if all(str(key).isdigit() for key in entries):
-            return "npu-scale"
-    return "system"
+            return "npu-scale", None
+    return "system", None
 
 
-def _kind_of_yaml(path: str) -> str:
+def _kind_of_yaml(path: str) -> "tuple[str, Entries]":
     from chakra.io.yaml import read_entries
 
-    keys = set(read_entries(path))
+    entries = read_entries(path)
+    keys = set(entries)
     if keys & {"accelerator", "dims"}:
-        return "platform"
+        return "platform", entries
     if keys & {"workload", "parameters", "objective", "pareto"}:
-        return "study"
+        return "study", entries
     if all(isinstance(key, int) for key in keys):
-        return "custom"
-    return "network"
+        return "custom", entries
+    return "network", entries
 
 
 def explain_alone(kind: str, path: str) -> dict[str, Any]:
@@ -140,8 +149,10 @@ def explain_alone(kind: str, path: str) -> dict[str, Any]:
     return {"kind": "custom", "source": path, "nodes": load_per_node_custom(path)}
 
 
-def explain_all(chosen: dict[str, str | None], compat: str | None) -> list[dict[str, Any]]:
-    """Explain the named files, and check that they fit each other.
+def explain_all(
+    chosen: dict[str, str | None], compat: str | None, entries: "dict[str, Entries] | None" = None
+) -> list[dict[str, Any]]:
+    """Explain the named files, and check that they fit each other; `entries` are those that have been read.
 
     Raises
     ------
@@ -149,13 +160,23 @@ def explain_all(chosen: dict[str, str | None], compat: str | None) -> list[dict[
         for the first file that is wrong
     """
     from chakra.replay.config import check_fit, load_groups, load_memory, load_network, load_system
+    from chakra.replay.config.section import Section
     from chakra.replay.config.values_in_effect import values_in_effect
 
     parts: list[dict[str, Any]] = []
     network = None
     if chosen["network"] is not None:
-        network = load_network(chosen["network"], compat=compat)
-        parts.append(_part(values_in_effect("network", chosen["network"], compat=compat)))
+        path = chosen["network"]
+        described: str | Section = path
+        if not path.lower().endswith(".graphml"):
+            known = (entries or {}).get(path)
+            described = (
+                Section.of(path, kind="network", compat=compat, yaml=True)
+                if known is None
+                else Section(path, known, compat)
+            )
+        network = load_network(described, compat=compat)
+        parts.append(_part(values_in_effect("network", described, compat=compat, network=network)))
     if chosen["system"] is not None:
         parts.append(_part(values_in_effect("system", chosen["system"], compat=compat, network=network)))
     if chosen["memory"] is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.sizes import Size
 from chakra.cli.support.written import need_file, say, written_option
 from chakra.errors import UsageError
 
@@ -20,9 +21,10 @@ from chakra.errors import UsageError
 @click.option(
     "--size",
     "size_bytes",
-    type=click.IntRange(1, 1 << 50),
-    metavar="BYTES",
-    help="Size of the collective: the whole buffer of a rank, for an all-gather the part that it contributes.",
+    type=Size(),
+    metavar="SIZE",
+    help="Size of the collective, bytes or with a unit (1MiB, 64kB): the whole buffer of a rank, for an all-gather the "
+    "part that it contributes.",
 )
 @click.option(
     "--system",
@@ -66,7 +68,7 @@ def command(
     if collective is not None or npus is not None:
         raise UsageError("--collective and --npus go with --algorithm: an XML file says them itself")
     if output is None or size_bytes is None:
-        raise UsageError("--input needs --output PREFIX and --size BYTES")
+        raise UsageError("--input needs --output PREFIX and --size SIZE")
     _convert(source, output, size_bytes, system, output_format)
 
 

@@ -3,6 +3,7 @@
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.sizes import Size
 from chakra.cli.support.subcommands import LazySubcommands
 
 GENERATORS = {
@@ -30,7 +31,12 @@ def command() -> None:
     help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, barrier ...",
 )
 @click.option(
-    "--size", required=True, metavar="BYTES", help="Bytes that each rank brings in, such as 1048576 or 1MiB."
+    "--size",
+    "size_bytes",
+    type=Size(),
+    required=True,
+    metavar="SIZE",
+    help="Bytes that each rank brings in, such as 1048576 or 1MiB.",
 )
 @click.option(
     "--npus", "--num-npus", "npus", type=click.IntRange(min=1), required=True, help="Number of NPUs."
@@ -57,7 +63,7 @@ def command() -> None:
 @click.option("-o", "--output", required=True, metavar="PREFIX", help="Files are PREFIX.<rank>.et.")
 def collective(
     kind: str,
-    size: str,
+    size_bytes: int,
     npus: int,
     count: int,
     compute_us: float,
@@ -72,7 +78,6 @@ def collective(
     from chakra.io.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
 
     comm = comm_type(kind)
-    size_bytes = parse_size(size)
     if npus > MAX_GENERATED_NPUS:
         raise UsageError(f"--npus must be at most {MAX_GENERATED_NPUS}, not {npus}")
     if count > MAX_GENERATED_NODES // 2:
@@ -100,32 +105,3 @@ def collective(
     written = workload.write(output, compress=compress)
     names = written[0] if len(written) == 1 else f"{written[0]} to {written[-1]}"
     click.echo(f"wrote {len(written)} file{'s' * (len(written) != 1)}: {names}", err=True)
-
-
-def parse_size(text: str) -> int:
-    """Bytes from a number with an optional unit (kB, MB, GB of 10^3; KiB, MiB, GiB of 2^10; K, M, G are 2^10
-    too).
-
-    >>> parse_size("1MiB"), parse_size("64 kB"), parse_size("12")
-    (1048576, 64000, 12)
-
-    Raises
-    ------
-    UsageError
-        If the text is no size, or not a whole number of bytes.
-    """
-    import re
-    from fractions import Fraction
-
-    from chakra.errors import UsageError
-
-    match = re.fullmatch(
-        r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([kKMGT]?)(i?B?|)\s*", text.upper().replace("I", "i")
-    )
-    if match is None or (match[3] == "i") or (match[3] == "iB" and not match[2]):
-        raise UsageError(f"{text!r} is not a size; write bytes (1048576) or a unit (1MiB, 64kB, 1.5GB)")
-    base = 1000 if match[3] == "B" and match[2] else 1024
-    value = Fraction(match[1]) * base ** ("kMGT".index(match[2].replace("K", "k")) + 1 if match[2] else 0)
-    if value.denominator != 1:
-        raise UsageError(f"{text!r} is not a whole number of bytes")
-    return int(value)

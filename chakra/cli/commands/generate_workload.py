@@ -11,6 +11,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.progress import ProgressBar
+from chakra.cli.support.quiet import hush
 from chakra.errors import ThresholdError, UsageError
 from chakra.generate.request.parameters import Amount, Member, Size, Sizes, keys_of
 from chakra.generate.request.requests import REQUESTS, Request, TransformerRequest
@@ -94,7 +95,14 @@ def _command(kind: str, help_text: str) -> Any:
             default="text",
             help="Form of the summary.",
         ),
-        click.option("--quiet", "no_summary", is_flag=True, help="No summary."),
+        click.option(
+            "-q",
+            "--quiet",
+            is_flag=True,
+            is_eager=True,
+            callback=hush,
+            help="No messages on standard error, but that of a failure; with --output no summary in words either.",
+        ),
     ]
     if kind in ("transformer", "moe", "dlrm"):
         decorators.append(click.option("--list-models", is_flag=True, help="List model presets and stop."))
@@ -132,8 +140,10 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
         _write(request, kind, plan, options)
     elif options["files"] or options["tensors"]:
         raise UsageError("--files and --tensors say how to write: give --output PREFIX too")
-    if not options["no_summary"]:
-        click.echo(json.dumps(_document(plan), indent=1) if options["shape"] == "json" else plan_text(plan))
+    if options["shape"] == "json":
+        click.echo(json.dumps(_document(plan), indent=1))
+    elif not (options["quiet"] and options["output"]):
+        click.echo(plan_text(plan))
     if request.peak_tflops is None and request.operator_model is None and options["output"]:
         click.echo(
             "note: nodes say what they compute and carry no durations: replay with --platform or roofline-enabled, or "

@@ -23,17 +23,13 @@ def with_quiet(command: click.Command) -> click.Command:
     names = {name for parameter in command.params for name in getattr(parameter, "opts", ())}
     if "--quiet" in names:
         return command
-    flags = [name for name in ("-q", "--quiet") if name not in names]
+    flags = tuple(name for name in ("-q", "--quiet") if name not in names)
     command.params.append(
         click.Option(
-            flags,
-            is_flag=True,
-            expose_value=False,
-            is_eager=True,
-            callback=_hush,
+            flags, is_flag=True, expose_value=False, is_eager=True, callback=hush,
             help="No messages on standard error, but that of a failure.",
         )
-    )
+    )  # fmt: skip
     return command
 
 
@@ -43,7 +39,8 @@ def is_quiet() -> bool:
     return context is not None and bool(context.params.get("quiet", False))
 
 
-def _hush(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+def hush(ctx: click.Context, _: click.Parameter, value: bool) -> bool:
     """Silence standard error until the command's context ends; errors are reported after that."""
     if value:
         ctx.with_resource(contextlib.redirect_stderr(io.StringIO()))
+    return value
