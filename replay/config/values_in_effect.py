@@ -77,7 +77,7 @@ class FileInEffect:
 
 
 def values_in_effect(
-    kind: str, src: Source | Section, *, compat: str | None = None, network: Network | None = None
+    kind: str, src: Source, *, compat: str | None = None, network: Network | None = None
 ) -> FileInEffect:
     """Every key of a network, system or memory description.
 
@@ -90,8 +90,7 @@ def values_in_effect(
     compat
         As the loaders take it.
     network
-        The network that a system is for, if known: notes say how they meet. Of kind "network": what has been read of
-        `src`, so that it is not read again.
+        The network that a system is for, if known: notes say how they meet.
 
     Raises
     ------
@@ -99,13 +98,12 @@ def values_in_effect(
         As the loader of that kind of file.
     """
     if kind == "network":
-        return _network(src, compat, network)
+        return network_in_effect(src, load_network(src, compat=compat), compat)
     return _system(src, compat, network) if kind == "system" else _memory(src, compat)
 
 
-def _network(src: Source | Section, compat: str | None, known: Network | None) -> FileInEffect:
-    """A network of building blocks or of links."""
-    network = known or load_network(src, compat=compat)
+def network_in_effect(src: Source | Section, network: Network, compat: str | None) -> FileInEffect:
+    """A network of building blocks or of links: its description, and what was read from it."""
     if isinstance(src, str | os.PathLike) and os.fspath(src).lower().endswith(".graphml"):
         section = Section(os.fspath(src), {}, None)
     else:
@@ -161,7 +159,7 @@ def _range(values: list[float]) -> str:
     return f"{values[0]:g}" if len(values) == 1 else f"{values[0]:g} to {values[-1]:g}"
 
 
-def _memory(src: Source | Section, compat: str | None) -> FileInEffect:
+def _memory(src: Source, compat: str | None) -> FileInEffect:
     memory = load_memory(src, compat=compat)
     section = Section.of(src, kind="memory", compat=compat)
     values = {key.name: key.of(memory) for key in MEMORY_KEYS}
@@ -171,7 +169,7 @@ def _memory(src: Source | Section, compat: str | None) -> FileInEffect:
     return FileInEffect("memory", section.source, rows, tuple(_dropped(section, values)))
 
 
-def _system(src: Source | Section, compat: str | None, network: Network | None) -> FileInEffect:
+def _system(src: Source, compat: str | None, network: Network | None) -> FileInEffect:
     system = load_system(src, compat=compat)
     section = Section.of(src, kind="system", compat=compat)
     values = {key.name: key.of(system) for key in SYSTEM_KEYS}

@@ -61,7 +61,7 @@ def test_a_network_of_links_is_read_and_made_once(
 ) -> None:
     """Files of 100,000 links take seconds to read; they were read four times."""
     from chakra.io import yaml
-    from chakra.replay.config import network, section
+    from chakra.replay.config import links, network, section
 
     (ring8 / "links.yml").write_text(
         "npus_count: [4]\nlinks: [[0, 1, 50, 500], [1, 2, 50, 500], [2, 3, 50, 500]]\n"
@@ -79,7 +79,7 @@ def test_a_network_of_links_is_read_and_made_once(
     read = counted("read", yaml.read_entries)
     monkeypatch.setattr(yaml, "read_entries", read)
     monkeypatch.setattr(section, "read_entries", read)
-    monkeypatch.setattr(network, "links_network", counted("made", network.links_network))
+    monkeypatch.setattr(network, "links_network", counted("made", links.links_network))
     outcome = chakra("check-config", "-s", "system.json", *option, "links.yml")
     assert (outcome.code, outcome.err) == (0, "")
     assert count == {"read": 1, "made": 1}

@@ -161,7 +161,7 @@ def explain_all(
     """
     from chakra.replay.config import check_fit, load_groups, load_memory, load_network, load_system
     from chakra.replay.config.section import Section
-    from chakra.replay.config.values_in_effect import values_in_effect
+    from chakra.replay.config.values_in_effect import network_in_effect, values_in_effect
 
     parts: list[dict[str, Any]] = []
     network = None
@@ -176,7 +176,7 @@ def explain_all(
                 else Section(path, known, compat)
             )
         network = load_network(described, compat=compat)
-        parts.append(_part(values_in_effect("network", described, compat=compat, network=network)))
+        parts.append(_part(network_in_effect(described, network, compat)))
     if chosen["system"] is not None:
         parts.append(_part(values_in_effect("system", chosen["system"], compat=compat, network=network)))
     if chosen["memory"] is not None:

@@ -2,10 +2,16 @@
 
 import re
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from chakra.errors import UsageError
+
+if TYPE_CHECKING:
+    _IntBase = click.ParamType[int]
+else:
+    _IntBase = click.ParamType  # no subscript before click 8.2
 
 
 def parse_size(text: str) -> int:
@@ -32,7 +38,7 @@ def parse_size(text: str) -> int:
     return int(value)
 
 
-class Size(click.ParamType):
+class Size(_IntBase):
     """An option that is a size: an integer, bytes."""
 
     name = "size"
