@@ -20,7 +20,7 @@ from chakra.replay.collectives.steps import Do
 from chakra.replay.config.algorithms import IN_NETWORK
 from chakra.replay.config.keys import SWITCHES
 from chakra.replay.config.model import CollectiveKind, Network, Switches, System, Topology
-from chakra.replay.options import OUTSIDE, RunOptions
+from chakra.replay.options import FLOW, OUTSIDE, RunOptions
 
 #: what a switch must be able to do
 KINDS = {
@@ -58,9 +58,9 @@ def check_switch(
         raise ConfigError(
             f"{what} runs on building blocks, and {where} is given link by link; use another algorithm"
         )
-    if options.backend != "unaware":
+    if options.backend == FLOW:
         raise ConfigError(
-            f"{what} runs with backend 'unaware', not with {options.backend!r}; use another algorithm there"
+            f"{what} runs with backend 'unaware' or 'aware', not with {FLOW!r}; use another algorithm there"
         )
     there = network.dims[dim]
     if there.topology is not Topology.SWITCH:

@@ -2,10 +2,11 @@
 
 They hold for one stream at a time per dimension whose members start together: ring on every topology, halving-doubling
 and direct where every ordered pair has a way of its own, and direct with an unlimited window (not all-reduce)
-through a switch, whose ports serve one message after the other.
+through a switch, whose ports serve one message after the other; what the switch itself carries out.
 """
 
 from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.in_network import port_bytes
 from chakra.replay.collectives.plan import Do, Phase
 from chakra.replay.config.model import Dimension, Topology
 from chakra.replay.engines.kernels import codes
@@ -15,7 +16,7 @@ from chakra.replay.engines.kernels import packets as rules
 def has_closed_form(phase: Phase, dim: Dimension) -> bool:
     """Whether `queued_duration` knows a phase on a ring that is one dimension."""
     family, topology = phase.algorithm.family, dim.topology
-    if family in (Family.RING, Family.NONE):
+    if family in (Family.RING, Family.NONE, Family.SWITCH):
         return True
     if family is Family.HALVING_DOUBLING:
         return topology is not Topology.RING or dim.npus <= 2
@@ -39,6 +40,9 @@ def queued_duration(phase: Phase, dim: Dimension, endpoint_ns: int, reduce_bytes
     def reduction(size: int) -> int:
         return 3 * int(size / reduce_bytes_per_s * 1e9) if reduce_bytes_per_s > 0 else 0
 
+    if family == codes.ALG_SWITCH:
+        ways = port_bytes(phase.do, phase.bytes, n)
+        return 2 * endpoint_ns + sum(int(dim.latency_ns + size / dim.bytes_per_ns) for size in ways)
     packets = rules.packet_count(family, do, n)
     if family == codes.ALG_DIRECT:
         size = rules.packet_bytes(family, do, n, packets, phase.bytes, 0)

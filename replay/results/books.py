@@ -14,6 +14,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.call import Call
+from chakra.replay.collectives.in_network import port_bytes
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule, Schedule
 from chakra.replay.config.model import Topology
 from chakra.replay.engines.outcome import RawRun
@@ -134,6 +135,9 @@ def link_rows(scenario: Scenario, raw: RawRun) -> list[dict[str, Any]]:
         k = 0 if phase.view == FLAT else phase.view
         dim = network.dims[k]
         rings = np.moveaxis(grid, len(network.dims) - 1 - k, -1).reshape(-1, dim.npus)
+        if phase.algorithm.family is Family.SWITCH:
+            parts += _ports(phase, dim.bytes_per_ns, k, network.npus, often)
+            continue
         for messages in phase_messages(phase):
             source, target = rings[:, messages.source].reshape(-1), rings[:, messages.target].reshape(-1)
             if phase.rule is Rule.LAST:  # these queues run their rings the other way round
@@ -164,6 +168,19 @@ def link_rows(scenario: Scenario, raw: RawRun) -> list[dict[str, Any]]:
     names = ("dim", "from", "to", "bytes", "busy_ns", "queued_ns")
     columns = np.concatenate([keys[:, [0, 2, 3]], sums], axis=1)
     return [dict(zip(names, row, strict=True)) for row in columns.tolist()]
+
+
+def _ports(phase: Phase, bytes_per_ns: float, k: int, npus: int, often: int) -> list[I64]:
+    """What the links between all NPUs and their switches carry in a phase that the switches carry out."""
+    npu, zero = np.arange(npus), np.zeros(npus, np.int64)
+    up, down = (
+        (zero + size * often, zero + int(size / bytes_per_ns) * often)
+        for size in port_bytes(phase.do, phase.bytes, phase.size)
+    )
+    return [
+        np.stack([zero + k, 2 * npu, npu, zero - 1, *up, zero], axis=1),
+        np.stack([zero + k, 2 * npu + 1, zero - 1, npu, *down, zero], axis=1),
+    ]
 
 
 def _own_queues(phase: Phase, bytes_per_ns: float, k: int, npus: int, often: int) -> I64:

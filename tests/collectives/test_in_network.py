@@ -1,5 +1,6 @@
 """Collectives that switches carry out: bytes of every link, times, groups, and what is refused."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from collective_runs import ENDPOINT, GIBPS, LATENCY, message_ns, network, one, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_network_worlds import rows_of_dimension, switched_settings
-from replay_strategies import Setting, workloads
+from replay_strategies import Setting, collective_traces, workloads
 
 from chakra.builder import TraceBuilder, Workload
 from chakra.errors import ConfigError
@@ -39,13 +40,16 @@ def run(setting: Setting, traces: list[Trace], **options: Any) -> ReplayResult:
     )
 
 
+@pytest.mark.parametrize("backend", ["unaware", "aware"])
 @given(st.data())
-@settings(max_examples=150, deadline=None)
-def test_both_engines_agree_to_the_nanosecond_and_the_byte(data: st.DataObject) -> None:
+@settings(max_examples=60, deadline=None)
+def test_both_engines_agree_to_the_nanosecond_and_the_byte(backend: str, data: st.DataObject) -> None:
     """The phases of classes, and every NPU with every message: random systems, groups, stragglers, other algorithms."""
     setting = data.draw(switched_settings())
     traces = data.draw(workloads(setting))
-    chosen, every = run(setting, traces), run(setting, traces, engine="messages")
+    chosen = run(setting, traces, backend=backend)
+    every = run(setting, traces, engine="messages", backend=backend)
+    assert chosen.links == every.links
     for npu in range(setting.npus):
         for mine, theirs in zip(chosen.node_ticks(npu), every.node_ticks(npu), strict=True):
             assert mine.tolist() == theirs.tolist()
@@ -53,6 +57,55 @@ def test_both_engines_agree_to_the_nanosecond_and_the_byte(data: st.DataObject) 
         return  # requests of other algorithms are bytes only where they are messages
     for one_dim, same in zip(chosen.dimensions, every.dimensions, strict=True):
         assert one_dim["bytes_per_npu"] == pytest.approx(same["bytes_per_npu"], rel=1e-12)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_closed_forms_of_links_are_those_of_messages(data: st.DataObject) -> None:
+    """One collective of all NPUs, one chunk at a time: time, and bytes, busy and waiting time of every link."""
+    setting = data.draw(switched_settings())
+    alone = replace(setting, system={**setting.system, "active-chunks-per-dimension": 1}, groups={}, queues=1)
+    kind = data.draw(st.sampled_from(KINDS)).lower()
+    traces = collective_traces(alone, kind, data.draw(st.integers(64, 100_000)))
+    chosen = run(alone, traces, backend="aware")
+    every = run(alone, traces, backend="aware", engine="messages")
+    assert chosen.finish_ns.tolist() == every.finish_ns.tolist()
+    assert chosen.links == every.links
+    assert chosen.links
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["auto", "messages"])
+def test_a_switch_that_stores(kind: str, engine: str) -> None:
+    """Aware: what goes up is all there before what comes down leaves, and each link carries its bytes once."""
+    n, splits, size = 5, 3, 3_000_000
+    result = simulate(
+        [one(kind, size)] * n, system(["inNetwork"], splits), able([n]), backend="aware", engine=engine
+    )
+    up, down = port_bytes(Do[kind], size // splits, n)
+    each = 2 * ENDPOINT + message_ns(up) + message_ns(down)
+    assert result.finish_ns.tolist() == [splits * each] * n
+    links = {(row["from"], row["to"]): row["bytes"] for row in result.links}
+    wanted = {(npu, -1): splits * up for npu in range(n)} | {(-1, npu): splits * down for npu in range(n)}
+    assert links == wanted
+
+
+def test_results_leave_a_switch_when_it_has_all() -> None:
+    """A message to somebody else holds one member's link up: all members wait for what comes behind it."""
+    workload, big, size = Workload(4), 1 << 22, 1 << 20
+    group = workload.add_group([0, 2, 3])
+    for rank in range(4):
+        builder = workload.builder(rank)
+        if rank == 0:
+            builder.send(1, size_bytes=big, tag=1)
+        if rank == 1:
+            builder.recv(0, size_bytes=big, tag=1)
+        else:
+            builder.collective("REDUCE_SCATTER", size_bytes=size, group=group)
+    result = simulate(workload, system(["inNetwork"]), able([4]), backend="aware", comm_streams=2)
+    released = message_ns(big) - LATENCY
+    ends = released + message_ns(size) + message_ns(-(-size // 3)) + ENDPOINT
+    assert result.collectives[0]["end_ns"] == ends
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -177,8 +230,7 @@ def test_what_no_switch_can_do_is_refused() -> None:
     refused("given link by link", network={"npus_count": [4], "links": [[k, "s", 50, 500] for k in range(4)]})
     refused("which is not an algorithm", compat="astra-sim")
     refused("which is not an algorithm", system=system(["oneInNetwork"]))
-    for backend in ("aware", "flow"):
-        refused(f"not with '{backend}'", backend=backend)
+    refused("not with 'flow'", backend="flow")
 
 
 def test_unequal_shares_are_refused() -> None:

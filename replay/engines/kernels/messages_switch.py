@@ -2,7 +2,7 @@
 
 All members begin with the last one. After its endpoint delay each sends what it brings up to the switch and gets the
 result down from it, over the two directions of its own link; when everybody has it, the phase ends for all after another
-endpoint delay.
+endpoint delay. Where the network stores and forwards, the switch sends the results when it has all.
 """
 
 from chakra.replay.engines.kernels import codes as K
@@ -10,8 +10,8 @@ from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, take_row
 from chakra.replay.engines.kernels.messages_steps import for_all, joint_member
-from chakra.replay.engines.kernels.messages_transfer import ring_npu
-from chakra.replay.engines.kernels.network import over_switch
+from chakra.replay.engines.kernels.messages_transfer import ring_npu, twin
+from chakra.replay.engines.kernels.network import from_switch, over_switch, stops_at_switch
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -46,21 +46,40 @@ def port_bytes(s: State, x: int, down: int) -> int:
     return size * n if m[x + L.S_DO] == K.DO_ALL_GATHER else -(-size // n)
 
 
-def cross(s: State, x: int) -> None:
-    """A member sends to the switch, after its endpoint delay."""
+def message_of(s: State, x: int, back: int) -> int:
+    """A message of a member to the switch, or with `back` = 1 from it."""
     m = s.m
-    npu = m[x + L.S_NPU]
     row = take_row(s)
     m[row + L.KIND] = L.MSG_SWITCH
-    m[row + L.M_DST] = npu
+    m[row + L.M_DST] = m[x + L.S_NPU]
     m[row + L.MD_STREAM] = x
-    over_switch(s, row, npu, switch_dimension(s, x), port_bytes(s, x, 0), port_bytes(s, x, 1))
+    m[row + L.MD_PACKET] = back
+    return row
+
+
+def cross(s: State, x: int) -> None:
+    """A member sends to the switch, after its endpoint delay."""
+    npu, dim = s.m[x + L.S_NPU], switch_dimension(s, x)
+    over_switch(s, message_of(s, x, 0), npu, dim, port_bytes(s, x, 0), port_bytes(s, x, 1))
 
 
 def crossed(s: State, message: int) -> None:
-    """A member has its result; the last one's ends the phase for all."""
+    """A member has its result, or the switch has what the member brings.
+
+    The last result ends the phase for all; what comes last to the switch has it send all results.
+    """
     m = s.m
-    x = m[message + L.MD_STREAM]
+    x, back = m[message + L.MD_STREAM], m[message + L.MD_PACKET]
     free_row(s, message)
-    if joint_member(s, x, 1):
+    if back == 0 and stops_at_switch(s):
+        leader = twin(s, x, 0, ring_npu(s, x, 0))
+        at = leader + m[x + L.S_COUNTS] - x + 2 * m[x + L.S_PHASE]
+        m[at] += 1  # behind the starts of all
+        if m[at] < 2 * m[x + L.S_RING_PARTS]:
+            return
+        dim = switch_dimension(s, x)
+        for index in range(m[x + L.S_RING_PARTS]):
+            y = twin(s, x, index, ring_npu(s, x, index))
+            from_switch(s, message_of(s, y, 1), m[y + L.S_NPU], dim, port_bytes(s, y, 1))
+    elif joint_member(s, x, 1):
         for_all(s, x, m[x + L.S_DELAY], L.TM_JOINT_END)

@@ -1,6 +1,6 @@
 """What the message-level engine asks of a network inside the kernel: the compiled door.
 
-The engine knows rows of messages and the order of events; a network knows where bytes are. They meet in five calls,
+The engine knows rows of messages and the order of events; a network knows where bytes are. They meet in these calls,
 and this module is the only place that tells networks apart (`C_NET`):
 
 `send(s, message, src)`
@@ -21,7 +21,8 @@ and this module is the only place that tells networks apart (`C_NET`):
     is under way. No effect on anything. Tables of steps ask it for the time after which a member may send again.
 `over_switch(s, message, src, dim, up, down)`
     As `send`, of a message that goes up to the switch of a dimension with so many bytes, and with others down again to
-    the NPU itself. The switch waits for nobody: its members have begun together.
+    the NPU itself. `stops_at_switch(s)` says that it is there when the switch has it: the engine then sends what comes
+    back by `from_switch(s, message, dst, dim, down)`, when the switch has all that it needs.
 
 Where classes of equal NPUs are simulated (`tables.py`: flows only), senders are classes, and receivers are the NPUs that
 the first of the class sends to.
@@ -54,7 +55,13 @@ from chakra.replay.engines.kernels.network_delays import (
     slowest_link,
 )
 from chakra.replay.engines.kernels.network_flow import flow_occupancy, start_flow, wake_flows
-from chakra.replay.engines.kernels.network_links import enter_dimension, enter_route, next_link, release_link
+from chakra.replay.engines.kernels.network_links import (
+    enter_dimension,
+    enter_port,
+    enter_route,
+    next_link,
+    release_link,
+)
 from chakra.replay.engines.kernels.network_outside import hand_over
 from chakra.replay.engines.kernels.packets import free_occupancy
 
@@ -86,8 +93,21 @@ def send(s: State, message: int, src: int) -> None:
 
 
 def over_switch(s: State, message: int, src: int, dim: int, up: int, down: int) -> None:
-    """A message leaves `src` for the switch of a dimension and comes back, with other bytes each way."""
-    over_switch_by_delay(s, message, src, dim, up, down)
+    """A message leaves `src` for the switch of a dimension, and comes back with other bytes if it does not stop there."""
+    if s.m[L.C_NET] == L.NET_AWARE:
+        enter_port(s, message, src, dim, up, 0)
+    else:
+        over_switch_by_delay(s, message, src, dim, up, down)
+
+
+def stops_at_switch(s: State) -> bool:
+    """Whether what goes over a switch is stored there, so that results leave when the switch has all of them."""
+    return s.m[L.C_NET] == L.NET_AWARE
+
+
+def from_switch(s: State, message: int, dst: int, dim: int, down: int) -> None:
+    """A message leaves the switch of a dimension for `dst`."""
+    enter_port(s, message, dst, dim, down, 1)
 
 
 def reached(s: State, message: int) -> bool:

@@ -102,6 +102,20 @@ def enter_dimension(s: State, message: int, at: int) -> None:
     enter_link(s, link, message)
 
 
+def enter_port(s: State, message: int, npu: int, dim: int, size: int, back: int) -> None:
+    """Start a message between an NPU and the switch of a dimension: up to it, or with `back` = 1 down from it."""
+    m = s.m
+    row = m[L.C_DIM_ROWS] + dim * L.DIM_ROW
+    m[message + L.M_SIZE] = size
+    m[message + L.M_AT] = npu
+    m[message + L.M_DOWN] = L.NIL
+    m[message + L.M_HOPS] = 1
+    if back == 0:
+        m[row + L.D_BYTES] += size
+    m[row + L.D_BYTE_HOPS] += size
+    enter_link(s, m[row + L.D_LINKS] + (2 * npu + back) * L.LINK_ROW, message)
+
+
 def enter_route(s: State, message: int, src: int) -> None:
     """Start a message's way over its route of single links."""
     m = s.m
