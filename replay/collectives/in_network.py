@@ -20,7 +20,7 @@ from chakra.replay.collectives.steps import Do
 from chakra.replay.config.algorithms import IN_NETWORK
 from chakra.replay.config.keys import SWITCHES
 from chakra.replay.config.model import CollectiveKind, Network, Switches, System, Topology
-from chakra.replay.options import FLOW, OUTSIDE, RunOptions
+from chakra.replay.options import OUTSIDE, RunOptions
 
 #: what a switch must be able to do
 KINDS = {
@@ -57,10 +57,6 @@ def check_switch(
     if network.links is not None:
         raise ConfigError(
             f"{what} runs on building blocks, and {where} is given link by link; use another algorithm"
-        )
-    if options.backend == FLOW:
-        raise ConfigError(
-            f"{what} runs with backend 'unaware' or 'aware', not with {FLOW!r}; use another algorithm there"
         )
     there = network.dims[dim]
     if there.topology is not Topology.SWITCH:

@@ -13,7 +13,7 @@ import numpy as np
 
 from chakra.arrays import I64, U64, AnyArray
 from chakra.replay.config.model import Network
-from chakra.replay.networks.flow.paths import Paths
+from chakra.replay.networks.flow.paths import Paths, key_width
 from chakra.replay.symmetry.classes import Partition, partition, row_codes
 from chakra.replay.symmetry.flow_roles import Talk
 from chakra.replay.symmetry.rings_used import RingsUsed
@@ -92,8 +92,11 @@ class _Graph:
     def __init__(self, said: Talk, paths: Paths, npus: int) -> None:
         self.paths, self.npus = paths, npus
         self.links = len(paths.bytes_per_ns)
-        keys = paths.src * npus + paths.dst
-        place = np.searchsorted(keys, said.src * npus + said.dst)
+        width = key_width(paths.dst, npus)
+        keys = paths.src * width + paths.dst
+        #: numbers of switches, each unlike everything else
+        self.ports = np.arange(npus, width)
+        place = np.searchsorted(keys, said.src * width + said.dst)
         most = int(said.role.max(initial=0)) + 1
         place, role = np.divmod(np.unique(place * most + said.role), most)
         self.role = _sums(place, _mix(role), len(keys))
@@ -106,11 +109,12 @@ class _Graph:
         counts = (0, 0, 0)
         while True:
             crossed = _sums(self.pair, _mix(link[p.link], p.weight), len(p.src))
-            pair = _codes(_mix(self.role, p.latency_ns, npu[p.src], npu[p.dst], crossed))
+            ends = np.concatenate([npu, self.ports])
+            pair = _codes(_mix(self.role, p.latency_ns, npu[p.src], ends[p.dst], crossed))
             carried = _sums(p.link, _mix(pair[self.pair], p.weight), self.links)
             link = _codes(_mix(link, carried))
             sent = _sums(p.src, _mix(pair, np.full(len(pair), 1)), self.npus)
-            heard = _sums(p.dst, _mix(pair, np.full(len(pair), 2)), self.npus)
+            heard = _sums(p.dst, _mix(pair, np.full(len(pair), 2)), len(ends))[: self.npus]
             npu = _codes(_mix(npu, sent, heard))
             now = (_count(npu), _count(link), _count(pair))
             if now == counts:

@@ -12,9 +12,12 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.in_network import switch_dimension
 from chakra.replay.collectives.plan import FLAT, Phase, Plan
 from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.collectives.steps import Do, Steps, Symmetry, member_rows
+from chakra.replay.config.model import Network
+from chakra.replay.networks.flow.paths import port
 from chakra.replay.symmetry.library_talk import LibraryTalk
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Workload
@@ -67,6 +70,9 @@ def talk(
             parts.append((npus, peers, np.full(len(npus), roles.of("peer", column))))
     for (view, partners), comms in _rings(workload, membership, plans).items():
         rows, slots = _members(membership, plans, view, sorted(comms), n)
+        if partners.family is Family.SWITCH:
+            parts += _of_switches(rows, slots, view, plans.network, roles)
+            continue
         for label, target in partners.each(rows.shape[1]):
             known = target >= 0
             role = roles.of(view, label) + slots[:, known]
@@ -77,6 +83,17 @@ def talk(
     )
     apart = src != dst
     return Talk(src[apart], dst[apart], role[apart])
+
+
+def _of_switches(
+    rows: I64, slots: I64, view: int, network: Network, roles: _Roles
+) -> Iterator[tuple[I64, I64, I64]]:
+    """Members of rings (rings, size) and the ports of the switch that joins each ring."""
+    dims = [view if view != FLAT else switch_dimension(row, network) for row in rows]
+    for back in (False, True):
+        ends = [port(network, dim, back=back) for dim in dims if dim is not None]
+        role = roles.of(view, "switch", back) + slots
+        yield rows.reshape(-1), np.repeat(ends, rows.shape[1]), role.reshape(-1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from collective_runs import ENDPOINT, GIBPS, LATENCY, message_ns, network, one, system
+from flow_worlds import both
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_network_worlds import rows_of_dimension, switched_settings
@@ -106,6 +107,59 @@ def test_results_leave_a_switch_when_it_has_all() -> None:
     released = message_ns(big) - LATENCY
     ends = released + message_ns(size) + message_ns(-(-size // 3)) + ENDPOINT
     assert result.collectives[0]["end_ns"] == ends
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_flows_of_classes_are_those_of_all_npus(data: st.DataObject) -> None:
+    """Folded and not: equal ends of all nodes, bytes and links, for random systems, groups and workloads."""
+    setting = data.draw(switched_settings())
+    both(
+        data.draw(workloads(setting)),
+        setting.system,
+        setting.network,
+        memory=setting.memory,
+        comm_groups=setting.groups or None,
+        queues_per_dim=setting.queues,
+        rendezvous=setting.rendezvous,
+    )
+
+
+@given(st.sampled_from(KINDS), st.integers(2, 9), st.integers(1, 1 << 26), st.integers(0, 2000))
+@settings(max_examples=60, deadline=None)
+def test_flows_take_the_time_of_the_closed_form(kind: str, n: int, size: int, latency: int) -> None:
+    """Flows that nobody disturbs: the time of unaware up to the rounding of one tick, every link its bytes."""
+    net = able([n], latency=[latency])
+    folded, _ = both([one(kind, size)] * n, system(["inNetwork"]), net)
+    free = simulate([one(kind, size)] * n, system(["inNetwork"]), net)
+    assert 0 <= int(folded.finish_ns.max()) - int(free.finish_ns.max()) <= 1
+    assert len(set(folded.finish_ns.tolist())) == 1
+    assert folded.raw.partition.n_classes == 1
+    up, down = port_bytes(Do[kind], size, n)
+    links = {(row["from"], row["to"]): row["bytes"] for row in folded.links}
+    assert links == {(npu, -1): up for npu in range(n)} | {(-1, npu): down for npu in range(n)}
+    assert folded.dimensions[0]["bytes_per_npu"] == free.dimensions[0]["bytes_per_npu"] == up
+
+
+def test_flows_of_others_share_the_links_to_a_switch() -> None:
+    """A message of the same size goes up beside one member's part: at half the rate both, and all wait for it."""
+    workload, size = Workload(4), 1 << 26
+    group = workload.add_group([0, 2, 3])
+    for rank in range(4):
+        builder = workload.builder(rank)
+        if rank == 0:
+            builder.send(1, size_bytes=size, tag=1)
+        if rank == 1:
+            builder.recv(0, size_bytes=size, tag=1)
+        else:
+            builder.collective("ALL_REDUCE", size_bytes=size, group=group)
+    result = simulate(workload, system(["inNetwork"]), able([4]), backend="flow", comm_streams=2)
+    shared = 2 * size / (GIBPS * (1 << 30) / 1e9) - ENDPOINT  # the message had the link for itself before
+    assert result.collectives[0]["end_ns"] == pytest.approx(
+        shared + 3 * ENDPOINT + 2 * LATENCY, abs=2 * ENDPOINT
+    )
+    up = next(row for row in result.links if (row["from"], row["to"]) == (0, -1))
+    assert up["bytes"] == 2 * size
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -230,7 +284,6 @@ def test_what_no_switch_can_do_is_refused() -> None:
     refused("given link by link", network={"npus_count": [4], "links": [[k, "s", 50, 500] for k in range(4)]})
     refused("which is not an algorithm", compat="astra-sim")
     refused("which is not an algorithm", system=system(["oneInNetwork"]))
-    refused("not with 'flow'", backend="flow")
 
 
 def test_unequal_shares_are_refused() -> None:

@@ -36,8 +36,9 @@ from chakra.replay.engines.kernels.layout import row
         FH_ADAPTIVE,  # whether a flow takes the least loaded of its routes when it starts
         FH_NPUS,  # table: number of each NPU that is simulated
         FH_SENT,  # table: bytes that each of them has sent, by logical dimension
+        FH_PORTS,  # number from which receivers are ports of switches: two of each dimension
     ),
-) = row(25)
+) = row(26)
 
 # a pair of NPUs that exchange messages: the routes from one to the other
 (

@@ -2,7 +2,8 @@
 
 All members begin with the last one. After its endpoint delay each sends what it brings up to the switch and gets the
 result down from it, over the two directions of its own link; when everybody has it, the phase ends for all after another
-endpoint delay. Where the network stores and forwards, the switch sends the results when it has all.
+endpoint delay. Where the network stores and forwards, the switch sends the results when it has all; where it cuts
+through, both ways are under way at once.
 """
 
 from chakra.replay.engines.kernels import codes as K
@@ -11,7 +12,7 @@ from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, take_row
 from chakra.replay.engines.kernels.messages_steps import for_all, joint_member
 from chakra.replay.engines.kernels.messages_transfer import ring_npu, twin
-from chakra.replay.engines.kernels.network import from_switch, over_switch, stops_at_switch
+from chakra.replay.engines.kernels.network import from_switch, goes_both_ways, over_switch, stops_at_switch
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -61,6 +62,17 @@ def cross(s: State, x: int) -> None:
     """A member sends to the switch, after its endpoint delay."""
     npu, dim = s.m[x + L.S_NPU], switch_dimension(s, x)
     over_switch(s, message_of(s, x, 0), npu, dim, port_bytes(s, x, 0), port_bytes(s, x, 1))
+    if goes_both_ways(s):
+        from_switch(s, message_of(s, x, 1), npu, dim, port_bytes(s, x, 1))
+
+
+def count_member(s: State, x: int, end: int) -> int:
+    """Count what a member has begun, or with `end` = 1 ended, in a joint phase; returns how much there is of it."""
+    m = s.m
+    leader = twin(s, x, 0, ring_npu(s, x, 0))
+    at = leader + m[x + L.S_COUNTS] - x + 2 * m[x + L.S_PHASE] + end
+    m[at] += 1
+    return m[at]
 
 
 def crossed(s: State, message: int) -> None:
@@ -71,15 +83,13 @@ def crossed(s: State, message: int) -> None:
     m = s.m
     x, back = m[message + L.MD_STREAM], m[message + L.MD_PACKET]
     free_row(s, message)
+    parts = m[x + L.S_RING_PARTS]
     if back == 0 and stops_at_switch(s):
-        leader = twin(s, x, 0, ring_npu(s, x, 0))
-        at = leader + m[x + L.S_COUNTS] - x + 2 * m[x + L.S_PHASE]
-        m[at] += 1  # behind the starts of all
-        if m[at] < 2 * m[x + L.S_RING_PARTS]:
+        if count_member(s, x, 0) < 2 * parts:  # behind the starts of all
             return
         dim = switch_dimension(s, x)
-        for index in range(m[x + L.S_RING_PARTS]):
+        for index in range(parts):
             y = twin(s, x, index, ring_npu(s, x, index))
             from_switch(s, message_of(s, y, 1), m[y + L.S_NPU], dim, port_bytes(s, y, 1))
-    elif joint_member(s, x, 1):
+    elif count_member(s, x, 1) == (2 * parts if goes_both_ways(s) else parts):
         for_all(s, x, m[x + L.S_DELAY], L.TM_JOINT_END)

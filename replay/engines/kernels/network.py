@@ -22,7 +22,8 @@ and this module is the only place that tells networks apart (`C_NET`):
 `over_switch(s, message, src, dim, up, down)`
     As `send`, of a message that goes up to the switch of a dimension with so many bytes, and with others down again to
     the NPU itself. `stops_at_switch(s)` says that it is there when the switch has it: the engine then sends what comes
-    back by `from_switch(s, message, dst, dim, down)`, when the switch has all that it needs.
+    back by `from_switch(s, message, dst, dim, down)`, when the switch has all that it needs. `goes_both_ways(s)`: the
+    engine sends both at once, since the switch cuts through.
 
 Where classes of equal NPUs are simulated (`tables.py`: flows only), senders are classes, and receivers are the NPUs that
 the first of the class sends to.
@@ -54,7 +55,7 @@ from chakra.replay.engines.kernels.network_delays import (
     send_by_route_delay,
     slowest_link,
 )
-from chakra.replay.engines.kernels.network_flow import flow_occupancy, start_flow, wake_flows
+from chakra.replay.engines.kernels.network_flow import flow_occupancy, start_flow, start_port, wake_flows
 from chakra.replay.engines.kernels.network_links import (
     enter_dimension,
     enter_port,
@@ -94,8 +95,11 @@ def send(s: State, message: int, src: int) -> None:
 
 def over_switch(s: State, message: int, src: int, dim: int, up: int, down: int) -> None:
     """A message leaves `src` for the switch of a dimension, and comes back with other bytes if it does not stop there."""
-    if s.m[L.C_NET] == L.NET_AWARE:
+    net = s.m[L.C_NET]
+    if net == L.NET_AWARE:
         enter_port(s, message, src, dim, up, 0)
+    elif net == L.NET_FLOW:
+        start_port(s, message, src, dim, up, 0)
     else:
         over_switch_by_delay(s, message, src, dim, up, down)
 
@@ -105,9 +109,17 @@ def stops_at_switch(s: State) -> bool:
     return s.m[L.C_NET] == L.NET_AWARE
 
 
+def goes_both_ways(s: State) -> bool:
+    """Whether results leave a switch while what they are made of still comes in, as messages of their own."""
+    return s.m[L.C_NET] == L.NET_FLOW
+
+
 def from_switch(s: State, message: int, dst: int, dim: int, down: int) -> None:
     """A message leaves the switch of a dimension for `dst`."""
-    enter_port(s, message, dst, dim, down, 1)
+    if s.m[L.C_NET] == L.NET_FLOW:
+        start_port(s, message, dst, dim, down, 1)
+    else:
+        enter_port(s, message, dst, dim, down, 1)
 
 
 def reached(s: State, message: int) -> bool:

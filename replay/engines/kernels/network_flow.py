@@ -143,13 +143,31 @@ def start_flow(s: State, message: int, src: int) -> None:
         schedule(s, m[L.C_NOW], message)
         return
     count_dimension(s, src, npu, dst, size)
-    route = choose_route(s, src, dst)
+    start_on(s, message, choose_route(s, src, dst))
+
+
+def start_port(s: State, message: int, src: int, dim: int, size: int, back: int) -> None:
+    """A message between an NPU and the switch of a dimension: up to it, or with `back` = 1 down from it."""
+    m = s.m
+    head = m[L.C_FLOW]
+    m[message + L.M_HOPS] = 1
+    m[message + L.M_SIZE] = size
+    if back == 0:
+        m[m[head + R.FH_SENT] + src * m[L.C_DIMS] + dim] += size
+    start_on(s, message, m[find_pair(s, src, m[head + R.FH_PORTS] + 2 * dim + back) + R.FP_ROUTE])
+
+
+def start_on(s: State, message: int, route: int) -> None:
+    """A message begins to flow on a route."""
+    m = s.m
+    head = m[L.C_FLOW]
+    size = m[message + L.M_SIZE]
     count_on_links(s, route, size)
     m[message + L.M_ROUTE] = route
     left = size << m[head + R.FH_SHIFT]
     m[message + L.M_AT] = left
     if left == 0 or m[route + R.FR_ENTRIES] == 0:
-        m[message + L.M_AT] = dst
+        m[message + L.M_AT] = m[message + L.M_DST]
         schedule(s, m[L.C_NOW] + m[route + R.FR_LATENCY], message)
         return
     add_flow(s, route, message)

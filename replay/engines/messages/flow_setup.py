@@ -11,7 +11,7 @@ from chakra.replay.engines.messages.simulated import Simulated, everybody, one_o
 from chakra.replay.engines.phases.channels import UnfoldableError
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.networks.flow.link_paths import link_paths
-from chakra.replay.networks.flow.paths import Paths, alone_and_back, block_paths
+from chakra.replay.networks.flow.paths import Paths, alone_and_back, block_paths, with_ports
 from chakra.replay.options import FLOW
 from chakra.replay.symmetry.flow_classes import fold
 from chakra.replay.symmetry.flow_roles import talk
@@ -53,7 +53,11 @@ class FlowSetup:
 def find_paths(scenario: Scenario, pairs: I64) -> Paths:
     """Paths of pairs of NPUs on the network of a run."""
     network = scenario.network
-    return block_paths(network, pairs) if network.links is None else link_paths(network, pairs)
+    if network.links is not None:
+        return link_paths(network, pairs)
+    ports = pairs[:, 1] >= network.npus
+    paths = block_paths(network, pairs[~ports])
+    return with_ports(paths, network, pairs[ports]) if ports.any() else paths
 
 
 def every_npu(scenario: Scenario, pairs: I64) -> FlowSetup:

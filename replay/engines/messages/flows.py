@@ -57,7 +57,9 @@ class Flows:
 class FlowRows:
     """Adds links, routes and their entries to a block."""
 
-    def __init__(self, block: Block, head: I64, flows: Flows, dims: int, *, adaptive: bool) -> None:
+    def __init__(
+        self, block: Block, head: I64, flows: Flows, dims: int, *, adaptive: bool, ports: int = 0
+    ) -> None:
         p = flows.paths
         npus = len(flows.npus)
         self._link_of, self._dims, self._npus = flows.link_of, dims, npus
@@ -89,6 +91,7 @@ class FlowRows:
         row[R.FH_HEAP], row[R.FH_MEMBERS] = block.room(n_routes + 1), block.room(n_routes)
         row[R.FH_PLAN], row[R.FH_SHARING] = L.NEVER, -1
         row[R.FH_ADAPTIVE] = adaptive
+        row[R.FH_PORTS] = ports
         self.head = head[L.C_FLOW] = block.add(row)
         #: different ticks at which messages may be there that have left at one tick
         self.latencies = len(np.unique(p.latency_ns))

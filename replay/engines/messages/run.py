@@ -14,6 +14,7 @@ from chakra.errors import WorkloadError
 from chakra.replay.checks.run import order_problem
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.call import Call
+from chakra.replay.collectives.in_network import switch_dimension
 from chakra.replay.collectives.library.messages import lanes_of_pairs
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
 from chakra.replay.collectives.select import counted_bytes
@@ -40,6 +41,7 @@ from chakra.replay.engines.plan_tables import Planned
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.tables import instance_numbers
 from chakra.replay.networks.exchange import outside_run
+from chakra.replay.networks.flow.paths import port
 from chakra.replay.networks.interface import LinkUse
 from chakra.replay.networks.routes import LinkGraph, link_graph
 from chakra.replay.options import FLOW
@@ -212,10 +214,11 @@ class MessageRun:
         return Plan(call.kind, (0,), ((phase,),))
 
     def _pairs(self) -> I64:
-        """Pairs of NPUs that may exchange messages, shape (pairs, 2)."""
-        workload, dims = self.workload, self.scenario.network.dims
+        """Pairs of NPUs that may exchange messages, shape (pairs, 2), and of NPUs and switches (`port`)."""
+        workload, network = self.workload, self.scenario.network
+        dims = network.dims
         n = workload.npus
-        parts = [np.zeros((0, 2), np.int64)]
+        parts, ports = [np.zeros((0, 2), np.int64)], [np.zeros((0, 2), np.int64)]
         used: set[tuple[int, int]] = set()
         at = 0
         for npu, number in enumerate(workload.program_of.tolist()):
@@ -240,12 +243,19 @@ class MessageRun:
                     rows = np.moveaxis(grid, len(dims) - 1 - phase.view, -1).reshape(
                         -1, dims[phase.view].npus
                     )
+                if phase.algorithm.family is Family.SWITCH:
+                    dim = phase.view if phase.view != FLAT else switch_dimension(rows[0], network)
+                    assert dim is not None, "a group that no switch joins is refused"
+                    npus = np.repeat(rows.reshape(-1), 2)
+                    ends = [port(network, dim, back=back) for back in (False, True)]
+                    ports.append(np.stack([npus, np.tile(ends, rows.size)], axis=1))
+                    continue
                 ring = phase.algorithm.family is Family.RING and phase.do is not Do.ALL_TO_ALL
                 for shift in (1,) if ring else range(1, rows.shape[1]):
                     other = np.roll(rows, -shift, axis=1)
                     parts.append(np.stack([rows.reshape(-1), other.reshape(-1)], axis=1))
         pairs = np.concatenate(parts)
-        return np.concatenate([pairs, pairs[:, ::-1]])
+        return np.concatenate([pairs, pairs[:, ::-1], *ports])
 
     def _flows(self) -> Flows:
         """Paths of all flows, and the largest of them."""

@@ -20,7 +20,8 @@ class Paths:
     Attributes
     ----------
     src, dst
-        Sending and receiving NPU of each pair; pairs ascend by (src, dst).
+        Sending and receiving NPU of each pair; pairs ascend by (src, dst). Beyond the NPUs' numbers stand the ports of
+        switches (`with_ports`).
     first
         Route r of pair p: first[p] <= r < first[p + 1].
     latency_ns
@@ -55,9 +56,52 @@ def alone_and_back(p: Paths, npus: int) -> tuple[F64, F64]:
         narrow, np.repeat(np.arange(len(count)), count), p.bytes_per_ns[p.link] * p.whole / p.weight
     )
     alone = narrow[p.first[:-1]]
-    keys, other = p.src * npus + p.dst, p.dst * npus + p.src
+    width = key_width(p.dst, npus)
+    keys, other = p.src * width + p.dst, p.dst * width + p.src
     at = np.minimum(np.searchsorted(keys, other), max(len(keys) - 1, 0))
     return alone, np.where(keys[at] == other, alone[at], alone) if len(keys) else alone
+
+
+def key_width(dst: I64, npus: int) -> int:
+    """What numbers of senders are multiplied by in keys of pairs: more than any receiver."""
+    return max(npus, int(dst.max(initial=-1)) + 1)
+
+
+def port(network: Network, dim: int, *, back: bool) -> int:
+    """The number that stands for the switch of a dimension as receiver of an NPU's flow, or `back` as its sender."""
+    return network.npus + 2 * dim + back
+
+
+def with_ports(p: Paths, network: Network, pairs: I64) -> Paths:
+    """Paths with those between NPUs and the switches of building blocks, pairs of an NPU and a `port`; one link each.
+
+    What passes a switch is there after the latencies of both ways, whichever of the two takes longer.
+    """
+    keys = np.unique(pairs[:, 0] * key_width(pairs[:, 1], network.npus) + pairs[:, 1])
+    npu, ends = np.divmod(keys, key_width(pairs[:, 1], network.npus))
+    dim, back = np.divmod(ends - network.npus, 2)
+    own = [network.npus * (d.npus if d.topology is Topology.FULLY_CONNECTED else 2) for d in network.dims]
+    first = np.cumsum([0, *own])[dim]
+    latency = np.array([int(2 * d.latency_ns) for d in network.dims], np.int64)[dim]
+    count = np.concatenate([np.diff(p.start), np.ones(len(keys), np.int64)])
+    src, dst = np.concatenate([p.src, npu]), np.concatenate([p.dst, ends])
+    link = np.concatenate([p.link, first + 2 * npu + back])
+    begin = np.cumsum(count) - count
+    order = np.lexsort((dst, src))
+    start = np.concatenate([[0], np.cumsum(count[order])])
+    at = np.arange(len(link)) + np.repeat(begin[order] - start[:-1], count[order])
+    weight = np.concatenate([p.weight, np.full(len(keys), p.whole)])
+    return Paths(
+        src=src[order],
+        dst=dst[order],
+        first=np.arange(len(src) + 1),
+        latency_ns=np.concatenate([p.latency_ns, latency])[order],
+        start=start,
+        link=link[at],
+        weight=weight[at],
+        whole=p.whole,
+        bytes_per_ns=p.bytes_per_ns,
+    )
 
 
 def distinct_pairs(pairs: I64, npus: int) -> I64:
