@@ -135,6 +135,9 @@ def test_the_guides_table_is_what_the_recordings_give(shared: Path) -> None:
     page = profile_table.PAGE.read_text(encoding="utf-8")
     assert profile_table.filled(page, profile_table.table(found, costs)) == page
     assert profile_table.missed(found, costs) == []
+    alone = profile_table.alone_table()
+    assert profile_table.filled(page, alone, "device traces") == page
+    assert len(profile_table.ALONE) == len(list((shared / "data" / "kineto").iterdir()))
     for one in found:
         one.explained[:] = [80.0]
     worse = profile_table.missed(found, dict.fromkeys(costs, 40.0))
