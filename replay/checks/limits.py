@@ -6,7 +6,7 @@ The engines count in int64 and do not check; what could overflow is refused here
 from chakra.errors import ConfigError, WorkloadError
 from chakra.io.limits import MAX_CHUNKS
 from chakra.replay.config.keys import SPLITS
-from chakra.replay.config.model import Network, System
+from chakra.replay.config.model import Network, System, bytes_per_ns
 from chakra.replay.config.readers import SLOWEST
 from chakra.replay.options import RunOptions
 from chakra.replay.workload.model import Workload
@@ -62,6 +62,13 @@ def check_limits(workload: Workload, system: System, network: Network, options: 
                 f"{network.source}: dimension {k}: with latency {dim.latency_ns:g} ns and bandwidth "
                 f"{dim.bandwidth_gibps:g} GB/s a message of {largest:,} bytes may take {longest:.3g} ns, "
                 "more than a year; latency is in ns, bandwidth in GB/s of 2^30 B/s"
+            )
+    if network.flow_cap_gibps is not None:
+        longest = largest * workload.npus / bytes_per_ns(network.flow_cap_gibps)
+        if not longest < LONGEST_NS:
+            raise ConfigError(
+                f"{network.source}: at flow_cap {network.flow_cap_gibps:g} GB/s a message of {largest:,} bytes may take "
+                f"{longest:.3g} ns, more than a year"
             )
     chunks = min(system.splits, largest)
     if chunks > MAX_CHUNKS:

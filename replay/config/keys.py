@@ -43,6 +43,17 @@ _SWITCH_HEAD = "everything but the number 0 is true, so `false` is true"
 _GIBPS = "GB/s of 2^30 B/s"
 _GBPS = "GB/s of 10^9 B/s"
 
+FLOW_CAP = Key(
+    "flow_cap",
+    Number(above_zero=True, rule="must be one number of GB/s that no flow exceeds, above 0"),
+    None,
+    _GIBPS,
+    "flow_cap_gibps",
+    "most that one flow gets on the flow backend, as where a library has one channel; no effect on others",
+    "what links leave",
+    IGNORED,
+)
+
 NETWORK_KEYS = (
     TOPOLOGY := Key(
         "topology",
@@ -86,6 +97,7 @@ NETWORK_KEYS = (
         "plain: they forward only",
         IGNORED,
     ),
+    FLOW_CAP,
 )
 
 #: fields of one entry of `links`, and attributes of the edges of a GraphML file
@@ -196,6 +208,7 @@ LINK_KEYS = (
         "npus_forward",
         "whether a path may lead through an NPU that is not its end",
     ),
+    FLOW_CAP,
 )
 
 #: a network that another package makes

@@ -14,6 +14,7 @@ from chakra.replay.config.key import Key, UnfitError
 from chakra.replay.config.keys import (
     DIRECTED,
     ECMP,
+    FLOW_CAP,
     FROM,
     LINK_BANDWIDTH,
     LINK_FIELDS,
@@ -37,7 +38,7 @@ T = TypeVar("T")
 
 _FIELDS = {key.name: key for key in LINK_FIELDS}
 #: what the graph itself may say
-_GRAPH_KEYS = (ROUTING, ECMP, NPUS_FORWARD)
+_GRAPH_KEYS = (ROUTING, ECMP, NPUS_FORWARD, FLOW_CAP)
 #: types of the usual entry, whose speeds are read once for all entries that have them
 _PLAIN = set(itertools.product((int, str), (int, str), (int, float), (int, float)))
 #: a number of every link, and the key of the file that gives it to links that do not
@@ -80,7 +81,7 @@ def graph_network(graph: Any, source: str = "<graph>", compat: str | None = None
 
     Nodes that are whole numbers, as numbers or text, are NPUs; edges carry `bandwidth` (GB/s of 2^30 B/s) and `latency`
     (ns). The edges of an undirected graph are links in both directions. The graph's own attributes may be `npus_count`,
-    `routing`, `ecmp` and `npus_forward`.
+    `routing`, `ecmp`, `npus_forward` and `flow_cap`.
 
     Raises
     ------
@@ -235,6 +236,7 @@ def _network(section: Section, counts: tuple[int, ...], names: _Names, links: li
             section.read(ECMP),
             section.read(NPUS_FORWARD),
         ),
+        flow_cap_gibps=section.read(FLOW_CAP),
     )
     check_reach(network)
     return with_dims(network)
@@ -336,6 +338,8 @@ def dump_links(network: Network) -> str:
         lines.append(f"ecmp: {links.ecmp}")
     if not links.npus_forward:
         lines.append("npus_forward: false")
+    if network.flow_cap_gibps is not None:
+        lines.append(f"{FLOW_CAP.name}: {network.flow_cap_gibps!r}")
     lines.append("links:  # from, to, GB/s of 2^30 B/s per direction, ns; both directions unless directed")
     done: set[tuple[int, int]] = set()
     have = {(link.src, link.dst): link for link in links.links}

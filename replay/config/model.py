@@ -160,12 +160,15 @@ class Network:
         Single links, where the network is given by them.
     outside
         Who simulates the network, where that is another package; `dims` are then what it states of itself.
+    flow_cap_gibps
+        GB/s of 2**30 bytes per second that no flow exceeds, on the flow backend; None: what links leave.
     """
 
     dims: tuple[Dimension, ...]
     source: str = "<network>"
     links: Links | None = None
     outside: OutsideNetwork | None = None
+    flow_cap_gibps: float | None = None
 
     @property
     def npus(self) -> int:

@@ -12,6 +12,7 @@ from chakra.io.yaml import Entry
 from chakra.replay.config.files import Source
 from chakra.replay.config.keys import (
     BANDWIDTH,
+    FLOW_CAP,
     LATENCY,
     LINKS,
     NETWORK_KEYS,
@@ -113,7 +114,9 @@ def _blocks_network(section: Section) -> Network:
                 f"{Switches.PLAIN.value!r} there",
             )
     rows = zip(topologies, counts, bandwidths, latencies, switches, strict=True)
-    network = Network(tuple(Dimension(*row) for row in rows), section.source)
+    network = Network(
+        tuple(Dimension(*row) for row in rows), section.source, flow_cap_gibps=section.read(FLOW_CAP)
+    )
     if network.npus > MAX_NPUS:
         raise section.error(
             NPUS_COUNT.name, f"gives {network.npus} NPUs in all, more than the {MAX_NPUS} supported"
@@ -141,8 +144,9 @@ def dump_network(network: Network) -> str:
         return dump_links(network)
     notes = {"bandwidth": "  # GB/s of 2^30 B/s, per link and direction", "latency": "  # ns per hop"}
     plain = all(dim.switches is Switches.PLAIN for dim in network.dims)
-    return "".join(
+    text = "".join(
         f"{key.name}: [ {', '.join(str(value) for value in key.of_each(network.dims))} ]{notes.get(key.name, '')}\n"
         for key in NETWORK_KEYS
-        if not (plain and key is SWITCHES)
+        if key is not FLOW_CAP and not (plain and key is SWITCHES)
     )
+    return text if network.flow_cap_gibps is None else f"{text}{FLOW_CAP.name}: {network.flow_cap_gibps!r}\n"

@@ -10,6 +10,7 @@ from chakra.replay.config.key import Key
 from chakra.replay.config.keys import (
     BOOST_MODE,
     ECMP,
+    FLOW_CAP,
     IMPLEMENTATION_KEYS,
     LINK_KEYS,
     LINKS,
@@ -119,7 +120,8 @@ def network_in_effect(src: Source | Section, network: Network, compat: str | Non
         return FileInEffect("network", section.source, _link_rows(section, network), _link_notes(network))
     rates = ", ".join(f"{dim.bytes_per_ns:g}" for dim in network.dims)
     notes = (f"{network.npus} NPUs in all; a link moves {rates} bytes per ns",)
-    values = {key.name: key.of_each(network.dims) for key in NETWORK_KEYS}
+    values: dict[str, object] = {key.name: key.of_each(network.dims) for key in NETWORK_KEYS}
+    values[FLOW_CAP.name] = FLOW_CAP.of(network)
     return FileInEffect("network", section.source, _rows(section, NETWORK_KEYS, values), notes)
 
 
@@ -133,6 +135,7 @@ def _link_rows(section: Section, network: Network) -> tuple[ValueInEffect, ...]:
         LINKS_BANDWIDTH.name: section.raw(LINKS_BANDWIDTH),
         LINKS_LATENCY.name: section.raw(LINKS_LATENCY),
         ROUTES.name: f"{len(links.routes)} routes" if links.routes else None,
+        FLOW_CAP.name: FLOW_CAP.of(network),
     }
     return _rows(section, LINK_KEYS, values)
 

@@ -508,7 +508,8 @@ def import_infragraph(
     npus_count
         Logical dimensions, the first varying fastest; by default all NPUs are one.
     routing
-        What is shortest: ``hops`` or ``latency``.
+        What is shortest: ``hops``, ``latency``, or ``inside``: the fewest links that leave a machine, which is all
+        dimensions of `npus_count` but the last.
     leave_out
         Types or names of components that no message passes, such as ``cpu``.
 

@@ -8,9 +8,9 @@ from chakra.replay.collectives.library.in_effect import placed_library
 from chakra.replay.collectives.select import ROOTED, priced_kind
 from chakra.replay.config.fit import idle_dimensions, whole_list
 from chakra.replay.config.keys import IMPLEMENTATION_KEYS
-from chakra.replay.config.model import CollectiveKind, System
+from chakra.replay.config.model import CollectiveKind, Network, System
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.options import InputWarning
+from chakra.replay.options import FLOW, InputWarning, RunOptions
 from chakra.replay.workload.custom import position_file, prefix_of, resolve_prefix
 from chakra.replay.workload.model import Engine, Op, Workload
 from chakra.replay.workload.operator_times import timed_nodes
@@ -115,3 +115,12 @@ def untimed_warnings(workload: Workload, system: System) -> Iterator[str]:
             f"{place}{count} compute node{'s' * (count != 1)} with operations and no duration take 0 ns: give durations, "
             "switch on roofline-enabled with peak-perf and local-mem-bw, or replay on a known machine (--platform)"
         )
+
+
+def flow_cap_warnings(network: Network, options: RunOptions) -> list[str]:
+    """That a network file bounds flows, where there are none."""
+    if network.flow_cap_gibps is None or options.backend == FLOW:
+        return []
+    return [
+        f"{network.source}: key 'flow_cap' has no effect: backend {options.backend!r} has no flows (--backend flow)"
+    ]

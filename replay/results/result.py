@@ -441,6 +441,7 @@ class ReplayResult:
                     for d in self.network.dims
                 ],
                 **_links(self.network.links),
+                **({"flow_cap_gibps": self.network.flow_cap_gibps} if self.network.flow_cap_gibps else {}),
             },
             "memory": _plain(self.memory_config),
             "options": _plain(self.options),

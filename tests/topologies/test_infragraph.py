@@ -167,6 +167,10 @@ def test_components_that_no_message_passes(tmp_path: Path) -> None:
         imported(HAND, tmp_path, leave_out=["cpus"])
     with pytest.raises(ConfigError, match="leave out 'gpu'"):
         imported(HAND, tmp_path, leave_out=["gpu"])
+    for routing in ("hops", "latency", "inside"):
+        made = imported(HAND, tmp_path, routing=routing)
+        assert made.links is not None
+        assert made.links.routing == routing
     with pytest.raises(ConfigError, match="key 'routing'"):
         imported(HAND, tmp_path, routing="speed")
 

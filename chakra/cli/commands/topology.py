@@ -245,10 +245,10 @@ def dragonfly(output: str | None, output_format: str, **options: Any) -> None:
 )
 @click.option(
     "--routing",
-    type=click.Choice(["hops", "latency"]),
+    type=click.Choice(["hops", "latency", "inside"]),
     default="hops",
     show_default=True,
-    help="What is shortest.",
+    help="What is shortest; inside: fewest links that leave a machine, which --npus-count says.",
 )
 @click.option(
     "--leave-out",

@@ -45,9 +45,19 @@ class FlowSetup:
     link_of: I64 | None
     like: AloneLike = field(default_factory=dict)
 
-    def flows(self, largest: int) -> Flows:
-        """What the tables are made of; no message is larger than `largest` bytes."""
-        return Flows(self.paths, largest, self.who.npus, self.alone, self.back, link_of=self.link_of)
+    def flows(self, largest: int, cap: float | None) -> Flows:
+        """What the tables are made of; no message has more than `largest` bytes, no flow more than `cap` bytes per ns."""
+        widest = float(self.paths.bytes_per_ns.max(initial=0.0)) * self.paths.whole
+        binds = cap is not None and cap < widest
+        return Flows(
+            self.paths,
+            largest,
+            self.who.npus,
+            self.alone,
+            self.back,
+            cap if cap is not None and binds else 0.0,
+            self.link_of,
+        )
 
 
 def find_paths(scenario: Scenario, pairs: I64) -> Paths:

@@ -72,7 +72,7 @@ class FlowRows:
         self._add_entries(block, p, entries, routes)
         row = np.zeros(R.FLOW_HEAD, np.int64)
         row[R.FH_SHIFT], row[R.FH_WHOLE] = flows.shift, p.whole
-        row[R.FH_CAP] = int(flows.cap * (1 << flows.shift))
+        row[R.FH_CAP] = max(int(flows.cap * (1 << flows.shift)), 1) if flows.cap else 0
         pairs = np.zeros((len(p.src), R.FLOW_PAIR), np.int64)
         pairs[:, R.FP_DST] = p.dst
         pairs[:, R.FP_ROUTE] = routes + p.first[:-1] * R.FLOW_ROUTE

@@ -20,7 +20,7 @@ from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
 from chakra.replay.collectives.select import counted_bytes
 from chakra.replay.collectives.steps import Do
 from chakra.replay.collectives.uneven import pair_bytes
-from chakra.replay.config.model import CollectiveKind
+from chakra.replay.config.model import CollectiveKind, bytes_per_ns
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.alone import LibraryCall
 from chakra.replay.engines.messages.engine import simulate
@@ -263,7 +263,11 @@ class MessageRun:
         largest = largest_message([item.plan for item in self._planned])
         sizes = [program.p2p_bytes for program in self.workload.programs]
         sizes += [program.p2p_bytes for custom in self._customs.values() for program in custom.programs]
-        return setup.flows(max(largest, L.CONTROL_BYTES, *(int(size.max(initial=0)) for size in sizes)))
+        cap = self.scenario.network.flow_cap_gibps
+        return setup.flows(
+            max(largest, L.CONTROL_BYTES, *(int(size.max(initial=0)) for size in sizes)),
+            None if cap is None else bytes_per_ns(cap),
+        )
 
     def work_estimate(self) -> int:
         """Rough number of events, to choose between compiled and plain kernel."""
