@@ -165,11 +165,15 @@ def _take_turns(
     pool: Executor | None, parts: list[RankPart], clocks: Clocks, settings: Settings, whole: bool
 ) -> None:
     """Ranks that share an accelerator learn from each other's recordings when they had to wait for their turn."""
-    if settings.link.deps != "order" or settings.link.gaps == "drop":
-        return
+    if settings.link.deps != "order" or settings.link.gaps == "drop" or settings.link.gpu_only:
+        return  # there the order or the time of streams is not the recorded one, or nobody waits
     # clocks that differ are those of several hosts, which share nothing
     alike = [
-        part.occupied for part in parts if part.occupied is not None and not clocks.ahead_ns.get(part.rank, 0)
+        part.occupied
+        for part in parts
+        if part.occupied is not None
+        and not clocks.ahead_ns.get(part.rank, 0)
+        and part.rank not in clocks.unfit
     ]
     shared = sharers(alike)
     tasks = [(part, shared[part.rank], whole) for part in parts if part.rank in shared]
@@ -225,7 +229,8 @@ def _link_rank(inputs: Inputs, settings: Settings, folder: str, whole: bool, sev
         pickle.dump(linked, file, protocol=5)
     part = rank_part(linked, rank, parked)
     part.graph = rank_graph(linked, rank) if whole else None
-    part.occupied = occupied(linked, rank) if several else None
+    # without a clock nobody knows what ran at the same time
+    part.occupied = occupied(linked, rank) if several and linked.device.first_ns else None
     return part
 
 

@@ -127,6 +127,7 @@ def test_all_ranks_together_with_recorded_collectives(
 
 
 @pytest.mark.shared
+@pytest.mark.slow
 def test_the_guides_table_is_what_the_recordings_give(shared: Path) -> None:
     """What is explained, and errors with and without profiler: the tool compares the page, and each job with its aim."""
     assert profile_table.DATA.samefile(shared / "data")

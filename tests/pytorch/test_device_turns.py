@@ -95,10 +95,25 @@ def test_little_of_the_time_is_no_turn(tmp_path: Path) -> None:
     assert turns(traces[1]) == []
 
 
-@pytest.mark.parametrize("link", [LinkOptions(deps="tensors"), LinkOptions(gaps="drop")])
+@pytest.mark.parametrize(
+    "link", [LinkOptions(deps="tensors"), LinkOptions(gaps="drop"), LinkOptions(gpu_only=True)]
+)
 def test_graphs_without_the_order_or_the_time_of_streams_have_none(link: LinkOptions, tmp_path: Path) -> None:
     _, traces = converted(tmp_path, [rank(0, 10, 900), rank(50, 1000)], Settings(link=link))
     assert turns(traces[1]) == []
+
+
+def test_without_a_clock_nobody_knows_what_ran_at_the_same_time(tmp_path: Path) -> None:
+    """Both count from their first event, which here is the same time: with a clock the second one waits for a turn."""
+    for clock, found in ((True, [900_000]), (False, [])):
+        ranks = [rank(0, 10, 900), rank(50, 1000)]
+        ranks[1].op("first", 0, 10)
+        if not clock:
+            for job in ranks:
+                del job.header["baseTimeNanoseconds"]
+        (tmp_path / str(clock)).mkdir()
+        _, traces = converted(tmp_path / str(clock), ranks)
+        assert turns(traces[1]) == found
 
 
 def test_a_turn_is_neither_the_hosts_time_nor_the_accelerators(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class RankPart:
     graph: RankGraph | None = None
     """For a replay of all ranks together, where asked for."""
     occupied: Occupied | None = None
-    """When it occupies its accelerators, in a job of several ranks."""
+    """When it occupies its accelerators, in a job of several ranks with clocks."""
 
 
 def rank_part(linked: Linked, rank: int, parked: str = "") -> RankPart:
