@@ -533,7 +533,7 @@ SYSTEM_KEYS = (
         _SYSTEM.network_reduces,
         "",
         "network_reduces",
-        "switches between nodes reduce (SHARP), so that the library has CollNet",
+        "switches between nodes reduce (SHARP), so that the library has CollNet; so does `switches` of the network file",
     ),
     Key(
         "operator-model",

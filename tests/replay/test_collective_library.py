@@ -205,6 +205,13 @@ def test_collnet_needs_switches_that_reduce(tmp_path: Path, algorithm: str) -> N
             tmp_path, system(network_reduces=1), network(8, 4), collective_algorithm=algorithm, **options
         )
         assert made.to_dict()["collectives"][0]["transfer_ns"] == pytest.approx(expected, abs=3)
+        able = {**network(8, 4), "switches": ["plain", "reduces"]}
+        assert run(
+            tmp_path, system(), able, collective_algorithm=algorithm, **options
+        ).finish_ns.tolist() == (made.finish_ns.tolist())
+    inside = {**network(8, 4), "switches": ["reduces", "multicasts"]}
+    with pytest.raises(UsageError, match=f"nccl has no all_reduce with {algorithm} on 4 nodes"):
+        run(tmp_path, system(), inside, collective_algorithm=algorithm)
     free = run(tmp_path, system(network_reduces=1), network(8, 4)).finish_ns[0]
     assert free <= run(tmp_path, system(), network(8, 4)).finish_ns[0]
 

@@ -231,14 +231,14 @@ def plugins() -> list[Finding]:
     """Collective algorithms and networks that other packages offer, each loaded."""
     from chakra.errors import ConfigError
     from chakra.replay.collectives import registry
-    from chakra.replay.config.algorithms import NATIVE_ALGORITHMS
+    from chakra.replay.config.algorithms import IN_NETWORK, NATIVE_ALGORITHMS
     from chakra.replay.plugins import COLLECTIVES, NETWORKS, load, offered, package
 
     findings = []
     for group, what in ((COLLECTIVES, "collective algorithm"), (NETWORKS, "network")):
         for name, points in offered(group).items():
             who = ", ".join(sorted({package(point) for point in points}))
-            if group == COLLECTIVES and name in (*NATIVE_ALGORITHMS, *registry.OURS):
+            if group == COLLECTIVES and name in (*NATIVE_ALGORITHMS, IN_NETWORK, *registry.OURS):
                 detail = f"of {who} has a name of ours, and is not used: its entry point needs another"
                 findings.append(Finding("fail", f"{what} {name}", detail))
                 continue

@@ -18,7 +18,7 @@ from chakra.replay.collectives.library.parameters import MachineParameters, para
 from chakra.replay.collectives.library.presets import preset_parameters
 from chakra.replay.collectives.library.shape import Algorithm, Communicator, Forced, Protocol
 from chakra.replay.collectives.measured import MeasuredTimes, read_measured
-from chakra.replay.config.model import CollectiveKind, LinkTopology, Network, System
+from chakra.replay.config.model import CollectiveKind, LinkTopology, Network, Switches, System
 from chakra.replay.networks.flow.link_paths import link_paths
 from chakra.replay.options import FLOW, RunOptions
 
@@ -163,9 +163,10 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
         Protocol(protocol) if protocol else None,
         options.collective_channels or system.collective_channels,
     )
+    reduces = system.network_reduces or _switches_reduce(network, node)
     sends = options.backend in ("aware", FLOW) or network.outside is not None
     return PlacedLibrary(
-        machine, forced, node, rate, system.node_ports, system.network_latency_us, system.network_reduces, sends,
+        machine, forced, node, rate, system.node_ports, system.network_latency_us, reduces, sends,
         _measured(system, options, machine), computing_rate=system.computing_rate, collective_rate=system.collective_rate,
     )  # fmt: skip
 
@@ -177,6 +178,16 @@ def _measured(system: System, options: RunOptions, machine: MachineParameters) -
     if system.collective_times:
         return read_measured(system.collective_times, machine.name, f"{system.source}: collective-times")
     return None
+
+
+def _switches_reduce(network: Network, node: int) -> bool:
+    """Whether the network file says of all switches between nodes of so many NPUs that they reduce."""
+    inner, outer = 1, []
+    for dim in network.dims:
+        if inner >= node:
+            outer.append(dim.switches)
+        inner *= dim.npus
+    return bool(outer) and all(can is Switches.REDUCES for can in outer)
 
 
 def _node(network: Network, machine: MachineParameters) -> tuple[int, float]:
