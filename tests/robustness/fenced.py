@@ -25,6 +25,9 @@ def _child(job: dict[str, Any], out: int, err: int) -> None:
     os.chdir(job["cwd"])
     os.environ.update(job["env"])
     resource.setrlimit(resource.RLIMIT_AS, (job["memory"], job["memory"]))
+    # where files may not grow, Python cuts the bytecode of what it imports short, and every later process reads that
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     if job["files"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (job["files"], job["files"]))
     sys.stdin, sys.stdout = open(0), open(1, "w", closefd=False)  # noqa: SIM115 - for the life of the process
