@@ -80,7 +80,7 @@ ONCE = {
 
 
 @pytest.mark.parametrize("key", ONCE.values(), ids=[name for name, _ in ONCE])
-@settings(max_examples=6)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_the_schema_takes_what_the_reader_takes(key: Key[object], data: st.DataObject) -> None:
     """Ten values an example: to begin and end one takes four times what a value takes."""
