@@ -20,7 +20,23 @@ packages = [
 ]
 
 #: kinds of files beside modules that the packages read
-DATA = ("j2", "md", "csv", "typed", "proto", "pyi", "yml", "yaml", "json", "html", "css", "js", "svg", "txt")
+DATA = (
+    "j2",
+    "cc",
+    "md",
+    "csv",
+    "typed",
+    "proto",
+    "pyi",
+    "yml",
+    "yaml",
+    "json",
+    "html",
+    "css",
+    "js",
+    "svg",
+    "txt",
+)
 
 setup(
     package_dir=FOLDERS,

@@ -9,7 +9,7 @@ from chakra.replay.config.network import load_network
 from chakra.replay.engines.run import Progress, run_engine
 from chakra.replay.networks.answers import backend_on
 from chakra.replay.networks.blocks import with_faults
-from chakra.replay.options import RunOptions, npu_scales
+from chakra.replay.options import NS3, RunOptions, npu_scales
 from chakra.replay.prepare import Source, prepare
 from chakra.replay.results.result import ReplayResult
 from chakra.replay.results.stall import raise_if_stalled
@@ -50,6 +50,7 @@ def simulate(
     replicate: bool = False,
     fail_links: Sequence[str] = (),
     slow_links: Mapping[str, float] | None = None,
+    long_run: bool = False,
 ) -> ReplayResult:
     """Replay a workload on a described machine.
 
@@ -65,8 +66,9 @@ def simulate(
         `chakra.replay.networks.OutsideNetwork`, which simulates the transfers itself. What `chakra.replay.config` loads
         from them will do too.
     backend
-        ``"unaware"`` (no contention) or ``"aware"`` (links are first-come-first-served servers). A network that
-        simulates itself has neither; its result says ``"outside"``.
+        ``"unaware"`` (no contention), ``"aware"`` (links are first-come-first-served servers), ``"flow"`` (they are
+        shared max-min fairly) or ``"ns3"`` (packets, by ns-3, one such run at a time in a process). A network that
+        simulates itself has none of them; its result says ``"outside"``.
     compat
         None gives the right answer, ``"astra-sim"`` ASTRA-sim's number, ``"astra-sim-1.0"`` that of its older model.
     queues_per_dim, injection_scale, comm_scale, compute_scale, rendezvous
@@ -109,6 +111,8 @@ def simulate(
         Whether fewer traces than NPUs are repeated block by block, with peers and groups shifted; the result warns.
     fail_links, slow_links
         Links ``"A-B"`` that are gone, and factors on the bandwidth of links ``"A-B"``; both directions of each.
+    long_run
+        Whether ``"ns3"`` may run for what it estimates to take more than an hour.
 
     Returns
     -------
@@ -123,8 +127,9 @@ def simulate(
         When the workload cannot end: says who waits for whom.
     """
     machine = with_faults(load_network(network, compat=compat), fail_links, slow_links)
+    runs_on = backend_on(machine, backend)
     options = RunOptions(
-        backend=backend_on(machine, backend),
+        backend=runs_on,
         compat=compat,
         queues_per_dim=queues_per_dim,
         injection_scale=injection_scale,
@@ -147,6 +152,10 @@ def simulate(
         fold=fold,
         ideal=ideal,
     )
+    if runs_on == NS3:
+        from chakra.replay.networks.ns3.network import with_packets
+
+        machine = with_packets(machine, long_run=long_run)
     ready = prepare(workload, system, machine, memory, comm_groups, options, replicate=replicate)
     raw = run_engine(ready.scenario, progress)
     raise_if_stalled(raw, ready.scenario)

@@ -14,7 +14,9 @@ OLD_MODEL = "astra-sim-1.0"
 COMPAT_MODES = (None, "astra-sim", OLD_MODEL)
 #: flows that share links max-min fairly
 FLOW = "flow"
-BACKENDS = ("unaware", "aware", FLOW)
+#: packets, by ns-3
+NS3 = "ns3"
+BACKENDS = ("unaware", "aware", FLOW, NS3)
 STARTS = ("recorded", "aligned")
 #: the backend of a network that another package simulates
 OUTSIDE = "outside"
@@ -81,9 +83,10 @@ class RunOptions:
             raise UsageError(f"backend: {self.backend!r} is not one of {', '.join(BACKENDS)}")
         if self.compat not in COMPAT_MODES:
             raise UsageError(f"compat: {self.compat!r} is not one of None, 'astra-sim', 'astra-sim-1.0'")
-        if self.compat is not None and self.backend == FLOW:
+        if self.compat is not None and self.backend in (FLOW, NS3):
+            what = "flows" if self.backend == FLOW else "packets"
             raise UsageError(
-                f"backend: ASTRA-sim has no flows; compat {self.compat!r} is for 'unaware' and 'aware'"
+                f"backend: ASTRA-sim has no {what}; compat {self.compat!r} is for 'unaware' and 'aware'"
             )
         if self.start is not None and self.start not in STARTS:
             raise UsageError(f"start: {self.start!r} is not one of {', '.join(STARTS)}")

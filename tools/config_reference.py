@@ -20,6 +20,7 @@ from chakra.replay.config.keys import (
     PLUGIN_KEYS,
     SYSTEM_KEYS,
 )
+from chakra.replay.config.packet_keys import PACKET_KEYS
 from chakra.sweep.keys import RANGE_KEYS, STUDY_KEYS, WORKLOAD_KEYS, workload_keys
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "configuration.md"
@@ -54,6 +55,7 @@ TABLES = {
     "network": Table(NETWORK_KEYS, "chakra.replay.config.load_network"),
     "links": Table(LINK_KEYS, "chakra.replay.config.load_network"),
     "link fields": Table(LINK_FIELDS, "chakra.replay.config.load_network"),
+    "packets": Table(PACKET_KEYS, "chakra.replay.config.load_network"),
     "plugin": Table(PLUGIN_KEYS, "chakra.replay.config.load_network"),
     "system": Table(SYSTEM_KEYS, "chakra.replay.config.load_system"),
     "memory": Table(MEMORY_KEYS, "chakra.replay.config.load_memory"),

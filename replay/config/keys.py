@@ -19,6 +19,7 @@ from chakra.replay.config.model import (
     System,
     Topology,
 )
+from chakra.replay.config.packet_keys import PACKETS
 from chakra.replay.config.readers import (
     Anything,
     Flag,
@@ -98,6 +99,7 @@ NETWORK_KEYS = (
         IGNORED,
     ),
     FLOW_CAP,
+    PACKETS,
 )
 
 #: fields of one entry of `links`, and attributes of the edges of a GraphML file
@@ -209,6 +211,7 @@ LINK_KEYS = (
         "whether a path may lead through an NPU that is not its end",
     ),
     FLOW_CAP,
+    PACKETS,
 )
 
 #: a network that another package makes

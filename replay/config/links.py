@@ -31,6 +31,7 @@ from chakra.replay.config.keys import (
 )
 from chakra.replay.config.link_readers import npu_number
 from chakra.replay.config.model import Dimension, Link, Links, LinkTopology, Network
+from chakra.replay.config.packets import dump_packets, read_packets
 from chakra.replay.config.readers import MAX_INT
 from chakra.replay.config.section import Section
 
@@ -237,6 +238,7 @@ def _network(section: Section, counts: tuple[int, ...], names: _Names, links: li
             section.read(NPUS_FORWARD),
         ),
         flow_cap_gibps=section.read(FLOW_CAP),
+        packets=read_packets(section),
     )
     check_reach(network)
     return with_dims(network)
@@ -360,7 +362,7 @@ def dump_links(network: Network) -> str:
     if links.routes:
         lines.append("routes:")
         lines += [f"- [{', '.join(map(name, route))}]" for route in links.routes]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + dump_packets(network.packets)
 
 
 def _quoted(name: str) -> str:

@@ -147,6 +147,44 @@ class Links:
 
 
 @dataclass(frozen=True, slots=True)
+class Packets:
+    """How packets go on a network, where they are simulated (`--backend ns3`).
+
+    Attributes
+    ----------
+    transport
+        "tcp" (CUBIC), "dctcp", or "lossless" (back pressure instead of loss, no windows).
+    mtu
+        Bytes of the largest packet, from its IP header on.
+    buffer
+        Bytes that wait for a link at most, per direction; lossless: bytes of a link that its receiver holds at most.
+    queue
+        "droptail" or "red"; None: red for dctcp, else droptail.
+    ecn_threshold
+        Bytes of a queue from which packets are marked instead of dropped; 0: none is marked; None: `DCTCP_THRESHOLD` for
+        dctcp, else none.
+    initial_window
+        Bytes that a connection may have under way at first; None: ten packets.
+    largest_window
+        Bytes that a connection has under way at most.
+    least_timeout_ns
+        A lost packet without later ones is sent again after this time at the earliest, ns.
+    seed
+        Of random early drops.
+    """
+
+    transport: str = "tcp"
+    mtu: int = 9000
+    buffer: int = 16 << 20
+    queue: str | None = None
+    ecn_threshold: int | None = None
+    initial_window: int | None = None
+    largest_window: int = 4 << 20
+    least_timeout_ns: int = 200_000_000
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """All dimensions; dimension 0 varies fastest in the NPU number. `links` replaces the dimensions' own links.
 
@@ -162,6 +200,8 @@ class Network:
         Who simulates the network, where that is another package; `dims` are then what it states of itself.
     flow_cap_gibps
         GB/s of 2**30 bytes per second that no flow exceeds, on the flow backend; None: what links leave.
+    packets
+        How packets go on it, for who simulates them.
     """
 
     dims: tuple[Dimension, ...]
@@ -169,6 +209,7 @@ class Network:
     links: Links | None = None
     outside: OutsideNetwork | None = None
     flow_cap_gibps: float | None = None
+    packets: Packets = Packets()
 
     @property
     def npus(self) -> int:

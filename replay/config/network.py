@@ -25,6 +25,8 @@ from chakra.replay.config.links import dump_links, graph_network, links_network,
 from chakra.replay.config.model import Dimension, Network, Switches, Topology
 from chakra.replay.config.network_plugins import plugin_network
 from chakra.replay.config.outside import outside_network, simulates
+from chakra.replay.config.packet_keys import PACKETS
+from chakra.replay.config.packets import dump_packets, read_packets
 from chakra.replay.config.section import Section
 
 #: so many dimensions of two NPUs have all the NPUs that a machine may have
@@ -115,7 +117,10 @@ def _blocks_network(section: Section) -> Network:
             )
     rows = zip(topologies, counts, bandwidths, latencies, switches, strict=True)
     network = Network(
-        tuple(Dimension(*row) for row in rows), section.source, flow_cap_gibps=section.read(FLOW_CAP)
+        tuple(Dimension(*row) for row in rows),
+        section.source,
+        flow_cap_gibps=section.read(FLOW_CAP),
+        packets=read_packets(section),
     )
     if network.npus > MAX_NPUS:
         raise section.error(
@@ -147,6 +152,8 @@ def dump_network(network: Network) -> str:
     text = "".join(
         f"{key.name}: [ {', '.join(str(value) for value in key.of_each(network.dims))} ]{notes.get(key.name, '')}\n"
         for key in NETWORK_KEYS
-        if key is not FLOW_CAP and not (plain and key is SWITCHES)
+        if key not in (FLOW_CAP, PACKETS) and not (plain and key is SWITCHES)
     )
-    return text if network.flow_cap_gibps is None else f"{text}{FLOW_CAP.name}: {network.flow_cap_gibps!r}\n"
+    if network.flow_cap_gibps is not None:
+        text += f"{FLOW_CAP.name}: {network.flow_cap_gibps!r}\n"
+    return text + dump_packets(network.packets)

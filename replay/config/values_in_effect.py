@@ -32,6 +32,8 @@ from chakra.replay.config.keys import (
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Network, System
 from chakra.replay.config.network import load_network
+from chakra.replay.config.packet_keys import ECN_THRESHOLD, PACKET_KEYS, PACKETS, QUEUE
+from chakra.replay.config.packets import packet_section, queue_of, threshold_of
 from chakra.replay.config.readers import Switch
 from chakra.replay.config.section import Section
 from chakra.replay.config.system import load_system
@@ -120,9 +122,29 @@ def network_in_effect(src: Source | Section, network: Network, compat: str | Non
         return FileInEffect("network", section.source, _link_rows(section, network), _link_notes(network))
     rates = ", ".join(f"{dim.bytes_per_ns:g}" for dim in network.dims)
     notes = (f"{network.npus} NPUs in all; a link moves {rates} bytes per ns",)
-    values: dict[str, object] = {key.name: key.of_each(network.dims) for key in NETWORK_KEYS}
+    values: dict[str, object] = {
+        key.name: key.of_each(network.dims) for key in NETWORK_KEYS if key is not PACKETS
+    }
     values[FLOW_CAP.name] = FLOW_CAP.of(network)
-    return FileInEffect("network", section.source, _rows(section, NETWORK_KEYS, values), notes)
+    rows = _with_packets(section, network, NETWORK_KEYS, values)
+    return FileInEffect("network", section.source, rows, notes)
+
+
+def _with_packets(
+    section: Section, network: Network, keys: Iterable[Key[object]], values: Mapping[str, object]
+) -> tuple[ValueInEffect, ...]:
+    """Rows of a network file: those of `packets` follow it, one for each of its keys, where the file has it."""
+    given = section.given(PACKETS) and not section.as_head
+    rows = _rows(section, keys, {**values, PACKETS.name: section.raw(PACKETS) if given else None})
+    if not given:
+        return rows
+    packets, part = network.packets, packet_section(section)
+    inner = {key.name: key.of(packets) for key in PACKET_KEYS}
+    inner |= {QUEUE.name: queue_of(packets), ECN_THRESHOLD.name: threshold_of(packets)}
+    return rows + tuple(
+        ValueInEffect.of(key, inner[key.name], part.origin(key), name=f"{PACKETS.name}.{key.name}")
+        for key in PACKET_KEYS
+    )
 
 
 def _link_rows(section: Section, network: Network) -> tuple[ValueInEffect, ...]:
@@ -137,7 +159,7 @@ def _link_rows(section: Section, network: Network) -> tuple[ValueInEffect, ...]:
         ROUTES.name: f"{len(links.routes)} routes" if links.routes else None,
         FLOW_CAP.name: FLOW_CAP.of(network),
     }
-    return _rows(section, LINK_KEYS, values)
+    return _with_packets(section, network, LINK_KEYS, values)
 
 
 def _link_notes(network: Network) -> tuple[str, ...]:

@@ -8,10 +8,13 @@ from chakra.replay.networks.interface import (
     NEVER_NS,
     CountsLinks,
     Ended,
+    Expects,
     LinkUse,
     LogicalDim,
     NetworkRun,
     OutsideNetwork,
+    Pauses,
+    Tells,
     Transfers,
 )
 
@@ -19,9 +22,12 @@ __all__ = [
     "NEVER_NS",
     "CountsLinks",
     "Ended",
+    "Expects",
     "LinkUse",
     "LogicalDim",
     "NetworkRun",
     "OutsideNetwork",
+    "Pauses",
+    "Tells",
     "Transfers",
 ]

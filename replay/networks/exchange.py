@@ -7,8 +7,17 @@ from typing import Any, TypeVar
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.errors import ConfigError
-from chakra.replay.networks.interface import NEVER_NS, CountsLinks, LinkUse, OutsideNetwork, Transfers
+from chakra.errors import ChakraError, ConfigError
+from chakra.replay.networks.interface import (
+    NEVER_NS,
+    CountsLinks,
+    Expects,
+    LinkUse,
+    OutsideNetwork,
+    Pauses,
+    Tells,
+    Transfers,
+)
 from chakra.replay.plugins import guarded
 
 _T = TypeVar("_T")
@@ -49,6 +58,11 @@ class Exchange:
     def _call(self, what: str, function: Callable[[], _T]) -> _T:
         return guarded(function, f"{self._words} failed in {what}()")
 
+    @property
+    def clock_ns(self) -> int:
+        """The tick up to which the network has answered, ns."""
+        return self._clock
+
     def submit(self, rows: I64) -> None:
         """Hand transfers over.
 
@@ -75,11 +89,15 @@ class Exchange:
         -------
         tuple
             Handles of what ended, in its order, and the tick up to which the network has answered: theirs, or
-            `until_ns`.
+            `until_ns`, or where it has paused.
         """
         answer = self._call("advance", lambda: self._run.advance(until_ns))
         ids, ends = self._arrays(answer)
         if not len(ids):
+            paused = self._paused(until_ns)
+            if paused is not None:
+                self._clock = paused
+                return ids, paused
             if until_ns >= NEVER_NS:
                 raise ConfigError(
                     f"{self._words} has lost transfers: nothing will end any more, but {self.flying} "
@@ -94,6 +112,15 @@ class Exchange:
         self.flying -= len(ids)
         self._clock = tick
         return self._sent[0, ids], tick
+
+    def _paused(self, until_ns: int) -> int | None:
+        """The tick at which a run has paused before it was asked to stop; None if it has not."""
+        if not isinstance(self._run, Pauses):
+            return None
+        paused = self._run.paused_ns
+        if paused is None or not self._clock <= paused < until_ns:
+            return None
+        return int(paused)
 
     def _arrays(self, answer: Any) -> tuple[I64, I64]:
         """Both columns of an answer."""
@@ -185,9 +212,47 @@ class Exchange:
 
         return self._call("links", read)
 
+    def notes(self) -> tuple[str, ...]:
+        """What the network says of the run; nothing if it says nothing."""
+        run = self._run
+        if not isinstance(run, Tells):
+            return ()
+        return self._call("notes", lambda: tuple(str(line) for line in run.notes()))
+
     def close(self) -> None:
         """End the simulation."""
         self._call("close", self._run.close)
+
+
+def tell(network: OutsideNetwork, carried: Callable[[], tuple[I64, int]]) -> None:
+    """Tell a network what a run will carry, if it wants to know (`Expects`).
+
+    Parameters
+    ----------
+    network
+        The network.
+    carried
+        Gives pairs of NPUs, shape (pairs, 2), and the bytes of all, about.
+
+    Raises
+    ------
+    ChakraError
+        What the network refuses the run with; anything else that it raises becomes one line.
+    """
+    if not isinstance(network, Expects):
+        return
+    pairs, total_bytes = carried()
+    refused: list[ChakraError] = []
+
+    def call() -> None:
+        try:
+            network.expect(pairs, total_bytes)
+        except ChakraError as error:
+            refused.append(error)
+
+    guarded(call, f"network {network.name!r} failed in expect()")
+    if refused:
+        raise refused[0]
 
 
 @contextmanager

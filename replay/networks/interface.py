@@ -157,6 +157,39 @@ class CountsLinks(Protocol):
 
 
 @runtime_checkable
+class Pauses(Protocol):
+    """A run whose `advance` may come back early, so that progress is shown and an interrupt ends it. Optional."""
+
+    @property
+    def paused_ns(self) -> int | None:
+        """After an `advance` that answered nothing: the clock, if that is before `until_ns`, ns; else None."""
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """A run that has something to say of itself at its end. Optional."""
+
+    def notes(self) -> Iterable[str]:
+        """Lines for the result's notes, asked once at the end of the run, before `close`."""
+
+
+@runtime_checkable
+class Expects(Protocol):
+    """A network that is told before each run what it will carry. Optional."""
+
+    def expect(self, pairs: I64, total_bytes: int) -> None:
+        """Told before `begin`; an exception refuses the run.
+
+        Parameters
+        ----------
+        pairs
+            Sending and receiving NPU of those that may exchange messages, shape (pairs, 2).
+        total_bytes
+            What all of them send together, about.
+        """
+
+
+@runtime_checkable
 class OutsideNetwork(Protocol):
     """A network that is simulated outside the engine.
 

@@ -225,6 +225,8 @@ def _machine(document: Document) -> Iterator[str]:
     words = {
         "unaware": "links are not shared: messages never slow each other down",
         "aware": "links are shared: messages queue, store and forward",
+        "flow": "links are shared max-min fairly by flows",
+        "ns3": "packets, by ns-3",
         "outside": "another package simulates every transfer",
     }
     for d, dim in enumerate(network.get("dims") or []):

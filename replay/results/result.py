@@ -15,7 +15,7 @@ from chakra.et import NodeType
 from chakra.replay.config.model import Links, Memory, Network, Switches, System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.options import RunOptions
+from chakra.replay.options import NS3, RunOptions
 from chakra.replay.results.books import flat_bytes, link_rows
 from chakra.replay.results.collectives import collective_rows, egress_bytes_per_ns
 from chakra.replay.results.compute_notes import compute_notes, generated_with
@@ -442,6 +442,7 @@ class ReplayResult:
                 ],
                 **_links(self.network.links),
                 **({"flow_cap_gibps": self.network.flow_cap_gibps} if self.network.flow_cap_gibps else {}),
+                **({"packets": _plain(self.network.packets)} if self.options.backend == NS3 else {}),
             },
             "memory": _plain(self.memory_config),
             "options": _plain(self.options),

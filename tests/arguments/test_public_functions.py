@@ -44,7 +44,7 @@ BARE = {
     # what plugins give is checked where it is used, with the name of the plugin
     *("from_rounds", "from_arrays", "best_segments"),
     # what a package writes, and the engine calls
-    *("NetworkRun.submit", "NetworkRun.advance"),
+    *("NetworkRun.submit", "NetworkRun.advance", "Expects.expect"),
     # they say more of a node than the decorator could
     *(f"TraceBuilder.{n}" for n in ("compute", "collective", "send", "recv", "load", "store", "metadata")),
 }

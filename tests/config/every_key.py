@@ -18,6 +18,7 @@ from chakra.replay.config.keys import (
     NETWORK_KEYS,
     SYSTEM_KEYS,
 )
+from chakra.replay.config.packet_keys import PACKET_KEYS
 from chakra.sweep.keys import RANGE_KEYS, STUDY_KEYS, workload_keys
 from chakra.sweep.space import parameter_from
 from chakra.sweep.study import study_from
@@ -25,6 +26,7 @@ from chakra.sweep.study import study_from
 ROOT = Path(__file__).resolve().parents[2]
 Values = dict[str, Any]
 
+RING: Values = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
 NUMBER: Values = {"value": 1, "status": "assumed", "source": "this test"}
 ACCELERATOR: Values = {"name": "x", "peak_tflops": NUMBER, "mem_gbps": NUMBER, "memory_gb": NUMBER}
 DIM: Values = {"topology": "Ring", "npus": 2, "gbps": NUMBER, "latency_ns": NUMBER}
@@ -50,7 +52,7 @@ FILES = (
     File(
         "network",
         NETWORK_KEYS,
-        {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]},
+        RING,
         load_network,
     ),
     File(
@@ -88,6 +90,7 @@ FILES = (
     ),
     File("range", RANGE_KEYS[1:], {"range": [1, 4]}, lambda values: parameter_from("p.q", values, "<study>")),
     File("values", RANGE_KEYS[:1], {"values": [1]}, lambda values: parameter_from("p.q", values, "<study>")),
+    File("packets", PACKET_KEYS, {}, lambda values: load_network({**RING, "packets": values}).packets),
     *_requests(),
 )
 CASES = [(file, key) for file in FILES for key in file.keys]

@@ -4,16 +4,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chakra_example import constant_delay as constant_delay_module
 from chakra_example.constant_delay import ConstantDelay, constant_delay
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from network_runs import Switch, random_workload, system
+from network_runs import NOTHING, Switch, random_workload, system
 
 from chakra.builder import TraceBuilder, Workload
-from chakra.errors import StallError
+from chakra.errors import ConfigError, StallError
 from chakra.replay import ReplayResult, simulate
 from chakra.replay.engines.messages import engine, tables
-from chakra.replay.networks import OutsideNetwork
+from chakra.replay.networks import Ended, OutsideNetwork
 
 #: so much bandwidth that no size makes a difference
 ENDLESS = 1e30
@@ -264,3 +265,76 @@ def test_the_result_says_who_simulated() -> None:
     assert "another package simulates every transfer" in str(done)
     assert any("simulated outside the engine" in note for note in done.raw.notes)
     assert np.isfinite(done.dimensions[0]["utilisation"])
+
+
+class Pausing(ConstantDelay):
+    """A constant delay whose `advance` comes back half way, and which has something to say."""
+
+    def begin(self) -> "PausingRun":
+        """A simulation at tick 0."""
+        return PausingRun(self.delay_ns)
+
+
+class PausingRun(constant_delay_module.Run):
+    """Goes half of the way that it is asked to go, as long as that is more than one tick."""
+
+    def __init__(self, delay_ns: int) -> None:
+        super().__init__(delay_ns)
+        self.paused_ns: int | None = None
+        self.clock = self.pauses = 0
+
+    def advance(self, until_ns: int) -> Ended:
+        """Half way, or as usual."""
+        self.paused_ns = None
+        first = min(until_ns, self.under_way[0][0] if self.under_way else until_ns)
+        if first > self.clock + 1:
+            self.clock = self.paused_ns = (self.clock + first) // 2
+            self.pauses += 1
+            return NOTHING
+        self.clock = first
+        return super().advance(until_ns)
+
+    def notes(self) -> list[str]:
+        """How often it paused."""
+        return [f"paused {self.pauses} times"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_network_that_pauses_and_tells(seed: int) -> None:
+    """The same times as without pauses, even towards a tick without end; progress gets the network's clock."""
+    workload = random_workload(6, seed)
+    plain = simulate(workload, system(), ConstantDelay(6, 700, 50))
+    paused = simulate(workload, system(), Pausing(6, 700, 50))
+    assert same(plain, paused)
+    (note,) = (note for note in paused.notes if note.startswith("paused"))
+    assert int(note.split()[1]) > 100
+
+
+def test_progress_has_the_clock_of_a_network_that_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It grows while one message is under way, and ends the run half way."""
+    monkeypatch.setattr(engine, "TELL_S", 0.0)
+    seen: list[int] = []
+
+    def progress(_: int, now_ns: int) -> bool:
+        seen.append(now_ns)
+        return len(seen) < 4
+
+    workload = Workload(2)
+    workload.run(lambda b: b.send(1, size_bytes=1) if b.rank == 0 else b.recv(0, size_bytes=1))
+    done = simulate(workload, system(), Pausing(2, 1 << 20, 50), progress=progress)
+    assert done.partial
+    assert sorted(set(seen)) == seen
+    assert 0 < seen[-1] < 1 << 20
+
+
+def test_a_fault_in_what_a_network_expects_is_one_line() -> None:
+    """Whatever it raises but our own errors."""
+
+    class Faulty(ConstantDelay):
+        def expect(self, pairs: object, total_bytes: int) -> None:
+            raise ZeroDivisionError("by nothing")
+
+    with pytest.raises(
+        ConfigError, match=r"^network 'constant-delay' failed in expect\(\): ZeroDivisionError: by nothing"
+    ):
+        simulate(random_workload(4, 0), system(), Faulty(4, 700, 50))

@@ -182,7 +182,7 @@ def complete(line: str, shell: str = "bash") -> list[str]:
 def test_completion_of_commands_options_and_values() -> None:
     assert complete("chakra rep") == ["plain,replay", "plain,report"]
     assert complete("chakra replay --back") == ["plain,--backend"]
-    assert complete("chakra replay --backend ") == ["plain,unaware", "plain,aware", "plain,flow"]
+    assert complete("chakra replay --backend ") == ["plain,unaware", "plain,aware", "plain,flow", "plain,ns3"]
     assert complete("chakra generate tr") == ["plain,transformer"]
     assert "replay" in complete("chakra re", "zsh")
 

@@ -21,7 +21,7 @@ from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import Options
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import EXIT_INTERRUPTED, ThresholdError, UsageError
-from chakra.replay.options import COLLECTIVE_ALGORITHMS, COLLECTIVE_PROTOCOLS, InputWarning
+from chakra.replay.options import BACKENDS, COLLECTIVE_ALGORITHMS, COLLECTIVE_PROTOCOLS, InputWarning
 
 if TYPE_CHECKING:
     from chakra.replay.config.model import System
@@ -91,10 +91,10 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--backend",
-    type=click.Choice(["unaware", "aware", "flow"]),
+    type=click.Choice(BACKENDS),
     default="unaware",
     show_default=True,
-    help="Whether messages that share a link wait for each other, or share it as flows.",
+    help="Whether messages that share a link wait for each other, or share it as flows, or as packets by ns-3.",
 )
 @click.option(
     "--compat",
@@ -246,6 +246,11 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     multiple=True,
     metavar="A-B=X",
     help="This link has X times its bandwidth. May be given again.",
+)
+@click.option(
+    "--long-run",
+    is_flag=True,
+    help="With --backend ns3: run also what is estimated to take more than an hour.",
 )
 @click.option(
     "--what-if",
@@ -409,6 +414,7 @@ def _arguments(
     replicate: bool,
     fail_links: tuple[str, ...],
     slow_links: tuple[str, ...],
+    long_run: bool,
     kernel_speed: tuple[str, ...],
     **options: Any,
 ) -> dict[str, Any]:
@@ -424,6 +430,8 @@ def _arguments(
         given["npu_scale"] = load_npu_scale(npu_scale, load_network(given["network"], compat=mode).npus)
     if replicate:
         given["replicate"] = True
+    if long_run:
+        given["long_run"] = True
     if fail_links or slow_links:
         from chakra.replay.networks.blocks import parse_slow
 

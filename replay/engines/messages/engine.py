@@ -68,6 +68,8 @@ def simulate(
         if status == L.BUDGET or (status == L.AWAIT and monotonic() > told + TELL_S):
             told = monotonic()
             done, now = int(m[L.C_NPUS]) - int(m[L.C_UNFINISHED]), int(m[L.C_NOW])
+            if exchange is not None:
+                now = max(now, exchange.clock_ns)
             if progress is not None and not progress(done, now):
                 ended = True
                 break

@@ -36,11 +36,12 @@ from chakra.replay.engines.messages.library import (
 )
 from chakra.replay.engines.messages.simulated import everybody
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
+from chakra.replay.engines.messages.volume import bytes_sent
 from chakra.replay.engines.outcome import RawRun, order_notes
 from chakra.replay.engines.plan_tables import Planned
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.tables import instance_numbers
-from chakra.replay.networks.exchange import outside_run
+from chakra.replay.networks.exchange import outside_run, tell
 from chakra.replay.networks.flow.paths import port
 from chakra.replay.networks.interface import LinkUse
 from chakra.replay.networks.routes import LinkGraph, link_graph
@@ -257,6 +258,11 @@ class MessageRun:
         pairs = np.concatenate(parts)
         return np.concatenate([pairs, pairs[:, ::-1], *ports])
 
+    def _carried(self) -> tuple[I64, int]:
+        """Pairs that may exchange messages, and the bytes of all, about."""
+        sent = bytes_sent(self.scenario, self._planned, self._customs, self._plan_of_call)
+        return self._pairs(), sent
+
     def _flows(self) -> Flows:
         """Paths of all flows, and the largest of them."""
         setup = self._setup or every_npu(self.scenario, self._pairs())
@@ -311,7 +317,7 @@ class MessageRun:
         graph: LinkGraph | Flows | None = None
         if self.scenario.options.backend == FLOW:
             graph = self._flows()
-        elif network.links is not None:
+        elif network.links is not None and network.outside is None:
             graph = link_graph(network, self._pairs())
         tables = MessageTables(
             self.scenario,
@@ -321,21 +327,26 @@ class MessageRun:
             self.who,
         )
         links: tuple[dict[str, Any], ...] = ()
+        said: tuple[str, ...] = ()
         if network.outside is None:
             ended = simulate(tables, self.work_estimate(), progress, None)
         else:
+            tell(network.outside, self._carried)
             with outside_run(network.outside) as exchange:
                 ended = simulate(tables, self.work_estimate(), progress, exchange)
                 links = tuple(_outside_link(use) for use in exchange.links())
+                said = exchange.notes()
         m = tables.m
         if m[L.C_STATUS] == L.MISMATCH:
             npu, node = int(self.who.npus[int(m[L.C_ERROR_NPU])]), int(m[L.C_ERROR_NODE])
             raise WorkloadError(order_problem(self.workload, self.membership, npu, node))
         if self.scenario.options.backend in ("aware", FLOW):
             links = tables.network.used(m)
-        return self._raw(tables, links, ended)
+        return self._raw(tables, links, said, ended)
 
-    def _raw(self, t: MessageTables, links: tuple[dict[str, Any], ...], ended: bool) -> RawRun:
+    def _raw(
+        self, t: MessageTables, links: tuple[dict[str, Any], ...], said: tuple[str, ...], ended: bool
+    ) -> RawRun:
         m, actors = t.m, t.actors
         n, nodes, comms = actors.n, int(actors.node_start[-1]), int(actors.comm_start[-1])
         npu = t.rows(m, actors.rows_at, n, L.NPU_ROW)
@@ -372,7 +383,7 @@ class MessageRun:
                 *order_notes(int(m[L.C_RELIEVED])),
             ),
             messages_counted=True,
-            remarks=self._delays.notes(),
+            remarks=(*self._delays.notes(), *said),
         )
 
     def _comms(self) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
