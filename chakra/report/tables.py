@@ -102,7 +102,9 @@ def collectives(run: Run, most: int = 200) -> Table:
     merged: dict[tuple[str, ...], tuple[Mapping[str, object], int, int]] = {}
     for c in run.table("collectives"):
         key = (
-            *(text_of(c.get(part)) for part in ("kind", "algorithm", "group")),
+            text_of(c.get("kind")),
+            _ran(c),
+            text_of(c.get("group")),
             _members(c.get("members")),
             *(str(number(c.get(part))) for part in ("bytes", "algbw_gbps", "busbw_gbps", "bound_ns")),
             str(_span(c)),
@@ -115,7 +117,7 @@ def collectives(run: Run, most: int = 200) -> Table:
     table = [
         (
             text_of(c.get("kind")),
-            text_of(c.get("algorithm")),
+            _ran(c),
             text_of(c.get("group")) or "all",
             _members(c.get("members")),
             bytes_text(int(number(c.get("bytes")))),
@@ -144,6 +146,15 @@ def collectives(run: Run, most: int = 200) -> Table:
         *("algbw GB/s", "busbw GB/s", "of the bound"),
     )
     return Table(columns, table, max(len(rows) - most, 0), 3)
+
+
+def _ran(row: Mapping[str, object]) -> str:
+    """The algorithm; of a collective library what it ran, its protocol and its channels."""
+    told = [text_of(row.get(f"library_{part}")) for part in ("algorithm", "protocol")]
+    if not all(told):
+        return text_of(row.get("algorithm"))
+    channels = int(number(row.get("library_channels")))
+    return f"{text_of(row.get('algorithm'))} {'/'.join(told)}, {channels} channel{'s' * (channels != 1)}"
 
 
 def _members(value: object) -> str:

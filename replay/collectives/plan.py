@@ -200,3 +200,9 @@ def library_sent(phase: Phase) -> int:
         return 0 if kind is CollectiveKind.BARRIER else phase.bytes
     rounds = 2 if kind is CollectiveKind.ALL_REDUCE else 1
     return rounds * (phase.size - 1) * phase.bytes // phase.size
+
+
+def library_phase(plan: Plan) -> Phase | None:
+    """The phase of a plan that is a collective of a library, if it is one."""
+    phase = plan.variants[0][0] if plan.variants and plan.variants[0] else None
+    return phase if phase is not None and phase.algorithm.family is Family.LIBRARY else None

@@ -11,9 +11,11 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.in_network import port_bytes
+from chakra.replay.collectives.library.in_effect import PlacedLibrary
 from chakra.replay.collectives.plan import Phase, library_sent
 from chakra.replay.collectives.steps import Do, Steps
 from chakra.replay.collectives.uneven import pair_bytes
+from chakra.replay.config.model import CollectiveKind
 from chakra.replay.engines.kernels import packets
 from chakra.replay.engines.phases.durations import tree_tables
 
@@ -67,7 +69,8 @@ def phase_messages(phase: Phase, steps: Steps | None = None) -> Iterator[Message
         yield Messages(parent[child], child, size)
         return
     if phase.algorithm.family is Family.LIBRARY:
-        # a ring's bytes: those of other algorithms differ by less than what the model is off
+        # a ring's: what the library's algorithm sends between which members depends on where they lie
+        # (`library_messages`)
         yield Messages(index, (index + 1) % n, np.full(n, library_sent(phase)))
         return
     if phase.algorithm.family is Family.SWITCH:
@@ -87,3 +90,20 @@ def phase_messages(phase: Phase, steps: Steps | None = None) -> Iterator[Message
         return
     for k in range(1, n):
         yield Messages(index, (index + k) % n, size, 2 if do is Do.ALL_REDUCE else 1)
+
+
+def library_messages(library: PlacedLibrary, phase: Phase, npus: I64) -> Iterator[Messages]:
+    """All messages of a collective of a library, between the places of its members `npus`.
+
+    Those of the backends on which messages share links (`chakra.replay.collectives.library.messages`).
+    """
+    if phase.sizes is not None:
+        yield from phase_messages(phase)
+        return
+    kind = CollectiveKind(phase.algorithm.kind)
+    sent: dict[tuple[int, int], int] = {}
+    for lane in library.lanes(kind, phase.bytes, npus):
+        for target, size in zip(lane.target.tolist(), lane.size.tolist(), strict=True):
+            sent[lane.source, target] = sent.get((lane.source, target), 0) + size
+    pairs = np.array(list(sent), np.int64).reshape(-1, 2)
+    yield Messages(pairs[:, 0], pairs[:, 1], np.array(list(sent.values()), np.int64))

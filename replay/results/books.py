@@ -16,10 +16,11 @@ from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.in_network import port_bytes
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule, Schedule
+from chakra.replay.collectives.steps import Steps
 from chakra.replay.config.model import Topology
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.engines.traffic import Messages, phase_messages
+from chakra.replay.engines.traffic import Messages, library_messages, phase_messages
 from chakra.replay.symmetry.classes import coordinates
 from chakra.replay.workload.model import Op
 
@@ -93,13 +94,33 @@ def flat_bytes(scenario: Scenario, raw: RawRun) -> tuple[I64, I64]:
                 steps = None
                 if phase.algorithm.family is Family.STEPS:
                     steps = scenario.plans.steps(phase, whole=is_whole)
-                total = 0
-                for messages in phase_messages(phase, steps):
-                    total += messages.total_bytes
-                    sent = _crossings(scenario, rings, row.reshape(-1), place[here], messages)
+                total = sum(messages.total_bytes for messages in phase_messages(phase, steps))
+                for some, messages in _messages(scenario, phase, steps, rings):
+                    mine = np.isin(row.reshape(-1), some)
+                    sent = _crossings(scenario, rings, row.reshape(-1)[mine], place[here][mine], messages)
                     crossed += sent * calls.count * chunks
                 booked[phase.dim] += total // phase.size * len(place[here]) * calls.count * chunks
     return crossed, booked
+
+
+def _messages(
+    scenario: Scenario, phase: Phase, steps: Steps | None, rings: I64
+) -> Iterator[tuple[I64, Messages]]:
+    """Messages of a phase on some rings, with the rows of the rings that have them.
+
+    All have the same, but those of a library's collective: where its members lie decides who sends to whom.
+    """
+    library = scenario.plans.library
+    if phase.algorithm.family is not Family.LIBRARY or library is None:
+        every = np.arange(len(rings))
+        yield from ((every, messages) for messages in phase_messages(phase, steps))
+        return
+    alike: dict[tuple[bytes, bytes], list[int]] = {}
+    for number, members in enumerate(rings):
+        alike.setdefault(library.layout(members), []).append(number)
+    for some in alike.values():
+        rows = np.array(some)
+        yield from ((rows, messages) for messages in library_messages(library, phase, rings[some[0]]))
 
 
 def _crossings(scenario: Scenario, rings: I64, row: I64, place: I64, messages: Messages) -> I64:

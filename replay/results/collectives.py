@@ -1,5 +1,6 @@
 """Collectives of a run: times of every instance, and the rows of the table."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.library.shape import Choice
 from chakra.replay.collectives.plan import Plan
 from chakra.replay.config.model import CollectiveKind, Network, Topology
 from chakra.replay.engines.outcome import RawRun
@@ -103,11 +105,17 @@ def algorithm_name(plan: Plan) -> str:
 
 
 def collective_rows(
-    raw: RawRun, programs: list[Program], network: Network, spans: list[set[int]], sizes: I64
+    raw: RawRun,
+    programs: list[Program],
+    network: Network,
+    spans: list[set[int]],
+    sizes: I64,
+    ran: Callable[[int, int], Choice | None],
 ) -> list[dict[str, Any]]:
     """One row per collective instance, merged by group and plan above `MAX_ROWS`.
 
-    `spans[c]` are the dimensions in which the members of communicator c differ; `sizes[plan]` is a plan's comm_size; of
+    `ran` says what a library ran for a plan on a communicator, if one did; `spans[c]` are the dimensions in which the
+    members of communicator c differ; `sizes[plan]` is a plan's comm_size; of
     unequal shares, of the even collective that brings as many bytes through its ports as the busiest member does.
     """
     found = instances(raw, programs)
@@ -148,4 +156,11 @@ def collective_rows(
         }
         if plan.uneven:
             rows[key]["uneven"] = True
+        choice = ran(plan_number, c)
+        if choice is not None:
+            rows[key] |= {
+                "library_algorithm": choice.algorithm.value,
+                "library_protocol": choice.protocol.value,
+                "library_channels": choice.channels,
+            }
     return list(rows.values())

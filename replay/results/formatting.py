@@ -255,6 +255,13 @@ def _account(document: Document, npu: int) -> Iterator[str]:
         yield f"time of NPU {npu:<6}{', '.join(shares)}"
 
 
+def ran_in_words(row: Mapping[str, Any]) -> str:
+    """The algorithm of a row of collectives; of a library what it ran, as ``nccl NVLSTree/Simple``."""
+    if "library_algorithm" not in row:
+        return str(row.get("algorithm", ""))
+    return f"{row['algorithm']} {row['library_algorithm']}/{row['library_protocol']}"
+
+
 def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[str]:
     if not rows:
         return
@@ -273,7 +280,7 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
     ]
     merged: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in rows:
-        merged.setdefault((row["kind"], row["algorithm"], row["members"], row["bytes"]), []).append(row)
+        merged.setdefault((row["kind"], ran_in_words(row), row["members"], row["bytes"]), []).append(row)
     beaten = False
     for (kind, algorithm, members, size), same in merged.items():
         longest = max(same, key=lambda row: row["end_ns"] - row["ready_ns"])

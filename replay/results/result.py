@@ -12,7 +12,9 @@ from chakra.arguments import checked
 from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.et import NodeType
-from chakra.replay.config.model import Links, Memory, Network, Switches, System
+from chakra.replay.collectives.library.shape import Choice
+from chakra.replay.collectives.plan import library_phase
+from chakra.replay.config.model import CollectiveKind, Links, Memory, Network, Switches, System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import NS3, RunOptions
@@ -221,7 +223,26 @@ class ReplayResult:
                 continue
             where = coordinates(self.network, comm.members)
             spans.append({k for k in range(where.shape[1]) if (where[:, k] != where[0, k]).any()})
-        return collective_rows(self.raw, self._programs, self.network, spans, self.raw.plan_bytes)
+        library = self.scenario.plans.library
+        found: dict[tuple[int, int], Choice | None] = {}
+
+        def ran(plan: int, c: int) -> Choice | None:
+            if library is None:
+                return None
+            if (plan, c) not in found:
+                name, size, _ = self.raw.comms[c]
+                phase = library_phase(self.raw.plans[plan])
+                barrier = phase is not None and phase.algorithm.kind == CollectiveKind.BARRIER
+                found[plan, c] = (
+                    None
+                    if phase is None or barrier
+                    else library.choice(
+                        CollectiveKind(phase.algorithm.kind), phase.bytes, first[name, size].members
+                    )
+                )
+            return found[plan, c]
+
+        return collective_rows(self.raw, self._programs, self.network, spans, self.raw.plan_bytes, ran)
 
     @cached_property
     def dimensions(self) -> list[dict[str, Any]]:

@@ -125,3 +125,111 @@ def test_tables_of_steps_of_groups_are_booked_message_by_message(name: str, size
     for mine, theirs in zip(chosen, every, strict=True):
         assert mine["bytes_per_npu"] == pytest.approx(theirs["bytes_per_npu"], abs=1)
         assert theirs["bytes_per_npu"] > 0
+
+
+LIBRARY = {"collective-library": "nccl", "collective-costs": "hgx-h100"}
+GROUPS: dict[str, list[list[int]]] = {
+    "all": [list(range(16))],
+    "nodes": [list(range(8)), list(range(8, 16))],
+    "rails": [[k, k + 8] for k in range(8)],
+    "quarters": [[k, k + 4, k + 8, k + 12] for k in range(4)],
+}
+
+
+def library_run(kind: str, groups: list[list[int]], size: int, backend: str, **more: Any) -> ReplayResult:
+    workload = Workload(16)
+    for members in groups:
+        group = workload.add_group(members)
+        for rank in members:
+            workload.builder(rank).collective(kind, size_bytes=size, group=group)
+    network = {
+        "topology": ["Switch", "Switch"], "npus_count": [8, 2], "bandwidth": [400, 46], "latency": [500, 2000]
+    }  # fmt: skip
+    return simulate(workload, {**LIBRARY, **more}, network, backend=backend)
+
+
+@pytest.mark.parametrize("groups", list(GROUPS))
+@pytest.mark.parametrize("size", [1 << 12, 12_345, 1 << 24])
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+def test_a_librarys_bytes_are_booked_alike_on_every_backend(kind: str, size: int, groups: str) -> None:
+    """An all-to-all was booked as a ring's on `unaware`, and in one dimension only on `flow`."""
+    found = [
+        [row["bytes_per_npu"] for row in library_run(kind, GROUPS[groups], size, backend).dimensions]
+        for backend in ("unaware", "aware", "flow")
+    ]
+    assert found[0] == pytest.approx(found[1], rel=1e-3, abs=16)
+    assert found[1] == found[2]
+
+
+@pytest.mark.parametrize("groups", list(GROUPS))
+def test_an_all_to_all_sends_its_blocks_where_its_members_are(groups: str) -> None:
+    """Every pair of members exchanges size / n; a block crosses each dimension in which its ends differ."""
+    size = 1 << 24
+    wanted = [0.0, 0.0]
+    for members in GROUPS[groups]:
+        block = size / len(members)
+        for a in members:
+            wanted[0] += sum(block for b in members if a % 8 != b % 8) / 16
+            wanted[1] += sum(block for b in members if a // 8 != b // 8) / 16
+    for backend in ("unaware", "aware", "flow"):
+        found = library_run("all_to_all", GROUPS[groups], size, backend).dimensions
+        assert [row["bytes_per_npu"] for row in found] == pytest.approx(wanted, rel=1e-6), backend
+
+
+@pytest.mark.parametrize("algorithm", ["oneDirect", "oneRing"])
+def test_flows_cross_every_dimension_in_which_their_ends_differ(algorithm: str) -> None:
+    builder = TraceBuilder()
+    builder.collective("all_to_all", size_bytes=1 << 20)
+    network = {
+        "topology": ["Switch", "Switch"], "npus_count": [4, 2], "bandwidth": [50, 50], "latency": [500, 500]
+    }  # fmt: skip
+    runs = [
+        simulate([builder.build()] * 8, {"all-to-all-implementation": [algorithm]}, network, backend=backend)
+        for backend in ("unaware", "flow")
+    ]
+    mine, theirs = ([row["bytes_per_npu"] for row in run.dimensions] for run in runs)
+    assert mine == theirs
+    assert min(mine) > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "groups", "size", "forced", "ran"),
+    [
+        ("all_reduce", "nodes", 1 << 26, {}, "NVLS"),
+        ("all_reduce", "all", 1 << 26, {}, "NVLSTree"),
+        (
+            "all_reduce",
+            "all",
+            1 << 26,
+            {"collective-algorithm": "Tree", "collective-protocol": "LL128"},
+            "Tree",
+        ),
+        ("all_gather", "nodes", 1 << 20, {"collective-channels": 2}, "Ring"),
+        ("all_to_all", "all", 1 << 20, {}, "SendRecv"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["unaware", "flow"])
+def test_rows_say_what_the_library_ran(
+    kind: str, groups: str, size: int, forced: dict[str, Any], ran: str, backend: str
+) -> None:
+    rows = library_run(kind, GROUPS[groups], size, backend, **forced).collectives
+    assert {row["library_algorithm"] for row in rows} == {ran}
+    assert {row["library_protocol"] for row in rows} <= {forced.get("collective-protocol")} or not forced.get(
+        "collective-protocol"
+    )
+    for row in rows:
+        assert row["library_protocol"] in ("LL", "LL128", "Simple")
+        assert 1 <= row["library_channels"] <= forced.get("collective-channels", 64)
+
+
+def test_rows_of_plain_algorithms_and_barriers_name_no_library() -> None:
+    builder = TraceBuilder()
+    builder.collective("all_reduce", size_bytes=1 << 20)
+    ring = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
+    plain = simulate([builder.build()] * 4, {"all-reduce-implementation": ["ring"]}, ring)
+    assert plain.collectives
+    assert all("library_algorithm" not in row for row in plain.collectives)
+    barrier = Workload(8)
+    barrier.run(lambda b: b.collective("barrier", size_bytes=0))
+    network = {"topology": ["Switch"], "npus_count": [8], "bandwidth": [400], "latency": [500]}
+    assert all("library_algorithm" not in row for row in simulate(barrier, LIBRARY, network).collectives)

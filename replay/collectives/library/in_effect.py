@@ -16,7 +16,7 @@ from chakra.replay.collectives.library.cost import LibraryTime, library_time
 from chakra.replay.collectives.library.messages import Lane, lanes
 from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
 from chakra.replay.collectives.library.presets import preset_parameters
-from chakra.replay.collectives.library.shape import Algorithm, Communicator, Forced, Protocol
+from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator, Forced, Protocol
 from chakra.replay.collectives.measured import MeasuredTimes, read_measured
 from chakra.replay.config.model import CollectiveKind, LinkTopology, Network, Switches, System
 from chakra.replay.networks.flow.link_paths import link_paths
@@ -103,6 +103,12 @@ class PlacedLibrary:
             time = self.measured.time_us(kind, size_bytes, comm, self.machine.node_ranks)
         self.asked[kind, size_bytes, len(npus)] = time is not None
         return made if time is None else LibraryTime(round(time * 1e3), made.choice)
+
+    def choice(self, kind: CollectiveKind, size_bytes: int, npus: I64) -> Choice:
+        """What the library runs for a collective of these NPUs: algorithm, protocol, channels."""
+        comm = self.communicator(kind, npus)
+        even = self.even_bytes(kind, size_bytes, npus, comm)
+        return library_time(kind, even, comm, self.machine, self.forced).choice
 
     def layout(self, npus: I64) -> tuple[bytes, bytes]:
         """Equal for members whose messages are the same, position by position."""

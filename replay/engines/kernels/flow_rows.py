@@ -37,8 +37,9 @@ from chakra.replay.engines.kernels.layout import row
         FH_NPUS,  # table: number of each NPU that is simulated
         FH_SENT,  # table: bytes that each of them has sent, by logical dimension
         FH_PORTS,  # number from which receivers are ports of switches: two of each dimension
+        FH_EVERY,  # whether a message is counted in every dimension in which its ends differ, not in the lowest
     ),
-) = row(26)
+) = row(27)
 
 # a pair of NPUs that exchange messages: the routes from one to the other
 (

@@ -121,14 +121,18 @@ def count_on_links(s: State, route: int, size: int) -> None:
 
 
 def count_dimension(s: State, src: int, npu: int, dst: int, size: int) -> None:
-    """Count a message of `src`, whose number is `npu`, for the lowest logical dimension in which its ends differ."""
+    """Count a message of `src`, whose number is `npu`, for the dimensions in which its ends differ.
+
+    Over building blocks it crosses each of them. Those of single links are names, and the lowest counts.
+    """
     m = s.m
     n_dims = m[L.C_DIMS]
     here, there = m[L.C_COORDS] + npu * n_dims, m[L.C_COORDS] + dst * n_dims
     for k in range(n_dims):
         if m[here + k] != m[there + k]:
             m[m[m[L.C_FLOW] + R.FH_SENT] + src * n_dims + k] += size
-            return
+            if m[m[L.C_FLOW] + R.FH_EVERY] == 0:
+                return
 
 
 def start_flow(s: State, message: int, src: int) -> None:

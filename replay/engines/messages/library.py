@@ -14,10 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.library.in_effect import PlacedLibrary
 from chakra.replay.collectives.library.messages import WINDOW, Lane, pair_roles
-from chakra.replay.collectives.plan import Phase, Plan
 from chakra.replay.engines.messages.alone import Alone, LibraryCall
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
@@ -29,12 +27,6 @@ FIRST_TAG = 1 << 62
 #: delay of a collective that is run alone: its members then send in the order in which they do after any other delay
 ALONE_NS = 1
 _NO_NODES = np.zeros(0, np.int64)
-
-
-def library_phase(plan: Plan) -> Phase | None:
-    """The phase of a plan that is a collective of a library, if it is one."""
-    phase = plan.variants[0][0] if plan.variants and plan.variants[0] else None
-    return phase if phase is not None and phase.algorithm.family is Family.LIBRARY else None
 
 
 class MemberPrograms:

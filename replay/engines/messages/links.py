@@ -45,7 +45,8 @@ class NetworkRows:
         elif isinstance(graph, Flows):
             head[L.C_NET] = L.NET_FLOW
             adaptive = network.links is not None and network.links.ecmp == "adaptive"
-            self._flows = FlowRows(block, head, graph, len(dims), adaptive=adaptive, ports=n)
+            every = network.links is None
+            self._flows = FlowRows(block, head, graph, len(dims), adaptive=adaptive, every_dim=every, ports=n)
             if network.links is None:
                 self._count_links()
         elif graph is not None:

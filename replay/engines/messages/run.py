@@ -16,7 +16,7 @@ from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.in_network import switch_dimension
 from chakra.replay.collectives.library.messages import lanes_of_pairs
-from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule
+from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule, library_phase
 from chakra.replay.collectives.select import counted_bytes
 from chakra.replay.collectives.steps import Do
 from chakra.replay.collectives.uneven import pair_bytes
@@ -32,7 +32,6 @@ from chakra.replay.engines.messages.library import (
     Delays,
     MemberPrograms,
     delays_of,
-    library_phase,
 )
 from chakra.replay.engines.messages.simulated import everybody
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
