@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from chakra.accuracy.machines import Machine
     from chakra.accuracy.predictions import Prediction, predict, predict_case
+    from chakra.accuracy.rates import replay_rates
     from chakra.accuracy.replayed import replay_interval
     from chakra.accuracy.score import FamilyScore, scores
     from chakra.accuracy.table import Measured, measured_rows, read_table
@@ -54,6 +55,7 @@ __all__ = [
     "read_case",
     "read_table",
     "replay_interval",
+    "replay_rates",
     "residuals",
     "scores",
     "with_surfaces",
@@ -87,6 +89,7 @@ lazy_names(
         "read_case": "chakra.accuracy.cases",
         "read_table": "chakra.accuracy.table",
         "replay_interval": "chakra.accuracy.replayed",
+        "replay_rates": "chakra.accuracy.rates",
         "residuals": "chakra.accuracy.interval",
         "scores": "chakra.accuracy.score",
         "with_surfaces": "chakra.accuracy.generation_ahead",

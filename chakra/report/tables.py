@@ -29,6 +29,7 @@ def headline(run: Run) -> list[tuple[str, str]]:
     facts = [
         ("Simulated time", f"{duration_text(end)} ({count_text(end)} ns)"),
         *_interval(run),
+        *_rates(run),
         ("NPUs", count_text(run.npus)),
         ("First NPU finished", duration_text(int(run.finish_ns.min(initial=end)))),
         ("Exposed communication", f"{duration_text(worst)} at most ({percent(worst, end)})"),
@@ -45,6 +46,26 @@ def headline(run: Run) -> list[tuple[str, str]]:
     memory = run.document.get("memory")
     if isinstance(memory, Mapping) and isinstance(memory.get("peak_bytes"), list) and memory["peak_bytes"]:
         facts.append(("Peak memory", bytes_text(int(max(number(v) for v in memory["peak_bytes"])))))
+    return facts
+
+
+def _rates(run: Run) -> list[tuple[str, str]]:
+    """What the step of a generated workload comes to, and its costs."""
+    rates = run.document.get("rates")
+    if not isinstance(rates, Mapping):
+        return []
+    facts = []
+    if "tokens_per_s" in rates:
+        every, each = (number(rates.get(f"tokens_per_s{end}")) for end in ("", "_per_npu"))
+        facts.append(("Tokens in a second", f"{count_text(round(every))}, {each:.4g} of each NPU"))
+    elif "samples_per_s" in rates:
+        facts.append(("Samples in a second", f"{number(rates['samples_per_s']):.4g}"))
+    shares = {"mfu": "MFU, the model's matrix products of the peak", "hfu": "HFU, with those done again"}
+    facts += [(words, percent(number(rates[name]), 1)) for name, words in shares.items() if name in rates]
+    costs = {"hour": "Cost of an hour", "step": "Cost of the step", "million_tokens": "Cost of 10^6 tokens"}
+    for name, words in costs.items():
+        if f"cost_per_{name}" in rates:
+            facts.append((words, f"{number(rates[f'cost_per_{name}']):.6g}"))
     return facts
 
 

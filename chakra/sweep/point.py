@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from chakra.arguments import checked
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.et.manifest import SUFFIX
-from chakra.generate.request.requests import REQUESTS, TransformerRequest
+from chakra.generate.request.requests import REQUESTS
 
 if TYPE_CHECKING:
     from chakra.platforms.model import Platform
@@ -24,6 +24,8 @@ REPLAY_OPTIONS = {
     "backend", "compat", "queues_per_dim", "injection_scale", "comm_scale", "compute_scale", "rendezvous", "comm_streams",
     "host_speed", "accelerator_speed", "start", "ideal",
 }  # fmt: skip
+#: totals of a step that are no metrics: rates are made of them
+TOTALS_ONLY = ("samples", "tokens", "matmul_flops", "recomputed_flops")
 #: endings of what a result depends on: modules, presets, measured rows
 _SOURCES = (".py", ".yml", ".csv", ".json")
 #: endings of files of a configuration, which may name further files; a larger one than this names none
@@ -156,6 +158,7 @@ def run_point(merged: Merged, *, needs_memory: bool = False, document: bool = Fa
 
 def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
     from chakra.accuracy.interval import Interval
+    from chakra.accuracy.rates import rates_of
     from chakra.accuracy.replayed import interval_document, replay_interval
     from chakra.replay import simulate
 
@@ -191,24 +194,23 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
         metrics["step_low_ms"], metrics["step_high_ms"] = (
             factor * metrics["step_ms"] for factor in (interval.low, interval.high)
         )
-    seconds = step_ns / 1e9
-    for name in ("samples", "tokens"):
-        if name in metrics:
-            count = metrics.pop(name)
-            metrics[f"{name}_per_s"] = count / seconds if seconds else 0.0
-            if name == "tokens":
-                metrics["tokens_per_s_per_npu"] = metrics["tokens_per_s"] / metrics["npus"]
-    metrics.update(_costs(price_of(merged, platform), metrics))
-    flops, again = metrics.pop("matmul_flops", None), metrics.pop("recomputed_flops", 0)
-    if flops is not None and platform is not None and seconds:
-        peak_flops = seconds * metrics["npus"] * platform.accelerator.peak_tflops * 1e12
-        metrics["mfu"] = (flops - again) / peak_flops
-        metrics["hfu"] = flops / peak_flops
+    totals = {name: metrics.pop(name) for name in TOTALS_ONLY if name in metrics}
+    price = price_of(merged, platform)
+    rates = rates_of(
+        totals,
+        step_ns,
+        metrics["npus"],
+        peak_tflops=platform.accelerator.peak_tflops if platform else None,
+        price=price,
+    )
+    metrics.update(rates)
     out: dict[str, Any] = {"status": "ok", "metrics": metrics}
     if document:
         out["document"] = result.to_dict()
         if interval is not None:
             out["document"]["interval"] = interval_document(interval, step_ns)
+        if rates:
+            out["document"]["rates"] = rates
     return out
 
 
@@ -229,18 +231,6 @@ def price_of(merged: Merged, platform: "Platform | None") -> float | None:
             f"cost-per-npu-hour: no price for {name}; there are prices for {', '.join(sorted(price))}"
         )
     return float(price[name])
-
-
-def _costs(price: float | None, metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Costs of all NPUs of a point: in an hour, for its step, for a million tokens where it has tokens."""
-    if price is None:
-        return {}
-    hour = price * metrics["npus"]
-    step = hour * metrics["step_ms"] / 3_600_000
-    costs = {"cost_per_hour": hour, "cost_per_step": step}
-    if metrics.get("tokens_per_s"):
-        costs["cost_per_million_tokens"] = hour / 3600 / metrics["tokens_per_s"] * 1e6
-    return costs
 
 
 def _platform(merged: Merged) -> "Platform | None":
@@ -327,18 +317,9 @@ def _workload(
     request = REQUESTS[kind].from_mapping(given)
     plan = request.plan()
     from chakra.generate.plan.training import build_workload
-    from chakra.generate.verify.step_totals import summarize
+    from chakra.generate.verify.totals import totals_fact, totals_of
 
-    stages = summarize(plan)
-    samples = request.micro_batch * plan.training.micro_batches * plan.parallel.dp
-    metrics: dict[str, Any] = {
-        "npus": plan.parallel.world,
-        "memory_gb": max(stage.memory.total for stage in stages) / 1e9,
-        "matmul_flops": sum(stage.matmul_flops * stage.ranks for stage in stages),
-        "recomputed_flops": sum(stage.recomputed_flops * stage.ranks for stage in stages),
-        "samples": samples,
-    }
-    if isinstance(request, TransformerRequest) and plan.model.training:
-        metrics["tokens"] = samples * request.config().sequence
-    facts = request.facts(str(kind))  # a replay's interval depends on them
+    metrics: dict[str, Any] = totals_of(request, plan)
+    # a replay's interval and rates depend on them
+    facts = {**request.facts(str(kind)), **totals_fact(metrics)}
     return (lambda: build_workload(plan, names=False, metadata=facts)), metrics

@@ -197,6 +197,7 @@ def _summary(document: Document) -> Iterator[str]:
         yield "partial           some NPUs did not run to their end"
     if document.get("interval"):
         yield _interval(document["interval"])
+    yield from rates_in_words(document.get("rates") or {})
     yield from _machine(document)
     yield from _account(document, last)
     yield from _collectives(document.get("collectives") or [], document.get("backend", "unaware"))
@@ -205,6 +206,27 @@ def _summary(document: Document) -> Iterator[str]:
     if corrections:
         listed = ", ".join(f"{name} {count}x" for name, count in corrections.items())
         yield f"corrections       {listed}: ASTRA-sim differs here (docs/differences.md, --compat astra-sim)"
+
+
+def rates_in_words(rates: Mapping[str, Any]) -> Iterator[str]:
+    """What the step comes to in a second, as shares of the peak, and its costs."""
+    parts = []
+    if "tokens_per_s" in rates:
+        each = rates["tokens_per_s_per_npu"]
+        parts.append(f"{_count(round(rates['tokens_per_s']))} tokens/s, {each:.4g} of each NPU")
+    elif "samples_per_s" in rates:
+        parts.append(f"{rates['samples_per_s']:.4g} samples/s")
+    parts += [f"{name.upper()} {100 * rates[name]:.1f} %" for name in ("mfu", "hfu") if name in rates]
+    if parts:
+        yield f"throughput        {'; '.join(parts)}"
+    words = {
+        "cost_per_hour": "an hour",
+        "cost_per_step": "this step",
+        "cost_per_million_tokens": "10^6 tokens",
+    }
+    costs = [f"{rates[name]:.6g} {what}" for name, what in words.items() if name in rates]
+    if costs:
+        yield f"cost              {', '.join(costs)}"
 
 
 def _interval(interval: Mapping[str, Any]) -> str:

@@ -223,6 +223,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "cases",
         "interval",
         "replayed",
+        "rates",
         "predictions",
         "generation_ahead",
         "score",

@@ -191,9 +191,14 @@ def speed_notes(request: Request) -> list[str]:
 def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> None:
     from chakra import __version__
     from chakra.generate.plan.training import build_workload
+    from chakra.generate.verify.totals import totals_fact, totals_of
     from chakra.generate.write import write_plain, write_shared
 
-    metadata: dict[str, str | int] = {"generator": f"chakra {__version__}", **request.facts(kind)}
+    metadata: dict[str, str | int] = {
+        "generator": f"chakra {__version__}",
+        **request.facts(kind),
+        **totals_fact(totals_of(request, plan)),
+    }
     workload = build_workload(plan, tensors=options["tensors"], metadata=metadata)
     total = workload.npus if options["files"] else len(workload.traces)
     write = write_plain if options["files"] else write_shared

@@ -265,6 +265,12 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     help="Form of the output; astra-sim: what ASTRA-sim prints, and nothing else. "
     "[default: by the suffix of -o: .json, .csv, .parquet; else text]",
 )
+@click.option(
+    "--cost-per-npu-hour",
+    type=click.FloatRange(1e-6, 1e9),
+    metavar="PRICE",
+    help="What an NPU costs in an hour, in any currency: adds costs to the result.",
+)
 @click.option("--per-npu", is_flag=True, help="With text: a line for each NPU, also of more than 16.")
 @click.option("--nodes", is_flag=True, help="With json, csv or parquet: issue and finish of every node.")
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
@@ -347,6 +353,7 @@ class Shown:
 
     output_format: str
     output: str | None
+    cost_per_npu_hour: float | None
     per_npu: bool
     nodes: bool
     logging_configuration: str
@@ -399,6 +406,12 @@ def _check_options(shown: Shown, workload: str, *, what_if: bool) -> None:
     if what_if and (shown.nodes or shown.explain_engine or tabular or shown.logging_folder):
         raise UsageError(
             "--what-if prints text or json of two runs: without --nodes, csv, logs or --explain-engine"
+        )
+    if shown.cost_per_npu_hour is not None and (
+        what_if or tabular or (shown.quiet and shown.output_format == "text")
+    ):
+        raise UsageError(
+            "--cost-per-npu-hour is for the summary or the json of one run: without --what-if, csv or --quiet"
         )
     _check_output(shown.output)
     sinks = shown.logging_configuration
@@ -536,9 +549,19 @@ def _document(result: "ReplayResult", shown: Shown) -> dict[str, Any]:
     from chakra.replay.results.formatting import essential
 
     if shown.output_format == "json" or shown.nodes:
-        return result.to_dict(nodes=shown.nodes) | _interval(result)
+        return result.to_dict(nodes=shown.nodes) | _interval(result) | _rates(result, shown.cost_per_npu_hour)
     document = essential(result, summary=not shown.quiet or shown.output_format in ("csv", "parquet"))
-    return document | _interval(result) if shown.output_format == "text" and not shown.quiet else document
+    if shown.output_format != "text" or shown.quiet:
+        return document
+    return document | _interval(result) | _rates(result, shown.cost_per_npu_hour)
+
+
+def _rates(result: "ReplayResult", price: float | None) -> dict[str, Any]:
+    """What the step of a generated workload comes to, and costs where there is a price, as a key of the document."""
+    from chakra.accuracy.rates import replay_rates
+
+    found = replay_rates(result, price=price)
+    return {"rates": found} if found else {}
 
 
 def _interval(result: "ReplayResult") -> dict[str, Any]:

@@ -1,0 +1,91 @@
+"""What a step comes to: samples and tokens in a second, shares of the peak, costs. One rule for studies and replays."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from chakra.arguments import checked
+from chakra.replay.results.result import ReplayResult
+
+#: attribute of a generated trace's metadata that holds the totals of its step, as JSON (`chakra.generate.verify.totals`)
+TOTALS = "totals"
+
+
+def rates_of(
+    totals: Mapping[str, float],
+    step_ns: int,
+    npus: int,
+    *,
+    peak_tflops: float | None = None,
+    price: float | None = None,
+) -> dict[str, float]:
+    """Figures of a step of `step_ns` ns on `npus` NPUs.
+
+    ``samples_per_s``, ``tokens_per_s`` and ``tokens_per_s_per_npu``; ``mfu``, the matrix products of the model as a share
+    of all accelerators' peak, and ``hfu``, which also counts those that are done again, where the peak is known; costs in
+    an hour, for the step and for a million tokens where an NPU's hour has a price.
+    """
+    seconds = step_ns / 1e9
+    found: dict[str, float] = {}
+    for name in ("samples", "tokens"):
+        if name in totals:
+            found[f"{name}_per_s"] = totals[name] / seconds if seconds else 0.0
+    if "tokens_per_s" in found:
+        found["tokens_per_s_per_npu"] = found["tokens_per_s"] / npus
+    if price is not None:
+        found["cost_per_hour"] = price * npus
+        found["cost_per_step"] = price * npus * seconds / 3600
+        if found.get("tokens_per_s"):
+            found["cost_per_million_tokens"] = price * npus / 3600 / found["tokens_per_s"] * 1e6
+    if "matmul_flops" in totals and peak_tflops and seconds:
+        peak = seconds * npus * peak_tflops * 1e12
+        found["mfu"] = (totals["matmul_flops"] - totals.get("recomputed_flops", 0)) / peak
+        found["hfu"] = totals["matmul_flops"] / peak
+    return found
+
+
+@checked
+def replay_rates(result: ReplayResult, *, price: float | None = None) -> dict[str, float]:
+    """What the step of a replay comes to, as a study shows it.
+
+    Parameters
+    ----------
+    result
+        From `chakra.replay.simulate`.
+    price
+        What an NPU costs in an hour, in any currency.
+
+    Returns
+    -------
+    dict
+        See the result document's key ``rates``. Tokens and shares of the peak are those of generated workloads that were
+        not changed since; costs need a price only. Empty for a partial run.
+    """
+    if result.partial:
+        return {}
+    totals = _totals(result)
+    return rates_of(
+        totals,
+        int(result.finish_ns.max()),
+        result.npus,
+        peak_tflops=result.system.peak_perf_tflops,
+        price=price,
+    )
+
+
+def _totals(result: ReplayResult) -> dict[str, float]:
+    """Totals that the generator wrote into the traces of as many ranks; empty for others."""
+    metadata: Any = result.workload.traces[0].metadata
+    text = next((item.string_val for item in metadata.attr if item.name == TOTALS), "")
+    try:
+        totals = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(totals, dict) or totals.get("npus") != result.npus:
+        return {}
+    known = ("matmul_flops", "recomputed_flops", "samples", "tokens")
+    return {
+        name: float(totals[name])
+        for name in known
+        if isinstance(totals.get(name), int | float) and 0 <= totals[name] < float("inf")
+    }

@@ -1,0 +1,33 @@
+"""What all ranks of a generated step do together: what rates and shares of the peak are made of."""
+
+import json
+from collections.abc import Mapping
+
+from chakra.generate.plan.training import StepPlan
+from chakra.generate.request.requests import Request, TransformerRequest
+from chakra.generate.verify.step_totals import summarize
+
+
+def totals_of(request: Request, plan: StepPlan) -> dict[str, float]:
+    """What all ranks of a generated step do together, as a trace's metadata and a study's points have it.
+
+    ``npus``; ``memory_gb`` of the fullest rank, 10^9 B; ``matmul_flops`` of all ranks and ``recomputed_flops``, the part
+    of them that is done again in the backward pass; ``samples``; ``tokens`` where sequences are trained on.
+    """
+    stages = summarize(plan)
+    samples = request.micro_batch * plan.training.micro_batches * plan.parallel.dp
+    totals: dict[str, float] = {
+        "npus": plan.parallel.world,
+        "memory_gb": max(stage.memory.total for stage in stages) / 1e9,
+        "matmul_flops": sum(stage.matmul_flops * stage.ranks for stage in stages),
+        "recomputed_flops": sum(stage.recomputed_flops * stage.ranks for stage in stages),
+        "samples": samples,
+    }
+    if isinstance(request, TransformerRequest) and plan.model.training:
+        totals["tokens"] = samples * request.config().sequence
+    return totals
+
+
+def totals_fact(totals: Mapping[str, float]) -> dict[str, str]:
+    """The same as metadata of a trace, by which a replay knows them."""
+    return {"totals": json.dumps(dict(totals), sort_keys=True)}
