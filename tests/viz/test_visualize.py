@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 from viz_traces import make_trace
@@ -23,11 +24,9 @@ MAGIC = {
 }
 
 
-def run(*args: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", _ENTRY, *args],
-        capture_output=True, text=True, check=False, env={**os.environ, **env},
-    )  # fmt: skip
+def run(*args: str) -> "subprocess.CompletedProcess[str]":
+    done = forked.python(["-m", "chakra", *args], Path.cwd())
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 _ENTRY = "import sys; from chakra.cli.main import entry; entry(sys.argv[1:])"
