@@ -80,6 +80,7 @@ def _run_context(run: Run) -> dict[str, object]:
     return {
         "name": printable(run.name),
         "partial": bool(run.document.get("partial")),
+        "answer": tables.answer(run),
         "headline": tables.headline(run),
         "verdict": tables.waiting_verdict(run),
         "notes": [tables.text_of(n) for n in _list(run.document.get("notes"))],
@@ -94,6 +95,8 @@ def _run_context(run: Run) -> dict[str, object]:
         "dimensions": _with_bars(run),
         "links": tables.links(run),
         "critical_path": tables.critical_path(run),
+        "path_by_operator": tables.path_by_operator(run),
+        "operators": tables.operators(run),
         "memory": chart,
         "memory_npu": memory.get("npu") if isinstance(memory, dict) else None,
         "timeline": _excerpt(run),

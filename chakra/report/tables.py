@@ -1,5 +1,6 @@
 """The rows of a report's tables, as text ready to be shown on a page or a terminal."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,21 @@ class Table:
     rows: Sequence[tuple[str, ...]]
     omitted: int = 0
     first_number: int = 1
+
+
+def answer(run: Run) -> str:
+    """One sentence that says what the run is asked for: how long, how sure, and what to do first."""
+    what = "The run was ended after" if run.document.get("partial") else "The run takes"
+    text = f"{what} {duration_text(run.end_ns)} on {count_text(run.npus)} NPU{'s' * (run.npus != 1)}"
+    interval = run.document.get("interval")
+    if isinstance(interval, Mapping) and interval.get("low_ns") is not None:
+        low, high = (duration_text(int(number(interval.get(key)))) for key in ("low_ns", "high_ns"))
+        text += f"; measured, it would take {low} to {high} with {100 * number(interval.get('share')):g} %"
+    path = path_by_operator(run, 1).rows
+    if path:
+        operator, _, _, total, share = path[0]
+        text += f". The largest part of its critical path: {operator}, {total} ({share})"
+    return f"{text}."
 
 
 def headline(run: Run) -> list[tuple[str, str]]:
@@ -253,6 +269,55 @@ def critical_path(run: Run, most: int = 200) -> Table:
     return Table(
         ("name", "kind", "NPU", "node", "start", "duration", "gap before"), table, max(len(rows) - most, 0), 2
     )
+
+
+def path_by_operator(run: Run, most: int = 30) -> Table:
+    """The critical path by operator: nodes whose names differ in numbers (of layers, micro-batches) are one row.
+
+    Times between one node's end and the next one's start are a row of their own; shares are of the simulated time.
+    """
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    before = 0
+    for row in run.table("critical_path"):
+        start, end = int(number(row.get("issue_ns"))), int(number(row.get("finish_ns")))
+        for key, time in (
+            (_operator(row.get("name"), row.get("kind")), end - max(start, before)),
+            (("nothing runs on the path", ""), start - before),
+        ):
+            if time > 0:
+                count, total = sums.get(key, (0, 0))
+                sums[key] = count + 1, total + time
+        before = max(before, end)
+    return _by_total(sums, run.end_ns, most, "of the simulated time")
+
+
+def operators(run: Run, most: int = 30) -> Table:
+    """Operators of all NPUs whose nodes the document holds, those that take most time in all first."""
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    for npu in run.table("nodes"):
+        parts = [npu.get(key) for key in ("names", "kinds", "issue_ns", "finish_ns")]
+        if not all(isinstance(part, list) for part in parts):
+            continue
+        for name, kind, start, end in zip(*parts, strict=False):  # type: ignore[arg-type]
+            key = _operator(name, kind)
+            count, total = sums.get(key, (0, 0))
+            sums[key] = count + 1, total + max(int(number(end) - number(start)), 0)
+    return _by_total(sums, sum(total for _, total in sums.values()), most, "of all")
+
+
+def _operator(name: object, kind: object) -> tuple[str, str]:
+    """A node's name without the numbers that count layers and micro-batches, and its kind."""
+    text = text_of(name)
+    return (re.sub(r"\d+", "#", text) if text else "nodes without a name", text_of(kind))
+
+
+def _by_total(sums: Mapping[tuple[str, str], tuple[int, int]], whole: int, most: int, of: str) -> Table:
+    order = sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
+    rows = [
+        (*key, count_text(count), duration_text(total), percent(total, whole))
+        for key, (count, total) in order[:most]
+    ]
+    return Table(("operator", "kind", "times", "total", of), rows, max(len(order) - most, 0), 2)
 
 
 def corrections(run: Run) -> Table:

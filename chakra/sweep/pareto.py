@@ -15,7 +15,8 @@ from chakra.sweep.study import Study
 def front(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """Good points that no other beats in one of the study's two Pareto metrics without losing in the other.
 
-    Ordered by the first metric, best first; of points with equal metrics the first in the study is kept.
+    Ordered by the first metric, best first; points with equal metrics are all kept, in the order of the study, as nothing
+    tells which of them to take.
 
     Parameters
     ----------
@@ -29,12 +30,12 @@ def front(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
     good = [o for o in outcomes if o.ok and first in o.metrics and second in o.metrics]
     order = sorted(good, key=lambda o: (signs[0] * o.metrics[first], signs[1] * o.metrics[second]))
     kept: list[Outcome] = []
-    best = float("inf")
+    best, beside = float("inf"), float("inf")
     for outcome in order:
-        value = signs[1] * outcome.metrics[second]
-        if value < best:
+        at, value = signs[0] * outcome.metrics[first], signs[1] * outcome.metrics[second]
+        if value < best or (value == best and at == beside):
             kept.append(outcome)
-            best = value
+            best, beside = value, at
     return kept
 
 

@@ -4,7 +4,7 @@ A point may turn out not to be possible; a word that no machine, model or option
 would make a point that nobody asked for.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from chakra.errors import ChakraError, ConfigError, UsageError
@@ -12,6 +12,7 @@ from chakra.generate.request.requests import REQUESTS, DlrmRequest, Request, Tra
 from chakra.io.nearest import nearest
 from chakra.io.shown import describe
 from chakra.platforms import cluster, platform_names
+from chakra.replay.config import load_network, load_system
 from chakra.replay.options import BACKENDS, COMPAT_MODES
 from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS, price_of
 from chakra.sweep.study import FILES, Study
@@ -76,7 +77,11 @@ def _platforms(study: Study) -> None:
 
 
 def _files(study: Study) -> None:
-    """Files of networks and systems, given or varied: each is there."""
+    """Files of networks and systems, given or varied: each is there, and is one."""
+    modes = {mode for mode in _values(study, "replay.compat") if mode is None or mode in COMPAT_MODES} or {
+        None
+    }
+    read: dict[str, Callable[..., object]] = {"network": load_network, "system": load_system}
     for section in FILES:
         whole = [value for value in _values(study, section) if not isinstance(value, dict)]
         for path in [*whole, *_values(study, f"{section}.file")]:
@@ -84,6 +89,11 @@ def _files(study: Study) -> None:
                 raise UsageError(f"{section}: must be the path of a file, not {describe(path)}")
             if not Path(path).is_file():
                 raise UsageError(f"{section}: there is no file {path}")
+            try:
+                for mode in modes:
+                    read[section](path, compat=mode)
+            except ChakraError as error:
+                raise UsageError(f"{section}: {error}") from None
 
 
 def _prices(study: Study) -> None:

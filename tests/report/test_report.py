@@ -16,10 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_sample import sample
 
+from chakra.builder import Handle, Workload
 from chakra.cli.commands.report import command
 from chakra.errors import UsageError
+from chakra.replay import simulate
 from chakra.report import essence, report_html, run_of
 from chakra.report.npu_groups import npu_groups
+from chakra.report.tables import answer, operators, path_by_operator
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -60,7 +63,8 @@ def test_a_page_has_every_part_and_loads_nothing() -> None:
     found = parsed(page)
     headings = [attrs.get("id") for tag, attrs in found.tags if tag == "h2"]
     assert headings == [
-        "account", "collectives", "network", "links", "critical-path", "memory", "timeline", "corrections", "inputs",
+        "account", "collectives", "network", "links", "critical-path", "operators", "memory", "timeline", "corrections",
+        "inputs",
     ]  # fmt: skip
     text = " ".join(found.text)
     for words in (
@@ -77,6 +81,41 @@ def test_a_page_has_every_part_and_loads_nothing() -> None:
     assert not any(tag in ("script", "link", "img", "iframe") for tag, _ in found.tags)
     assert not re.search(r"(?:src|href)=|url\(\s*['\"]?http|@import", page)
     assert len(page) < 100_000
+
+
+def test_a_page_begins_with_an_answer_and_folds_keys_away() -> None:
+    document = sample() | {"interval": dict(INTERVAL)}
+    page = report_html([run_of(document, "run")])
+    first = page[page.index("<h1>") :]
+    assert first.index('class="answer"') < first.index('class="facts"')
+    said = answer(run_of(document, "run"))
+    assert said.startswith("The run takes 900 µs on 4 NPUs; measured, it would take 2 ms to 5 ms with 90 %. ")
+    assert answer(run_of(document | {"partial": True}, "run")).startswith("The run was ended after 900 µs")
+    assert "<details><summary>What was run, key by key" in page
+    assert "<details><summary>The first nodes of the path, one by one" in page
+
+
+def test_the_path_by_operator_adds_up_to_the_simulated_time() -> None:
+    """A pipeline of layers on two NPUs: every ns of the path is in one row, and layers share rows."""
+    job = Workload(2)
+    for rank in range(2):
+        builder = job.builder(rank)
+        last: Handle | None = None
+        for layer in range(12):
+            after = () if last is None else (last,)
+            last = builder.compute(f"layer {layer} forward", duration_ns=1000 + 100 * rank, after=after)
+            last = builder.collective("all_reduce", size_bytes=1 << 16, name=f"grads {layer}", after=(last,))
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+    result = simulate(job, {"all-reduce-implementation": ["ring"]}, network)
+    run = run_of(json.loads(json.dumps(result.to_dict(nodes=True))), "run")
+    rows = path_by_operator(run).rows
+    names = {row[0] for row in rows}
+    assert {"layer # forward", "grads #"} <= names
+    assert len(rows) <= 3
+    assert sum(float(row[4].removesuffix(" %")) for row in rows) == pytest.approx(100, abs=0.2)
+    every = {row[0]: row for row in operators(run).rows}
+    assert every["layer # forward"][2] == every["grads #"][2] == "24"
+    assert every["layer # forward"][3] == "25.2 µs"  # 12 layers of 1 and of 1.1 us
 
 
 def test_the_account_bars_add_up_to_the_finish() -> None:

@@ -243,7 +243,8 @@ def test_ranking_and_front() -> None:
     ]  # fmt: skip
     study = small()
     assert [o.key for o in ranked(study, outcomes)] == ["fast-big", "middle", "equal", "beaten", "slow-small"]
-    assert [o.key for o in front(study, outcomes)] == ["fast-big", "middle", "slow-small"]
+    # points that nothing tells apart are on the front together
+    assert [o.key for o in front(study, outcomes)] == ["fast-big", "middle", "equal", "slow-small"]
 
 
 def test_more_is_better_for_some_objectives(tmp_path: Path) -> None:
@@ -580,6 +581,36 @@ def test_a_mistyped_word_stops_the_study_before_anything_runs(
     assert result.exception.exit_code == 2
     assert message in str(result.exception)
     assert str(tmp_path / "small.yml") in str(result.exception)
+    assert not (tmp_path / "small.results").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "bad.yml",
+            "topology: [ Rng ]\nnpus_count: [ 2 ]\nbandwidth: [ 1 ]\nlatency: [ 1 ]\n",
+            "did you mean 'Ring'?",
+        ),
+        ("bad.yml", "topology: [ Ring\n", "bad.yml"),
+        ("bad.json", '{"schedulin-policy": "LIFO"}', "did you mean 'scheduling-policy'?"),
+        ("bad.json", '{"all-reduce-implementation": ["rnig"]}', "did you mean 'ring'?"),
+    ],
+)
+@pytest.mark.parametrize("varied", [False, True])
+def test_a_wrong_file_stops_the_study_before_anything_runs(
+    tmp_path: Path, name: str, text: str, message: str, varied: bool
+) -> None:
+    """The content of the second file was only found out when its points ran."""
+    bad, section = tmp_path / name, "network" if name.endswith(".yml") else "system"
+    bad.write_text(text)
+    changes = {"parameters": {section: [str(bad)]}} if varied else {section: str(bad)}
+    result = invoke(str(write_study(tmp_path, **changes)), "--workers", "1")
+    assert isinstance(result.exception, ConfigError)
+    said = str(result.exception)
+    assert message in said
+    assert str(bad) in said
+    assert str(tmp_path / "small.yml") in said
     assert not (tmp_path / "small.results").exists()
 
 
