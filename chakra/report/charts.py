@@ -84,14 +84,27 @@ def account_chart(groups: Sequence[NpuGroup], end_ns: int, words: dict[str, str]
     return Markup("".join(out) + "</svg>")
 
 
+def round_ticks(end_ns: int, most: int = 8) -> list[int]:
+    """Times at 1, 2 or 5 times a power of ten ns, equally far apart from 0 on, at most `most` + 1 of them.
+
+    >>> round_ticks(995_449_570)
+    [0, 200000000, 400000000, 600000000, 800000000]
+    >>> round_ticks(3), round_ticks(0)
+    ([0, 1, 2, 3], [0])
+    """
+    step = 1
+    while end_ns // step > most:
+        step = step * 5 // 2 if str(step).startswith("2") else step * 2
+    return list(range(0, end_ns + 1, step))
+
+
 def _axis(left: float, width: float, height: float, end_ns: int) -> str:
     out = []
-    for part in range(6):
-        x = left + width * part / 5
+    for tick in round_ticks(end_ns):
+        x = left + width * tick / max(end_ns, 1)
         out.append(f'<path d="M{x:.1f},0V{height + 4:.1f}" stroke="#ccc"/>')
         out.append(
-            f'<text x="{x:.1f}" y="{height + 18:.1f}" text-anchor="middle">'
-            f"{duration_text(round(end_ns * part / 5))}</text>"
+            f'<text x="{x:.1f}" y="{height + 18:.1f}" text-anchor="middle">{duration_text(tick)}</text>'
         )
     return "".join(out)
 

@@ -305,10 +305,17 @@ def operators(run: Run, most: int = 30) -> Table:
     return _by_total(sums, sum(total for _, total in sums.values()), most, "of all")
 
 
+#: numbers in names that count: by themselves, behind one capital (F3: forward of micro-batch 3), and behind these words
+_COUNTS = re.compile(
+    r"(?<![A-Za-z0-9])\d+|(?<=\b[A-Z])\d+|(?<=layer)\d+|(?<=layers)\d+|(?<=block)\d+|(?<=bucket)\d+|(?<=chunk)\d+"
+    r"|(?<=stage)\d+"
+)
+
+
 def _operator(name: object, kind: object) -> tuple[str, str]:
-    """A node's name without the numbers that count layers and micro-batches, and its kind."""
+    """A node's name without the numbers that count layers and micro-batches, and its kind; those of fc1 and fc2 stay."""
     text = text_of(name)
-    return (re.sub(r"\d+", "#", text) if text else "nodes without a name", text_of(kind))
+    return (_COUNTS.sub("#", text) if text else "nodes without a name", text_of(kind))
 
 
 def _by_total(sums: Mapping[tuple[str, str], tuple[int, int]], whole: int, most: int, of: str) -> Table:

@@ -269,10 +269,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "chakra.report": (
         "document",
-        "excerpt",
         "npu_groups",
         "tables",
         "charts",
+        "excerpt",
         "figures",
         "terminal",
         "page",

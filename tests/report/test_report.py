@@ -1,6 +1,7 @@
 """Reports: one page a run, a comparison, text for a terminal."""
 
 import copy
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -21,6 +22,7 @@ from chakra.cli.commands.report import command
 from chakra.errors import UsageError
 from chakra.replay import simulate
 from chakra.report import essence, report_html, run_of
+from chakra.report.charts import round_ticks
 from chakra.report.npu_groups import npu_groups
 from chakra.report.tables import answer, operators, path_by_operator
 
@@ -93,6 +95,38 @@ def test_a_page_begins_with_an_answer_and_folds_keys_away() -> None:
     assert answer(run_of(document | {"partial": True}, "run")).startswith("The run was ended after 900 µs")
     assert "<details><summary>What was run, key by key" in page
     assert "<details><summary>The first nodes of the path, one by one" in page
+
+
+@pytest.mark.parametrize("end", [0, 1, 7, 9, 10, 999, 995_449_570, 10**18 + 1])
+def test_ticks_are_round_equally_far_apart_and_few(end: int) -> None:
+    ticks = round_ticks(end)
+    steps = {b - a for a, b in itertools.pairwise(ticks)}
+    assert ticks[0] == 0
+    assert ticks[-1] <= end
+    assert len(ticks) <= 9
+    assert end < 2 or len(ticks) >= 3
+    assert len(steps) <= 1
+    assert all(str(step).rstrip("0") in ("1", "2", "5") for step in steps)
+
+
+def test_counting_numbers_fold_and_names_stay() -> None:
+    names = [
+        "F12 layer3.fc1",
+        "B0 layer11.fc2.dgrad",
+        "grads.bucket7.all_reduce",
+        "aten::mm",
+        "grads 4",
+        "conv2d",
+    ]
+    document = sample()
+    document["critical_path"] = [
+        {"name": name, "kind": "GPU", "npu": 0, "node": k, "issue_ns": k, "finish_ns": k + 1}
+        for k, name in enumerate(names)
+    ]
+    found = {row[0] for row in path_by_operator(run_of(document, "run")).rows}
+    assert found == {
+        "F# layer#.fc1", "B# layer#.fc2.dgrad", "grads.bucket#.all_reduce", "aten::mm", "grads #", "conv2d",
+    }  # fmt: skip
 
 
 def test_the_path_by_operator_adds_up_to_the_simulated_time() -> None:
