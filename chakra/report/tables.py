@@ -298,7 +298,7 @@ def operators(run: Run, most: int = 30) -> Table:
         parts = [npu.get(key) for key in ("names", "kinds", "issue_ns", "finish_ns")]
         if not all(isinstance(part, list) for part in parts):
             continue
-        for name, kind, start, end in zip(*parts, strict=False):  # type: ignore[arg-type]
+        for name, kind, start, end in zip(*parts, strict=False):
             key = _operator(name, kind)
             count, total = sums.get(key, (0, 0))
             sums[key] = count + 1, total + max(int(number(end) - number(start)), 0)
