@@ -223,7 +223,7 @@ def check_switches(
                 choice = choose(call, comm.size, False, system, network, options)
                 if choice.parts[0][1].family is not Family.SWITCH:
                     continue
-                dim = switch_dimension(comm.members, network)
+                dim = switch_dimension(comm.members, network) if network.links is None else 0
                 if dim is None:
                     raise ConfigError(
                         f"{system.source}: algorithm {IN_NETWORK!r} cannot run on {group_text(comm)}: no switch joins "

@@ -20,7 +20,7 @@ from chakra.replay.collectives.steps import Do
 from chakra.replay.config.algorithms import IN_NETWORK
 from chakra.replay.config.keys import SWITCHES
 from chakra.replay.config.model import CollectiveKind, Network, Switches, System, Topology
-from chakra.replay.options import OUTSIDE, RunOptions
+from chakra.replay.options import FLOW, OUTSIDE, RunOptions
 
 #: what a switch must be able to do
 KINDS = {
@@ -54,21 +54,23 @@ def check_switch(
         raise ConfigError(
             f"{what}: {where} is simulated by another package, which knows messages between NPUs only"
         )
-    if network.links is not None:
+    if network.links is not None and options.backend != FLOW:
         raise ConfigError(
-            f"{what} runs on building blocks, and {where} is given link by link; use another algorithm"
+            f"{what}: {where} is given link by link, where trees of switches are flows: use --backend {FLOW}, or another "
+            "algorithm"
         )
+    able = network.dims[dim].switches if network.links is None else network.links.switches
     there = network.dims[dim]
-    if there.topology is not Topology.SWITCH:
+    if network.links is None and there.topology is not Topology.SWITCH:
         raise ConfigError(
             f"{what}: dimension {dim} of {where} is a {there.topology.value}, which has no switches; use another "
             "algorithm there"
         )
-    if there.switches not in KINDS[kind]:
+    if able not in KINDS[kind]:
         needed = KINDS[kind][0]
         raise ConfigError(
-            f"{what} needs switches that {_VERB[needed]} for {kind.value}, but those of dimension {dim} of "
-            f"{where} are {there.switches.value!r}; '{SWITCHES.name}' of the network file says what they do "
+            f"{what} needs switches that {_VERB[needed]} for {kind.value}, but those of "
+            f"{where} are {able.value!r}; '{SWITCHES.name}' of the network file says what they do "
             f"({needed.value})"
         )
 

@@ -210,6 +210,16 @@ LINK_KEYS = (
         "npus_forward",
         "whether a path may lead through an NPU that is not its end",
     ),
+    LINK_SWITCHES := Key(
+        "switches",
+        members(Switches),
+        _LINKS.switches,
+        "",
+        "switches",
+        "what vertices that are no NPUs do beside forwarding, for the algorithm inNetwork on the flow backend",
+        "",
+        IGNORED,
+    ),
     FLOW_CAP,
     PACKETS,
 )

@@ -21,6 +21,7 @@ from chakra.replay.config.keys import (
     LINK_KEYS,
     LINK_LATENCY,
     LINK_NPUS_COUNT,
+    LINK_SWITCHES,
     LINKS,
     LINKS_BANDWIDTH,
     LINKS_LATENCY,
@@ -30,7 +31,7 @@ from chakra.replay.config.keys import (
     TO,
 )
 from chakra.replay.config.link_readers import npu_number
-from chakra.replay.config.model import Dimension, Link, Links, LinkTopology, Network
+from chakra.replay.config.model import Dimension, Link, Links, LinkTopology, Network, Switches
 from chakra.replay.config.packets import dump_packets, read_packets
 from chakra.replay.config.readers import MAX_INT
 from chakra.replay.config.section import Section
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 _FIELDS = {key.name: key for key in LINK_FIELDS}
 #: what the graph itself may say
-_GRAPH_KEYS = (ROUTING, ECMP, NPUS_FORWARD, FLOW_CAP)
+_GRAPH_KEYS = (ROUTING, ECMP, NPUS_FORWARD, LINK_SWITCHES, FLOW_CAP)
 #: types of the usual entry, whose speeds are read once for all entries that have them
 _PLAIN = set(itertools.product((int, str), (int, str), (int, float), (int, float)))
 #: a number of every link, and the key of the file that gives it to links that do not
@@ -82,7 +83,7 @@ def graph_network(graph: Any, source: str = "<graph>", compat: str | None = None
 
     Nodes that are whole numbers, as numbers or text, are NPUs; edges carry `bandwidth` (GB/s of 2^30 B/s) and `latency`
     (ns). The edges of an undirected graph are links in both directions. The graph's own attributes may be `npus_count`,
-    `routing`, `ecmp`, `npus_forward` and `flow_cap`.
+    `routing`, `ecmp`, `npus_forward`, `switches` and `flow_cap`.
 
     Raises
     ------
@@ -236,6 +237,7 @@ def _network(section: Section, counts: tuple[int, ...], names: _Names, links: li
             section.read(ROUTING),
             section.read(ECMP),
             section.read(NPUS_FORWARD),
+            switches=section.read(LINK_SWITCHES),
         ),
         flow_cap_gibps=section.read(FLOW_CAP),
         packets=read_packets(section),
@@ -340,6 +342,8 @@ def dump_links(network: Network) -> str:
         lines.append(f"ecmp: {links.ecmp}")
     if not links.npus_forward:
         lines.append("npus_forward: false")
+    if links.switches is not Switches.PLAIN:
+        lines.append(f"{LINK_SWITCHES.name}: {links.switches.value}")
     if network.flow_cap_gibps is not None:
         lines.append(f"{FLOW_CAP.name}: {network.flow_cap_gibps!r}")
     lines.append("links:  # from, to, GB/s of 2^30 B/s per direction, ns; both directions unless directed")

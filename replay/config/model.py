@@ -132,6 +132,8 @@ class Links:
         Among equal paths: "hash" picks by a hash of source, destination and place, "first" the first link listed.
     npus_forward
         Whether a path may lead through an NPU that is not one of its ends.
+    switches
+        What vertices that are no NPUs do beside forwarding.
     dimension_ordered
         The links are those of the network's building blocks: a route goes through one dimension after the other,
         unless a link of it is missing.
@@ -144,6 +146,7 @@ class Links:
     ecmp: str = "hash"
     npus_forward: bool = True
     dimension_ordered: bool = False
+    switches: Switches = Switches.PLAIN
 
 
 @dataclass(frozen=True, slots=True)

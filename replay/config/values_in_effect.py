@@ -13,6 +13,7 @@ from chakra.replay.config.keys import (
     FLOW_CAP,
     IMPLEMENTATION_KEYS,
     LINK_KEYS,
+    LINK_SWITCHES,
     LINKS,
     LINKS_BANDWIDTH,
     LINKS_LATENCY,
@@ -151,7 +152,7 @@ def _link_rows(section: Section, network: Network) -> tuple[ValueInEffect, ...]:
     """Keys of a list of links; the links themselves are counted in the notes."""
     links = network.links
     assert links is not None
-    values = {key.name: key.of(links) for key in (ROUTING, ECMP, NPUS_FORWARD)} | {
+    values = {key.name: key.of(links) for key in (ROUTING, ECMP, NPUS_FORWARD, LINK_SWITCHES)} | {
         NPUS_COUNT.name: NPUS_COUNT.of_each(network.dims),
         LINKS.name: f"{len(links.links)} links",
         LINKS_BANDWIDTH.name: section.raw(LINKS_BANDWIDTH),

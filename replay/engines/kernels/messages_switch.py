@@ -7,6 +7,7 @@ through, both ways are under way at once.
 """
 
 from chakra.replay.engines.kernels import codes as K
+from chakra.replay.engines.kernels import flow_rows as R
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, take_row
@@ -38,6 +39,28 @@ def switch_dimension(s: State, x: int) -> int:
     return k
 
 
+def has_trees(s: State) -> bool:
+    """Whether switches are joined to trees: on links, where they carry collectives out as flows."""
+    m = s.m
+    return m[L.C_NET] == L.NET_FLOW and m[m[L.C_FLOW] + R.FH_GROUPS] != 0
+
+
+def tree_number(s: State, x: int, dim: int) -> int:
+    """Number of the switch that joins the members: that of the dimension, on links that of the communicator's tree."""
+    m = s.m
+    if not has_trees(s):
+        return dim
+    view, flow = m[m[x + L.S_ROW] + L.PH_VIEW], m[L.C_FLOW]
+    if view >= 0:
+        return m[flow + R.FH_GROUPS_N] + view
+    return (m[m[x + L.S_INSTANCE] + L.I_GROUP] - m[flow + R.FH_GROUPS]) // L.GROUP_ROW
+
+
+def weighted(s: State, x: int, back: int) -> int:
+    """1 if what a link of a tree carries grows with the members below it: parts on their way up, or down."""
+    return 1 if has_trees(s) and s.m[x + L.S_DO] == (K.DO_REDUCE_SCATTER if back else K.DO_ALL_GATHER) else 0
+
+
 def port_bytes(s: State, x: int, down: int) -> int:
     """Bytes that a member sends up to the switch (`down` = 1: gets down from it)."""
     m = s.m
@@ -61,9 +84,11 @@ def message_of(s: State, x: int, back: int) -> int:
 def cross(s: State, x: int) -> None:
     """A member sends to the switch, after its endpoint delay."""
     npu, dim = s.m[x + L.S_NPU], switch_dimension(s, x)
-    over_switch(s, message_of(s, x, 0), npu, dim, port_bytes(s, x, 0), port_bytes(s, x, 1))
+    tree = tree_number(s, x, dim)
+    parts = weighted(s, x, 0)
+    over_switch(s, message_of(s, x, 0), npu, dim, tree, parts, port_bytes(s, x, 0), port_bytes(s, x, 1))
     if goes_both_ways(s):
-        from_switch(s, message_of(s, x, 1), npu, dim, port_bytes(s, x, 1))
+        from_switch(s, message_of(s, x, 1), npu, dim, tree, weighted(s, x, 1), port_bytes(s, x, 1))
 
 
 def count_member(s: State, x: int, end: int) -> int:
@@ -90,6 +115,6 @@ def crossed(s: State, message: int) -> None:
         dim = switch_dimension(s, x)
         for index in range(parts):
             y = twin(s, x, index, ring_npu(s, x, index))
-            from_switch(s, message_of(s, y, 1), m[y + L.S_NPU], dim, port_bytes(s, y, 1))
+            from_switch(s, message_of(s, y, 1), m[y + L.S_NPU], dim, dim, 0, port_bytes(s, y, 1))
     elif count_member(s, x, 1) == (2 * parts if goes_both_ways(s) else parts):
         for_all(s, x, m[x + L.S_DELAY], L.TM_JOINT_END)

@@ -19,11 +19,12 @@ and this module is the only place that tells networks apart (`C_NET`):
 `occupancy(s, npu, partner, size, back)`
     For how many ns a message to a partner (`back`: from it) keeps the narrowest part of its way busy, when nothing else
     is under way. No effect on anything. Tables of steps ask it for the time after which a member may send again.
-`over_switch(s, message, src, dim, up, down)`
+`over_switch(s, message, src, dim, tree, weighted, up, down)`
     As `send`, of a message that goes up to the switch of a dimension with so many bytes, and with others down again to
     the NPU itself. `stops_at_switch(s)` says that it is there when the switch has it: the engine then sends what comes
-    back by `from_switch(s, message, dst, dim, down)`, when the switch has all that it needs. `goes_both_ways(s)`: the
-    engine sends both at once, since the switch cuts through.
+    back by `from_switch(s, message, dst, dim, tree, weighted, down)`, when the switch has all that it needs.
+    `goes_both_ways(s)`: the engine sends both at once, since the switch cuts through. `tree` numbers the switch, or on
+    links the members' tree of switches; `weighted`: its links carry as often these bytes as there are members below them.
 
 Where classes of equal NPUs are simulated (`tables.py`: flows only), senders are classes, and receivers are the NPUs that
 the first of the class sends to.
@@ -93,13 +94,15 @@ def send(s: State, message: int, src: int) -> None:
         hand_over(s, message, src)
 
 
-def over_switch(s: State, message: int, src: int, dim: int, up: int, down: int) -> None:
+def over_switch(
+    s: State, message: int, src: int, dim: int, tree: int, weighted: int, up: int, down: int
+) -> None:
     """A message leaves `src` for the switch of a dimension, and comes back with other bytes if it does not stop there."""
     net = s.m[L.C_NET]
     if net == L.NET_AWARE:
         enter_port(s, message, src, dim, up, 0)
     elif net == L.NET_FLOW:
-        start_port(s, message, src, dim, up, 0)
+        start_port(s, message, src, dim, tree, up, 2 * weighted)
     else:
         over_switch_by_delay(s, message, src, dim, up, down)
 
@@ -114,10 +117,10 @@ def goes_both_ways(s: State) -> bool:
     return s.m[L.C_NET] == L.NET_FLOW
 
 
-def from_switch(s: State, message: int, dst: int, dim: int, down: int) -> None:
+def from_switch(s: State, message: int, dst: int, dim: int, tree: int, weighted: int, down: int) -> None:
     """A message leaves the switch of a dimension for `dst`."""
     if s.m[L.C_NET] == L.NET_FLOW:
-        start_port(s, message, dst, dim, down, 1)
+        start_port(s, message, dst, dim, tree, down, 2 * weighted + 1)
     else:
         enter_port(s, message, dst, dim, down, 1)
 

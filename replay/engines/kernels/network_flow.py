@@ -150,15 +150,15 @@ def start_flow(s: State, message: int, src: int) -> None:
     start_on(s, message, choose_route(s, src, dst))
 
 
-def start_port(s: State, message: int, src: int, dim: int, size: int, back: int) -> None:
-    """A message between an NPU and the switch of a dimension: up to it, or with `back` = 1 down from it."""
+def start_port(s: State, message: int, src: int, dim: int, tree: int, size: int, kind: int) -> None:
+    """A message from an NPU up to a switch; bit 0 of `kind`: down from it, bit 1: once for each member below a link."""
     m = s.m
     head = m[L.C_FLOW]
     m[message + L.M_HOPS] = 1
     m[message + L.M_SIZE] = size
-    if back == 0:
+    if kind & 1 == 0:
         m[m[head + R.FH_SENT] + src * m[L.C_DIMS] + dim] += size
-    start_on(s, message, m[find_pair(s, src, m[head + R.FH_PORTS] + 2 * dim + back) + R.FP_ROUTE])
+    start_on(s, message, m[find_pair(s, src, m[head + R.FH_PORTS] + 4 * tree + kind) + R.FP_ROUTE])
 
 
 def start_on(s: State, message: int, route: int) -> None:

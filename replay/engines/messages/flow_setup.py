@@ -1,17 +1,19 @@
 """What a run on flows needs before its tables: who is simulated, and on which paths."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chakra.arrays import F64, I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Plan
 from chakra.replay.collectives.steps import Do
+from chakra.replay.config.algorithms import IN_NETWORK
 from chakra.replay.engines.messages.flows import Flows
 from chakra.replay.engines.messages.simulated import Simulated, everybody, one_of_each
 from chakra.replay.engines.phases.channels import UnfoldableError
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.networks.flow.link_paths import link_paths
-from chakra.replay.networks.flow.paths import Paths, alone_and_back, block_paths, with_ports
+from chakra.replay.networks.flow.paths import Paths, alone_and_back, block_paths, with_ports, with_trees
 from chakra.replay.options import FLOW
 from chakra.replay.symmetry.flow_classes import fold
 from chakra.replay.symmetry.flow_roles import talk
@@ -70,9 +72,11 @@ def find_paths(scenario: Scenario, pairs: I64) -> Paths:
     return with_ports(paths, network, pairs[ports]) if ports.any() else paths
 
 
-def every_npu(scenario: Scenario, pairs: I64) -> FlowSetup:
-    """All NPUs are simulated, and these pairs of them exchange messages."""
+def every_npu(scenario: Scenario, pairs: I64, trees: Sequence[tuple[int, I64]] = ()) -> FlowSetup:
+    """All NPUs are simulated, these pairs of them exchange messages, and trees of switches join these rings."""
     paths = find_paths(scenario, pairs)
+    if trees:
+        paths = with_trees(paths, scenario.network, trees)
     alone, back = alone_and_back(paths, scenario.network.npus)
     return FlowSetup(everybody(scenario.network.npus), paths, alone, back, None)
 
@@ -89,6 +93,10 @@ def why_not_folded(scenario: Scenario) -> str | None:
         return "the shared memory bus couples the streams of an NPU"
     if network.links is not None and network.links.ecmp == "adaptive":
         return "a flow's route depends on the flows before it"
+    if network.links is not None and IN_NETWORK in {
+        name for names in system.implementations.values() for name in names
+    }:
+        return "trees of switches carry collectives of groups out"
     calls = [call for program in programs for call in program.calls]
     if {call.kind for call in calls} & set(system.custom) or any(call.node_id is not None for call in calls):
         return "a custom collective algorithm is given as traces"

@@ -104,6 +104,10 @@ class FlowRows:
         #: different ticks at which messages may be there that have left at one tick
         self.latencies = len(np.unique(p.latency_ns))
 
+    def set_trees(self, block: Block, groups: int, count: int) -> None:
+        """Trees of switches go by the numbers of communicators, then of dimensions."""
+        block.put(self.head + R.FH_GROUPS, np.array([groups, count], np.int64))
+
     def _add_links(self, block: Block, capacity: I64) -> None:
         rows = np.zeros((self._links, R.FLOW_LINK), np.int64)
         rows[:, R.FL_CAPACITY] = capacity

@@ -78,6 +78,11 @@ class NetworkRows:
         self._ranges.append((self._count, own))
         self._count += own
 
+    def set_trees(self, block: Block, groups: int, count: int) -> None:
+        """Where rows of communicators lie, whose numbers are those of trees of switches on links."""
+        if self._flows is not None and self._network.links is not None:
+            self._flows.set_trees(block, groups, count)
+
     def _count_links(self) -> None:
         """Which links are whose, where flows have rows of their own for them."""
         for dim in self._network.dims:

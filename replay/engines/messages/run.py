@@ -79,6 +79,8 @@ class MessageRun:
         self._customs: dict[int, Custom] = {}
         self._library: dict[int, LibraryCall] = {}
         self._programs: dict[tuple[object, ...], MemberPrograms] = {}
+        #: rings whose collectives trees of switches carry out, on links: number of the tree and NPUs
+        self._trees: dict[tuple[int, bytes], I64] = {}
         #: members of each communicator in the order of its rings
         self._groups = [by_position(comm) for comm in self.membership.comms]
         self._check_peers()
@@ -244,6 +246,10 @@ class MessageRun:
                         -1, dims[phase.view].npus
                     )
                 if phase.algorithm.family is Family.SWITCH:
+                    if network.links is not None:
+                        number = group if phase.view == FLAT else len(self._groups) + phase.view
+                        self._trees.update({(number, row.tobytes()): row for row in rows})
+                        continue
                     dim = phase.view if phase.view != FLAT else switch_dimension(rows[0], network)
                     assert dim is not None, "a group that no switch joins is refused"
                     npus = np.repeat(rows.reshape(-1), 2)
@@ -264,7 +270,11 @@ class MessageRun:
 
     def _flows(self) -> Flows:
         """Paths of all flows, and the largest of them."""
-        setup = self._setup or every_npu(self.scenario, self._pairs())
+        setup = self._setup
+        if setup is None:
+            pairs = self._pairs()
+            trees = [(number, row) for (number, _), row in self._trees.items()]
+            setup = every_npu(self.scenario, pairs, trees)
         largest = largest_message([item.plan for item in self._planned])
         sizes = [program.p2p_bytes for program in self.workload.programs]
         sizes += [program.p2p_bytes for custom in self._customs.values() for program in custom.programs]

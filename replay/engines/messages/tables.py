@@ -219,6 +219,7 @@ class MessageTables:
         else:
             add_class_rings(block, rows, self.who)
         at = block.add(rows) + np.arange(len(rows)) * L.GROUP_ROW
+        self.network.set_trees(block, int(at[0]) if len(at) else 0, len(rows))
         call_group = np.array([call.group for p in actors.programs for call in p.calls], np.int64)
         actors.set_calls(members, at, self.plans.at[self.calls.plan_of_call], call_group)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from chakra.arrays import F64, I64
 from chakra.replay.config.model import Network, Topology
+from chakra.replay.networks.flow.trees import Trees
 
 #: weights of paths are in parts of at most this; more equal paths get weights that are rounded up
 MOST_PARTS = 1 << 20
@@ -67,9 +68,13 @@ def key_width(dst: I64, npus: int) -> int:
     return max(npus, int(dst.max(initial=-1)) + 1)
 
 
-def port(network: Network, dim: int, *, back: bool) -> int:
-    """The number that stands for the switch of a dimension as receiver of an NPU's flow, or `back` as its sender."""
-    return network.npus + 2 * dim + back
+def port(network: Network, tree: int, *, back: bool, weighted: bool = False) -> int:
+    """The number that stands for a switch, or a tree of them, as receiver of an NPU's flow, or `back` as its sender.
+
+    On building blocks the tree is the number of the dimension. `weighted`: each link carries as often the flow's bytes as
+    there are members below it.
+    """
+    return network.npus + 4 * tree + 2 * weighted + back
 
 
 def with_ports(p: Paths, network: Network, pairs: I64) -> Paths:
@@ -77,28 +82,59 @@ def with_ports(p: Paths, network: Network, pairs: I64) -> Paths:
 
     What passes a switch is there after the latencies of both ways, whichever of the two takes longer.
     """
-    keys = np.unique(pairs[:, 0] * key_width(pairs[:, 1], network.npus) + pairs[:, 1])
-    npu, ends = np.divmod(keys, key_width(pairs[:, 1], network.npus))
-    dim, back = np.divmod(ends - network.npus, 2)
+    width = key_width(pairs[:, 1], network.npus)
+    npu, ends = np.divmod(np.unique(pairs[:, 0] * width + pairs[:, 1]), width)
+    dim, back = np.divmod(ends - network.npus, 4)
     own = [network.npus * (d.npus if d.topology is Topology.FULLY_CONNECTED else 2) for d in network.dims]
     first = np.cumsum([0, *own])[dim]
     latency = np.array([int(2 * d.latency_ns) for d in network.dims], np.int64)[dim]
-    count = np.concatenate([np.diff(p.start), np.ones(len(keys), np.int64)])
-    src, dst = np.concatenate([p.src, npu]), np.concatenate([p.dst, ends])
-    link = np.concatenate([p.link, first + 2 * npu + back])
-    begin = np.cumsum(count) - count
-    order = np.lexsort((dst, src))
-    start = np.concatenate([[0], np.cumsum(count[order])])
-    at = np.arange(len(link)) + np.repeat(begin[order] - start[:-1], count[order])
-    weight = np.concatenate([p.weight, np.full(len(keys), p.whole)])
+    one = np.ones(len(npu), np.int64)
+    return joined(p, npu, ends, latency, one, first + 2 * npu + back, one)
+
+
+def with_trees(p: Paths, network: Network, rings: Iterable[tuple[int, I64]]) -> Paths:
+    """Paths with those of the trees that carry out collectives of rings (tree's number, NPUs)."""
+    trees = Trees(network)
+    rows: list[tuple[int, int, int]] = []
+    count: list[int] = []
+    link: list[int] = []
+    weight: list[int] = []
+    for number, members in rings:
+        for npu, branch in zip(members.tolist(), trees.of(members.tolist()), strict=True):
+            for back, hops in ((False, branch.up), (True, branch.down)):
+                for weighted in (False, True):
+                    end = port(network, number, back=back, weighted=weighted)
+                    rows.append((npu, end, branch.latency_ns))
+                    count.append(len(hops))
+                    link += hops
+                    weight += branch.below if weighted else (1,) * len(hops)
+    src, dst, latency = np.array(rows, np.int64).reshape(-1, 3).T
+    return joined(p, src, dst, latency, *(np.array(each, np.int64) for each in (count, link, weight)))
+
+
+def joined(p: Paths, src: I64, dst: I64, latency_ns: I64, count: I64, link: I64, weight: I64) -> Paths:
+    """Paths, and further pairs with one route each, of `count` links one behind the other."""
+    routes = np.diff(p.first)
+    more = np.ones(len(src), np.int64)
+    every = np.concatenate([p.src, src]), np.concatenate([p.dst, dst])
+    order = np.lexsort((every[1], every[0]))
+    # routes and hops in the order of their pairs
+    of_pair = np.concatenate([routes, more])
+    begin = np.cumsum(of_pair) - of_pair
+    first = np.concatenate([[0], np.cumsum(of_pair[order])])
+    route = np.arange(int(first[-1])) + np.repeat(begin[order] - first[:-1], of_pair[order])
+    hops = np.concatenate([np.diff(p.start), count])
+    at = np.cumsum(hops) - hops
+    start = np.concatenate([[0], np.cumsum(hops[route])])
+    hop = np.arange(int(start[-1])) + np.repeat(at[route] - start[:-1], hops[route])
     return Paths(
-        src=src[order],
-        dst=dst[order],
-        first=np.arange(len(src) + 1),
-        latency_ns=np.concatenate([p.latency_ns, latency])[order],
+        src=every[0][order],
+        dst=every[1][order],
+        first=first,
+        latency_ns=np.concatenate([p.latency_ns, latency_ns])[route],
         start=start,
-        link=link[at],
-        weight=weight[at],
+        link=np.concatenate([p.link, link])[hop],
+        weight=np.concatenate([p.weight, weight * p.whole])[hop],
         whole=p.whole,
         bytes_per_ns=p.bytes_per_ns,
     )
