@@ -78,6 +78,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "results",
         "prepare",
         "api",
+        "backends",
         "topologies",
         "what_if",
     ),

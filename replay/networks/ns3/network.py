@@ -36,7 +36,7 @@ LONGEST_NS = 1 << 52
 #: estimated seconds from which a run has to be asked for
 LONG_S = 3600
 #: CPU us of a packet at both ends, and on each link, acknowledgements included (benchmarks/bench_packets.py)
-COST_US = {"tcp": (30.0, 15.0), "dctcp": (30.0, 20.0), "lossless": (0.0, 0.5)}
+COST_US = {"tcp": (20.0, 10.0), "dctcp": (20.0, 13.0), "lossless": (0.0, 1.0)}
 #: answers of the glue's `Advance`
 _ENDED, _PAUSED, _IDLE = 1, 2, 3
 #: bits per second that a link may have
