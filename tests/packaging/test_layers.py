@@ -164,6 +164,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "chakra.viz": ("style", "graph", "layout", "formats", "draw"),
     "chakra.cli": ("support", "main", "commands"),
     "chakra.io": (
+        "documents",
         "json_value",
         "leftovers",
         "limits",

@@ -1,16 +1,22 @@
 """Every JSON document names its schema and fits it."""
 
+import ast
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from json_schema import problems
 from scenes import SCENES, Ran, prepare
 
+import chakra.cli
 from chakra import input_schemas
 from chakra.cli.main import run
 from chakra.errors import UsageError
+from chakra.io.documents import document_text
 from chakra.output_schemas import load, names
 from chakra.replay import simulate
 
@@ -152,3 +158,48 @@ def test_the_command_prints_schemas(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema", "nothing"]) == 2
     with pytest.raises(UsageError, match="there is no schema"):
         load("nothing")
+
+
+# ------------------------------------------------------------------------------------------- strict JSON
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(PLAIN, st.sampled_from([None, 1]))
+def test_a_document_has_no_nan_and_no_infinity_and_keeps_the_rest(value: Any, indent: int | None) -> None:
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    def expected(item: Any) -> Any:
+        if isinstance(item, float):
+            return item if math.isfinite(item) else None
+        if isinstance(item, list):
+            return [expected(part) for part in item]
+        return {key: expected(part) for key, part in item.items()} if isinstance(item, dict) else item
+
+    assert json.loads(document_text(value, indent), parse_constant=refuse) == expected(value)
+
+
+def test_commands_write_json_by_the_writer_of_documents_only() -> None:
+    """`json.dumps` writes NaN and Infinity, which are no JSON."""
+    root = Path(chakra.cli.__file__).parent
+    modules = sorted(root.rglob("*.py"))
+    assert len(modules) > 30
+
+    def dumps(node: ast.AST) -> bool:
+        if not isinstance(node, ast.Attribute) or node.attr not in ("dump", "dumps"):
+            return False
+        return isinstance(node.value, ast.Name) and node.value.id == "json"
+
+    found = [
+        f"{path.relative_to(root)}:{getattr(node, 'lineno', 0)}"
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if dumps(node)
+    ]
+    assert found == []

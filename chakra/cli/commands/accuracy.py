@@ -1,6 +1,5 @@
 """`chakra accuracy`: predicted beside measured training times."""
 
-import json
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ import rich_click as click
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
+from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
     from chakra.accuracy import Case, FamilyScore, Prediction, Unread
@@ -133,7 +133,7 @@ def command(
             file.write(picture_text(predictions))
     if output_format == "json":
         document = _document(held_scores, tuned_scores, predictions, unread, with_rows=with_rows)
-        click.echo(json.dumps(document, indent=1))
+        click.echo(document_text(document, indent=1))
     else:
         click.echo("\n".join(_lines(held_scores, tuned_scores, predictions, unread, with_rows=with_rows)))
     if max_error is not None and any(100 * score.mean > max_error for score in held_scores):
@@ -155,7 +155,7 @@ def _intervals(output_format: str) -> None:
             for one in found
         ]  # fmt: skip
         document = {**_document([], [], [], [], with_rows=False), "intervals": rows}
-        click.echo(json.dumps(document, indent=1))
+        click.echo(document_text(document, indent=1))
         return
     header = ("family", "rows", "inside %", "below %", "above %", "width")
     table = [
@@ -198,7 +198,7 @@ def _ahead(cases: "Sequence[Case]", base: str, output_format: str) -> None:
             for one in found
         ]  # fmt: skip
         document = {**_document([], [], [], [], with_rows=False), "surfaces": base, "ahead": rows}
-        click.echo(json.dumps(document, indent=1))
+        click.echo(document_text(document, indent=1))
         return
     header = ("family", "machine", "rows", "mean %", "signed %", "own mean %", "own signed %")
     table = [

@@ -1,11 +1,11 @@
 """`chakra anonymize`: traces without names, for others to replay."""
 
-import json
 from typing import Any
 
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.io.documents import document_text
 
 #: version of the summary's document
 SCHEMA = "chakra.anonymize/1"
@@ -97,7 +97,7 @@ def command(
         "replaced": REPLACED,
         "dropped": DROPPED,
     }
-    click.echo(json.dumps(document) if form == "json" else "\n".join(_lines(document)))
+    click.echo(document_text(document) if form == "json" else "\n".join(_lines(document)))
 
 
 def _kept() -> dict[str, str]:

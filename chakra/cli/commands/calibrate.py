@@ -1,6 +1,5 @@
 """`chakra calibrate`: fit network parameters to measured collective times."""
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -9,6 +8,7 @@ from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import Options, format_option
 from chakra.cli.support.sizes import Size
 from chakra.errors import ThresholdError, UsageError
+from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
     from chakra.calibrate import Calibration, Measurement
@@ -123,7 +123,7 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
     for text in doubts:
         click.echo(f"chakra: warning: {text}", err=True)
     if options["output_format"] == "json":
-        click.echo(json.dumps({**_document(fitted), "warnings": doubts}, indent=1))
+        click.echo(document_text({**_document(fitted), "warnings": doubts}, indent=1))
     else:
         click.echo(_text(fitted))
     _write(fitted, logs, options)
@@ -248,5 +248,5 @@ def _write(fitted: "Calibration", logs: tuple[str, ...], options: Options) -> No
             "local-mem-bw": options["local_mem_bw"],
         }
         with atomic_text(options["system"]) as file:
-            file.write(json.dumps(system, indent=2) + "\n")
+            file.write(document_text(system, indent=2) + "\n")
         click.echo(f"wrote {options['system']}", err=True)

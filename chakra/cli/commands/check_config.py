@@ -1,6 +1,5 @@
 """`chakra check-config`: check configuration files and explain every value in effect."""
 
-import json
 import os
 import textwrap
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.errors import UsageError
+from chakra.io.documents import document_text
 from chakra.io.readable import printable
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def command(
     mode = None if compat == "none" else compat
     parts = explain_all(chosen, mode, entries) + [explain_alone(kind, path) for kind, path in others]
     if output_format == "json":
-        click.echo(json.dumps({"schema": "chakra.check-config/1", "files": parts}, indent=1))
+        click.echo(document_text({"schema": "chakra.check-config/1", "files": parts}, indent=1))
     else:
         click.echo("\n".join(line for part in parts for line in text_of(part)))
 

@@ -1,6 +1,5 @@
 """`chakra compare`: where the difference of two runs lies."""
 
-import json
 import os
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.errors import UsageError
+from chakra.io.documents import document_text
 
 
 @click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -55,7 +55,7 @@ def command(
     if output is not None:
         page = output.suffix.lower() != ".json"
         with atomic_text(output) as file:
-            file.write(difference_html(found) if page else json.dumps(found.to_dict()) + "\n")
+            file.write(difference_html(found) if page else document_text(found.to_dict()) + "\n")
         click.echo(f"wrote {output}", err=True)
         return
-    click.echo(json.dumps(found.to_dict()) if form == "json" else difference_text(found))
+    click.echo(document_text(found.to_dict()) if form == "json" else difference_text(found))

@@ -1,6 +1,5 @@
 """`chakra convert pytorch`: PyTorch profiles to execution traces that replay like the machine."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from chakra.cli.commands.link import linking_options, settings_of, show
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
+from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
     from chakra.converters.pytorch.job import Settings
@@ -188,7 +188,7 @@ def _job(
                 "deprofiled": None if result.deprofiled is None else result.deprofiled.to_dict(),
                 "ranks": [{"output": o.output, **o.summary} for o in result.outcomes],
             }
-            click.echo(json.dumps(document, indent=1))
+            click.echo(document_text(document, indent=1))
             return
         for outcome in result.outcomes:
             show(outcome.summary, outcome.output, "text")

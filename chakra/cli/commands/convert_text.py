@@ -1,6 +1,5 @@
 """`chakra convert text`: text workloads of ASTRA-sim 1.0 to execution traces."""
 
-import json
 from pathlib import Path
 
 import rich_click as click
@@ -8,6 +7,7 @@ import rich_click as click
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
+from chakra.io.documents import document_text
 
 
 @click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -111,7 +111,7 @@ def command(
         summary = write_converted(converted, output, link=not copy, progress=progress)
     for note in summary.notes:
         click.echo(f"note: {note}", err=True)
-    click.echo(json.dumps(summary.to_dict(), indent=2) if output_format == "json" else summary.to_text())
+    click.echo(document_text(summary.to_dict(), indent=2) if output_format == "json" else summary.to_text())
 
 
 def network_dims(path: Path) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 import importlib
 import importlib.metadata
 import importlib.util
-import json
 import os
 import platform
 import re
@@ -18,6 +17,7 @@ from chakra import __version__
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.errors import EXIT_INTERNAL
+from chakra.io.documents import document_text
 
 DISTRIBUTION = "chakra-replay"
 
@@ -43,7 +43,7 @@ def command(ctx: click.Context, /, output_format: str) -> None:
     failed = [finding for finding in findings if finding.status == "fail"]
     if output_format == "json":
         document = {"schema": "chakra.doctor/1", "ok": not failed, "findings": [asdict(f) for f in findings]}
-        click.echo(json.dumps(document, indent=1))
+        click.echo(document_text(document, indent=1))
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:

@@ -1,6 +1,5 @@
 """Commands ``chakra generate transformer | moe | mlp | resnet | dlrm``, made from the parameters of each request."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from enum import Enum
@@ -15,6 +14,7 @@ from chakra.cli.support.quiet import hush
 from chakra.errors import ThresholdError, UsageError
 from chakra.generate.request.parameters import Amount, Member, Size, Sizes, keys_of
 from chakra.generate.request.requests import REQUESTS, Request, TransformerRequest
+from chakra.io.documents import document_text
 from chakra.replay.config.key import Key
 from chakra.replay.config.readers import Flag, Text
 
@@ -141,7 +141,7 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
     elif options["files"] or options["tensors"]:
         raise UsageError("--files and --tensors say how to write: give --output PREFIX too")
     if options["shape"] == "json":
-        click.echo(json.dumps(_document(plan), indent=1))
+        click.echo(document_text(_document(plan), indent=1))
     elif not (options["quiet"] and options["output"]):
         click.echo(plan_text(plan))
     if request.peak_tflops is None and request.operator_model is None and options["output"]:

@@ -1,7 +1,6 @@
 """`chakra info`: what execution traces hold."""
 
 import dataclasses
-import json
 import os
 from typing import TYPE_CHECKING
 
@@ -9,6 +8,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
+from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
     from chakra.et.trace_summary import TraceSummary
@@ -69,7 +69,7 @@ def command(paths: tuple[str, ...], output_format: str, with_path: bool, repair:
                     node = trace.node(i)
                     click.echo(f"  {node.id}  {node.type.name}  {node.duration_ns} ns  {node.name}")
     if output_format == "json":
-        click.echo(json.dumps({"schema": "chakra.info/1", "traces": documents}, indent=1))
+        click.echo(document_text({"schema": "chakra.info/1", "traces": documents}, indent=1))
 
 
 def _lines(summary: "TraceSummary", files: list[str]) -> list[str]:

@@ -1,6 +1,5 @@
 """`chakra link`: join a PyTorch host trace with its Kineto device trace."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +8,7 @@ import rich_click as click
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import Command, Decorator, Options, format_option
 from chakra.errors import UsageError
+from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
     from chakra.converters.pytorch import Settings
@@ -143,7 +143,7 @@ def show(summary: dict[str, Any], output: str, output_format: str) -> None:
     for problem in summary.get("self_check", []):
         click.echo(f"chakra: warning: {output}: self-check: {problem}", err=True)
     if output_format == "json":
-        click.echo(json.dumps({"schema": SCHEMA, "output": output, **summary}, indent=1))
+        click.echo(document_text({"schema": SCHEMA, "output": output, **summary}, indent=1))
         return
     for line in lines(summary):
         click.echo(line)

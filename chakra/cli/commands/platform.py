@@ -1,12 +1,12 @@
 """`chakra platform list | show | write`: machine presets and clusters made of them."""
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from chakra.cli.support.options import format_option
 from chakra.cli.support.subcommands import Subcommands
+from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
     from chakra.platforms.model import Platform
@@ -30,7 +30,7 @@ def list_command(output_format: str) -> None:
     platforms = list(all_platforms())
     if output_format == "json":
         rows_of = [{"name": p.name, "title": p.title} for p in platforms]
-        click.echo(json.dumps({"schema": "chakra.platforms/1", "platforms": rows_of}, indent=1))
+        click.echo(document_text({"schema": "chakra.platforms/1", "platforms": rows_of}, indent=1))
         return
     rows = [
         (
@@ -56,7 +56,7 @@ def show_command(machine: tuple[str, ...], npus: int | None, output_format: str)
 
     platform = cluster(" ".join(machine), npus, sized=output_format == "json")
     if output_format == "json":
-        click.echo(json.dumps(_document(platform), indent=1))
+        click.echo(document_text(_document(platform), indent=1))
         return
     click.echo(platform.title)
     if platform.note:

@@ -1,12 +1,12 @@
 """`chakra rescale`: a workload of more ranks from a recorded or generated one of few."""
 
-import json
 from typing import Any
 
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
+from chakra.io.documents import document_text
 
 #: version of the summary's document
 SCHEMA = "chakra.rescale/1"
@@ -72,7 +72,7 @@ def command(
         "traces": len(workload.traces),
         **_rescaled(workload.about),
     }
-    click.echo(json.dumps(document) if output_format == "json" else "\n".join(_lines(document)))
+    click.echo(document_text(document) if output_format == "json" else "\n".join(_lines(document)))
 
 
 def _rescaled(about: Any) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """`chakra schema`: the JSON Schemas of the documents that commands write, and of configuration files."""
 
-import json
-
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.io.documents import document_text
 
 
 @click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -22,4 +21,4 @@ def command(name: str | None) -> None:
         return
     of_input = name.removeprefix("chakra.").startswith("config.")
     schema = input_schemas.load(name) if of_input else output_schemas.load(name)
-    click.echo(json.dumps(schema, indent=1))
+    click.echo(document_text(schema, indent=1))

@@ -1,6 +1,5 @@
 """`chakra sweep`: run a study over workload and machine parameters."""
 
-import json
 import os
 import time
 from contextlib import AbstractContextManager
@@ -16,6 +15,7 @@ from chakra.cli.support.compiling import tell_of_workers
 from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
+from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
     from chakra.sweep.store import Outcome, Store
@@ -79,7 +79,7 @@ def command(study_file: str, **options: Any) -> None:
         else _write(study, store, outcomes, best, options["report"])
     )
     if options["output_format"] == "json":
-        click.echo(json.dumps(_document(study, outcomes, best), indent=1))
+        click.echo(document_text(_document(study, outcomes, best), indent=1))
     else:
         click.echo(_text(study, outcomes, best, options["top"]))
     for path in written:
@@ -162,7 +162,7 @@ def _report(study: "Study", store: "Store", best: "Outcome") -> list[Path]:
     result = run_point(study.merged(best.point), needs_memory=study.needs_memory, document=True)
     path = store.folder / "best.json"
     with atomic_text(path) as file:
-        json.dump(result["document"], file)
+        file.write(document_text(result["document"]))
     from chakra.report import read_run, report_html
 
     page = store.folder / "best.html"

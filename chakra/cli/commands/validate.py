@@ -1,6 +1,5 @@
 """`chakra validate`: check the traces of all ranks before a run."""
 
-import json
 import os
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, WorkloadError
 from chakra.et.manifest import SUFFIX
+from chakra.io.documents import document_text
 from chakra.io.files import missing_ranks, ranks_found
 
 
@@ -136,7 +136,7 @@ def show(
             "traces": len(paths),
             "findings": findings,
         }
-        click.echo(json.dumps(document, indent=1))
+        click.echo(document_text(document, indent=1))
         return
     for finding in findings:
         click.echo(f"{finding['severity']}: {finding['message']}")

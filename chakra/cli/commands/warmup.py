@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import json
 import multiprocessing
 import os
 import tempfile
@@ -15,6 +14,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
+from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
     from chakra.builder import Workload
@@ -46,7 +46,7 @@ def command(output_format: str, quiet: bool) -> None:
             "parts": parts,
             "seconds": round(whole, 3),
         }
-        click.echo(json.dumps(document, indent=2))
+        click.echo(document_text(document, indent=2))
 
 
 def compile_parts(workers: int) -> Iterator[tuple[str, float]]:

@@ -1,6 +1,5 @@
 """`chakra calibrate --library`: costs of a collective library, and how far they are from measurements."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from chakra.errors import ThresholdError, UsageError
+from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
     from chakra.calibrate import Measurement
@@ -39,7 +39,7 @@ def calibrate_library(
     for text in doubts:
         click.echo(f"chakra: warning: {text}", err=True)
     if options["output_format"] == "json":
-        click.echo(json.dumps({**_document(fit), "warnings": doubts}, indent=1))
+        click.echo(document_text({**_document(fit), "warnings": doubts}, indent=1))
     else:
         click.echo((_rows(fit) + "\n\n" if recorded else "") + _text(fit))
     if options["output"]:

@@ -1,6 +1,5 @@
 """What a command whose product is a file says of it to a program: the document ``chakra.written/1``."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ import rich_click as click
 
 from chakra.cli.support.options import Decorator, format_option
 from chakra.errors import UsageError
+from chakra.io.documents import document_text
 
 SCHEMA = "chakra.written/1"
 
@@ -61,4 +61,4 @@ def say(
         "figures": dict(figures),
         "notes": list(notes),
     }
-    click.echo(json.dumps(document, indent=2))
+    click.echo(document_text(document, indent=2))
