@@ -25,10 +25,11 @@ from chakra.replay.collectives.library import (
 from chakra.replay.collectives.library import published as table
 from chakra.replay.collectives.library.choice import choose
 from chakra.replay.collectives.library.cost import time_us
-from chakra.replay.collectives.library.parameters import EXCHANGE, RING_KINDS, ErrorBand
+from chakra.replay.collectives.library.parameters import EXCHANGE, RING_KINDS
 from chakra.replay.collectives.library.shape import Algorithm, Forced, Protocol
 from chakra.replay.collectives.measured.nccl_log import Measurement
 from chakra.replay.config.model import CollectiveKind
+from chakra.replay.fitted import FitError
 
 #: where errors of large collectives begin
 LARGE_BYTES = 1 << 20
@@ -173,13 +174,13 @@ def fit_library(
     return LibraryFit(replace(fitted, evidence=evidence), times, splits)
 
 
-def error_bands(times: Sequence[FittedTime]) -> Mapping[CollectiveKind, ErrorBand]:
+def error_bands(times: Sequence[FittedTime]) -> Mapping[CollectiveKind, FitError]:
     bands = {}
     for kind in dict.fromkeys(t.measurement.kind for t in times):
         own = [t for t in times if t.measurement.kind is kind]
         large = [t for t in own if t.measurement.size_bytes >= LARGE_BYTES]
         error = mean_error(large) if large else 0.0
-        bands[kind] = ErrorBand(len(own), mean_error(own), len(large), error)
+        bands[kind] = FitError(len(own), mean_error(own), len(large), error)
     return bands
 
 

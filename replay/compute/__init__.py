@@ -7,7 +7,6 @@ Plain numbers, no engine: :func:`operator_ns` gives the device time of operators
 from chakra.replay.compute.parameters import (
     AttentionCosts,
     ComputeParameters,
-    FitError,
     HostCosts,
     MatmulCosts,
     MemoryCosts,
@@ -17,6 +16,7 @@ from chakra.replay.compute.parameters import (
 )
 from chakra.replay.compute.presets import compute_parameters, names_with_operator_times
 from chakra.replay.compute.times import operator_ns
+from chakra.replay.fitted import FitError
 
 __all__ = [
     "AttentionCosts",

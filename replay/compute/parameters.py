@@ -5,9 +5,10 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from chakra.arguments import check_fields, checked
-from chakra.errors import ChakraError, ConfigError
+from chakra.errors import ConfigError
 from chakra.et.operators import ELEMENT_BITS, KernelKind
 from chakra.io.nearest import nearest
+from chakra.replay.fitted import FitError, instance_of
 
 
 def _check_range(owner: Any, least: Mapping[str, float]) -> None:
@@ -203,27 +204,6 @@ class SystolicArray:
 
 
 @dataclass(frozen=True, slots=True)
-class FitError:
-    """How far the model is from measured products.
-
-    Attributes
-    ----------
-    rows, mean_error
-        Measurements that were not fitted to, and the mean of their absolute relative errors.
-    large_rows, large_error
-        The same of products of more than 10^11 operations.
-    """
-
-    rows: int
-    mean_error: float
-    large_rows: int
-    large_error: float
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True, slots=True)
 class ComputeParameters:
     """An accelerator, and the program that runs it, as operator times depend on them.
 
@@ -370,12 +350,11 @@ def compute_parameters_from(document: Mapping[str, Any], name: str) -> ComputePa
         if key not in known:
             raise ConfigError(f"{name}: {key!r} is not one of {', '.join(known)}{nearest(str(key), known)}")
         if key in _PARTS:
-            value = _made(_PARTS[key], value, f"{name}: {key}")
+            value = instance_of(_PARTS[key], value, f"{name}: {key}")
         elif key in _TABLES:
             value = _table(key, value, name)
         values[key] = value
-    made: ComputeParameters = _made(ComputeParameters, values, name)
-    return made
+    return instance_of(ComputeParameters, values, name)
 
 
 def _table(key: str, value: Any, name: str) -> dict[str, Any]:
@@ -387,28 +366,7 @@ def _table(key: str, value: Any, name: str) -> dict[str, Any]:
     shared = value.get(FIRST_TYPE)
     if key == "matmul" and isinstance(shared, Mapping):
         value = {name: {**shared, **v} if isinstance(v, Mapping) else v for name, v in value.items()}
-    return {entry: _made(kind, inner, f"{name}: {key}: {entry}") for entry, inner in value.items()}
-
-
-def _made(kind: type[Any], values: Any, where: str) -> Any:
-    """An instance from named values; what does not fit is an error of the configuration."""
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{where}: must be a map, not {values!r}")
-    items = {item.name: item for item in fields(kind)}
-    for key in values:
-        if key not in items:
-            raise ConfigError(f"{where}: {key!r} is not one of {', '.join(items)}")
-    for key, item in items.items():
-        if key not in values and item.default is MISSING and item.default_factory is MISSING:
-            raise ConfigError(f"{where}: {key} is missing")
-    # whole numbers in files stand for numbers
-    wanted = {
-        key: float(v) if items[key].type is float and type(v) is int else v for key, v in values.items()
-    }
-    try:
-        return kind(**wanted)
-    except ChakraError as exc:
-        raise ConfigError(f"{where}: {exc}") from None
+    return {entry: instance_of(kind, inner, f"{name}: {key}: {entry}") for entry, inner in value.items()}
 
 
 def changed(parameters: ComputeParameters, changes: Mapping[str, Any], where: str) -> ComputeParameters:

@@ -63,6 +63,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "chakra.replay": (
         "options",
         "plugins",
+        "fitted",
         "networks.interface",  # what a network answers: known to configurations, too
         "engines.kernels",  # arithmetic on arrays alone
         "config",

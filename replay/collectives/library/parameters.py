@@ -8,6 +8,7 @@ from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError
 from chakra.replay.collectives.library.published import Generation
 from chakra.replay.config.model import CollectiveKind
+from chakra.replay.fitted import FitError, instance_of
 
 #: collectives that have measured costs of their own; the others follow from these
 RING_KINDS = (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
@@ -120,27 +121,6 @@ class NetworkCosts:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorBand:
-    """How far the model is from measurements of one collective.
-
-    Attributes
-    ----------
-    rows, mean_error
-        All sizes: number of measurements, mean of the absolute relative errors.
-    large_rows, large_error
-        The same from 1 MiB up.
-    """
-
-    rows: int
-    mean_error: float
-    large_rows: int
-    large_error: float
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """What parameters rest on.
 
@@ -163,7 +143,7 @@ class Evidence:
     ranks: tuple[int, ...] = ()
     min_bytes: int = 0
     max_bytes: int = 0
-    errors: Mapping[CollectiveKind, ErrorBand] = field(default_factory=dict)
+    errors: Mapping[CollectiveKind, FitError] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -337,7 +317,7 @@ def parameters_from(document: Mapping[str, Any], name: str) -> MachineParameters
     ranks, sizes = rest.pop("ranks", ()), rest.pop("bytes", (0, 0))
     networks = _networks(rest.pop("network", {}), name)
     costs: dict[CollectiveKind, Any] = {}
-    errors: dict[CollectiveKind, ErrorBand] = {}
+    errors: dict[CollectiveKind, FitError] = {}
     for kind, made in _COSTS.items():
         entry = rest.pop(kind.value.lower(), None)
         if entry is None:
@@ -348,8 +328,8 @@ def parameters_from(document: Mapping[str, Any], name: str) -> MachineParameters
         where = f"{name}: {kind.value.lower()}"
         band = entry.pop("error", None)
         if band is not None:
-            errors[kind] = _made(ErrorBand, band, f"{where}: error")
-        costs[kind] = _made(made, entry, where)
+            errors[kind] = instance_of(FitError, band, f"{where}: error")
+        costs[kind] = instance_of(made, entry, where)
     if rest:
         raise ConfigError(
             f"{name}: {sorted(map(str, rest))[0]!r} is not a key of the parameters of a collective library"
@@ -358,7 +338,7 @@ def parameters_from(document: Mapping[str, Any], name: str) -> MachineParameters
         smallest, largest = sizes
     except (TypeError, ValueError):
         raise ConfigError(f"{name}: bytes is a list of two sizes, not {sizes!r}") from None
-    evidence = _made(
+    evidence = instance_of(
         Evidence,
         {
             "status": status, "source": source, "ranks": ranks, "min_bytes": smallest, "max_bytes": largest,
@@ -369,8 +349,7 @@ def parameters_from(document: Mapping[str, Any], name: str) -> MachineParameters
     exchange = costs.pop(EXCHANGE, None)
     whole = {**plain, "name": name, "rings": costs, "exchange": exchange, "evidence": evidence}
     whole["networks"] = networks
-    machine: MachineParameters = _made(MachineParameters, whole, name)
-    return machine
+    return instance_of(MachineParameters, whole, name)
 
 
 def _networks(document: Any, name: str) -> dict[CollectiveKind, NetworkCosts]:
@@ -381,7 +360,8 @@ def _networks(document: Any, name: str) -> dict[CollectiveKind, NetworkCosts]:
         if key not in kinds:
             raise ConfigError(f"{name}: network: {key!r} is not one of {', '.join(kinds)}")
     return {
-        kinds[key]: _made(NetworkCosts, entry, f"{name}: network: {key}") for key, entry in document.items()
+        kinds[key]: instance_of(NetworkCosts, entry, f"{name}: network: {key}")
+        for key, entry in document.items()
     }
 
 
@@ -389,21 +369,3 @@ def _taken(rest: dict[str, Any], key: str, name: str) -> Any:
     if key not in rest:
         raise ConfigError(f"{name}: {key!r} is missing from the parameters of a collective library")
     return rest.pop(key)
-
-
-def _made(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
-    """An instance of a dataclass from named values; what does not fit is an error of the configuration."""
-    if not isinstance(values, Mapping):
-        raise ConfigError(f"{where}: a map, not {values!r}")
-    known = {entry.name for entry in fields(kind)}
-    for key in values:
-        if key not in known:
-            raise ConfigError(f"{where}: {key!r} is not one of {', '.join(sorted(known))}")
-    from chakra.errors import ChakraError
-
-    try:
-        return kind(**values)
-    except TypeError as exc:
-        raise ConfigError(f"{where}: {exc}".replace(f"{kind.__name__}.__init__()", "it")) from None
-    except ChakraError as exc:
-        raise ConfigError(f"{where}: {exc}") from None
