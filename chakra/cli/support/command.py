@@ -46,6 +46,9 @@ class ChakraCommand(click.RichCommand):
         place = 0
         while place < len(written) and written[place] != "--":
             word = written[place]
-            written[place] = self._long_names.get(word, word)
-            place += 1 + self._values.get(word, 0)
+            end = place + 1 + self._values.get(word, 0)
+            # where values are missing, click's complaint names the option as it was given
+            if end <= len(written):
+                written[place] = self._long_names.get(word, word)
+            place = end
         return super().parse_args(ctx, written)
