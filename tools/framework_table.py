@@ -37,6 +37,8 @@ def constants(_: str) -> str:
         for where, families in parts:
             told = "; ".join(
                 f"{family}: " + ", ".join(f"{key} {value:g}" for key, value in values.items())
+                if isinstance(values, dict)
+                else f"{family} {values:g}"
                 for family, values in families.items()
             )
             lines.append(f"| `{name}` | {where} | {told} |")

@@ -107,6 +107,13 @@ _FRAMEWORKS = (
     (re.compile(r"FSDP FULL_SHARD|llm-foundry|fsdp ?1", re.I), "fsdp1"),
     (re.compile(r"megatron|nemo|dgxc", re.I), "megatron"),
 )
+#: in which type a source says that gradients are added up, where that is not the framework's own
+_GRADIENTS = (
+    # 18 bytes a parameter: 2 of the weight, 4 of its gradient, 12 of the optimizer (12 L h^2 parameters in its Figure 1)
+    (re.compile(r"2205\.05198"), "fp32"),
+    # grad_reduce_in_fp32 is off in what all of its performance recipes share
+    (re.compile(r"Megatron-Bridge"), "bf16"),
+)
 _DEGREE = re.compile(rf"\b({'|'.join(DEGREES)})=?(\d{{1,9}})\b", re.I)
 _RECOMPUTE = (
     (re.compile(r"recompute=none|activation checkpointing=False", re.I), Recompute.NONE),
@@ -252,6 +259,8 @@ def _types(row: Measured, precision: str) -> dict[str, object]:
         types["dtype"] = precision
     else:
         types |= {"dtype": "bf16", "matmul_dtype": precision}
+    if gradients := _first(_GRADIENTS, f"{row.source} {row.source_path_or_id}"):
+        types["grad_dtype"] = gradients
     if re.search(r"MP mode=PURE", row.notes):
         types["grad_dtype"] = precision
     elif re.search(r"MP mode=DEFAULT|fp32 gradient accumulation True", row.notes):

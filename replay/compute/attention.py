@@ -27,8 +27,8 @@ def _fused_us(operator: Attention, parameters: ComputeParameters, costs: MatmulC
     attention = parameters.attention
     forward = operator.direction is Direction.FORWARD
     share = attention.fused_forward if forward else attention.fused_backward
-    # forward a unit holds queries, backward keys
-    split = operator.queries if forward else operator.keys
+    # forward a unit holds queries, backward keys; a part of them
+    split = (operator.queries if forward else operator.keys) / operator.parts
     tiles = operator.batch * operator.heads * ceil(split / attention.tile)
     idle = ceil(tiles / parameters.units) * parameters.units / tiles
     compute = operator.flops * idle / (costs.peak_tflops * 1e6 * share)

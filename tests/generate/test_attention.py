@@ -206,6 +206,30 @@ def test_a_window_needs_no_keys_of_far_ranks() -> None:
     assert total_matmul_flops(request.plan()) == total_matmul_flops(shared.plan())
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [{"model": "llama3-8b"}, {"model": "gpt-oss-20b"}, {"model": "llama3-8b", "causal": False}],
+    ids=str,
+)
+@pytest.mark.parametrize("context", ["ring", "all-gather", "ulysses"])
+@pytest.mark.parametrize("cp", [2, 4, 8])
+def test_context_ranks_compute_what_one_rank_would(sizes: dict[str, Any], context: str, cp: int) -> None:
+    """Each an equal share of the pairs that the mask leaves: what the operators say adds up to the whole."""
+
+    def pairs(ranks: int) -> dict[str, int]:
+        job = {"causal": True, **sizes, "layers": 2, "seq": 4096, "cp": ranks, "context": context}
+        found: dict[str, int] = {}
+        for name, operator in _operators(TransformerRequest.from_mapping(job)):
+            if isinstance(operator, Attention):
+                layer = name.partition(".attention")[0] + str(operator.direction)
+                found[layer] = found.get(layer, 0) + operator.flops
+        return found
+
+    alone = pairs(1)
+    assert alone
+    assert pairs(cp) == {layer: flops // cp for layer, flops in alone.items()}
+
+
 # ------------------------------------------------------------------------------------------------------- inference
 
 

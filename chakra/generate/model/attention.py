@@ -186,8 +186,8 @@ class AttentionLayers(Blocks):
         options, shape = self.options, self.shape
         ulysses = self.parallel.cp if self._ulysses else 1
         queries, parts = self.tokens // shape.sequences * ulysses, 1
-        if window and self._split and not self._ulysses:
-            # an equal share of all pairs that the window leaves
+        if (options.causal or window) and self._split and not self._ulysses:
+            # an equal share of all pairs that are left: ranks hold an early and a late piece of the sequence each
             queries, parts = shape.queries, self.parallel.cp
         return Attention(
             shape.sequences, self.heads_here // ulysses, max(1, kv_heads // ulysses), queries, shape.context, head,
