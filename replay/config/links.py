@@ -227,6 +227,13 @@ def _network(section: Section, counts: tuple[int, ...], names: _Names, links: li
             )
         seen.add((link.src, link.dst))
     routes = _routes(section, names, seen)
+    routing = section.read(ROUTING)
+    if routing == "inside" and len(counts) == 1:
+        raise section.error(
+            ROUTING.name,
+            "is 'inside', which needs machines: two logical dimensions at least, the last one of machines "
+            f"('{LINK_NPUS_COUNT.name}', such as 8,{max(counts[0] // 8, 2)})",
+        )
     network = Network(
         tuple(Dimension(LinkTopology.LINKS, count, 1.0, 0.0) for count in counts),
         section.source,
@@ -234,7 +241,7 @@ def _network(section: Section, counts: tuple[int, ...], names: _Names, links: li
             tuple(links),
             tuple(names.others),
             routes,
-            section.read(ROUTING),
+            routing,
             section.read(ECMP),
             section.read(NPUS_FORWARD),
             switches=section.read(LINK_SWITCHES),

@@ -154,12 +154,14 @@ def _inside(network: Network, links: Links) -> AnyArray:
     lowest, highest = np.full(vertices, vertices, np.int64), np.full(vertices, -1, np.int64)
     npus = np.arange(network.npus)
     lowest[npus] = highest[npus] = npus // each
-    for here, there in ((src, dst), (dst, src)):
-        inner = here >= network.npus
-        # a neighbour that is no NPU belongs to no machine
-        machine = np.where(there < network.npus, there // each, np.where(inner, -1, 0))
-        np.minimum.at(lowest, here[inner], machine[inner])
-        np.maximum.at(highest, here[inner], machine[inner])
+    # what switches reach through one another, until nothing is new: the machines of each connected part of them
+    ends = np.concatenate([src, dst]), np.concatenate([dst, src])
+    switch = ends[0] >= network.npus
+    here, there = ends[0][switch], ends[1][switch]
+    known = -1
+    while known != (known := int(highest.sum() - lowest.sum())):
+        np.minimum.at(lowest, here, lowest[there])
+        np.maximum.at(highest, here, highest[there])
     whole = (lowest == highest) & (lowest >= 0)
     return np.asarray(whole[src] & whole[dst] & (lowest[src] == lowest[dst]))
 

@@ -168,11 +168,13 @@ def test_components_that_no_message_passes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="leave out 'gpu'"):
         imported(HAND, tmp_path, leave_out=["gpu"])
     for routing in ("hops", "latency", "inside"):
-        made = imported(HAND, tmp_path, routing=routing)
+        made = imported(HAND, tmp_path, routing=routing, npus_count=[2, 4])
         assert made.links is not None
         assert made.links.routing == routing
     with pytest.raises(ConfigError, match="key 'routing'"):
         imported(HAND, tmp_path, routing="speed")
+    with pytest.raises(ConfigError, match="'inside', which needs machines"):
+        imported(HAND, tmp_path, routing="inside")
 
 
 def test_a_fat_tree_described_in_infragraph_is_ours(tmp_path: Path) -> None:
