@@ -16,7 +16,7 @@ from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.operators import operator_text, operators_text, parse_operators
 from chakra.et.schema import INTEGER_MEMBERS
 from chakra.replay.workload.process_groups import definitions
-from chakra.replay.workload.recorded import ALONE, COST, DEVICE_GAP, EXPLAINED, SPAN, TURN
+from chakra.replay.workload.recorded import ALONE, COST, DEVICE_GAP, EXPLAINED, RANKS, SPAN, STEPS, TURN
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
 
 #: whole-number attributes with a column
@@ -103,7 +103,7 @@ def _metadata(trace: Trace, labels: Labels) -> GlobalMetadata:
         which = attr.WhichOneof("value")
         if attr.name == "rank" and which in INTEGER_MEMBERS:
             kept.attr.add(name="rank", int64_val=int(getattr(attr, which)))
-        elif attr.name in (SPAN, EXPLAINED, ALONE, COST) and which in INTEGER_MEMBERS:
+        elif attr.name in (SPAN, EXPLAINED, ALONE, COST, RANKS, STEPS) and which in INTEGER_MEMBERS:
             kept.attr.add(name=attr.name, int64_val=int(getattr(attr, which)))
         elif attr.name == "base_time_ns" and which in INTEGER_MEMBERS:
             time = labels.instant("base time", int(getattr(attr, which)))

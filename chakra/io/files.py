@@ -34,6 +34,21 @@ def _atomic(path: PathLike) -> Iterator[Path]:
     """Yield a temporary file's path beside ``path``; it takes the place of ``path`` when the block
     succeeds.
     """
+    with _beside(path) as (temporary, target):
+        try:
+            yield temporary
+            # temporary files are private; a new file gets the usual permissions, an old one keeps its own.
+            temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
+
+
+@contextmanager
+def _beside(path: PathLike) -> Iterator[tuple[Path, Path]]:
+    """A new file in the folder of ``path``, removed at the end if it is still there, and the file that is to be
+    replaced: ``path``, or what it links to.
+    """
     target = Path(path)
     try:
         if target.is_dir():
@@ -46,14 +61,23 @@ def _atomic(path: PathLike) -> Iterator[Path]:
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a ring
         raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
     try:
-        yield temporary
-        # temporary files are private; a new file gets the usual permissions, an old one keeps its own.
-        temporary.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
+        yield temporary, target
     finally:
         leftovers.drop(handle, temporary)
+
+
+def expect_writable(paths: Iterable[PathLike]) -> None:
+    """Find out before any work that files cannot be written, so that of several none is written alone.
+
+    Raises
+    ------
+    UsageError
+        One of them is a folder, or its folder takes no new file.
+    """
+    for path in paths:
+        if not _is_special(path):
+            with _beside(path):
+                pass
 
 
 def reason(error: BaseException) -> str:

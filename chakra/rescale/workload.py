@@ -14,8 +14,9 @@ from chakra.arrays import I32, I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace, read_traces
 from chakra.et.manifest import RELATIVE, SUFFIX, WorkloadManifest, read_manifest
-from chakra.io.files import rank_files
+from chakra.io.files import missing_ranks, ranks_found
 from chakra.replay.config import load_groups
+from chakra.replay.workload.recorded import recorded_ranks
 from chakra.rescale.edit import edited
 from chakra.rescale.layout import Growth, find_growth, grown_tables, grows, new_rows
 from chakra.rescale.sizes import OPTIMIZER, Changes, Role, SizeRules, size_edits
@@ -80,16 +81,23 @@ def read_workload(
     Raises
     ------
     WorkloadError
-        No traces, or ranks that have none.
+        No traces, or ranks that have none, of a recorded job also.
     """
     name = os.fspath(prefix)
     manifest = name if name.endswith(SUFFIX) else name + SUFFIX
     if os.path.isfile(manifest):
         return read_manifest(manifest)
-    paths = rank_files(name)
+    found = ranks_found(name)
+    paths = list(found.values())
     if not paths:
         raise WorkloadError(f"{name}: neither a workload manifest nor a prefix of traces")
     traces = read_traces(paths)
+    count, missing = missing_ranks(found, max(recorded_ranks(traces), max(found) + 1))
+    if count:
+        raise WorkloadError(
+            f"{name}.<rank>.et: no trace of {count} of the job's {count + len(paths)} ranks: {missing}; more ranks are "
+            "made from all of a job"
+        )
     beside = groups if groups is not None else name + _GROUPS_SUFFIX
     given = groups is not None or os.path.isfile(beside)
     tables = load_groups(os.fspath(beside), npus=len(paths)) if given else {}

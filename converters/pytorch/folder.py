@@ -117,12 +117,17 @@ def pair_files(found: list[TraceFile], folder: str, job: str | None) -> list[Inp
     ]
 
 
+def is_recording(path: Path) -> bool:
+    """Whether a file is a host, device or linked trace."""
+    return _look(path) is not None
+
+
 def _traces_in(folder: Path) -> list[TraceFile]:
     return [f for p in sorted(folder.iterdir()) if p.is_file() and (f := _look(p)) is not None]
 
 
 def _look(path: Path) -> TraceFile | None:
-    if path.name.startswith(".") or path.suffix in (".et", ".txt", ".md", ".py"):
+    if path.name.startswith(".") or path.suffix in (".txt", ".md", ".py"):
         return None
     source = Source(path)
     try:

@@ -65,6 +65,8 @@ class Linked:
     operations.
     """
     steps: dict[int, tuple[int, int]]
+    whole_steps: int = 0
+    """Profiler steps that lie in the region as a whole."""
     recording_cost_ns: int = 0
     """What was taken off the host's time as the cost of its recording, of all nodes together."""
     counts: dict[str, int] = field(default_factory=dict)
@@ -158,6 +160,7 @@ def _build(
         first_ns=region.first,
         measured_ns=measured,
         steps=steps,
+        whole_steps=_whole_steps(device, options, steps, active),
         warnings=list(host.warnings if host else []) + groups.warnings + records.warnings,
     )
     launches, lost = lost_launches(device, region.first, region.last)
@@ -184,6 +187,22 @@ def _build(
             "their records, so their device time is missing"
         )
     return linked
+
+
+def _whole_steps(
+    device: DeviceTrace, options: LinkOptions, steps: dict[int, tuple[int, int]], active: Bool
+) -> int:
+    """Number of the profiler's steps that are there as a whole."""
+    if options.step is not None:
+        return 1
+    begin, end = options.window_ns or (min(device.ops.start, default=0), 1 << 62)
+    starts = np.sort(device.ops.start[active])
+    return sum(
+        begin <= first
+        and last <= end
+        and bool(np.searchsorted(starts, first) < np.searchsorted(starts, last))
+        for first, last in steps.values()
+    )
 
 
 def _suspects_text(source: str, suspects: dict[str, int]) -> str:

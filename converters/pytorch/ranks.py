@@ -14,6 +14,8 @@ from chakra.arguments import checked
 from chakra.converters.pytorch.all_ranks.agreement import (
     RankPart,
     cross_check,
+    fill_members,
+    lacking,
     put_shares_together,
     rank_part,
     shortest_durations,
@@ -27,8 +29,9 @@ from chakra.converters.pytorch.job import Inputs, Outcome, Settings, enforce, re
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.read.split_sizes import Shares
 from chakra.converters.pytorch.write.link_summary import summarize
-from chakra.errors import ConversionError, ThresholdError
+from chakra.errors import ConversionError, ThresholdError, UsageError
 from chakra.et import NodeType
+from chakra.io.files import expect_writable
 from chakra.workers import worker_pool
 
 _Given = TypeVarTuple("_Given")
@@ -56,6 +59,10 @@ class JobResult:
         unless it was asked for.
     deprofiled
         What taking the cost of recording off gave, where it was asked for.
+    missing_ranks
+        Ranks of the recorded job that no input is of.
+    warnings
+        What else the ranks together leave open, a line each: ranks without a recording, groups without members.
     """
 
     outcomes: list[Outcome]
@@ -65,6 +72,8 @@ class JobResult:
     clock_notes: list[str] = field(default_factory=list)
     together_error: float | None = None
     deprofiled: Deprofiled | None = None
+    missing_ranks: list[int] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
 
 @checked
@@ -106,9 +115,13 @@ def convert_job(
     ConversionError
         A rank cannot be converted, or ranks disagree about groups.
     ThresholdError
-        ``strict`` and collectives do not match across ranks, or a share is below the settings'.
+        ``strict`` and collectives do not match across ranks, ranks are missing or the members of a group are unknown;
+        or a share is below the settings'.
+    UsageError
+        A file cannot be written, or would overwrite an input: nothing is written then.
     """
     told = progress or (lambda _: None)
+    groups_path = _checked_targets(inputs, prefix)
     whole = check or bool(settings.deprofile)
     with tempfile.TemporaryDirectory(prefix="chakra-link-") as folder, _pool(len(inputs), jobs) as pool:
         parts: list[RankPart] = []
@@ -118,7 +131,9 @@ def convert_job(
             told(f"linked rank {part.rank}")
         parts.sort(key=lambda p: p.rank)
         used = [name for part in parts for name in part.used_groups]
+        warnings = fill_members(parts)
         table = GroupNumbers([(part.source, part.groups) for part in parts], used)
+        missing, said = lacking(parts, table)
         put_shares_together(parts, table)
         mismatches = cross_check(parts, table)
         clocks = compare_clocks(parts, table)
@@ -147,18 +162,39 @@ def convert_job(
             told(f"wrote {outcome.output}")
     outcomes.sort(key=lambda o: o.rank)
     content = table.file_content(used)
-    path = prefix.with_name(prefix.name + ".comm_groups.json")
-    write_groups(path, content)
-    result = JobResult(outcomes, content, str(path), mismatches, clocks.notes, together, deprofiled)
+    write_groups(groups_path, content)
+    if missing:
+        warnings.append(said)
+    result = JobResult(
+        outcomes, content, str(groups_path), mismatches, clocks.notes, together, deprofiled, missing, warnings
+    )
     if report is not None:
         report(result)
-    if settings.strict and mismatches:
-        raise ThresholdError(
-            f"--strict: {mismatches[0]}" + (f" (and {len(mismatches) - 1} more)" * (len(mismatches) > 1))
-        )
+    found = [*mismatches, *warnings]
+    if settings.strict and found:
+        raise ThresholdError(f"--strict: {found[0]}" + (f" (and {len(found) - 1} more)" * (len(found) > 1)))
     for outcome in outcomes:
         enforce(outcome.summary, settings)
     return result
+
+
+def rank_file(prefix: Path, rank: int) -> Path:
+    """Name of a rank's trace."""
+    return prefix.with_name(f"{prefix.name}.{rank}.et")
+
+
+def _checked_targets(inputs: list[Inputs], prefix: Path) -> Path:
+    """Path of the group file, once it is known that it and the ranks' traces can be written."""
+    if not prefix.name:
+        raise UsageError(f"{prefix}: expected the beginning of file names, as in traces/job")
+    groups = prefix.with_name(prefix.name + ".comm_groups.json")
+    targets = [groups, *(rank_file(prefix, item.rank) for item in inputs if item.rank is not None)]
+    given = [path for item in inputs for path in (item.host, item.device, item.linked) if path is not None]
+    for target in targets:
+        if target.exists() and any(path.exists() and target.samefile(path) for path in given):
+            raise UsageError(f"{target}: the output would overwrite an input")
+    expect_writable(targets)
+    return groups
 
 
 def _take_turns(
@@ -270,5 +306,5 @@ def _write_rank(
         linked.graph.duration[rows] = durations
     if operator_us:
         take_off(linked, operator_us)
-    output = prefix.with_name(f"{prefix.name}.{rank}.et")
+    output = rank_file(prefix, rank)
     return write(linked, rank, table, output, settings, summary, check=check, exact_time=durations is None)

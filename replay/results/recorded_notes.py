@@ -9,7 +9,16 @@ from chakra.et import Trace
 from chakra.replay.compute.other_accelerator import accelerator_named, recorded_on
 from chakra.replay.compute.parameters import FIRST_TYPE, ComputeParameters
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.workload.recorded import ALONE, COST, EXPLAINED, SPAN, has_turns, turns
+from chakra.replay.workload.recorded import (
+    ALONE,
+    COST,
+    EXPLAINED,
+    SPAN,
+    has_turns,
+    recorded_ranks,
+    recorded_steps,
+    turns,
+)
 
 #: By how much the cost of recording that other jobs' constants take off is off on average, as a share of it: mean of the
 #: recorded jobs of an H200 (``docs/guides/pytorch.md``, the table's last column; ``tools/profile_table.py`` holds it).
@@ -60,6 +69,32 @@ def recorded_spans(traces: Sequence[Trace]) -> list[RecordedSpan]:
         if said.get(SPAN, 0) > 0 and EXPLAINED in said:
             explained = said[EXPLAINED]
             out.append(RecordedSpan(said[SPAN], explained, said.get(ALONE, explained), said.get(COST, 0)))
+    return out
+
+
+def recording_notes(traces: Sequence[Trace], npus: int, finish_ns: int) -> list[str]:
+    """What a replay's time is the time of, in words: of a part of the recorded ranks, of several steps.
+
+    Parameters
+    ----------
+    traces
+        Traces of the replay.
+    npus
+        NPUs of the replay.
+    finish_ns
+        When the last of them has finished, ns.
+    """
+    out = []
+    ranks, steps = recorded_ranks(traces), recorded_steps(traces)
+    if npus < ranks:
+        out.append(
+            f"the recorded job had {ranks} ranks, this replay has {npus}: collectives of all ranks span these alone "
+            "(--replicate on a machine of all ranks repeats the traces)"
+        )
+    if steps > 1:
+        out.append(
+            f"the recording holds {steps} profiler steps: one takes {finish_ns / steps / 1e6:,.3f} ms on average"
+        )
     return out
 
 

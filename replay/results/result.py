@@ -25,7 +25,12 @@ from chakra.replay.results.corrections import find_corrections
 from chakra.replay.results.critical_path import critical_path
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
-from chakra.replay.results.recorded_notes import recorded_spans, turns_notes, uncertainty_notes
+from chakra.replay.results.recorded_notes import (
+    recorded_spans,
+    recording_notes,
+    turns_notes,
+    uncertainty_notes,
+)
 from chakra.replay.results.time_account import (
     ACCOUNT,
     ActorTimes,
@@ -327,6 +332,7 @@ class ReplayResult:
             *compute_notes(traces, self.system, self.scenario.options),
             *accelerator_notes(traces, self.scenario.options),
             *start_notes(traces, self.scenario.options, self.system),
+            *([] if self.partial else recording_notes(traces, self.npus, int(self.finish_ns.max()))),
             *library_notes(self.scenario),
             *turns_notes(self.scenario),
             *self._uncertainty(),

@@ -1,18 +1,21 @@
 """Traces that a converter made from a profile: whose time each node's is, and what ran beside what."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
+from chakra.et.attributes import attribute_value
 
 #: metadata attribute that only the converter of profiles writes
 SPAN = "measured_span_ns"
 #: metadata attributes of the converter: span that its graph explains without fitted waits; without other ranks' turns on
 #: a shared accelerator, too; and what it took off the host as the cost of recording
 EXPLAINED, ALONE, COST = "explained_span_ns", "alone_span_ns", "recording_cost_ns"
+#: metadata attributes of the converter: ranks of the recorded job, and how many of the profiler's steps a trace holds
+RANKS, STEPS = "recorded_ranks", "recorded_steps"
 #: name of the node in front of a rank that starts late (`chakra.replay.workload.starts`)
 START = "rank starts"
 #: Node of the converter: idleness of a stream that no edge explains. The device does not work then, so it is the
@@ -69,6 +72,26 @@ def has_turns(trace: Trace) -> bool:
 def turns(trace: Trace) -> Bool:
     """Nodes, in file order, in which a rank waited for the turn of others on an accelerator that they share."""
     return _named(trace, lambda name: name == TURN)
+
+
+def recorded_ranks(traces: Iterable[Trace]) -> int:
+    """Ranks of the job that traces are a recording of; 0 where they do not say."""
+    return max((_said(trace, RANKS) for trace in traces), default=0)
+
+
+def recorded_steps(traces: Iterable[Trace]) -> int:
+    """Profiler's steps that each of the traces holds; 0 where they do not say, or differ."""
+    steps = {_said(trace, STEPS) for trace in traces}
+    return steps.pop() if len(steps) == 1 else 0
+
+
+def _said(trace: Trace, name: str) -> int:
+    """A whole number of a trace's metadata; 0 where it is not there."""
+    for attribute in trace.metadata.attr:
+        if attribute.name == name:
+            value = attribute_value(attribute)
+            return value if isinstance(value, int) else 0
+    return 0
 
 
 def _is_gap(name: str) -> bool:

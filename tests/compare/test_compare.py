@@ -236,3 +236,18 @@ def test_what_cannot_be_compared_is_said(
     write_trace(builder.build(), "w.0.et")
     assert chakra(["compare", *args]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_recordings_of_a_folder_are_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The document may go beside them, and over an earlier one, not over one of them."""
+    source = DDP.parent / "rank_start" / "job.rank0.kineto.json"
+    trace = tmp_path / "job.rank0.kineto.json"
+    trace.write_bytes(source.read_bytes())
+    for name in ("difference.json", "difference.json"):
+        assert chakra(["compare", str(tmp_path), str(tmp_path), "-o", str(tmp_path / name)]) == 0
+    capsys.readouterr()
+    assert chakra(["compare", str(tmp_path), str(source), "-o", str(trace)]) == 2
+    assert "would overwrite an input" in capsys.readouterr().err
+    assert trace.read_bytes() == source.read_bytes()

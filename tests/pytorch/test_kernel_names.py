@@ -106,6 +106,10 @@ def test_what_looks_like_communication_is_said(job: MiniJob, tmp_path: Path) -> 
     outcome = converted(job, tmp_path, comm_kernels=("my_all_gather=none",))
     assert outcome.summary["collectives"] == []
     assert outcome.summary["warnings"] == []
+    outcome = converted(job, tmp_path, comm_kernels=("my_all_gather=none", "my_al_gather=allgather"))
+    assert [text.split(": ", 1)[1] for text in outcome.summary["warnings"]] == [
+        "--comm-kernels: no kernel's name has 'my_al_gather'"
+    ]
 
 
 def test_kernels_of_serving_libraries_move_bytes(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def command(
     if output is not None:
         if output.suffix.lower() not in (".html", ".htm", ".json"):
             raise UsageError(f"{output}: unknown suffix; a comparison is an .html or a .json file")
-        if any(os.path.realpath(path) == os.path.realpath(output) for path in (a, b)):
+        if any(_overwrites(output, path) for path in (a, b)):
             raise UsageError(f"{output}: would overwrite an input")
     sources = [read_source(path, job=job, step=step) for path in (a, b)]
     found = compare(*sources, rank=rank)
@@ -59,3 +59,13 @@ def command(
         click.echo(f"wrote {output}", err=True)
         return
     click.echo(document_text(found.to_dict()) if form == "json" else difference_text(found))
+
+
+def _overwrites(output: Path, given: str) -> bool:
+    """Whether the page would take the place of an input: of the file, or of a recording in the folder."""
+    target, place = os.path.realpath(output), os.path.realpath(given)
+    if target == place or not os.path.isdir(place) or not os.path.isfile(target):
+        return target == place
+    from chakra.converters.pytorch.folder import is_recording
+
+    return os.path.commonpath((target, place)) == place and is_recording(Path(target))

@@ -133,6 +133,8 @@ def _one(
 
     if host is not None and device is None:
         raise UsageError("--host needs --device: times and device work are in the Kineto trace")
+    if not output.name:
+        raise UsageError(f"--output: {output}: expected the name of a file")
     target = output if output.name.endswith((".et", ".et.gz")) else output.with_name(output.name + ".et")
 
     def report(summary: dict[str, Any]) -> None:
@@ -173,8 +175,8 @@ def _job(
     inputs = find_inputs(folder, job)
 
     def report(result: "JobResult") -> None:
-        for mismatch in result.mismatches:
-            click.echo(f"chakra: warning: {mismatch}", err=True)
+        for text in [*result.mismatches, *result.warnings]:
+            click.echo(f"chakra: warning: {text}", err=True)
         if output_format == "json":
             document = {
                 "schema": JOB_SCHEMA,
@@ -182,6 +184,8 @@ def _job(
                 "comm_groups_file": result.groups_path,
                 "mismatches": result.mismatches,
                 "clock_notes": result.clock_notes,
+                "missing_ranks": result.missing_ranks,
+                "warnings": result.warnings,
                 "together_error_percent": None
                 if result.together_error is None
                 else round(100 * result.together_error, 4),
@@ -195,7 +199,7 @@ def _job(
         click.echo(f"groups: {len(result.groups)} besides the group of all ranks, in {result.groups_path}")
         for note in result.clock_notes:
             click.echo(f"clocks: {note}")
-        if not result.mismatches:
+        if not result.mismatches and len(result.outcomes) > 1:
             click.echo(f"collectives and messages match across {len(result.outcomes)} ranks")
         if result.deprofiled is not None:
             click.echo("\n".join(result.deprofiled.said()))

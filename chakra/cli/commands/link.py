@@ -1,5 +1,6 @@
 """`chakra link`: join a PyTorch host trace with its Kineto device trace."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,8 @@ def settings_of(options: Options) -> "Settings":
     from chakra.converters.pytorch.write.emit import EmitOptions
 
     window = options.get("window")
+    if window and not all(map(math.isfinite, window)):
+        raise UsageError(f"--window {window[0]:g} {window[1]:g}: expected two times in milliseconds")
     if window and window[0] >= window[1]:
         raise UsageError(f"--window {window[0]:g} {window[1]:g}: the end must lie behind the beginning")
     return Settings(

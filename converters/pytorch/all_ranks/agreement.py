@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 
 from chakra.converters.pytorch.all_ranks.device_turns import Occupied
 from chakra.converters.pytorch.all_ranks.job_replay import RankGraph
-from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
+from chakra.converters.pytorch.comm.group_numbers import WORLD, GroupNumbers
 from chakra.converters.pytorch.comm.operations import ProcessGroups
 from chakra.converters.pytorch.link import Linked
 from chakra.converters.pytorch.read.split_sizes import EQUAL, Shares
 from chakra.converters.pytorch.write.link_summary import summarize
 from chakra.et import CommType, NodeType
 from chakra.et.same_collective import Differs, Side, agree
+from chakra.io.files import missing_ranks
 
 #: kinds in which each rank's record has its own share only: of what goes in, and of what comes out
 _GATHERS, _SCATTERS = (CommType.ALL_GATHER,), (CommType.REDUCE_SCATTER, CommType.SCATTER)
@@ -62,6 +63,49 @@ def rank_part(linked: Linked, rank: int, parked: str = "") -> RankPart:
         summarize(linked, rank), parked, linked.device.source,
         times if clock else [], shares,
     )  # fmt: skip
+
+
+def lacking(parts: list[RankPart], table: GroupNumbers) -> tuple[list[int], str]:
+    """Ranks of the recorded job, by the size that the recordings give it, that no trace is of, and a warning that names
+    them.
+    """
+    here = {part.rank: "" for part in parts}
+    ranks = sorted(set(range(table.world)) - set(here))
+    count, shown = missing_ranks(here, table.world)
+    return ranks, (
+        f"the recorded job has {table.world} ranks, of which {count} have no trace here: {shown}; a replay of these "
+        "traces alone is a smaller job (--replicate on a machine of all ranks repeats them)"
+    )
+
+
+def fill_members(parts: list[RankPart]) -> list[str]:
+    """Give groups whose members no recording lists the ranks that use them, if they are as many as the group is large.
+
+    Returns a warning for each group that stays without.
+    """
+    known = {name for part in parts for name, ranks in part.groups.ranks.items() if ranks}
+    users: dict[str, set[int]] = defaultdict(set)
+    sizes: dict[str, int] = {}
+    world = max((part.groups.world for part in parts), default=0)
+    for part in parts:
+        for name in set(part.used_groups) - known - {"", WORLD}:
+            users[name].add(part.rank)
+            sizes[name] = max(sizes.get(name, 0), part.groups.sizes.get(name, 0))
+    out = []
+    for name, ranks in sorted(users.items()):
+        members = tuple(range(world)) if 0 < sizes[name] == world else tuple(sorted(ranks))
+        if len(members) == sizes[name]:
+            for part in parts:
+                if part.rank in members:
+                    part.groups.add(name, members)
+            continue
+        said = f"{sizes[name]} ranks" if sizes[name] else "an unknown number of ranks"
+        out.append(
+            f"group {name!r} of {said}: no recording lists its members, and it is used by rank"
+            f"{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)[:8]))}{', ...' * (len(ranks) > 8)}; "
+            "add them to the group file"
+        )
+    return out
 
 
 def cross_check(parts: list[RankPart], table: GroupNumbers) -> list[str]:

@@ -94,6 +94,8 @@ class ProcessGroups:
 
     ranks: dict[str, tuple[int, ...]] = field(default_factory=dict)
     world: int = 0
+    #: recorded number of members, of the groups that communication names
+    sizes: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def add(self, name: str, ranks: tuple[int, ...]) -> None:
@@ -141,6 +143,10 @@ def groups_of(host: HostTrace | None, device: DeviceTrace) -> ProcessGroups:
         ranks = item.get("ranks")
         size = to_integer(item.get("pg_size", item.get("group_size")), 0)
         members = tuple(to_integer(r, -1) for r in ranks) if isinstance(ranks, list) and ranks else ()
+        if members and (min(members) < 0 or len(set(members)) < len(members)):
+            text = f"{device.source}: process group {str(item['pg_name'])!r} has members that cannot be: {members}"
+            groups.warnings += [text] * (text not in groups.warnings)
+            members = ()
         if not members and (size == groups.world or not size):
             members = tuple(range(groups.world))
         groups.add(str(item["pg_name"]), members)
@@ -377,6 +383,8 @@ class _Finder:
             self.unknown[record.name or "(no name)"] += 1
             return None
         group = record.group or "0"
+        if record.group_size > 0:
+            self.groups.sizes[group] = max(record.group_size, self.groups.sizes.get(group, 0))
         comm = _comm(kind, max(record.size, 0), group, record.name, known=record.size >= 0)
         comm.dtype, comm.seq = record.dtype, record.seq
         comm.shares = record.shares or EQUAL
@@ -487,7 +495,12 @@ def device_communication(
         found = finder.comm(info)
         if found is not None:
             members[row] = [found]
-    return Records(members, _warnings(finder, members), _suspects(device, kept, members, computing))
+    warnings = _warnings(finder, members)
+    warnings += [
+        f"{device.source}: --comm-kernels: no kernel's name has {pattern!r}"
+        for pattern in names.unused(texts[code] for code in kinds)
+    ]
+    return Records(members, warnings, _suspects(device, kept, members, computing))
 
 
 def _warnings(finder: _Finder, members: dict[int, list[Comm]]) -> list[str]:

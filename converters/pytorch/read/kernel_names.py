@@ -6,7 +6,7 @@ Names are facts of those projects: vLLM and SGLang (``cross_device_reduce_1stage
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from chakra.errors import UsageError
@@ -78,6 +78,13 @@ class KernelNames:
             except re.error as error:
                 raise UsageError(f"--comm-kernels: {pattern!r} is no regular expression: {error}") from None
         return cls(tuple(given))
+
+    def unused(self, names: Iterable[str]) -> list[str]:
+        """Patterns of the user's that are found in none of the names."""
+        texts = list(names)
+        return [
+            pattern.pattern for pattern, _ in self.given if not any(pattern.search(text) for text in texts)
+        ]
 
     def kind(self, name: str) -> str | None:
         """Collective that a kernel carries out; empty where it computes for sure; None where the name does not say."""

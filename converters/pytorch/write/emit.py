@@ -288,6 +288,10 @@ def _set_metadata(columns: TraceColumns, linked: Linked, rank: int, groups: Grou
         add.append(AttributeProto(name="alone_span_ns", int64_val=linked.graph.alone_ns))
     if linked.recording_cost_ns:
         add.append(AttributeProto(name="recording_cost_ns", int64_val=linked.recording_cost_ns))
+    if groups.world:
+        add.append(AttributeProto(name="recorded_ranks", int64_val=groups.world))
+    if linked.whole_steps:
+        add.append(AttributeProto(name="recorded_steps", int64_val=linked.whole_steps))
     accelerator = _accelerator(linked)
     if accelerator:
         add.append(AttributeProto(name="accelerator", string_val=accelerator))
