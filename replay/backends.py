@@ -95,7 +95,7 @@ def compare_backends(
     Raises
     ------
     UsageError
-        If the two are one, or a run was ended before its end.
+        If the two are one, ``options`` names a backend too, or a run was ended before its end.
     ChakraError
         As `simulate` raises.
 
@@ -113,6 +113,8 @@ def compare_backends(
     """
     if first == second:
         raise UsageError(f"backend: {first!r} is given twice; name two different ones")
+    if "backend" in options:
+        raise UsageError(f"backend: here they are first, {first!r}, and second, {second!r}; leave it out")
     given = {"fold": False, **options}
     runs = tuple(simulate(workload, system, network, backend=name, **given) for name in (first, second))
     a, b = runs

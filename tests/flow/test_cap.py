@@ -1,11 +1,12 @@
 """A bound for each flow, as the network file gives it: `flow_cap`."""
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from flow_worlds import both
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from chakra.builder import Workload
@@ -40,6 +41,19 @@ def test_a_message_alone_has_the_lesser_of_cap_and_link(net: dict[str, Any], siz
     exact = size / (min(cap, 50) * UNIT)
     # rates are whole numbers of 2^-k bytes per ns: less by a part in a million at most
     assert math.ceil(exact) + 1000 <= int(result.finish_ns.max()) <= math.ceil(exact * (1 + 1e-6)) + 1001
+
+
+@given(size=st.integers(1, 1 << 53), rate=st.floats(1e-3, 1e4))
+@settings(max_examples=60, deadline=None)
+def test_a_message_of_t_ns_is_late_by_the_rounding_of_rates_only(size: int, rate: float) -> None:
+    """By t^2 / 2^60 + t / (2^40 rate) ns at most: a ns at a second, on links of a MB/s or more."""
+    exact = Fraction(size) / Fraction(rate * UNIT)
+    assume(exact < 10**15)  # 11 days
+    result = simulate(messages(size, [(0, 1)]), SYSTEM, BLOCKS | {"bandwidth": [rate]}, backend="flow")
+    late = int(result.finish_ns.max()) - 1000 - math.ceil(exact)
+    parts = exact**2 / 2**60 + exact / Fraction(rate * UNIT) / 2**40
+    # of a rate that is rounded by a hundredth at most, a little more than the first term says
+    assert 0 <= late <= 1 + Fraction(102, 100) * parts
 
 
 @pytest.mark.parametrize("net", [BLOCKS, LINKS], ids=["blocks", "links"])

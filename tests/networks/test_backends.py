@@ -81,6 +81,8 @@ def test_what_cannot_be_compared_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         compare_backends(workload, system(), network, first="flow", second="flow")
     with pytest.raises(ChakraError, match="'flo' is not one of"):
         compare_backends(workload, system(), network, first="flo", second="flow")
+    with pytest.raises(UsageError, match="backend: here they are first, 'aware', and second, 'flow'"):
+        compare_backends(workload, system(), network, first="aware", second="flow", backend="flow")
     monkeypatch.setattr(engine, "STEP", 50)
     with pytest.raises(UsageError, match="ended before its end"):
         compare_backends(
