@@ -16,6 +16,16 @@ from chakra.io import files
 MIN_KEY_BYTES = 16
 #: the time, ns since 1970, that the first time of a clock becomes: it still looks like one of a clock that ranks share
 NO_DATE_NS = 10**18
+#: times above, ns, are counted since 1970; below, since a machine started
+DATED_NS = 10**17
+#: the time, ns since a machine's start, that the first time of such a clock becomes
+_STARTED_NS = 5 * 10**16
+#: times of one job are no farther apart, ns (15 months): a date that is known would give away the other
+MAX_APART_NS = 4 * 10**16
+#: digits of a number, as the name of a process group, that stays: more may be a date, an account or a telephone
+_GROUP_DIGITS = 6
+#: the number in front of a name, as ASTRA-sim reads it
+_FRONT = re.compile(r"\s*[+-]?\d+")
 #: hash digits of a class: with 2^64 values, a million names collide once in 37 million jobs
 _DIGITS = 16
 
@@ -94,28 +104,57 @@ class Labels:
 
     @checked
     def group(self, name: str) -> str:
-        """The name of a process group: numbers stay, since ASTRA-sim reads nothing else.
+        """The name of a process group: numbers of up to six digits stay, since ASTRA-sim reads nothing else.
 
-        Of other names the number in front stays, because ASTRA-sim reads just that.
+        Of other names the number in front stays, because ASTRA-sim reads just that. A longer number becomes another one.
         """
-        if not name or (name.isascii() and name.isdigit()):
-            return name
-        front = re.match(r"\s*[+-]?\d+", name)
-        number = str(int(front[0])) if front else ""
-        return name if number == name else number + self.label("group", name)
+        front = _FRONT.match(name)
+        if front is None:
+            return self.label("group", name) if name else name
+        digits = front[0].strip().lstrip("+-")
+        if len(digits) > _GROUP_DIGITS:
+            number = str(10**_GROUP_DIGITS + self._long_number(front[0].strip()))
+        else:
+            number = str(int(front[0]))
+            if name == front[0] and name.isascii() and (name.isdigit() or name == number):
+                return name
+        return number if name == front[0] else number + self.label("group", name)
+
+    def _long_number(self, text: str) -> int:
+        """Which of the long numbers: by first use, or by the key."""
+        if self._key is None:
+            return self.number("group number", text)
+        digest = hashlib.blake2b(text.encode(), key=self._key, person=b"group number", digest_size=7)
+        return int.from_bytes(digest.digest(), "big")
 
     @checked
-    def instant(self, clock: str, time_ns: int) -> int:
-        """A time of a clock without its date: as far from 9 September 2001 as it is from the first time of this clock.
+    def number(self, kind: str, text: str) -> int:
+        """The class of a text among those of its kind as a number from 1, by first use, also with a key."""
+        known = self._known.setdefault(kind, {})
+        return int(known.setdefault(text, str(len(known) + 1)))
+
+    @checked
+    def instant(self, time_ns: int) -> int:
+        """A time without its date: as far from 9 September 2001 as it is from the first time that this object saw.
+
+        Times since a machine's start (below 10^17 ns) are another clock, whose first time becomes 5 * 10^16 ns. Times of
+        one clock keep their distances, in all files that this object sees.
 
         Parameters
         ----------
-        clock
-            Which clock: times of one keep their distances, in all files that this object sees.
         time_ns
-            The time, ns.
+            The whole time, ns: base and offset added up, for a part that stays as it was would tell the date.
+
+        Raises
+        ------
+        UsageError
+            When the time is more than 4 * 10^16 ns (15 months) from the first: the distance would tell a date.
         """
-        return NO_DATE_NS + time_ns - self._clocks.setdefault(clock, time_ns)
+        clock, origin = ("dated", NO_DATE_NS) if time_ns > DATED_NS else ("started", _STARTED_NS)
+        distance = time_ns - self._clocks.setdefault(clock, time_ns)
+        if abs(distance) > MAX_APART_NS:
+            raise UsageError("times of one job are more than 15 months apart, which tells a date")
+        return origin + distance
 
     def counts(self) -> dict[str, int]:
         """Number of distinct texts replaced, by kind."""

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from chakra.anonymize.labels import Labels
+from chakra.anonymize.labels import MAX_APART_NS, Labels
 from chakra.converters.pytorch.comm.operations import COLLECTIVES, NOT_COMMUNICATION, dtype_bytes, normalise
 from chakra.converters.pytorch.read.ascend import FLOW
 from chakra.converters.pytorch.read.columns import to_integer
-from chakra.converters.pytorch.read.device import CATEGORIES, COMMUNICATION, DEVICE
+from chakra.converters.pytorch.read.device import CALL, CATEGORIES, COMMUNICATION, DEVICE, OP
 from chakra.converters.pytorch.read.file_kinds import expect
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
@@ -28,7 +28,7 @@ from chakra.io import files
 #: words of collectives, all variants reduced
 _WORDS = {*COLLECTIVES, *NOT_COMMUNICATION, "send", "recv", "coalesced"} - {""}
 _FIXED = re.compile(
-    r"record_param_comms|ProfilerStep#\d{1,9}|## process_group:init ##"
+    r"record_param_comms|ProfilerStep#[0-9]{1,6}|## process_group:init ##"
     r"|\[pytorch\|profiler\|execution_(graph|trace)\|(process|thread)\]"
 )
 _CALLS = {
@@ -41,7 +41,7 @@ _LIBRARY_WORDS = {
     "allreduce": "AllReduce", "reducescatter": "ReduceScatter", "allgather": "AllGather", "alltoall": "SendRecv",
     "broadcast": "Broadcast", "reduce": "Reduce", "gather": "Gather", "scatter": "Scatter", "barrier": "Barrier",
 }  # fmt: skip
-_DEVICE = re.compile(r"(cpu|cuda|hip|xpu|meta|mps|hpu|mtia)(:\d{1,3})?")
+_DEVICE = re.compile(r"(cpu|cuda|hip|xpu|meta|mps|hpu|mtia)(:[0-9]{1,3})?")
 _TYPE_WORDS = {
     *(
         "Tensor",
@@ -73,7 +73,10 @@ _TYPE_WORDS = {
     ),
     *("Float8_e5m2", "Scalar", "ScalarList", "TensorList"),
 }
-_NUMBERS = re.compile(r"[\[\]\d\s,.-]{0,65536}")
+#: a list of sizes or ranks as text; an address or a date has other marks between its numbers
+_NUMBERS = re.compile(r"\s*[\[(]?\s*[0-9]{1,19}(\s*,\s*[0-9]{1,19})*\s*,?\s*[\])]?\s*")
+#: the same, cut by the profiler, which says no more
+_CUT = re.compile(r"\[[0-9,\s]*(\.\.\.)?[0-9,\s]*\]")
 _HOST_INTS = (
     *("id", "ctrl_deps", "parent", "rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid"),
     *(
@@ -120,9 +123,13 @@ _DTYPE = re.compile(
     r"[A-Za-z]+\d{0,2}|[Ff]loat8_?e\dm\d[a-z]{0,4}"
     r"|c10::(Half|BFloat16|complex<(float|double)>|Float8_e\dm\d[a-z]{0,4})"
 )
-_VERSION = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}(-chakra\.\d{1,4}(\.\d{1,4}){0,3})?")
-#: times above, us, are counted since 1970, so they hold a date
-_DATED_US = 10**14
+_VERSION = re.compile(r"[0-9](\.[0-9]{1,2}){0,2}(-chakra\.[0-9](\.[0-9]{1,2}){0,2})?")
+#: a clock that starts later is one that was read, us
+_DAY_US = 86_400 * 10**6
+#: digits behind the point of a time, us, that are kept: readers go to 3
+_TIME_DIGITS = Decimal("1e-6")
+#: rows of a device's events, which stand for device and stream where nothing else does
+_MAX_ROW = 1 << 16
 
 
 class Recordings:
@@ -229,10 +236,12 @@ class Recordings:
         if name in ("pg_name", "Process Group Name"):
             return self.labels.group(value)
         if name in ("in_split_size", "out_split_size", *_EVENT_SPLITS):
-            rows = rows_of(value)
-            return f"[{', '.join(map(str, rows))}]" if rows else None
+            rows = rows_of(value) if _NUMBERS.fullmatch(value) else ()
+            return json.dumps(list(rows)) if rows else None
         if name == "Process Group Ranks":
-            return value if _NUMBERS.fullmatch(value) else None
+            if _NUMBERS.fullmatch(value):
+                return json.dumps([int(number) for number in re.findall(r"[0-9]+", value)])
+            return "[...]" if _CUT.fullmatch(value) else None
         if name == "kernel_backend":
             return "triton" if value == "triton" else ""
         return None
@@ -293,12 +302,28 @@ class Recordings:
                 "pg_config": groups,
             }
         base = to_integer(head.get("baseTimeNanoseconds"), 0)
-        if base > 0:
-            out["baseTimeNanoseconds"] = self.labels.instant("base time", base)
-        first = min((int(e["ts"]) for e in kept), default=0)
-        # Whole microseconds: digits behind the point stay as they are.
-        shift = first - self.labels.instant("event", first * 1000) // 1000 if first > _DATED_US else 0
-        out["traceEvents"] = [self._event(event, shift) for event in kept]
+        shift, never_read = 0, False
+        if kept:
+            # A time is base + ts: the sums move, by whole microseconds, so that digits behind the point stay.
+            whole = base - base % 1000
+            # A clock that nobody read is at 0, and stays there.
+            times = [int(e["ts"]) for e in kept if e["ts"] != 0] or [0]
+            first = min(times)
+            if first < _DAY_US and len(times) < len(kept):
+                first = 0
+            if (max(times) - first) * 1000 > MAX_APART_NS:
+                raise ConversionError(
+                    f"{source}: its times are more than 15 months apart, which tells a date"
+                )
+            moved = self.labels.instant(whole + first * 1000)
+            new_base = moved - moved % 10**15 - 10**15 if base else 0
+            shift = first - (moved - new_base) // 1000
+            never_read = first > 0
+            if base:
+                out["baseTimeNanoseconds"] = new_base + base % 1000
+        out["traceEvents"] = [
+            self._event(event, 0 if never_read and event["ts"] == 0 else shift) for event in kept
+        ]
         return out
 
     def _event(self, event: dict[str, Any], shift_us: int) -> dict[str, object]:
@@ -317,12 +342,12 @@ class Recordings:
             args["Input type"] = _types(given.get("Input type", []))
         return {
             "ph": "X",
-            "cat": event["cat"],
+            "cat": category,
             "name": self._event_name(category, event.get("name")),
-            "pid": self._row(event.get("pid")),
-            "tid": self._row(event.get("tid")),
-            "ts": event["ts"] - shift_us,
-            "dur": event["dur"] if _is_number(event.get("dur")) else 0,
+            "pid": self._row("process", event.get("pid"), category),
+            "tid": self._row("thread", event.get("tid"), category),
+            "ts": _time(event["ts"] - shift_us),
+            "dur": _time(event["dur"]) if _is_number(event.get("dur")) else 0,
             "args": args,
         }
 
@@ -341,20 +366,31 @@ class Recordings:
                 return f"ncclDevKernel_{_LIBRARY_WORDS.get(kind or '', 'Generic')}"
         return self._name(text)
 
-    def _row(self, value: object) -> int | str:
-        return (
-            value if isinstance(value, int) and _is_integer(value) else self.labels.label("row", str(value))
-        )
+    def _row(self, kind: str, value: object, category: str) -> int:
+        """Process or thread: the system's numbers become others; a device's row says which device and stream it is."""
+        text = str(value)
+        if CATEGORIES[category] not in (OP, CALL) and re.fullmatch(r"[0-9]{1,5}", text):
+            number = int(text)
+            if number < _MAX_ROW:
+                return number
+        return self.labels.number(kind, text) + (0 if CATEGORIES[category] in (OP, CALL) else _MAX_ROW)
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    """A whole number that a reader takes: 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 64
 
 
 def _is_number(value: object) -> bool:
     return _is_integer(value) or (
         isinstance(value, Decimal) and value.is_finite() and -30 < value.adjusted() < 20
     )
+
+
+def _time(value: int | Decimal) -> int | Decimal:
+    """A time, us, with no more digits than the picosecond."""
+    exponent = value.as_tuple().exponent if isinstance(value, Decimal) else 0
+    return value.quantize(_TIME_DIGITS) if isinstance(exponent, int) and exponent < -6 else value  # type: ignore[union-attr]
 
 
 def _is_work(event: object) -> bool:
@@ -365,6 +401,7 @@ def _is_work(event: object) -> bool:
         and isinstance(event.get("cat"), str)
         and event["cat"].lower() in CATEGORIES
         and _is_number(event.get("ts"))
+        and event["ts"] >= 0
     )
 
 
@@ -375,7 +412,7 @@ def _integers(given: dict[str, object], names: tuple[str, ...]) -> dict[str, obj
         value = given.get(name)
         if isinstance(value, bool) or _is_integer(value):
             out[name] = value
-        elif isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
+        elif isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
             out[name] = int(value)
     return out
 

@@ -10,6 +10,7 @@ import numpy as np
 from chakra.anonymize.labels import Labels
 from chakra.arguments import checked
 from chakra.arrays import I32, I64
+from chakra.errors import TraceError
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns
 from chakra.et.manifest import ABSOLUTE, PEER_MODE, RELATIVE
 from chakra.et.operators import ATTRIBUTE as OPERATOR
@@ -37,7 +38,7 @@ KEPT_ATTRIBUTES = (
 #: attributes with pairs of tensor name and bytes
 TENSORS = ("inputs", "outputs")
 #: a version and nothing more
-_VERSION = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}(-chakra\.\d{1,4}(\.\d{1,4}){0,3})?")
+_VERSION = re.compile(r"[0-9](\.[0-9]{1,2}){0,2}(-chakra\.[0-9](\.[0-9]{1,2}){0,2})?")
 
 
 @checked
@@ -106,9 +107,9 @@ def _metadata(trace: Trace, labels: Labels) -> GlobalMetadata:
         elif attr.name in (SPAN, EXPLAINED, ALONE, COST, RANKS, STEPS) and which in INTEGER_MEMBERS:
             kept.attr.add(name=attr.name, int64_val=int(getattr(attr, which)))
         elif attr.name == "base_time_ns" and which in INTEGER_MEMBERS:
-            time = labels.instant("base time", int(getattr(attr, which)))
-            if time < 1 << 63:
-                kept.attr.add(name=attr.name, int64_val=time)
+            # Starts count from the file's first one from here on: what they lose, the base gains.
+            first = int(trace.start_micros.min()) * 1000 if len(trace.start_micros) else 0
+            kept.attr.add(name=attr.name, int64_val=labels.instant(int(getattr(attr, which)) + first))
         elif attr.name == PEER_MODE and attr.string_val in (RELATIVE, ABSOLUTE):
             kept.attr.add(name=PEER_MODE, string_val=attr.string_val)
         elif attr.name == "schema" and _VERSION.fullmatch(attr.string_val):
@@ -144,7 +145,10 @@ def _operators(trace: Trace, columns: TraceColumns) -> None:
     texts: list[str] = []
     place = np.full(len(trace.operator_table) + 1, -1, np.int32)
     for code, text in enumerate(trace.operator_table):
-        operators = parse_operators(text)
+        try:
+            operators = parse_operators(text)
+        except TraceError as error:
+            raise TraceError(f"{trace.source}: {error}") from None
         if operators:
             place[code] = len(texts)
             counts: Counter[str] = Counter()
@@ -178,8 +182,8 @@ def _tensors(trace: Trace, columns: TraceColumns, name: str, labels: Labels) -> 
         values = list(attr.string_list.values)
         kept: list[str] = []
         for tensor, size in zip(values[::2], values[1::2], strict=False):
-            if size.isascii() and size.isdigit():
-                kept += (labels.label("tensor", tensor), size)
+            if size.isascii() and size.isdigit() and len(size) < 20 and int(size) < 1 << 63:
+                kept += (labels.label("tensor", tensor), str(int(size)))
         codes[node] = table.setdefault(tuple(kept), len(table))
     if table:
         messages = []
@@ -199,7 +203,10 @@ def _groups(trace: Trace, columns: TraceColumns, labels: Labels) -> None:
         text = trace.node_proto(node).inputs.values
         groups = definitions(text, f"{trace.source}: node {trace.ids[node]}")
         if groups:
-            rows = [{"pg_name": labels.group(name), "ranks": list(ranks)} for name, ranks in groups]
+            rows = [
+                {"pg_name": labels.group(name), "ranks": [rank for rank in ranks if abs(rank) < 1 << 31]}
+                for name, ranks in groups
+            ]
             codes[node] = len(table)
             table.append(IOInfo(values=f"['{json.dumps(rows)}']"))
     if table:

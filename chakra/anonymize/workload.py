@@ -208,7 +208,8 @@ def _trace(path: str, out: Path, labels: Labels, summary: Summary, made: dict[by
 def _groups(path: str, out: Path, labels: Labels) -> None:
     data = files.read_json(path)
     if not isinstance(data, dict) or not all(
-        isinstance(ranks, list) and all(type(rank) is int for rank in ranks) for ranks in data.values()
+        isinstance(ranks, list) and all(type(rank) is int and abs(rank) < 1 << 31 for rank in ranks)
+        for ranks in data.values()
     ):
         raise WorkloadError(f"{path}: a groups file is an object of lists of ranks")
     _write_json(out, {labels.group(name): ranks for name, ranks in data.items()})

@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from test_leaks import SECRET, assert_clean
 
+from chakra.anonymize import Labels, anonymize
 from chakra.cli.main import run
+from chakra.errors import ConversionError, UsageError
 from chakra.et import read_trace
 
 #: columns that a replay reads; names and groups are compared up to renaming
@@ -156,9 +160,96 @@ def test_dates_stay_home(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "o.json").read_text())["traceEvents"][0]["ts"] % 1 == 0.125
 
 
+def recording(path: Path, times_us: list[int | float], base: object = None, pid: int = 1) -> None:
+    """A Kineto trace of operators at these times."""
+    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": pid, "tid": pid, "dur": 1}
+    document: dict[str, Any] = {"traceEvents": [{**event, "ts": time} for time in times_us]}
+    path.write_text(json.dumps(document | ({} if base is None else {"baseTimeNanoseconds": base})))
+
+
+def sums_ns(path: Path) -> list[int]:
+    document = json.loads(path.read_text())
+    base = document.get("baseTimeNanoseconds", 0)
+    return [base + round(event["ts"] * 1000) for event in document["traceEvents"]]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    times=st.lists(st.integers(1, 10**10), min_size=1, max_size=5),
+    base=st.sampled_from([0, 1, 1_782_864_000_000_000_000, 1_782_864_000_000_000_123]),
+    second=st.integers(-(10**12), 10**12),
+    moved=st.integers(0, 10**9),
+    later=st.integers(0, 10**9),
+)
+def test_times_move_as_sums(
+    tmp_path: Path, times: list[int], base: int, second: int, moved: int, later: int
+) -> None:
+    """The copy keeps every distance, also between files, and says nothing of how much the sums moved.
+
+    Times that lie in the base or in the events, or later by the same, make the same bytes.
+    """
+    if base == 0:
+        times = [1_789_634_533_000_000 + time for time in times]
+    texts = []
+    for number, (more_base, more) in enumerate(
+        [(0, 0), (-moved * 1000 if base > 1 else 0, moved if base > 1 else 0), (0, later)]
+    ):
+        labels = Labels()
+        for name, apart in (("a", 0), ("b", abs(second))):
+            recording(tmp_path / name, [time + more + apart for time in times], base + more_base or None)
+            anonymize(str(tmp_path / name), str(tmp_path / f"{name}.{number}"), labels=labels)
+        out = [sum_ns for name in "ab" for sum_ns in sums_ns(tmp_path / f"{name}.{number}")]
+        before = [sum_ns for name in "ab" for sum_ns in sums_ns(tmp_path / name)]
+        assert [a - b for a, b in zip(out, before, strict=True)] == [out[0] - before[0]] * len(out)
+        texts.append([(tmp_path / f"{name}.{number}").read_bytes() for name in "ab"])
+    assert texts[0] == texts[1] == texts[2]
+
+
+@pytest.mark.parametrize("base", [None, 0, 5, "1782864000000000000", 1_782_864_000_000_000_000])
+def test_no_time_of_a_recording_stays(tmp_path: Path, base: object) -> None:
+    """An offset to Kineto's base, which is the same for months, tells the day as well as a date."""
+    offset = 0 if isinstance(base, str) or (base or 0) > 5 else 1_782_864_000_000_000  # type: ignore[operator]
+    recording(
+        tmp_path / "in.json", [offset + 6_770_533_000_000, offset + 6_770_533_000_007], base, pid=48_213
+    )
+    anonymize(str(tmp_path / "in.json"), str(tmp_path / "out.json"))
+    text = (tmp_path / "out.json").read_text()
+    assert "6770533" not in text
+    assert "178286" not in text
+    assert "48213" not in text
+    first, last = sums_ns(tmp_path / "out.json")
+    assert last - first == 7000
+
+
+def test_a_clock_that_nobody_read_stays_at_zero(tmp_path: Path) -> None:
+    recording(tmp_path / "in.json", [0, 1_789_634_533_000_000, 1_789_634_533_000_005])
+    anonymize(str(tmp_path / "in.json"), str(tmp_path / "out.json"))
+    assert sums_ns(tmp_path / "out.json") == [0, 10**18, 10**18 + 5000]
+
+
+def test_times_that_tell_each_other_are_refused(tmp_path: Path) -> None:
+    """A time whose date is known gives away all that are a known distance from it."""
+    recording(tmp_path / "one.json", [5, 1_789_634_533_000_000])
+    with pytest.raises(ConversionError, match=r"one\.json: its times are more than 15 months apart"):
+        anonymize(str(tmp_path / "one.json"), str(tmp_path / "out.json"))
+    labels = Labels()
+    recording(tmp_path / "a.json", [946_684_800_000_000])
+    recording(tmp_path / "b.json", [1_789_634_533_000_000])
+    anonymize(str(tmp_path / "a.json"), str(tmp_path / "out.json"), labels=labels)
+    with pytest.raises(UsageError, match="15 months"):
+        anonymize(str(tmp_path / "b.json"), str(tmp_path / "out2.json"), labels=labels)
+    assert not (tmp_path / "out2.json").exists()
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        '{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1, "args": {"Rank": 1' + "0" * 4000 + "}}]}",
+        '{"nodes": [{"id": 1'
+        + "0" * 4000
+        + ', "name": "record_param_comms", "inputs": ["'
+        + "9" * 5000
+        + 'x"]}]}',
         '{"a": {"nodes": [1]}}',
         '{"nodes": [{"name": 3, "attrs": 7, "inputs": 5}, 4, {"inputs": {"values": {"a": 1}}}]',
         '{"traceEvents": [{"ph": "X", "cat": "kernel", "ts": 1}], "distributedInfo": {"pg_config": 7}}',

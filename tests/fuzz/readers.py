@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import leaks
 import numpy as np
 
 from chakra.anonymize import Labels, anonymous_trace
@@ -331,6 +332,12 @@ def platform(path: Path) -> None:
     made.system()
 
 
+def anonymized(path: Path) -> None:
+    """Every format that `anonymize` takes with a secret in its fields: refused, or gone from the copy."""
+    found = leaks.search(files.read_json(path), path.parent)
+    expect(not found, f"leaks: {found[:1]}")
+
+
 READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
@@ -365,6 +372,7 @@ READERS: dict[str, Reader] = {
         Reader("timeline-kineto", "json", ".json", kineto_timeline),
         Reader("timeline-log", "words", ".log", astrasim_log),
         Reader("nccl-log", "words", ".log", nccl_log),
+        Reader("anonymize", "json", ".case.json", anonymized),
         Reader("result", "json", ".json", result),
         Reader("kinds", "bytes", "", lambda path: files.sniff_kind(os.fspath(path))),
     )

@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from leaks import SECRETS
+
 from chakra.converters.msccl import export_msccl
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
 from chakra.converters.text.policies import POLICIES, Header
@@ -265,6 +267,77 @@ def _kineto() -> list[bytes]:
     return _dump(_pytorch()[1], KINETO)
 
 
+def _every_attribute() -> str:
+    """A trace in JSON with every member of every message, where a text can be."""
+    attr = AttributeProto
+    head = GlobalMetadata(version="1.0.0")
+    head.attr.add(name="schema", string_val="1.0.2-chakra.0.0.4", doc_string="d")
+    head.attr.add(name="base_time_ns", int64_val=1_789_634_533_000_000_000)
+    for name in ("peer_mode", "time", "input_file", "process_group_names"):
+        head.attr.add(name=name, string_val="relative", doc_string="d")
+    messages = [head.SerializeToString()]
+    for number in range(8):
+        node = Node(
+            id=number + 1,
+            name="aten::mm",
+            type=number,
+            duration_micros=5,
+            start_time_micros=1_789_634_533_000_000,
+        )  # type: ignore[arg-type]
+        for side in (node.inputs, node.outputs):
+            side.values, side.shapes, side.types = (
+                "[[1, 0, 0, 16, 4, 'cpu'], 'text']",
+                "[[4]]",
+                "['Tensor(float)']",
+            )
+        if number == 1:
+            node.inputs.values = (
+                "['" + json.dumps([{"pg_name": "tp", "pg_desc": "d", "ranks": [0, 1]}]) + "']"
+            )
+        for name in ("inputs", "outputs"):
+            node.attr.add(name=name, doc_string="d").string_list.values.extend(["weight", "64", "bias", "8"])
+        for name in ("operator", "op_schema", "kernel_file", "tensor_loc", "doc"):
+            node.attr.add(name=name, string_val="gemm m=1 k=2 n=3 type=bf16", doc_string="d")
+        node.attr.add(name="raw", bytes_val=b"raw")
+        node.attr.add(name="pg_name", string_val="tp", doc_string="d")
+        node.attr.append(attr(name="comm_size", int64_val=64, doc_string="d"))
+        node.attr.append(attr(name="comm_type", int64_val=0, doc_string="d"))
+        messages.append(node.SerializeToString())
+    text = io.StringIO()
+    jsonize.write_json(_framed(*messages), "seed", text)
+    return text.getvalue()
+
+
+def _cases() -> list[bytes]:
+    """Cases of `leaks.search`: every format, each with every secret."""
+    host, device, _ = _pytorch()
+    device = {
+        "traceName": "x",
+        "baseTimeNanoseconds": 1_782_864_000_000_000_123,
+        "deviceProperties": [{"id": 0, "name": "x"}],
+        "distributedInfo": {
+            "backend": "nccl", "rank": 0, "world_size": 2, "pg_count": 1,
+            "pg_config": [{"pg_name": "0", "pg_desc": "default_pg", "ranks": [0, 1], "pg_size": 2}],
+        },
+        **device,
+    }  # fmt: skip
+    documents: list[tuple[str, Any]] = [("host", host), ("kineto", device), ("et-json", JSON_ET)]
+    documents += [("groups", {"1": [0, 1], "tp": [1, 0]})]
+    documents += [("et", json.loads(text)) for text in (_every_attribute(), _jsonized()[0])]
+    return _dump(
+        *(
+            {"form": form, "secret": secret, "seed": 7 * number + secret, "document": document}
+            for number, (form, document) in enumerate(documents)
+            for secret in range(len(SECRETS))
+        ),
+        *(
+            {"form": form, "secret": 0, "seed": seed, "document": document}
+            for form, document in documents
+            for seed in "ab"
+        ),
+    )
+
+
 _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "et-decoders": _traces,
     "et": _traces,
@@ -302,6 +375,7 @@ _SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "timeline-kineto": _kineto,
     "timeline-log": lambda: [LOG],
     "nccl-log": lambda: [NCCL],
+    "anonymize": _cases,
     "result": _results,
     "kinds": lambda: [*_traces()[:2], *_dump(JSON_ET, KINETO, MANIFEST), LOG, NETWORK_LINKS, OLD_SYSTEM, _text()[0]],
 }  # fmt: skip
