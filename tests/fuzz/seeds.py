@@ -17,7 +17,7 @@ from chakra.converters.msccl import export_msccl
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
 from chakra.converters.text.policies import POLICIES, Header
 from chakra.et import jsonize
-from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, Node
+from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from chakra.schemas.protolib import encode_varint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -280,10 +280,10 @@ def _every_attribute() -> str:
         node = Node(
             id=number + 1,
             name="aten::mm",
-            type=number,
+            type=NodeType.Name(number),
             duration_micros=5,
             start_time_micros=1_789_634_533_000_000,
-        )  # type: ignore[arg-type]
+        )
         for side in (node.inputs, node.outputs):
             side.values, side.shapes, side.types = (
                 "[[1, 0, 0, 16, 4, 'cpu'], 'text']",
