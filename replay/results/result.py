@@ -1,8 +1,8 @@
 """The result of a replay: times, and everything that can be derived from them on demand."""
 
 import hashlib
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -45,6 +45,8 @@ from chakra.replay.workload.model import Engine, Op, Program, Workload
 from chakra.replay.workload.starts import start_notes
 
 SCHEMA = "chakra.replay.result/1"
+#: types of values that are plain already
+_ATOMS = frozenset((str, int, float, bool, type(None)))
 
 
 @dataclass(repr=False)
@@ -550,10 +552,11 @@ def _links(links: Links | None) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """A configuration value as plain JSON types."""
-    from dataclasses import fields, is_dataclass
-
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    kind = type(value)
+    if kind in _ATOMS:
+        return value
+    if names := _field_names(kind):
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, dict):
         return {str(getattr(k, "value", k)): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -561,3 +564,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return value
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    """Fields of a class of data; none of other classes."""
+    return tuple(item.name for item in fields(kind)) if is_dataclass(kind) else ()
