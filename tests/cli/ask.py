@@ -9,9 +9,9 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 
-#: variables that Python, chakra and what they import do not look at when they start
+#: variables that Python, chakra and what they import do not look at when they start; shells change half of them
 FREE = frozenset(
-    ("PATH", "PWD", "OLDPWD", "SHLVL", "_", "PYTEST_CURRENT_TEST", "CHAKRA_WARM", "CHAKRA_CACHE_DIR")
+    ("PATH", "PWD", "OLDPWD", "SHLVL", "PS1", "_", "PYTEST_CURRENT_TEST", "CHAKRA_WARM", "CHAKRA_CACHE_DIR")
 )
 #: bytes of a number in messages
 NUMBER = 8

@@ -4,6 +4,7 @@ For tests whose subject is what a command does, not how Python starts: a start t
 new process: chakra's modules are imported already. Starts have tests of their own (tests/cli/test_forked.py names them).
 """
 
+import atexit
 import os
 import subprocess
 import sys
@@ -26,12 +27,17 @@ class _Warm:
         shim.write_text(f"#!{sys.executable} -IS\n{(HERE / 'ask.py').read_text('utf-8')}", "utf-8")
         shim.chmod(0o755)
         command = [sys.executable, str(HERE / "warm.py"), str(self.folder)]
-        # it ends when this process does: its standard input then does
+        # should this process be killed, it ends as well: its standard input then does
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables, start_new_session=True
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == b"ready\n"
+        atexit.register(self.end)
+
+    def end(self) -> None:
+        """End it, once what it runs has ended; its folder goes with it."""
+        self.process.communicate(timeout=60)
 
 
 _warm: dict[frozenset[tuple[str, str]], _Warm] = {}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import forked
 import pytest
+from ask import at_start
 
 PROGRAMS = {
     "words": "import sys; print(sys.argv, __name__, sys.path[0]); print('é', file=sys.stderr)",
@@ -90,6 +91,13 @@ def test_a_shells_commands(tmp_path: Path) -> None:
     assert int(count) > 4
     assert code == "2"
     assert "No such command 'no-such'" in done.stderr
+
+
+def test_a_shell_changes_nothing_that_a_start_looks_at(tmp_path: Path) -> None:
+    """So its commands are forks; it takes its prompt away, and adds names of its own."""
+    done = shell("cd / && bash -c 'env -0'", tmp_path, PS1="(venv) ")
+    there = dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
+    assert at_start(there) == at_start(os.environ)
 
 
 def test_another_environment_of_a_shell_is_a_new_process(tmp_path: Path) -> None:
