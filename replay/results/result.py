@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -47,6 +47,7 @@ from chakra.replay.workload.starts import start_notes
 SCHEMA = "chakra.replay.result/1"
 #: types of values that are plain already
 _ATOMS = frozenset((str, int, float, bool, type(None)))
+_FIELDS: dict[type, tuple[str, ...]] = {}
 
 
 @dataclass(repr=False)
@@ -566,7 +567,8 @@ def _plain(value: Any) -> Any:
     return value
 
 
-@cache
 def _field_names(kind: type) -> tuple[str, ...]:
     """Fields of a class of data; none of other classes."""
-    return tuple(item.name for item in fields(kind)) if is_dataclass(kind) else ()
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(item.name for item in fields(kind)) if is_dataclass(kind) else ()
+    return _FIELDS[kind]
