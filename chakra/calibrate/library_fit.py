@@ -28,8 +28,8 @@ from chakra.replay.collectives.library.cost import time_us
 from chakra.replay.collectives.library.parameters import EXCHANGE, RING_KINDS
 from chakra.replay.collectives.library.shape import Algorithm, Forced, Protocol
 from chakra.replay.collectives.measured.nccl_log import Measurement
+from chakra.replay.config.measured_constants import FitError
 from chakra.replay.config.model import CollectiveKind
-from chakra.replay.fitted import FitError
 
 #: where errors of large collectives begin
 LARGE_BYTES = 1 << 20

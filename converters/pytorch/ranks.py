@@ -190,10 +190,10 @@ def _checked_targets(inputs: list[Inputs], prefix: Path) -> Path:
     groups = prefix.with_name(prefix.name + ".comm_groups.json")
     targets = [groups, *(rank_file(prefix, item.rank) for item in inputs if item.rank is not None)]
     given = [path for item in inputs for path in (item.host, item.device, item.linked) if path is not None]
+    expect_writable(targets)
     for target in targets:
         if target.exists() and any(path.exists() and target.samefile(path) for path in given):
             raise UsageError(f"{target}: the output would overwrite an input")
-    expect_writable(targets)
     return groups
 
 

@@ -16,7 +16,7 @@ from chakra.replay.compute.parameters import (
 )
 from chakra.replay.compute.presets import compute_parameters, names_with_operator_times
 from chakra.replay.compute.times import operator_ns
-from chakra.replay.fitted import FitError
+from chakra.replay.config.measured_constants import FitError
 
 __all__ = [
     "AttentionCosts",

@@ -8,7 +8,7 @@ from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError
 from chakra.et.operators import ELEMENT_BITS, KernelKind
 from chakra.io.nearest import nearest
-from chakra.replay.fitted import FitError, instance_of
+from chakra.replay.config.measured_constants import FitError, instance_of
 
 
 def _check_range(owner: Any, least: Mapping[str, float]) -> None:

@@ -63,7 +63,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "chakra.replay": (
         "options",
         "plugins",
-        "fitted",
         "networks.interface",  # what a network answers: known to configurations, too
         "engines.kernels",  # arithmetic on arrays alone
         "config",

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError
 from chakra.replay.collectives.library.published import Generation
+from chakra.replay.config.measured_constants import FitError, instance_of
 from chakra.replay.config.model import CollectiveKind
-from chakra.replay.fitted import FitError, instance_of
 
 #: collectives that have measured costs of their own; the others follow from these
 RING_KINDS = (CollectiveKind.ALL_REDUCE, CollectiveKind.ALL_GATHER, CollectiveKind.REDUCE_SCATTER)
