@@ -12,6 +12,7 @@ so that each finds the state of a new process.
 import contextlib
 import importlib
 import io
+import linecache
 import marshal
 import os
 import runpy
@@ -90,6 +91,9 @@ def become(words: list[str]) -> None:
     elif kind == "-c":
         sys.path[0] = ""
         sys.argv = ["-c", *rest]
+        if sys.version_info >= (3, 13):  # errors quote the code's lines
+            lines = [f"{line}\n" for line in what.splitlines()]
+            linecache.cache["<string>"] = (len(what), None, lines, "<string>")
         module = sys.modules["__main__"] = ModuleType("__main__")
         exec(compile(what, "<string>", "exec"), vars(module))
     else:
