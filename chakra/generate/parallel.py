@@ -85,6 +85,7 @@ class RankLayout:
 
     def __init__(self, config: ParallelConfig) -> None:
         self.config = config
+        self._tables: dict[tuple[str, ...], I32] = {}
 
     @cached_property
     def coordinates(self) -> dict[str, I64]:
@@ -122,19 +123,32 @@ class RankLayout:
         -------
         (n_groups, size) int32
             Members ascending by their coordinates (the first axis of the rank order fastest); groups by first member.
+            Read only: every call gets the same array.
         """
+        if tuple(axes) not in self._tables:
+            self._tables[tuple(axes)] = self._table(axes)
+        return self._tables[tuple(axes)]
+
+    def distances(self, axes: Sequence[str], offset: int) -> I64:
+        """How much higher the rank is that lies `offset` places further on in each rank's group, round the end."""
+        table = self.table(axes)
+        distances = np.empty(self.config.world, dtype=np.int64)
+        distances[table] = np.roll(table, -offset, axis=1) - table
+        return distances
+
+    def _table(self, axes: Sequence[str]) -> I32:
         expert = any(axis in ("ep", "edp") for axis in axes)
         view = ("tp", "ep", "edp", "pp") if expert else ("tp", "cp", "dp", "pp")
         coordinates = self.coordinates
-        ranks = np.arange(self.config.world, dtype=np.int64)
         # ranks of one group share all coordinates that are not in `axes`; inside, positions follow the rank number
-        key = np.zeros_like(ranks)
+        key = np.zeros(self.config.world, dtype=np.int64)
         for axis in view:
             if axis not in axes:
                 key = key * self.config.axis_sizes[axis] + coordinates[axis]
-        order = np.lexsort((ranks, key))
-        table = order.reshape(-1, self.config.size(axes))
-        return table[np.argsort(table[:, 0], kind="stable")].astype(np.int32)
+        groups = np.argsort(key, kind="stable").reshape(-1, self.config.size(axes))
+        table: I32 = groups[np.argsort(groups[:, 0], kind="stable")].astype(np.int32)
+        table.flags.writeable = False
+        return table
 
     def stage_of(self) -> I32:
         """Pipeline stage of every rank."""

@@ -1,6 +1,7 @@
-"""Short options are read as click reads them, without its search for names that are alike."""
+"""Command lines are read as click reads them, without its search for names that are alike and for absent options."""
 
 import difflib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chakra.cli.support.command import ChakraCommand
+from chakra.cli.main import cli
+from chakra.cli.support.command import UNSET, ChakraCommand
 
 
 def commands() -> tuple[click.Command, click.Command]:
@@ -25,6 +27,15 @@ def commands() -> tuple[click.Command, click.Command]:
         @click.option("-q", "--quiet", is_flag=True)
         @click.option("-c", "--colour", is_flag=False, flag_value="auto")
         @click.option("-x")
+        @click.option("--number", type=int, default=3)
+        @click.option("--many", multiple=True)
+        @click.option("--yes/--no", default=True)
+        @click.option("--on/--off", default=None)
+        @click.option("--left", "side", flag_value="left")
+        @click.option("--right", "side", flag_value="right", default=True)
+        @click.option("--told", callback=lambda context, parameter, value: value or "nothing")
+        @click.option("--named", envvar="SHORT_OPTIONS_NAMED")
+        @click.option("--hidden", expose_value=False)
         def command(**options: Any) -> None:
             click.echo(repr(sorted(options.items())))
 
@@ -50,12 +61,20 @@ WORDS = [
     "-",
     "-z",
     "--quiet",
+    "--number=4",
+    "--many",
+    "--no",
+    "--off",
+    "--left",
+    "--told=a",
+    "--help",
 ]
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=7))
 def test_any_command_line_gives_what_click_gives(words: list[str]) -> None:
-    ours, clicks = (CliRunner().invoke(command, words) for command in (OURS, CLICKS))
+    runner = CliRunner(env={"SHORT_OPTIONS_NAMED": "there"})
+    ours, clicks = (runner.invoke(command, words) for command in (OURS, CLICKS))
     assert (ours.exit_code, ours.output) == (clicks.exit_code, clicks.output)
 
 
@@ -70,3 +89,26 @@ def test_no_search_for_names_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> 
     assert outcome.exit_code == 0
     assert "('output', '-q')" in outcome.output
     assert "('pair', ('-o', 'b'))" in outcome.output
+
+
+def leaves(group: click.Group) -> Iterator[ChakraCommand]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from leaves(command)
+        elif isinstance(command, ChakraCommand):
+            yield command
+
+
+def test_options_that_are_not_given_are_what_click_makes_of_them() -> None:
+    found = 0
+    for command in leaves(cli):
+        with click.Context(command) as context:
+            for name, value in command._absent.items():
+                (option,) = (one for one in command.params if one.name == name)
+                option.handle_parse_result(context, {}, [])
+                made = context.params[name]
+                assert (None if made is UNSET else made) == value, (command.name, name)
+                found += 1
+    assert found > 150

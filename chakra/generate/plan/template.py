@@ -11,7 +11,7 @@ from enum import IntEnum
 from chakra.errors import UsageError
 from chakra.et import NodeType
 from chakra.et.operators import Attention, Computed, Direction, Host, operator_text, operators_text
-from chakra.generate.model.ir import OpKind, Work
+from chakra.generate.model.ir import NO_WORK, OpKind, Work
 from chakra.generate.model.placement import Conversion, joined
 from chakra.generate.plan.compute import ComputeModel, OperatorTimes
 from chakra.io.limits import MAX_GENERATED_NODES
@@ -191,6 +191,23 @@ class TemplateBuilder:
         #: last collective or send of each stream within the template that computation waits for
         self._exposed: dict[Stream, int] = {}
         self._issue = HostThread(graphs=options.graphs) if options.host != "none" else None
+        #: by identity, since the same few objects come back for every layer and micro-batch, and hashing one costs
+        #: more than all else that is done with it: work, its kind, the text of its operator, its duration in ns
+        self._priced: dict[int, tuple[Work, OpKind, str, int]] = {}
+
+    def _price(self, kind: OpKind, work: Work) -> tuple[str, int]:
+        """The text of an operator ("": it does not say what it is), and how long it takes, in ns (0: not known yet)."""
+        known = self._priced.get(id(work))
+        if known is None or known[1] is not kind:
+            compute = self.options.compute
+            known = (
+                work,
+                kind,
+                operator_text(work.what) if work.what else "",
+                compute.duration_ns(kind, work) if compute else 0,
+            )
+            self._priced[id(work)] = known
+        return known[2], known[3]
 
     def reserve(self, count: int) -> None:
         """Refuse, before it is begun, what would make the template larger than a trace may be.
@@ -213,7 +230,8 @@ class TemplateBuilder:
         ctrl: Sequence[int],
         *,
         kind: OpKind | CollectiveKind | None = None,
-        work: Work | None = None,
+        work: Work = NO_WORK,
+        operator: str = "",
         comm_bytes: int = 0,
         group: str | None = None,
         offset: int = 0,
@@ -225,11 +243,11 @@ class TemplateBuilder:
         self.reserve(1)
         t.names.append(name)
         t.types.append(int(node_type))
-        t.flops.append(work.flops if work else 0)
-        t.bytes.append(work.bytes if work else 0)
-        t.expert_flops.append(work.expert_flops if work else 0)
-        t.expert_bytes.append(work.expert_bytes if work else 0)
-        t.operators.append(operator_text(work.what) if work and work.what else "")
+        t.flops.append(work.flops)
+        t.bytes.append(work.bytes)
+        t.expert_flops.append(work.expert_flops)
+        t.expert_bytes.append(work.expert_bytes)
+        t.operators.append(operator)
         t.durations_ns.append(0)
         t.kinds.append(kind)
         t.comm_bytes.append(comm_bytes)
@@ -248,8 +266,9 @@ class TemplateBuilder:
     ) -> int:
         """Append (or, when fusing, extend) a compute node; returns its index."""
         t, options = self.template, self.options
+        operator, usual_ns = self._price(kind, work)
         if duration_ns is None:
-            duration_ns = options.compute.duration_ns(kind, work) if options.compute else 0
+            duration_ns = usual_ns
         again = "recompute" in name
         if kind.is_matmul:
             t.matmul_flops += work.flops
@@ -266,7 +285,7 @@ class TemplateBuilder:
             t.bytes[last] += work.bytes
             t.expert_flops[last] += work.expert_flops
             t.expert_bytes[last] += work.expert_bytes
-            t.operators[last] = self._merged(t.operators[last], work)
+            t.operators[last] = self._merged(t.operators[last], operator)
             t.durations_ns[last] += duration_ns
             return last
         ctrl = [self._compute, *self._exposed.values()]
@@ -274,18 +293,20 @@ class TemplateBuilder:
             ctrl += [*self._chains, self._send]
         if self._issue:
             ctrl.append(self._issue.last)
-        self._compute = self._append(name, NodeType.COMP, data, ctrl, kind=kind, work=work)
+        self._compute = self._append(
+            name, NodeType.COMP, data, ctrl, kind=kind, work=work, operator=operator if work else ""
+        )
         t.durations_ns[self._compute] = duration_ns
         t.last_compute = self._compute
         return self._compute
 
-    def _merged(self, text: str, work: Work) -> str:
+    def _merged(self, text: str, added: str) -> str:
         """Operators of the last node, which takes on another; none if one of them does not say what it is."""
-        if not text or work.what is None:
+        if not text or not added:
             return ""
         if text != self._counted[0]:
             self._counted = ("", {text: 1})
-        counts, added = self._counted[1], operator_text(work.what)
+        counts = self._counted[1]
         counts[added] = counts.get(added, 0) + 1
         self._counted = (operators_text(counts), counts)
         return self._counted[0]

@@ -214,12 +214,13 @@ def _peer_classes(
             if node_type in (NodeType.COMM_SEND, NodeType.COMM_RECV) and group
         }
     )
-    distances = np.empty((len(ranks), len(channels)), dtype=np.int64)
-    for column, (group, offset) in enumerate(channels):
-        table = layout.table([group])
-        peer = np.empty(layout.config.world, dtype=np.int64)
-        peer[table] = np.roll(table, -offset, axis=1)
-        distances[:, column] = peer[ranks] - ranks
-    rows, which = np.unique(distances, axis=0, return_inverse=True)
-    for number, row in enumerate(rows.tolist()):
-        yield ranks[which.reshape(-1) == number], dict(zip(channels, row, strict=True))
+    known: dict[tuple[str, int], I64] = {}
+    which = np.zeros(len(ranks), np.int64)
+    for channel in channels:
+        known[channel] = layout.distances([channel[0]], channel[1])[ranks]
+        values, place = np.unique(known[channel], return_inverse=True)
+        if len(values) > 1:  # numbered anew, so that products stay small
+            which = np.unique(which * len(values) + place, return_inverse=True)[1]
+    _, firsts = np.unique(which, return_index=True)
+    for number, first in enumerate(firsts.tolist()):
+        yield ranks[which == number], {channel: int(known[channel][first]) for channel in channels}
