@@ -655,10 +655,12 @@ class Workload:
         WorkloadError
             If a message has no partner or a rank no nodes.
         UsageError
-            If a file cannot be written.
+            If a file cannot be written, or the prefix is empty or names a folder.
         """
         self.check_messages()
+        files.expect_prefix(prefix)
         written = [f"{prefix}.{rank}.et{'.gz' * compress}" for rank in range(self.npus)]
+        files.expect_writable([*written, f"{prefix}.groups.json"][: len(written) + bool(self.groups)])
         for path, trace in zip(written, self._traces, strict=True):
             with files.atomic_bytes(path, compress=compress) as file:
                 file.write(trace.records.data.data)

@@ -28,6 +28,7 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.files import expect_prefix, made_folder
 
 __all__ = ["Recording", "capture"]
 
@@ -150,29 +151,31 @@ def capture(
         )
     torch = _torch()
     own_rank, world = _place(torch, rank)
-    stem = Path(prefix)
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    stem = expect_prefix(prefix)
     host = stem.with_name(f"{stem.name}.rank{own_rank}.et.json")
     device = stem.with_name(f"{stem.name}.rank{own_rank}.kineto.json")
     facts = stem.with_name(f"{stem.name}.rank{own_rank}.meta.json")
     recording = Recording(str(host), str(device), own_rank, world, steps, str(facts), unprofiled)
     recording._wait = _synchronize(torch)
-    with _profiler(torch, recording, (wait, warmup, steps), record_shapes) as profiler:
-        recording._profiler = profiler
+    with made_folder(stem.parent, prefix):
         try:
-            yield recording
+            with _profiler(torch, recording, (wait, warmup, steps), record_shapes) as profiler:
+                recording._profiler = profiler
+                try:
+                    yield recording
+                finally:
+                    recording._profiler = None
         finally:
-            recording._profiler = None
-    if recording.recorded:
+            if not recording.recorded:
+                for path in (host, device):
+                    path.unlink(missing_ok=True)
+        if not recording.recorded:
+            raise UsageError(
+                f"capture: the block ended after {recording.steps} steps; {wait + warmup + steps} are needed "
+                f"({wait} wait + {warmup} warm-up + {steps} recorded): call step() after every step"
+            )
         with open(facts, "w", encoding="utf-8") as file:
             json.dump(_facts(torch, recording), file)
-    else:
-        for path in (host, device):
-            path.unlink(missing_ok=True)
-        raise UsageError(
-            f"capture: the block ended after {recording.steps} steps; {wait + warmup + steps} are needed "
-            f"({wait} wait + {warmup} warm-up + {steps} recorded): call step() after every step"
-        )
 
 
 def _torch() -> Any:

@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,8 +75,10 @@ def anonymize(
     Raises
     ------
     ChakraError
-        In one line; then no file of the job is written.
+        In one line; then no file of the job is written, and no folder made.
     """
+    if not target:
+        raise UsageError("an empty name cannot be written: name what to write, as in chakra anonymize IN OUT")
     labels = labels or Labels()
     summary = Summary()
     jobs = _jobs(source, target, labels, summary)
@@ -122,6 +124,7 @@ def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tu
     ranks = files.rank_files(source)
     if not ranks:
         raise UsageError(f"{source}: neither a trace file nor a prefix of trace files")
+    files.expect_prefix(target)
     made: dict[bytes, Path] = {}
     jobs: list[tuple[str, str, Job]] = [
         (path, target + path[len(source) :], lambda out, path=path: _trace(path, out, labels, summary, made))  # type: ignore[misc]
@@ -158,6 +161,7 @@ def _manifest_jobs(
     manifest: str, target: str, labels: Labels, summary: Summary
 ) -> list[tuple[str, str, Job]]:
     """A workload in few traces; the manifest last, so that it never names a trace that is not there."""
+    files.expect_prefix(target)
     document = files.read_json(manifest, error=WorkloadError)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise WorkloadError(f"{manifest}: not a workload manifest: 'format' must be {FORMAT!r}")
@@ -235,19 +239,20 @@ def _all_or_none() -> Iterator[Callable[[str], Path]]:
     """Gives a place for each target; all take their targets' places when the block ends without an error."""
     staged: list[tuple[Path, str]] = []
     folders: dict[str, tuple[int, Path]] = {}
+    made = ExitStack()
 
     def place(target: str) -> Path:
         if os.path.exists(target) and not os.path.isfile(target) and not os.path.isdir(target):
             return Path(target)  # a pipe or device is written in place
         parent = os.path.dirname(os.path.realpath(target))
         if parent not in folders:
+            made.enter_context(files.made_folder(parent, target))
             try:
-                os.makedirs(parent, exist_ok=True)
                 leftovers.remove(Path(parent))
                 folders[parent] = leftovers.new_folder(Path(parent), leftovers.prefix("anonymize"))
             except OSError as error:
                 raise UsageError(f"{target}: cannot be written: {error.strerror}") from error
-        if os.path.isdir(target):
+        if os.path.isdir(target) or target.endswith(("/", os.sep)):
             raise UsageError(f"{target}: cannot be written: it is a folder")
         staged.append((folders[parent][1] / f"{len(staged)}{_ending(target)}", target))
         return staged[-1][0]
@@ -262,6 +267,7 @@ def _all_or_none() -> Iterator[Callable[[str], Path]]:
     finally:
         for handle, folder in folders.values():
             leftovers.drop(handle, folder)
+        made.close()
 
 
 def _ending(target: str) -> str:

@@ -11,7 +11,7 @@ from chakra.arrays import I32
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns, write_trace
 from chakra.et.manifest import PEER_MODE, RELATIVE, SUFFIX, WorkloadManifest, manifest_to_dict
 from chakra.et.operators import ATTRIBUTE as OPERATOR
-from chakra.io.files import atomic_bytes, atomic_text
+from chakra.io.files import atomic_bytes, atomic_text, expect_prefix, expect_writable
 from chakra.schemas.et_def_pb2 import AttributeProto
 
 #: called with the number of files written so far
@@ -32,16 +32,20 @@ def write_shared(manifest: WorkloadManifest, prefix: str | Path, progress: Progr
         Begin of the files' names.
     progress
         Called with the number of files written so far.
+
+    Raises
+    ------
+    UsageError
+        The prefix is empty or names a folder, or a file cannot be written: none is written then.
     """
-    prefix = Path(prefix)
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    names = []
-    for index, trace in enumerate(manifest.traces):
-        names.append(f"{prefix.name}.class{index}.et")
-        write_trace(trace, prefix.parent / names[-1])
-        if progress:
-            progress(index + 1)
+    prefix = expect_prefix(prefix)
+    names = [f"{prefix.name}.class{index}.et" for index in range(len(manifest.traces))]
     path = prefix.parent / f"{prefix.name}{SUFFIX}"
+    expect_writable([*(prefix.parent / name for name in names), path])
+    for count, (name, trace) in enumerate(zip(names, manifest.traces, strict=True), 1):
+        write_trace(trace, prefix.parent / name)
+        if progress:
+            progress(count)
     document = manifest_to_dict(manifest, names)
     with atomic_text(path) as file:
         file.write(_by_key(document))
@@ -156,12 +160,19 @@ def write_plain(manifest: WorkloadManifest, prefix: str | Path, progress: Progre
         Begin of the files' names.
     progress
         Called with the number of files written so far.
+
+    Raises
+    ------
+    UsageError
+        The prefix is empty or names a folder, or a file cannot be written: none is written then.
     """
-    prefix = Path(prefix)
-    prefix.parent.mkdir(parents=True, exist_ok=True)
+    prefix = expect_prefix(prefix)
+    path = prefix.parent / f"{prefix.name}.comm_groups.json"
+    targets = [prefix.parent / f"{prefix.name}.{rank}.et" for rank in range(manifest.npus)]
+    expect_writable([*targets, path])
     ranks = RankTraces(manifest)
-    for rank in range(manifest.npus):
-        with atomic_bytes(prefix.parent / f"{prefix.name}.{rank}.et") as target:
+    for rank, place in enumerate(targets):
+        with atomic_bytes(place) as target:
             target.write(ranks.columns(rank).encode())
         if progress:
             progress(rank + 1)
@@ -170,7 +181,6 @@ def write_plain(manifest: WorkloadManifest, prefix: str | Path, progress: Progre
         for number, members in zip(numbers.tolist(), manifest.groups[name].tolist(), strict=True):
             if number:
                 groups[str(number)] = members
-    path = prefix.parent / f"{prefix.name}.comm_groups.json"
     with atomic_text(path) as file:
         file.write(json.dumps(groups) + "\n")
     return path

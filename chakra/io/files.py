@@ -1,5 +1,6 @@
 """Reading and writing files: atomic writes, gzip by magic bytes, and saying what a file is."""
 
+import contextlib
 import gzip
 import io
 import itertools
@@ -49,21 +50,75 @@ def _beside(path: PathLike) -> Iterator[tuple[Path, Path]]:
     """A new file in the folder of ``path``, removed at the end if it is still there, and the file that is to be
     replaced: ``path``, or what it links to.
     """
+    target = _resolved(path)
+    with made_folder(target.parent, path):
+        try:
+            leftovers.remove(target.parent)
+            handle, temporary = leftovers.new_file(target.parent, leftovers.prefix(target.name))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
+        try:
+            yield temporary, target
+        finally:
+            leftovers.drop(handle, temporary)
+
+
+def _resolved(path: PathLike) -> Path:
+    """The file that is to be replaced: a link keeps its place.
+
+    Raises
+    ------
+    UsageError
+        It is a folder, or no name of a file.
+    """
+    text = os.fspath(path)
+    if not text:
+        raise UsageError("an empty name cannot be written: expected the name of a file")
     target = Path(path)
     try:
-        if target.is_dir():
+        if target.is_dir() or text.endswith(("/", os.sep)):
             raise UsageError(f"{path}: cannot be written: it is a folder")
-        # A link keeps its place: the file it points at is replaced.
-        target = target.resolve()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        leftovers.remove(target.parent)
-        handle, temporary = leftovers.new_file(target.parent, leftovers.prefix(target.name))
+        return target.resolve()
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a ring
         raise UsageError(f"{path}: cannot be written: {reason(error)}") from error
+
+
+@contextmanager
+def made_folder(folder: PathLike, name: PathLike | None = None) -> Iterator[None]:
+    """Make a folder with its parents; those that were made and are empty when the block ends go again.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    name
+        What messages call what cannot be written; the folder itself by default.
+
+    Raises
+    ------
+    UsageError
+        It cannot be made.
+    """
+    made: list[Path] = []
     try:
-        yield temporary, target
+        try:
+            at = Path(folder)
+            while not at.exists():
+                made.append(at)
+                at = at.parent
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{name or folder}: cannot be written: {reason(error)}") from error
+        yield
     finally:
-        leftovers.drop(handle, temporary)
+        _drop_empty(made)
+
+
+def _drop_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, the innermost first, as far as they are empty."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def expect_writable(paths: Iterable[PathLike]) -> None:
@@ -74,10 +129,29 @@ def expect_writable(paths: Iterable[PathLike]) -> None:
     UsageError
         One of them is a folder, or its folder takes no new file.
     """
+    tried: set[Path] = set()
     for path in paths:
-        if not _is_special(path):
+        if not _is_special(path) and (folder := _resolved(path).parent) not in tried:
+            tried.add(folder)
             with _beside(path):
                 pass
+
+
+def expect_prefix(prefix: PathLike) -> Path:
+    """The beginning of the names of files to write, such as ``traces/job``.
+
+    Raises
+    ------
+    UsageError
+        It is empty or names a folder: the files would be hidden, or lie where nobody looks for them.
+    """
+    text = os.fspath(prefix)
+    if not text:
+        raise UsageError("an empty prefix: expected the beginning of file names, such as traces/job")
+    path = Path(text)
+    if not path.name or path.name == ".." or text.endswith(("/", os.sep)) or os.path.isdir(text):
+        raise UsageError(f"{text}: is a folder; expected the beginning of file names, such as {path / 'job'}")
+    return path
 
 
 def reason(error: BaseException) -> str:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from chakra.arguments import checked
-from chakra.io.files import atomic_text
+from chakra.io.files import atomic_text, expect_prefix, expect_writable
 from chakra.platforms.model import Platform
 
 
@@ -43,13 +43,14 @@ def write_platform(platform: Platform, prefix: str | Path) -> tuple[Path, Path]:
     Raises
     ------
     UsageError
-        A path that cannot be written.
+        A path that cannot be written, or a prefix that is empty or names a folder.
     """
-    prefix = Path(prefix)
+    prefix = expect_prefix(prefix)
     network, system = (
         prefix.parent / f"{prefix.name}.network.yml",
         prefix.parent / f"{prefix.name}.system.json",
     )
+    expect_writable((network, system))
     with atomic_text(network) as file:
         file.write(network_text(platform))
     with atomic_text(system) as file:

@@ -31,7 +31,7 @@ from chakra.converters.pytorch.read.split_sizes import Shares
 from chakra.converters.pytorch.write.link_summary import summarize
 from chakra.errors import ConversionError, ThresholdError, UsageError
 from chakra.et import NodeType
-from chakra.io.files import expect_writable
+from chakra.io.files import expect_prefix, expect_writable, made_folder
 from chakra.workers import worker_pool
 
 _Given = TypeVarTuple("_Given")
@@ -123,7 +123,11 @@ def convert_job(
     told = progress or (lambda _: None)
     groups_path = _checked_targets(inputs, prefix)
     whole = check or bool(settings.deprofile)
-    with tempfile.TemporaryDirectory(prefix="chakra-link-") as folder, _pool(len(inputs), jobs) as pool:
+    with (
+        made_folder(prefix.parent, prefix),
+        tempfile.TemporaryDirectory(prefix="chakra-link-") as folder,
+        _pool(len(inputs), jobs) as pool,
+    ):
         parts: list[RankPart] = []
         several = len(inputs) > 1
         for part in _spread(pool, _link_rank, [(item, settings, folder, whole, several) for item in inputs]):
@@ -185,8 +189,7 @@ def rank_file(prefix: Path, rank: int) -> Path:
 
 def _checked_targets(inputs: list[Inputs], prefix: Path) -> Path:
     """Path of the group file, once it is known that it and the ranks' traces can be written."""
-    if not prefix.name:
-        raise UsageError(f"{prefix}: expected the beginning of file names, as in traces/job")
+    expect_prefix(prefix)
     groups = prefix.with_name(prefix.name + ".comm_groups.json")
     targets = [groups, *(rank_file(prefix, item.rank) for item in inputs if item.rank is not None)]
     given = [path for item in inputs for path in (item.host, item.device, item.linked) if path is not None]

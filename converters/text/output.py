@@ -1,5 +1,6 @@
 """Writing many files that belong together: all of them or none, equal contents stored once."""
 
+import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +9,7 @@ from types import TracebackType
 from chakra.arrays import U8
 from chakra.errors import UsageError
 from chakra.io import leftovers
-from chakra.io.files import reason
+from chakra.io.files import expect_prefix, made_folder, reason
 
 
 class StagedFiles:
@@ -28,21 +29,19 @@ class StagedFiles:
     """
 
     def __init__(self, prefix: str | os.PathLike[str], *, link: bool = True) -> None:
-        self.prefix = Path(prefix)
-        if not self.prefix.name or os.fspath(prefix).endswith(("/", os.sep)) or os.path.isdir(prefix):
-            raise UsageError(
-                f"{os.fspath(prefix)}: is a folder; give a prefix such as {Path(prefix) / 'workload'}"
-            )
+        self.prefix = expect_prefix(prefix)
         self._link = link
         self._suffixes: list[str] = []
-        try:
-            self.prefix.parent.mkdir(parents=True, exist_ok=True)
-            leftovers.remove(self.prefix.parent)
-            self._held, self._folder = leftovers.new_folder(
-                self.prefix.parent, leftovers.prefix(self.prefix.name)
-            )
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{prefix}: cannot be written: {reason(error)}") from error
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(made_folder(self.prefix.parent, prefix))
+            try:
+                leftovers.remove(self.prefix.parent)
+                self._held, self._folder = leftovers.new_folder(
+                    self.prefix.parent, leftovers.prefix(self.prefix.name)
+                )
+            except (OSError, ValueError) as error:
+                raise UsageError(f"{prefix}: cannot be written: {reason(error)}") from error
+            self._parents = stack.pop_all()
 
     def __enter__(self) -> "StagedFiles":
         return self
@@ -51,6 +50,7 @@ class StagedFiles:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         leftovers.drop(self._held, self._folder)
+        self._parents.close()
         if isinstance(error, OSError):
             raise UsageError(f"{self.prefix}: cannot be written: {reason(error)}") from error
 

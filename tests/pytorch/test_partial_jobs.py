@@ -168,8 +168,8 @@ def test_a_job_is_not_written_over_its_recordings(tmp_path: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-o", ""], "expected the beginning of file names"),
-        (["-o", "/"], "expected the beginning of file names"),
+        (["-o", ""], "--output: an empty value"),
+        (["-o", "/"], "--output: / names a folder"),
         (["-o", "x", "--window", "nan", "5"], "--window nan 5: expected two times"),
         (["-o", "x", "--window", "0", "inf"], "--window 0 inf: expected two times"),
     ],
@@ -189,10 +189,12 @@ def test_a_slip_is_one_line(
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("output", ["", "/"])
+@pytest.mark.parametrize(
+    ("output", "said"), [("", "an empty value"), ("/", "/ names a folder"), (".", "is a folder")]
+)
 def test_one_rank_needs_the_name_of_a_file(
-    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    output: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     device = job_of(tmp_path / "in", 1) / "job.rank0.kineto.json"
     assert chakra(["convert", "pytorch", "--device", str(device), "-o", output]) == 2
-    assert "expected the name of a file" in capsys.readouterr().err
+    assert said in capsys.readouterr().err

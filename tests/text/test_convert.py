@@ -171,8 +171,8 @@ def test_outputs_that_cannot_be_written(load: Load, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "x.1.et").mkdir()
     for prefix, message in (
-        (tmp_path, "is a folder; give a prefix such as"),
-        (f"{tmp_path}/new/", "is a folder; give a prefix such as"),
+        (tmp_path, "is a folder; expected the beginning of file names, such as"),
+        (f"{tmp_path}/new/", "is a folder; expected the beginning of file names, such as"),
         (tmp_path / "file" / "w", "cannot be written"),
         (tmp_path / "x", r"x\.1\.et: cannot be written: it is a folder"),
         (tmp_path / ("n" * 300), "cannot be written"),

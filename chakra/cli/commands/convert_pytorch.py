@@ -133,8 +133,8 @@ def _one(
 
     if host is not None and device is None:
         raise UsageError("--host needs --device: times and device work are in the Kineto trace")
-    if not output.name:
-        raise UsageError(f"--output: {output}: expected the name of a file")
+    if not output.name or output.is_dir():
+        raise UsageError(f"--output: {output} is a folder; expected the name of a file")
     target = output if output.name.endswith((".et", ".et.gz")) else output.with_name(output.name + ".et")
 
     def report(summary: dict[str, Any]) -> None:

@@ -1,14 +1,24 @@
 """The class of every command: a command line is read in the time of its words, not of all options that there are."""
 
+import os
 from functools import cached_property
 
 import rich_click as click
 from click import core
 
+from chakra.errors import UsageError
+
 #: what click has for a default that nobody wrote
 UNSET = getattr(core, "UNSET", None)
 #: where a context keeps the parameters that are read now
 READ_NOW = f"{__name__}.read_now"
+#: metavars of options whose value may be a folder to write into
+_FOLDERS = ("DIR", "OUT")
+#: metavars of options whose value is a path
+_PATHS = ("FILE", "PREFIX", "FOLDER", "CSV", "SVG", *_FOLDERS)
+_SLASHES = ("/", os.sep)
+#: last letters of words that may be no name of a file
+_ENDS = (*_SLASHES, "=")
 
 
 class ChakraCommand(click.RichCommand):
@@ -94,16 +104,60 @@ class ChakraCommand(click.RichCommand):
         read: list[click.Parameter] = ctx.meta.get(READ_NOW) or super().get_params(ctx)
         return read
 
+    @cached_property
+    def _paths(self) -> dict[str, str]:
+        """Options whose values are paths, by each of their names: how messages call them."""
+        return {
+            name: next((given for given in option.opts if given.startswith("--")), name)
+            for option in self.params
+            if isinstance(option, click.Option)
+            and (isinstance(option.type, click.Path) or option.metavar in _PATHS or "--output" in option.opts)
+            for name in option.opts
+        }
+
+    @cached_property
+    def _files(self) -> set[str]:
+        """Options that name a file to write, or the beginning of such names."""
+        return {
+            name
+            for option in self.params
+            if isinstance(option, click.Option)
+            and "--output" in option.opts
+            and option.metavar not in _FOLDERS
+            for name in option.opts
+        }
+
+    def _expect_path(self, word: str, value: str) -> None:
+        """Refuse a value that names nothing: a script's empty variable would otherwise be the working folder."""
+        if value.endswith("=") and value.startswith("--"):
+            word, value = value[:-1], ""
+        elif value.startswith("--") and "=" in value:
+            word, _, value = value.partition("=")
+        if not value and word in self._paths:
+            raise UsageError(f"{self._paths[word]}: an empty value")
+        if not word:
+            raise UsageError("an empty argument")
+        if word in self._files and value[-1:] in _SLASHES:
+            raise UsageError(f"{self._paths[word]}: {value} names a folder; expected a name behind it")
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's own, after ``-o`` is ``--output`` wherever it stands for an option and not for a value.
 
         Other spellings (``-oFILE``, ``-qv``) and what follows ``--`` are left to click, and so are all options then.
+
+        Raises
+        ------
+        UsageError
+            An empty path, or a folder in the place of a file to write.
         """
         written = list(args)
         place = 0
         while place < len(written) and written[place] != "--":
             word = written[place]
             end = place + 1 + self._values.get(word, 0)
+            for name in written[place : min(end, len(written))]:
+                if not name or name[-1] in _ENDS:
+                    self._expect_path(word, name)
             # where values are missing, click's complaint names the option as it was given
             if end <= len(written):
                 written[place] = self._long_names.get(word, word)
