@@ -43,6 +43,7 @@ from chakra.et.attributes import Value, attribute, comm_type
 from chakra.et.same_collective import IN_KINDS, OUT_KINDS
 from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.io import files
+from chakra.io.documents import lined_text
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo
 
 __all__ = ["Handle", "TraceBuilder", "Workload"]
@@ -667,8 +668,7 @@ class Workload:
         if self.groups:
             written.append(f"{prefix}.groups.json")
             with files.atomic_text(written[-1]) as text:
-                rows = (f"  {json.dumps(name)}: {json.dumps(ranks)}" for name, ranks in self.groups.items())
-                text.write("{\n" + ",\n".join(rows) + "\n}\n")
+                text.write(lined_text(self.groups))
         return written
 
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.documents import with_first_key
 from chakra.io.files import expect_prefix, made_folder
 
 __all__ = ["Recording", "capture"]
@@ -297,6 +298,6 @@ def _complete(recording: Recording) -> None:
     head = text[: text.find('"traceEvents"')]
     if '"distributedInfo"' in head:
         return
-    info = json.dumps({"rank": recording.rank, "world_size": recording.world_size})
+    info = {"rank": recording.rank, "world_size": recording.world_size}
     with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text.replace("{", '{\n  "distributedInfo": ' + info + ",", 1))
+        file.write(with_first_key(text, "distributedInfo", info))

@@ -24,8 +24,10 @@ from google.protobuf.message import DecodeError, Message
 from chakra.arrays import U8
 from chakra.errors import TraceError
 from chakra.et.codec import frame
+from chakra.et.columns import Records
 from chakra.et.wire import make_records, parse_metadata, parse_node
 from chakra.io import files
+from chakra.io.documents import json_text, streamed
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, Node, NodeType
 from chakra.schemas.protolib import encode_varint
 
@@ -62,17 +64,15 @@ def write_json(content: bytes, source: str, out: IO[str]) -> int:
     prefixes = _odd_lengths(data, starts.tolist(), ends.tolist())
     metadata = parse_metadata(records.data, records.meta_start, records.meta_end, source)
     raw = records.data[records.meta_start : records.meta_end].tobytes()
-    out.write(
-        f'{{"schema": "{SCHEMA}",\n'
-        f'"metadata": {_dump(_with_raw(_metadata_json(metadata), metadata, raw, prefixes, 0))},\n'
-    )
-    out.write('"nodes": [')
+    head = {"schema": SCHEMA, "metadata": _with_raw(_metadata_json(metadata), metadata, raw, prefixes, 0)}
+    out.writelines(streamed(head, "nodes", _nodes(records, prefixes, source), json_text))
+    return len(records.starts)
+
+
+def _nodes(records: Records, prefixes: dict[int, str], source: str) -> Iterator[str]:
     for i in range(len(records.starts)):
         node = parse_node(records, i, source)
-        entry = _with_raw(_node_json(node), node, records.message(i), prefixes, i + 1)
-        out.write(f"{',' * (i > 0)}\n{_dump(entry)}")
-    out.write("\n]}\n")
-    return len(records.starts)
+        yield json_text(_with_raw(_node_json(node), node, records.message(i), prefixes, i + 1))
 
 
 def _odd_lengths(data: U8, starts: list[int], ends: list[int]) -> dict[int, str]:
@@ -96,10 +96,6 @@ def _with_raw(
     if number in prefixes:
         entry["length"] = prefixes[number]
     return entry
-
-
-def _dump(entry: dict[str, object]) -> str:
-    return files.json_text(entry)
 
 
 def _metadata_json(metadata: GlobalMetadata) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """Writing workloads: the shared form (manifest and one trace per class) or one plain file per rank."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from chakra.arrays import I32
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns, write_trace
 from chakra.et.manifest import PEER_MODE, RELATIVE, SUFFIX, WorkloadManifest, manifest_to_dict
 from chakra.et.operators import ATTRIBUTE as OPERATOR
+from chakra.io.documents import document_text, lined_text
 from chakra.io.files import atomic_bytes, atomic_text, expect_prefix, expect_writable
 from chakra.schemas.et_def_pb2 import AttributeProto
 
@@ -48,24 +48,8 @@ def write_shared(manifest: WorkloadManifest, prefix: str | Path, progress: Progr
             progress(count)
     document = manifest_to_dict(manifest, names)
     with atomic_text(path) as file:
-        file.write(_by_key(document))
+        file.write(lined_text(document, indent=1, entries=True))
     return path
-
-
-def _by_key(document: dict[str, object]) -> str:
-    """JSON with one line per top-level key, and per entry of its value: readable and yet short."""
-    lines = []
-    for key, value in document.items():
-        if isinstance(value, list) and value:
-            text = "[\n  " + ",\n  ".join(json.dumps(item) for item in value) + "\n ]"
-        elif isinstance(value, dict) and value:
-            text = (
-                "{\n  " + ",\n  ".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items()) + "\n }"
-            )
-        else:
-            text = json.dumps(value)
-        lines.append(f" {json.dumps(key)}: {text}")
-    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def group_ids(manifest: WorkloadManifest) -> dict[str, I32]:
@@ -182,5 +166,5 @@ def write_plain(manifest: WorkloadManifest, prefix: str | Path, progress: Progre
             if number:
                 groups[str(number)] = members
     with atomic_text(path) as file:
-        file.write(json.dumps(groups) + "\n")
+        file.write(document_text(groups) + "\n")
     return path

@@ -528,15 +528,6 @@ def _looks_like_records(head: bytes) -> bool:
     return head[0] == 0 or head[position + 1] in (0x0A, 0x12, 0x08, 0x10, 0x18)
 
 
-_HIDDEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
-
-def json_text(value: object) -> str:
-    """One line of JSON with letters as they are, but what commands a terminal or turns text around as escapes."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
 def unusable_json(cause: Exception) -> str:
     """Why Python's decoder gave up on text that may be JSON, without its hint how to change Python's settings."""
     if isinstance(cause, RecursionError):

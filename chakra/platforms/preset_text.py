@@ -1,8 +1,9 @@
 """Texts of presets: YAML with a line for each entry, and values as JSON, which is YAML, on one line."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from chakra.io.yaml_text import block_text, entry_text
 
 
 def preset_text(
@@ -22,15 +23,7 @@ def preset_text(
     lines = [f"# {line}" for line in heading]
     for key, value in document.items():
         if isinstance(value, dict) and opened(value):
-            lines.append(f"{key}:")
-            lines += [f"  {inner}: {_on_one_line(entry)}" for inner, entry in value.items()]
+            lines.append(block_text(key, value, quoted=True))
         else:
-            lines.append(f"{key}: {_on_one_line(value)}")
+            lines.append(entry_text(key, value, quoted=True))
     return "\n".join(lines) + "\n"
-
-
-def _on_one_line(value: object) -> str:
-    """A value without quotes around the keys of a map."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_on_one_line(entry)}" for key, entry in value.items()) + "}"
-    return json.dumps(value)

@@ -1,10 +1,11 @@
 """Writing a platform as ASTRA-sim's files: ``PREFIX.network.yml`` and ``PREFIX.system.json``."""
 
-import json
 from pathlib import Path
 
 from chakra.arguments import checked
+from chakra.io.documents import document_text
 from chakra.io.files import atomic_text, expect_prefix, expect_writable
+from chakra.io.yaml_text import entry_text
 from chakra.platforms.model import Platform
 
 
@@ -25,7 +26,7 @@ def network_text(platform: Platform) -> str:
 
         return "\n".join(lines) + "\n" + dump_network(load_network(document))
     for key, values in document.items():
-        lines.append(f"{key}: [ {', '.join(str(value) for value in values)} ]")
+        lines.append(entry_text(key, values))
     return "\n".join(lines) + "\n"
 
 
@@ -54,5 +55,5 @@ def write_platform(platform: Platform, prefix: str | Path) -> tuple[Path, Path]:
     with atomic_text(network) as file:
         file.write(network_text(platform))
     with atomic_text(system) as file:
-        file.write(json.dumps(platform.system(), indent=2) + "\n")
+        file.write(document_text(platform.system(), indent=2) + "\n")
     return network, system

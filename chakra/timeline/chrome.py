@@ -1,10 +1,15 @@
 """Chrome trace JSON: opens in Perfetto, chrome://tracing and TensorBoard. Strict JSON, microseconds, one
 object an event."""
 
-import json
 from collections.abc import Iterator
 
+import msgspec
+
+from chakra.io.documents import ascii_text, streamed
 from chakra.timeline.model import CATEGORIES, Timeline
+
+#: an event: its keys and values, of which numbers and names may be JSON already
+Event = dict[str, object]
 
 
 def chrome_pieces(timeline: Timeline) -> Iterator[str]:
@@ -13,38 +18,34 @@ def chrome_pieces(timeline: Timeline) -> Iterator[str]:
     Processes are ranks, threads are rows; a flow's id holds its place in the file, so that merged ranks
     cannot share one. Nanoseconds survive as decimals of a microsecond.
     """
-    yield '{"displayTimeUnit":"ns","otherData":' + _json({"source": timeline.source, "time_unit": "us"})
-    yield ',"traceEvents":[\n'
-    separator = ""
-    for text in _events(timeline):
-        yield separator + text
-        separator = ",\n"
-    yield "\n]}\n"
+    encode = msgspec.json.Encoder().encode
+    head = {"displayTimeUnit": "ns", "otherData": {"source": timeline.source, "time_unit": "us"}}
+    return streamed(head, "traceEvents", (encode(event).decode() for event in _events(timeline)))
 
 
-def _json(value: object) -> str:
+def _name(text: str) -> msgspec.Raw:
     # Lone surrogates (names cut in the middle of a character) are written as escapes: the file stays UTF-8
     # and JSON.
-    return json.dumps(value, ensure_ascii=True, allow_nan=False)
+    return msgspec.Raw(ascii_text(text).encode())
 
 
-def _micros(nanoseconds: int) -> str:
+def _micros(nanoseconds: int) -> msgspec.Raw:
+    """Microseconds with all digits, which a float may not have."""
     whole, rest = divmod(nanoseconds, 1000)
-    return f"{whole}.{rest:03d}" if rest else str(whole)
+    return msgspec.Raw(b"%d.%03d" % (whole, rest) if rest else b"%d" % whole)
 
 
-def _events(timeline: Timeline) -> Iterator[str]:
+def _events(timeline: Timeline) -> Iterator[Event]:
     tids = thread_numbers(timeline)
     for rank in timeline.ranks():
-        name = _json(timeline.process_name(rank))
-        yield f'{{"ph":"M","name":"process_name","pid":{rank},"tid":0,"args":{{"name":{name}}}}}'
-        yield f'{{"ph":"M","name":"process_sort_index","pid":{rank},"tid":0,"args":{{"sort_index":{rank}}}}}'
+        name = _name(timeline.process_name(rank))
+        for key, value in (("name", name), ("sort_index", rank)):
+            yield {"ph": "M", "name": f"process_{key}", "pid": rank, "tid": 0, "args": {key: value}}
     for row, tid in zip(timeline.rows, tids, strict=True):
-        head = f'"pid":{row.rank},"tid":{tid}'
-        yield f'{{"ph":"M","name":"thread_name",{head},"args":{{"name":{_json(row.name)}}}}}'
-        yield f'{{"ph":"M","name":"thread_sort_index",{head},"args":{{"sort_index":{tid}}}}}'
-    heads = [f'"pid":{row.rank},"tid":{tid}' for row, tid in zip(timeline.rows, tids, strict=True)]
-    names = [_json(name) for name in timeline.names]
+        for key, value in (("name", _name(row.name)), ("sort_index", tid)):
+            yield {"ph": "M", "name": f"thread_{key}", "pid": row.rank, "tid": tid, "args": {key: value}}
+    places = [(row.rank, tid) for row, tid in zip(timeline.rows, tids, strict=True)]
+    names = [_name(name) for name in timeline.names]
     columns = zip(
         timeline.row.tolist(),
         timeline.start_ns.tolist(),
@@ -55,22 +56,26 @@ def _events(timeline: Timeline) -> Iterator[str]:
         strict=True,
     )
     for row_at, start, duration, name_at, category, node in columns:
-        args = f'{{"node":{node}}}' if node >= 0 else "{}"
-        yield (
-            f'{{"ph":"X","name":{names[name_at]},"cat":"{CATEGORIES[category]}",{heads[row_at]},'
-            f'"ts":{_micros(start)},"dur":{_micros(duration)},"args":{args}}}'
-        )
-    yield from _flows(timeline, heads)
+        pid, tid = places[row_at]
+        yield {
+            "ph": "X",
+            "name": names[name_at],
+            "cat": CATEGORIES[category],
+            "pid": pid,
+            "tid": tid,
+            "ts": _micros(start),
+            "dur": _micros(duration),
+            "args": {"node": node} if node >= 0 else {},
+        }
+    yield from _flows(timeline, places)
     for counter in timeline.counters:
-        name = _json(f"{counter.name} [{counter.unit}]")
+        name = _name(f"{counter.name} [{counter.unit}]")
         for time, value in zip(counter.time_ns.tolist(), counter.value.tolist(), strict=True):
-            yield (
-                f'{{"ph":"C","name":{name},"pid":{counter.rank},"tid":0,"ts":{_micros(time)},'
-                f'"args":{{"value":{_number(value)}}}}}'
-            )
+            args = {"value": int(value) if value == int(value) else value}
+            yield {"ph": "C", "name": name, "pid": counter.rank, "tid": 0, "ts": _micros(time), "args": args}
 
 
-def _flows(timeline: Timeline, heads: list[str]) -> Iterator[str]:
+def _flows(timeline: Timeline, places: list[tuple[int, int]]) -> Iterator[Event]:
     """Two events a flow, each inside its slice; the second never before the first, or viewers drop the
     arrow."""
     begin = timeline.start_ns[timeline.flow_from].tolist()
@@ -80,14 +85,13 @@ def _flows(timeline: Timeline, heads: list[str]) -> Iterator[str]:
     rows_to = timeline.row[timeline.flow_to].tolist()
     for number, (start, low, high) in enumerate(zip(begin, first, last, strict=True)):
         arrival = min(max(start, low), max(high - 1, low))
-        common = f'"name":"dependency","cat":"flow","id":{number + 1}'
-        departure = _micros(min(start, arrival))
-        yield f'{{"ph":"s",{common},{heads[rows_from[number]]},"ts":{departure},"args":{{}}}}'
-        yield f'{{"ph":"f","bp":"e",{common},{heads[rows_to[number]]},"ts":{_micros(arrival)},"args":{{}}}}'
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
+        common: Event = {"name": "dependency", "cat": "flow", "id": number + 1}
+        for head, row, time in (
+            ({"ph": "s"}, rows_from[number], min(start, arrival)),
+            ({"ph": "f", "bp": "e"}, rows_to[number], arrival),
+        ):
+            pid, tid = places[row]
+            yield {**head, **common, "pid": pid, "tid": tid, "ts": _micros(time), "args": {}}
 
 
 def thread_numbers(timeline: Timeline) -> list[int]:

@@ -9,6 +9,7 @@ from chakra.arguments import checked
 from chakra.converters.astra_config._common import ConvertedConfig, error_at, nearest, plain, read_text
 from chakra.errors import ConfigError
 from chakra.io.yaml import parse_document
+from chakra.io.yaml_text import entry_text
 
 #: Words for the building blocks of a dimension; AllToAll is the older name of FullyConnected.
 TOPOLOGIES = {
@@ -235,8 +236,7 @@ def network_file(network: OldNetwork) -> ConvertedConfig:
     units = {"bandwidth": "GB/s of 2^30 B/s, per message and direction", "latency": "ns per hop"}
     rows = []
     for key, values in content.items():
-        row = f"{key}: [ {', '.join(str(item) for item in values)} ]"
-        rows.append(f"{row}  # {units[key]}" if key in units else row)
+        rows.append(entry_text(key, values, units.get(key, "")))
     return ConvertedConfig("network", content, "\n".join(rows) + "\n", network.notes)
 
 

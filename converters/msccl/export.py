@@ -7,7 +7,7 @@ copied to scratch memory and sent from there, so that a message stays one messag
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from xml.sax.saxutils import quoteattr
+from xml.etree import ElementTree
 
 from chakra.converters.msccl.follow import follow
 from chakra.converters.msccl.program import (
@@ -274,12 +274,17 @@ def _blocks(rank: _Rank) -> tuple[Threadblock, ...]:
 def xml_text(algorithm: MscclAlgorithm) -> str:
     """An algorithm as XML."""
     word = next(word for word, kind in KINDS.items() if kind is algorithm.collective)
-    head = (
-        f'<algo name={quoteattr(algorithm.name)} proto="Simple" nchannels="{algorithm.channels}" '
-        f'nchunksperloop="{algorithm.chunks}" ngpus="{algorithm.npus}" coll="{word}" '
-        f'inplace="{int(algorithm.in_place)}">'
+    root = _element(
+        None,
+        "algo",
+        name=algorithm.name,
+        proto="Simple",
+        nchannels=algorithm.channels,
+        nchunksperloop=algorithm.chunks,
+        ngpus=algorithm.npus,
+        coll=word,
+        inplace=int(algorithm.in_place),
     )
-    out = [head]
     for rank, blocks in enumerate(algorithm.ranks):
         awaited = {step.after for block in blocks for step in block.steps if step.after is not None}
         scratch = max(
@@ -295,22 +300,34 @@ def xml_text(algorithm: MscclAlgorithm) -> str:
             ),
             default=0,
         )
-        out.append(
-            f'  <gpu id="{rank}" i_chunks="{algorithm.input_chunks}" o_chunks="{algorithm.output_chunks}" '
-            f's_chunks="{scratch}">'
-        )
+        chunks = {
+            "i_chunks": algorithm.input_chunks,
+            "o_chunks": algorithm.output_chunks,
+            "s_chunks": scratch,
+        }
+        gpu = _element(root, "gpu", id=rank, **chunks)
         for block in blocks:
-            out.append(
-                f'    <tb id="{block.id}" send="{block.send}" recv="{block.receive}" chan="{block.channel}">'
-            )
+            tb = _element(gpu, "tb", id=block.id, send=block.send, recv=block.receive, chan=block.channel)
             for k, step in enumerate(block.steps):
                 depid, deps = step.after or (-1, -1)
-                out.append(
-                    f'      <step s="{k}" type="{step.type}" srcbuf="{step.source_buffer or "i"}" srcoff="{step.source}" '
-                    f'dstbuf="{step.target_buffer or "o"}" dstoff="{step.target}" cnt="{step.count}" depid="{depid}" '
-                    f'deps="{deps}" hasdep="{int((block.id, k) in awaited)}"/>'
+                _element(
+                    tb,
+                    "step",
+                    s=k,
+                    type=step.type,
+                    srcbuf=step.source_buffer or "i",
+                    srcoff=step.source,
+                    dstbuf=step.target_buffer or "o",
+                    dstoff=step.target,
+                    cnt=step.count,
+                    depid=depid,
+                    deps=deps,
+                    hasdep=int((block.id, k) in awaited),
                 )
-            out.append("    </tb>")
-        out.append("  </gpu>")
-    out.append("</algo>")
-    return "\n".join(out) + "\n"
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _element(parent: ElementTree.Element | None, tag: str, **attributes: str | int) -> ElementTree.Element:
+    texts = {key: str(value) for key, value in attributes.items()}
+    return ElementTree.Element(tag, texts) if parent is None else ElementTree.SubElement(parent, tag, texts)

@@ -1,6 +1,5 @@
 """Text workload in, one execution trace a rank out."""
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from chakra.converters.text.spans import (
 )
 from chakra.converters.text.upstream import upstream_graph, upstream_rank_files
 from chakra.errors import ConversionError, UsageError
+from chakra.io.documents import lined_text
 
 #: Bounds that keep a mistyped number from filling the memory.
 MAX_NPUS = 1 << 20
@@ -270,8 +270,7 @@ def _contents(converted: Converted, table: SpanGroups) -> Iterator[tuple[list[in
 
 
 def _groups_json(table: SpanGroups) -> bytes:
-    rows = [f"  {json.dumps(name)}: {json.dumps(ranks)}" for name, ranks in table.to_dict().items()]
-    return ("{\n" + ",\n".join(rows) + "\n}\n").encode()
+    return lined_text(table.to_dict()).encode()
 
 
 def _leftovers(staged: StagedFiles, npus: int, *, groups: bool) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from chakra.errors import ConfigError
 from chakra.io.nearest import nearest
 from chakra.io.shown import describe
 from chakra.io.text import read_text
+from chakra.io.yaml_text import block_text, entry_text
 from chakra.replay.config.key import Key, UnfitError
 from chakra.replay.config.keys import (
     DIRECTED,
@@ -339,21 +340,21 @@ def dump_links(network: Network) -> str:
     if links.dimension_ordered:
         raise ValueError("the links were made from building blocks: write those instead")
 
-    def name(vertex: int) -> str:
-        return str(vertex) if vertex < network.npus else _quoted(links.vertices[vertex - network.npus])
+    def name(vertex: int) -> int | str:
+        return vertex if vertex < network.npus else links.vertices[vertex - network.npus]
 
-    lines = [f"npus_count: [ {', '.join(str(dim.npus) for dim in network.dims)} ]"]
+    lines = [entry_text("npus_count", [dim.npus for dim in network.dims])]
     if links.routing != "hops":
-        lines.append(f"routing: {links.routing}")
+        lines.append(entry_text("routing", links.routing))
     if links.ecmp != "hash":
-        lines.append(f"ecmp: {links.ecmp}")
+        lines.append(entry_text("ecmp", links.ecmp))
     if not links.npus_forward:
-        lines.append("npus_forward: false")
+        lines.append(entry_text("npus_forward", False))
     if links.switches is not Switches.PLAIN:
-        lines.append(f"{LINK_SWITCHES.name}: {links.switches.value}")
+        lines.append(entry_text(LINK_SWITCHES.name, links.switches.value))
     if network.flow_cap_gibps is not None:
-        lines.append(f"{FLOW_CAP.name}: {network.flow_cap_gibps!r}")
-    lines.append("links:  # from, to, GB/s of 2^30 B/s per direction, ns; both directions unless directed")
+        lines.append(entry_text(FLOW_CAP.name, network.flow_cap_gibps))
+    rows: list[object] = []
     done: set[tuple[int, int]] = set()
     have = {(link.src, link.dst): link for link in links.links}
     for link in links.links:
@@ -364,24 +365,12 @@ def dump_links(network: Network) -> str:
         done.add((link.src, link.dst))
         if other is not None and (other.bandwidth_gibps, other.latency_ns) == speed:
             done.add((link.dst, link.src))
-            lines.append(f"- [{name(link.src)}, {name(link.dst)}, {speed[0]!r}, {speed[1]!r}]")
+            rows.append([name(link.src), name(link.dst), *speed])
         else:
-            lines.append(
-                f"- {{from: {name(link.src)}, to: {name(link.dst)}, bandwidth: {speed[0]!r}, "
-                f"latency: {speed[1]!r}, directed: true}}"
-            )
+            ends = {"from": name(link.src), "to": name(link.dst)}
+            rows.append({**ends, "bandwidth": speed[0], "latency": speed[1], "directed": True})
+    note = "from, to, GB/s of 2^30 B/s per direction, ns; both directions unless directed"
+    lines.append(block_text("links", rows, comment=note))
     if links.routes:
-        lines.append("routes:")
-        lines += [f"- [{', '.join(map(name, route))}]" for route in links.routes]
+        lines.append(block_text("routes", [list(map(name, route)) for route in links.routes]))
     return "\n".join(lines) + "\n" + dump_packets(network.packets)
-
-
-def _quoted(name: str) -> str:
-    import json
-    import re
-
-    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name) and not _is_word(name) else json.dumps(name)
-
-
-def _is_word(name: str) -> bool:
-    return name.lower() in ("true", "false", "null", "yes", "no", "on", "off", "y", "n")

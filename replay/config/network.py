@@ -9,6 +9,7 @@ from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.limits import MAX_NPUS
 from chakra.io.yaml import Entry
+from chakra.io.yaml_text import entry_text
 from chakra.replay.config.files import Source
 from chakra.replay.config.keys import (
     BANDWIDTH,
@@ -147,13 +148,13 @@ def dump_network(network: Network) -> str:
         raise UsageError(f"{network.source} is simulated by another package, and cannot be written as a file")
     if network.links is not None:
         return dump_links(network)
-    notes = {"bandwidth": "  # GB/s of 2^30 B/s, per link and direction", "latency": "  # ns per hop"}
+    notes = {"bandwidth": "GB/s of 2^30 B/s, per link and direction", "latency": "ns per hop"}
     plain = all(dim.switches is Switches.PLAIN for dim in network.dims)
     text = "".join(
-        f"{key.name}: [ {', '.join(str(value) for value in key.of_each(network.dims))} ]{notes.get(key.name, '')}\n"
+        entry_text(key.name, list(key.of_each(network.dims)), notes.get(key.name, "")) + "\n"
         for key in NETWORK_KEYS
         if key not in (FLOW_CAP, PACKETS) and not (plain and key is SWITCHES)
     )
     if network.flow_cap_gibps is not None:
-        text += f"{FLOW_CAP.name}: {network.flow_cap_gibps!r}\n"
+        text += entry_text(FLOW_CAP.name, network.flow_cap_gibps) + "\n"
     return text + dump_packets(network.packets)

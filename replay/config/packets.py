@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from chakra.io.yaml import Entry
+from chakra.io.yaml_text import entry_text
 from chakra.replay.config.model import Packets
 from chakra.replay.config.packet_keys import (
     BUFFER,
@@ -88,5 +89,5 @@ def dump_packets(packets: Packets) -> str:
         return ""
     given = {key.name: key.of(packets) for key in PACKET_KEYS}
     defaults = {key.name: key.of(Packets()) for key in PACKET_KEYS}
-    words = ", ".join(f"{name}: {value}" for name, value in given.items() if value != defaults[name])
-    return f"{PACKETS.name}: {{{words}}}\n"
+    changed = {name: value for name, value in given.items() if value != defaults[name]}
+    return entry_text(PACKETS.name, changed) + "\n"

@@ -5,14 +5,14 @@ Input is the result document (``ReplayResult.to_dict``), so that stored results 
 
 import csv
 import io
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from chakra.alignment import aligned
 from chakra.errors import UsageError
-from chakra.io.files import json_text
+from chakra.io.documents import json_text, lined_text
+from chakra.io.markup import element, nested
 from chakra.replay.options import OUTSIDE
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
 
 def format_json(document: Document) -> str:
     """The document as strict JSON, one line per top-level key."""
-    rows = (f"  {json.dumps(key)}: {json_text(value)}" for key, value in document.items())
-    return "{\n" + ",\n".join(rows) + "\n}\n"
+    return lined_text(document, line=json_text)
 
 
 def table(document: Document) -> tuple[list[str], Iterator[list[Any]]]:
@@ -156,19 +155,16 @@ def format_summary(document: Document) -> str:
 
 def format_html(summary: str, npus: Sequence[Mapping[str, Any]]) -> str:
     """A summary and the rows of the first NPUs as HTML, for notebooks."""
-    from html import escape
-
     shown = npus[:_MAX_ROWS]
-    head = "".join(f"<th>{escape(name)}</th>" for name in (shown[0] if shown else ()))
+    right = {"style": "text-align:right"}
+    head = "".join(element("th", name) for name in (shown[0] if shown else ()))
     body = "".join(
-        "<tr>" + "".join(f"<td style='text-align:right'>{value:,}</td>" for value in row.values()) + "</tr>"
-        for row in shown
+        nested("tr", "".join(element("td", f"{value:,}", right) for value in row.values())) for row in shown
     )
-    more = f"<p>... and {len(npus) - len(shown):,} more NPUs</p>" if len(npus) > len(shown) else ""
-    return (
-        f"<div><pre>{escape(summary)}</pre>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
-    )
+    rows = nested("table", nested("thead", nested("tr", head)) + nested("tbody", body))
+    cut = len(npus) - len(shown)
+    more = element("p", f"... and {cut:,} more NPUs") if cut else ""
+    return nested("div", element("pre", summary) + rows + more)
 
 
 def finish_lines(document: Document) -> Iterator[str]:

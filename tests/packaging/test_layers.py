@@ -165,6 +165,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "chakra.cli": ("support", "main", "commands"),
     "chakra.io": (
         "documents",
+        "markup",
+        "yaml_text",
         "json_value",
         "leftovers",
         "limits",

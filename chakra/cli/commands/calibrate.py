@@ -221,6 +221,7 @@ def _write(fitted: "Calibration", logs: tuple[str, ...], options: Options) -> No
     from pathlib import Path
 
     from chakra.io.files import atomic_text
+    from chakra.io.yaml_text import entry_text
 
     sources = ", ".join(Path(log).name for log in logs)
     if options["output"]:
@@ -230,7 +231,7 @@ def _write(fitted: "Calibration", logs: tuple[str, ...], options: Options) -> No
             f"# mean error {100 * fitted.mean_error:.2f} %",
             "# bandwidth in GB/s of 2^30 bytes per link and direction, latency in ns per hop",
         ]
-        lines += [f"{key}: [ {', '.join(map(str, values))} ]" for key, values in fitted.network().items()]
+        lines += [entry_text(key, values) for key, values in fitted.network().items()]
         with atomic_text(options["output"]) as file:
             file.write("\n".join(lines) + "\n")
         click.echo(f"wrote {options['output']}", err=True)

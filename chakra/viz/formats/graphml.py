@@ -1,10 +1,10 @@
-"""GraphML text of a graph, for Gephi, yEd and NetworkX; written without any library."""
+"""GraphML text of a graph, for Gephi, yEd and NetworkX."""
 
 from collections.abc import Iterator
-from html import escape
 from typing import Final
 
 from chakra.arguments import checked
+from chakra.io.markup import XML_DECLARATION, closing, element, empty, nested, opening
 from chakra.io.readable import printable
 from chakra.viz.graph.graph import Graph
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
@@ -36,30 +36,30 @@ def graphml_text(graph: Graph) -> str:
 
 def graphml_pieces(graph: Graph) -> Iterator[str]:
     """The GraphML text piece by piece."""
-    yield '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
-    for name, kind in _NODE_KEYS:
-        yield f'<key id="{name}" for="node" attr.name="{name}" attr.type="{kind}"/>\n'
-    yield '<key id="edge_kind" for="edge" attr.name="kind" attr.type="string"/>\n'
-    yield '<key id="count" for="edge" attr.name="count" attr.type="long"/>\n'
-    yield '<key id="title" for="graph" attr.name="title" attr.type="string"/>\n'
-    yield f'<graph id="trace" edgedefault="directed">\n<data key="title">{_text(graph.title)}</data>\n'
+    yield f"{XML_DECLARATION}{opening('graphml', {'xmlns': 'http://graphml.graphdrawing.org/xmlns'})}\n"
+    keys = [(name, "node", name, kind) for name, kind in _NODE_KEYS]
+    keys += [("edge_kind", "edge", "kind", "string"), ("count", "edge", "count", "long")]
+    for name, owner, shown, kind in (*keys, ("title", "graph", "title", "string")):
+        yield empty("key", {"id": name, "for": owner, "attr.name": shown, "attr.type": kind}) + "\n"
+    yield f"{opening('graph', {'id': 'trace', 'edgedefault': 'directed'})}\n"
+    yield f"{element('data', printable(graph.title), {'key': 'title'})}\n"
     for node in range(graph.n_nodes):
         look = KIND_STYLES[Kind(int(graph.kinds[node]))]
         values = (
-            _text(graph.names[node]),
+            printable(graph.names[node]),
             look.word,
-            str(graph.ids[node]),
-            _text(graph.notes[node]),
-            _text(graph.lane_names[graph.lanes[node]]),
-            str(graph.duration_ns[node]),
-            str(graph.size_bytes[node]),
-            str(graph.members[node]),
+            graph.ids[node],
+            printable(graph.notes[node]),
+            printable(graph.lane_names[graph.lanes[node]]),
+            graph.duration_ns[node],
+            graph.size_bytes[node],
+            graph.members[node],
             look.fill,
         )
         data = "".join(
-            f'<data key="{key}">{value}</data>' for (key, _), value in zip(_NODE_KEYS, values, strict=True)
+            element("data", value, {"key": key}) for (key, _), value in zip(_NODE_KEYS, values, strict=True)
         )
-        yield f'<node id="n{node}">{data}</node>\n'
+        yield nested("node", data, {"id": f"n{node}"}) + "\n"
     edges = zip(
         graph.src.tolist(),
         graph.dst.tolist(),
@@ -68,13 +68,7 @@ def graphml_pieces(graph: Graph) -> Iterator[str]:
         strict=True,
     )
     for number, (src, dst, kind, count) in enumerate(edges):
-        yield (
-            f'<edge id="e{number}" source="n{src}" target="n{dst}">'
-            f'<data key="edge_kind">{EDGE_STYLES[EdgeKind(kind)].word}</data><data key="count">{count}</data>'
-            f"</edge>\n"
-        )
-    yield "</graph>\n</graphml>\n"
-
-
-def _text(text: str) -> str:
-    return escape(printable(text))
+        word = element("data", EDGE_STYLES[EdgeKind(kind)].word, {"key": "edge_kind"})
+        data = word + element("data", count, {"key": "count"})
+        yield nested("edge", data, {"id": f"e{number}", "source": f"n{src}", "target": f"n{dst}"}) + "\n"
+    yield f"{closing('graph')}\n{closing('graphml')}\n"

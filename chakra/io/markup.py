@@ -1,0 +1,40 @@
+"""XML and HTML piece by piece, for documents of any length: tags and escapes in one place."""
+
+from collections.abc import Mapping
+from html import escape
+
+XML_DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
+
+
+def opening(name: str, attributes: Mapping[str, object] | None = None) -> str:
+    """A start tag.
+
+    >>> opening("node", {"id": 'a"b'})
+    '<node id="a&quot;b">'
+    """
+    given = "".join(f' {key}="{escape(str(value))}"' for key, value in (attributes or {}).items())
+    return f"<{name}{given}>"
+
+
+def closing(name: str) -> str:
+    """An end tag."""
+    return f"</{name}>"
+
+
+def nested(name: str, inner: str, attributes: Mapping[str, object] | None = None) -> str:
+    """An element around markup."""
+    return f"{opening(name, attributes)}{inner}</{name}>"
+
+
+def element(name: str, text: object = "", attributes: Mapping[str, object] | None = None) -> str:
+    """An element around text.
+
+    >>> element("td", "a < b", {"class": "n"})
+    '<td class="n">a &lt; b</td>'
+    """
+    return nested(name, escape(str(text), quote=False), attributes)
+
+
+def empty(name: str, attributes: Mapping[str, object] | None = None) -> str:
+    """An XML element with nothing in it."""
+    return opening(name, attributes)[:-1] + "/>"

@@ -1,0 +1,196 @@
+"""JSON, YAML, XML, CSV and DOT go through writers: no other module puts such text together from pieces.
+
+What a writer is: `chakra.io.documents` (JSON), `chakra.io.yaml_text`, `chakra.io.markup` (XML, HTML), `csv`, `msgspec`,
+ElementTree, Jinja with escapes on. They alone know quotes, escapes and separators, so that no name in a trace can break
+a document.
+"""
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from chakra.io.documents import ascii_text, json_text, lined_text, streamed, with_first_key
+from chakra.io.markup import element, empty, nested
+from chakra.io.yaml import parse_document
+from chakra.io.yaml_text import block_text, entry_text
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("chakra", "replay", "converters", "schemas")
+#: stands for a value that is put in
+VALUE = "\0"
+
+#: what only a document of a kind looks like
+PATTERNS = {
+    "JSON": re.compile(
+        rf'[{{,\s]"[\w$ -]+"\s*:\s*["{VALUE}\[{{]|^\s*\{{\n|^\[\n|"{VALUE}"\s*:|^\{{[^ a-z]|^\s*\{{"'
+    ),
+    "YAML": re.compile(
+        rf"^[ -]*[\w{VALUE}-]+: (\[ ?{VALUE}|\{{ ?{VALUE})|^[a-z_{VALUE}]+: {VALUE}\n$|^\s*- [\[{{]"
+    ),
+    "XML": re.compile(rf"</[a-z{VALUE}]|<[A-Za-z]+ [\w:-]+=|^<[a-z]+/?>|<\?xml"),
+    "CSV": re.compile(rf"^{VALUE}([,;\t]{VALUE})+\n?$"),
+    "DOT": re.compile(rf"\bdigraph\b|\[(label|shape)=|\brankdir=|{VALUE} -> .*\["),
+}
+
+#: module -> (kinds it may put together itself, why)
+EXCEPTIONS = {
+    "chakra/io/yaml_text.py": ("JSON", "is the writer: maps on one line"),
+    "chakra/io/markup.py": ("XML", "is the writer"),
+    "chakra/viz/formats/dot.py": (
+        "DOT",
+        "is the writer: millions of nodes as a stream, each text by `quoted`",
+    ),
+    "chakra/viz/formats/svg.py": (
+        "XML CSV",
+        "is the writer of drawings: millions of shapes as a stream; x,y of corners",
+    ),
+    "chakra/report/charts.py": ("XML", "drawings of numbers of ours; each text by `escape`"),
+    "chakra/report/excerpt.py": ("XML", "drawings of numbers of ours; each text by `escape`"),
+    "chakra/accuracy/picture.py": ("XML", "a drawing of numbers of ours; each text by `escape`"),
+    "chakra/accuracy/words.py": ("CSV", "words of a table, read and not written"),
+    "chakra/cli/commands/convert_msccl.py": ("JSON", "a sentence that shows a line of a system file"),
+    "chakra/cli/commands/generate_workload.py": ("CSV", "a default as the option's help shows it"),
+    "chakra/viz/graph/select.py": ("CSV", "an option as a message repeats it"),
+}
+
+
+def pieces(node: ast.expr) -> str | None:
+    """A text put together, with `VALUE` for each value; None where nothing is put together."""
+    if isinstance(node, ast.JoinedStr):
+        parts = [part.value if isinstance(part, ast.Constant) else VALUE for part in node.values]
+        return "".join(map(str, parts)) if VALUE in parts else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and _is_text(node.left):
+        return re.sub(r"%[-+ 0-9.]*[a-z]", VALUE, node.left.value)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        sides = [_side(side) for side in (node.left, node.right)]
+        return "".join(sides) if any(_has_text(side) for side in (node.left, node.right)) else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_text(node.func.value):
+        if node.func.attr == "format":
+            return re.sub(r"\{\w*\}", VALUE, node.func.value.value)
+        if node.func.attr == "join":
+            return VALUE + node.func.value.value + VALUE
+    return None
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _has_text(node: ast.expr) -> bool:
+    return _is_text(node) or pieces(node) is not None
+
+
+def _side(node: ast.expr) -> str:
+    return node.value if _is_text(node) and isinstance(node.value, str) else pieces(node) or VALUE
+
+
+def found(source: str) -> Iterator[tuple[int, str]]:
+    """Line and kind of each text in a module's source that looks like part of a document."""
+    for node in ast.walk(ast.parse(source)):
+        text = pieces(node) if isinstance(node, ast.expr) else None
+        for kind, pattern in PATTERNS.items():
+            if text is not None and pattern.search(text):
+                yield node.lineno, kind
+
+
+def test_no_document_is_put_together_from_pieces() -> None:
+    wrong = []
+    used: set[tuple[str, str]] = set()
+    for folder in SOURCES:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            module = path.relative_to(ROOT).as_posix()
+            for line, kind in found(path.read_text(encoding="utf-8")):
+                if kind in EXCEPTIONS.get(module, ("",))[0].split():
+                    used.add((module, kind))
+                else:
+                    wrong.append(f"{module}:{line}: {kind}")
+    assert not wrong, wrong
+    named = {(module, kind) for module, (kinds, _) in EXCEPTIONS.items() for kind in kinds.split()}
+    assert used == named, "exceptions that nothing needs"
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("JSON", "f'{{\"name\": {name}}}'"),
+        ("JSON", "'{\\n' + rows + '\\n}'"),
+        ("JSON", "'\"%s\": %d' % (key, value)"),
+        ("JSON", "'{' + ', '.join(rows) + '}'"),
+        ("YAML", "f'{key}: [ {values} ]'"),
+        ("YAML", "f'npus_count: [ {values} ]'"),
+        ("YAML", "f'latency: {value}\\n'"),
+        ("XML", "f'<node id=\"{node}\">'"),
+        ("XML", "'<td>' + text + '</td>'"),
+        ("XML", "'<td>{}</td>'.format(text)"),
+        ("CSV", "f'{a},{b}\\n'"),
+        ("CSV", "','.join(row)"),
+        ("DOT", "f'n{a} -> n{b} [style=dotted];'"),
+        ("DOT", "'digraph ' + name"),
+    ],
+)
+def test_the_search_finds(kind: str, source: str) -> None:
+    assert kind in {found_kind for _, found_kind in found(source)}
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NAMES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=4), st.booleans())
+def test_lines_of_keys_are_json(document: dict[str, Any], entries: bool) -> None:
+    for line in (ascii_text, json_text):
+        assert json.loads(lined_text(document, entries=entries, line=line)) == document
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=3), st.lists(VALUES, max_size=3))
+def test_streams_are_json(head: dict[str, Any], items: list[Any]) -> None:
+    text = "".join(streamed(head, "\0last", map(json_text, items)))
+    assert json.loads(text) == {**head, "\0last": items}
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=3), st.sampled_from([None, 2]))
+def test_a_key_in_front(document: dict[str, Any], indent: int | None) -> None:
+    text = with_first_key(json.dumps(document, indent=indent), "\0first", {"rank": 1})
+    assert json.loads(text) == {"\0first": {"rank": 1}, **document}
+
+
+@given(st.dictionaries(NAMES, VALUES, min_size=1, max_size=4), st.booleans())
+def test_yaml_reads_back(document: dict[str, Any], quoted: bool) -> None:
+    lists = {f"{key}+": value for key, value in document.items() if isinstance(value, list) and value}
+    lines = [entry_text(key, value, quoted=quoted) for key, value in document.items()]
+    lines += [block_text(key, value, quoted=quoted) for key, value in lists.items()]
+    for comment in ("", "GB/s"):
+        lines.append(entry_text(f"latency{comment}", [1, 2], comment))
+    expected = {**document, **lists, "latency": [1, 2], "latencyGB/s": [1, 2]}
+    assert parse_document("\n".join(lines), "made") == expected
+    assert YAML(typ="safe", pure=True).load("\n".join(lines)) == expected
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, [-math.inf], {"a": math.nan}])
+def test_what_is_no_number_is_refused(value: object) -> None:
+    for write in (lambda: lined_text({"a": value}), lambda: entry_text("a", value), lambda: json_text(value)):
+        with pytest.raises(ValueError, match=r"not JSON compliant|no number"):
+            write()
+
+
+@given(NAMES, NAMES)
+def test_markup_is_escaped(name: str, text: str) -> None:
+    name, text = ("".join(c for c in part if c.isprintable()) for part in (name, text))
+    made = nested("a", element("b", text, {"c": name}) + empty("d", {"e": name}), {"f": name})
+    root = ElementTree.fromstring(made)
+    assert [root.attrib, root[0].attrib, root[1].attrib] == [{"f": name}, {"c": name}, {"e": name}]
+    assert (root[0].text or "") == text
