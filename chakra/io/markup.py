@@ -6,6 +6,11 @@ from html import escape
 XML_DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
+def escaped(text: str) -> str:
+    """Text of an element."""
+    return escape(text, quote=False)
+
+
 def opening(name: str, attributes: Mapping[str, object] | None = None) -> str:
     """A start tag.
 
@@ -32,7 +37,7 @@ def element(name: str, text: object = "", attributes: Mapping[str, object] | Non
     >>> element("td", "a < b", {"class": "n"})
     '<td class="n">a &lt; b</td>'
     """
-    return nested(name, escape(str(text), quote=False), attributes)
+    return nested(name, escaped(str(text)), attributes)
 
 
 def empty(name: str, attributes: Mapping[str, object] | None = None) -> str:

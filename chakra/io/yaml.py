@@ -265,7 +265,7 @@ def _refuse_programs(root: "Node", source: str) -> None:
             )
         if _is_map(node):
             for key, _ in node.value:
-                if _is_scalar(key) and key.value == "<<":
+                if _is_scalar(key) and key.value == "<<" and not key.style:
                     raise ConfigError(
                         f"{source}: line {_line(key)}: merge keys (<<) are not part of YAML 1.2: repeat the entries"
                     )

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from chakra.arguments import checked
-from chakra.io.markup import XML_DECLARATION, closing, element, empty, nested, opening
+from chakra.io.markup import XML_DECLARATION, closing, element, empty, escaped, nested, opening
 from chakra.io.readable import printable
 from chakra.viz.graph.graph import Graph
-from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
+from chakra.viz.style import EDGE_STYLES, KIND_STYLES, Kind
 
 _NODE_KEYS: Final = (
     ("name", "string"),
@@ -43,22 +43,22 @@ def graphml_pieces(graph: Graph) -> Iterator[str]:
         yield empty("key", {"id": name, "for": owner, "attr.name": shown, "attr.type": kind}) + "\n"
     yield f"{opening('graph', {'id': 'trace', 'edgedefault': 'directed'})}\n"
     yield f"{element('data', printable(graph.title), {'key': 'title'})}\n"
+    starts = [opening("data", {"key": key}) for key, _ in _NODE_KEYS]
+    end = closing("data")
     for node in range(graph.n_nodes):
         look = KIND_STYLES[Kind(int(graph.kinds[node]))]
         values = (
-            printable(graph.names[node]),
+            escaped(printable(graph.names[node])),
             look.word,
             graph.ids[node],
-            printable(graph.notes[node]),
-            printable(graph.lane_names[graph.lanes[node]]),
+            escaped(printable(graph.notes[node])),
+            escaped(printable(graph.lane_names[graph.lanes[node]])),
             graph.duration_ns[node],
             graph.size_bytes[node],
             graph.members[node],
             look.fill,
         )
-        data = "".join(
-            element("data", value, {"key": key}) for (key, _), value in zip(_NODE_KEYS, values, strict=True)
-        )
+        data = "".join([f"{start}{value}{end}" for start, value in zip(starts, values, strict=True)])
         yield nested("node", data, {"id": f"n{node}"}) + "\n"
     edges = zip(
         graph.src.tolist(),
@@ -67,8 +67,10 @@ def graphml_pieces(graph: Graph) -> Iterator[str]:
         graph.edge_counts.tolist(),
         strict=True,
     )
+    words = {
+        int(kind): element("data", style.word, {"key": "edge_kind"}) for kind, style in EDGE_STYLES.items()
+    }
     for number, (src, dst, kind, count) in enumerate(edges):
-        word = element("data", EDGE_STYLES[EdgeKind(kind)].word, {"key": "edge_kind"})
-        data = word + element("data", count, {"key": "count"})
+        data = words[kind] + element("data", count, {"key": "count"})
         yield nested("edge", data, {"id": f"e{number}", "source": f"n{src}", "target": f"n{dst}"}) + "\n"
     yield f"{closing('graph')}\n{closing('graphml')}\n"
