@@ -23,7 +23,7 @@ LOOKS: Final[dict[str, tuple[str, str, str]]] = {
 _FONT: Final = 'font-family="Helvetica,Arial,sans-serif" font-size="11"'
 
 
-def _open(width: float, height: float, title: str) -> str:
+def opened(width: float, height: float, title: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" role="img" {_FONT}><title>{escape(printable(title))}</title>'
@@ -50,7 +50,7 @@ def swatch(key: str) -> Markup:
     """A legend's sample of a part."""
     return Markup(
         f'<svg width="22" height="12" aria-hidden="true"><rect x="0.5" y="0.5" width="21" height="11" '
-        f'fill="url(#p-{key})" stroke="#222"/></svg>'
+        f'class="part" fill="url(#p-{key})"/></svg>'
     )
 
 
@@ -59,8 +59,8 @@ def account_chart(groups: Sequence[NpuGroup], end_ns: int, words: dict[str, str]
     left, width, step = 170.0, 700.0, 24.0
     scale = width / max(end_ns, 1)
     height = len(groups) * step + 34
-    out = [_open(left + width + 80, height, "Where each NPU's time went")]
-    out.append(_axis(left, width, len(groups) * step, end_ns))
+    out = [opened(left + width + 80, height, "Where each NPU's time went")]
+    out.append(axis(left, width, len(groups) * step, end_ns))
     for row, group in enumerate(groups):
         y = row * step + 3
         label = shortened(group.label + (f" ({group.count})" if group.count > 1 else ""), 28)
@@ -73,8 +73,7 @@ def account_chart(groups: Sequence[NpuGroup], end_ns: int, words: dict[str, str]
             text = f"{group.label}: {words.get(key, key)} {duration_text(value)} ({share})"
             out.append(
                 f'<rect x="{x:.2f}" y="{y}" width="{value * scale:.2f}" height="17" fill="url(#p-{key})" '
-                f'stroke="#222" '
-                f'stroke-width="0.6"><title>{escape(text)}</title></rect>'
+                f'class="part" stroke-width="0.6"><title>{escape(text)}</title></rect>'
             )
             x += value * scale
         out.append(
@@ -98,11 +97,11 @@ def round_ticks(end_ns: int, most: int = 8) -> list[int]:
     return list(range(0, end_ns + 1, step))
 
 
-def _axis(left: float, width: float, height: float, end_ns: int) -> str:
+def axis(left: float, width: float, height: float, end_ns: int) -> str:
     out = []
     for tick in round_ticks(end_ns):
         x = left + width * tick / max(end_ns, 1)
-        out.append(f'<path d="M{x:.1f},0V{height + 4:.1f}" stroke="#ccc"/>')
+        out.append(f'<path class="tick" d="M{x:.1f},0V{height + 4:.1f}"/>')
         out.append(
             f'<text x="{x:.1f}" y="{height + 18:.1f}" text-anchor="middle">{duration_text(tick)}</text>'
         )
@@ -115,7 +114,7 @@ def share_bar(share: float, words: str) -> Markup:
     return Markup(
         f'<svg width="122" height="12" role="img"><title>{escape(words)}</title><rect x="0.5" y="0.5" '
         f'width="121" height="11" '
-        f'fill="#fff" stroke="#444"/><rect x="1" y="1" width="{120 * part:.1f}" height="10" fill="#0072b2"/>'
+        f'class="empty"/><rect x="1" y="1" width="{120 * part:.1f}" height="10" class="full"/>'
         f"</svg>"
     )
 
@@ -130,12 +129,10 @@ def line_chart(x: F64, y: F64, *, title: str, x_end_ns: int, y_label: str) -> Ma
     path = [f"M{px[0]:.1f},{py[0]:.1f}"] if len(px) else []
     path += [f"H{a:.1f}V{b:.1f}" for a, b in zip(px[1:].tolist(), py[1:].tolist(), strict=True)]
     out = [
-        _open(left + width + 40, height + 44, title),
-        f'<g transform="translate(0,10)">{_axis(left, width, height, x_end_ns)}</g>',
+        opened(left + width + 40, height + 44, title),
+        f'<g transform="translate(0,10)">{axis(left, width, height, x_end_ns)}</g>',
     ]
-    out.append(
-        f'<path d="{"".join(path)}H{left + width:.1f}" fill="none" stroke="#0072b2" stroke-width="1.6"/>'
-    )
+    out.append(f'<path d="{"".join(path)}H{left + width:.1f}" class="line" fill="none" stroke-width="1.6"/>')
     out.append(f'<text x="{left - 6}" y="16" text-anchor="end">{escape(y_label)}</text>')
     out.append(f'<text x="{left - 6}" y="{height + 12:.0f}" text-anchor="end">0</text>')
     return Markup("".join(out) + "</svg>")

@@ -46,7 +46,7 @@ def excerpt(timeline: Timeline, end_ns: int) -> Markup:
     out = [head]
     for tick in round_ticks(end_ns):
         x = _LEFT + _WIDTH * tick / max(end_ns, 1)
-        out.append(f'<path d="M{x:.1f},0V{height - 20}" stroke="#ccc"/>')
+        out.append(f'<path d="M{x:.1f},0V{height - 20}" class="tick"/>')
         out.append(f'<text x="{x:.1f}" y="{height - 6}" text-anchor="middle">{duration_text(tick)}</text>')
     for row in rows:
         name = shortened(
@@ -65,14 +65,12 @@ def excerpt(timeline: Timeline, end_ns: int) -> Markup:
         start, length = int(timeline.start_ns[i]), int(timeline.duration_ns[i])
         span = f"{name}: {duration_text(start)} + {duration_text(length)}"
         out.append(
-            f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="14" fill="url(#p-{key})" stroke="#222" '
+            f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="14" fill="url(#p-{key})" class="part" '
             f'stroke-width="0.4"><title>{escape(span)}</title></rect>'
         )
         if width > 60:
             text = escape(shortened(name, int(width / 6.5)))
             out.append(
-                f'<text x="{x + width / 2:.1f}" y="{y + 11}" text-anchor="middle" stroke="#fff" '
-                f'stroke-width="3" '
-                f'paint-order="stroke">{text}</text>'
+                f'<text x="{x + width / 2:.1f}" y="{y + 11}" text-anchor="middle" class="halo">{text}</text>'
             )
     return Markup("".join(out) + "</svg>")

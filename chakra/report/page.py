@@ -13,6 +13,7 @@ from chakra.io.readable import bytes_text, count_text, duration_text, printable
 from chakra.report import charts, tables
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.excerpt import MOST_RANKS, excerpt
+from chakra.report.network_picture import link_legend, network_picture, use_chart
 from chakra.report.npu_groups import NpuGroup, npu_groups
 from chakra.timeline.document import from_document
 from chakra.timeline.lenient import number, numbers
@@ -94,6 +95,10 @@ def _run_context(run: Run) -> dict[str, object]:
         "collectives": tables.collectives(run),
         "dimensions": _with_bars(run),
         "links": tables.links(run),
+        "network": network_picture(run),
+        "link_legend": link_legend(),
+        "link_use": use_chart(run),
+        "unseen": tables.why_no_use(run),
         "critical_path": tables.critical_path(run),
         "path_by_operator": tables.path_by_operator(run),
         "operators": tables.operators(run),

@@ -230,22 +230,50 @@ def dimensions(run: Run) -> Table:
 
 
 def links(run: Run, most: int = 50) -> Table:
-    """The busiest links of a congested network."""
-    rows = sorted(run.table("links"), key=lambda link: -number(link.get("busy_ns")))
+    """The links that used most of their bandwidth."""
+    rows = sorted(run.table("links"), key=lambda link: -share_of(link, run.end_ns))
     table = [
         (
-            f"{text_of(link.get('from'))} → {text_of(link.get('to'))}",
+            link_name(link),
             text_of(link.get("dim")),
             bytes_text(int(number(link.get("bytes")))),
+            percent(share_of(link, run.end_ns), 1),
             duration_text(int(number(link.get("busy_ns")))),
-            percent(number(link.get("busy_ns")), run.end_ns),
             duration_text(int(number(link.get("queued_ns")))),
         )
         for link in rows[:most]
     ]
-    return Table(
-        ("link", "dim", "bytes", "busy", "utilisation", "queueing"), table, max(len(rows) - most, 0), 2
-    )
+    columns = ("link", "dim", "bytes", "utilisation", "busy", "queueing")
+    return Table(columns, table, max(len(rows) - most, 0), 2)
+
+
+def link_name(link: Mapping[str, object]) -> str:
+    """What a link is called: its ends, the switch of a building block by its dimension."""
+    ends = []
+    for key in ("from", "to"):
+        value = link.get(key)
+        ends.append(f"switch of dim {text_of(link.get('dim'))}" if value == -1 else text_of(value))
+    return " → ".join(ends)
+
+
+def share_of(link: Mapping[str, object], end_ns: int) -> float:
+    """Share of a link's bandwidth that was used: by its bytes, or if its bandwidth is not told, the time it was busy."""
+    speed = number(link.get("bandwidth_gibps"))
+    if speed > 0:
+        return number(link.get("bytes")) / (speed * 2**30 / 1e9 * max(end_ns, 1))
+    return number(link.get("busy_ns")) / max(end_ns, 1)
+
+
+def why_no_use(run: Run) -> str:
+    """Why the use of links over time is not there, though links are."""
+    if run.document.get("backend") == "aware":
+        return (
+            "Use over time is not shown: the run was computed in closed form, without single messages "
+            "(chakra replay --engine messages has them), or has more links than it is kept for."
+        )
+    if run.document.get("backend") == "flow":
+        return "Use over time is not shown: it is kept for at most 61,680 links."
+    return "Use over time is not shown: the network was simulated outside of chakra, and counts its links in all only."
 
 
 def critical_path(run: Run, most: int = 200) -> Table:

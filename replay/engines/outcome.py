@@ -1,6 +1,6 @@
 """What an engine hands back: times per actor (class of NPUs), before they are turned into a result."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,8 @@ class RawRun:
     engine: str
     #: per link of a congested network (rows of the result document)
     links: tuple[dict[str, Any], ...] = ()
+    #: how much of the most used of them is used when (the result document's)
+    link_use: dict[str, Any] = field(default_factory=dict)
     #: whether `dim_bytes` holds point-to-point messages, too
     messages_counted: bool = False
     #: what the user of the result should know, beside how it was made

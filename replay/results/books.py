@@ -186,9 +186,18 @@ def link_rows(scenario: Scenario, raw: RawRun) -> list[dict[str, Any]]:
     keys, where = np.unique(rows[:, :4], axis=0, return_inverse=True)
     sums = np.zeros((len(keys), 3), np.int64)
     np.add.at(sums, where.reshape(-1), rows[:, 4:])
-    names = ("dim", "from", "to", "bytes", "busy_ns", "queued_ns")
-    columns = np.concatenate([keys[:, [0, 2, 3]], sums], axis=1)
-    return [dict(zip(names, row, strict=True)) for row in columns.tolist()]
+    return [
+        {
+            "dim": dim,
+            "from": source,
+            "to": target,
+            "bandwidth_gibps": network.dims[dim].bandwidth_gibps,
+            "bytes": size,
+            "busy_ns": busy,
+            "queued_ns": queued,
+        }
+        for (dim, _, source, target), (size, busy, queued) in zip(keys.tolist(), sums.tolist(), strict=True)
+    ]
 
 
 def _ports(phase: Phase, bytes_per_ns: float, k: int, npus: int, often: int) -> list[I64]:

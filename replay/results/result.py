@@ -305,6 +305,16 @@ class ReplayResult:
             return link_rows(self.scenario, self.raw)
         return list(self.raw.links)
 
+    @property
+    def link_use(self) -> dict[str, Any]:
+        """How much of the most used links is used over time, where messages were simulated on links; else empty.
+
+        ``interval_ns``: length of an interval, from 0 on, the last one up to the end; ``mean``: share of the bandwidth of
+        all links that carried something, by interval; ``links``: at most 12, those that carry most for their bandwidth
+        first, each with ``share`` by interval, and ``alike``, how many links have the same.
+        """
+        return self.raw.link_use
+
     @cached_property
     def critical_path(self) -> list[dict[str, Any]]:
         """Nodes that lead to the latest finish, first to last."""
@@ -447,6 +457,7 @@ class ReplayResult:
             "collectives": self.collectives,
             "dimensions": self.dimensions,
             "links": self.links,
+            "link_use": self.link_use,
             "critical_path": self.critical_path,
             "memory": self._memory_document(),
         }

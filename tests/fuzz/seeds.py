@@ -259,7 +259,15 @@ def _results() -> list[bytes]:
     from report_sample import sample
 
     full = sample(3)
-    full["links"] = [{"dim": 0, "from": 0, "to": 1, "bytes": 5, "busy_ns": 7, "queued_ns": 1}]
+    full["links"] = [
+        {"dim": 0, "from": 0, "to": end, "bandwidth_gibps": 1.5, "bytes": 5, "busy_ns": 7, "queued_ns": 1}
+        for end in (1, "s0")
+    ]
+    full["link_use"] = {
+        "interval_ns": 512,
+        "mean": [0.5, 1.0],
+        "links": [{"dim": 0, "from": 0, "to": "s0", "bandwidth_gibps": 1.5, "alike": 2, "share": [0.5, 1.0]}],
+    }
     return _dump(full, {"finish_ns": [1, None]}, {**sample(1), "partial": True})
 
 

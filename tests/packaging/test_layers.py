@@ -276,6 +276,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "npu_groups",
         "tables",
         "charts",
+        "wiring",
+        "network_picture",
         "excerpt",
         "figures",
         "terminal",

@@ -63,15 +63,17 @@ from chakra.replay.engines.kernels.layout import row
         FL_FIRST,  # first entry with flows
         FL_STAMP,
         FL_TOUCHED,
-        FL_LEFT,  # scratch: capacity that is not given away
-        FL_WEIGHT,  # scratch: weight of flows without a rate
+        FL_LEFT,  # capacity that is not given away
+        FL_WEIGHT,  # weight of flows without a rate: while rates are computed, and of those at the cap
         FL_PARTS,  # bytes carried times FH_WHOLE, of which whole bytes go to FL_BYTES
         FL_BYTES,
         FL_BUSY_NS,
         FL_SINCE,  # tick at which its first flow came
         FL_MESSAGES,
+        FL_USE,  # its use over time (`link_use`), NIL: not kept
+        FL_KNOWN,  # tick up to which that is counted
     ),
-) = row(11)
+) = row(13)
 
 # a route, or a class of routes that get alike
 (

@@ -8,6 +8,7 @@ them together, and their flows keep that share; so rates depend on no order.
 from chakra.replay.engines.kernels import flow_rows as R
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
+from chakra.replay.engines.kernels.link_use import SHARE_BITS, add_use
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -112,6 +113,23 @@ def touch(s: State, route: int) -> None:
             m[m[head + R.FH_TOUCHED] + n] = link
 
 
+def note_use(s: State, link: int) -> None:
+    """Count what a link has carried since rates on it were last computed, for its use over time."""
+    m = s.m
+    use, since = m[link + R.FL_USE], m[link + R.FL_KNOWN]
+    if use == L.NIL:
+        return
+    m[link + R.FL_KNOWN] = m[L.C_NOW]
+    capacity = m[link + R.FL_CAPACITY]
+    load = capacity - m[link + R.FL_LEFT] + m[link + R.FL_WEIGHT] * m[m[L.C_FLOW] + R.FH_CAP]
+    if load <= 0:
+        return
+    if capacity >> (2 * SHARE_BITS) > 0:
+        add_use(s, use, since, m[L.C_NOW], load // (capacity >> SHARE_BITS))
+    else:
+        add_use(s, use, since, m[L.C_NOW], (load << SHARE_BITS) // capacity)
+
+
 def reach_link(s: State, link: int) -> None:
     """A link belongs to the component, if it has flows."""
     m = s.m
@@ -120,6 +138,7 @@ def reach_link(s: State, link: int) -> None:
     if m[link + R.FL_STAMP] == m[head + R.FH_STAMP] or m[link + R.FL_FIRST] == L.NIL:
         return
     m[link + R.FL_STAMP] = m[head + R.FH_STAMP]
+    note_use(s, link)
     m[link + R.FL_LEFT] = m[link + R.FL_CAPACITY]
     m[link + R.FL_WEIGHT] = 0
     n = m[head + R.FH_LIVE_N]

@@ -106,6 +106,7 @@ NEVER = 1 << 62
         C_COORDS,
         C_ROUTE_START,
         C_FLOW,  # head of the tables of flows that share links
+        C_USE_N,  # intervals in which the use of each link is summed
         C_CLEAR,  # network outside: tick up to which it has said what ends
         C_UNTIL,  # tick up to which it is to run; tick at which what it hands back has ended
         C_MAIL,  # messages for the network outside, or back from it
@@ -128,7 +129,7 @@ NEVER = 1 << 62
         C_SCRATCH,  # table for phases that are evaluated member by member
         C_CREDITS,  # heap of such a phase's credits
     ),
-) = row(71)
+) = row(72)
 ACTIONS = C_SIZE  # stack of what is to be done before the next event: (what, a, b)
 NPU_BASE = ACTIONS + 3 * 8
 

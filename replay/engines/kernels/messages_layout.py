@@ -104,8 +104,9 @@ TM_SWITCH = 17  # a member of a phase that a switch carries out sends
         L_BUSY_NS,
         L_QUEUED_NS,
         L_MESSAGES,
+        L_USE,  # its use over time (`link_use`), NIL: not kept
     ),
-) = row(12, POOL_HEAD)
+) = row(13, POOL_HEAD)
 
 # message: what a network knows of it; the rest is its owner's
 (

@@ -9,6 +9,7 @@ from chakra.replay.engines.kernels import flow_rows as R
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.flow_sharing import (
     advance,
+    note_use,
     put_in_heap,
     share_links,
     sift,
@@ -104,6 +105,9 @@ def leave_links(s: State, route: int) -> None:
             m[link + R.FL_FIRST] = after
             if after == L.NIL:
                 m[link + R.FL_BUSY_NS] += m[L.C_NOW] - m[link + R.FL_SINCE]
+                note_use(s, link)
+                m[link + R.FL_LEFT] = m[link + R.FL_CAPACITY]
+                m[link + R.FL_WEIGHT] = 0
 
 
 def count_on_links(s: State, route: int, size: int) -> None:

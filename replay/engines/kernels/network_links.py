@@ -3,6 +3,7 @@
 from chakra.replay.engines.kernels import codes as K
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
+from chakra.replay.engines.kernels.link_use import WHOLE, add_use
 from chakra.replay.engines.kernels.messages_events import schedule
 from chakra.replay.engines.kernels.network_delays import count_bytes
 
@@ -27,6 +28,8 @@ def start_link(s: State, link: int, message: int) -> None:
     m[link + L.L_BYTES] += size
     m[link + L.L_BUSY_NS] += serial
     m[link + L.L_MESSAGES] += 1
+    if m[link + L.L_USE] != L.NIL:
+        add_use(s, m[link + L.L_USE], now, now + serial, WHOLE)
     schedule(s, now + m[link + L.L_TOTAL], message)
     schedule(s, now + serial, link)
 

@@ -7,6 +7,9 @@ import numpy as np
 from chakra.arrays import F64, I64
 from chakra.replay.engines.kernels import flow_rows as R
 from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels.flow_sharing import note_use
+from chakra.replay.engines.kernels.layout import State
+from chakra.replay.engines.messages.use import UseRows
 from chakra.replay.engines.state import Block
 from chakra.replay.engines.tables import starts
 from chakra.replay.networks.flow.paths import Paths
@@ -72,6 +75,8 @@ class FlowRows:
         npus = len(flows.npus)
         self._link_of, self._dims, self._npus = flows.link_of, dims, npus
         self._links = len(p.bytes_per_ns)
+        self._use = UseRows(block, self._links)
+        head[L.C_USE_N] = self._use.intervals
         self.first = block.room(self._links * R.FLOW_LINK)
         capacity = np.maximum(p.bytes_per_ns * float(1 << flows.shift), 1.0).astype(np.int64)
         self._add_links(block, capacity * p.whole)
@@ -110,7 +115,8 @@ class FlowRows:
 
     def _add_links(self, block: Block, capacity: I64) -> None:
         rows = np.zeros((self._links, R.FLOW_LINK), np.int64)
-        rows[:, R.FL_CAPACITY] = capacity
+        rows[:, R.FL_CAPACITY] = rows[:, R.FL_LEFT] = capacity
+        rows[:, R.FL_USE] = self._use.rows()
         block.put(self.first, rows)
 
     def _add_routes(self, block: Block, p: Paths, entries: int) -> int:
@@ -142,6 +148,21 @@ class FlowRows:
             [rows[used, R.FL_BYTES], rows[used, R.FL_BUSY_NS], np.zeros(len(used), np.int64)], axis=1
         )
         return used, figures
+
+    def over_time(self, m: I64, end_ns: int) -> tuple[tuple[int, F64] | None, I64, I64, I64]:
+        """Use of the links over time, the rows that carried something, links of each, and the first of them."""
+        rows = m[self.first : self.first + self._links * R.FLOW_LINK].reshape(-1, R.FLOW_LINK)
+        state = State(m, np.zeros(0))
+        for k in np.flatnonzero(rows[:, R.FL_FIRST] != L.NIL).tolist():  # of a run that was ended early
+            note_use(state, self.first + k * R.FLOW_LINK)
+        used = np.flatnonzero(rows[:, R.FL_MESSAGES] > 0)
+        if self._link_of is None:
+            return self._use.table(m, end_ns), used, np.ones(len(used), np.int64), used
+        classes, first, count = np.unique(self._link_of, return_index=True, return_counts=True)
+        weight, at = np.zeros(self._links, np.int64), np.zeros(self._links, np.int64)
+        weight[classes], at[classes] = count, first
+        order = used[np.argsort(at[used], kind="stable")]
+        return self._use.table(m, end_ns), order, weight[order], at[order]
 
     def sent(self, m: I64) -> I64:
         """Bytes sent by each NPU that is simulated, by logical dimension."""

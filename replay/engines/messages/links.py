@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from chakra.arrays import F64, I64
-from chakra.replay.config.model import Links, Network, Topology
+from chakra.replay.config.model import Network, Topology
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.flows import FlowRows, Flows
+from chakra.replay.engines.messages.use import UseRows, use_document
 from chakra.replay.engines.state import Block
 from chakra.replay.engines.tables import dimension_rows
 from chakra.replay.networks.routes import LinkGraph
@@ -38,6 +39,7 @@ class NetworkRows:
         #: per dimension: number of its first link, and how many it has
         self._ranges: list[tuple[int, int]] = []
         self._flows: FlowRows | None = None
+        self._use: UseRows | None = None
         speed = [(dim.latency_ns, dim.bytes_per_ns) for dim in dims]
         head[L.C_NET] = L.NET_AWARE if aware else L.NET_UNAWARE
         if network.outside is not None:
@@ -52,11 +54,15 @@ class NetworkRows:
         elif graph is not None:
             head[L.C_NET] = L.NET_GRAPH if aware else L.NET_GRAPH_UNAWARE
             self._count = len(graph.latency_ns)
-            block.add(_link_rows(np.arange(self._count), np.zeros(self._count, np.int64)))
+            if aware:
+                self._keep_use(block, head)
+            block.add(self._link_rows(np.arange(self._count), np.zeros(self._count, np.int64), 0))
             speed = list(zip(graph.latency_ns.tolist(), graph.bytes_per_ns.tolist(), strict=True))
             routes = block.add(self._first + graph.routes.astype(np.int64) * L.LINK_ROW)
             head[L.C_ROUTE_START] = block.add(graph.route_start.astype(np.int64) + routes)
         elif aware:
+            self._count_links()
+            self._keep_use(block, head)
             for k in range(len(dims)):
                 rows[k, L.D_LINKS] = block.size
                 self._add_links(block, k, int(rows[k, L.D_STRIDE]))
@@ -66,7 +72,7 @@ class NetworkRows:
     def _add_links(self, block: Block, k: int, stride: int) -> None:
         """The links of a dimension: two per NPU, or one per pair of a fully connected one."""
         dim, n = self._network.dims[k], self._network.npus
-        own = n * dim.npus if dim.topology is Topology.FULLY_CONNECTED else 2 * n
+        first, own = self._ranges[k]
         onward = np.zeros(own, np.int64)
         if dim.topology is Topology.RING:
             npu, at = np.arange(n), self.coords[:, k]
@@ -74,9 +80,24 @@ class NetworkRows:
             down = npu + np.where(at == 0, dim.npus - 1, -1) * stride
             onward[0::2] = block.size + 2 * up * L.LINK_ROW
             onward[1::2] = block.size + (2 * down + 1) * L.LINK_ROW
-        block.add(_link_rows(np.full(own, k, np.int64), onward))
-        self._ranges.append((self._count, own))
-        self._count += own
+        block.add(self._link_rows(np.full(own, k, np.int64), onward, first))
+
+    def _keep_use(self, block: Block, head: I64) -> None:
+        """Room for the use of all links over time, in front of their rows."""
+        self._use = UseRows(block, self._count)
+        head[L.C_USE_N] = self._use.intervals
+        self._first = block.size
+
+    def _link_rows(self, classes: I64, onward: I64, first: int) -> I64:
+        """Rows of links from one on, by number."""
+        rows = np.zeros((len(classes), L.LINK_ROW), np.int64)
+        rows[:, L.KIND] = L.EV_LINK
+        rows[:, L.L_CLASS] = classes
+        rows[:, L.L_ONWARD] = onward
+        rows[:, L.L_SIZE] = -1
+        if self._use is not None:
+            rows[:, L.L_USE] = self._use.rows()[first : first + len(classes)]
+        return rows
 
     def set_trees(self, block: Block, groups: int, count: int) -> None:
         """Where rows of communicators lie, whose numbers are those of trees of switches on links."""
@@ -84,7 +105,7 @@ class NetworkRows:
             self._flows.set_trees(block, groups, count)
 
     def _count_links(self) -> None:
-        """Which links are whose, where flows have rows of their own for them."""
+        """Which links are whose."""
         for dim in self._network.dims:
             own = self._network.npus * (dim.npus if dim.topology is Topology.FULLY_CONNECTED else 2)
             self._ranges.append((self._count, own))
@@ -112,16 +133,40 @@ class NetworkRows:
             rows = m[self._first : self._first + self._count * L.LINK_ROW].reshape(-1, L.LINK_ROW)
             used = np.flatnonzero(rows[:, L.L_MESSAGES] > 0)
             table = rows[used][:, [L.L_BYTES, L.L_BUSY_NS, L.L_QUEUED_NS]]
-        figures = table.tolist()
-        if self._network.links is not None:
-            return _of_graph(self._network.links, self._network.npus, used.tolist(), figures)
-        dim, src, dst = self._ends()
         return tuple(
-            {"dim": k, "from": a, "to": b, "bytes": size, "busy_ns": busy, "queued_ns": queued}
-            for k, a, b, (size, busy, queued) in zip(
-                dim[used].tolist(), src[used].tolist(), dst[used].tolist(), figures, strict=True
-            )
+            {**name, "bytes": size, "busy_ns": busy, "queued_ns": queued}
+            for name, (size, busy, queued) in zip(self._names(used), table.tolist(), strict=True)
         )
+
+    def over_time(self, m: I64, end_ns: int) -> dict[str, Any]:
+        """The result's `link_use`: how much of the most used links is used when; empty where that is not kept."""
+        if self._flows is not None:
+            found, rows, weight, links = self._flows.over_time(m, end_ns)
+        elif self._use is None:
+            return {}
+        else:
+            table = m[self._first : self._first + self._count * L.LINK_ROW].reshape(-1, L.LINK_ROW)
+            links = rows = np.flatnonzero(table[:, L.L_MESSAGES] > 0)
+            found, weight = self._use.table(m, end_ns), np.ones(len(rows), np.int64)
+        return use_document(found, rows, weight, lambda k: self._names(links[k : k + 1])[0])
+
+    def _names(self, numbers: I64) -> list[dict[str, Any]]:
+        """What links are called in a result, and their bandwidth; ends are NPUs or names, -1 a dimension's switch."""
+        network = self._network
+        if network.links is not None:
+            names: list[int | str] = [*range(network.npus), *network.links.vertices]
+            chosen = [network.links.links[number] for number in numbers.tolist()]
+            return [
+                {"dim": 0, "from": names[x.src], "to": names[x.dst], "bandwidth_gibps": x.bandwidth_gibps}
+                for x in chosen
+            ]
+        dim, src, dst = self._ends()
+        return [
+            {"dim": k, "from": a, "to": b, "bandwidth_gibps": network.dims[k].bandwidth_gibps}
+            for k, a, b in zip(
+                dim[numbers].tolist(), src[numbers].tolist(), dst[numbers].tolist(), strict=True
+            )
+        ]
 
     def _ends(self) -> tuple[I64, I64, I64]:
         """Dimension, source and destination of every link; -1 is a switch."""
@@ -146,25 +191,3 @@ class NetworkRows:
                 dst[first + 1 : first + count : 2] = npu
             stride *= size
         return dim, src, dst
-
-
-def _link_rows(classes: I64, onward: I64) -> I64:
-    rows = np.zeros((len(classes), L.LINK_ROW), np.int64)
-    rows[:, L.KIND] = L.EV_LINK
-    rows[:, L.L_CLASS] = classes
-    rows[:, L.L_ONWARD] = onward
-    rows[:, L.L_SIZE] = -1
-    return rows
-
-
-def _of_graph(
-    links: Links, npus: int, used: list[int], figures: list[list[int]]
-) -> tuple[dict[str, Any], ...]:
-    """Figures of single links; a vertex that is no NPU goes by its name."""
-    names: list[int | str] = [*range(npus), *links.vertices]
-    out = []
-    for number, (size, busy, queued) in zip(used, figures, strict=True):
-        link = links.links[number]
-        ends = {"dim": 0, "from": names[link.src], "to": names[link.dst]}
-        out.append({**ends, "bytes": size, "busy_ns": busy, "queued_ns": queued})
-    return tuple(out)

@@ -336,6 +336,7 @@ class MessageRun:
             self.who,
         )
         links: tuple[dict[str, Any], ...] = ()
+        link_use: dict[str, Any] = {}
         said: tuple[str, ...] = ()
         if network.outside is None:
             ended = simulate(tables, self.work_estimate(), progress, None)
@@ -351,10 +352,16 @@ class MessageRun:
             raise WorkloadError(order_problem(self.workload, self.membership, npu, node))
         if self.scenario.options.backend in ("aware", FLOW):
             links = tables.network.used(m)
-        return self._raw(tables, links, said, ended)
+            link_use = tables.network.over_time(m, int(m[L.C_NOW]))
+        return self._raw(tables, links, link_use, said, ended)
 
     def _raw(
-        self, t: MessageTables, links: tuple[dict[str, Any], ...], said: tuple[str, ...], ended: bool
+        self,
+        t: MessageTables,
+        links: tuple[dict[str, Any], ...],
+        link_use: dict[str, Any],
+        said: tuple[str, ...],
+        ended: bool,
     ) -> RawRun:
         m, actors = t.m, t.actors
         n, nodes, comms = actors.n, int(actors.node_start[-1]), int(actors.comm_start[-1])
@@ -385,6 +392,7 @@ class MessageRun:
             events=int(m[L.C_EVENTS]),
             engine="messages",
             links=links,
+            link_use=link_use,
             relieved=int(m[L.C_RELIEVED]),
             notes=(
                 *self._fold_notes(),

@@ -1,0 +1,235 @@
+"""Links of a report: the network with its most loaded links, and their use over time, as inline SVG.
+
+Lines differ in width as well as in colour, and the most loaded links carry numbers, so that a black-and-white print can
+be read; colours are variables of the page, for dark screens.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup, escape
+
+from chakra.io.readable import count_text, shortened
+from chakra.report.charts import axis, opened
+from chakra.report.document import Run
+from chakra.report.tables import link_name
+from chakra.report.wiring import WIDTH, Box, Picture, Vertex, Wire, picture_of, wires_of
+from chakra.timeline.lenient import number, numbers
+
+#: cables drawn each by itself, with its figures; the rest are thin lines
+MOST_CABLES: Final = 240
+#: links with a number
+MOST_NUMBERED: Final = 12
+#: links, beyond which a document's picture is not drawn
+MOST_LINKS: Final = 500_000
+#: share from which a line is as wide, ascending
+STEPS: Final = (0.0, 0.2, 0.4, 0.6, 0.8)
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A link, or several that are used alike: its name, and the share of its bandwidth that is used by interval."""
+
+    name: str
+    share: tuple[float, ...]
+    start: object
+    end: object
+
+
+def network_picture(run: Run) -> Markup | None:
+    """The network of a run, the links between boxes by their load; None where the document has no links."""
+    if not 0 < len(run.table("links")) <= MOST_LINKS:
+        return None
+    wires = wires_of(run)
+    if not wires:
+        return None
+    picture = picture_of(run, wires)
+    numbered = _numbered(run, wires)
+    out = [opened(picture.width, picture.height, "The network and the load of its links")]
+    out.extend(
+        f'<text x="4" y="{y:.0f}">{escape(shortened(text, 26))}</text>' for text, y in picture.captions
+    )
+    busiest = sorted(picture.cables.items(), key=lambda item: (-max(w.share for w in item[1]), item[0]))
+    rest = "".join(_path(picture, ends) for ends, _ in busiest[MOST_CABLES:])
+    if rest:
+        out.append(f'<path class="link rest" d="{rest}"/>')
+    for ends, among in reversed(busiest[:MOST_CABLES]):  # the most loaded ones on top
+        text = _figures(among, f"{picture.boxes[ends[0]].name} and {picture.boxes[ends[1]].name}")
+        out.append(
+            f'<path class="link u{_step(max(w.share for w in among))}" d="{_path(picture, ends)}">'
+            f"<title>{escape(text)}</title></path>"
+        )
+    out.extend(_drawn(box) for box in picture.boxes)
+    places: dict[tuple[float, float], list[int]] = {}
+    for place, wire in numbered:
+        places.setdefault(_spot(picture, wire), []).append(place)
+    for (x, y), found in places.items():
+        words = ",".join(map(str, found[:3])) + ("…" if len(found) > 3 else "")
+        wide = 8.0 + 6.2 * len(words)
+        out.append(
+            f'<rect class="badge" x="{x - wide / 2:.1f}" y="{y - 8:.1f}" width="{wide:.1f}" height="15" rx="7"/>'
+            f'<text class="number" x="{x:.1f}" y="{y + 3.5:.1f}" text-anchor="middle">{words}</text>'
+        )
+    return Markup("".join(out) + "</svg>")
+
+
+def link_legend() -> Markup:
+    """Samples of lines by the share of the bandwidth that was used."""
+    bounds = [*STEPS, 1.0]
+    return Markup("").join(
+        Markup(
+            '<span><svg width="34" height="12" aria-hidden="true"><path class="link u{}" d="M1,6H33"/></svg>{}</span>'
+        ).format(k, f"{100 * bounds[k]:.0f} to {100 * bounds[k + 1]:.0f} %")
+        for k in range(len(STEPS))
+    )
+
+
+def use_chart(run: Run) -> Markup | None:
+    """How much of the most loaded links is used over time; None where the document does not say."""
+    use = run.document.get("link_use")
+    interval = int(number(use.get("interval_ns"))) if isinstance(use, Mapping) else 0
+    rows = _used(run)
+    if not isinstance(use, Mapping) or interval <= 0 or not rows:
+        return None
+    mean = numbers(use.get("mean")).tolist()
+    lines = [("mean of all that carry", tuple(mean)), *((f"{k}  {r.name}", r.share) for k, r in rows)]
+    left, width, step = 230.0, 640.0, 34.0
+    height = len(lines) * step
+    out = [
+        opened(left + width + 130, height + 34, "Use of the most loaded links over time"),
+        axis(left, width, height, run.end_ns),
+    ]
+    for row, (name, shares) in enumerate(lines):
+        y = row * step + step - 4
+        most, average = max(shares, default=0.0), _average(shares, interval, run.end_ns)
+        words = f"{name}: {100 * average:.1f} % in the mean, {100 * most:.1f} % at most"
+        out.append(f'<text x="{left - 8}" y="{y - 6}" text-anchor="end">{escape(shortened(name, 38))}</text>')
+        out.append(f'<path class="base" d="M{left},{y}H{left + width}"/>')
+        out.append(
+            f'<path class="{"area" if row else "area mean"}" '
+            f'd="{_area(shares, interval, run.end_ns, left, width, y, step - 8)}">'
+            f"<title>{escape(words)}</title></path>"
+        )
+        out.append(
+            f'<text x="{left + width + 8}" y="{y - 6}">{100 * average:.0f} %, at most {100 * most:.0f} %</text>'
+        )
+    return Markup("".join(out) + "</svg>")
+
+
+def _average(shares: Sequence[float], interval: int, end_ns: int) -> float:
+    """Mean over the run: the last interval ends with it."""
+    spans = [
+        max(min(end_ns, (k + 1) * interval) - k * interval, 1 if k == 0 else 0) for k in range(len(shares))
+    ]
+    return sum(a * b for a, b in zip(shares, spans, strict=True)) / max(sum(spans), 1)
+
+
+def _area(
+    shares: Sequence[float], interval: int, end_ns: int, left: float, width: float, base: float, high: float
+) -> str:
+    """Steps of a share between 0 and 1 above a line."""
+    scale = width / max(end_ns, 1)
+    path = [f"M{left:.0f},{base:.1f}"]
+    before = None
+    for k, share in enumerate(shares):
+        y = base - high * min(max(share, 0.0), 1.0)
+        if y != before:
+            path.append(f"V{y:.1f}")
+            before = y
+        path.append(f"H{left + min((k + 1) * interval * scale, width):.1f}")
+    return "".join(path) + f"V{base:.1f}Z"
+
+
+def _used(run: Run) -> list[tuple[int, Used]]:
+    """The links whose use over time the document has, numbered from 1 as on the picture."""
+    use = run.document.get("link_use")
+    links = use.get("links") if isinstance(use, Mapping) else None
+    out = []
+    for link in links if isinstance(links, list) else []:
+        if not isinstance(link, Mapping):
+            continue
+        alike = int(number(link.get("alike"), 1))
+        name = link_name(link) + (f" and {count_text(alike - 1)} alike" if alike > 1 else "")
+        out.append(Used(name, tuple(numbers(link.get("share")).tolist()), link.get("from"), link.get("to")))
+    return list(enumerate(out[:MOST_NUMBERED], 1))
+
+
+def _numbered(run: Run, wires: Sequence[Wire]) -> list[tuple[int, Wire]]:
+    """The links that the picture numbers: those of the chart, else those with the greatest load."""
+    rows = run.table("links")
+    used = _used(run)
+    if used:
+        first: dict[tuple[object, object], Wire] = {}
+        for wire in wires:
+            first.setdefault((rows[wire.row].get("from"), rows[wire.row].get("to")), wire)
+        return [(k, first[u.start, u.end]) for k, u in used if _known(first, u)]
+    return list(enumerate(sorted(wires, key=lambda wire: -wire.share)[:MOST_NUMBERED], 1))
+
+
+def _known(first: Mapping[tuple[object, object], Wire], used: Used) -> bool:
+    return (
+        all(isinstance(end, int | str) for end in (used.start, used.end)) and (used.start, used.end) in first
+    )
+
+
+def _figures(among: Sequence[Wire], ends: str) -> str:
+    mean = sum(wire.share for wire in among) / len(among)
+    most = max(among, key=lambda wire: wire.share)
+    return (
+        f"{ends}: {count_text(len(among))} link{'s' * (len(among) != 1)}, {100 * mean:.1f} % in the mean, "
+        f"{100 * most.share:.1f} % at most ({_end(most.start)} → {_end(most.end)})"
+    )
+
+
+def _end(vertex: Vertex) -> str:
+    return f"NPU {vertex}" if isinstance(vertex, int) else vertex
+
+
+def _step(share: float) -> int:
+    return max(k for k, least in enumerate(STEPS) if share >= least) if share > 0 else 0
+
+
+def _drawn(box: Box) -> str:
+    kind = "npu" if box.npus else "switch"
+    text = box.name
+    if box.inside:
+        kind += f" i{_step(max(wire.share for wire in box.inside))}"
+        text = _figures(box.inside, f"{box.name}, inside")
+    x, y = box.middle
+    return (
+        f'<rect class="{kind}" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="3">'
+        f'<title>{escape(text)}</title></rect><text class="inside" x="{x:.1f}" y="{y + 3.5:.1f}" text-anchor="middle">'
+        f"{escape(box.label)}</text>"
+    )
+
+
+def _path(picture: Picture, ends: tuple[int, int]) -> str:
+    """A line between two boxes; a bow where others lie between them."""
+    a, b = (picture.boxes[end] for end in ends)
+    (x0, y0), (x1, y1) = a.middle, b.middle
+    if y0 == y1 and abs(x0 - x1) > 1.5 * picture.step:
+        return f"M{x0:.1f},{a.y:.1f}Q{(x0 + x1) / 2:.1f},{a.y - _bow(x0, x1):.1f},{x1:.1f},{b.y:.1f}"
+    if picture.step < WIDTH and abs(x0 - x1) < 0.5 and abs(y0 - y1) > 100.0:
+        side = a.x + a.width
+        return f"M{side:.1f},{y0:.1f}Q{side + _bow(y0, y1):.1f},{(y0 + y1) / 2:.1f},{side:.1f},{y1:.1f}"
+    return f"M{x0:.1f},{y0:.1f}L{x1:.1f},{y1:.1f}"
+
+
+def _bow(a: float, b: float) -> float:
+    return min(14.0 + abs(a - b) / 10, 44.0)
+
+
+def _spot(picture: Picture, wire: Wire) -> tuple[float, float]:
+    """Where a link's number stands: on its cable, nearer to where the link begins; inside a box at its corner."""
+    boxes = picture.boxes
+    a, b = boxes[picture.place[wire.start]], boxes[picture.place[wire.end]]
+    if a is b:
+        return round(a.x + a.width - 2, 1), round(a.y, 1)
+    (x0, y0), (x1, y1) = a.middle, b.middle
+    if y0 == y1 and abs(x0 - x1) > 1.5 * picture.step:
+        return round((x0 + x1) / 2, 1), round(a.y - _bow(x0, x1) / 2, 1)
+    if picture.step < WIDTH and abs(x0 - x1) < 0.5 and abs(y0 - y1) > 100.0:
+        return round(a.x + a.width + _bow(y0, y1) / 2, 1), round((y0 + y1) / 2, 1)
+    part = 0.36
+    return round(x0 + part * (x1 - x0), 1), round(y0 + part * (y1 - y0), 1)

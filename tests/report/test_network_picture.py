@@ -1,0 +1,196 @@
+"""Links of a report: where vertices stand, what is drawn, what the numbers are."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_sample import sample
+
+from chakra.builder import TraceBuilder, Workload
+from chakra.replay import simulate, topologies
+from chakra.report import Run, report_html, run_of
+from chakra.report.network_picture import MOST_CABLES, network_picture, use_chart
+from chakra.report.wiring import MOST_BOXES, WIDTH, picture_of, wires_of
+
+SPEED: dict[str, Any] = {"bandwidth_gibps": 50.0, "latency_ns": 500.0}
+RINGS = {f"{kind}-implementation": ["ring"] for kind in ("all-reduce", "all-gather")}
+
+
+def replayed(network: Any, npus: int, members: range, backend: str = "flow", **options: Any) -> Run:
+    """A ring all-reduce of some NPUs, as the document of its result."""
+    workload = Workload(npus)
+    name = workload.add_group(list(members))
+
+    def program(b: TraceBuilder) -> None:
+        if b.rank in members:
+            b.collective("all_reduce", size_bytes=1 << 22, group=name)
+        else:
+            b.compute(duration_ns=1)
+
+    workload.run(program)
+    rings = RINGS
+    if isinstance(network, dict):
+        rings = {name: ["ring"] * len(network["npus_count"]) for name in RINGS}
+    result = simulate(workload, rings, network, backend=backend, **options)
+    return run_of(json.loads(json.dumps(result.to_dict())), "run")
+
+
+def svg(run: Run) -> ET.Element:
+    picture = network_picture(run)
+    assert picture is not None
+    return ET.fromstring(picture)
+
+
+def classes(root: ET.Element, kind: str) -> list[str]:
+    """Classes of all elements that have one."""
+    return [name for item in root.iter() if kind in (name := item.get("class", "")).split()]
+
+
+def test_a_fat_tree_stands_in_rows_and_its_full_links_are_wide() -> None:
+    """NPUs, leaves and spines; as many lines as pairs that are joined by a used link, in the colour of their load."""
+    run = replayed(topologies.fat_tree([4, 4], oversubscription=2.0, **SPEED), 16, range(0, 16, 4))
+    wires = wires_of(run)
+    picture = picture_of(run, wires)
+    heights = {box.y for box in picture.boxes}
+    assert len(heights) == 3
+    assert [box.label for box in picture.boxes if box.y == max(heights)] == [str(npu) for npu in range(16)]
+    assert {box.label[:2] for box in picture.boxes if box.y == min(heights)} == {"L2"}
+    root = svg(run)
+    assert len(classes(root, "link")) == len(picture.cables)
+    full = [min(4, int(5 * max(wire.share for wire in among))) for among in picture.cables.values()]
+    assert sorted(classes(root, "link")) == sorted(f"link u{k}" for k in full)
+    assert len(classes(root, "npu")) == 16
+
+
+def test_shares_are_of_bytes_where_the_bandwidth_is_told() -> None:
+    """On flow a link is busy while it carries any flow, however slow."""
+    document = sample()
+    document["links"] = [
+        {"dim": 0, "from": 0, "to": 1, "bytes": 9_000_000, "busy_ns": 900_000, "queued_ns": 0} | more
+        for more in ({"bandwidth_gibps": 1e9 / 2**30 * 100}, {})
+    ]
+    assert [wire.share for wire in wires_of(run_of(document, "run"))] == pytest.approx([0.1, 1.0])
+
+
+def test_switches_of_building_blocks_are_those_of_the_rows() -> None:
+    """A link to -1 ends at the switch of its dimension and row; dimension 1 of 4 x 3 has four."""
+    network = {
+        "topology": ["Ring", "Switch"],
+        "npus_count": [4, 3],
+        "bandwidth": [100, 50],
+        "latency": [1, 1],
+    }
+    run = replayed(network, 12, range(12), "aware", engine="messages")
+    switches = {end for wire in wires_of(run) for end in (wire.start, wire.end) if isinstance(end, str)}
+    assert switches == {f"dim1.switch{row}" for row in range(4)}
+    for wire in wires_of(run):
+        ends = {wire.start, wire.end}
+        npu = next(end for end in ends if isinstance(end, int))
+        assert all(isinstance(end, int) or end == f"dim1.switch{npu % 4}" for end in ends)
+
+
+def test_a_torus_is_a_grid_and_a_ring_a_circle() -> None:
+    """Without switches: the first dimension from left to right; one dimension in a circle."""
+    run = replayed(topologies.torus([4, 3], **SPEED), 12, range(12))
+    boxes = picture_of(run, wires_of(run)).boxes
+    assert len({box.x for box in boxes}) == 4
+    assert len({box.y for box in boxes}) == 3
+    assert all(box.label == str(k) for k, box in enumerate(boxes))
+    ring = {"topology": ["Ring"], "npus_count": [6], "bandwidth": [50], "latency": [500]}
+    boxes = picture_of(run := replayed(ring, 6, range(6)), wires_of(run)).boxes
+    assert len({(round(box.x), round(box.y)) for box in boxes}) == 6
+
+
+def test_numbers_on_the_picture_are_those_of_the_chart() -> None:
+    """Every row of the chart has its number on the line of its link."""
+    run = replayed(topologies.fat_tree([4, 4], oversubscription=2.0, **SPEED), 16, range(0, 16, 3))
+    chart = use_chart(run)
+    assert chart is not None
+    names = [item.text or "" for item in ET.fromstring(chart).iter() if item.tag.endswith("text")]
+    rows = [int(found[1]) for text in names if (found := re.match(r"(\d+)  .* → ", text))]
+    assert rows == list(range(1, len(rows) + 1))
+    assert len(rows) >= 3
+    shown = [item.text or "" for item in svg(run).iter() if item.get("class") == "number"]
+    assert not {"…"} & set("".join(shown))
+    assert sorted(int(part) for text in shown for part in text.split(",")) == rows
+
+
+def test_a_page_says_why_there_is_no_use_over_time() -> None:
+    """Closed forms, and networks outside."""
+    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
+    closed = report_html([replayed(network, 4, range(4), "aware")])
+    assert "computed in closed form" in closed
+    assert 'id="link-use"' not in closed
+    run = replayed(network, 4, range(4), "aware", engine="messages")
+    assert 'id="link-use"' in report_html([run])
+    assert "simulated outside" in report_html([run_of(sample() | {"backend": "ns3"}, "run")])
+    assert network_picture(run_of(sample() | {"links": []}, "run")) is None
+
+
+def test_thousands_of_npus_stay_small() -> None:
+    """At most so many boxes in a row and lines by themselves; the page of 4,096 NPUs is below 250 kB."""
+    tree = topologies.fat_tree([8, 32, 16], oversubscription=2.0, **SPEED)
+    run = replayed(tree, 4096, range(0, 4096, 16))
+    root = svg(run)
+    rows: dict[str, int] = {}
+    for item in root.iter():
+        if item.get("class", "").split()[:1] in (["npu"], ["switch"]):
+            rows[item.get("y", "")] = rows.get(item.get("y", ""), 0) + 1
+    assert len(rows) == 4
+    assert max(rows.values()) <= MOST_BOXES
+    assert len(classes(root, "link")) <= MOST_CABLES + 1
+    assert len(report_html([run])) < 250_000
+
+
+WORD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "dim": st.integers(-1, 2) | st.none(),
+                "from": st.integers(-2, 5) | WORD | st.none() | st.booleans(),
+                "to": st.integers(-2, 5) | WORD | st.lists(st.integers(), max_size=2),
+                "bytes": st.integers(0, 10**9) | st.none(),
+                "busy_ns": st.integers(0, 10**9),
+                "queued_ns": st.just(0),
+            },
+            optional={"bandwidth_gibps": st.floats(0, 1000) | WORD},
+        ),
+        max_size=8,
+    ),
+    st.none()
+    | st.fixed_dictionaries(
+        {
+            "interval_ns": st.integers(-1, 10**6) | WORD,
+            "mean": st.lists(st.floats(0, 2), max_size=4),
+            "links": st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "from": st.integers(-1, 5) | WORD,
+                        "to": st.integers(-1, 5) | WORD | st.lists(st.integers(), max_size=1),
+                        "alike": st.integers(0, 4) | WORD,
+                        "share": st.lists(st.floats(-1, 2) | WORD, max_size=4),
+                    }
+                ),
+                max_size=4,
+            ),
+        }
+    ),
+)
+def test_any_document_gives_a_picture_or_none(links: list[dict[str, Any]], use: Any) -> None:
+    """Hostile ends and figures: well-formed, all boxes on the sheet, nothing that a page could take for code."""
+    run = run_of(sample() | {"links": links, "link_use": use}, "run")
+    for made in (network_picture(run), use_chart(run)):
+        if made is not None:
+            ET.fromstring(made)
+    for box in picture_of(run, wires_of(run)).boxes:
+        assert box.x >= 0
+        assert box.x + box.width <= WIDTH
+    report_html([run])
