@@ -82,10 +82,16 @@ def read_workload(
     ------
     WorkloadError
         No traces, or ranks that have none, of a recorded job also.
+    UsageError
+        A groups file for a manifest, which holds its groups.
     """
     name = os.fspath(prefix)
     manifest = name if name.endswith(SUFFIX) else name + SUFFIX
     if os.path.isfile(manifest):
+        if groups is not None:
+            raise UsageError(
+                f"{os.fspath(groups)}: a groups file goes with plain traces; {manifest} holds its own groups"
+            )
         return read_manifest(manifest)
     found = ranks_found(name)
     paths = list(found.values())
@@ -371,6 +377,10 @@ def said(
         notes.append(
             f"weights are sharded: {calls} nodes of the optimizer work on 1/{rules.factor} of theirs"
             + (f" ({was / 1e3:,.1f} us -> {now / 1e3:,.1f} us in the distinct traces)" if was else "")
+        )
+    elif rules.optimizer != OPTIMIZER:
+        notes.append(
+            "no weights are sharded over the ranks, so the pattern for the optimizer changes nothing"
         )
     if changes.uneven:
         notes.append(

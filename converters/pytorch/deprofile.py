@@ -136,6 +136,13 @@ def deprofile(ranks: Sequence[RankGraph], unprofiled_ns: int, cost_us: float | N
         It is to be measured, but there is no step without profiler, or the host does not limit the job.
     """
     profiled = _step(ranks, 0.0)
+    if any(rank.parted for rank in ranks):
+        if cost_us is None:
+            raise UsageError(
+                "--deprofile auto: a part of a step only was taken, which cannot be compared with steps without "
+                "profiler; take whole steps, or give the cost in us per operator"
+            )
+        unprofiled_ns = 0
     if cost_us is not None:
         return Deprofiled(cost_us, False, profiled, _step(ranks, cost_us), unprofiled_ns)
     if not unprofiled_ns:

@@ -94,7 +94,15 @@ class Settings:
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name}: {getattr(self, name)!r} is not a share from 0 to 1")
         if self.deprofile:
-            parse_cost(self.deprofile)
+            measured = parse_cost(self.deprofile) is None
+            if self.link.gpu_only:
+                raise UsageError("--deprofile takes time off the host's part, which --gpu-only leaves out")
+            if measured and (self.link.gaps == "drop" or self.link.deps != "order"):
+                option = "--gaps drop" if self.link.gaps == "drop" else f"--deps {self.link.deps}"
+                raise UsageError(
+                    f"--deprofile auto compares steps with and without profiler, but with {option} a step is none that "
+                    "was recorded; give the cost in us per operator"
+                )
 
 
 @dataclass(slots=True)

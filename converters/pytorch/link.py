@@ -32,7 +32,7 @@ from chakra.converters.pytorch.read.kernel_names import KernelNames
 from chakra.converters.pytorch.time.cutting import bursts_of, cut_host
 from chakra.converters.pytorch.time.host_time import Bursts
 from chakra.converters.pytorch.time.sync import SyncEdges, find_waits
-from chakra.errors import ConversionError
+from chakra.errors import ConversionError, UsageError
 
 __all__ = ["NODE_DEVICE", "NODE_DEVICE_GAP", "NODE_TURN", "NODE_UNMATCHED", "LinkOptions", "Linked", "link"]
 
@@ -98,8 +98,13 @@ def link(
     ------
     ConversionError
         Nothing matches, the step or window is empty, or the device trace has no host activity.
+    UsageError
+        An option needs a host trace, and there is none.
     """
     options = options or LinkOptions()
+    if host is None and pairing is None and (options.add_unmatched or options.deps == "tensors"):
+        option = "--add-unmatched" if options.add_unmatched else "--deps tensors"
+        raise UsageError(f"{device.source}: {option} needs the host trace, too: --host ET")
     if not len(device.ops.name):
         device.ops = calls_as_ops(device)
     if pairing is None and host is not None:

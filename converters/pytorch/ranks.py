@@ -169,6 +169,8 @@ def convert_job(
     write_groups(groups_path, content)
     if missing:
         warnings.append(said)
+    if shortest and mismatches:
+        warnings.append("--ranks shortest is left out: collectives differ between the ranks")
     result = JobResult(
         outcomes, content, str(groups_path), mismatches, clocks.notes, together, deprofiled, missing, warnings
     )

@@ -106,7 +106,7 @@ def test_a_relative_path_with_a_folder_works(
         (["--output", "x.et"], "give one of --input"),
         (["--host", "h", "--output", "x.et"], "--host needs --device"),
         (["--dir", ".", "--rank", "1", "--output", "x"], "--rank goes with one rank"),
-        (["--device", "d", "--job", "a", "--output", "x"], "--job and --ranks go with --dir"),
+        (["--device", "d", "--job", "a", "--output", "x"], "--job goes with --dir"),
         (["--device", "d", "--window", "5", "5", "--output", "x"], "the end must lie behind"),
         (["--dir", "nowhere", "--output", "x"], "not a folder"),
     ],

@@ -12,6 +12,7 @@ import profile_table
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mini_job import MiniJob
 
 from chakra.capture import capture
 from chakra.cli.main import run as chakra
@@ -331,3 +332,37 @@ def test_a_block_that_ends_with_the_recorded_steps_is_whole(tmp_path: Path) -> N
     assert recording.recorded
     assert json.loads((tmp_path / "job.rank0.meta.json").read_text())["step_us_unprofiled"] == []
     assert unprofiled_step_ns(tmp_path / "job.rank0.kineto.json") == 0
+
+
+def two_steps(folder: Path) -> list[str]:
+    """Two profiler steps of 3 operators, 100 us each, that took 70 us without profiler; options that name the files."""
+    job = MiniJob()
+    for step in (0, 1):
+        job.op(f"ProfilerStep#{step}", 100 * step, 100, annotation=True)
+        for k in range(3):
+            job.op(f"op{step}{k}", 100 * step + 5 + 30 * k, 30)
+    host, device = job.write(folder)
+    facts_file(device).write_text(json.dumps({"step_us_unprofiled": [70]}))
+    return ["--host", str(host), "--device", str(device), "-o", str(folder / "x.et"), "--format", "json"]
+
+
+def test_a_step_is_divided_by_the_steps_that_were_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of two recorded steps takes 100 us, not 50, and both together take 100 us each."""
+    files = two_steps(tmp_path)
+    found = []
+    for part in ([], ["--step", "0"], ["--step", "1"], ["--window", "0", "0.1"]):
+        assert chakra(["convert", "pytorch", *files, "--deprofile", "5", *part]) == 0
+        found.append(json.loads(capsys.readouterr().out)["deprofiled"])
+    assert [each["profiled_step_ns"] for each in found] == pytest.approx([100_000] * 4, abs=10_000)
+    assert [each["unprofiled_step_ns"] for each in found] == [70_000] * 4
+
+
+def test_a_part_of_a_step_tells_no_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = two_steps(tmp_path)
+    part = ["--window", "0.01", "0.07"]
+    assert chakra(["convert", "pytorch", *files, "--deprofile", "auto", *part]) == 2
+    assert "a part of a step only was taken" in capsys.readouterr().err
+    assert chakra(["convert", "pytorch", *files, "--deprofile", "5", *part]) == 0
+    assert json.loads(capsys.readouterr().out)["deprofiled"]["unprofiled_step_ns"] == 0

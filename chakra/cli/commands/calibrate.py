@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
-from chakra.cli.support.options import Options, format_option
+from chakra.cli.support.options import Options, format_option, refuse_idle
 from chakra.cli.support.sizes import Size
 from chakra.errors import ThresholdError, UsageError
 from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
     from chakra.calibrate import Calibration, Measurement
+
+#: options of a fit to a network's dimension
+_OF_NETWORKS = ("system", "topology", "algorithm", "splits", "local_mem_bw", "endpoint_delay")
 
 
 @click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
@@ -108,7 +111,15 @@ def command(logs: tuple[str, ...], **options: Any) -> None:
         value = options[name]
         if value is not None and not 0 <= value < float("inf"):
             raise UsageError(f"--{name.replace('_', '-')} must be a number of at least 0, not {value:g}")
+    if options["library"] is None:
+        refuse_idle(("nic_gbps", "nics", "node_ranks", "network_us"), "goes with --library")
+    else:
+        refuse_idle(_OF_NETWORKS, "is for a network dimension, not for --library")
+        if options["nic_gbps"] is None:
+            refuse_idle(("nics", "network_us"), "needs the rate of a network port, too: --nic-gbps")
     recordings = tuple(log for log in logs if is_recording(log))
+    if not recordings:
+        refuse_idle(("job",), "goes with a folder of recordings")
     measurements = _measurements(logs, recordings, options)
     if options["library"] is not None:
         from chakra.cli.support.library_calibration import calibrate_library

@@ -6,6 +6,7 @@ from pathlib import Path
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.options import refuse_idle
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
 
@@ -50,14 +51,19 @@ def command(
             raise UsageError(f"{output}: unknown suffix; a comparison is an .html or a .json file")
         if any(_overwrites(output, path) for path in (a, b)):
             raise UsageError(f"{output}: would overwrite an input")
+    if not any(map(os.path.isdir, (a, b))):
+        refuse_idle(("job",), "goes with a folder of recordings")
     sources = [read_source(path, job=job, step=step) for path in (a, b)]
+    if all(source.what != "recording" for source in sources):
+        refuse_idle(("step",), "goes with recordings: replays have no profiler steps")
     found = compare(*sources, rank=rank)
     if output is not None:
         page = output.suffix.lower() != ".json"
         with atomic_text(output) as file:
             file.write(difference_html(found) if page else document_text(found.to_dict()) + "\n")
         click.echo(f"wrote {output}", err=True)
-        return
+        if form == "text":
+            return
     click.echo(document_text(found.to_dict()) if form == "json" else difference_text(found))
 
 

@@ -8,6 +8,7 @@ import rich_click as click
 
 from chakra.cli.commands.link import linking_options, settings_of, show
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.options import refuse_idle
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
@@ -114,8 +115,9 @@ def command(
             raise UsageError("--rank goes with one rank's files, not with --dir")
         _job(folder, job, output, settings, check, durations == "shortest", workers, output_format)
         return
-    if job is not None or durations != "own":
-        raise UsageError("--job and --ranks go with --dir")
+    refuse_idle(("job", "durations", "workers"), "goes with --dir")
+    if linked is None and host is None:
+        refuse_idle(("min_matched",), "needs a host trace: without one no operators are matched")
     _one(linked, host, device, rank, output, settings, check, output_format)
 
 

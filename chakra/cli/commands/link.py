@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
-from chakra.cli.support.options import Command, Decorator, Options, format_option
+from chakra.cli.support.options import Command, Decorator, Options, format_option, refuse_idle
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
 
@@ -186,6 +186,8 @@ def command(
     """
     from chakra.converters.pytorch import Inputs, convert_rank
 
+    if host is None:
+        refuse_idle(("min_matched",), "needs a host trace: without one no operators are matched")
     convert_rank(
         Inputs(host=host, device=device, rank=rank),
         output,

@@ -8,7 +8,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
-from chakra.cli.support.options import Options, filename_options
+from chakra.cli.support.options import Options, filename_options, refuse_idle
 from chakra.converters.pytorch.read.file_kinds import kind_of
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import UsageError
@@ -122,6 +122,8 @@ def _read(inputs: list[Path], options: Options) -> tuple[Timeline, list[str]]:
     if kind == files.JSON and kind_of(inputs[0]) is FileKind.DEVICE:
         kind = files.KINETO  # a list of events, as other profilers write it
     if kind == files.KINETO:
+        refuse_idle(("npus", "frequency"), "is for a log of ASTRA-sim, not for a Kineto trace")
+        refuse_idle(("workload",), "is for a replay or a log, not for a Kineto trace")
         return read_kineto([*inputs]), []
     if len(inputs) > 1:
         raise UsageError(
@@ -130,6 +132,7 @@ def _read(inputs: list[Path], options: Options) -> tuple[Timeline, list[str]]:
     source = inputs[0]
     traces = _traces(options["workload"]) if options["workload"] else None
     if kind == files.RESULT:
+        refuse_idle(("npus", "frequency"), "is for a log of ASTRA-sim, not for a replay's result")
         document: Any = files.read_json(source, error=UsageError)
         return from_document(document, traces=traces, source=str(source)), []
     if kind in (files.TEXT, files.EMPTY, files.UNKNOWN, files.JSON):

@@ -28,8 +28,6 @@ def calibrate_library(
     from chakra.calibrate.recorded_fit import fit_recorded
     from chakra.platforms.collectives import parameters_text
 
-    if options["system"]:
-        raise UsageError("--system is for a network dimension, not for --library")
     machine = _machine(options["library"])
     sources = ", ".join(Path(log).name for log in logs)
     make = fit_recorded if recorded else fit_library

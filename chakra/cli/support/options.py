@@ -1,16 +1,43 @@
 """Options that several commands have, so that they are spelled and explained alike."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import rich_click as click
+from click.core import ParameterSource
+
+from chakra.errors import UsageError
 
 #: what click parsed, by the names of a command's parameters; their types are those of the options
 Options: TypeAlias = dict[str, Any]
 #: what becomes a command: click hands its options to its parameters
 Command: TypeAlias = Callable[..., object]
 Decorator: TypeAlias = Callable[[Command], Command]
+
+
+def refuse_idle(names: Sequence[str], why: str) -> None:
+    """Refuse options of the command that runs where they were given and change nothing.
+
+    Parameters
+    ----------
+    names
+        Parameters of the command.
+    why
+        What follows the option's name in the message, such as ``is for a network, not for --library``.
+
+    Raises
+    ------
+    UsageError
+        One was given, with another value than its default.
+    """
+    context = click.get_current_context()
+    assert context is not None, "a command runs"
+    for option in context.command.params:
+        if option.name in names and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+            long = next(name for name in option.opts if name.startswith("--"))
+            if context.params[option.name] != option.get_default(context):
+                raise UsageError(f"{long} {why}")
 
 
 def format_option(help_text: str = "Form of the output.") -> Decorator:

@@ -38,7 +38,9 @@ class RankGraph:
     measured_ns
         Recorded span.
     steps
-        Steps that were recorded.
+        Steps that the region holds as a whole; 1 where it holds none.
+    parted
+        Whether the region holds a part of a step only.
     events
         Recorded events by node.
     meetings
@@ -54,6 +56,7 @@ class RankGraph:
     begin_ns: int
     measured_ns: int
     steps: int
+    parted: bool
     events: HostEvents
     meetings: dict[int, tuple[_Key, int, int]]
 
@@ -80,8 +83,8 @@ def rank_graph(linked: Linked, rank: int) -> RankGraph:
         meetings[node] = (key, start, start + int(graph.duration[node]))
     return RankGraph(
         rank, graph.offsets, graph.sources, graph.engine, graph.n_engines, graph.duration.copy(),
-        clock + linked.first_ns, linked.measured_ns, max(len(linked.steps), 1),
-        host_events(graph, linked.device.calls), meetings,
+        clock + linked.first_ns, linked.measured_ns, max(linked.whole_steps, 1),
+        bool(linked.steps) and not linked.whole_steps, host_events(graph, linked.device.calls), meetings,
     )  # fmt: skip
 
 

@@ -56,6 +56,9 @@ class LinkOptions:
         for name, words in _WORDS.items():
             if getattr(self, name) not in words:
                 raise UsageError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(words)}")
+        if self.gpu_only and (self.gaps == "fold" or self.cpu_comm == "comp"):
+            option = "--gaps fold" if self.gaps == "fold" else "--cpu-comm comp"
+            raise UsageError(f"{option} is about the host's part, which --gpu-only leaves out")
 
 
 def calls_as_ops(device: DeviceTrace) -> Ops:
