@@ -12,7 +12,8 @@ P(Binomial(n, 1/2) < k) <= 5 %. It assumes nothing of how times are distributed.
 
 The row `warmup` is a cold start, `chakra warmup` without a cache: it runs --cold-runs times, and fails where even the
 least of its ratios is above --cold-limit. A row that may cost so many times another one fails where the newer commit's
-median is above that, if both ran. Exit codes: 0 no row is slower, 4 a row is slower, 1 a row did not run,
+median is above that, if both ran; a row about something that the older commit does not have runs on the newer one alone,
+and is judged by that. Exit codes: 0 no row is slower, 4 a row is slower, 1 a row did not run,
 2 wrong arguments. Rows that need the reference data (docs/validation.md) are left out where it is absent.
 """
 
@@ -97,6 +98,10 @@ class Commit:
     folder: Path
     out: Path
 
+    def knows(self, word: str) -> bool:
+        """Whether its code has a word."""
+        return any(word in path.read_text("utf-8") for path in self.code.rglob("*.py"))
+
     def environment(self) -> dict[str, str]:
         """What its processes, and those that they start, see: this commit's code before any that is installed."""
         path = os.pathsep.join([str(self.folder / "site"), str(self.code)])
@@ -175,9 +180,14 @@ class Figures:
     same: bool = True
 
     @property
+    def new(self) -> bool:
+        """Whether the older commit cannot run the row."""
+        return not self.base
+
+    @property
     def ratios(self) -> list[float]:
-        """Head by base, pair by pair."""
-        return [new / old for old, new in zip(self.base, self.head, strict=True)]
+        """Head by base, pair by pair; none where only one can run."""
+        return [] if self.new else [new / old for old, new in zip(self.base, self.head, strict=True)]
 
 
 def compare(row: str, base: Commit, head: Commit, runs: int) -> Figures:
@@ -199,6 +209,13 @@ def compare(row: str, base: Commit, head: Commit, runs: int) -> Figures:
     return figures
 
 
+def measure_new(row: str, head: Commit, runs: int) -> Figures:
+    """Run a row that only the newer commit can run."""
+    with head.process() as worker:
+        worker.ask(row)
+        return Figures([], [worker.ask("run")["seconds"] for _ in range(runs)])
+
+
 def compare_cold(base: Commit, head: Commit, runs: int, folder: Path) -> Figures:
     """Cold starts in turn; the last caches stay for the rows after."""
     figures = Figures([], [])
@@ -210,7 +227,11 @@ def compare_cold(base: Commit, head: Commit, runs: int, folder: Path) -> Figures
 
 def report(row: str, figures: Figures, bound: float, limit: float) -> bool:
     """Print a line; whether the row is within its limit."""
-    base, head = statistics.median(figures.base), statistics.median(figures.head)
+    head = statistics.median(figures.head)
+    if figures.new:
+        print(f"{row:20} {'-':>12} {1000 * head:>12.2f} {'-':>7} {'-':>7} {'-':>6}  (new)", flush=True)
+        return True
+    base = statistics.median(figures.base)
     ratio = statistics.median(figures.ratios)
     slower = bound > limit
     remark = "SLOWER" if slower else ""
@@ -301,7 +322,10 @@ def main(given: list[str] | None = None) -> int:
         heads: dict[str, float] = {}
         for row in rows:
             try:
-                figures = compare(row, base, head, options.runs)
+                if base.knows(ROWS[row].word):
+                    figures = compare(row, base, head, options.runs)
+                else:
+                    figures = measure_new(row, head, options.runs)
                 heads[row] = statistics.median(figures.head)
                 if not report(row, figures, lower_bound(figures.ratios), options.limit):
                     failed.append(row)

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 import gate  # noqa: E402
-from gate import Commit, Figures, RowError, check_out, compare, costly, lower_bound, report  # noqa: E402
+from gate import Commit, Figures, RowError, check_out, compare, costly, lower_bound, measure_new, report  # noqa: E402
 from gate_rows import ROWS  # noqa: E402
 
 
@@ -69,6 +69,29 @@ def test_each_side_runs_the_code_of_its_own_copy(tmp_path: Path) -> None:
     (head.code / "chakra" / "cli" / "main.py").write_text(f"raise RuntimeError('mine')\n{command}")
     with pytest.raises(RowError, match="head: RuntimeError: mine"):
         compare("command_ring8", base, head, 2)
+
+
+def test_a_row_that_the_older_commit_cannot_run_is_measured_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "inputs").mkdir()
+    (tmp_path / "inputs" / "traces").symlink_to(ROOT / "traces")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "keys.py").write_text("KEYS = ['peak-perf']\n", "utf-8")
+    old, head = (
+        commit("old", tmp_path / "old", tmp_path),
+        commit("head", check_out(None, tmp_path / "head"), tmp_path),
+    )
+    for row in ROWS.values():
+        assert head.knows(row.word)
+    assert old.knows("")
+    assert not old.knows(ROWS["replay_102400_beside"].word)
+    assert ROWS["replay_102400_beside"].most
+    figures = measure_new("command_ring8", head, 2)
+    assert figures.new
+    assert len(figures.head) == 2
+    assert report("command_ring8", figures, lower_bound(figures.ratios), 1.05)
+    assert "(new)" in capsys.readouterr().out
 
 
 def test_code_from_elsewhere_is_refused(tmp_path: Path) -> None:
