@@ -151,7 +151,7 @@ class Recordings:
             data = files.read_bytes(source, error=ConversionError).decode("utf-8-sig")
             document = json.loads(data, parse_float=Decimal)
         except (ValueError, ArithmeticError, RecursionError) as error:
-            raise ConversionError(f"{source}: not whole JSON: {error}") from None
+            raise ConversionError(f"{source}: {files.json_fault(error)}") from None
         try:
             out = self._host(document) if kind is FileKind.HOST else self._device(document, source)
         except (KeyError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:

@@ -120,6 +120,10 @@ def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tu
 
             copies = Recordings(labels)
             return [(source, target, lambda out: copies.copy(source, out, compress=out.name.endswith(".gz")))]
+        if kind == files.JSON:
+            from chakra.converters.pytorch.read.file_kinds import kind_of
+
+            kind_of(source)  # refuses what is cut off before it says what it is
         return [(source, target, lambda out: _trace(source, out, labels, summary, {}))]
     ranks = files.rank_files(source)
     if not ranks:

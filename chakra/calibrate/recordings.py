@@ -1,5 +1,6 @@
 """Measurements from recordings of PyTorch jobs: Kineto traces of all ranks."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -29,14 +30,16 @@ def is_recording(path: str | Path) -> bool:
     Parameters
     ----------
     path
-        Any path; one that cannot be read is no recording.
+        Any path; one that cannot be read, or is cut off, is a recording if it is called ``.json`` or ``.json.gz``.
     """
     if Path(path).is_dir():
         return True
+    named = os.fspath(path).endswith((".json", ".json.gz"))
     try:
-        return kind_of(path) in _RECORDED
+        kind = kind_of(path)
+        return kind in _RECORDED or (kind is FileKind.EMPTY and named)
     except ConversionError:
-        return False
+        return named
 
 
 @checked

@@ -21,6 +21,9 @@ from chakra.schemas.protolib import encode_varint
 #: Files above this size are mapped instead of copied into memory.
 _MAP_ABOVE_BYTES = 1 << 28
 
+#: a JSON file up to this size is looked through for its end where nothing says what it is
+_SHORT = 1 << 24
+
 Progress = Callable[[int, int], None]
 
 
@@ -158,7 +161,7 @@ def decode_trace(data: U8, source: str, *, repair: bool = False) -> Trace:
     elif kind == files.JSONIZED_ET:
         raise TraceError(f"{source}: this is a {kind}; turn it back with `chakra jsonize {source} OUT.et`")
     elif kind not in (files.EXECUTION_TRACE, files.UNKNOWN, files.EMPTY, files.TEXT):
-        raise TraceError(f"{source}: this is a {kind}, not an execution trace{_advice(kind)}")
+        raise TraceError(f"{source}: this is a {kind}, not an execution trace{_advice(kind, data)}")
     try:
         records = make_records(data, *frame(data, source), source)
     except TraceError as error:
@@ -173,7 +176,9 @@ def decode_trace(data: U8, source: str, *, repair: bool = False) -> Trace:
     return trace
 
 
-def _advice(kind: str) -> str:
+def _advice(kind: str, data: U8) -> str:
+    if kind == files.JSON and len(data) <= _SHORT and files.is_cut(data.tobytes()):
+        return f": it is cut off after {len(data)} bytes, before anything says what it is"
     if kind in (files.KINETO, files.HOST_TRACE):
         return "; `chakra link` joins it with its partner into one"
     if kind == files.TEXT_WORKLOAD:

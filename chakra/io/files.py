@@ -485,7 +485,9 @@ def _is_text(head: bytes) -> bool:
 
 def _is_json(head: bytes) -> bool:
     """Whether it opens like a JSON object or array: brace, white space, then a quote or another bracket."""
-    return re.match(rb"(\xef\xbb\xbf)?\s*[{\[]\s*[\"{\[\]}]", head) is not None and b"\0" not in head[:64]
+    return (
+        re.match(rb"(\xef\xbb\xbf)?\s*[{\[]\s*([\"{\[\]}]|\Z)", head) is not None and b"\0" not in head[:64]
+    )
 
 
 def _json_kind(text: bytes) -> str:
@@ -538,10 +540,26 @@ def unusable_json(cause: Exception) -> str:
     )
 
 
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|["{}\[\]]', re.DOTALL)
+
+
+def is_cut(text: bytes) -> bool:
+    """Whether what opens like a JSON object or array ends before it is closed, as files of killed writers do."""
+    depth = 0
+    for match in _TOKENS.finditer(text):
+        token = match.group()
+        if token == b'"':
+            return True
+        depth += (token in (b"{", b"[")) - (token in (b"}", b"]"))
+    return depth > 0
+
+
 def json_fault(cause: Exception) -> str:
     """What is wrong with a text that Python's decoder refused: where it stops being JSON, or why it cannot be used."""
     if isinstance(cause, json.JSONDecodeError):
-        return f"line {cause.lineno} column {cause.colno}: not JSON ({cause.msg})"
+        text = cause.doc.encode(errors="surrogatepass")
+        cut = f"; the text ends inside a bracket or string, after {len(text)} bytes" if is_cut(text) else ""
+        return f"line {cause.lineno} column {cause.colno}: not JSON ({cause.msg}{cut})"
     return f"not usable JSON: {unusable_json(cause)}"
 
 

@@ -2,6 +2,7 @@
 without loss. They are read as `chakra convert pytorch` reads them: the same events, the same rule for missing times.
 """
 
+import os
 from typing import Final
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from chakra.arguments import checked
 from chakra.converters.pytorch.read.columns import to_integer
 from chakra.converters.pytorch.read.device import CALL, CATEGORIES, DEVICE, OP
+from chakra.converters.pytorch.read.file_kinds import expect
+from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
 from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.read.times import event_times
@@ -47,13 +50,14 @@ class _File:
     """The events of one file that have a time, and where it begins."""
 
     def __init__(self, path: PathLike) -> None:
-        reader = ArrayReader(str(path), "traceEvents", _Event)
         self.events: list[tuple[_Event, int, int]] = []
         try:
+            expect(os.fspath(path), FileKind.DEVICE)
+            reader = ArrayReader(str(path), "traceEvents", _Event)
             for events in reader:
                 self._add(events)
         except ConversionError as error:
-            raise UsageError(f"{path}: no Kineto trace that can be read: {error}") from error
+            raise UsageError(str(error)) from error
         self.base = max(to_integer(reader.header.get("baseTimeNanoseconds"), 0), 0)
         info = reader.header.get("distributedInfo")
         rank = info.get("rank") if isinstance(info, dict) else None

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from chakra.arguments import checked
 from chakra.converters.pytorch.job import Inputs
-from chakra.converters.pytorch.read.file_kinds import read_head
-from chakra.converters.pytorch.read.first_bytes import HEAD_BYTES, FileKind, describe_bytes
-from chakra.converters.pytorch.read.jsonarray import Source
+from chakra.converters.pytorch.read.file_kinds import head_and_kind
+from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import ConversionError, UsageError
 
 _NUMBER = re.compile(r"rank[_\-.]?(\d+)", re.IGNORECASE)
@@ -48,7 +47,8 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
     Raises
     ------
     ConversionError
-        No trace, several jobs (they are listed: choose with ``--job``), or ranks without a partner.
+        No trace, several jobs (they are listed: choose with ``--job``), ranks without a partner, or a file that is cut
+        off before it says what it is.
     UsageError
         Not a folder.
     """
@@ -119,7 +119,10 @@ def pair_files(found: list[TraceFile], folder: str, job: str | None) -> list[Inp
 
 def is_recording(path: Path) -> bool:
     """Whether a file is a host, device or linked trace."""
-    return _look(path) is not None
+    try:
+        return _look(path) is not None
+    except ConversionError:
+        return False
 
 
 def _traces_in(folder: Path) -> list[TraceFile]:
@@ -129,12 +132,9 @@ def _traces_in(folder: Path) -> list[TraceFile]:
 def _look(path: Path) -> TraceFile | None:
     if path.name.startswith(".") or path.suffix in (".txt", ".md", ".py"):
         return None
-    source = Source(path)
-    try:
-        head = read_head(source, HEAD_BYTES)
-    finally:
-        source.close()
-    kind = describe_bytes(head)
+    head, kind = head_and_kind(path)
+    if kind in (FileKind.EMPTY, FileKind.BINARY, FileKind.TEXT) and path.name.endswith((".json", ".json.gz")):
+        raise ConversionError(f"{path}: this is {kind}, not JSON: was it cut off or damaged?")
     if kind not in (FileKind.HOST, FileKind.DEVICE, FileKind.LINKED):
         return None
     rank = None

@@ -135,7 +135,9 @@ def _read(inputs: list[Path], options: Options) -> tuple[Timeline, list[str]]:
         refuse_idle(("npus", "frequency"), "is for a log of ASTRA-sim, not for a replay's result")
         document: Any = files.read_json(source, error=UsageError)
         return from_document(document, traces=traces, source=str(source)), []
-    if kind in (files.TEXT, files.EMPTY, files.UNKNOWN, files.JSON):
+    if kind == files.EMPTY:
+        raise UsageError(f"{source}: this is an empty file")
+    if kind in (files.TEXT, files.UNKNOWN, files.JSON):
         if kind == files.JSON:
             raise UsageError(f"{source}: this JSON is neither a replay's result nor a Kineto trace")
         log = read_log(source, npus=options["npus"], mhz=parse_frequency(options["frequency"]), traces=traces)

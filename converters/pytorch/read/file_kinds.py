@@ -5,6 +5,7 @@ from pathlib import Path
 from chakra.converters.pytorch.read.first_bytes import HEAD_BYTES, FileKind, describe_bytes
 from chakra.converters.pytorch.read.jsonarray import Source
 from chakra.errors import ConversionError
+from chakra.io.files import is_cut
 
 
 def read_head(source: Source, size: int) -> bytes:
@@ -16,25 +17,43 @@ def read_head(source: Source, size: int) -> bytes:
     return b"".join(parts)
 
 
-def kind_of(path: str | Path) -> FileKind:
-    """Kind of the file at ``path`` (reads at most the first megabyte).
+def head_and_kind(path: str | Path) -> tuple[bytes, FileKind]:
+    """First bytes of a file (a megabyte; more where they do not say what it is), and what they say.
 
     Raises
     ------
     ConversionError
-        The file cannot be read.
+        The file cannot be read, or is cut off before anything says what it is.
     """
     source = Source(path)
     try:
-        head = read_head(source, HEAD_BYTES)
+        size = HEAD_BYTES
+        head = read_head(source, size)
         if describe_bytes(head) is FileKind.OTHER_JSON:
             # Much metadata before the array: look on.
+            size += 16 * HEAD_BYTES
             head += read_head(source, 16 * HEAD_BYTES)
     finally:
         source.close()
-    if source.cut and not head:
-        raise ConversionError(f"{path}: {source.cut}")
-    return describe_bytes(head)
+    kind = describe_bytes(head)
+    if kind in (FileKind.OTHER_JSON, FileKind.EMPTY) and source.cut:
+        raise ConversionError(f"{path}: {source.cut} after {len(head)} uncompressed bytes")
+    if kind is FileKind.OTHER_JSON and len(head) < size and is_cut(head):
+        raise ConversionError(
+            f"{path}: cut off after {len(head)} bytes: the file ends before any of its events or nodes"
+        )
+    return head, kind
+
+
+def kind_of(path: str | Path) -> FileKind:
+    """Kind of the file at ``path``.
+
+    Raises
+    ------
+    ConversionError
+        The file cannot be read, or is cut off before anything says what it is.
+    """
+    return head_and_kind(path)[1]
 
 
 def expect(path: str | Path, *kinds: FileKind) -> FileKind:
