@@ -31,6 +31,7 @@ class RawRun:
     instance_comm: I64
     plans: tuple[Plan, ...]
     comms: tuple[tuple[str, int, tuple[int, ...]], ...]  # name, members, actors
+    comm_of: I64  # which of them stands for each group of NPUs; -1 for one that no NPU has
     dim_bytes: I64  # (actors, dims) bytes sent by collectives
     #: comm_size of each plan
     plan_bytes: I64

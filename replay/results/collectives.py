@@ -12,22 +12,28 @@ from chakra.replay.collectives.library.shape import Choice
 from chakra.replay.collectives.plan import Plan
 from chakra.replay.config.model import CollectiveKind, Network, Topology
 from chakra.replay.engines.outcome import RawRun
+from chakra.replay.symmetry.classes import coordinates
+from chakra.replay.workload.communicators import Communicator, Membership, first_places
 from chakra.replay.workload.model import Program
 
-#: instances above this number are merged by group and plan in the result document
+#: what a library ran for a plan on a group, if one did
+Ran = Callable[[Plan, Communicator], Choice | None]
+#: rows above this number are merged by group and collective
 MAX_ROWS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Instances:
-    """Times of every collective instance in ns: first issue, last issue, last end; and how much its members waited."""
+    """Times of every collective instance in ns: first issue, last issue, last end; and how much its members waited.
+
+    Where classes of NPUs were simulated, an instance stands for those of all groups that are alike.
+    """
 
     start: I64
     ready: I64
     end: I64
+    #: sum over the members of one group
     waiting: I64
-    last_actor: I64
-    last_node: I64
 
 
 def instances(raw: RawRun, programs: list[Program]) -> Instances:
@@ -36,7 +42,8 @@ def instances(raw: RawRun, programs: list[Program]) -> Instances:
     far = np.iinfo(np.int64).max
     start, end = np.full(n, far), np.full(n, -1)
     waiting = np.zeros(n, np.int64)
-    last_actor, last_node, last_issue = np.full(n, -1), np.full(n, -1), np.full(n, -1)
+    npus_of = np.bincount(raw.partition.class_of, minlength=len(programs))
+    groups = np.bincount(raw.comm_of[raw.comm_of >= 0], minlength=len(raw.comms))
     for actor, program in enumerate(programs):
         comm = np.flatnonzero(program.comm >= 0)
         if not len(comm):
@@ -49,13 +56,11 @@ def instances(raw: RawRun, programs: list[Program]) -> Instances:
         issue, finish = raw.issue_ns[where][nodes], raw.finish_ns[where][nodes]
         np.minimum.at(start, instance, issue)
         np.maximum.at(end, instance, finish)
-        np.add.at(waiting, instance, np.maximum(raw.instance_ready_ns[instance] - issue, 0))
-        later = issue > last_issue[instance]
-        last_issue[instance[later]] = issue[later]
-        last_actor[instance[later]] = actor
-        last_node[instance[later]] = nodes[later]
+        # an NPU has a group once, so an actor stands for as many members of each group as it has NPUs for one
+        members = npus_of[actor] // groups[raw.instance_comm[instance]]
+        np.add.at(waiting, instance, members * np.maximum(raw.instance_ready_ns[instance] - issue, 0))
     start[start == far] = -1
-    return Instances(start, raw.instance_ready_ns.copy(), end, waiting, last_actor, last_node)
+    return Instances(start, raw.instance_ready_ns.copy(), end, waiting)
 
 
 def bus_factor(kind: CollectiveKind, n: int) -> tuple[float, float]:
@@ -104,63 +109,157 @@ def algorithm_name(plan: Plan) -> str:
     return "+".join(dict.fromkeys(names))
 
 
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups of NPUs by name, for each communicator of a run.
+
+    Attributes
+    ----------
+    names
+        Names, each once.
+    comm, name, count
+        A communicator, a name that groups of NPUs have which it stands for, and how many those are, row by row.
+    place
+        Place of the first of them in the order of their first NPUs.
+    """
+
+    names: list[str]
+    comm: I64
+    name: I64
+    count: I64
+    place: I64
+
+    @classmethod
+    def of(cls, raw: RawRun, membership: Membership) -> "Groups":
+        """Of a run."""
+        numbers, place = first_places(membership)
+        names = list(dict.fromkeys(comm.name for comm in membership.comms))
+        index = {name: k for k, name in enumerate(names)}
+        name = np.array([index[comm.name] for comm in membership.comms], np.int64)[numbers]
+        pairs, first, count = np.unique(
+            np.stack([raw.comm_of[numbers], name], axis=1)[np.argsort(place)],
+            axis=0,
+            return_index=True,
+            return_counts=True,
+        )
+        return cls(names, pairs[:, 0], pairs[:, 1], count, np.sort(place)[first])
+
+
 def collective_rows(
     raw: RawRun,
     programs: list[Program],
     network: Network,
-    spans: list[set[int]],
-    sizes: I64,
-    ran: Callable[[int, int], Choice | None],
+    membership: Membership,
+    ran: Ran,
 ) -> list[dict[str, Any]]:
-    """One row per collective instance, merged by group and plan above `MAX_ROWS`.
+    """One row per collective, of groups of one name that run alike; merged by group and collective above `MAX_ROWS`.
 
-    `ran` says what a library ran for a plan on a communicator, if one did; `spans[c]` are the dimensions in which the
-    members of communicator c differ; `sizes[plan]` is a plan's comm_size; of
-    unequal shares, of the even collective that brings as many bytes through its ports as the busiest member does.
+    What a row says, and which rows there are, does not depend on the engine, nor on whether classes of NPUs were
+    simulated.
     """
     found = instances(raw, programs)
     done = np.flatnonzero((found.start >= 0) & (raw.instance_plan >= 0))
-    rows: dict[Any, dict[str, Any]] = {}
-    merge = len(done) > MAX_ROWS
-    for i in done.tolist():
-        plan_number, c = int(raw.instance_plan[i]), int(raw.instance_comm[i])
-        key = (plan_number, c) if merge else i
-        ready, end = int(found.ready[i]), int(found.end[i])
+    if not len(done):
+        return []
+    pairs, pair = np.unique(
+        np.stack([raw.instance_plan[done], raw.instance_comm[done]], axis=1), axis=0, return_inverse=True
+    )
+    example = {int(raw.comm_of[c]): comm for c, comm in reversed(list(enumerate(membership.comms)))}
+    kinds: dict[_What, int] = {}
+    what = np.array(
+        [
+            kinds.setdefault(_what(raw, network, plan, example[comm], ran), len(kinds))
+            for plan, comm in pairs.tolist()
+        ]
+    )
+    groups = Groups.of(raw, membership)
+    # rows of `groups` for each instance
+    first = np.searchsorted(groups.comm, np.arange(len(raw.comms) + 1))
+    each = np.diff(first)[raw.instance_comm[done]]
+    at = np.repeat(np.arange(len(done)), each)
+    row = np.repeat(first[raw.instance_comm[done]] - np.cumsum(each) + each, each) + np.arange(len(at))
+    times = np.stack([found.start, found.ready, found.end, found.waiting], axis=1)[done]
+    table = np.concatenate([what[pair.reshape(-1)[at], None], groups.name[row, None], times[at]], axis=1)
+    table, inverse = np.unique(table, axis=0, return_inverse=True)
+    count, place = np.zeros(len(table), np.int64), np.full(len(table), np.iinfo(np.int64).max)
+    np.add.at(count, inverse.reshape(-1), groups.count[row])
+    np.minimum.at(place, inverse.reshape(-1), groups.place[row])
+    if len(table) > MAX_ROWS:
+        # the longest of each, and of those the first
+        order = np.lexsort([place, table[:, 2], table[:, 3] - table[:, 4], table[:, 1], table[:, 0]])
+        table, count, place = table[order], count[order], place[order]
+        new = np.flatnonzero(np.r_[True, (table[1:, :2] != table[:-1, :2]).any(axis=1)])
+        table, count, place = table[new], np.add.reduceat(count, new), place[new]
+    known = list(kinds)
+    rank = np.argsort(np.argsort([repr(one) for one in known]))[table[:, 0]]
+    order = np.lexsort([rank, *table.T[:1:-1], place, table[:, 2]])
+    cells = zip(table[order].tolist(), count[order].tolist(), strict=True)
+    return [known[k].row(groups.names[name], times, number) for (k, name, *times), number in cells]
+
+
+@dataclass(frozen=True)
+class _What:
+    """What a collective is, whoever runs it."""
+
+    kind: CollectiveKind
+    algorithm: str
+    members: int
+    #: comm_size; of unequal shares, of the even collective that brings as many bytes through its ports as the busiest
+    #: member does
+    size: int
+    bound_ns: float | None
+    uneven: bool
+    ran: tuple[str, str, int] | None
+
+    def row(self, group: str, times: list[int], count: int) -> dict[str, Any]:
+        start, ready, end, waiting = times
         time = end - ready
-        if key in rows and rows[key]["end_ns"] - rows[key]["ready_ns"] >= time:
-            rows[key]["count"] += 1
-            continue
-        plan = raw.plans[plan_number]
-        name, n, _ = raw.comms[c]
-        scale, factor = bus_factor(plan.kind, n)
-        size = int(sizes[plan_number])
-        barrier = plan.kind is CollectiveKind.BARRIER
-        timed = time > 0 and not barrier
-        egress = egress_bytes_per_ns(network, spans[c])
-        number = rows[key]["count"] + 1 if key in rows else 1
-        rows[key] = {
-            "kind": plan.kind.value,
-            "algorithm": algorithm_name(plan),
-            "group": name,
-            "members": n,
-            "bytes": size,
-            "start_ns": int(found.start[i]),
+        scale, factor = bus_factor(self.kind, self.members)
+        timed = time > 0 and self.kind is not CollectiveKind.BARRIER
+        row: dict[str, Any] = {
+            "kind": self.kind.value,
+            "algorithm": self.algorithm,
+            "group": group,
+            "members": self.members,
+            "bytes": self.size,
+            "start_ns": start,
             "ready_ns": ready,
             "end_ns": end,
-            "waiting_ns": int(found.waiting[i]),
+            "waiting_ns": waiting,
             "transfer_ns": time,
-            "algbw_gbps": size * scale / time if timed else None,
-            "busbw_gbps": size * scale * factor / time if timed else None,
-            "bound_ns": size * scale * _least(plan, factor) / egress if egress and not barrier else None,
-            "count": number,
+            "algbw_gbps": self.size * scale / time if timed else None,
+            "busbw_gbps": self.size * scale * factor / time if timed else None,
+            "bound_ns": self.bound_ns,
+            "count": count,
         }
-        if plan.uneven:
-            rows[key]["uneven"] = True
-        choice = ran(plan_number, c)
-        if choice is not None:
-            rows[key] |= {
-                "library_algorithm": choice.algorithm.value,
-                "library_protocol": choice.protocol.value,
-                "library_channels": choice.channels,
-            }
-    return list(rows.values())
+        if self.uneven:
+            row["uneven"] = True
+        if self.ran is not None:
+            names = ("library_algorithm", "library_protocol", "library_channels")
+            row |= dict(zip(names, self.ran, strict=True))
+        return row
+
+
+def _what(raw: RawRun, network: Network, number: int, comm: Communicator, ran: Ran) -> _What:
+    plan, size, members = raw.plans[number], int(raw.plan_bytes[number]), comm.size
+    scale, factor = bus_factor(plan.kind, members)
+    egress = egress_bytes_per_ns(network, _spans(network, comm))
+    bounded = egress and plan.kind is not CollectiveKind.BARRIER
+    choice = ran(plan, comm)
+    return _What(
+        plan.kind,
+        algorithm_name(plan),
+        members,
+        size,
+        size * scale * _least(plan, factor) / egress if bounded else None,
+        plan.uneven,
+        (choice.algorithm.value, choice.protocol.value, choice.channels) if choice is not None else None,
+    )
+
+
+def _spans(network: Network, comm: Communicator) -> set[int]:
+    """Dimensions in which the members of a group differ."""
+    if comm.whole:
+        return set(range(len(network.dims)))
+    where = coordinates(network, comm.members)
+    return set(np.flatnonzero((where != where[0]).any(axis=0)).tolist())

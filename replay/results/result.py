@@ -13,7 +13,7 @@ from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.et import NodeType
 from chakra.replay.collectives.library.shape import Choice
-from chakra.replay.collectives.plan import library_phase
+from chakra.replay.collectives.plan import Plan, library_phase
 from chakra.replay.config.model import CollectiveKind, Links, Memory, Network, Switches, System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
@@ -39,7 +39,7 @@ from chakra.replay.results.time_account import (
     roofline_averages,
 )
 from chakra.replay.symmetry.classes import coordinates
-from chakra.replay.workload.communicators import Membership
+from chakra.replay.workload.communicators import Communicator, Membership
 from chakra.replay.workload.kernel_speeds import accelerator_notes
 from chakra.replay.workload.model import Engine, Op, Program, Workload
 from chakra.replay.workload.starts import start_notes
@@ -221,36 +221,16 @@ class ReplayResult:
 
     @cached_property
     def collectives(self) -> list[dict[str, Any]]:
-        """One row per collective (per class of groups): kind, algorithm, bytes, times, bandwidths, bound."""
-        spans = []
-        first = {(comm.name, comm.size): comm for comm in reversed(self.membership.comms)}
-        for name, size, _ in self.raw.comms:
-            comm = first[name, size]
-            if comm.whole:
-                spans.append(set(range(len(self.network.dims))))
-                continue
-            where = coordinates(self.network, comm.members)
-            spans.append({k for k in range(where.shape[1]) if (where[:, k] != where[0, k]).any()})
+        """One row per collective of alike groups of a name: kind, algorithm, bytes, times, bandwidths, bound."""
         library = self.scenario.plans.library
-        found: dict[tuple[int, int], Choice | None] = {}
 
-        def ran(plan: int, c: int) -> Choice | None:
-            if library is None:
+        def ran(plan: Plan, comm: Communicator) -> Choice | None:
+            phase = library_phase(plan)
+            if library is None or phase is None or phase.algorithm.kind == CollectiveKind.BARRIER:
                 return None
-            if (plan, c) not in found:
-                name, size, _ = self.raw.comms[c]
-                phase = library_phase(self.raw.plans[plan])
-                barrier = phase is not None and phase.algorithm.kind == CollectiveKind.BARRIER
-                found[plan, c] = (
-                    None
-                    if phase is None or barrier
-                    else library.choice(
-                        CollectiveKind(phase.algorithm.kind), phase.bytes, first[name, size].members
-                    )
-                )
-            return found[plan, c]
+            return library.choice(CollectiveKind(phase.algorithm.kind), phase.bytes, comm.members)
 
-        return collective_rows(self.raw, self._programs, self.network, spans, self.raw.plan_bytes, ran)
+        return collective_rows(self.raw, self._programs, self.network, self.membership, ran)
 
     @cached_property
     def dimensions(self) -> list[dict[str, Any]]:
@@ -318,7 +298,7 @@ class ReplayResult:
     @cached_property
     def critical_path(self) -> list[dict[str, Any]]:
         """Nodes that lead to the latest finish, first to last."""
-        return critical_path(self.raw, self._programs, self.workload)
+        return critical_path(self.raw, self._programs, self.scenario)
 
     @cached_property
     def memory(self) -> list[MemoryUse]:

@@ -59,9 +59,11 @@ def talk(
     for said in library:
         src, dst = said.pairs()
         slot_of_src, slot_of_dst = (said.slots[:, ends] for ends in (said.roles.source, said.roles.target))
-        each = range(membership.comm.shape[1])
-        numbers = [[roles.of("library", role, slot) for slot in each] for role in said.roles.role]
-        role = np.array(numbers, np.int64)[np.arange(src.shape[1]), slot_of_dst] + slot_of_src
+        slots = membership.comm.shape[1]
+        numbers = [[roles.of("library", role, slot) for slot in range(slots)] for role in said.roles.role]
+        # none where so few bytes are shared that no member sends any
+        table = np.array(numbers, np.int64).reshape(-1, slots)
+        role = table[np.arange(src.shape[1]), slot_of_dst] + slot_of_src
         parts.append((src.reshape(-1), dst.reshape(-1), role.reshape(-1)))
     for number, program in enumerate(workload.programs):
         npus = np.flatnonzero(workload.program_of == number)

@@ -42,6 +42,13 @@ class Membership:
     member: I64
 
 
+def first_places(membership: Membership) -> tuple[I64, I64]:
+    """Communicators that NPUs have, and where each stands first: the cell of its first NPU's groups."""
+    cells = membership.comm.reshape(-1)
+    numbers, first = np.unique(cells, return_index=True)
+    return numbers[numbers >= 0], first[numbers >= 0]
+
+
 def short(name: str, shown: int = 40) -> str:
     """A group's name in a message, cut where it is long."""
     return repr(name if len(name) <= shown else f"{name[:shown]}...")

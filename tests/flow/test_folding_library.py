@@ -173,3 +173,10 @@ def test_roles_name_one_partner_each() -> None:
     for ends in (made.source, made.target):
         assert len({(int(end), role) for end, role in zip(ends, made.role, strict=True)}) == n * (n - 1)
     assert len(set(made.role)) == n - 1
+
+
+def test_so_few_bytes_that_nobody_sends() -> None:
+    """8 bytes are not one for each of twelve members: the collective has no messages."""
+    workload = job(24, [("all_to_all", 8, [list(range(12)), list(range(12, 24))])])
+    folded, unfolded = both(workload, SYSTEM, machines(3, 16, Shape.FAT_TREE))
+    assert folded.finish_ns.tolist() == unfolded.finish_ns.tolist()

@@ -10,34 +10,46 @@ ENTRY_POINTS = ()
 ALLOCATES = False
 
 
-def counted_delay(s: State, src: int, dst: int, size: int) -> int:
-    """Delay of a message without contention, ns, as `free_delay` has it; its bytes are counted where they take time."""
+def booked_bytes(s: State, message: int) -> int:
+    """Bytes of a message that dimensions are booked: what the workload sends, and no requests of rendezvous."""
+    kind = s.m[message + L.KIND]
+    return 0 if kind == L.MSG_CONTROL or kind == L.MSG_P2P_CONTROL else s.m[message + L.M_SIZE]
+
+
+def counted_delay(s: State, message: int, src: int) -> int:
+    """Delay of a message without contention, ns, as `free_delay` has it.
+
+    Its bytes count in each dimension in which its ends differ, whether or not they take time there.
+    """
     m = s.m
+    dst, size, booked = m[message + L.M_DST], m[message + L.M_SIZE], booked_bytes(s, message)
     n_dims = m[L.C_DIMS]
     charge = m[L.C_CHARGE]
     here, there = m[L.C_COORDS] + src * n_dims, m[L.C_COORDS] + dst * n_dims
     row = m[L.C_DIM_ROWS]
     delay = 0
+    crossed = 0
     for k in range(n_dims):
         if m[here + k] != m[there + k]:
             hops = hops_between(s, row, m[here + k], m[there + k])
-            m[row + L.D_BYTES] += size
-            m[row + L.D_BYTE_HOPS] += size * hops
-            part = crossing_ns(s, k, hops, size)
-            if charge == L.CHARGE_LOWEST:
-                return part
-            delay = part if charge == L.CHARGE_HIGHEST else delay + part
+            m[row + L.D_BYTES] += booked
+            m[row + L.D_BYTE_HOPS] += booked * hops
+            if charge != L.CHARGE_LOWEST or crossed == 0:
+                part = crossing_ns(s, k, hops, size)
+                delay = part if charge == L.CHARGE_HIGHEST else delay + part
+            crossed += 1
         row += L.DIM_ROW
     return delay
 
 
-def count_bytes(s: State, src: int, dst: int, size: int) -> None:
+def count_bytes(s: State, message: int, src: int) -> None:
     """Count a message on single links for the lowest logical dimension in which its ends differ."""
     m = s.m
+    dst = m[message + L.M_DST]
     n_dims = m[L.C_DIMS]
     for k in range(n_dims):
         if m[m[L.C_COORDS] + src * n_dims + k] != m[m[L.C_COORDS] + dst * n_dims + k]:
-            m[m[L.C_DIM_ROWS] + k * L.DIM_ROW + L.D_BYTES] += size
+            m[m[L.C_DIM_ROWS] + k * L.DIM_ROW + L.D_BYTES] += booked_bytes(s, message)
             return
 
 
@@ -74,7 +86,7 @@ def send_by_delay(s: State, message: int, src: int) -> None:
     dst = m[message + L.M_DST]
     m[message + L.M_AT] = dst
     m[message + L.M_HOPS] = 1
-    schedule(s, m[L.C_NOW] + counted_delay(s, src, dst, m[message + L.M_SIZE]), message)
+    schedule(s, m[L.C_NOW] + counted_delay(s, message, src), message)
 
 
 def over_switch_by_delay(s: State, message: int, src: int, dim: int, up: int, down: int) -> None:
@@ -94,5 +106,5 @@ def send_by_route_delay(s: State, message: int, src: int) -> None:
     dst, size = m[message + L.M_DST], m[message + L.M_SIZE]
     m[message + L.M_AT] = dst
     m[message + L.M_HOPS] = 1
-    count_bytes(s, src, dst, size)
+    count_bytes(s, message, src)
     schedule(s, m[L.C_NOW] + route_delay(s, src, dst, size), message)

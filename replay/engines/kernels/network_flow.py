@@ -18,6 +18,7 @@ from chakra.replay.engines.kernels.flow_sharing import (
 )
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, schedule, take_row
+from chakra.replay.engines.kernels.network_delays import booked_bytes
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -143,14 +144,14 @@ def start_flow(s: State, message: int, src: int) -> None:
     """A message leaves `src`. One to the NPU itself is there at the end of this tick."""
     m = s.m
     head = m[L.C_FLOW]
-    dst, size = m[message + L.M_DST], m[message + L.M_SIZE]
+    dst = m[message + L.M_DST]
     npu = m[m[head + R.FH_NPUS] + src]
     m[message + L.M_HOPS] = 1
     if npu == dst:
         m[message + L.M_AT] = dst
         schedule(s, m[L.C_NOW], message)
         return
-    count_dimension(s, src, npu, dst, size)
+    count_dimension(s, src, npu, dst, booked_bytes(s, message))
     start_on(s, message, choose_route(s, src, dst))
 
 

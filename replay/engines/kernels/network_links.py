@@ -5,7 +5,7 @@ from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.link_use import WHOLE, add_use
 from chakra.replay.engines.kernels.messages_events import schedule
-from chakra.replay.engines.kernels.network_delays import count_bytes
+from chakra.replay.engines.kernels.network_delays import booked_bytes, count_bytes
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -81,7 +81,6 @@ def enter_dimension(s: State, message: int, at: int) -> None:
     n = m[row + L.D_N]
     after = at + (there - here) * m[row + L.D_STRIDE]
     first = m[row + L.D_LINKS]
-    size = m[message + L.M_SIZE]
     m[message + L.M_AT] = after
     m[message + L.M_DOWN] = L.NIL
     hops = 1
@@ -100,8 +99,9 @@ def enter_dimension(s: State, message: int, at: int) -> None:
         link = first + 2 * at * L.LINK_ROW
         m[message + L.M_DOWN] = first + (2 * after + 1) * L.LINK_ROW
     m[message + L.M_HOPS] = hops
-    m[row + L.D_BYTES] += size
-    m[row + L.D_BYTE_HOPS] += size * hops
+    booked = booked_bytes(s, message)
+    m[row + L.D_BYTES] += booked
+    m[row + L.D_BYTE_HOPS] += booked * hops
     enter_link(s, link, message)
 
 
@@ -128,7 +128,7 @@ def enter_route(s: State, message: int, src: int) -> None:
     m[message + L.M_AT] = dst
     m[message + L.M_ROUTE] = at
     m[message + L.M_HOPS] = m[m[L.C_ROUTE_START] + pair + 1] - at
-    count_bytes(s, src, dst, m[message + L.M_SIZE])
+    count_bytes(s, message, src)
     enter_link(s, m[at], message)
 
 

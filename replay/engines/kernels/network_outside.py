@@ -24,7 +24,7 @@ def hand_over(s: State, message: int, src: int) -> None:
     dst, size = m[message + L.M_DST], m[message + L.M_SIZE]
     m[message + L.M_AT] = dst
     m[message + L.M_HOPS] = 1
-    count_bytes(s, src, dst, size)
+    count_bytes(s, message, src)
     n = m[L.C_MAIL_N]
     at = m[L.C_MAIL] + n * L.MAIL_ROW
     m[at + L.ML_MESSAGE] = message

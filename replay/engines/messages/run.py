@@ -386,6 +386,7 @@ class MessageRun:
             instance_comm=t.instance_comm,
             plans=tuple(item.plan for item in self._planned),
             comms=self._comms(),
+            comm_of=self._comm_of(),
             dim_bytes=t.network.dim_bytes(m, n),
             plan_bytes=np.asarray([item.size_bytes for item in self._planned] or [0], np.int64),
             partial=ended,
@@ -408,6 +409,12 @@ class MessageRun:
         if self.who.comms is not None:
             return tuple((c.name, c.size, c.actors) for c in self.who.comms.comms)
         return tuple((c.name, c.size, tuple(c.members.tolist())) for c in self.membership.comms)
+
+    def _comm_of(self) -> I64:
+        """Which communicator stands for each group of NPUs."""
+        if self.who.comms is not None:
+            return self.who.comms.stands_for
+        return np.arange(len(self.membership.comms), dtype=np.int64)
 
     def _fold_notes(self) -> tuple[str, ...]:
         """How many NPUs were simulated for how many."""

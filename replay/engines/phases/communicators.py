@@ -10,7 +10,7 @@ from chakra.replay.collectives.algorithms import Family
 from chakra.replay.config.model import Network
 from chakra.replay.symmetry.classes import Partition, distance_key, ring_labels, row_codes
 from chakra.replay.symmetry.rings_used import RingsUsed
-from chakra.replay.workload.communicators import Communicator, Membership
+from chakra.replay.workload.communicators import Communicator, Membership, first_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,9 @@ class ActorComms:
     group_comm: I64
     #: which of the communicator's actors this one is
     group_member: I64
+
+    #: which of them stands for each of the groups of NPUs
+    stands_for: I64
 
     def comm_of(self, actor: int, group: int) -> int:
         """Index of the communicator that is a group of an actor."""
@@ -89,9 +92,12 @@ def actor_communicators(
             group_comm.append(number)
             group_member.append(comms[number].actors.index(int(class_of[npu])))
         group_start.append(len(group_comm))
-    return ActorComms(
-        tuple(comms), *(np.array(v, np.int64) for v in (group_start[:-1], group_comm, group_member))
-    )
+    start, comm_of, member_of = (np.array(v, np.int64) for v in (group_start, group_comm, group_member))
+    numbers, first = first_places(membership)
+    npu, slot = np.divmod(first, membership.comm.shape[1])
+    stands_for = np.full(len(membership.comms), -1, np.int64)
+    stands_for[numbers] = comm_of[start[class_of[npu]] + slot]
+    return ActorComms(tuple(comms), start[:-1], comm_of, member_of, stands_for)
 
 
 def _actor_comm(

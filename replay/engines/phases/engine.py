@@ -123,6 +123,7 @@ class PhaseEngine:
             plans=tuple(item.plan for item in t.planned),
             plan_bytes=ints([item.size_bytes for item in t.planned]),
             comms=tuple((c.name, c.size, c.actors) for c in t.groups.comms),
+            comm_of=t.groups.stands_for,
             dim_bytes=t.rows(t.dim_bytes, n, t.dims),
             partial=partial,
             events=int(t.m[L.C_EVENTS]),
