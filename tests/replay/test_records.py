@@ -22,8 +22,8 @@ from chakra.replay.results import collectives
 NEVER = (1 << 62, 1 << 62, 1 << 62)
 MODES = st.sampled_from([None, "astra-sim"])
 some = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-#: keys of a document that say how it was made
-ABOUT = {"inputs"}
+#: keys of a document that say how it was made, and the use of links over time, which only messages tell (docs/limits.md)
+ABOUT = {"inputs", "link_use"}
 
 
 @pytest.fixture(autouse=True)
