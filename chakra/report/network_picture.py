@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from chakra.io.markup import closing, element, empty, escaped, nested
 from chakra.io.readable import count_text, shortened
 from chakra.report.charts import axis, opened
 from chakra.report.document import Run
@@ -47,42 +48,43 @@ def network_picture(run: Run) -> Markup | None:
     picture = picture_of(run, wires)
     numbered = _numbered(run, wires)
     out = [opened(picture.width, picture.height, "The network and the load of its links")]
-    out.extend(
-        f'<text x="4" y="{y:.0f}">{escape(shortened(text, 26))}</text>' for text, y in picture.captions
-    )
+    out.extend(_text(shortened(text, 26), 4, y) for text, y in picture.captions)
     busiest = sorted(picture.cables.items(), key=lambda item: (-max(w.share for w in item[1]), item[0]))
     rest = "".join(_path(picture, ends) for ends, _ in busiest[MOST_CABLES:])
     if rest:
-        out.append(f'<path class="link rest" d="{rest}"/>')
+        out.append(empty("path", {"class": "link rest", "d": rest}))
     for ends, among in reversed(busiest[:MOST_CABLES]):  # the most loaded ones on top
         text = _figures(among, f"{picture.boxes[ends[0]].name} and {picture.boxes[ends[1]].name}")
-        out.append(
-            f'<path class="link u{_step(max(w.share for w in among))}" d="{_path(picture, ends)}">'
-            f"<title>{escape(text)}</title></path>"
-        )
+        kind = f"link u{_step(max(w.share for w in among))}"
+        out.append(nested("path", element("title", text), {"class": kind, "d": _path(picture, ends)}))
     out.extend(_drawn(box) for box in picture.boxes)
     places: dict[tuple[float, float], list[int]] = {}
     for place, wire in numbered:
         places.setdefault(_spot(picture, wire), []).append(place)
     for (x, y), found in places.items():
-        words = ",".join(map(str, found[:3])) + ("…" if len(found) > 3 else "")
+        words = " ".join(map(str, found[:3])) + ("…" if len(found) > 3 else "")
         wide = 8.0 + 6.2 * len(words)
-        out.append(
-            f'<rect class="badge" x="{x - wide / 2:.1f}" y="{y - 8:.1f}" width="{wide:.1f}" height="15" rx="7"/>'
-            f'<text class="number" x="{x:.1f}" y="{y + 3.5:.1f}" text-anchor="middle">{words}</text>'
-        )
-    return Markup("".join(out) + "</svg>")
+        badge = {
+            "class": "badge",
+            **_place(x - wide / 2, y - 8),
+            "width": f"{wide:.1f}",
+            "height": 15,
+            "rx": 7,
+        }
+        out += [empty("rect", badge), _text(words, x, y + 3.5, "middle", "number")]
+    return Markup("".join([*out, closing("svg")]))
 
 
 def link_legend() -> Markup:
     """Samples of lines by the share of the bandwidth that was used."""
     bounds = [*STEPS, 1.0]
-    return Markup("").join(
-        Markup(
-            '<span><svg width="34" height="12" aria-hidden="true"><path class="link u{}" d="M1,6H33"/></svg>{}</span>'
-        ).format(k, f"{100 * bounds[k]:.0f} to {100 * bounds[k + 1]:.0f} %")
-        for k in range(len(STEPS))
-    )
+    out = []
+    for k in range(len(STEPS)):
+        line = empty("path", {"class": f"link u{k}", "d": "M1,6H33"})
+        sample = nested("svg", line, {"width": 34, "height": 12, "aria-hidden": "true"})
+        words = f"{100 * bounds[k]:.0f} to {100 * bounds[k + 1]:.0f} %"
+        out.append(nested("span", sample + escaped(words)))
+    return Markup("".join(out))
 
 
 def use_chart(run: Run) -> Markup | None:
@@ -104,17 +106,14 @@ def use_chart(run: Run) -> Markup | None:
         y = row * step + step - 4
         most, average = max(shares, default=0.0), _average(shares, interval, run.end_ns)
         words = f"{name}: {100 * average:.1f} % in the mean, {100 * most:.1f} % at most"
-        out.append(f'<text x="{left - 8}" y="{y - 6}" text-anchor="end">{escape(shortened(name, 38))}</text>')
-        out.append(f'<path class="base" d="M{left},{y}H{left + width}"/>')
-        out.append(
-            f'<path class="{"area" if row else "area mean"}" '
-            f'd="{_area(shares, interval, run.end_ns, left, width, y, step - 8)}">'
-            f"<title>{escape(words)}</title></path>"
-        )
-        out.append(
-            f'<text x="{left + width + 8}" y="{y - 6}">{100 * average:.0f} %, at most {100 * most:.0f} %</text>'
-        )
-    return Markup("".join(out) + "</svg>")
+        area = _area(shares, interval, run.end_ns, left, width, y, step - 8)
+        out += [
+            _text(shortened(name, 38), left - 8, y - 6, "end"),
+            empty("path", {"class": "base", "d": f"M{left:.0f},{y:.0f}H{left + width:.0f}"}),
+            nested("path", element("title", words), {"class": "area" if row else "area mean", "d": area}),
+            _text(f"{100 * average:.0f} %, at most {100 * most:.0f} %", left + width + 8, y - 6),
+        ]
+    return Markup("".join([*out, closing("svg")]))
 
 
 def _average(shares: Sequence[float], interval: int, end_ns: int) -> float:
@@ -197,11 +196,18 @@ def _drawn(box: Box) -> str:
         kind += f" i{_step(max(wire.share for wire in box.inside))}"
         text = _figures(box.inside, f"{box.name}, inside")
     x, y = box.middle
-    return (
-        f'<rect class="{kind}" x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="3">'
-        f'<title>{escape(text)}</title></rect><text class="inside" x="{x:.1f}" y="{y + 3.5:.1f}" text-anchor="middle">'
-        f"{escape(box.label)}</text>"
-    )
+    size = {"width": f"{box.width:.1f}", "height": f"{box.height:.1f}", "rx": 3}
+    shape = nested("rect", element("title", text), {"class": kind, **_place(box.x, box.y), **size})
+    return shape + _text(box.label, x, y + 3.5, "middle", "inside")
+
+
+def _place(x: float, y: float) -> dict[str, object]:
+    return {"x": f"{x:.1f}", "y": f"{y:.1f}"}
+
+
+def _text(words: str, x: float, y: float, anchor: str = "start", kind: str = "") -> str:
+    given = ({"class": kind} if kind else {}) | _place(x, y)
+    return element("text", words, given | ({"text-anchor": anchor} if anchor != "start" else {}))
 
 
 def _path(picture: Picture, ends: tuple[int, int]) -> str:

@@ -218,7 +218,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "values_in_effect",
     ),
     "chakra.calibrate": ("cost", "fit", "library_fit", "recordings", "recorded_fit", "doubts"),
-    "chakra.compare": ("spans", "read", "match", "difference", "text", "page"),
+    "chakra.compare": ("spans", "read", "match", "difference", "text", "page", "backends"),
     "chakra.accuracy": (
         "table",
         "words",

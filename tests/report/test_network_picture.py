@@ -116,7 +116,7 @@ def test_numbers_on_the_picture_are_those_of_the_chart() -> None:
     assert len(rows) >= 3
     shown = [item.text or "" for item in svg(run).iter() if item.get("class") == "number"]
     assert not {"…"} & set("".join(shown))
-    assert sorted(int(part) for text in shown for part in text.split(",")) == rows
+    assert sorted(int(part) for text in shown for part in text.split()) == rows
 
 
 def test_a_page_says_why_there_is_no_use_over_time() -> None:

@@ -69,6 +69,7 @@ SCENES = {
     ),
     "check-config": Scene("check-config -s system.json -n network.yml --format json", "chakra.check-config/1"),
     "compare": Scene("compare recorded/DEVICE recorded/DEVICE --format json", "chakra.compare/1"),
+    "compare backends": Scene(f"compare --backends aware,flow {RUN} --format json", "chakra.compare.backends/1"),
     "compare page": Scene("compare recorded/DEVICE recorded/DEVICE -o difference.html", None, None, ("difference.html",)),
     "convert config": Scene(
         "convert config -i network.yml -o new.yml --format json", "chakra.written/1", None, ("new.yml",)

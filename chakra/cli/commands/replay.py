@@ -6,20 +6,17 @@ works by swapping the program's name.
 
 import importlib
 import os
-import signal
 import sys
-import threading
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.machine import put_machine
 from chakra.cli.support.options import Options
-from chakra.cli.support.progress import ProgressBar
+from chakra.cli.support.running import Running
 from chakra.errors import EXIT_INTERRUPTED, ThresholdError, UsageError
 from chakra.replay.options import BACKENDS, COLLECTIVE_ALGORITHMS, COLLECTIVE_PROTOCOLS, InputWarning
 
@@ -298,7 +295,7 @@ def command(**options: Any) -> None:
     options["output_format"] = options["output_format"] or _format_of(options["output"])
     shown = Shown(**{item.name: options.pop(item.name) for item in fields(Shown)})
     changes = options.pop("what_if")
-    _machine(options)
+    put_machine(options)
     _check_options(shown, options["workload"], what_if=changes is not None)
     run = _arguments(**options)
     if changes is not None:
@@ -311,40 +308,6 @@ def _format_of(output: str | None) -> str:
     """The form that the suffix of a file to write names; text for any other."""
     suffix = Path(output or "").suffix.lower().removeprefix(".")
     return suffix if suffix in ("json", "csv", "parquet") else "text"
-
-
-def _machine(options: Options) -> None:
-    """Put the configuration of `--platform` where no file is given.
-
-    Raises
-    ------
-    UsageError
-        Neither is given, or there is no such machine, or not of the workload's size.
-    """
-    words = options.pop("platform")
-    missing = [
-        flags
-        for name, flags in (
-            ("system", "'-s' / '--system' / '--system-configuration'"),
-            ("network", "'-n' / '--network' / '--network-configuration'"),
-        )
-        if options[name] is None
-    ]
-    if words is None:
-        if missing:
-            raise click.UsageError(f"Missing option {missing[0]}, or '--platform' for a known machine.")
-        return
-    if not missing:
-        raise UsageError("--platform: the machine is given by -s and -n already")
-    from chakra.platforms import cluster
-    from chakra.replay.prepare import workload_facts
-
-    npus, timed = workload_facts(options["workload"])
-    machine = cluster(words, None if options["replicate"] else npus)
-    if options["network"] is None:
-        options["network"] = machine.network()
-    if options["system"] is None:
-        options["system"] = machine.system(**({"roofline_enabled": 0} if timed else {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,7 +436,7 @@ def _replay(run: Options, shown: Shown) -> None:
     """Replay and print the result."""
     # by name: the package hands out the function, which shares its name with the module that holds it
     simulate = importlib.import_module("chakra.replay").simulate
-    with _Running() as progress:
+    with Running() as progress:
         result: ReplayResult = simulate(progress=progress, **run)
     _write_log(result, shown.logging_folder)
     if shown.output_format == "astra-sim":
@@ -523,7 +486,7 @@ def _compare(changes: str, run: Options, shown: Shown) -> None:
     from chakra.replay.results.formatting import format_json
     from chakra.replay.what_if import what_if
 
-    with _Running() as progress:
+    with Running() as progress:
         found = what_if(changes=changes, progress=progress, **run)
     document = found.to_dict()
     warnings = document["warnings"]
@@ -611,38 +574,3 @@ def _write_log(result: "ReplayResult", folder: str | None) -> None:
         if folder is not None:
             raise
         click.echo(f"chakra replay: warning: trace-enabled is on, but {error}", err=True)
-
-
-class _Running(AbstractContextManager["_Running"]):
-    """How far a run is, shown from its first second on; and Ctrl-C.
-
-    The first Ctrl-C ends the run at the next step, with a partial result; the second ends the program.
-    """
-
-    def __init__(self) -> None:
-        self._bar = ProgressBar(after_s=1.0)
-        self._interrupted = False
-        self._handler = signal.getsignal(signal.SIGINT)
-
-    def __enter__(self) -> "_Running":
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._interrupt)
-        return self
-
-    def _interrupt(self, *_: object) -> None:
-        """Note the first Ctrl-C; the second one is as usual."""
-        if self._interrupted:
-            raise KeyboardInterrupt
-        self._interrupted = True
-
-    def __call__(self, nodes: int, now_ns: int) -> bool:
-        """Show how far the run is; False asks it to end."""
-        self._bar.show(what=f"{nodes:,} nodes done, simulated time {now_ns:,} ns")
-        return not self._interrupted
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.__exit__(kind, error, trace)
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._handler)

@@ -1,0 +1,40 @@
+"""Which machine a command replays on: files, or a known one by name."""
+
+import rich_click as click
+
+from chakra.cli.support.options import Options
+from chakra.errors import UsageError
+
+
+def put_machine(options: Options) -> None:
+    """Put the configuration of `--platform` where no file is given.
+
+    Raises
+    ------
+    UsageError
+        Neither is given, or there is no such machine, or not of the workload's size.
+    """
+    words = options.pop("platform")
+    missing = [
+        flags
+        for name, flags in (
+            ("system", "'-s' / '--system' / '--system-configuration'"),
+            ("network", "'-n' / '--network' / '--network-configuration'"),
+        )
+        if options[name] is None
+    ]
+    if words is None:
+        if missing:
+            raise click.UsageError(f"Missing option {missing[0]}, or '--platform' for a known machine.")
+        return
+    if not missing:
+        raise UsageError("--platform: the machine is given by -s and -n already")
+    from chakra.platforms import cluster
+    from chakra.replay.prepare import workload_facts
+
+    npus, timed = workload_facts(options["workload"])
+    machine = cluster(words, None if options["replicate"] else npus)
+    if options["network"] is None:
+        options["network"] = machine.network()
+    if options["system"] is None:
+        options["system"] = machine.system(**({"roofline_enabled": 0} if timed else {}))

@@ -1,0 +1,43 @@
+"""How far a replay is, on standard error; and Ctrl-C, which ends it with what it has."""
+
+import signal
+import threading
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from chakra.cli.support.progress import ProgressBar
+
+
+class Running(AbstractContextManager["Running"]):
+    """How far a run is, shown from its first second on; and Ctrl-C.
+
+    The first Ctrl-C ends the run at the next step, with a partial result; the second ends the program.
+    """
+
+    def __init__(self) -> None:
+        self._bar = ProgressBar(after_s=1.0)
+        self._interrupted = False
+        self._handler = signal.getsignal(signal.SIGINT)
+
+    def __enter__(self) -> "Running":
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._interrupt)
+        return self
+
+    def _interrupt(self, *_: object) -> None:
+        """Note the first Ctrl-C; the second one is as usual."""
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True
+
+    def __call__(self, nodes: int, now_ns: int) -> bool:
+        """Show how far the run is; False asks it to end."""
+        self._bar.show(what=f"{nodes:,} nodes done, simulated time {now_ns:,} ns")
+        return not self._interrupted
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._handler)
