@@ -111,6 +111,7 @@ def test_group_names_are_text_on_the_page() -> None:
         ("a", "two runs are compared"),
         ("a b -w run", "--workload goes with --backends"),
         ("a b --long-run", "--long-run goes with --backends"),
+        ("--backends aware,flow --long-run RUN", "--long-run is for ns3"),
         ("--backends aware", "two different ones of"),
         ("--backends aware,aware RUN", "two different ones of"),
         ("--backends aware,flo RUN", "found 'aware,flo'"),
