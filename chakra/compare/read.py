@@ -14,6 +14,7 @@ from chakra.compare.spans import Kernel, Kind, RankSpans, Source, set_bounds
 from chakra.converters.pytorch import find_inputs
 from chakra.converters.pytorch.read.device import KERNEL, NONE, DeviceTrace, profiler_steps, read_device_trace
 from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
+from chakra.converters.pytorch.read.repeated import repeated_ids
 from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import UsageError
 from chakra.et.families import kernel_family
@@ -84,8 +85,10 @@ def read_source(path: str | os.PathLike[str], *, job: str | None = None, step: i
 def _recording(name: str, paths: Sequence[Path], step: int | None) -> Source:
     ranks: dict[int, RankSpans] = {}
     meetings: list[dict[tuple[str, str], list[tuple[int, int, int]]]] = []
+    twice: list[str] = []
     for place, path in enumerate(paths):
         trace = read_device_trace(path, all_io=True)
+        twice += repeated_ids(trace)
         rank = trace.rank if trace.rank is not None and trace.rank not in ranks else place
         spans = ranks[rank] = RankSpans()
         meetings.append(_add_device(spans, trace))
@@ -94,7 +97,8 @@ def _recording(name: str, paths: Sequence[Path], step: int | None) -> Source:
         if step is not None:
             _cut(spans, trace, step)
     together = _split_meetings([*ranks.values()], meetings)
-    notes = () if together else ("communication of a recording holds the waits for peers that were late",)
+    late = "communication of a recording holds the waits for peers that were late"
+    notes = tuple(twice if together else [*twice, late])
     if not any(rank.span_ns for rank in ranks.values()):
         raise UsageError(f"{name}: nothing with a time in it")
     return Source(name, "recording", ranks, notes)

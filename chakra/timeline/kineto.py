@@ -3,9 +3,11 @@ without loss. They are read as `chakra convert pytorch` reads them: the same eve
 """
 
 import os
+from dataclasses import replace
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from chakra.arguments import checked
 from chakra.converters.pytorch.read.columns import to_integer
@@ -14,6 +16,7 @@ from chakra.converters.pytorch.read.file_kinds import expect
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
 from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
+from chakra.converters.pytorch.read.repeated import ONE_KERNEL, repeated_launches, repeats, said_of
 from chakra.converters.pytorch.read.times import event_times
 from chakra.errors import ConversionError, UsageError
 from chakra.io.files import PathLike
@@ -95,9 +98,36 @@ def read_kineto(paths: list[PathLike]) -> Timeline:
     ranks = _ranks(files, paths)
     builder = TimelineBuilder(", ".join(map(str, paths)))
     first = min(file.begin for file in files)
-    for file, rank in zip(files, ranks, strict=True):
-        _add(builder, file, rank, file.base - first)
-    return builder.build()
+    remarks: list[str] = []
+    for path, file, rank in zip(paths, files, ranks, strict=True):
+        seen = _Seen()
+        _add(builder, file, rank, file.base - first, seen)
+        remarks += seen.remarks(os.fspath(path))
+    return replace(builder.build(), remarks=tuple(remarks))
+
+
+class _Seen:
+    """Launches and kernels of a file, for ids that are there twice."""
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[int, int, int, int, int]] = []
+        self.kernels: list[int] = []
+        self._threads: dict[str, int] = {}
+        self._names: dict[str, int] = {}
+
+    def call(self, name: str, event: _Event, correlation: int, start: int, length: int) -> None:
+        if name not in self._names:
+            self._names[name] = len(self._names) if ONE_KERNEL.search(name) else -1
+        if self._names[name] >= 0 and correlation > 0:
+            thread = self._threads.setdefault(f"{event.pid} {event.tid}", len(self._threads))
+            self.launches.append((self._names[name], correlation, thread, start, start + length))
+
+    def remarks(self, source: str) -> list[str]:
+        launches = np.array(self.launches, np.int64).reshape(-1, 5)
+        kernels = repeats(np.array(self.kernels, np.int64))
+        kernels = kernels[np.isin(kernels, launches[:, 1])]
+        none = np.zeros(0, np.int64)
+        return said_of(source, repeated_launches(*launches.T), kernels, none, "")
 
 
 def _ranks(files: list[_File], paths: list[PathLike]) -> list[int]:
@@ -111,7 +141,7 @@ def _ranks(files: list[_File], paths: list[PathLike]) -> list[int]:
     return ranks
 
 
-def _add(builder: TimelineBuilder, file: _File, rank: int, shift: int) -> None:
+def _add(builder: TimelineBuilder, file: _File, rank: int, shift: int, seen: _Seen) -> None:
     launches: dict[str, int] = {}
     kernels: list[tuple[str, int]] = []
     for event, start, length in file.events:
@@ -123,6 +153,11 @@ def _add(builder: TimelineBuilder, file: _File, rank: int, shift: int) -> None:
         row = _row(builder, rank, event, args, device=device)
         number = builder.slice(row, name, _category(kind, event, name, task=task), start + shift, length)
         key = _key(args)
+        correlation = to_integer(args.correlation, 0) if args is not None else 0
+        if kind == DEVICE:
+            seen.kernels.append(correlation)
+        elif kind == CALL:
+            seen.call(name, event, correlation, start, length)
         if key is not None and kind == DEVICE:
             kernels.append((key, number))
         elif key is not None and kind == CALL:

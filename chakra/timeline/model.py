@@ -80,6 +80,8 @@ class Timeline:
         Names of slices.
     counters
         Quantities over time.
+    remarks
+        What the reader should know of the recording, a line each.
     """
 
     rows: tuple[Row, ...]
@@ -95,6 +97,7 @@ class Timeline:
     counters: tuple[Counter, ...] = ()
     process_names: dict[int, str] = field(default_factory=dict)
     source: str = ""
+    remarks: tuple[str, ...] = ()
 
     @property
     def n_slices(self) -> int:

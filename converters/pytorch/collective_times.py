@@ -17,6 +17,7 @@ from chakra.converters.pytorch.all_ranks.clocks import Clocks, compare_clocks
 from chakra.converters.pytorch.all_ranks.shared_devices import DeviceUse, device_use, sharing
 from chakra.converters.pytorch.comm.group_numbers import WORLD, GroupNumbers
 from chakra.converters.pytorch.job import Inputs, Settings, read_and_link
+from chakra.converters.pytorch.read.repeated import repeated_ids
 from chakra.errors import ConversionError
 from chakra.et import CommType
 
@@ -79,8 +80,10 @@ def collective_times(inputs: list[Inputs], told: Callable[[str], None] | None = 
     """
     parts: list[RankPart] = []
     uses: list[DeviceUse] = []
+    twice: list[str] = []
     for item in inputs:
         linked, rank = read_and_link(item, Settings())
+        twice += repeated_ids(linked.device)
         parts.append(rank_part(linked, rank))
         uses.append(device_use(linked, rank))
         if told:
@@ -90,7 +93,7 @@ def collective_times(inputs: list[Inputs], told: Callable[[str], None] | None = 
     table = GroupNumbers([(part.source, part.groups) for part in parts], names)
     clocks = compare_clocks(parts, table)
     where = Path(parts[0].source).name + (f" and {len(parts) - 1} more" if len(parts) > 1 else "")
-    job = JobTimes(notes=list(clocks.notes))
+    job = JobTimes(notes=[*twice, *clocks.notes])
     groups = _groups(parts, table)
     _refuse_shared(where, groups, uses, clocks)
     for group, members in sorted(groups.items()):

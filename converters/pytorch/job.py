@@ -306,6 +306,8 @@ def enforce(summary: dict[str, Any], settings: Settings) -> None:
             problems.append(f"edges against time dropped: {summary['dropped_against_time']}")
         if lost:
             problems.append(f"{lost} of {launches} kernel launches have no kernel in the trace")
+        if attaching["kinds_of_repeated_ids"]:
+            problems.append("ids that should be unique are there several times")
         if attaching["communication_as_computing"]:
             problems.append(
                 f"{attaching['communication_as_computing']} kernels that look like communication are kept as computing"

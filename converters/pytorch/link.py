@@ -29,6 +29,7 @@ from chakra.converters.pytorch.match.region import (
 from chakra.converters.pytorch.read.device import BAD, DeviceTrace, profiler_steps
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.read.kernel_names import KernelNames
+from chakra.converters.pytorch.read.repeated import repeated_ids
 from chakra.converters.pytorch.time.cutting import bursts_of, cut_host
 from chakra.converters.pytorch.time.host_time import Bursts
 from chakra.converters.pytorch.time.sync import SyncEdges, find_waits
@@ -168,6 +169,8 @@ def _build(
         whole_steps=_whole_steps(device, options, steps, active),
         warnings=list(host.warnings if host else []) + groups.warnings + records.warnings,
     )
+    twice = repeated_ids(device)
+    linked.warnings += twice
     launches, lost = lost_launches(device, region.first, region.last)
     linked.counts = {
         "operators": int(active.sum()),
@@ -178,6 +181,7 @@ def _build(
         "device_ops_left_out": int((~region.kept).sum()) - region.early,
         "kernel_launches": launches,
         "kernel_launches_lost": lost,
+        "kinds_of_repeated_ids": len(twice),
         "communication_as_computing": sum(records.suspects.values()),
     }
     if device.dropped.get(BAD):

@@ -159,6 +159,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "ascend",
         "host",
         "device",
+        "repeated",
     ),
     "chakra.generate": ("parallel", "model", "schedule", "plan", "write", "request", "verify"),
     "chakra.viz": ("style", "graph", "layout", "formats", "draw"),

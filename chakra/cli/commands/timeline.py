@@ -124,7 +124,8 @@ def _read(inputs: list[Path], options: Options) -> tuple[Timeline, list[str]]:
     if kind == files.KINETO:
         refuse_idle(("npus", "frequency"), "is for a log of ASTRA-sim, not for a Kineto trace")
         refuse_idle(("workload",), "is for a replay or a log, not for a Kineto trace")
-        return read_kineto([*inputs]), []
+        timeline = read_kineto([*inputs])
+        return timeline, [*timeline.remarks]
     if len(inputs) > 1:
         raise UsageError(
             f"{inputs[1]}: more than one input is for Kineto traces only; {inputs[0]} is a {kind}"

@@ -12,6 +12,7 @@ import numpy as np
 
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.read.device import DeviceTrace
+from chakra.converters.pytorch.read.repeated import one_kernel
 from chakra.jit import compiled
 
 #: Above this many rows the compiled kernels pay for their start.
@@ -145,8 +146,6 @@ def without_launch(device: DeviceTrace, attachment: Attachment, first_ns: int) -
     return early, int((orphan & ~early).sum())
 
 
-#: calls that launch exactly one kernel, of CUDA, HIP and their drivers
-_LAUNCH = re.compile(r"launch(cooperative)?kernel|modulelaunch|kernellaunch", re.IGNORECASE)
 _CAPTURE = re.compile(r"stream(begin|end)capture", re.IGNORECASE)
 
 
@@ -157,9 +156,8 @@ def lost_launches(device: DeviceTrace, first_ns: int, last_ns: int) -> tuple[int
     launch nothing.
     """
     calls, texts = device.calls, device.names.texts
-    codes = [code for code in np.unique(calls.name).tolist() if _LAUNCH.search(texts[code])]
     rows = np.flatnonzero(
-        np.isin(calls.name, codes)
+        one_kernel(calls.name, texts)
         & (calls.correlation != 0)
         & (calls.start >= first_ns)
         & (calls.start <= last_ns)

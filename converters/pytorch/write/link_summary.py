@@ -108,6 +108,7 @@ def _attaching(linked: Linked) -> dict[str, Any]:
         "outside_the_matched_region": linked.counts["device_ops_left_out"],
         "kernel_launches": linked.counts["kernel_launches"],
         "kernel_launches_lost": linked.counts["kernel_launches_lost"],
+        "kinds_of_repeated_ids": linked.counts["kinds_of_repeated_ids"],
         "communication_as_computing": linked.counts["communication_as_computing"],
     }
 
