@@ -114,3 +114,4 @@ def test_a_signal_ends_a_shells_command_too(tmp_path: Path) -> None:
         "chakra generate collective --npus 100000 --size 1MiB -o out & sleep 1; kill -9 $!; wait $!", tmp_path
     )
     assert done.returncode == 128 + signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) < 100_000

@@ -125,6 +125,10 @@ def serve(listener: socket.socket) -> dict[str, Any] | None:
             os.close(stream)
         with contextlib.suppress(OSError):  # whoever asked has gone
             connection.sendall(child.to_bytes(NUMBER, "little"))
+        ended = os.pidfd_open(child)
+        asked: list[Any] = [ended, connection]
+        if ended not in select.select(asked, [], [])[0]:  # whoever asked was killed
+            os.kill(child, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         with contextlib.suppress(OSError):
             connection.sendall(code.to_bytes(NUMBER, "little", signed=True))
