@@ -22,8 +22,8 @@ from chakra.replay.options import RunOptions
 from chakra.replay.results.compute_notes import compute_warnings, generated_at_speed
 from chakra.replay.results.input_warnings import (
     custom_warnings,
-    flow_cap_warnings,
     idle_dimension_warnings,
+    network_warnings,
     untimed_warnings,
 )
 from chakra.replay.workload.compile import compile_workload
@@ -88,7 +88,7 @@ def prepare(
     repeated = None if traced == network.npus else traced
     named = isinstance(workload, str | os.PathLike)
     warnings = [] if repeated is None else [repeated_text(repeated, network.npus)]
-    warnings += [*run_warnings(compiled, options), *flow_cap_warnings(network, options)]
+    warnings += [*run_warnings(compiled, options), *network_warnings(network, options)]
     warnings += compute_warnings(compiled.traces, machine, options)
     if named:
         warnings += unused_traces(os.fspath(workload), network.npus)

@@ -8,9 +8,9 @@ from chakra.replay.collectives.library.in_effect import placed_library
 from chakra.replay.collectives.select import ROOTED, priced_kind
 from chakra.replay.config.fit import idle_dimensions, whole_list
 from chakra.replay.config.keys import IMPLEMENTATION_KEYS
-from chakra.replay.config.model import CollectiveKind, Network, System
+from chakra.replay.config.model import CollectiveKind, Network, Packets, System
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.options import FLOW, InputWarning, RunOptions
+from chakra.replay.options import FLOW, NS3, InputWarning, RunOptions
 from chakra.replay.workload.custom import position_file, prefix_of, resolve_prefix
 from chakra.replay.workload.model import Engine, Op, Workload
 from chakra.replay.workload.operator_times import timed_nodes
@@ -117,10 +117,15 @@ def untimed_warnings(workload: Workload, system: System) -> Iterator[str]:
         )
 
 
-def flow_cap_warnings(network: Network, options: RunOptions) -> list[str]:
-    """That a network file bounds flows, where there are none."""
-    if network.flow_cap_gibps is None or options.backend == FLOW:
-        return []
-    return [
-        f"{network.source}: key 'flow_cap' has no effect: backend {options.backend!r} has no flows (--backend flow)"
-    ]
+def network_warnings(network: Network, options: RunOptions) -> list[str]:
+    """Keys of a network file that its backend does not know: what bounds flows, and how packets go."""
+    backend, found = options.backend, []
+    if network.flow_cap_gibps is not None and backend != FLOW:
+        found.append(
+            f"{network.source}: key 'flow_cap' has no effect: backend {backend!r} has no flows (--backend flow)"
+        )
+    if network.packets != Packets() and backend != NS3:
+        found.append(
+            f"{network.source}: key 'packets' has no effect: backend {backend!r} has no packets (--backend ns3)"
+        )
+    return found

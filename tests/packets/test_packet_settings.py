@@ -269,3 +269,17 @@ def test_single_messages_count_as_sent() -> None:
         simulate(sends(4, [(0, 1, 100), (2, 3, 1000), (0, 3, 7)]), system(), told)
     assert told.total_bytes == 1107
     assert {(0, 1), (2, 3), (0, 3)} <= told.pairs
+
+
+@pytest.mark.parametrize("backend", ["unaware", "aware", "flow"])
+def test_other_backends_say_that_packets_have_no_effect(backend: Any) -> None:
+    """Where the file says something of packets that is not the default; times are those without it."""
+    plain = simulate(collective(4, "all_reduce", 1 << 16), system(), BLOCKS, backend=backend)
+    said = simulate(
+        collective(4, "all_reduce", 1 << 16), system(), BLOCKS | {"packets": {"mtu": 4096}}, backend=backend
+    )
+    assert [text for text in said.warnings if "packets" in text] == [
+        f"<network>: key 'packets' has no effect: backend '{backend}' has no packets (--backend ns3)"
+    ]
+    assert said.finish_ns.tolist() == plain.finish_ns.tolist()
+    assert not [text for text in plain.warnings if "packets" in text]
