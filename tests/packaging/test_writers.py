@@ -56,10 +56,6 @@ EXCEPTIONS = {
     ),
     "chakra/report/charts.py": ("XML", "drawings of numbers of ours; each text by `escape`"),
     "chakra/report/excerpt.py": ("XML", "drawings of numbers of ours; each text by `escape`"),
-    "chakra/report/network_picture.py": (
-        "XML CSV",
-        "drawings of numbers of ours, x,y of corners; each text by `escape`",
-    ),
     "chakra/accuracy/picture.py": ("XML", "a drawing of numbers of ours; each text by `escape`"),
     "chakra/accuracy/words.py": ("CSV", "words of a table, read and not written"),
     "chakra/cli/commands/convert_msccl.py": ("JSON", "a sentence that shows a line of a system file"),
