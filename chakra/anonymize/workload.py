@@ -64,7 +64,8 @@ def anonymize(
         A file and a file, or a prefix and a prefix: of ``PREFIX.<rank>.et`` (with ``PREFIX.comm_groups.json``, if
         it is there) or of ``PREFIX.workload.json`` and the traces that it names. A file is an execution trace,
         a JSON-encoded one (written as ``.et``), a host trace or a Kineto trace of PyTorch. A folder of recordings
-        becomes a folder of ``trace.rank<k>.host.json.gz`` and ``trace.rank<k>.kineto.json.gz``.
+        (or ``FOLDER/JOB`` for one job of it) becomes a folder of ``trace.rank<k>.host.json.gz`` and
+        ``trace.rank<k>.kineto.json.gz``.
     labels
         Gives the classes; one object for several calls gives one numbering.
     groups, memory
@@ -108,10 +109,12 @@ def _real(path: str) -> str:
 
 def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tuple[str, str, Job]]:
     """(source, target, how) of every file of a job."""
+    from chakra.converters.pytorch.folder import names_recordings
+
     manifest = source if source.endswith(SUFFIX) else source + SUFFIX
     if os.path.isfile(manifest):
         return _manifest_jobs(manifest, target.removesuffix(SUFFIX), labels, summary)
-    if os.path.isdir(source):
+    if names_recordings(Path(source)):
         return _recordings(source, target, labels)
     if os.path.isfile(source):
         kind = files.sniff_kind(source)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chakra.arguments import checked
 from chakra.converters.pytorch.collective_times import CollectiveTime, collective_times
-from chakra.converters.pytorch.folder import given_inputs
+from chakra.converters.pytorch.folder import given_inputs, names_recordings
 from chakra.converters.pytorch.read.file_kinds import kind_of
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import ConversionError, UsageError
@@ -25,14 +25,14 @@ _RECORDED = (FileKind.DEVICE, FileKind.HOST, FileKind.LINKED)
 
 @checked
 def is_recording(path: str | Path) -> bool:
-    """Whether a path is a folder, or a trace of PyTorch's profiler or observer.
+    """Whether a path is a folder, ``FOLDER/JOB``, or a trace of PyTorch's profiler or observer.
 
     Parameters
     ----------
     path
         Any path; one that cannot be read, or is cut off, is a recording if it is called ``.json`` or ``.json.gz``.
     """
-    if Path(path).is_dir():
+    if names_recordings(Path(path)):
         return True
     named = os.fspath(path).endswith((".json", ".json.gz"))
     try:

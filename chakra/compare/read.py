@@ -12,6 +12,7 @@ from chakra.arguments import checked
 from chakra.arrays import I64
 from chakra.compare.spans import Kernel, Kind, RankSpans, Source, set_bounds
 from chakra.converters.pytorch import find_inputs
+from chakra.converters.pytorch.folder import names_recordings
 from chakra.converters.pytorch.read.device import KERNEL, NONE, DeviceTrace, profiler_steps, read_device_trace
 from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.read.repeated import repeated_ids
@@ -52,8 +53,8 @@ def read_source(path: str | os.PathLike[str], *, job: str | None = None, step: i
     Parameters
     ----------
     path
-        A profiler trace (Kineto), a folder of those of all ranks, or a replay's result (``chakra replay --format json
-        --nodes``).
+        A profiler trace (Kineto), a folder of those of all ranks, the beginning of the names of a job's in one
+        (``FOLDER/JOB``), or a replay's result (``chakra replay --format json --nodes``).
     job
         Which job of a folder that holds several.
     step
@@ -65,9 +66,10 @@ def read_source(path: str | os.PathLike[str], *, job: str | None = None, step: i
         Neither, a result without nodes, or a recording without that step.
     """
     name = os.fspath(path)
-    if os.path.isdir(name):
+    if names_recordings(Path(name)):
         traces = [inputs.device for inputs in find_inputs(Path(name), job) if inputs.device is not None]
         return _recording(name, traces, step)
+    files.expect_run(name)
     kind = files.sniff_kind(name, error=UsageError)
     if kind == files.KINETO:
         return _recording(name, [Path(name)], step)

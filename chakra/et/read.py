@@ -136,7 +136,7 @@ def _read_raw(name: str) -> U8:
         if size > _MAP_ABOVE_BYTES and os.path.isfile(name):
             return np.memmap(name, np.uint8, "r")
     except (OSError, ValueError) as error:
-        raise TraceError(f"{name}: cannot be read: {files.reason(error)}") from error
+        raise TraceError(f"{name}: cannot be read: {files.reason(error)}{files.neighbour(name)}") from error
     return np.frombuffer(files.read_raw(name), np.uint8)
 
 

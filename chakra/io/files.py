@@ -238,7 +238,7 @@ def open_file(path: PathLike, *, error: type[ChakraError] = TraceError) -> io.Bu
     try:
         file = open(path, "rb")  # noqa: SIM115 - handed to the caller
     except (OSError, ValueError) as cause:  # ValueError: a NUL in the name
-        raise error(f"{os.fspath(path)}: cannot be read: {reason(cause)}{_neighbour(path)}") from cause
+        raise error(f"{os.fspath(path)}: cannot be read: {reason(cause)}{neighbour(path)}") from cause
     mode = os.fstat(file.fileno()).st_mode
     if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not file.isatty() and not _is_null(file)):
         file.close()
@@ -246,10 +246,12 @@ def open_file(path: PathLike, *, error: type[ChakraError] = TraceError) -> io.Bu
     return file
 
 
-def _neighbour(path: PathLike) -> str:
-    """` Did you mean 'x'?` where a file that is not there has one of nearly its name beside it."""
+def neighbour(path: PathLike) -> str:
+    """What a name that is no file's may mean: the traces that begin with it, or a file of nearly that name beside it."""
     import difflib
 
+    if traces := traces_named(path):
+        return f"; {traces}"
     folder, name = os.path.split(os.fspath(path))
     if os.path.lexists(path) or not name or len(name) > 100:
         return ""
@@ -377,6 +379,38 @@ def ranks_found(prefix: PathLike) -> dict[int, str]:
         if match:
             found.setdefault(int(match[1]), os.path.join(folder, name))
     return dict(sorted(found.items()))
+
+
+def traces_named(prefix: PathLike) -> str:
+    """What a prefix that is no file names, as `chakra replay -w` takes it: traces of ranks, or a workload manifest.
+
+    Empty if it names neither, or is the name of something that is there.
+    """
+    text = os.fspath(prefix)
+    if not text or os.path.lexists(text):
+        return ""
+    if os.path.isfile(f"{text}.workload.json"):
+        return f"the workload {os.path.basename(text)}.workload.json begins with this name"
+    found = [os.path.basename(name) for name in ranks_found(text).values()]
+    if not found:
+        return ""
+    more = f" and {len(found) - 1} more execution traces begin" if len(found) > 1 else " begins"
+    return f"{found[0]}{more} with this name"
+
+
+def expect_run(name: PathLike) -> None:
+    """Refuse the prefix of a workload where a run is wanted, and say how to make one.
+
+    Raises
+    ------
+    UsageError
+        The name is such a prefix.
+    """
+    if traces := traces_named(name):
+        raise UsageError(
+            f"{os.fspath(name)}: {traces}: a workload, not a run; replay it and give the result (chakra replay -w "
+            f"{os.fspath(name)} ... --format json --nodes -o RUN.json)"
+        )
 
 
 def rank_files(prefix: PathLike) -> list[str]:

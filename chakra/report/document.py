@@ -1,6 +1,7 @@
 """The result document of a replay, read defensively: what is absent is left out of the report, what is wrong
 is named."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -81,6 +82,11 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
     UsageError
         If the file is none, or its lists do not fit together.
     """
+    files.expect_run(path)
+    if os.path.isdir(path):
+        raise UsageError(
+            f"{path}: is a folder; a report is made from what `chakra replay --format json` prints"
+        )
     kind = files.sniff_kind(path, error=UsageError)
     if kind not in (files.RESULT, files.JSON):
         article = "an" if kind[0] in "aeiou" else "a"

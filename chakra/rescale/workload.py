@@ -16,6 +16,7 @@ from chakra.et import ABSENT, CommType, NodeType, Trace, read_traces
 from chakra.et.manifest import RELATIVE, SUFFIX, WorkloadManifest, read_manifest
 from chakra.io.files import missing_ranks, ranks_found
 from chakra.replay.config import load_groups
+from chakra.replay.workload.load import prefix_of
 from chakra.replay.workload.recorded import recorded_ranks
 from chakra.rescale.edit import edited
 from chakra.rescale.layout import Growth, find_growth, grown_tables, grows, new_rows
@@ -96,7 +97,8 @@ def read_workload(
     found = ranks_found(name)
     paths = list(found.values())
     if not paths:
-        raise WorkloadError(f"{name}: neither a workload manifest nor a prefix of traces")
+        hint = f"; the prefix of this file is {prefix_of(name)}" if prefix_of(name) else ""
+        raise WorkloadError(f"{name}: neither a workload manifest nor a prefix of traces{hint}")
     traces = read_traces(paths)
     count, missing = missing_ranks(found, max(recorded_ranks(traces), max(found) + 1))
     if count:

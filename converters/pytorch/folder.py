@@ -40,7 +40,8 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
     Parameters
     ----------
     folder
-        Folder that holds the traces, or folders with traces in them (as Megatron-LM writes them).
+        Folder that holds the traces, or folders with traces in them (as Megatron-LM writes them), or the beginning of
+        the names of a job's traces, as `chakra.capture` takes it.
     job
         Name of the job, where the folder holds several.
 
@@ -50,10 +51,12 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
         No trace, several jobs (they are listed: choose with ``--job``), ranks without a partner, or a file that is cut
         off before it says what it is.
     UsageError
-        Not a folder.
+        Neither a folder nor such a name.
     """
     if not os.path.isdir(folder):
-        raise UsageError(f"{folder}: not a folder")
+        if not names_recordings(folder):
+            raise UsageError(f"{folder}: neither a folder nor the beginning of the names of a job's traces")
+        folder, job = folder.parent, job or folder.name
     found = _traces_in(folder)
     if not found:
         # Megatron-LM writes two folders side by side: of the profiler and of the observer, a file a rank in each.
@@ -65,6 +68,18 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
     return pair_files(found, str(folder), job)
 
 
+def names_recordings(path: Path) -> bool:
+    """Whether a path is a folder, or the beginning of the names of recordings in one (``traces/job`` of
+    ``traces/job.rank0.kineto.json``).
+    """
+    if os.path.isdir(path):
+        return True
+    if os.path.lexists(path) or not path.name or not os.path.isdir(path.parent):
+        return False
+    named = [p for p in sorted(path.parent.iterdir()) if p.name.startswith(path.name)]
+    return any(p.is_file() and is_recording(p) for p in named)
+
+
 def given_inputs(paths: Sequence[Path], job: str | None = None) -> list[Inputs]:
     """Pair traces that were named one by one, and those of folders among them, as :func:`find_inputs` does.
 
@@ -73,7 +88,7 @@ def given_inputs(paths: Sequence[Path], job: str | None = None) -> list[Inputs]:
     ConversionError
         As :func:`find_inputs`, and a file that is no trace.
     """
-    if len(paths) == 1 and os.path.isdir(paths[0]):
+    if len(paths) == 1 and names_recordings(paths[0]):
         return find_inputs(paths[0], job)
     found = []
     for path in paths:

@@ -74,7 +74,7 @@ def command(
     """Replace names and texts of traces by classes and drop what no replay needs.
 
     IN and OUT are trace files, or prefixes of PREFIX.<rank>.et or of PREFIX.workload.json and its traces, or folders of
-    PyTorch's recordings. The result replays to the same times, node by node.
+    PyTorch's recordings (or FOLDER/JOB). The result replays to the same times, node by node.
     """
     from chakra.anonymize import Labels, anonymize, read_key
     from chakra.errors import UsageError

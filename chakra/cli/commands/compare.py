@@ -69,7 +69,7 @@ def command(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Compare two runs: recordings (a Kineto trace, or a folder of those of all ranks) or replays (JSON with --nodes).
+    """Compare two runs: recordings (a Kineto trace, a folder of all ranks, FOLDER/JOB) or replays (JSON with --nodes).
 
     Every instant of a rank belongs to one part (kernels by family, exposed communication by collective, waits for peers,
     copies, host, host waits, gaps), so that the parts of the difference add up to it. Kernels are matched by name, shape
@@ -115,10 +115,11 @@ def _of_runs(
 ) -> _Found:
     """The comparison of two runs that are there."""
     from chakra.compare import compare, difference_html, difference_text, read_source
+    from chakra.converters.pytorch.folder import names_recordings
 
     if output is not None and any(_overwrites(output, path) for path in (a, b)):
         raise UsageError(f"{output}: would overwrite an input")
-    if not any(map(os.path.isdir, (a, b))):
+    if not any(names_recordings(Path(path)) for path in (a, b)):
         refuse_idle(("job",), "goes with a folder of recordings")
     sources = [read_source(path, job=job, step=step) for path in (a, b)]
     if all(source.what != "recording" for source in sources):
@@ -180,9 +181,11 @@ def _of_backends(backends: str, a: str | None, options: Options, output: Path | 
 
 def _overwrites(output: Path, given: str) -> bool:
     """Whether the page would take the place of an input: of the file, or of a recording in the folder."""
+    from chakra.converters.pytorch.folder import is_recording, names_recordings
+
     target, place = os.path.realpath(output), os.path.realpath(given)
+    if not os.path.lexists(given) and names_recordings(Path(given)):
+        place = os.path.dirname(place)
     if target == place or not os.path.isdir(place) or not os.path.isfile(target):
         return target == place
-    from chakra.converters.pytorch.folder import is_recording
-
     return os.path.commonpath((target, place)) == place and is_recording(Path(target))

@@ -31,7 +31,9 @@ JOB_SCHEMA = "chakra.convert.pytorch/1"
     "--host", "--chakra-host-trace", "host", type=_PATH, help="PyTorch execution trace (host trace)."
 )
 @click.option("--device", "--chakra-device-trace", "device", type=_PATH, help="Kineto trace.")
-@click.option("--dir", "folder", type=_PATH, help="Folder with the traces of all ranks of a job.")
+@click.option(
+    "--dir", "folder", type=_PATH, help="Folder with the traces of all ranks of a job, or FOLDER/JOB."
+)
 @click.option("--job", help="With --dir: name of the job, where the folder holds several.")
 @click.option(
     "--rank", type=click.IntRange(0), help="Rank (default: as recorded, else from the file name, else 0)."

@@ -9,6 +9,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import Options, filename_options, refuse_idle
+from chakra.converters.pytorch.folder import find_inputs, names_recordings
 from chakra.converters.pytorch.read.file_kinds import kind_of
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import UsageError
@@ -78,12 +79,17 @@ def command(
     paths: tuple[Path, ...], input_name: Path | None, output_name: Path | None, **options: Any
 ) -> None:
     """Write a timeline of a replay's result (with --nodes), an ASTRA-sim log, or Kineto traces (one or more
-    ranks)."""
+    ranks; a folder of them, or FOLDER/JOB)."""
     inputs = [*([input_name] if input_name else []), *paths]
     target = output_name or (inputs.pop() if len(inputs) > 1 else None)
     if not inputs or target is None:
         raise UsageError("expected an input and a file to write: chakra timeline RUN.json OUT.json")
     file_format = format_of(target, options["file_format"])
+    if len(inputs) == 1 and names_recordings(inputs[0]):
+        found = find_inputs(inputs[0])
+        inputs = [rank.device for rank in found if rank.device is not None]
+        if not inputs:
+            raise UsageError(f"{found[0].linked}: a linked trace; a timeline is made from Kineto traces")
     if any(os.path.realpath(path) == os.path.realpath(target) for path in inputs):
         raise UsageError(f"{target}: would overwrite the input")
     started = time.perf_counter()
@@ -116,6 +122,7 @@ def command(
 
 
 def _read(inputs: list[Path], options: Options) -> tuple[Timeline, list[str]]:
+    files.expect_run(inputs[0])
     kind = files.sniff_kind(inputs[0], error=UsageError)
     if kind == files.JSON and is_log(inputs[0]):
         kind = files.TEXT  # a log line begins with a bracket, as JSON lists do

@@ -32,6 +32,8 @@ def describe_bytes(head: bytes) -> FileKind:
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not text:
         return FileKind.EMPTY
+    if re.match(rb'\{\s*"(schema|format)"\s*:\s*"chakra\.', text):
+        return FileKind.OTHER_JSON  # a document of ours: a replay's result has nodes, too
     if text[:1] in b"{[":
         keys = set(re.findall(rb'"(traceEvents|nodes|workload_graph)"\s*:\s*\[', head))
         if b"traceEvents" in keys or (text[:1] == b"[" and re.search(rb'"ph"\s*:', head)):

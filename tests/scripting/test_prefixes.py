@@ -1,0 +1,108 @@
+"""Beginnings of file names, as `chakra replay -w` and `chakra.capture` take them, given to every command."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from scenes import SCENES, prepare, words
+
+from chakra.cli.main import run
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Traces `run.<rank>.et`, a workload `llm.workload.json`, a run `result.json`, recordings `recorded/job.rank0...`."""
+    folder = tmp_path_factory.mktemp("inputs")
+    prepare(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("replay aware", "generate transformer"):
+            assert run([*words(SCENES[name]), "-q"]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "here"
+    shutil.copytree(inputs, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("run", "run.0.et and 3 more execution traces begin with this name"),
+        ("llm", "the workload llm.workload.json begins with this name"),
+    ],
+)
+def test_a_workload_in_the_place_of_something_else_is_named(
+    name: str, said: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = (
+        f"compare {name} result.json",
+        f"compare result.json {name}",
+        f"report {name}",
+        f"timeline {name} x.json",
+    )
+    files = (
+        f"jsonize {name} x.json", f"visualize {name} x.svg", f"calibrate {name}", f"convert pytorch --device {name} -o y",
+        f"convert pytorch --input {name} -o y", f"link --device {name} -o y.json", f"check-config {name}",
+    )  # fmt: skip
+    for line in (*runs, *files):
+        assert run(line.split()) == 2
+        [error] = capsys.readouterr().err.splitlines()
+        assert said in error, line
+        replay = (
+            f"a workload, not a run; replay it and give the result (chakra replay -w {name} ... --format json"
+        )
+        assert (replay in error) == (line in runs), line
+
+
+@pytest.mark.parametrize("name", ["run", "llm"])
+def test_commands_for_workloads_take_what_replay_takes(
+    name: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"info {name}", f"anonymize {name} hidden", f"rescale {name} -o big --npus 32 --along pipeline"]
+    for line in (*lines, f"replay -w {name} -s system.json -n network.yml"):
+        assert run(line.split()) == 0, capsys.readouterr().err
+    assert run(["rescale", "run.0.et", "-o", "big", "--npus", "32"]) == 2
+    assert "the prefix of this file is run" in capsys.readouterr().err
+
+
+def test_commands_for_recordings_take_what_capture_takes(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder, FOLDER/JOB where it holds several jobs, or the one job's prefix."""
+    for kind in ("host", "kineto"):
+        shutil.copy(here / f"recorded/job.rank0.{kind}.json", here / f"recorded/other.rank0.{kind}.json")
+    for name, code in (("recorded", 2), ("recorded/job", 0), ("recorded/other", 0), ("recorded/none", 2)):
+        for line in (
+            f"convert pytorch --dir {name} -o out -j 1", f"compare {name} {name}", f"timeline {name} line.json",
+            f"anonymize {name} hidden",
+        ):  # fmt: skip
+            assert run(line.split()) == code, (line, capsys.readouterr().err)
+            error = capsys.readouterr().err
+            if name == "recorded":
+                assert "choose one job with --job (jobs there: job, other)" in error
+        assert run(["calibrate", name]) == 2
+        error = capsys.readouterr().err
+        assert ("no collective that can be measured" in error) == (code == 0)
+    assert run(["convert", "pytorch", "--dir", "recorded/none", "-o", "out"]) == 2
+    assert "neither a folder nor the beginning of the names of a job's traces" in capsys.readouterr().err
+    before = (here / "recorded/job.rank0.kineto.json").read_bytes()
+    assert run(["compare", "recorded/job", "recorded/job", "-o", "recorded/job.rank0.kineto.json"]) == 2
+    assert run(["timeline", "recorded/job", "recorded/job.rank0.kineto.json"]) == 2
+    assert (here / "recorded/job.rank0.kineto.json").read_bytes() == before
+
+
+def test_results_beside_recordings_are_no_recordings(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A replay's result with nodes, a jsonized trace and a manifest have `nodes`, too."""
+    assert run(["jsonize", "run.0.et", "recorded/run.json"]) == 0
+    for name in ("result.json", "llm.workload.json"):
+        shutil.copy(here / name, here / "recorded" / name)
+    assert run(["convert", "pytorch", "--dir", "recorded", "-o", "out", "-j", "1"]) == 0, (
+        capsys.readouterr().err
+    )
+    assert run(["report", "recorded"]) == 2
+    assert "recorded: is a folder; a report is made from what" in capsys.readouterr().err
