@@ -342,6 +342,133 @@ def test_csv_must_prove_its_times(tmp_path: Path) -> None:
         read(tmp_path, milli, "all_reduce.csv", ranks=8)
 
 
+CONTRADICT = "left out: time and bandwidths contradict each other or are missing"
+
+
+def notes_of(tmp_path: Path, text: str, name: str = "x.log", **options: Any) -> tuple[int, list[str]]:
+    """Number of rows taken, and notes without the file's name."""
+    path = tmp_path / name
+    path.write_text(text)
+    log = read_whole_log(path, **options)
+    return len(log.measurements), [note.removeprefix(f"{path}: ") for note in log.notes]
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "99.99", "-36.13", ""])
+def test_values_in_place_prove_themselves_too(tmp_path: Path, time: str) -> None:
+    old = f"{time_of(SIZES[2]) * 1.5:.2f}"
+    assert table().count(old) == 1
+    text = table().replace(old, time)
+    assert notes_of(tmp_path, text) == (len(SIZES), [])
+    assert notes_of(tmp_path, text, in_place=True) == (len(SIZES) - 1, [f"line 18: {CONTRADICT}"])
+
+
+def test_a_program_without_in_place_runs_has_none(tmp_path: Path) -> None:
+    text = re.sub(r"(      0 ).*", r"\1     N/A     N/A     N/A    N/A", table("alltoall"))
+    assert read(tmp_path, text) == expected(Kind.ALL_TO_ALL)
+    with pytest.raises(ConversionError, match="no in-place times"):
+        read(tmp_path, text, in_place=True)
+
+
+@pytest.mark.parametrize("size", ["-1024", "1KiB", "1024.0", "nan", ""])
+def test_a_row_without_a_size_is_named(tmp_path: Path, size: str) -> None:
+    text = table().replace(f"{SIZES[0]:12d} ", f"{size:>12} ", 1)
+    assert notes_of(tmp_path, text) == (len(SIZES) - 1, [f"line 16: {CONTRADICT}"])
+
+
+@pytest.mark.parametrize("end", ["# Out of bounds", "# Avg bus", "# Collective test concluded"])
+def test_rows_behind_the_end_of_a_table_are_not_its_programs(tmp_path: Path, end: str) -> None:
+    """An all-gather and a reduce-scatter have the same factor, so no bandwidth tells them apart."""
+    lines = table("all_gather").splitlines(keepends=True)
+    kept = [
+        line for line in lines if line.startswith(end) or not line.startswith(("# Out", "# Avg", "# Coll"))
+    ]
+    text = lines[0] + "".join(kept)
+    assert read(tmp_path, text) == expected(Kind.ALL_GATHER)
+    stray = "".join(row("all_gather", 8, size) for size in SIZES)
+    with pytest.raises(ConversionError, match="cannot tell which collective"):
+        read(tmp_path, text + stray)
+
+
+def test_times_of_wrong_results_are_left_out(tmp_path: Path) -> None:
+    lines = table().splitlines(keepends=True)
+    lines[15] = re.sub(r" 0 ", " 3 ", lines[15], count=1)
+    lines[16] = re.sub(r" 0\n", " 7\n", lines[16])
+    wrong = "left out: the program counted wrong elements in the result"
+    assert notes_of(tmp_path, "".join(lines)) == (len(SIZES) - 1, [f"line 16: {wrong}"])
+    assert notes_of(tmp_path, "".join(lines), in_place=True) == (len(SIZES) - 1, [f"line 17: {wrong}"])
+    document = json.loads(nccl_json())
+    document["results"][2]["out_of_place"]["nwrong"] = 5
+    document["results"][3]["in_place"]["nwrong"] = 5
+    for inside in (False, True):
+        taken, (note,) = notes_of(tmp_path, json.dumps(document), "r.json", in_place=inside)
+        assert (taken, wrong in note) == (len(SIZES) - 1, True)
+    records = rccl_records()
+    records[0]["wrong"] = "2"
+    assert notes_of(tmp_path, json.dumps(records), "r.json") == (
+        len(SIZES) - 1, [f"record 1 ({SIZES[0]} bytes): {wrong}"],
+    )  # fmt: skip
+
+
+def test_documents_of_one_json_file_keep_to_themselves(tmp_path: Path) -> None:
+    two = [json.loads(nccl_json("all_gather", 4)), json.loads(nccl_json("all_reduce", 8))]
+    both = expected(Kind.ALL_GATHER, 4) + expected()
+    for document in (two, {"runs": two}, {"first": two[0], "second": {"deep": [two[1]]}}):
+        assert read(tmp_path, json.dumps(document), "r.json") == both
+    # what says nothing of its program is none of another's
+    del two[1]["args"]
+    with pytest.raises(ConversionError, match="cannot tell which collective"):
+        read(tmp_path, json.dumps(two), "r.json")
+
+
+@pytest.mark.parametrize("key", ["time", "algBw", "busBw", "size"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "x", True, -3])
+def test_a_record_with_a_cell_that_is_no_number_is_named(tmp_path: Path, key: str, value: object) -> None:
+    records = rccl_records()[::2]
+    records[1][key] = value
+    taken, (note,) = notes_of(tmp_path, json.dumps(records), "r.json")
+    assert taken == len(SIZES) - 1
+    assert (note[:8], note.rpartition(": left")[2]) == ("record 2", CONTRADICT.removeprefix("left"))
+    file = io.StringIO()
+    writer = csv.DictWriter(file, records[0])
+    writer.writeheader()
+    writer.writerows(records)
+    assert notes_of(tmp_path, file.getvalue(), "r.csv") == (len(SIZES) - 1, [f"line 3: {CONTRADICT}"])
+
+
+@pytest.mark.parametrize("key", ["name", "size", "time"])
+def test_a_line_with_an_empty_cell_is_named(tmp_path: Path, key: str) -> None:
+    for order in (("name", "size", "time", "algBw", "busBw"), ("size", "time", "algBw", "busBw", "name")):
+        rows = [{part: record[part] for part in order} for record in rccl_records()[::2]]
+        rows[4][key] = ""
+        file = io.StringIO()
+        writer = csv.DictWriter(file, order)
+        writer.writeheader()
+        writer.writerows(rows)
+        assert notes_of(tmp_path, file.getvalue(), "r.csv") == (len(SIZES) - 1, [f"line 6: {CONTRADICT}"])
+
+
+def test_a_time_without_unit_needs_a_bandwidth_in_every_row(tmp_path: Path) -> None:
+    records = rccl_records()[::2]
+    for record in records[3:4]:
+        del record["algBw"], record["busBw"]
+    assert notes_of(tmp_path, json.dumps(records), "r.json") == (
+        len(SIZES) - 1, [f"record 4 ({SIZES[3]} bytes): {CONTRADICT}"],
+    )  # fmt: skip
+    for record in records:
+        record.pop("algBw", None)
+    assert read(tmp_path, json.dumps(records[:3]), "r.json") == expected()[:3]
+    for record in records:
+        record.pop("busBw", None)
+    with pytest.raises(ConversionError, match="contradict each other or are missing in 9 of 9"):
+        read(tmp_path, json.dumps(records), "r.json")
+
+
+def test_a_json_file_that_was_cut_says_so(tmp_path: Path) -> None:
+    for text in (nccl_json()[:-90], "\n".join(map(json.dumps, rccl_records()))[:-9]):
+        with pytest.raises(ConversionError, match=r"r\.json: no measurements: begins as JSON, and is none"):
+            read(tmp_path, text, "r.json", kind=Kind.ALL_REDUCE, ranks=8)
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize(
     ("log", "kind", "ranks", "first_us", "last_us", "rows"),

@@ -87,14 +87,16 @@ class Row:
 
     def fits_factor(self, factor: float) -> bool:
         """Whether the bus bandwidth is so many times the algorithm's, within what was rounded away."""
-        if self.algbw is None or self.busbw is None:
+        if self.busbw is None:
             return True
         # the time tells a small bandwidth to more digits than the column of bandwidths does
         exact = self.size_bytes / self.time_us.value / 1e3
         blur = exact * (self.time_us.unit / self.time_us.value + 1e-3)
-        return (
-            abs(self.busbw.value - factor * self.algbw.value) <= self.busbw.unit + factor * self.algbw.unit
-            and abs(self.busbw.value - factor * exact) <= self.busbw.unit + factor * blur
+        if abs(self.busbw.value - factor * exact) > self.busbw.unit + factor * blur:
+            return False
+        algbw = self.algbw
+        return algbw is None or (
+            abs(self.busbw.value - factor * algbw.value) <= self.busbw.unit + factor * algbw.unit
         )
 
 
@@ -120,7 +122,7 @@ def fitting_ranks(kind: CollectiveKind, rows: Iterable[Row]) -> tuple[int, int |
     double = 2 if kind is CollectiveKind.ALL_REDUCE else 1
     bounds = []
     for row in rows:
-        if row.busbw is None or row.algbw is None or not row.busbw.value:
+        if row.busbw is None or not row.busbw.value:
             continue
         exact = row.size_bytes / row.time_us.value / 1e3
         slack = row.busbw.unit / exact + row.time_us.unit / row.time_us.value * double

@@ -23,8 +23,12 @@ _TYPES = (
 )
 #: a row of a table, whatever stands before it: tags of mpirun, srun and torchrun, time stamps
 _ROW = re.compile(rf"(?:^|[\s:>\]|])(\d+)\s+(\d+)\s+(?:{_TYPES})\b(.*)$")
+#: a line of numbers behind a type that is no row: its size is negative, has a unit, or was lost
+_LIKE_A_ROW = re.compile(rf"\s(?:{_TYPES})\s.*?\d\.\d+\s+\d+\.\d+\s+\d+\.\d")
 _RANK = re.compile(r"\bRank\s+(\d+)(?:\s+Group\s+(\d+))?\s+\S")
 _PROGRAM = re.compile(r"\b(\w+)_perf\b")
+#: what a program prints behind its table
+_ENDS = re.compile(r"\b(?:Out of bounds values|Avg bus bandwidth)\s*:|\btest concluded\b")
 _BEGINS = re.compile(r"\bnThread\s+\d+\s+nGpus\b|\bUsing devices\b")
 _WORD = re.compile(r"^[A-Za-z]")
 #: largest number of digits of a size
@@ -47,8 +51,10 @@ class Section:
         Numbers of ranks that the file states outright; one of them holds.
     out, inside
         Rows out of place and in place.
-    broken
-        Places whose values contradict each other or are missing.
+    broken, inside_broken
+        Places out of place and in place whose values contradict each other or are missing.
+    wrong, inside_wrong
+        Places where the program says that results of the collective were wrong.
     """
 
     program: str | None = None
@@ -58,10 +64,23 @@ class Section:
     out: list[Row] = field(default_factory=list)
     inside: list[Row] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    inside_broken: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    inside_wrong: list[str] = field(default_factory=list)
 
     def begun(self) -> bool:
         """Whether it has rows."""
-        return bool(self.out or self.inside or self.broken)
+        return bool(self.places())
+
+    def places(self) -> list[str]:
+        """Where its rows are, good ones first."""
+        places = [row.where for row in (*self.out, *self.inside)]
+        return places + self.wrong + self.inside_wrong + self.broken + self.inside_broken
+
+    def add_broken(self, where: str) -> None:
+        """Neither the values out of place nor those in place can be told."""
+        self.broken.append(where)
+        self.inside_broken.append(where)
 
 
 def read_sections(text: str, name: str) -> list[Section]:
@@ -71,6 +90,8 @@ def read_sections(text: str, name: str) -> list[Section]:
         document = _json(text)
         if document is not None:
             return list(_json_sections(document, name))
+        if start == "{":
+            raise ConversionError(f"{name}: no measurements: begins as JSON, and is none; was it cut short?")
     heading = text.lstrip().partition("\n")[0].lower()
     if "," in heading and "size" in heading and "time" in heading:
         return list(_csv_sections(text, name))
@@ -78,22 +99,30 @@ def read_sections(text: str, name: str) -> list[Section]:
 
 
 def _text_sections(text: str, name: str) -> Iterator[Section]:
-    section, mentioned = Section(), None
+    section, mentioned, ended = Section(), None, False
     for number, line in enumerate(text.splitlines(), start=1):
         row = _ROW.search(line)
-        if row:
+        if row or _LIKE_A_ROW.search(line):
+            if ended:
+                # rows behind the end of a table are none of its program's
+                yield section
+                section, ended = Section(), False
             if not section.begun():
                 # what is said between two tables is said of the second
                 section.program = section.program or mentioned
             mentioned = None
-            _add_row(section, row, f"{name}: line {number}")
+            if row:
+                _add_row(section, row, f"{name}: line {number}")
+            else:
+                section.add_broken(f"{name}: line {number}")
             continue
+        ended = ended or bool(section.begun() and _ENDS.search(line))
         program = _PROGRAM.search(line)
         rank = _RANK.search(line)
         begins = _BEGINS.search(line) or rank or (program and "starting" in line)
         if begins and section.begun():
             yield section
-            section = Section()
+            section, ended = Section(), False
         if program and "concluded" not in line:
             mentioned = program[1]
             if not section.begun():
@@ -117,13 +146,22 @@ def _add_row(section: Section, found: re.Match[str], where: str) -> None:
     numbers = [printed(word) for word in words]
     first = _values(numbers, size, where, range(min(3, len(numbers))))
     if first is None:
-        section.broken.append(where)
+        section.add_broken(where)
         return
     begin, row = first
-    section.out.append(row)
+    (section.wrong.append(where) if _wrong(words, begin) else section.out.append(row))
     second = _values(numbers, size, where, range(begin + 4, len(numbers)))
-    if second:
+    if second is None:
+        section.inside_broken.append(where)
+    elif _wrong(words, second[0]):
+        section.inside_wrong.append(where)
+    else:
         section.inside.append(second[1])
+
+
+def _wrong(words: list[str], begin: int) -> bool:
+    """Whether wrong elements were counted behind values; old programs print an error there, which is no whole number."""
+    return len(words) > begin + 3 and words[begin + 3].isdecimal() and int(words[begin + 3]) > 0
 
 
 def _values(numbers: list[Printed | None], size: int, where: str, begins: range) -> tuple[int, Row] | None:
@@ -166,40 +204,88 @@ def _maps(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _json_sections(document: Any, name: str) -> Iterator[Section]:
-    whole = Section()
     runs: dict[tuple[Any, ...], Section] = {}
-    for text in _texts(document):
-        program = _PROGRAM.search(text)
-        if program:
-            whole.program = program[1]
-            break
-    for number, entry in enumerate(_maps(document), start=1):
-        if isinstance(entry.get("rank"), int):
-            whole.groups.setdefault(int(entry.get("group") or 0), set()).add(entry["rank"])
-        if "cpu_time" in entry:
-            raise ConversionError(f"{name}: the table has CPU times, not times of collectives")
-        size = entry.get("size")
-        if not isinstance(size, int) or not 0 < size < 10**_SIZE_DIGITS:
-            continue
-        where = f"{name}: record {number} ({size} bytes)"
-        if isinstance(entry.get("out_of_place"), dict) or isinstance(entry.get("in_place"), dict):
-            _add_values(whole, whole.out, entry.get("out_of_place"), size, where)
-            _add_values(whole, whole.inside, entry.get("in_place"), size, where)
-        elif "time" in entry:
-            key = (str(entry.get("name")), entry.get("ranks"), entry.get("gpusPerRank"))
-            run = runs.setdefault(key, Section(program=str(entry.get("name")), stated=_stated(entry)))
-            _add_values(run, run.inside if _true(entry.get("inPlace")) else run.out, entry, size, where)
-    yield from [whole] if whole.begun() or not runs else []
-    yield from runs.values()
+    numbers = {id(entry): number for number, entry in enumerate(_maps(document), start=1)}
+    for part in _documents(document):
+        whole = Section(program=next(filter(None, map(_own_program, _maps(part))), None))
+        for entry in _maps(part):
+            _add_record(entry, f"{name}: record {numbers[id(entry)]}", whole, runs)
+        if whole.begun():
+            yield whole
+    yield from runs.values() or [Section()]
 
 
-def _texts(document: Any) -> Iterator[str]:
-    for entry in _maps(document):
-        for value in entry.values():
-            if isinstance(value, str):
-                yield value
-            elif isinstance(value, list):
-                yield from (one for one in value if isinstance(one, str))
+def _documents(value: Any) -> Iterator[Any]:
+    """Parts of a JSON value that are one program's: a list or map of several documents is taken apart."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        inner = [
+            part for part in (one.values() if isinstance(one, dict) else one) if isinstance(part, dict | list)
+        ]
+        tables = [part for part in inner if any(map(_is_record, _maps(part))) and not _is_record(part)]
+        apart = set(map(id, tables))
+        rest = [part for part in inner if id(part) not in apart]
+        if isinstance(one, dict) and _own_program(one):
+            yield one
+        elif len(tables) > 1:
+            waiting.extend(reversed(inner))
+        elif tables and not any(_own_program(entry) or _is_record(entry) for entry in _maps(rest)):
+            waiting.extend(tables)
+        else:
+            yield one
+
+
+def _own_program(entry: dict[str, Any]) -> str | None:
+    """The program that a map names itself, as a text or in a list of texts."""
+    for value in entry.values():
+        for text in value if isinstance(value, list) else (value,):
+            found = _PROGRAM.search(text) if isinstance(text, str) else None
+            if found:
+                return found[1]
+    return None
+
+
+def _is_record(entry: Any) -> bool:
+    """Whether a JSON value is a row of a table."""
+    if not isinstance(entry, dict):
+        return False
+    values = (entry.get("out_of_place"), entry.get("in_place"))
+    return "size" in entry and ("time" in entry or any(isinstance(value, dict) for value in values))
+
+
+def _add_record(
+    entry: dict[str, Any], where: str, whole: Section, runs: dict[tuple[Any, ...], Section]
+) -> None:
+    """A map of a JSON value: a rank of the list, a row with both kinds of values, or a row with one of them."""
+    rank, group = entry.get("rank"), entry.get("group")
+    if isinstance(rank, int):
+        whole.groups.setdefault(group if isinstance(group, int) else 0, set()).add(rank)
+    if "cpu_time" in entry:
+        raise ConversionError(f"{where}: the table has CPU times, not times of collectives")
+    if not _is_record(entry):
+        return
+    run = whole
+    if "time" in entry:
+        key = tuple(str(entry.get(part)) for part in ("name", "ranks", "gpusPerRank"))
+        run = runs.setdefault(
+            key, Section(program=entry.get("name") and str(entry["name"]), stated=_stated(entry))
+        )
+    size = _size(entry["size"])
+    if size is None:
+        run.add_broken(where)
+    elif size and "time" in entry:
+        _add_values(run, _true(entry.get("inPlace")), entry, size, f"{where} ({size} bytes)")
+    elif size:
+        for inside, values in enumerate((entry.get("out_of_place"), entry.get("in_place"))):
+            given = values if isinstance(values, Mapping) else {}
+            _add_values(whole, bool(inside), given, size, f"{where} ({size} bytes)")
+
+
+def _size(value: object) -> int | None:
+    """A size of a record or cell, bytes; None where it is none."""
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    return int(text) if text.isdecimal() and len(text) <= _SIZE_DIGITS else None
 
 
 def _true(value: Any) -> bool:
@@ -219,22 +305,32 @@ def _stated(entry: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(n for n in (ranks, ranks * devices) if 1 <= n <= _MOST_RANKS))
 
 
-def _add_values(section: Section, rows: list[Row], entry: Any, size: int, where: str) -> None:
-    if not isinstance(entry, Mapping):
-        return
-    plain = {re.sub(r"[^a-z]", "", str(key).lower()): value for key, value in entry.items()}
-    time, algbw, busbw = (_number(plain.get(key)) for key in ("time", "algbw", "busbw"))
-    row = Row(where, size, time, algbw, busbw) if time else None
-    if row is None or not row.has_its_bandwidth():
-        section.broken.append(where)
+def _add_values(
+    section: Section, inside: bool, entry: Mapping[str, object], size: int, where: str, *, in_us: bool = False
+) -> None:
+    """A row of named values. `in_us` says that its time's unit is stated, so that it needs no bandwidth for a proof."""
+    plain = {re.sub(r"[^a-z]", "", key.lower()): value for key, value in entry.items()}
+    cells = [plain.get(key) for key in ("time", "algbw", "busbw")]
+    time, algbw, busbw = numbers = [_number(cell) for cell in cells]
+    unread = any(not number and not _empty(cell) for number, cell in zip(numbers, cells, strict=True))
+    row = Row(where, size, time, algbw, busbw) if time and (in_us or algbw or busbw) else None
+    counted = next((plain[key] for key in ("wrong", "nwrong") if key in plain), None)
+    if unread or row is None or not row.has_its_bandwidth():
+        (section.inside_broken if inside else section.broken).append(where)
+    elif str(counted).strip().isdecimal() and int(str(counted)) > 0:
+        (section.inside_wrong if inside else section.wrong).append(where)
     else:
-        rows.append(row)
+        (section.inside if inside else section.out).append(row)
 
 
-def _number(value: Any) -> Printed | None:
-    if isinstance(value, bool) or value is None:
-        return None
-    found = printed(str(value).strip())
+def _empty(value: object) -> bool:
+    return value is None or str(value).strip().lower() in ("", "-", "n/a")
+
+
+def _number(value: object) -> Printed | None:
+    if isinstance(value, str):
+        return printed(value.strip())
+    found = None if isinstance(value, bool) else printed(str(value))
     # a number of a file has six decimals or more, of which zeros at the end are lost
     return found and Printed(found.value, max(1e-6, abs(found.value) * 1e-6))
 
@@ -256,6 +352,7 @@ _ALIASES = {
     "ranks": ("ranks", "nranks", "ngpus", "gpus", "worldsize"),
     "gpusPerRank": ("gpusperrank",),
     "inPlace": ("inplace",),
+    "wrong": ("wrong", "nwrong", "outofplacewrong", "oopwrong"),
 }
 
 
@@ -266,13 +363,13 @@ def _csv_sections(text: str, name: str) -> Iterator[Section]:
         key: next((heading.index(alias) for alias in aliases if alias in heading), None)
         for key, aliases in _ALIASES.items()
     }
-    if columns["algbw"] is None and not (
-        columns["time"] is not None and heading[columns["time"]].endswith("us")
-    ):
+    in_us = columns["time"] is not None and heading[columns["time"]].endswith("us")
+    if columns["algbw"] is None and columns["busbw"] is None and not in_us:
         raise ConversionError(
             f"{name}: line 1: neither a bandwidth nor the unit of the times, so rows prove nothing"
         )
     runs: dict[tuple[str, ...], Section] = {}
+    run = None
     for cells in lines:
         where = f"{name}: line {lines.line_num}"
         entry = {
@@ -280,26 +377,18 @@ def _csv_sections(text: str, name: str) -> Iterator[Section]:
             for key, column in columns.items()
             if column is not None and column < len(cells) and cells[column].strip()
         }
-        if not entry or not cells[0].strip() or cells[0].startswith("#"):
+        if not entry or cells[0].startswith("#"):
             continue
-        size = entry.get("size", "")
         key = tuple(entry.get(part, "") for part in ("name", "ranks", "gpusPerRank"))
-        run = runs.setdefault(key, Section(program=entry.get("name"), stated=_stated(entry)))
-        if not size.isdecimal() or not 0 < len(size) <= _SIZE_DIGITS:
-            run.broken.append(where)
-            continue
-        rows = run.inside if _true(entry.get("inPlace")) else run.out
-        _add_printed(run, rows, entry, int(size), where)
+        nameless = columns["name"] is not None and "name" not in entry
+        if run is None or not nameless:
+            run = runs.setdefault(key, Section(program=entry.get("name"), stated=_stated(entry)))
+        size = _size(entry.get("size", ""))
+        if size is None or nameless:
+            run.add_broken(where)
+        elif size:
+            _add_values(run, _true(entry.get("inPlace")), entry, size, where, in_us=in_us)
     yield from runs.values() or [Section()]
-
-
-def _add_printed(section: Section, rows: list[Row], entry: Mapping[str, str], size: int, where: str) -> None:
-    time, algbw, busbw = (printed(entry[key]) if key in entry else None for key in ("time", "algbw", "busbw"))
-    row = Row(where, size, time, algbw, busbw) if time else None
-    if row is None or not row.has_its_bandwidth():
-        section.broken.append(where)
-    elif size:
-        rows.append(row)
 
 
 def named_kind(section: Section) -> tuple[bool, CollectiveKind | None]:

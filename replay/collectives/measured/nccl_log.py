@@ -172,7 +172,7 @@ def read_whole_log(
 
 def _first(section: Section) -> str:
     """File and line of a section's first row."""
-    return next(iter([row.where for row in (*section.out, *section.inside)] + section.broken))
+    return section.places()[0]
 
 
 def _kind(section: Section, name: str, given: CollectiveKind | None, nameless: bool) -> CollectiveKind | None:
@@ -198,8 +198,10 @@ def _measured(
     section: Section, kind: CollectiveKind, given: int | None, in_place: bool, notes: list[str]
 ) -> list[Measurement]:
     rows: Sequence[Row] = section.inside if in_place else section.out
-    broken = list(section.broken)
-    if not rows and not broken:
+    broken = list(section.inside_broken if in_place else section.broken)
+    wrong = section.inside_wrong if in_place else section.wrong
+    # programs that have no in-place run print empty cells
+    if not rows and not wrong and (in_place or not broken):
         raise ConversionError(f"{_first(section)}: no {'in-place' if in_place else 'out-of-place'} times")
     ranks = _ranks(section, kind, rows, given, notes) if rows else 0
     good = [row for row in rows if row.fits_factor(factor(kind, ranks))]
@@ -211,6 +213,8 @@ def _measured(
                 f"{len(good) + len(broken)} rows; is this a whole table of nccl-tests?"
             )
         notes.append(f"{shown(broken)}: left out: time and bandwidths contradict each other or are missing")
+    if wrong:
+        notes.append(f"{shown(wrong)}: left out: the program counted wrong elements in the result")
     return [Measurement(kind, ranks, row.size_bytes, row.time_us.value, row.where) for row in good]
 
 
