@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from chakra.arguments import checked
+from chakra.et.operators import COUNTS, TOTALS
 from chakra.replay.results.result import ReplayResult
-
-#: attribute of a generated trace's metadata that holds the totals of its step, as JSON (`chakra.generate.verify.totals`)
-TOTALS = "totals"
 
 
 def rates_of(
@@ -83,9 +81,8 @@ def _totals(result: ReplayResult) -> dict[str, float]:
         return {}
     if not isinstance(totals, dict) or totals.get("npus") != result.npus:
         return {}
-    known = ("matmul_flops", "recomputed_flops", "samples", "tokens")
     return {
         name: float(totals[name])
-        for name in known
+        for name in COUNTS
         if isinstance(totals.get(name), int | float) and 0 <= totals[name] < float("inf")
     }

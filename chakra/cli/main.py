@@ -113,7 +113,7 @@ class LazyGroup(Subcommands):
             self._listing = False
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup)
 @click.version_option(__version__, prog_name="chakra")
 def cli() -> None:
     """Chakra execution traces: generate, convert, inspect, draw and replay."""

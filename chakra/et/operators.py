@@ -23,6 +23,10 @@ from chakra.errors import TraceError
 ATTRIBUTE = "operator"
 #: name of the metadata attribute that says which framework's program a trace is
 FRAMEWORK = "framework"
+#: name of the metadata attribute that says what all ranks of a generated step do together
+TOTALS = "totals"
+#: counts in it of which rates are made
+COUNTS = ("samples", "tokens", "matmul_flops", "recomputed_flops")
 #: between the operators of one node
 JOIN = " + "
 #: between a count and its operator

@@ -2,6 +2,7 @@
 read."""
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -91,9 +92,8 @@ def round_ticks(end_ns: int, most: int = 8) -> list[int]:
     >>> round_ticks(3), round_ticks(0)
     ([0, 1, 2, 3], [0])
     """
-    step = 1
-    while end_ns // step > most:
-        step = step * 5 // 2 if str(step).startswith("2") else step * 2
+    steps = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    step = next(step for step in steps if end_ns // step <= most)
     return list(range(0, end_ns + 1, step))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from chakra.io.readable import duration_text, printable, shortened
-from chakra.report.charts import round_ticks
+from chakra.report.charts import axis
 from chakra.timeline.model import CATEGORIES, Timeline
 
 _LOOKS: Final = {
@@ -44,10 +44,7 @@ def excerpt(timeline: Timeline, end_ns: int) -> Markup:
         'font-family="Helvetica,Arial,sans-serif" font-size="10"><title>Timeline excerpt</title>'
     )
     out = [head]
-    for tick in round_ticks(end_ns):
-        x = _LEFT + _WIDTH * tick / max(end_ns, 1)
-        out.append(f'<path d="M{x:.1f},0V{height - 20}" class="tick"/>')
-        out.append(f'<text x="{x:.1f}" y="{height - 6}" text-anchor="middle">{duration_text(tick)}</text>')
+    out.append(axis(_LEFT, _WIDTH, height - 24, end_ns))
     for row in rows:
         name = shortened(
             f"{printable(timeline.process_name(timeline.rows[row].rank))} "

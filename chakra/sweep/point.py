@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from chakra.arguments import checked
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.et.manifest import SUFFIX
+from chakra.et.operators import COUNTS
 from chakra.generate.request.requests import REQUESTS
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ REPLAY_OPTIONS = {
     "backend", "compat", "queues_per_dim", "injection_scale", "comm_scale", "compute_scale", "rendezvous", "comm_streams",
     "host_speed", "accelerator_speed", "start", "ideal",
 }  # fmt: skip
-#: totals of a step that are no metrics: rates are made of them
-TOTALS_ONLY = ("samples", "tokens", "matmul_flops", "recomputed_flops")
 #: endings of what a result depends on: modules, presets, measured rows
 _SOURCES = (".py", ".yml", ".csv", ".json")
 #: endings of files of a configuration, which may name further files; a larger one than this names none
@@ -194,7 +193,7 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
         metrics["step_low_ms"], metrics["step_high_ms"] = (
             factor * metrics["step_ms"] for factor in (interval.low, interval.high)
         )
-    totals = {name: metrics.pop(name) for name in TOTALS_ONLY if name in metrics}
+    totals = {name: metrics.pop(name) for name in COUNTS if name in metrics}
     price = price_of(merged, platform)
     rates = rates_of(
         totals,

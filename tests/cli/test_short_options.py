@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chakra.cli.main import cli
-from chakra.cli.support.command import UNSET, ChakraCommand
+from chakra.cli.support.command import HELP_OPTIONS, UNSET, ChakraCommand
 
 
 def commands() -> tuple[click.Command, click.Command]:
@@ -19,7 +19,7 @@ def commands() -> tuple[click.Command, click.Command]:
     made = []
     for kind in (ChakraCommand, click.RichCommand):
 
-        @click.command(cls=kind)
+        @click.command(cls=kind, context_settings={"help_option_names": HELP_OPTIONS})
         @click.argument("rest", nargs=-1)
         @click.option("-o", "--output")
         @click.option("-p", "--pair", nargs=2)

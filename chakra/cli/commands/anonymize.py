@@ -29,7 +29,7 @@ DROPPED = (
 )
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT", required=False)
 @click.option("-o", "--output", metavar="OUT", help="The same as OUT.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _OF_NETWORKS = ("system", "topology", "algorithm", "splits", "local_mem_bw", "endpoint_delay")
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.argument("logs", nargs=-1, required=True, type=click.Path())
 @click.option("-o", "--output", metavar="FILE", help="Network file to write (YAML).")
 @click.option(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Entries = Mapping[object, Entry]
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.argument("files", nargs=-1)
 @click.option("-s", "--system", "--system-configuration", metavar="FILE", help="System file.")
 @click.option("-n", "--network", "--network-configuration", metavar="FILE", help="Network file.")

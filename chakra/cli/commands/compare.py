@@ -15,7 +15,7 @@ from chakra.io.documents import document_text
 from chakra.replay.options import BACKENDS
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.argument("a", metavar="A", required=False)
 @click.argument("b", metavar="B", required=False)
 @click.option(

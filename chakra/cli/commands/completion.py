@@ -5,7 +5,7 @@ import rich_click as click
 from chakra.cli.support.command import ChakraCommand
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
     """Print the script that lets a shell complete chakra's commands, options and values.

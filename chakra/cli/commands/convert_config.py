@@ -8,7 +8,7 @@ from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.written import need_file, say, written_option
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.option(
     "--input",
     "-i",

@@ -10,7 +10,7 @@ from chakra.cli.support.written import need_file, say, written_option
 from chakra.errors import UsageError
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.option("--input", "-i", "source", type=click.Path(path_type=Path), help="An algorithm of MSCCL (XML).")
 @click.option(
     "--output",

@@ -23,7 +23,7 @@ _PATH = click.Path(path_type=Path)
 JOB_SCHEMA = "chakra.convert.pytorch/1"
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.option(
     "--input", "-i", "linked", type=_PATH, help="Linked JSON of `chakra link` or of upstream's linker."
 )

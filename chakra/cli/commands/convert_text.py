@@ -10,7 +10,7 @@ from chakra.cli.support.progress import ProgressBar
 from chakra.io.documents import document_text
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.option(
     "--input", "-i", "source", required=True, type=click.Path(path_type=Path), help="The text workload."
 )

@@ -31,7 +31,7 @@ class Finding:
     detail: str
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @format_option()
 @click.pass_context
 def command(ctx: click.Context, /, output_format: str) -> None:

@@ -16,7 +16,7 @@ GENERATORS = {
 }
 
 
-@click.group(cls=LazySubcommands, places=GENERATORS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazySubcommands, places=GENERATORS)
 def command() -> None:
     """Generate workloads: one trace a rank, and the process groups."""
 

@@ -109,9 +109,7 @@ def _command(kind: str, help_text: str) -> Any:
     decorators += [_option(key) for key in keys_of(request_type)]
     for decorator in reversed(decorators):
         command = decorator(command)
-    return click.command(
-        cls=ChakraCommand, name=kind, context_settings={"help_option_names": ["-h", "--help"]}
-    )(command)
+    return click.command(cls=ChakraCommand, name=kind)(command)
 
 
 def _run(kind: str, request_type: type[Request], options: dict[str, Any]) -> None:

@@ -155,7 +155,7 @@ def show(summary: dict[str, Any], output: str, output_format: str) -> None:
         click.echo(f"  groups        {summary['comm_groups_file']}")
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.option(
     "--host", "--chakra-host-trace", "host", type=_PATH, help="PyTorch execution trace (host trace)."
 )

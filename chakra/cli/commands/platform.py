@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from chakra.platforms.model import Platform
 
 
-@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Subcommands)
 def command() -> None:
     """List, show and write machine presets.
 

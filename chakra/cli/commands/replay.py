@@ -37,7 +37,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     raise click.BadParameter(f"'{value}' is neither true nor false.", ctx=ctx, param=param)
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.option(
     "-w",
     "--workload",

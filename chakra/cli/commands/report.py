@@ -13,7 +13,7 @@ from chakra.report import essence, read_run, report_html
 from chakra.report.document import Run
 
 
-@click.command(cls=ChakraCommand, name="report", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, name="report")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN.json...", type=click.Path(path_type=Path))
 @click.option(
     "-o",

@@ -12,7 +12,7 @@ from chakra.io.documents import document_text
 SCHEMA = "chakra.rescale/1"
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.argument("source", metavar="IN")
 @click.option(
     "-o", "--output", metavar="PREFIX", required=True, help="Prefix of the manifest and traces to write."

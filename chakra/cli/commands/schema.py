@@ -6,7 +6,7 @@ from chakra.cli.support.command import ChakraCommand
 from chakra.io.documents import document_text
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
     """Print the JSON Schema of a document, such as replay.result, or without NAME the names of all.

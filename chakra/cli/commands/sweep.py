@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chakra.sweep.study import Study
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.argument("study_file", metavar="STUDY.yml", type=click.Path())
 @click.option("-o", "--output", metavar="DIR", help="Folder of results.  [default: STUDY.results]")
 @click.option("--workers", type=click.IntRange(min=1), help="Parallel runs.  [default: all cores]")

@@ -30,7 +30,7 @@ from chakra.timeline.write import format_of
 from chakra.viz.graph.select import parse_time, parse_window
 
 
-@click.command(cls=ChakraCommand, name="timeline", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, name="timeline")
 @click.argument("paths", nargs=-1, metavar="IN... OUT", type=click.Path(path_type=Path))
 @filename_options("The input (for IN).")
 @click.option(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from chakra.replay.config.model import Network
 
 
-@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Subcommands)
 def command() -> None:
     """Write fat trees, rails, tori, meshes, dragonflies and infrastructures of InfraGraph as network files.
 

@@ -13,7 +13,7 @@ from chakra.io.documents import document_text
 from chakra.io.files import missing_ranks, ranks_found
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @click.argument("prefix")
 @click.option(
     "-n",

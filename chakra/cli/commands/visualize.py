@@ -18,7 +18,7 @@ from chakra.viz.graph.graph import Graph
 from chakra.viz.graph.source import read_graph
 
 
-@click.command(cls=ChakraCommand, name="visualize", context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand, name="visualize")
 @click.argument("paths", nargs=-1, metavar="IN.et OUT", type=click.Path(path_type=Path))
 @filename_options("The trace (for IN.et).")
 @click.option(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NETWORK = {"topology": ["Ring", "Switch"], "npus_count": [2, 2], "bandwidth": [50, 50], "latency": [500, 500]}
 
 
-@click.command(cls=ChakraCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=ChakraCommand)
 @format_option("json: print what each part took as a document, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
 def command(output_format: str, quiet: bool) -> None:

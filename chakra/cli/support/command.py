@@ -2,6 +2,7 @@
 
 import os
 from functools import cached_property
+from typing import Any
 
 import rich_click as click
 from click import core
@@ -10,6 +11,8 @@ from chakra.errors import UsageError
 
 #: what click has for a default that nobody wrote
 UNSET = getattr(core, "UNSET", None)
+#: options that ask for help, of all commands and groups
+HELP_OPTIONS = ["-h", "--help"]
 #: where a context keeps the parameters that are read now
 READ_NOW = f"{__name__}.read_now"
 #: metavars of options whose value may be a folder to write into
@@ -28,6 +31,10 @@ class ChakraCommand(click.RichCommand):
     that nobody sees: 0.4 ms an option on a command of forty, a third of what a small replay takes. For an option that
     is not given it looks in seven places for a value, 20 us each.
     """
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.context_settings.setdefault("help_option_names", HELP_OPTIONS)
 
     @cached_property
     def _long_names(self) -> dict[str, str]:

@@ -5,13 +5,17 @@ from typing import Any
 
 import rich_click as click
 
-from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.command import HELP_OPTIONS, ChakraCommand
 
 
 class Subcommands(click.RichGroup):
     """A group that says which sub-commands there are."""
 
     command_class = ChakraCommand
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.context_settings.setdefault("help_option_names", HELP_OPTIONS)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
