@@ -268,27 +268,13 @@ def cases() -> Iterator[Case]:
         {"slow_links": {"0-1": 0.5}},
     )
     apart = [[0, 1, 4, 5], [2, 3, 6, 7]]
-    yield Case(
-        "two jobs",
-        "all_gather of both over leaves, 2:1",
-        tree(2),
-        jobs(8, apart, "all_gather", SIZE),
-        system(),
-    )
-    yield Case(
-        "two jobs",
-        "all_reduce of both over leaves, 2:1",
-        tree(2),
-        jobs(8, apart, "all_reduce", 4 * SIZE),
-        system(),
-    )
-    yield Case(
-        "two jobs",
-        "all_to_all of both over leaves, 2:1",
-        tree(2),
-        jobs(8, apart, "all_to_all", 4 * SIZE),
-        system("direct"),
-    )
+    for kind, times, algorithm in (
+        ("all_gather", 1, "ring"),
+        ("all_reduce", 4, "ring"),
+        ("all_to_all", 4, "direct"),
+    ):
+        made = jobs(8, apart, kind, times * SIZE)
+        yield Case("two jobs", f"{kind} of both over leaves, 2:1", tree(2), made, system(algorithm))
     line = linked(
         6,
         [

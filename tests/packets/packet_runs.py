@@ -51,10 +51,3 @@ def sends(npus: int, transfers: Sequence[tuple[int, int, int]], *, wait_ns: int 
 
     workload.run(program)
     return workload
-
-
-def collective(npus: int, kind: str, size: int) -> Workload:
-    """One collective of all."""
-    workload = Workload(npus)
-    workload.run(lambda b: b.collective(kind, size_bytes=size))
-    return workload

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bench_packets import collective
 from packet_runs import (
     GIBPS,
     LOSSLESS_FRAME,
     LOSSLESS_HEADERS,
     TCP_FRAME,
     TCP_HEADERS,
-    collective,
     pair,
     sends,
     star,

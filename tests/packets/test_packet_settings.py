@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from packet_runs import collective, pair, sends, star, system
+from bench_packets import collective
+from packet_runs import pair, sends, star, system
 
 from chakra.cli.main import entry
 from chakra.errors import ConfigError, UsageError
