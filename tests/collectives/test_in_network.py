@@ -9,12 +9,11 @@ from flow_worlds import both
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from in_network_worlds import rows_of_dimension, switched_settings
-from replay_strategies import Setting, collective_traces, workloads
+from replay_strategies import collective_traces, options_of, run, workloads
 
 from chakra.builder import TraceBuilder, Workload
 from chakra.errors import ConfigError
-from chakra.et import Trace
-from chakra.replay import ReplayResult, simulate
+from chakra.replay import simulate
 from chakra.replay.collectives.in_network import port_bytes
 from chakra.replay.collectives.steps import Do
 from chakra.replay.config import dump_network, load_network
@@ -26,19 +25,6 @@ KINDS = ("ALL_REDUCE", "REDUCE_SCATTER", "ALL_GATHER")
 def able(npus: list[int], can: str = "reduces", **more: Any) -> dict[str, Any]:
     """Switch dimensions whose switches can do something."""
     return {**network(["Switch"] * len(npus), npus, **more), "switches": [can] * len(npus)}
-
-
-def run(setting: Setting, traces: list[Trace], **options: Any) -> ReplayResult:
-    return simulate(
-        traces,
-        setting.system,
-        setting.network,
-        memory=setting.memory,
-        comm_groups=setting.groups or None,
-        queues_per_dim=setting.queues,
-        rendezvous=setting.rendezvous,
-        **options,
-    )
 
 
 @pytest.mark.parametrize("backend", ["unaware", "aware"])
@@ -122,10 +108,7 @@ def test_flows_of_classes_are_those_of_all_npus(data: st.DataObject) -> None:
         data.draw(workloads(setting)),
         setting.system,
         setting.network,
-        memory=setting.memory,
-        comm_groups=setting.groups or None,
-        queues_per_dim=setting.queues,
-        rendezvous=setting.rendezvous,
+        **options_of(setting),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from flow_worlds import both, link_networks
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay_strategies import Setting, settings_of_systems, workloads
+from replay_strategies import Setting, options_of, settings_of_systems, workloads
 
 from chakra.builder import TraceBuilder, Workload
 from chakra.replay import topologies
@@ -30,10 +30,7 @@ def test_random_workloads_on_building_blocks(data: st.DataObject, setting: Setti
         traces,
         setting.system,
         setting.network,
-        memory=setting.memory,
-        comm_groups=setting.groups or None,
-        queues_per_dim=setting.queues,
-        rendezvous=setting.rendezvous,
+        **options_of(setting),
     )
 
 

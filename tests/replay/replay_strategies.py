@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder
 from chakra.et import Trace
+from chakra.replay import ReplayResult, simulate
 
 TOPOLOGIES = ("Ring", "Switch", "FullyConnected")
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -38,6 +39,21 @@ class Setting:
         for count in self.network["npus_count"]:
             total *= count
         return total
+
+
+def options_of(setting: Setting) -> dict[str, Any]:
+    """Of a system, what `simulate` takes by name."""
+    return {
+        "memory": setting.memory,
+        "comm_groups": setting.groups or None,
+        "queues_per_dim": setting.queues,
+        "rendezvous": setting.rendezvous,
+    }
+
+
+def run(setting: Setting, traces: list[Trace], **more: Any) -> ReplayResult:
+    """Replay on a drawn system."""
+    return simulate(traces, setting.system, setting.network, **options_of(setting), **more)
 
 
 class Traces(list[Trace]):

@@ -5,22 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from replay_strategies import Setting, collective_traces, settings_of_systems, workloads
+from replay_strategies import Setting, collective_traces, run, settings_of_systems, workloads
 
 from chakra.builder import TraceBuilder, Workload
-from chakra.et import Trace
 from chakra.replay import ReplayResult, simulate
-
-
-def run(setting: Setting, traces: list[Trace], **options: Any) -> ReplayResult:
-    return simulate(
-        traces,
-        setting.system,
-        setting.network,
-        memory=setting.memory,
-        comm_groups=setting.groups or None,
-        **options,
-    )
 
 
 @given(st.data())

@@ -1,7 +1,6 @@
 """Laws of the phase-level engine over random systems and workloads."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
@@ -9,17 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replay_strategies import (
     MONOTONE,
-    Setting,
     collective_traces,
     exchange_traces,
     permuted,
+    run,
     settings_of_systems,
     workloads,
 )
 
 from chakra.errors import StallError
-from chakra.et import Trace
-from chakra.replay import ReplayResult, simulate
+from chakra.replay import ReplayResult
 from chakra.replay.engines.phases import engine as phase_engine
 
 NEVER = (1 << 62, 1 << 62, 1 << 62)
@@ -31,20 +29,6 @@ few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChec
 def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep small runs in the plain version of the kernel."""
     monkeypatch.setattr(phase_engine, "COMPILE_FROM", NEVER)
-
-
-def run(setting: Setting, traces: list[Trace], **more: Any) -> ReplayResult:
-    """Replay on a drawn system."""
-    return simulate(
-        traces,
-        setting.system,
-        setting.network,
-        memory=setting.memory,
-        comm_groups=setting.groups or None,
-        queues_per_dim=setting.queues,
-        rendezvous=setting.rendezvous,
-        **more,
-    )
 
 
 def all_ticks(result: ReplayResult) -> list[list[list[int]]]:

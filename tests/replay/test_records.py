@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from replay_strategies import Setting, Traces, collective_traces, settings_of_systems, workloads
+from replay_strategies import Setting, Traces, collective_traces, options_of, settings_of_systems, workloads
 
 from chakra.builder import TraceBuilder
 from chakra.errors import StallError
@@ -51,10 +51,7 @@ def run(setting: Setting, traces: list[Trace], **how: Any) -> ReplayResult | str
             traces,
             setting.system,
             setting.network,
-            memory=setting.memory,
-            comm_groups=setting.groups or None,
-            queues_per_dim=setting.queues,
-            rendezvous=setting.rendezvous,
+            **options_of(setting),
             **how,
         )
     except StallError:
