@@ -34,7 +34,7 @@ WIDENING: Mapping[str, float] = {
     "framework": 0.10,
     "accelerator": 0.20,
     "generation": 0.30,
-    "element type": 0.30,
+    "element type": 0.40,
     "experts": 0.40,
 }
 #: presets of which rows are measured, and those that share a generation with one

@@ -248,6 +248,8 @@ class Host:
     ----------
     forward, again, backward
         Operators of a forward pass, of one that is computed again, and of a backward pass.
+    experts
+        Matrix products of single experts: a product of several experts is issued for each of them.
     collectives, messages
         Collectives; sends and receives.
     passes, steps
@@ -259,6 +261,7 @@ class Host:
     forward: int = 0
     again: int = 0
     backward: int = 0
+    experts: int = 0
     collectives: int = 0
     messages: int = 0
     passes: int = 0

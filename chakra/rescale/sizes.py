@@ -19,6 +19,7 @@ from chakra.arrays import I64
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.operators import (
+    Host,
     Kernel,
     KernelKind,
     MatrixProduct,
@@ -279,6 +280,10 @@ def _compute_edits(trace: Trace, rules: SizeRules, edits: Edits, changes: Change
     for index in np.flatnonzero(trace.types == NodeType.COMP).tolist():
         expert = _attributes(trace, index, ("expert_ops", "expert_bytes")) if rules.experts else {}
         said = said or bool(expert)
+        if rules.experts and trace.operator_codes[index] >= 0:
+            text = trace.operator_table[int(trace.operator_codes[index])]
+            if text.startswith(f"{Host.WORD} "):
+                edits.set(index, OPERATOR, _rescaled(text, rules.factor, 0))
         shrinks = bool(optimizer[index]) and rules.sharded and int(trace.is_cpu_op[index]) != 1
         if not expert and not shrinks:
             continue
@@ -309,11 +314,13 @@ def _compute_edits(trace: Trace, rules: SizeRules, edits: Edits, changes: Change
 
 
 def _rescaled(text: str, factor: int, optimizer_bytes: int) -> str:
-    """What a node computes after rescaling: fewer experts with more rows each, and an optimizer's smaller shard."""
+    """What a node does after rescaling: fewer experts with more rows each, and an optimizer's smaller shard."""
     counts: Counter[str] = Counter()
     for operator, count in parse_operators(text):
         if isinstance(operator, MatrixProduct) and operator.batch > 1:
             operator = operator.grouped(operator.rows, -(-operator.batch // factor))
+        elif isinstance(operator, Host):
+            operator = replace(operator, experts=-(-operator.experts // factor))
         elif isinstance(operator, Kernel) and operator.kind is KernelKind.OPTIMIZER and operator.bytes:
             elements = -(-operator.elements * optimizer_bytes // operator.bytes)
             operator = replace(operator, elements=elements, bytes=optimizer_bytes)

@@ -142,6 +142,9 @@ class HostCosts:
     ----------
     forward_us, backward_us
         For each operator of a forward pass (first or again), and of a backward pass, us.
+    expert_us
+        For each matrix product of one expert, on top of the operator's, us: libraries launch them, and what their element
+        type needs beside, one by one.
     collective_us, message_us
         For each collective, and each send or receive, us.
     pass_us
@@ -156,6 +159,7 @@ class HostCosts:
 
     forward_us: float = 0.0
     backward_us: float = 0.0
+    expert_us: float = 0.0
     collective_us: float = 0.0
     message_us: float = 0.0
     pass_us: float = 0.0

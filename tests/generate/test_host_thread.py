@@ -1,12 +1,13 @@
 """The host thread: what it issues stands in nodes of their own, and bounds the step where it takes longest."""
 
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from chakra.et.operators import Host, operator_text, parse_operators
-from chakra.generate import Recompute, TransformerRequest, build_workload
+from chakra.et.operators import Host, MatrixProduct, operator_text, parse_operators
+from chakra.generate import MoeRequest, Recompute, TransformerRequest, build_workload
 from chakra.generate.request.requests import Host as HostOption
 from chakra.platforms import cluster
 from chakra.replay import simulate
@@ -31,8 +32,8 @@ def counts(**changes: Any) -> Host:
     for code in workload.traces[0].operator_codes:
         for operator, _ in parse_operators(workload.traces[0].operator_table[code]) if code >= 0 else ():
             if isinstance(operator, Host):
-                for name in ("forward", "again", "backward", "collectives", "messages", "passes", "steps"):
-                    total[name] = total.get(name, 0) + getattr(operator, name)
+                for item in fields(operator):
+                    total[item.name] = total.get(item.name, 0) + getattr(operator, item.name)
     return Host(**total)
 
 
@@ -46,6 +47,37 @@ def test_everything_is_issued_once() -> None:
     again = counts(tp=2, micro_batches=1, recompute=Recompute.FULL)
     assert (one.again, again.forward, again.backward) == (0, one.forward, one.backward)
     assert 0 < again.again < one.forward
+
+
+@pytest.mark.parametrize("ep", [1, 4, 8])
+def test_products_of_experts_are_issued_one_by_one(ep: int) -> None:
+    """The host's nodes count as many as the device's nodes stand for, however few experts a rank has."""
+    request = MoeRequest(model="mixtral-8x7b", layers=2, dp=8, ep=ep, micro_batches=2, host=HostOption.AHEAD)
+    trace = build_workload(request.plan()).traces[0]
+    issued = done = 0
+    for index, code in enumerate(trace.operator_codes):
+        for operator, times in parse_operators(trace.operator_table[code]) if code >= 0 else ():
+            if isinstance(operator, Host):
+                issued += times * operator.experts
+            elif isinstance(operator, MatrixProduct) and trace.attr(index, "expert_bytes"):
+                done += times * operator.batch
+    # up, gate and down, forward, back and for the weights
+    assert issued == done
+    assert done % (2 * 2 * 3 * 8 // ep) == 0
+    assert done >= 2 * 2 * 2 * 3 * 8 // ep
+
+
+def test_experts_bind_small_micro_batches_to_the_host() -> None:
+    changes: dict[str, Any] = {
+        "experts": 16,
+        "experts_per_token": 2,
+        "moe_ffn": 512,
+        "dp": 8,
+        "ep": 1,
+        "seq": 128,
+    }
+    free, bound = (finish_ms(host, **changes) for host in ({}, {"expert_us": 100.0}))
+    assert bound > 4 * 16 * 6 * 0.1 > 2 * free
 
 
 def test_a_host_without_cost_changes_nothing() -> None:
@@ -77,10 +109,10 @@ def test_a_synchronised_host_waits_at_each_pass() -> None:
 
 
 def test_a_recorded_graph_costs_the_step_alone() -> None:
-    host = Host(forward=10, again=5, backward=20, collectives=3, messages=2, passes=2, steps=1)
-    costs = HostCosts(1, 10, 100, 1000, 10_000, 100_000)
-    assert host_us(host, costs) == 15 + 200 + 300 + 2000 + 20_000 + 100_000
-    assert host_us(host, HostCosts(1, 10, 100, 1000, 10_000, 100_000, graphs=True)) == 100_000
+    host = Host(forward=10, again=5, backward=20, experts=7, collectives=3, messages=2, passes=2, steps=1)
+    costs = HostCosts(1, 10, 0.5, 100, 1000, 10_000, 100_000)
+    assert host_us(host, costs) == 15 + 200 + 3.5 + 300 + 2000 + 20_000 + 100_000
+    assert host_us(host, replace(costs, graphs=True)) == 100_000
     assert parse_operators(operator_text(host)) == ((host, 1),)
 
 

@@ -32,6 +32,7 @@ LAWS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
     "data of experts, ZeRO 1": ("data", MoeRequest, {"model": "mixtral-8x7b", "layers": 2, "ep": 4, "zero": 1}, {}),
     "data of experts, FSDP": ("data", MoeRequest, {"model": "mixtral-8x7b", "layers": 2, "ep": 2, "zero": 3}, {}),
     "experts": ("expert", MoeRequest, {**MIXED, "ep": 8}, {"ep": 64}),
+    "experts, host": ("expert", MoeRequest, {**MIXED, "ep": 8, "host": "ahead"}, {"ep": 64}),
     "experts, ZeRO 1": ("expert", MoeRequest, {**MIXED, "ep": 8, "zero": 1}, {"ep": 64}),
     "experts, FSDP": ("expert", MoeRequest, {**MIXED, "ep": 8, "zero": 3}, {"ep": 64}),
     "experts, replicated": ("expert", MoeRequest, {**MIXED, "ep": 4}, {"ep": 32}),

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from chakra.errors import UsageError
 from chakra.et import NodeType
-from chakra.et.operators import Attention, Computed, Direction, Host, operator_text, operators_text
+from chakra.et.operators import Attention, Direction, Host, MatrixProduct, operator_text, operators_text
 from chakra.generate.model.ir import NO_WORK, OpKind, Work
 from chakra.generate.model.placement import Conversion, joined
 from chakra.generate.plan.compute import ComputeModel, OperatorTimes
@@ -151,8 +151,14 @@ class HostThread:
         """Count things to do."""
         self._counts[what] = self._counts.get(what, 0) + number
 
-    def operator(self, what: Computed, again: bool) -> None:
-        """Count an operator; without fused kernels, attention is one for each product, and softmax and dropout."""
+    def operator(self, work: Work, again: bool) -> None:
+        """Count an operator; without fused kernels, attention is one for each product, and softmax and dropout.
+
+        Products of experts are counted for each of them beside.
+        """
+        what = work.what
+        if what is None:
+            return
         if self.graphs and self._launched:
             return
         self._launched = True
@@ -161,6 +167,8 @@ class HostThread:
         if isinstance(what, Attention) and not what.fused and not self.graphs:
             number = 3 + what.dropout
         self.count("backward" if backward else "again" if again else "forward", number)
+        if work.expert_bytes and isinstance(what, MatrixProduct):
+            self.count("experts", what.batch)
 
     def begin_pass(self) -> None:
         """What follows is another graph."""
@@ -273,8 +281,8 @@ class TemplateBuilder:
         if kind.is_matmul:
             t.matmul_flops += work.flops
             t.recomputed_flops += work.flops * again
-        if self._issue and work.what is not None:
-            self._issue.operator(work.what, again)
+        if self._issue:
+            self._issue.operator(work, again)
         last = len(t) - 1
         data = [*data, *self.required]
         self.required = []
