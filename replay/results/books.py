@@ -66,7 +66,18 @@ def phases_of(plan: Plan) -> Counter[Phase]:
     return Counter(phase for v in plan.chunks for phase in plan.variants[v])
 
 
-def flat_bytes(scenario: Scenario, raw: RawRun) -> tuple[I64, I64]:
+def unsent_bytes(scenario: Scenario, raw: RawRun) -> I64:
+    """Bytes per dimension, over all NPUs, of a library's collectives that were simulated without their messages.
+
+    Where every message is simulated these are all that an engine has not counted.
+    """
+    library = scenario.plans.library
+    if library is None or library.sends:
+        return np.zeros(len(scenario.network.dims), np.int64)
+    return flat_bytes(scenario, raw, libraries_only=True)[0]
+
+
+def flat_bytes(scenario: Scenario, raw: RawRun, *, libraries_only: bool = False) -> tuple[I64, I64]:
     """Bytes per dimension of phases on flat rings, which may cross dimensions, over all NPUs.
 
     Returns
@@ -90,6 +101,8 @@ def flat_bytes(scenario: Scenario, raw: RawRun) -> tuple[I64, I64]:
             plan = scenario.plans.of(calls.call, size, whole=is_whole)
             for phase, chunks in phases_of(plan).items():
                 if phase.view != FLAT or phase.algorithm.family is Family.NONE:
+                    continue
+                if libraries_only and phase.algorithm.family is not Family.LIBRARY:
                     continue
                 steps = None
                 if phase.algorithm.family is Family.STEPS:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chakra.replay.collectives.library.in_effect import why_no_library
+from chakra.replay.collectives.library.shape import Forced
 from chakra.replay.config.model import CollectiveKind, System
 from chakra.replay.engines.scenario import Scenario
 
@@ -20,10 +21,11 @@ def library_notes(scenario: Scenario) -> list[str]:
     if reason is not None:
         no_effect = f"collective-library {system.collective_library!r} has no effect: {reason}"
         measured = scenario.options.measured or system.collective_times
-        held = ", ".join(f"--{key}" for key in scenario.options.held)
-        also = " nor have measured times" if measured else ""
-        also += f" nor has {held}" if held else ""
-        return [f"{no_effect}{also}; collectives run the algorithms of {system.source}"]
+        also = ["measured times"] if measured else []
+        also += [f"--{key}" for key in scenario.options.held]
+        also += _rate_keys(system)
+        rest = f", nor {'has' if len(also) == 1 else 'have'} {' and '.join(also)}" if also else ""
+        return [f"{no_effect}{rest}; collectives run the algorithms of {system.source}"]
     placed = scenario.plans.library
     if placed is None or not any(program.calls for program in scenario.workload.programs):
         return []
@@ -46,10 +48,16 @@ def library_notes(scenario: Scenario) -> list[str]:
             f"{placed.collective_rate:g} of its speed"
         )
     basis = _nodes_measured(evidence.ranks, machine.node_ranks)
+    held = _held(placed.forced)
+    if held and error is not None:
+        basis += f", of what the library chooses and not of {held}"
     model = f"collectives take the times of {machine.library} on {machine.name}{how}{basis}; {counts}"
     if placed.measured is None:
         return [model]
-    return [*placed.measured.notes, _measured_note(placed.measured.name, placed.asked), model]
+    measured_note = _measured_note(placed.measured.name, placed.asked)
+    if held and any(placed.asked.values()):
+        measured_note += f"; they do not say what ran, so {held} is of no effect on them"
+    return [*placed.measured.notes, measured_note, model]
 
 
 def _nodes_measured(ranks: Sequence[int], node_ranks: int) -> str:
@@ -61,11 +69,22 @@ def _nodes_measured(ranks: Sequence[int], node_ranks: int) -> str:
     return f" ({', '.join(map(str, ranks))} ranks on nodes of {node_ranks})"
 
 
+def _held(forced: Forced) -> str:
+    """What a library is held to, in words; empty: nothing."""
+    parts = ["/".join(str(part) for part in (forced.algorithm, forced.protocol) if part)]
+    if forced.channels:
+        parts.append("one channel" if forced.channels == 1 else f"{forced.channels} channels")
+    return " with ".join(part for part in parts if part)
+
+
+def _rate_keys(system: System) -> list[str]:
+    """The keys of speeds beside computing, where they are given."""
+    full = system.computing_rate == system.collective_rate == 1
+    return [] if full else ["overlap-computing-rate", "overlap-collective-rate"]
+
+
 def _without_library(system: System) -> list[str]:
     """Keys of a system file that say something of a collective library, where it names none."""
-    keys = []
-    if not system.computing_rate == system.collective_rate == 1:
-        keys = ["overlap-computing-rate", "overlap-collective-rate"]
     given = {
         "collective-costs": system.collective_costs,
         "collective-algorithm": system.collective_algorithm,
@@ -75,7 +94,7 @@ def _without_library(system: System) -> list[str]:
         "network-plugin-latency": system.network_latency_us,
         "network-reduces": system.network_reduces,
     }
-    return keys + [key for key, value in given.items() if value]
+    return _rate_keys(system) + [key for key, value in given.items() if value]
 
 
 def _measured_note(name: str, asked: dict[tuple[CollectiveKind, int, int], bool]) -> str:

@@ -18,7 +18,7 @@ from chakra.replay.config.model import CollectiveKind, Links, Memory, Network, S
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import NS3, RunOptions
-from chakra.replay.results.books import flat_bytes, link_rows
+from chakra.replay.results.books import flat_bytes, link_rows, unsent_bytes
 from chakra.replay.results.collectives import collective_rows, egress_bytes_per_ns
 from chakra.replay.results.compute_notes import compute_notes, generated_with
 from chakra.replay.results.corrections import find_corrections
@@ -237,7 +237,9 @@ class ReplayResult:
         """Per network dimension: bytes that an NPU sends on average, and the share of its links' time that takes."""
         weight = np.bincount(self.raw.partition.class_of, minlength=self.raw.partition.n_classes)
         sent = (self.raw.dim_bytes * weight[:, None]).sum(axis=0)
-        if not self.raw.messages_counted:
+        if self.raw.messages_counted:
+            sent = sent + unsent_bytes(self.scenario, self.raw)
+        else:
             crossed, booked = flat_bytes(self.scenario, self.raw)
             sent = sent + self._message_bytes() + crossed - booked
         span = int(self.finish_ns.max(initial=0))

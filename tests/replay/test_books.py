@@ -1,6 +1,6 @@
 """Books of bytes: the same from both engines and in closed form, and as many bytes as the algorithms send."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -124,7 +124,15 @@ GROUPS: dict[str, list[list[int]]] = {
 }
 
 
-def library_run(kind: str, groups: list[list[int]], size: int, backend: str, **more: Any) -> ReplayResult:
+def library_run(
+    kind: str,
+    groups: list[list[int]],
+    size: int,
+    backend: str,
+    *,
+    engine: Literal["auto", "messages"] = "auto",
+    **more: Any,
+) -> ReplayResult:
     workload = Workload(16)
     for members in groups:
         group = workload.add_group(members)
@@ -133,20 +141,24 @@ def library_run(kind: str, groups: list[list[int]], size: int, backend: str, **m
     network = {
         "topology": ["Switch", "Switch"], "npus_count": [8, 2], "bandwidth": [400, 46], "latency": [500, 2000]
     }  # fmt: skip
-    return simulate(workload, {**LIBRARY, **more}, network, backend=backend)
+    return simulate(workload, {**LIBRARY, **more}, network, backend=backend, engine=engine)
 
 
 @pytest.mark.parametrize("groups", list(GROUPS))
 @pytest.mark.parametrize("size", [1 << 12, 12_345, 1 << 24])
 @pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
 def test_a_librarys_bytes_are_booked_alike_on_every_backend(kind: str, size: int, groups: str) -> None:
-    """An all-to-all was booked as a ring's on `unaware`, and in one dimension only on `flow`."""
+    """An all-to-all was booked as a ring's on `unaware`, in one dimension on `flow`, and nowhere with
+    `engine="messages"`.
+    """
     found = [
         [row["bytes_per_npu"] for row in library_run(kind, GROUPS[groups], size, backend).dimensions]
         for backend in ("unaware", "aware", "flow")
     ]
     assert found[0] == pytest.approx(found[1], rel=1e-3, abs=16)
     assert found[1] == found[2]
+    every = library_run(kind, GROUPS[groups], size, "unaware", engine="messages").dimensions
+    assert [row["bytes_per_npu"] for row in every] == found[0]
 
 
 @pytest.mark.parametrize("groups", list(GROUPS))

@@ -141,6 +141,27 @@ def test_sizes_are_those_of_nccl_tests(tmp_path: Path) -> None:
     assert made.to_dict()["collectives"][0]["transfer_ns"] == 84_000
 
 
+def test_measured_times_are_not_those_of_what_a_library_is_held_to(tmp_path: Path) -> None:
+    """A log does not say what ran, and an error of what a library chooses is none of what it is held to."""
+    job(tmp_path, 8, "all_reduce", 2000)
+    held: dict[str, Any] = {"collective_algorithm": "Tree", "collective_channels": 2}
+    words = "Tree with 2 channels"
+    measured = system(collective_times=table(tmp_path / "t.csv", some_rows()))
+    made = run(tmp_path, measured, network(8), **held)
+    assert made.to_dict()["collectives"][0]["transfer_ns"] == 82_000
+    assert any(note.endswith(f"so {words} is of no effect on them") for note in made.notes)
+    for result, said in ((made, True), (run(tmp_path, measured, network(8)), False)):
+        assert any(f"of what the library chooses and not of {words}" in note for note in result.notes) is said
+        assert any("no effect" in note for note in result.notes) is said
+    beyond = run(
+        tmp_path,
+        system(collective_times=table(tmp_path / "t.csv", some_rows("all_gather"))),
+        network(8),
+        **held,
+    )
+    assert not any("no effect" in note for note in beyond.notes)
+
+
 def test_compat_has_neither(tmp_path: Path) -> None:
     job(tmp_path, 8, "all_reduce", 2000)
     name = table(tmp_path / "t.csv", some_rows())
@@ -150,9 +171,11 @@ def test_compat_has_neither(tmp_path: Path) -> None:
         network(8),
         compat="astra-sim",
     )
-    made = run(tmp_path, system(collective_times=name), network(8), compat="astra-sim")
+    rates = {"overlap-computing-rate": 0.5}
+    made = run(tmp_path, system(collective_times=name, **rates), network(8), compat="astra-sim")
     assert made.finish_ns.tolist() == plain.finish_ns.tolist()
-    assert any("no effect" in note and "measured times" in note for note in made.notes)
+    also = "nor have measured times and overlap-computing-rate and overlap-collective-rate"
+    assert any("no effect" in note and also in note for note in made.notes)
 
 
 @pytest.mark.parametrize(
