@@ -93,6 +93,7 @@ def _recording(name: str, paths: Sequence[Path], step: int | None) -> Source:
         twice += repeated_ids(trace)
         rank = trace.rank if trace.rank is not None and trace.rank not in ranks else place
         spans = ranks[rank] = RankSpans()
+        spans.computes = len(trace.device.name) > 0
         meetings.append(_add_device(spans, trace))
         _add_host(spans, trace)
         set_bounds([spans])
@@ -250,6 +251,7 @@ def _replay(run: Run) -> Source:
     for entry in entries:
         rank = int(entry["npu"])
         spans = ranks[rank] = RankSpans(0, int(run.finish_ns[rank]))
+        spans.computes = any(str(engine).upper() == "GPU" for engine in entry.get("engines") or ["GPU"])
         _add_nodes(spans, entry, meetings)
     return Source(run.name, "replay", ranks)
 

@@ -70,6 +70,9 @@ class RankSpans:
         A row a span; the label is the kernel's family, or the collective.
     kernels
         Kernels that compute, as they were launched or ran.
+    computes
+        Whether the accelerator has work. Where it has none, the host is what computes and hides communication, as in the
+        time account of a replay.
     """
 
     begin_ns: int = 0
@@ -79,6 +82,7 @@ class RankSpans:
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     kernels: list[Kernel] = field(default_factory=list)
+    computes: bool = True
 
     @property
     def span_ns(self) -> int:
@@ -129,7 +133,7 @@ def account(spans: RankSpans) -> dict[tuple[Kind, str], int]:
     """Time of a rank by kind and label, in ns; the values add up to its span.
 
     Every instant goes to the first kind of `Kind` that has a span there, and within the kind to the span that began
-    first; an instant without any is a gap.
+    first; an instant without any is a gap. Where the accelerator has no work, the host's work comes first.
     """
     order = np.lexsort((spans.ends, spans.starts))
     kinds = np.array(spans.kinds, dtype=np.int64)[order]
@@ -140,7 +144,7 @@ def account(spans: RankSpans) -> dict[tuple[Kind, str], int]:
     edges = covered = np.zeros(
         0, dtype=np.int64
     )  # union of the kinds so far, as disjoint ascending intervals
-    for kind in Kind:
+    for kind in Kind if spans.computes else (Kind.HOST, *(kind for kind in Kind if kind is not Kind.HOST)):
         mine = np.flatnonzero(kinds == kind)
         if not len(mine):
             continue
