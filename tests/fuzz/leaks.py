@@ -4,7 +4,6 @@ import base64
 import copy
 import gzip
 import hashlib
-import io
 import json
 import random
 import re
@@ -15,6 +14,7 @@ from typing import Any
 from chakra.anonymize import anonymize
 from chakra.anonymize.pytorch import _EVENT_INTS, _HOST_INTS
 from chakra.et import jsonize
+from chakra.et.manifest import SUFFIX
 from chakra.io import files
 from chakra.schemas.protolib import encode_varint
 
@@ -28,6 +28,10 @@ _NUMBERS = {
     "group_count", "shapes", "Input Dims", "input_shapes", "output_shapes", "Process Group Ranks", "In split size",
     "Out split size", "in_split_size", "out_split_size",
 }  # fmt: skip
+#: a trace of no nodes
+_EMPTY_TRACE = b"\x07\n\x051.0.0"
+#: a file's name that the search may make
+_PLAIN_NAME = re.compile(r"(?!input|made|beside)[\w. -]+\.et")
 #: words of the formats, without which nothing is read: left alone more often
 _WORDS = {"ph", "cat", "schema", "type", "types", "name"}
 
@@ -92,7 +96,8 @@ def _plant(
 def search(case: Any, folder: Path) -> list[str]:
     """Make the case's file with its secret, let `anonymize` copy it, and say where the copy has the secret.
 
-    A case: ``{"form": "host" | "kineto" | "et" | "et-json" | "groups", "secret": 0, "seed": 1, "document": ...}``.
+    A case: ``{"form": "host" | "kineto" | "et" | "et-json" | "groups" | "memory" | "manifest", "secret": 0, "seed": 1,
+    "document": ...}``. Traces that a manifest names have the secret in their names.
 
     Raises
     ------
@@ -111,15 +116,20 @@ def search(case: Any, folder: Path) -> list[str]:
         text = jsonize.trace_bytes(text, str(folder / "input.et"))
     source, target = folder / f"input.{'et' if form == 'et' else 'json'}", folder / "made"
     source.write_bytes(gzip.compress(text, 1) if rng.random() < 0.3 else text)
-    groups = None
-    if form == "groups":
-        groups, source = str(source), folder / "beside.et"
-        trace = io.BytesIO()
-        trace.write(b"\x07\n\x051.0.0")
-        source.write_bytes(trace.getvalue())
     for path in folder.glob("made*"):
         path.unlink()
-    anonymize(str(source), str(target), groups=groups)
+    beside: dict[str, str] = {}
+    if form in ("groups", "memory"):
+        beside[form] = str(source)
+        source = folder / "beside.et"
+        source.write_bytes(_EMPTY_TRACE)
+    elif form == "manifest":
+        source = source.rename(folder / f"input{SUFFIX}")
+        names = document.get("traces") if isinstance(document, dict) else None
+        for name in names if isinstance(names, list) else ():
+            if isinstance(name, str) and len(name.encode()) < 200 and _PLAIN_NAME.fullmatch(name):
+                (folder / name).write_bytes(_EMPTY_TRACE)
+    anonymize(str(source), str(target), **beside)
     found = []
     leaks = [leak for leak in traces_of(secret) if len(leak) > 3]
     for path in folder.glob("made*"):

@@ -179,6 +179,9 @@ collective-optimization: localBWAware
 intra-dimension-scheduling: SCF
 inter-dimension-scheduling: themis
 """
+POOL: dict[str, Any] = {
+    "memory-type": "MEMORY_POOL", "remote-mem-latency": 100, "remote-mem-bw": 50, "num-nodes": 2, "num-npus-per-node": 2,
+}  # fmt: skip
 MANIFEST: dict[str, Any] = {
     "format": "chakra.workload/1", "npus": 4, "peer_mode": "relative", "traces": ["seed.0.et", "seed.1.et"],
     "trace_of": [{"trace": 0, "ranks": {"start": 0, "digits": [[2, 1]]}}, {"trace": 1, "ranks": [2, 3]}],
@@ -330,7 +333,8 @@ def _cases() -> list[bytes]:
         **device,
     }  # fmt: skip
     documents: list[tuple[str, Any]] = [("host", host), ("kineto", device), ("et-json", JSON_ET)]
-    documents += [("groups", {"1": [0, 1], "tp": [1, 0]})]
+    documents += [("groups", {"1": [0, 1], "tp": [1, 0]}), ("manifest", MANIFEST)]
+    documents += [("memory", {"memory-type": "NO_MEMORY_EXPANSION", "note": "n"}), ("memory", POOL)]
     documents += [("et", json.loads(text)) for text in (_every_attribute(), _jsonized()[0])]
     return _dump(
         *(
