@@ -15,7 +15,6 @@ Then ``chakra convert pytorch --dir traces --job job --output job`` makes the ex
 
 import contextlib
 import itertools
-import json
 import os
 import platform
 import time
@@ -28,7 +27,7 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.io.documents import with_first_key
+from chakra.io.documents import document_text, with_first_key
 from chakra.io.files import expect_prefix, made_folder
 
 __all__ = ["Recording", "capture"]
@@ -176,7 +175,7 @@ def capture(
                 f"({wait} wait + {warmup} warm-up + {steps} recorded): call step() after every step"
             )
         with open(facts, "w", encoding="utf-8") as file:
-            json.dump(_facts(torch, recording), file)
+            file.write(document_text(_facts(torch, recording)))
 
 
 def _torch() -> Any:

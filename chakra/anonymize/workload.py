@@ -1,7 +1,6 @@
 """Whole jobs: which files belong together, under which names they are written, all of them or none."""
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from chakra.errors import ConfigError, UsageError, WorkloadError
 from chakra.et import read_trace
 from chakra.et.manifest import FORMAT, SUFFIX, manifest_from_dict, manifest_to_dict
 from chakra.io import files, leftovers
+from chakra.io.documents import document_text
 
 #: suffix of the groups file that the generator writes beside traces
 GROUPS_SUFFIX = ".comm_groups.json"
@@ -238,7 +238,7 @@ def _memory(path: str, out: Path) -> None:
 
 def _write_json(out: Path, document: object) -> None:
     with files.atomic_text(out) as file:
-        file.write(json.dumps(document) + "\n")
+        file.write(document_text(document) + "\n")
 
 
 @contextmanager

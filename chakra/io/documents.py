@@ -14,7 +14,13 @@ Line = Callable[[object], str]
 _HIDDEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def document_text(value: object, indent: int | None = None) -> str:
+def document_text(
+    value: object,
+    indent: int | None = None,
+    *,
+    default: Callable[[object], object] | None = None,
+    sort_keys: bool = False,
+) -> str:
     """A document as JSON (RFC 8259), which knows no NaN and no infinity: a figure that there is not is null.
 
     Parameters
@@ -23,13 +29,17 @@ def document_text(value: object, indent: int | None = None) -> str:
         Plain data.
     indent
         Spaces of each level; None: one line.
+    default
+        What stands for a value that JSON has no form for; None: such values are refused.
+    sort_keys
+        Whether keys stand in the order of the alphabet.
 
     Examples
     --------
     >>> document_text({"mean": float("nan"), "rows": [1, float("inf")]})
     '{"mean": null, "rows": [1, null]}'
     """
-    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+    return json.dumps(_finite(value), indent=indent, allow_nan=False, default=default, sort_keys=sort_keys)
 
 
 def _finite(value: object) -> object:

@@ -6,6 +6,7 @@ that is started again, or whose shards run on many machines with a shared folder
 
 import csv
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.documents import document_text
 from chakra.io.files import atomic_bytes, atomic_text, reason
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.space import Point
@@ -106,15 +108,18 @@ class Store:
         """
         if not isinstance(outcome.get("status"), str):
             raise UsageError("outcome: it needs a 'status', as run_point gives it")
+        kept = {name: outcome[name] for name in ("status", "metrics", "reason") if name in outcome}
+        # a metric that is no finite number is none: JSON has no word for it
+        metrics = {name: value for name, value in kept.get("metrics", {}).items() if math.isfinite(value)}
         document = {
             "format": "chakra.sweep.point/1",
             "point": point,
             "inputs": merged,
-            "outcome": {name: outcome[name] for name in ("status", "metrics", "reason") if name in outcome},
+            "outcome": kept | ({"metrics": metrics} if "metrics" in kept else {}),
         }
         with atomic_text(self.points / f"{key}.json") as file:
-            json.dump(document, file, indent=1, default=str)
-        return Outcome(key, point, outcome["status"], outcome.get("metrics", {}), outcome.get("reason", ""))
+            file.write(document_text(document, indent=1, default=str))
+        return Outcome(key, point, outcome["status"], metrics, outcome.get("reason", ""))
 
 
 @checked

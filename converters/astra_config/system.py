@@ -1,6 +1,5 @@
 """System files of ASTRA-sim 1.0."""
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -8,6 +7,7 @@ from typing import Any
 
 from chakra.converters.astra_config._common import ConvertedConfig, nearest, plain
 from chakra.errors import ConfigError
+from chakra.io.documents import document_text
 from chakra.replay.config.algorithms import NATIVE_ALGORITHMS
 
 #: 1.0 charges 3 ns for every full 500,000 bytes that are reduced; 2.0 charges 3 ns for every ``local-mem-bw``
@@ -133,4 +133,4 @@ def system_file(lines: list[tuple[int, str, str]], source: str) -> ConvertedConf
         f"for every full "
         f"{LOCAL_MEM_BW_OF_1_0:,} bytes"
     )
-    return ConvertedConfig("system", content, json.dumps(content, indent=2) + "\n", tuple(notes))
+    return ConvertedConfig("system", content, document_text(content, indent=2) + "\n", tuple(notes))

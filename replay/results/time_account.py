@@ -113,12 +113,13 @@ def roofline_averages(program: Program, system: System, issue: I64) -> dict[str,
     ops = trace.num_ops[order][nodes].astype(np.float64)
     size = trace.tensor_size[order][nodes].astype(np.float64)
     weight: F64 = program.duration_ns[nodes] / total
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         intensity = np.where(size > 0, ops / size, 0.0)
-        perf = np.minimum(bandwidth * intensity, peak)
+        reached = np.where(intensity > 0, bandwidth * intensity, 0.0)
+        perf = np.minimum(reached, peak)
         compute = perf / peak if peak else np.zeros_like(perf)
         memory = np.where((intensity > 0) & (bandwidth > 0), perf / intensity / bandwidth, 0.0)
-    bound = bandwidth * intensity >= peak
+    bound = reached >= peak
     return {
         "compute_bound_pct": float(100 * weight[bound].sum()),
         "avg_compute_util_pct": float(100 * (weight * compute).sum()),

@@ -3,6 +3,8 @@
 Sources: replay semantics, section 2.3; corrections C2, C6, C8, C17 and C21 of `differences.md`.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from chakra.arrays import I64, AnyArray
@@ -37,7 +39,7 @@ def set_durations(draft: Draft) -> None:
     duration = _at_speeds(draft, duration)
     if options.compat == OLD_MODEL:
         # 1.0 cuts scaled times and sizes to whole numbers
-        duration = np.where(stretched, np.floor(duration * options.compute_scale), duration).astype(np.int64)
+        duration = _scaled(draft, duration, options.compute_scale, stretched, np.floor)
     elif options.astra:
         duration = np.where(timed, np.maximum(duration, 1), duration)
     else:
@@ -92,13 +94,19 @@ def _recorded(draft: Draft) -> I64:
     return np.where(given, exact, np.where(given, 0, micros) * 1000)
 
 
-def _scaled(draft: Draft, duration: I64, factor: float, where: AnyArray) -> I64:
+def _scaled(
+    draft: Draft,
+    duration: I64,
+    factor: float,
+    where: AnyArray,
+    rounded: Callable[[AnyArray], AnyArray] = np.rint,
+) -> I64:
     """Durations times a factor, rounded to the nearest ns."""
     if factor == 1.0:
         return duration
     longer = where & (duration > 0)  # no time stays none, however large the factor
     with np.errstate(over="ignore"):
-        stretched = np.rint(duration[longer] * factor)
+        stretched = rounded(duration[longer] * factor)
     if (stretched > LIMIT).any():
         raise WorkloadError(
             f"{draft.trace.source}: a duration times {factor:g} does not fit 64 bits of nanoseconds"
@@ -115,7 +123,8 @@ def scale_sizes(draft: Draft) -> None:
     if options.comm_scale == 1.0 or (options.astra and not old):
         return
     sizes = draft.comm_bytes
-    stretched = np.where(sizes == ABSENT, 0, sizes) * options.comm_scale
+    with np.errstate(over="ignore"):
+        stretched = np.where(sizes == ABSENT, 0, sizes) * options.comm_scale
     if (stretched > LIMIT).any():
         raise WorkloadError(
             f"{draft.trace.source}: comm_size times {options.comm_scale:g} does not fit 64 bits"
@@ -178,7 +187,7 @@ def _roofline(draft: Draft) -> None:
     bandwidth = system.local_mem_bw_gbps * 1e9
     peak = (system.peak_perf_tflops or 0.0) * 1e12
     work = ops.astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         perf = np.minimum(bandwidth * (work / size), peak)
         time = work / perf * 1e9
     if options.astra:
@@ -189,14 +198,16 @@ def _roofline(draft: Draft) -> None:
         time = np.where(np.isinf(time) | np.isnan(time), 0.0, time)
     else:
         odd = (ops == 0) | (size == 0) | (peak == 0.0) | (bandwidth == 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             compute = np.where(ops == 0, 0.0, work / peak * 1e9 if peak else 0.0)
             memory = np.where(size == 0, 0.0, size / bandwidth * 1e9 if bandwidth else 0.0)
         time = np.where(odd, np.maximum(compute, memory), time)
         draft.corrections["C8"] += int(((ops == 0) | (size == 0)).sum())
-        time = time * draft.scale * options.compute_scale
-    if (time > LIMIT).any():
-        raise draft.error(nodes[int(np.argmax(time))], "roofline time does not fit 64 bits")
+        with np.errstate(over="ignore", invalid="ignore"):
+            time = time * draft.scale * options.compute_scale
+    unfit = np.flatnonzero(~(time <= LIMIT))
+    if len(unfit):
+        raise draft.error(nodes[unfit[0]], "roofline time does not fit 64 bits")
     draft.duration_ns[nodes] = np.floor(time).astype(np.int64)
 
 

@@ -129,7 +129,7 @@ def search(case: Any, folder: Path) -> list[str]:
         for name in names if isinstance(names, list) else ():
             if isinstance(name, str) and len(name.encode()) < 200 and _PLAIN_NAME.fullmatch(name):
                 (folder / name).write_bytes(_EMPTY_TRACE)
-    anonymize(str(source), str(target), **beside)
+    anonymize(str(source), str(target), groups=beside.get("groups"), memory=beside.get("memory"))
     found = []
     leaks = [leak for leak in traces_of(secret) if len(leak) > 3]
     for path in folder.glob("made*"):

@@ -111,6 +111,38 @@ def test_no_document_is_put_together_from_pieces() -> None:
     assert used == named, "exceptions that nothing needs"
 
 
+#: modules that may call `json.dumps` themselves, and why: what they make is no document
+DUMPS = {
+    "chakra/anonymize/pytorch.py": "texts inside a host trace, of whole numbers",
+    "chakra/anonymize/trace.py": "a text inside a trace, of whole numbers and labels",
+    "chakra/builder.py": "a text inside a trace, of whole numbers and names",
+    "chakra/et/jsonize.py": "a value in a message",
+    "chakra/io/documents.py": "is the writer",
+    "chakra/io/shown.py": "a value in a message",
+    "chakra/sweep/point.py": "a key by which points are found, no document",
+    "chakra/viz/formats/html.py": "data inside a page; refuses what is no number",
+    "converters/pytorch/deprofile.py": "a value in a message",
+    "replay/compute/presets.py": "a key of a cache",
+    "replay/config/costs_reader.py": "a key of a cache",
+    "replay/config/files.py": "a key as a file has it, to find its line",
+    "replay/workload/process_groups.py": "a value in a message",
+}
+
+
+def test_json_documents_go_through_the_writer() -> None:
+    """Nothing else writes JSON, so that no NaN and no infinity gets into a document."""
+    calling = set()
+    for folder in SOURCES:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                match node:
+                    case ast.Attribute(value=ast.Name(id="json"), attr="dump"):
+                        pytest.fail(f"{path}:{node.lineno}: json.dump, which chakra.io.documents is for")
+                    case ast.Attribute(value=ast.Name(id="json"), attr="dumps"):
+                        calling.add(path.relative_to(ROOT).as_posix())
+    assert calling == set(DUMPS)
+
+
 @pytest.mark.parametrize(
     ("kind", "source"),
     [

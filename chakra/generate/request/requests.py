@@ -1,6 +1,5 @@
 """Requests: one flat set of named parameters per kind of workload, for the command line, YAML files and sweeps alike."""
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -31,8 +30,9 @@ from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.template import EmitOptions, Stream
 from chakra.generate.plan.training import StepPlan, plan_step
 from chakra.generate.request.frameworks import framework, read_profile
-from chakra.generate.request.parameters import keys_of, read_parameter
+from chakra.generate.request.parameters import MOST_SIZE, keys_of, read_parameter
 from chakra.generate.schedule.pipeline import ScheduleKind
+from chakra.io.documents import document_text
 from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.io.nearest import nearest
 from chakra.replay.compute import compute_parameters
@@ -262,7 +262,7 @@ class Request:
             schedule = ScheduleKind.INTERLEAVED
         return TrainingOptions(
             micro_batches=self.batches(parallel), schedule=schedule, schedule_file=self.schedule_file,
-            recompute=self.recompute, zero=Zero(self.zero), bucket_bytes=int(self.bucket_mb * 1_000_000),
+            recompute=self.recompute, zero=Zero(self.zero), bucket_bytes=int(min(self.bucket_mb, MOST_SIZE) * 1_000_000),
             reshard_after_forward=self.reshard, reduce_once=self.reduce_once, prefetch=self.prefetch,
             optimizer_state_bytes=self.optimizer_bytes, optimizer_step=self.optimizer_step,
         )  # fmt: skip
@@ -343,7 +343,10 @@ class Request:
     @checked
     def facts(self, kind: str) -> dict[str, str]:
         """The same as metadata of a trace, by which a replay knows what was generated: texts, the parameters as JSON."""
-        return {"workload": kind, "parameters": json.dumps(self.about(kind)["parameters"], sort_keys=True)}
+        return {
+            "workload": kind,
+            "parameters": document_text(self.about(kind)["parameters"], sort_keys=True),
+        }
 
     def _step(self, stages: StageModel, parallel: ParallelConfig, kind: str) -> StepPlan:
         if self.compiled:

@@ -1,12 +1,12 @@
 """What all ranks of a generated step do together: what rates and shares of the peak are made of."""
 
-import json
 from collections.abc import Mapping
 
 from chakra.et.operators import TOTALS
 from chakra.generate.plan.training import StepPlan
 from chakra.generate.request.requests import Request, TransformerRequest
 from chakra.generate.verify.step_totals import summarize
+from chakra.io.documents import document_text
 
 
 def totals_of(request: Request, plan: StepPlan) -> dict[str, float]:
@@ -31,4 +31,4 @@ def totals_of(request: Request, plan: StepPlan) -> dict[str, float]:
 
 def totals_fact(totals: Mapping[str, float]) -> dict[str, str]:
     """The same as metadata of a trace, by which a replay knows them."""
-    return {TOTALS: json.dumps(dict(totals), sort_keys=True)}
+    return {TOTALS: document_text(dict(totals), sort_keys=True)}

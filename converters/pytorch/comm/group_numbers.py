@@ -1,11 +1,11 @@
 """Numbers for process groups, the same on every rank, and the group file of the simulator (rule R-COMM 3)."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from chakra.converters.pytorch.comm.operations import ProcessGroups
 from chakra.errors import ConversionError
+from chakra.io.documents import document_text
 from chakra.io.files import atomic_text
 
 #: The simulator's name of the group of all ranks.
@@ -89,5 +89,4 @@ class GroupNumbers:
 def write_groups(path: str | Path, content: dict[str, list[int]]) -> None:
     """Write the group file of the simulator."""
     with atomic_text(path) as file:
-        json.dump(content, file, separators=(", ", ": "))
-        file.write("\n")
+        file.write(document_text(content) + "\n")
