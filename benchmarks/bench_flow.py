@@ -113,11 +113,13 @@ def large_step(prefix: str) -> None:
     print(f"The network of 2,048 machines was made in {made:.2f} s; peak of this process: {peak:,.0f} MiB.")
 
 
-def beside(words: str, workload: Workload | str, network: Network) -> None:
-    """Both backends on the same network."""
+def beside(words: str, workload: Workload | str, network: Network, ecmp: str | None = None) -> None:
+    """Both backends on the same network; flows choose among equal paths as `ecmp` says, if it is given."""
+    assert network.links is not None
+    of_flows = network if ecmp is None else replace(network, links=replace(network.links, ecmp=ecmp))
     runs: dict[str, Callable[[], ReplayResult]] = {
-        backend: lambda backend=backend: simulate(workload, SYSTEM, network, backend=backend)  # type: ignore[misc]
-        for backend in ("aware", "flow")
+        backend: lambda backend=backend, on=on: simulate(workload, SYSTEM, on, backend=backend)  # type: ignore[misc]
+        for backend, on in (("aware", network), ("flow", of_flows))
     }
     best = dict.fromkeys(runs, float("inf"))
     results = {backend: run() for backend, run in runs.items()}  # loads or compiles what is needed
@@ -151,6 +153,7 @@ def main() -> None:
         prefix = step(folder, "llama3-70b", "--pp 4 --npus 512 --micro-batches 8")
         beside("Llama-3 70B, rings, 1 to 1 above", prefix, even)
         beside("Llama-3 70B, rings", prefix, small)
+        beside("Llama-3 70B, rings, flows sprayed", prefix, small, "spray")
         prefix = step(folder, "llama3-405b", "--pp 16 --npus 16384 --micro-batches 16")
         large_step(prefix)
     begin = time.process_time()
