@@ -91,9 +91,30 @@ SCENES = {
         "convert pytorch --host recorded/HOST --device recorded/DEVICE -o one.et --format json", "chakra.link/1", None,
         ("one.et",),
     ),
+    "convert pytorch checked": Scene(
+        "convert pytorch --dir recorded -o checked --check --deprofile 5 --ranks shortest --format json",
+        "chakra.convert.pytorch/1", None, ("checked.0.et",),
+    ),
+    "convert pytorch one checked": Scene(
+        "convert pytorch --device recorded/DEVICE -o alone.et --check --deprofile 5 --format json", "chakra.link/1", None,
+        ("alone.et",),
+    ),
     "doctor": Scene("doctor --format json", "chakra.doctor/1"),
     "generate transformer": Scene(
         f"generate transformer {MODEL} -o llm --format json", "chakra.generate.summary/1", None, ("llm.class0.et",)
+    ),
+    "generate dlrm": Scene(
+        "generate dlrm --npus 4 -o rec --format json", "chakra.generate.summary/1", None, ("rec.class0.et",)
+    ),
+    "generate mlp": Scene(
+        "generate mlp --widths 64,64 --dp 2 -o mlp --format json", "chakra.generate.summary/1", None, ("mlp.class0.et",)
+    ),
+    "generate moe": Scene(
+        f"generate moe {MODEL} --kv-heads 4 --experts 4 --ep 2 -o moe --format json", "chakra.generate.summary/1", None,
+        ("moe.class0.et",),
+    ),
+    "generate resnet": Scene(
+        "generate resnet --dp 2 -o resnet --format json", "chakra.generate.summary/1", None, ("resnet.class0.et",)
     ),
     "generate manifest": Scene(
         f"generate transformer {MODEL} -o llm2", "chakra.workload/1", "llm2.workload.json", ("llm2.workload.json",)
@@ -131,6 +152,13 @@ SCENES = {
     "topology file": Scene(
         "topology dragonfly --groups 3 --routers 2 --npus-per-router 2 -o fly.yml --format json", "chakra.written/1",
         None, ("fly.yml",),
+    ),
+    "topology fat-tree": Scene(
+        "topology fat-tree --down 4,2 -o fat.yml --format json", "chakra.written/1", None, ("fat.yml",)
+    ),
+    "topology rail": Scene("topology rail --nodes 2 -o rail.yml --format json", "chakra.written/1", None, ("rail.yml",)),
+    "topology torus": Scene(
+        "topology torus --shape 2x2 -o torus.yml --format json", "chakra.written/1", None, ("torus.yml",)
     ),
     "topology import": Scene(
         "topology import -i infra.json -o infra.yml --format json", "chakra.written/1", None, ("infra.yml",)

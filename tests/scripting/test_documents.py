@@ -1,11 +1,14 @@
 """Every JSON document names its schema and fits it."""
 
 import ast
+import importlib
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +17,7 @@ from scenes import SCENES, Ran, prepare
 
 import chakra.cli
 from chakra import input_schemas
-from chakra.cli.main import run
+from chakra.cli.main import COMMANDS, run
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
 from chakra.output_schemas import load, names
@@ -51,6 +54,74 @@ def test_every_schema_has_a_document() -> None:
     """Points and the warm-up, which compiles for twenty seconds, have tests of their own."""
     elsewhere = {"chakra.sweep.point/1", "chakra.warmup/1"}
     assert {scene.schema for scene in SCENES.values() if scene.schema} | elsewhere == set(names())
+
+
+def _commands(command: click.Command, words: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+    """Commands below a group by their words."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from _commands(below, (*words, name))
+    else:
+        yield " ".join(words), command
+
+
+def test_every_command_that_prints_json_has_a_scene() -> None:
+    """With its schema, so that a new command's document is checked, too."""
+    printing = set()
+    for name, (module, _) in COMMANDS.items():
+        for words, command in _commands(importlib.import_module(module).command, (name,)):
+            form = next((p for p in command.params if "--format" in p.opts), None)
+            if "json" in getattr(getattr(form, "type", None), "choices", ()):
+                printing.add(words)
+    assert len(printing) > 20
+    told = {scene.line for scene in SCENES.values() if scene.schema and "--format json" in scene.line}
+    lacking = {words for words in printing if not any(line.startswith(f"{words} ") for line in told)}
+    # a timeline's json is Chrome's; the warm-up has a test of its own
+    assert lacking == {"timeline", "warmup"}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("job", ["ddp", "infer"])
+def test_documents_of_a_recorded_job_fit_their_schemas(
+    job: str,
+    shared: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Keys that small jobs have no data for: steps, groups, clocks, turns on a shared GPU, explained shares, and what is
+    said of files that are too large to be read back.
+    """
+    monkeypatch.setattr("chakra.converters.pytorch.job.CHECK_UP_TO", 1000)
+    folder = str(shared / "data" / "h200")
+    device = f"{folder}/{job}.rank0.kineto.json.gz"
+    host = f"{folder}/{job}.rank0.et.json.gz"
+    prefix, ranks = str(tmp_path / job), 2 if job == "ddp" else 1
+    (tmp_path / "n.yml").write_text(
+        f"topology: [ Switch ]\nnpus_count: [ {ranks} ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+    )
+    (tmp_path / "s.json").write_text(json.dumps({"replay-only": True}))
+    along = "data" if ranks > 1 else "pipeline"
+    on = f"-w {prefix} -s {tmp_path}/s.json -n {tmp_path}/n.yml --format json"
+    for line in (
+        f"convert pytorch --dir {folder} --job {job} -o {prefix} -j 1 --check --deprofile 10 --format json",
+        f"convert pytorch --host {host} --device {device} -o {tmp_path}/one.et --deprofile 10 --format json",
+        f"link --device {device} -o {tmp_path}/linked.et --format json",
+        f"info {prefix}.0.et --format json",
+        f"replay {on} --nodes -o {tmp_path}/run.json",
+        f"replay {on} --what-if host.speed=2x",
+        f"compare {device} {tmp_path}/run.json --format json",
+        f"anonymize {prefix} {tmp_path}/hidden --format json",
+        f"rescale {prefix} -o {tmp_path}/big --npus {4 * ranks} --along {along} --format json",
+    ):
+        assert run(line.split()) == 0, capsys.readouterr().err
+        written = tmp_path / "run.json"
+        text = written.read_text() if line.endswith("run.json") else capsys.readouterr().out
+        document = json.loads(text)
+        assert problems(document, load(document["schema"])) == [], line
 
 
 def test_the_warm_up_tells_its_parts(
