@@ -117,7 +117,8 @@ def uneven_steps(name: str, do: Do, uneven: Uneven, whole: int) -> Steps | None:
         rounds = _of_table(registry.steps(name, do, n, max(whole, 1), Link(0.0, 1.0)), do, sizes)
     if rounds is None:
         return None
-    return _steps(n, rounds, whole, reduces=do is Do.REDUCE_SCATTER)
+    # shares that stay where they are leave nothing to move, and messages are nothing of one byte as well
+    return _steps(n, rounds, max(whole, 1), reduces=do is Do.REDUCE_SCATTER)
 
 
 def _steps(n: int, rounds: Iterator[Round], whole: int, *, reduces: bool) -> Steps:

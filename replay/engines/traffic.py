@@ -11,6 +11,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.in_network import port_bytes
+from chakra.replay.collectives.library.choice import EXCHANGES
 from chakra.replay.collectives.library.in_effect import PlacedLibrary
 from chakra.replay.collectives.plan import Phase, library_sent
 from chakra.replay.collectives.steps import Do, Steps
@@ -97,10 +98,10 @@ def library_messages(library: PlacedLibrary, phase: Phase, npus: I64) -> Iterato
 
     Those of the backends on which messages share links (`chakra.replay.collectives.library.messages`).
     """
-    if phase.sizes is not None:
+    kind = CollectiveKind(phase.algorithm.kind)
+    if phase.sizes is not None and kind in EXCHANGES:
         yield from phase_messages(phase)
         return
-    kind = CollectiveKind(phase.algorithm.kind)
     sent: dict[tuple[int, int], int] = {}
     for lane in library.lanes(kind, phase.bytes, npus):
         for target, size in zip(lane.target.tolist(), lane.size.tolist(), strict=True):

@@ -293,6 +293,50 @@ def test_a_library_takes_what_the_busiest_port_needs() -> None:
     assert sent == {0: 1 << 20, 1: 3 << 20, 2: 3 << 20}
 
 
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+@pytest.mark.parametrize("shares", ["almost even", "random", "one"])
+def test_a_librarys_unequal_shares_travel_as_its_algorithm_moves_them(kind: str, shares: str) -> None:
+    """Alone they take the library's time on every network: as messages of all pairs they took four times as long."""
+    sizes = np.full(16, 1 << 20)
+    if shares == "almost even":
+        sizes[3] -= 1
+    elif shares == "random":
+        sizes = np.random.default_rng(1).integers(0, 1 << 22, 16)
+    else:
+        sizes[1:] = 0
+    nccl = machine("ring") | {"collective-library": "nccl", "collective-costs": "hgx-h100"}
+    nodes = {"topology": ["Switch"] * 2, "npus_count": [8, 2], "bandwidth": [419, 46], "latency": [500, 1000]}
+    ways: list[dict[str, Any]] = [
+        {},
+        {"backend": "aware"},
+        {"backend": "flow"},
+        {"backend": "flow", "fold": False},
+    ]
+    found = [simulate(traces_of(kind, sizes), nccl, nodes, **way) for way in ways]
+    for result in found[1:]:
+        assert result.finish_ns.tolist() == found[0].finish_ns.tolist()
+        sent = ([row["bytes_per_npu"] for row in run.dimensions] for run in (found[0], result))
+        assert next(sent) == next(sent)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "direct", "direct2", "bruck"])
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("sizes", [[[5, 0], [0, 2]], [[0, 0], [1, 2]], [[7, 0, 0, 0], *[[0] * 4] * 3]])
+def test_shares_that_stay_where_they_are_move_nothing(
+    algorithm: str, splits: int, sizes: list[list[int]]
+) -> None:
+    """Of a whole all-to-all, or of one of its chunks: an internal error, a division by zero."""
+    shares = np.array(sizes)
+    sent = int(shares.sum() - np.trace(shares))
+    ways: list[dict[str, Any]] = [{}, {"engine": "messages"}, {"backend": "aware"}, {"backend": "flow"}]
+    for way in ways:
+        result = simulate(
+            traces_of("all_to_all", shares), machine(algorithm, splits), network(len(sizes)), **way
+        )
+        assert (sum(row["bytes_per_npu"] for row in result.dimensions) > 0) is (sent > 0)
+        assert bool(result.finish_ns.max() > 0) is (sent > 0)
+
+
 def test_results_count_what_the_busiest_port_carries() -> None:
     """The bound of a switch's port is met by the transfer alone; rows of unequal shares say so."""
     sizes = np.array([[0, 5 << 20, 1 << 20], [0, 0, 0], [0, 3 << 20, 0]])

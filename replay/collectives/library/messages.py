@@ -12,7 +12,8 @@ of steps are in the library's time, not here.
 - Inside a mesh: equal parts to all members of the node, each over its link, as the library's rings lie over all links.
 - PAT: to the nodes 1, 2, 4, ... further, as many blocks as that step moves.
 - Sends and receives: a message for every pair; between nodes that hold equally many members all pairs of a port
-  together. With unequal shares every collective is of this kind, and each pair's bytes are its own.
+  together. With unequal shares each pair's bytes are its own; all-gathers and reduce-scatters are those of the even
+  collective whose ports carry what the port with most does, as they run on its algorithm.
 """
 
 import itertools

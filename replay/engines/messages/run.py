@@ -15,6 +15,7 @@ from chakra.replay.checks.run import order_problem
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.in_network import switch_dimension
+from chakra.replay.collectives.library.choice import EXCHANGES
 from chakra.replay.collectives.library.messages import lanes_of_pairs
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule, library_phase
 from chakra.replay.collectives.select import counted_bytes
@@ -181,7 +182,7 @@ class MessageRun:
             return
         key = (kind, phase.bytes, phase.sizes, *library.layout(members))
         if key not in self._programs:
-            if phase.sizes is not None:
+            if phase.sizes is not None and kind in EXCHANGES:
                 found = lanes_of_pairs(pair_bytes(phase.do, phase.sizes.sizes))
             else:
                 found = library.lanes(kind, phase.bytes, members)
