@@ -1,0 +1,54 @@
+"""Work in proportion to input: calls of functions, which are counted, on inputs four times as large; the fit of times."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import scaling
+
+#: calls may grow by this much where the input grows fourfold: 4 ** 1.1
+MOST = 4.6
+
+
+def calls(arguments: list[str]) -> int:
+    """Functions of Python and C that a command calls."""
+    count = 0
+
+    def counted(frame: FrameType, event: str, value: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        scaling.run(arguments)
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+ROWS = [
+    *((command, shape) for command in ("validate", "replay --nodes", "timeline") for shape in scaling.SHAPES),
+    *((command, "") for command in scaling.NUMBERS if "--npus" not in command),
+]
+
+
+@pytest.mark.parametrize(("command", "shape"), ROWS)
+def test_calls_grow_with_the_input(command: str, shape: str, tmp_path: Path) -> None:
+    made: Callable[[Path, int], list[str]] = next(
+        arguments for name, of, arguments, _ in scaling.rows(command) if (name, of) == (command, shape)
+    )
+    tiny, small, large = (made(tmp_path / f"n{n}", n) for n in (16, 256, 1024))
+    scaling.run(tiny)
+    fixed = calls(tiny)
+    few, many = calls(small) - fixed, calls(large) - fixed
+    assert many <= MOST * max(few, fixed // 4)
+
+
+def test_the_exponent_of_a_law_is_found() -> None:
+    assert scaling.exponent([(n, 3e-6 * n**1.5) for n in (10, 20, 40, 80)]) == pytest.approx(1.5)
