@@ -13,7 +13,15 @@ from chakra.arrays import I64
 from chakra.compare.spans import Kernel, Kind, RankSpans, Source, set_bounds
 from chakra.converters.pytorch import find_inputs
 from chakra.converters.pytorch.folder import names_recordings
-from chakra.converters.pytorch.read.device import KERNEL, NONE, DeviceTrace, profiler_steps, read_device_trace
+from chakra.converters.pytorch.match.attach import lost_launches
+from chakra.converters.pytorch.read.device import (
+    BAD,
+    KERNEL,
+    NONE,
+    DeviceTrace,
+    profiler_steps,
+    read_device_trace,
+)
 from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.read.repeated import repeated_ids
 from chakra.converters.pytorch.time.sync import classify
@@ -87,10 +95,10 @@ def read_source(path: str | os.PathLike[str], *, job: str | None = None, step: i
 def _recording(name: str, paths: Sequence[Path], step: int | None) -> Source:
     ranks: dict[int, RankSpans] = {}
     meetings: list[dict[tuple[str, str], list[tuple[int, int, int]]]] = []
-    twice: list[str] = []
+    said: list[str] = []
     for place, path in enumerate(paths):
         trace = read_device_trace(path, all_io=True)
-        twice += repeated_ids(trace)
+        said += [*repeated_ids(trace), *_left_out(trace)]
         rank = trace.rank if trace.rank is not None and trace.rank not in ranks else place
         spans = ranks[rank] = RankSpans()
         spans.computes = len(trace.device.name) > 0
@@ -101,10 +109,24 @@ def _recording(name: str, paths: Sequence[Path], step: int | None) -> Source:
             _cut(spans, trace, step)
     together = _split_meetings([*ranks.values()], meetings)
     late = "communication of a recording holds the waits for peers that were late"
-    notes = tuple(twice if together else [*twice, late])
+    notes = tuple(said if together else [*said, late])
     if not any(rank.span_ns for rank in ranks.values()):
         raise UsageError(f"{name}: nothing with a time in it")
     return Source(name, "recording", ranks, notes)
+
+
+def _left_out(trace: DeviceTrace) -> list[str]:
+    """What is missing from a recording, as `chakra convert pytorch` says it."""
+    lines = []
+    if trace.dropped.get(BAD):
+        lines.append(f"{trace.source}: {trace.dropped[BAD]} events without a usable time were left out")
+    launches, lost = lost_launches(trace, 0, int(max(trace.calls.end, default=0)))
+    if lost:
+        lines.append(
+            f"{trace.source}: {lost} of {launches} kernel launches have no kernel in the trace: the profiler lost their "
+            "records, so their device time is missing"
+        )
+    return lines
 
 
 def _cut(spans: RankSpans, trace: DeviceTrace, step: int) -> None:

@@ -54,6 +54,7 @@ class _File:
 
     def __init__(self, path: PathLike) -> None:
         self.events: list[tuple[_Event, int, int]] = []
+        self.untimed = 0
         try:
             expect(os.fspath(path), FileKind.DEVICE)
             reader = ArrayReader(str(path), "traceEvents", _Event)
@@ -72,6 +73,7 @@ class _File:
     def _add(self, events: list[_Event]) -> None:
         spans = [e for e in events if e.ph == "X" and str(e.cat).lower() != "trace"]
         times = event_times([e.ts for e in spans], [e.dur for e in spans])
+        self.untimed += int((~times.known).sum())
         lists = (times.start.tolist(), times.length.tolist(), times.known.tolist())
         self.events += [(e, s, d) for e, s, d, known in zip(spans, *lists, strict=True) if known]
 
@@ -103,6 +105,8 @@ def read_kineto(paths: list[PathLike]) -> Timeline:
         seen = _Seen()
         _add(builder, file, rank, file.base - first, seen)
         remarks += seen.remarks(os.fspath(path))
+        if file.untimed:
+            remarks.append(f"{os.fspath(path)}: {file.untimed} events without a usable time were left out")
     return replace(builder.build(), remarks=tuple(remarks))
 
 

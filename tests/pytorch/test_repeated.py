@@ -138,3 +138,26 @@ def test_sound_recordings_have_none(shared: Path) -> None:
         for path in sorted((shared / "data" / folder).glob(pattern)):
             if path.stat().st_size < 2_000_000:
                 assert repeated_ids(read_device_trace(path)) == [], path.name
+
+
+def test_what_is_left_out_is_said_by_every_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two kernels lack their times: events are left out, and launches have no kernel."""
+    job = sound()
+    for event in job.events:
+        if event["name"] in ("kernel1", "kernel2"):
+            event["dur"] = float("nan")
+    _, device = job.write(tmp_path)
+    untimed = f"{device}: 2 events without a usable time were left out"
+    lost = f"{device}: 2 of 4 kernel launches have no kernel in the trace"
+    base = ["convert", "pytorch", "--min-recorded", "0", "-o", str(tmp_path / "x")]
+    for form in ("text", "json"):
+        assert chakra([*base, "--dir", str(tmp_path), "-j", "1", "--format", form]) == 0
+        error = capsys.readouterr().err
+        assert error.count(untimed) == error.count(lost) == 1
+    assert chakra(["compare", str(device), str(device)]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count(untimed) == printed.count(lost) == 1
+    assert chakra(["timeline", str(device), str(tmp_path / "line.pftrace")]) == 0
+    assert f"note: {untimed}" in capsys.readouterr().err

@@ -182,6 +182,9 @@ def _job(
         for text in [*result.mismatches, *result.warnings]:
             click.echo(f"chakra: warning: {text}", err=True)
         if output_format == "json":
+            for outcome in result.outcomes:
+                for text in outcome.summary["warnings"]:
+                    click.echo(f"chakra: warning: {text}", err=True)
             document = {
                 "schema": JOB_SCHEMA,
                 "groups": result.groups,
