@@ -114,7 +114,7 @@ def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tu
     manifest = source if source.endswith(SUFFIX) else source + SUFFIX
     if os.path.isfile(manifest):
         return _manifest_jobs(manifest, target.removesuffix(SUFFIX), labels, summary)
-    if names_recordings(Path(source)):
+    if os.path.isdir(source) or (not files.rank_files(source) and names_recordings(Path(source))):
         return _recordings(source, target, labels)
     if os.path.isfile(source):
         kind = files.sniff_kind(source)
