@@ -108,7 +108,7 @@ def test_a_relative_path_with_a_folder_works(
         (["--dir", ".", "--rank", "1", "--output", "x"], "--rank goes with one rank"),
         (["--device", "d", "--job", "a", "--output", "x"], "--job goes with --dir"),
         (["--device", "d", "--window", "5", "5", "--output", "x"], "the end must lie behind"),
-        (["--dir", "nowhere", "--output", "x"], "not a folder"),
+        (["--dir", "nowhere", "--output", "x"], "neither a folder nor"),
     ],
 )
 def test_wrong_usage_is_one_line(args: list[str], message: str) -> None:
