@@ -1,7 +1,7 @@
 """One workload on two backends, as a document, a page and a few lines: which collectives make the difference."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class Kind:
 
 
 @checked
-def backends_document(found: BackendDifference) -> dict[str, Any]:
+def backends_document(found: BackendDifference) -> dict[str, object]:
     """A comparison of backends as JSON values (schema `chakra.compare.backends/1`).
 
     Parameters

@@ -41,7 +41,7 @@ class RawRun:
     #: per link of a congested network (rows of the result document)
     links: tuple[dict[str, Any], ...] = ()
     #: how much of the most used of them is used when (the result document's)
-    link_use: dict[str, Any] = field(default_factory=dict)
+    link_use: dict[str, object] = field(default_factory=dict)
     #: whether `dim_bytes` holds point-to-point messages, too
     messages_counted: bool = False
     #: what the user of the result should know, beside how it was made

@@ -246,7 +246,7 @@ def _own_program(entry: dict[str, Any]) -> str | None:
     return None
 
 
-def _is_record(entry: Any) -> bool:
+def _is_record(entry: object) -> bool:
     """Whether a JSON value is a row of a table."""
     if not isinstance(entry, dict):
         return False
@@ -288,7 +288,7 @@ def _size(value: object) -> int | None:
     return int(text) if text.isdecimal() and len(text) <= _SIZE_DIGITS else None
 
 
-def _true(value: Any) -> bool:
+def _true(value: object) -> bool:
     return str(value).strip().lower() in ("1", "true", "yes")
 
 

@@ -337,7 +337,7 @@ class MessageRun:
             self.who,
         )
         links: tuple[dict[str, Any], ...] = ()
-        link_use: dict[str, Any] = {}
+        link_use: dict[str, object] = {}
         said: tuple[str, ...] = ()
         if network.outside is None:
             ended = simulate(tables, self.work_estimate(), progress, None)
@@ -360,7 +360,7 @@ class MessageRun:
         self,
         t: MessageTables,
         links: tuple[dict[str, Any], ...],
-        link_use: dict[str, Any],
+        link_use: dict[str, object],
         said: tuple[str, ...],
         ended: bool,
     ) -> RawRun:

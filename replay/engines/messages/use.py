@@ -1,7 +1,7 @@
 """Use of links over time: rows of the message-level engine's block, and what a result says of them."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -71,8 +71,8 @@ def use_document(
     found: tuple[int, F64] | None,
     row_of: I64,
     weight: I64,
-    name: Callable[[int], dict[str, Any]],
-) -> dict[str, Any]:
+    name: Callable[[int], dict[str, object]],
+) -> dict[str, object]:
     """The result's `link_use`.
 
     Parameters
