@@ -185,14 +185,15 @@ def test_seed_and_early_drops() -> None:
 def test_another_process_has_the_same_answer() -> None:
     """Nothing of earlier runs is left in one: a new process gives the same result, after other runs in this one."""
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from packet_runs import *\nfrom chakra.replay import simulate\n"
+        "import sys; sys.path += sys.argv[1:]\n"
+        "from bench_packets import collective\nfrom packet_runs import star, system\n"
+        "from chakra.replay import simulate\n"
         "r = simulate(collective(6, 'all_to_all', 1 << 20), system(), star(6, {'mtu': 1500}), backend='ns3')\n"
         "print(r.finish_ns.tolist(), [n for n in r.notes if n.startswith('ns-3')])\n"
     )
     here = run(collective(6, "all_to_all", MIB), star(6, {"mtu": 1500}))
     told = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parent)],
+        [sys.executable, "-c", code, *sys.path],
         capture_output=True,
         text=True,
         check=True,
