@@ -27,6 +27,8 @@ MOST_LINKS: Final = 500_000
 #: share from which a line is as wide, ascending
 STEPS: Final = (0.0, 0.2, 0.4, 0.6, 0.8)
 
+Point = tuple[float, float]
+
 
 @dataclass(frozen=True, slots=True)
 class Used:
@@ -213,29 +215,37 @@ def _text(words: str, x: float, y: float, anchor: str = "start", kind: str = "")
 def _path(picture: Picture, ends: tuple[int, int]) -> str:
     """A line between two boxes; a bow where others lie between them."""
     a, b = (picture.boxes[end] for end in ends)
+    if bent := _bent(picture, a, b):
+        (x0, y0), (x, y), (x1, y1) = bent
+        return f"M{x0:.1f},{y0:.1f}Q{x:.1f},{y:.1f},{x1:.1f},{y1:.1f}"
+    (x0, y0), (x1, y1) = a.middle, b.middle
+    return f"M{x0:.1f},{y0:.1f}L{x1:.1f},{y1:.1f}"
+
+
+def _bent(picture: Picture, a: Box, b: Box) -> tuple[Point, Point, Point] | None:
+    """Beginning, control point and end of the bow between two boxes; None where the line is straight."""
     (x0, y0), (x1, y1) = a.middle, b.middle
     if y0 == y1 and abs(x0 - x1) > 1.5 * picture.step:
-        return f"M{x0:.1f},{a.y:.1f}Q{(x0 + x1) / 2:.1f},{a.y - _bow(x0, x1):.1f},{x1:.1f},{b.y:.1f}"
+        return (x0, a.y), ((x0 + x1) / 2, a.y - _bow(x0, x1)), (x1, b.y)
     if picture.step < WIDTH and abs(x0 - x1) < 0.5 and abs(y0 - y1) > 100.0:
         side = a.x + a.width
-        return f"M{side:.1f},{y0:.1f}Q{side + _bow(y0, y1):.1f},{(y0 + y1) / 2:.1f},{side:.1f},{y1:.1f}"
-    return f"M{x0:.1f},{y0:.1f}L{x1:.1f},{y1:.1f}"
+        return (side, y0), (side + _bow(y0, y1), (y0 + y1) / 2), (side, y1)
+    return None
 
 
 def _bow(a: float, b: float) -> float:
     return min(14.0 + abs(a - b) / 10, 44.0)
 
 
-def _spot(picture: Picture, wire: Wire) -> tuple[float, float]:
+def _spot(picture: Picture, wire: Wire) -> Point:
     """Where a link's number stands: on its cable, nearer to where the link begins; inside a box at its corner."""
     boxes = picture.boxes
     a, b = boxes[picture.place[wire.start]], boxes[picture.place[wire.end]]
     if a is b:
         return round(a.x + a.width - 2, 1), round(a.y, 1)
+    if bent := _bent(picture, a, b):  # half way along the bow
+        (x0, y0), (x, y), (x1, y1) = bent
+        return round((x0 + 2 * x + x1) / 4, 1), round((y0 + 2 * y + y1) / 4, 1)
     (x0, y0), (x1, y1) = a.middle, b.middle
-    if y0 == y1 and abs(x0 - x1) > 1.5 * picture.step:
-        return round((x0 + x1) / 2, 1), round(a.y - _bow(x0, x1) / 2, 1)
-    if picture.step < WIDTH and abs(x0 - x1) < 0.5 and abs(y0 - y1) > 100.0:
-        return round(a.x + a.width + _bow(y0, y1) / 2, 1), round((y0 + y1) / 2, 1)
     part = 0.36
     return round(x0 + part * (x1 - x0), 1), round(y0 + part * (y1 - y0), 1)

@@ -2,10 +2,7 @@
 
 from typing import Any
 
-from replay_strategies import Setting
-
-from chakra.et import Trace
-from chakra.replay import ReplayResult, simulate
+from chakra.replay import ReplayResult
 
 #: rows of the account that are communication
 EXPOSED = ("transfer_ns", "waiting_ns")
@@ -55,11 +52,3 @@ def check(result: ReplayResult, npu: int) -> None:
     assert sum(parts.values()) == result.finish_ns[npu]
     assert min(parts.values()) >= 0
     assert sum(parts[name] for name in EXPOSED) == result.exposed_comm_ns[npu] == exposed
-
-
-def run(setting: Setting, traces: list[Trace]) -> ReplayResult:
-    """Replay on a drawn system."""
-    return simulate(
-        traces, setting.system, setting.network, memory=setting.memory, comm_groups=setting.groups or None,
-        queues_per_dim=setting.queues, rendezvous=setting.rendezvous,
-    )  # fmt: skip

@@ -5,10 +5,10 @@ replay, its report and `chakra compare`, each counted here from the nodes' times
 import json
 from functools import partial
 
-from exposure import EXPOSED, check, run
+from exposure import EXPOSED, check
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from replay_strategies import KINDS, settings_of_systems, workloads
+from replay_strategies import KINDS, run, settings_of_systems, workloads
 
 from chakra.builder import TraceBuilder, Workload
 from chakra.compare.read import _replay

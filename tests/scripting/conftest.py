@@ -6,6 +6,7 @@ So each command is started once as a user starts it, and what forks give is comp
 import fcntl
 import os
 import pickle
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,15 @@ def _found(factory: pytest.TempPathFactory, name: str) -> dict[str, Ran]:
         _ran(place, name, wait=True)
     found: dict[str, Ran] = pickle.loads((place / f"scenes-{name}.pickle").read_bytes())
     return found
+
+
+@pytest.fixture
+def here(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of a module's `inputs`, as the working folder."""
+    folder = tmp_path / "here"
+    shutil.copytree(inputs, folder)
+    monkeypatch.chdir(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """One small job, and a command line for every command, with the JSON document that it prints or writes."""
 
+import contextlib
 import importlib.util
 import json
 import math
@@ -13,6 +14,7 @@ import forked
 from seeds import INFRAGRAPH
 
 from chakra.builder import TraceBuilder, Workload
+from chakra.cli.main import run as in_process
 
 NETWORK = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
 SYSTEM = {
@@ -227,6 +229,14 @@ def words(scene: Scene) -> list[str]:
         w.replace("HOST", "job.rank0.host.json").replace("DEVICE", "job.rank0.kineto.json")
         for w in scene.args
     ]
+
+
+def prepare_with(folder: Path, *names: str) -> None:
+    """Write the inputs of all scenes, and what some scenes make of them."""
+    prepare(folder)
+    with contextlib.chdir(folder):
+        for name in names:
+            assert in_process([*words(SCENES[name]), "-q"]) == 0
 
 
 def run_warm(args: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[bytes]:

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from scenes import SCENES, prepare, words
+from scenes import prepare_with
 
 from chakra.cli.main import run
 
@@ -62,12 +62,8 @@ CASES = [
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Inputs, and those that other commands make of them."""
     folder = tmp_path_factory.mktemp("inputs")
-    prepare(folder)
+    prepare_with(folder, "replay aware", "generate transformer")
     (folder / "groups.json").write_text(json.dumps({"1": [0, 1, 2, 3]}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for name in ("replay aware", "generate transformer"):
-            assert run([*words(SCENES[name]), "-q"]) == 0
     return folder
 
 

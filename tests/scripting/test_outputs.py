@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from scenes import SCENES, Scene, prepare, words
+from scenes import SCENES, Scene, prepare_with, words
 
 from chakra.cli.main import run
 
@@ -45,20 +45,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Inputs of all scenes, those too that other scenes make."""
     folder = tmp_path_factory.mktemp("inputs")
-    prepare(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for name in ("replay aware", "convert msccl export"):
-            assert run([*words(SCENES[name]), "-q"]) == 0
-    return folder
-
-
-@pytest.fixture
-def here(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the inputs, as the working folder."""
-    folder = tmp_path / "here"
-    shutil.copytree(inputs, folder)
-    monkeypatch.chdir(folder)
+    prepare_with(folder, "replay aware", "convert msccl export")
     return folder
 
 

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from scenes import SCENES, prepare, words
+from scenes import prepare_with
 
 from chakra.cli.main import run
 
@@ -13,19 +13,7 @@ from chakra.cli.main import run
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Traces `run.<rank>.et`, a workload `llm.workload.json`, a run `result.json`, recordings `recorded/job.rank0...`."""
     folder = tmp_path_factory.mktemp("inputs")
-    prepare(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        for name in ("replay aware", "generate transformer"):
-            assert run([*words(SCENES[name]), "-q"]) == 0
-    return folder
-
-
-@pytest.fixture
-def here(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "here"
-    shutil.copytree(inputs, folder)
-    monkeypatch.chdir(folder)
+    prepare_with(folder, "replay aware", "generate transformer")
     return folder
 
 

@@ -37,12 +37,17 @@ class ChakraCommand(click.RichCommand):
         self.context_settings.setdefault("help_option_names", HELP_OPTIONS)
 
     @cached_property
+    def _options(self) -> list[click.Option]:
+        """Its parameters that are options."""
+        return [parameter for parameter in self.params if isinstance(parameter, click.Option)]
+
+    @cached_property
     def _long_names(self) -> dict[str, str]:
         """Each short option's first long name."""
         names = {}
-        for option in self.params:
+        for option in self._options:
             long = next((name for name in option.opts if name.startswith("--")), None)
-            if isinstance(option, click.Option) and long:
+            if long:
                 names.update({short: long for short in option.opts if not short.startswith("--")})
         return names
 
@@ -56,8 +61,7 @@ class ChakraCommand(click.RichCommand):
             name: 0
             if option.is_flag or option.count or getattr(option, "_flag_needs_value", False)
             else option.nargs
-            for option in self.params
-            if isinstance(option, click.Option)
+            for option in self._options
             for name in (*option.opts, *option.secondary_opts)
         }
 
@@ -66,10 +70,9 @@ class ChakraCommand(click.RichCommand):
         """What options are when nobody gives them, by parameter; those left out whose value may be anything else."""
         named = [parameter.name for parameter in self.params]
         values: dict[str, object] = {}
-        for option in self.params:
+        for option in self._options:
             if (
-                not isinstance(option, click.Option)
-                or option.required
+                option.required
                 or option.deprecated
                 or option.is_eager
                 or not option.expose_value
@@ -87,10 +90,7 @@ class ChakraCommand(click.RichCommand):
     def _by_word(self) -> dict[str, str]:
         """The parameter behind each word that is an option."""
         return {
-            word: option.name
-            for option in self.params
-            if isinstance(option, click.Option)
-            for word in (*option.opts, *option.secondary_opts)
+            word: option.name for option in self._options for word in (*option.opts, *option.secondary_opts)
         }
 
     def _not_given(self, ctx: click.Context, words: list[str]) -> dict[str, object]:
@@ -116,9 +116,8 @@ class ChakraCommand(click.RichCommand):
         """Options whose values are paths, by each of their names: how messages call them."""
         return {
             name: next((given for given in option.opts if given.startswith("--")), name)
-            for option in self.params
-            if isinstance(option, click.Option)
-            and (isinstance(option.type, click.Path) or option.metavar in _PATHS or "--output" in option.opts)
+            for option in self._options
+            if isinstance(option.type, click.Path) or option.metavar in _PATHS or "--output" in option.opts
             for name in option.opts
         }
 
@@ -127,10 +126,8 @@ class ChakraCommand(click.RichCommand):
         """Options that name a file to write, or the beginning of such names."""
         return {
             name
-            for option in self.params
-            if isinstance(option, click.Option)
-            and "--output" in option.opts
-            and option.metavar not in _FOLDERS
+            for option in self._options
+            if "--output" in option.opts and option.metavar not in _FOLDERS
             for name in option.opts
         }
 
