@@ -13,7 +13,7 @@ from chakra.arrays import I64
 from chakra.compare.spans import Kernel, Kind, RankSpans, Source, set_bounds
 from chakra.converters.pytorch import find_inputs
 from chakra.converters.pytorch.folder import names_recordings
-from chakra.converters.pytorch.match.attach import lost_launches
+from chakra.converters.pytorch.match.attach import lost_launches, lost_text
 from chakra.converters.pytorch.read.device import (
     BAD,
     KERNEL,
@@ -24,6 +24,7 @@ from chakra.converters.pytorch.read.device import (
 )
 from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.read.repeated import repeated_ids
+from chakra.converters.pytorch.read.times import untimed_text
 from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import UsageError
 from chakra.et.families import kernel_family
@@ -119,13 +120,10 @@ def _left_out(trace: DeviceTrace) -> list[str]:
     """What is missing from a recording, as `chakra convert pytorch` says it."""
     lines = []
     if trace.dropped.get(BAD):
-        lines.append(f"{trace.source}: {trace.dropped[BAD]} events without a usable time were left out")
+        lines.append(untimed_text(trace.source, trace.dropped[BAD]))
     launches, lost = lost_launches(trace, 0, int(max(trace.calls.end, default=0)))
     if lost:
-        lines.append(
-            f"{trace.source}: {lost} of {launches} kernel launches have no kernel in the trace: the profiler lost their "
-            "records, so their device time is missing"
-        )
+        lines.append(lost_text(trace.source, launches, lost))
     return lines
 
 

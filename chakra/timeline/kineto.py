@@ -17,7 +17,7 @@ from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
 from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.read.repeated import ONE_KERNEL, repeated_launches, repeats, said_of
-from chakra.converters.pytorch.read.times import event_times
+from chakra.converters.pytorch.read.times import event_times, untimed_text
 from chakra.errors import ConversionError, UsageError
 from chakra.io.files import PathLike
 from chakra.timeline.builder import TimelineBuilder
@@ -106,7 +106,7 @@ def read_kineto(paths: list[PathLike]) -> Timeline:
         _add(builder, file, rank, file.base - first, seen)
         remarks += seen.remarks(os.fspath(path))
         if file.untimed:
-            remarks.append(f"{os.fspath(path)}: {file.untimed} events without a usable time were left out")
+            remarks.append(untimed_text(os.fspath(path), file.untimed))
     return replace(builder.build(), remarks=tuple(remarks))
 
 

@@ -16,7 +16,7 @@ from chakra.converters.pytorch.graph.linked_graph import (
     Graph,
     finish,
 )
-from chakra.converters.pytorch.match.attach import Attachment, attach, lost_launches, nest_ops
+from chakra.converters.pytorch.match.attach import Attachment, attach, lost_launches, lost_text, nest_ops
 from chakra.converters.pytorch.match.pair import Pairing, pair
 from chakra.converters.pytorch.match.region import (
     LinkOptions,
@@ -30,6 +30,7 @@ from chakra.converters.pytorch.read.device import BAD, DeviceTrace, profiler_ste
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.read.kernel_names import KernelNames
 from chakra.converters.pytorch.read.repeated import repeated_ids
+from chakra.converters.pytorch.read.times import untimed_text
 from chakra.converters.pytorch.time.cutting import bursts_of, cut_host
 from chakra.converters.pytorch.time.host_time import Bursts
 from chakra.converters.pytorch.time.sync import SyncEdges, find_waits
@@ -185,16 +186,11 @@ def _build(
         "communication_as_computing": sum(records.suspects.values()),
     }
     if device.dropped.get(BAD):
-        linked.warnings.append(
-            f"{device.source}: {device.dropped[BAD]} events without a usable time were left out"
-        )
+        linked.warnings.append(untimed_text(device.source, device.dropped[BAD]))
     if records.suspects:
         linked.warnings.append(_suspects_text(device.source, records.suspects))
     if lost:
-        linked.warnings.append(
-            f"{device.source}: {lost} of {launches} kernel launches have no kernel in the trace: the profiler lost "
-            "their records, so their device time is missing"
-        )
+        linked.warnings.append(lost_text(device.source, launches, lost))
     return linked
 
 

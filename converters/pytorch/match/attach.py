@@ -149,6 +149,14 @@ def without_launch(device: DeviceTrace, attachment: Attachment, first_ns: int) -
 _CAPTURE = re.compile(r"stream(begin|end)capture", re.IGNORECASE)
 
 
+def lost_text(source: str, launches: int, lost: int) -> str:
+    """What is said of launches of a file whose kernels are missing."""
+    return (
+        f"{source}: {lost} of {launches} kernel launches have no kernel in the trace: the profiler lost their records, "
+        "so their device time is missing"
+    )
+
+
 def lost_launches(device: DeviceTrace, first_ns: int, last_ns: int) -> tuple[int, int]:
     """Kernel launches within a time, and how many of them have no kernel in the trace.
 

@@ -55,3 +55,8 @@ def _number(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return float("nan")
+
+
+def untimed_text(source: str, events: int) -> str:
+    """What is said of events of a file that have no usable time."""
+    return f"{source}: {events} events without a usable time were left out"
