@@ -3,6 +3,9 @@
 Axes: ``tp`` tensor, ``cp`` context, ``ep`` expert, ``dp`` data, ``pp`` pipeline. The world has tp*cp*dp*pp ranks; the
 expert axis cuts the cp x dp plane (as Megatron-LM does), so ep divides cp*dp and expert gradients are reduced over
 ``edp``, the cp*dp/ep ranks that hold the same experts.
+
+Hybrid sharding cuts dp into ``sdp``, neighbours that shard one copy of the model between them (with cp), and ``rdp``, the
+copies. Experts are spread within a copy: ``esdp`` are the ranks of one copy that hold the same experts.
 """
 
 from collections.abc import Sequence
@@ -26,7 +29,8 @@ class ParallelConfig:
     """Degrees of parallelism and the order of ranks.
 
     ``order`` names all five axes, fastest in the rank number first; where ``ep`` stands relative to ``dp`` decides
-    whether experts are spread over neighbouring or distant ranks of the cp x dp plane.
+    whether experts are spread over neighbouring or distant ranks of the cp x dp plane. ``shard`` is the number of
+    data-parallel ranks that shard one copy of the model between them (hybrid sharding), a divisor of dp; None: all.
     """
 
     tp: int = 1
@@ -36,6 +40,7 @@ class ParallelConfig:
     pp: int = 1
     vp: int = 1
     order: str = DEFAULT_ORDER
+    shard: int | None = None
 
     def __post_init__(self) -> None:
         for axis in (*AXES, "vp"):
@@ -50,6 +55,12 @@ class ParallelConfig:
             )
         if (self.cp * self.dp) % self.ep:
             raise UsageError(f"expert parallel degree ep={self.ep} must divide cp*dp={self.cp * self.dp}")
+        if self.shard is not None and (self.shard < 1 or self.dp % self.shard):
+            raise UsageError(f"shard must be a divisor of dp ({self.dp}), not {self.shard}")
+        if (self.cp * self.sdp) % self.ep:
+            raise UsageError(
+                f"experts are spread within a copy of the model: ep={self.ep} must divide cp*shard={self.cp * self.sdp}"
+            )
         if self.vp > 1 and self.pp == 1:
             raise UsageError(f"virtual stages (vp={self.vp}) need a pipeline (pp > 1)")
 
@@ -64,6 +75,30 @@ class ParallelConfig:
         return self.cp * self.dp // self.ep
 
     @property
+    def sdp(self) -> int:
+        """Data-parallel ranks that shard one copy of the model between them."""
+        return self.dp if self.shard is None else self.shard
+
+    @property
+    def rdp(self) -> int:
+        """Copies of the model."""
+        return self.dp // self.sdp
+
+    @property
+    def esdp(self) -> int:
+        """Ranks of one copy that hold the same experts (at equal tp and pp)."""
+        return self.cp * self.sdp // self.ep
+
+    def sharding(self, axes: Sequence[str]) -> tuple[str, ...]:
+        """Axes of more than one rank over which weights are sharded that lie on all ranks of ``axes``."""
+        inner = {"dp": "sdp", "edp": "esdp"} if self.rdp > 1 else {}
+        return tuple(axis for axis in (inner.get(axis, axis) for axis in axes) if self.axis_sizes[axis] > 1)
+
+    def copies(self, axes: Sequence[str]) -> tuple[str, ...]:
+        """Axes of more than one rank across which shards of weights are copied that lie on all ranks of ``axes``."""
+        return ("rdp",) if self.rdp > 1 and axes else ()
+
+    @property
     def axis_sizes(self) -> dict[str, int]:
         """Ranks per axis, expert axes included."""
         return {
@@ -73,6 +108,9 @@ class ParallelConfig:
             "pp": self.pp,
             "ep": self.ep,
             "edp": self.edp,
+            "sdp": self.sdp,
+            "rdp": self.rdp,
+            "esdp": self.esdp,
         }
 
     def size(self, axes: Sequence[str]) -> int:
@@ -89,26 +127,30 @@ class RankLayout:
 
     @cached_property
     def coordinates(self) -> dict[str, I64]:
-        """Coordinate of every rank on every axis; ``ep`` and ``edp`` number the cp x dp plane."""
-        ranks = np.arange(self.config.world, dtype=np.int64)
+        """Coordinate of every rank on every axis; ``ep`` and ``esdp`` number the cp x sdp plane of a copy."""
+        config = self.config
+        ranks = np.arange(config.world, dtype=np.int64)
         out: dict[str, I64] = {}
         plane = np.zeros_like(ranks)
         plane_stride = 1
         stride = 1
-        order = self.config.order.split("-")
+        order = config.order.split("-")
         for axis in order:
             if axis == "ep":
                 continue
-            size = self.config.axis_sizes[axis]
+            size = config.axis_sizes[axis]
             out[axis] = ranks // stride % size
             stride *= size
             if axis in ("cp", "dp"):
-                plane += out[axis] * plane_stride
-                plane_stride *= size
+                inside = config.sdp if axis == "dp" else size
+                plane += out[axis] % inside * plane_stride
+                plane_stride *= inside
+        out["sdp"], out["rdp"] = out["dp"] % config.sdp, out["dp"] // config.sdp
         if order.index("ep") < order.index("dp"):
-            out["ep"], out["edp"] = plane % self.config.ep, plane // self.config.ep
+            out["ep"], out["esdp"] = plane % config.ep, plane // config.ep
         else:
-            out["edp"], out["ep"] = plane % self.config.edp, plane // self.config.edp
+            out["esdp"], out["ep"] = plane % config.esdp, plane // config.esdp
+        out["edp"] = out["esdp"] + config.esdp * out["rdp"]
         return out
 
     def table(self, axes: Sequence[str]) -> I32:
@@ -117,7 +159,8 @@ class RankLayout:
         Parameters
         ----------
         axes
-            Axes that vary inside a group: of the dense view (tp, cp, dp, pp) or of the expert view (tp, ep, edp, pp).
+            Axes that vary inside a group: of the dense view (tp, cp, dp, pp), where dp may be cut in sdp and rdp, or of
+            the expert view (tp, ep, edp, pp), where edp may be cut in esdp and rdp.
 
         Returns
         -------
@@ -137,8 +180,12 @@ class RankLayout:
         return distances
 
     def _table(self, axes: Sequence[str]) -> I32:
-        expert = any(axis in ("ep", "edp") for axis in axes)
-        view = ("tp", "ep", "edp", "pp") if expert else ("tp", "cp", "dp", "pp")
+        dense: tuple[str, ...] = ("dp",)
+        expert: tuple[str, ...] = ("edp",)
+        if {"sdp", "rdp", "esdp"} & set(axes):
+            dense, expert = ("sdp", "rdp"), ("esdp", "rdp")
+        spread = {"ep", "edp", "esdp"} & set(axes)
+        view = ("tp", "ep", *expert, "pp") if spread else ("tp", "cp", *dense, "pp")
         coordinates = self.coordinates
         # ranks of one group share all coordinates that are not in `axes`; inside, positions follow the rank number
         key = np.zeros(self.config.world, dtype=np.int64)

@@ -208,11 +208,16 @@ def _growing(job: _Job, used: Mapping[str, set[int]], along: Along, named: tuple
     if named:
         return _alike(groups, named)
     if along is Along.EXPERT:
+        if any(_tokens(name) & {"sdp", "esdp", "rdp"} for name in groups):
+            raise UsageError(
+                "hybrid sharding: experts are spread within a copy of the model; only `along data`, more copies, can grow"
+            )
         by_name = {name for name in groups if _tokens(name) & {"ep", "dp"} and "edp" not in _tokens(name)}
         if not any("ep" in _tokens(name) for name in by_name):
             raise UsageError("no group 'ep': name the group over which the experts are spread with --group")
         return frozenset(by_name)
-    by_name = {name for name in groups if _tokens(name) & {"dp", "edp"}}
+    # hybrid sharding: what grows are the copies of the model, within which weights are sharded
+    by_name = {name for name in groups if _tokens(name) & {"dp", "edp", "rdp"}}
     if by_name:
         return frozenset(by_name)
     shapes = {_shape(row) for name in used if name in groups for row in groups[name]}

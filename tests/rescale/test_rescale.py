@@ -27,6 +27,11 @@ LAWS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
     "FSDP, replicas neighbours": (
         "data", TransformerRequest, {**DENSE, "tp": 2, "zero": 3, "order": "dp-tp-cp-ep-pp"}, {},
     ),
+    "hybrid sharding": ("data", TransformerRequest, {**DENSE, "zero": 3, "shard": 4}, {}),
+    "hybrid sharding, ZeRO 1": ("data", TransformerRequest, {**DENSE, "tp": 2, "zero": 1, "shard": 2}, {}),
+    "hybrid sharding of experts": (
+        "data", MoeRequest, {"model": "mixtral-8x7b", "layers": 2, "ep": 2, "zero": 3, "shard": 4}, {},
+    ),
     "pipelines": ("pipeline", TransformerRequest, {**DENSE, "pp": 4}, {}),
     "pipelines, interleaved, ZeRO 1": ("pipeline", TransformerRequest, {**DENSE, "pp": 2, "vp": 2, "zero": 1}, {}),
     "data of experts, ZeRO 1": ("data", MoeRequest, {"model": "mixtral-8x7b", "layers": 2, "ep": 4, "zero": 1}, {}),

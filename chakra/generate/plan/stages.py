@@ -20,9 +20,9 @@ EMBEDDING_GROUP = "embed"
 
 @dataclass(slots=True)
 class _Bucket:
-    """Gradients waiting to be reduced over one group."""
+    """Gradients of one group of weights that wait to be reduced."""
 
-    axes: tuple[str, ...]
+    group: WeightGroup
     ready: int = 0
     reduced: int = 0
 
@@ -49,6 +49,10 @@ class StageBuilder:
     def axes(self, group: WeightGroup) -> tuple[str, ...]:
         """Axes of more than one rank over which weights of this group are replicated."""
         return tuple(axis for axis in group.replica_axes() if self.parallel.axis_sizes[axis] > 1)
+
+    def shard_axes(self, group: WeightGroup) -> tuple[str, ...]:
+        """Axes of more than one rank over which ZeRO shards what belongs to weights of this group."""
+        return self.parallel.sharding(group.replica_axes())
 
     def _elements(self, layer: Layer, group: WeightGroup) -> int:
         return sum(weight.elements for weight in layer.weights() if weight.group is group)
@@ -175,7 +179,7 @@ class StageBuilder:
     # ------------------------------------------------------------------ gradients
 
     def _buckets(self) -> dict[WeightGroup, _Bucket]:
-        return {group: _Bucket(self.axes(group)) for group in WeightGroup if self.axes(group)}
+        return {group: _Bucket(group) for group in WeightGroup if self.axes(group)}
 
     def reduces_every_micro_batch(self) -> bool:
         """Whether every backward reduces its gradients, not only the last of the step."""
@@ -210,7 +214,8 @@ class StageBuilder:
             if not elements:
                 continue
             if self.training.zero is Zero.WEIGHTS:
-                self._reduce(builder, f"{layer.name}.grads", bucket.axes, elements)
+                size = elements * self.model.grad_itemsize
+                self._reduce(builder, f"{layer.name}.grads", group, size)
                 continue
             bucket.ready += elements * self.model.grad_itemsize
             builder.reserve((bucket.ready - bucket.reduced) // self.training.bucket_bytes)
@@ -225,24 +230,29 @@ class StageBuilder:
                 self._reduce_bucket(builder, bucket, size)
 
     def _reduce_bucket(self, builder: TemplateBuilder, bucket: _Bucket, size_bytes: int) -> None:
-        self._reduce_bytes(
-            builder, f"grads.bucket{bucket.reduced // self.training.bucket_bytes}", bucket.axes, size_bytes
-        )
+        name = f"grads.bucket{bucket.reduced // self.training.bucket_bytes}"
+        self._reduce(builder, name, bucket.group, size_bytes)
         bucket.reduced += size_bytes
 
-    def _reduce(self, builder: TemplateBuilder, name: str, axes: tuple[str, ...], elements: int) -> None:
-        self._reduce_bytes(builder, name, axes, elements * self.model.grad_itemsize)
-
-    def _reduce_bytes(
-        self, builder: TemplateBuilder, name: str, axes: tuple[str, ...], size_bytes: int
-    ) -> None:
-        sharded = self.training.zero is not Zero.NONE
-        kind = CollectiveKind.REDUCE_SCATTER if sharded else CollectiveKind.ALL_REDUCE
-        if sharded:
-            size_bytes = _padded(size_bytes, self.parallel.size(axes))
-        builder.collective(
-            f"{name}.{kind.lower()}", kind, joined(axes), size_bytes, [builder.last_compute], Stream.DATA
-        )
+    def _reduce(self, builder: TemplateBuilder, name: str, group: WeightGroup, size_bytes: int) -> None:
+        """Sum gradients over all copies; with ZeRO each rank gets its shard, summed over the copies of the model."""
+        steps = [(CollectiveKind.ALL_REDUCE, self.axes(group))]
+        if self.training.zero is not Zero.NONE:
+            steps = [
+                (CollectiveKind.REDUCE_SCATTER, self.shard_axes(group)),
+                (CollectiveKind.ALL_REDUCE, self.parallel.copies(group.replica_axes())),
+            ]
+        after = builder.last_compute
+        for kind, axes in steps:
+            if not axes:
+                continue
+            scattered = kind is CollectiveKind.REDUCE_SCATTER
+            if scattered:
+                size_bytes = _padded(size_bytes, self.parallel.size(axes))
+            title = f"{name}.{kind.lower()}"
+            after = builder.collective(title, kind, joined(axes), size_bytes, [after], Stream.DATA)
+            if scattered:
+                size_bytes //= self.parallel.size(axes)
 
     # ------------------------------------------------------------------ end of the step
 
@@ -292,7 +302,7 @@ class StageBuilder:
         held, experts = 0, 0
         for group in WeightGroup:
             elements = sum(weight.elements for weight in self.weights() if weight.group is group)
-            shards = self.parallel.size(self.axes(group)) if training.zero else 1
+            shards = self.parallel.size(self.shard_axes(group)) if training.zero else 1
             held += -(-elements // shards)
             experts += -(-elements // shards) if group is WeightGroup.EXPERT else 0
         if not held:
@@ -312,7 +322,7 @@ class StageBuilder:
                 self._gather_parameters(builder, group, update)
 
     def _gather_parameters(self, builder: TemplateBuilder, group: WeightGroup, update: int) -> None:
-        axes = self.axes(group)
+        axes = self.shard_axes(group)
         elements = sum(weight.elements for weight in self.weights() if weight.group is group)
         if not axes or not elements:
             return
@@ -352,7 +362,7 @@ class _Gathers:
     def _gather(self, layer: Layer) -> list[int]:
         stage, nodes = self.stage, []
         for group in WeightGroup:
-            axes = stage.axes(group)
+            axes = stage.shard_axes(group)
             elements = sum(weight.elements for weight in layer.weights() if weight.group is group)
             if axes and elements:
                 ranks = stage.parallel.size(axes)

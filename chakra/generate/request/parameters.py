@@ -71,6 +71,11 @@ PARAMETERS = {
     "schedule_file": Parameter("CSV file with the schedule: a line per stage, cells such as F0, B0, I1, W1"),
     "recompute": Parameter("Activations computed again in the backward pass"),
     "zero": Parameter("ZeRO stage: 0 none, 1 optimizer, 2 gradients, 3 weights (FSDP)"),
+    "shard": Parameter(
+        "Data-parallel ranks that ZeRO shards over, a divisor of dp; the others have copies (hybrid sharding)",
+        default_said="dp",
+        most=MAX_GENERATED_NPUS,
+    ),
     "bucket_mb": Parameter("Size of gradient buckets, MB of 10^6 bytes", unit="MB of 10^6 B"),
     "reshard": Parameter("ZeRO-3: gather weights again for the backward pass"),
     "reduce_once": Parameter("ZeRO-3: reduce gradients once a step, not once per micro-batch"),

@@ -81,6 +81,9 @@ class Request:
         Number of ranks; when given, dp follows as npus / (tp*cp*pp), or is checked against it.
     order
         Rank order, fastest axis first.
+    shard
+        ZeRO shards over this many data-parallel ranks (with cp), a divisor of dp; shards are copied across the others
+        (hybrid sharding). None: over all.
     micro_batch
         Sequences, samples or requests per micro-batch and replica.
     micro_batches
@@ -141,6 +144,7 @@ class Request:
     prefetch: int = 1
     optimizer_bytes: int = 12
     optimizer_step: bool = True
+    shard: int | None = None
     overlap: bool = True
     exposed: str = ""
     host: Host = Host.NONE
@@ -198,7 +202,7 @@ class Request:
         Raises
         ------
         UsageError
-            npus that the other degrees do not divide, or that contradicts dp.
+            npus that the other degrees do not divide, or that contradicts dp; shards without ZeRO.
         """
         dp = self.dp
         for axis in ("tp", "cp", "pp"):
@@ -211,6 +215,8 @@ class Request:
             if dp is not None and dp * rest != self.npus:
                 raise UsageError(f"tp*cp*dp*pp = {dp * rest}, but npus is {self.npus}")
             dp = self.npus // rest
+        if self.shard is not None and not self.zero:
+            raise UsageError("shard says over how many ranks ZeRO shards: it needs zero 1, 2 or 3")
         return ParallelConfig(
             tp=self.tp,
             cp=self.cp,
@@ -219,6 +225,7 @@ class Request:
             pp=self.pp,
             vp=self.vp,
             order=self.order,
+            shard=self.shard,
         )
 
     @checked

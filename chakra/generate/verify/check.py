@@ -1,8 +1,10 @@
 """Checking a planned training step of a transformer against the closed forms (``--check``)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from chakra.generate.model.ir import Layer, WeightGroup
+from chakra.generate.model.placement import joined
 from chakra.generate.plan.options import Recompute, Zero
 from chakra.generate.plan.training import StepPlan
 from chakra.generate.request.requests import Mode, TransformerRequest
@@ -55,6 +57,7 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
     if request.mode is Mode.TRAIN:
         yield from _pipeline(plan, stages)
         yield from _data_parallel(plan, stages)
+        yield from _sharded(plan, stages)
         if not model.experts and parallel.tp > 1 and plan.parallel.pp > 2:
             yield from _tensor_parallel(request, plan, stages[1])
 
@@ -88,6 +91,62 @@ def _data_parallel(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator
         found = sum(_sum(stage, group, "ALL_REDUCE")[1] for group in ("dp", "edp"))
         expected = stage.parameters * plan.model.grad_itemsize
         yield Check(f"gradient bytes, stage {stage.stage}", expected, found, "B")
+
+
+def _sharded(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
+    """ZeRO: bytes of gradients and weights on one rank of each stage, and of shards across the copies of the model."""
+    parallel = plan.parallel
+    if plan.training.zero is Zero.NONE:
+        return
+    for stage in stages:
+        chunks = plan.model.of_stage(stage.stage, parallel.pp)
+        across = 0
+        for group in (WeightGroup.DENSE, WeightGroup.EXPERT):
+            axes = parallel.sharding(group.replica_axes())
+            ranks = parallel.size(axes)
+            scattered, summed = closed.sharded_reductions(
+                _reductions(plan, chunks, group), ranks, parallel.rdp
+            )
+            across += summed
+            # a group of context ranks has gathers of attention besides
+            if not scattered or axes == ("cp",):
+                continue
+            expected = {"REDUCE_SCATTER": scattered, "ALL_GATHER": _gathers(plan, chunks, group, ranks)}
+            for kind, size in expected.items():
+                name = f"{joined(axes)} {kind.lower().replace('_', '-')}, stage {stage.stage}"
+                yield Check(f"{name}, bytes", size, _sum(stage, joined(axes), kind)[1], "B")
+        if parallel.rdp > 1:
+            found = _sum(stage, "rdp", "ALL_REDUCE")[1]
+            yield Check(f"shards across copies, stage {stage.stage}, bytes", across, found, "B")
+
+
+def _elements(layers: Sequence[Layer], group: WeightGroup) -> list[int]:
+    """Parameters of each layer that belong to a group of weights."""
+    return [sum(weight.elements for weight in layer.weights() if weight.group is group) for layer in layers]
+
+
+def _reductions(plan: StepPlan, chunks: Sequence[Sequence[Layer]], group: WeightGroup) -> list[int]:
+    """Bytes of gradients that a rank reduces in a step: of layers (ZeRO-3) or of buckets."""
+    training, itemsize = plan.training, plan.model.grad_itemsize
+    sizes = []
+    for layers in chunks:
+        each = [elements * itemsize for elements in _elements(layers, group)]
+        if training.zero is not Zero.WEIGHTS:
+            each = closed.bucket_sizes(sum(each), training.bucket_bytes)
+        sizes += each
+    once = training.zero is Zero.OPTIMIZER or (training.zero is Zero.WEIGHTS and training.reduce_once)
+    return sizes if once else sizes * training.micro_batches
+
+
+def _gathers(plan: StepPlan, chunks: Sequence[Sequence[Layer]], group: WeightGroup, ranks: int) -> int:
+    """Bytes that a rank brings into gathers of weights: of layers, twice a micro-batch (ZeRO-3), or of all, once."""
+    training = plan.training
+    elements = [number for layers in chunks for number in _elements(layers, group)]
+    if training.zero is Zero.WEIGHTS:
+        passes = (2 if training.reshard_after_forward else 1) * training.micro_batches
+        return passes * closed.gathered_shards(elements, ranks, plan.model.itemsize)
+    whole = [sum(elements)] if training.optimizer_step else []
+    return closed.gathered_shards(whole, ranks, plan.model.itemsize)
 
 
 def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSummary) -> Iterator[Check]:

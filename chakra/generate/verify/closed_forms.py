@@ -8,6 +8,7 @@ Korthikanti et al. 2022 (arXiv 2205.05198, section 4) for activations; Shoeybi e
 Rajbhandari et al. 2020 (arXiv 1910.02054) for ZeRO.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chakra.generate.model.config import TransformerConfig
@@ -259,6 +260,27 @@ def sent_bytes(kind: CollectiveKind, size_bytes: int, ranks: int) -> float:
     if kind is CollectiveKind.ALL_GATHER:
         return (ranks - 1) * float(size_bytes)
     return (ranks - 1) / ranks * size_bytes
+
+
+def bucket_sizes(size_bytes: int, bucket_bytes: int) -> list[int]:
+    """Sizes of the buckets that ``size_bytes`` of gradients fill: all full but the last."""
+    full, rest = divmod(size_bytes, bucket_bytes)
+    return [bucket_bytes] * full + ([rest] if rest else [])
+
+
+def sharded_reductions(sizes: Iterable[int], shards: int, copies: int) -> tuple[int, int]:
+    """Bytes that a rank brings into reduce-scatters among ``shards`` ranks, and into all-reduces of the shards.
+
+    Every size is padded to a multiple of the ranks that share it. The shards are summed across ``copies`` (hybrid
+    sharding), 1/``shards`` of the bytes; either is 0 among one rank.
+    """
+    parts = sum(-(-size // shards) for size in sizes)
+    return parts * shards if shards > 1 else 0, parts if copies > 1 else 0
+
+
+def gathered_shards(elements: Iterable[int], shards: int, itemsize: int) -> int:
+    """Bytes that a rank brings into all-gathers of weights of so many elements, each padded to its ranks."""
+    return sum(-(-number // shards) for number in elements) * itemsize if shards > 1 else 0
 
 
 def model_state_bytes(

@@ -50,8 +50,9 @@ def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
         elements = sum(
             w.elements for chunk in chunks for layer in chunk for w in layer.weights() if w.group is group
         )
+        shards = plan.parallel.size(plan.parallel.sharding(group.replica_axes()))
         states += model_state_bytes(
-            elements, plan.parallel.size(group.replica_axes()), int(training.zero), itemsize=plan.model.itemsize,
+            elements, shards, int(training.zero), itemsize=plan.model.itemsize,
             grad_itemsize=plan.model.grad_itemsize if plan.model.training else 0,
             state_bytes=training.optimizer_state_bytes if plan.model.training else 0,
         )  # fmt: skip
