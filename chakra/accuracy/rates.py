@@ -17,7 +17,7 @@ def rates_of(
     peak_tflops: float | None = None,
     price: float | None = None,
 ) -> dict[str, float]:
-    """Figures of a step of `step_ns` ns on `npus` NPUs.
+    """Figures of a step of `step_ns` ns on `npus` NPUs, or of as many steps as ``iterations`` among the totals says.
 
     ``samples_per_s``, ``tokens_per_s`` and ``tokens_per_s_per_npu``; ``mfu``, the matrix products of the model as a share
     of all accelerators' peak, and ``hfu``, which also counts those that are done again, where the peak is known; costs in
@@ -32,7 +32,7 @@ def rates_of(
         found["tokens_per_s_per_npu"] = found["tokens_per_s"] / npus
     if price is not None:
         found["cost_per_hour"] = price * npus
-        found["cost_per_step"] = price * npus * seconds / 3600
+        found["cost_per_step"] = price * npus * seconds / 3600 / totals.get("iterations", 1)
         if found.get("tokens_per_s"):
             found["cost_per_million_tokens"] = price * npus / 3600 / found["tokens_per_s"] * 1e6
     if "matmul_flops" in totals and peak_tflops and seconds:

@@ -121,6 +121,8 @@ def _other_job(kind: str, parameters: Mapping[str, Any], npus: int) -> str | Non
         return f"no step of a workload of the kind {kind!r} was measured"
     if parameters.get("mode", "train") != "train":
         return "no inference was measured"
+    if _degree(parameters, "iterations") > 1:
+        return "no several steps were measured together"
     for name, what in (("graphs", "recorded graphs"), ("compiled", "compiled layers")):
         if parameters.get(name):
             return f"no step with {what} was measured"

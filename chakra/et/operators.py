@@ -26,7 +26,7 @@ FRAMEWORK = "framework"
 #: name of the metadata attribute that says what all ranks of a generated step do together
 TOTALS = "totals"
 #: counts in it of which rates are made
-COUNTS = ("samples", "tokens", "matmul_flops", "recomputed_flops")
+COUNTS = ("samples", "tokens", "matmul_flops", "recomputed_flops", "iterations")
 #: between the operators of one node
 JOIN = " + "
 #: between a count and its operator

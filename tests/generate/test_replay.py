@@ -108,10 +108,10 @@ IDEAL = {"topology": ["FullyConnected"], "bandwidth": [1000], "latency": [0]}
 
 
 def run_uniform(
-    kind: ScheduleKind, stages: int, micro_batches: int, times: ActionTimes, chunks: int = 1
+    kind: ScheduleKind, stages: int, micro_batches: int, times: ActionTimes, chunks: int = 1, steps: int = 1
 ) -> Any:
     parallel = ParallelConfig(pp=stages, vp=chunks)
-    training = TrainingOptions(micro_batches=micro_batches, schedule=kind, optimizer_step=False)
+    training = TrainingOptions(micro_batches=micro_batches, schedule=kind, iterations=steps)
     emit = EmitOptions(compute=ComputeModel(1e9, 1e9))
     workload = build_workload(plan_step(uniform(stages, chunks, times), parallel, training, emit))
     return simulate(workload, SYSTEM, {**IDEAL, "npus_count": [stages]})
@@ -131,6 +131,14 @@ def test_replay_gives_each_schedule_its_time_to_the_nanosecond(
     starts = list(expected.start)
     idle = max(finish - start - work for finish, start in zip(result.finish_ns.tolist(), starts, strict=True))
     assert idle == bubble(kind, stages, times)
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+@pytest.mark.parametrize("kind", [ScheduleKind.GPIPE, ScheduleKind.ONE_F_ONE_B])
+def test_steps_of_a_pipeline_follow_each_other(kind: ScheduleKind, steps: int) -> None:
+    """The first stage ends a step last and begins the next one: N*(M + P - 1)*(tf + tb)."""
+    result = run_uniform(kind, 4, 6, ActionTimes(700, 800, 500), steps=steps)
+    assert result.finish_ns.max() == steps * (6 + 4 - 1) * 2000
 
 
 def test_makespan_is_never_below_the_ideal_on_a_real_network() -> None:

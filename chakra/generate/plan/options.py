@@ -32,6 +32,8 @@ class TrainingOptions:
     ----------
     micro_batches
         M: micro-batches (gradient accumulation steps) per replica.
+    iterations
+        Steps, one after the other.
     schedule, schedule_file
         Pipeline schedule, or a CSV file that spells it out.
     zero
@@ -62,13 +64,23 @@ class TrainingOptions:
     prefetch: int = 1
     optimizer_state_bytes: int = 12
     optimizer_step: bool = True
+    iterations: int = 1
 
     def __post_init__(self) -> None:
         if self.micro_batches < 1:
             raise UsageError(f"micro-batches must be at least 1, not {self.micro_batches}")
+        if self.iterations < 1:
+            raise UsageError(f"iterations must be at least 1, not {self.iterations}")
+        if self.iterations > 1 and not self.optimizer_step:
+            raise UsageError("several iterations need the optimizer's step, for which the next one waits")
         if self.bucket_bytes < 1:
             raise UsageError(f"bucket bytes must be at least 1, not {self.bucket_bytes}")
         if self.prefetch < 0:
             raise UsageError(f"prefetch must not be negative, not {self.prefetch}")
         if self.optimizer_state_bytes < 0:
             raise UsageError(f"optimizer state bytes must not be negative, not {self.optimizer_state_bytes}")
+
+    @property
+    def passes(self) -> int:
+        """Micro-batches of all steps: how many tags each boundary of the pipeline needs."""
+        return self.micro_batches * self.iterations

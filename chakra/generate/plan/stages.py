@@ -59,7 +59,7 @@ class StageBuilder:
 
     def _context(self, builder: TemplateBuilder, phase: Phase, global_chunk: int, layer: int) -> PassContext:
         # tags of ring exchanges lie above those of the pipeline; 64 operators a layer are plenty
-        micro = self.training.micro_batches
+        micro = self.training.passes
         boundaries = 2 * len(self.model.chunks)
         steps = max(1, self.parallel.cp - 1) * 64
         deepest = max(len(chunk) for chunk in self.model.chunks)
@@ -93,7 +93,7 @@ class StageBuilder:
         return chunk * self.parallel.pp + self.stage
 
     def _tag(self, boundary: int, direction: int) -> int:
-        return (2 * boundary + direction) * self.training.micro_batches
+        return (2 * boundary + direction) * self.training.passes
 
     def _forward(self, builder: TemplateBuilder, chunk: int) -> None:
         layers, number = self.chunks[chunk], self._global(chunk)
@@ -101,6 +101,8 @@ class StageBuilder:
         if number:
             size = self._boundary_bytes(number - 1)
             inputs = [self._receive(builder, "recv.forward", -1, size, self._tag(number - 1, 0))]
+        if self.training.iterations > 1:
+            builder.required = [Outside.STEP]
         kept = {Recompute.NONE: Kept.ALL, Recompute.SELECTIVE: Kept.NO_CORE, Recompute.FULL: Kept.INPUT}
         gathers = _Gathers(self, builder, layers)
         for i, layer in enumerate(layers):
@@ -332,7 +334,7 @@ class StageBuilder:
         builder.reserve(total // bucket)
         for number, start in enumerate(range(0, total, bucket)):
             size = min(bucket, total - start) // ranks
-            builder.collective(
+            builder.template.last_step = builder.collective(
                 f"params.bucket{number}.all_gather",
                 CollectiveKind.ALL_GATHER,
                 joined(axes),

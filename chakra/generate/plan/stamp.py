@@ -153,11 +153,12 @@ class _Tables:
 def _outside(templates: Sequence[Template], stamps: Sequence[Stamp], first: I64) -> I64:
     """(n_stamps, 8 + N_CHAINS) node id for each outside code (column -code), -1 where there is none yet."""
     table = np.full((len(stamps), -Outside.CHAIN + N_CHAINS), -1, dtype=np.int64)
-    compute = send = host = -1
+    compute = send = host = step = -1
     chains = [-1] * N_CHAINS
     for i, stamp in enumerate(stamps):
         row = table[i]
         row[-Outside.COMPUTE], row[-Outside.SEND], row[-Outside.HOST] = compute, send, host
+        row[-Outside.STEP] = step
         row[-Outside.CHAIN :] = chains
         for code, other in ((Outside.FORWARD, stamp.forward), (Outside.INPUT, stamp.input)):
             if other >= 0:
@@ -169,6 +170,8 @@ def _outside(templates: Sequence[Template], stamps: Sequence[Stamp], first: I64)
             send = base + t.last_send
         if t.last_host >= 0:
             host = base + t.last_host
+        if t.last_step >= 0:
+            step = base + t.last_step
         for chain, last in enumerate(t.last_chain):
             if last >= 0:
                 chains[chain] = base + last

@@ -45,6 +45,8 @@ class Outside(IntEnum):
     SEND = -4
     #: last host node before this action
     HOST = -5
+    #: last gather of updated parameters at the end of the step before this one
+    STEP = -6
     #: last collective before this action, one code per chain
     CHAIN = -8
 
@@ -127,6 +129,7 @@ class Template:
     last_compute: int = -1
     last_send: int = -1
     last_host: int = -1
+    last_step: int = -1
     last_chain: list[int] = field(default_factory=lambda: [-1] * N_CHAINS)
 
     def __len__(self) -> int:

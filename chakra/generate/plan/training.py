@@ -1,7 +1,7 @@
 """A training step of many ranks: one trace per pipeline stage, shared by all ranks of the stage."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -74,7 +74,7 @@ def plan_schedule(training: TrainingOptions, parallel: ParallelConfig) -> Schedu
     ConfigError
         A schedule file that is wrong.
     """
-    check_passes(2 * parallel.pp * parallel.vp * training.micro_batches)
+    check_passes(2 * parallel.pp * parallel.vp * training.passes)
     if training.schedule_file:
         return read_schedule(training.schedule_file, parallel.pp, training.micro_batches, parallel.vp)
     return build_schedule(training.schedule, parallel.pp, training.micro_batches, parallel.vp)
@@ -115,12 +115,30 @@ def plan_step(
     stages = []
     for stage, row in enumerate(schedule):
         builder = StageBuilder(stage, parallel, model, training, emit)
-        stamps = _stamps(builder, row)
+        one = _stamps(builder, row)
         tail = builder.tail()
         if tail is not None:
-            stamps.append(Stamp(tail))
+            one.append(Stamp(tail))
+        stamps = [stamp for step in range(training.iterations) for stamp in _of_step(one, step, training)]
         stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps)))
     return StepPlan(parallel, model, schedule, training, tuple(stages), about or {})
+
+
+def _of_step(stamps: Sequence[Stamp], step: int, training: TrainingOptions) -> Sequence[Stamp]:
+    """The stamps of a step among several: micro-batches are numbered on, and labels say the step."""
+    if training.iterations == 1:
+        return stamps
+    before = step * len(stamps)
+    return [
+        replace(
+            stamp,
+            micro_batch=step * training.micro_batches + stamp.micro_batch,
+            label=f"step{step}.{stamp.label}".rstrip("."),
+            forward=stamp.forward if stamp.forward < 0 else before + stamp.forward,
+            input=stamp.input if stamp.input < 0 else before + stamp.input,
+        )
+        for stamp in stamps
+    ]
 
 
 def _stamps(builder: StageBuilder, row: Iterable[Action]) -> list[Stamp]:

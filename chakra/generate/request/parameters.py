@@ -71,6 +71,7 @@ PARAMETERS = {
     "schedule_file": Parameter("CSV file with the schedule: a line per stage, cells such as F0, B0, I1, W1"),
     "recompute": Parameter("Activations computed again in the backward pass"),
     "zero": Parameter("ZeRO stage: 0 none, 1 optimizer, 2 gradients, 3 weights (FSDP)"),
+    "iterations": Parameter("Training steps, one after the other", default_said="1", most=1 << 20),
     "shard": Parameter(
         "Data-parallel ranks that ZeRO shards over, a divisor of dp; the others have copies (hybrid sharding)",
         default_said="dp",

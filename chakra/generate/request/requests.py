@@ -81,6 +81,8 @@ class Request:
         Number of ranks; when given, dp follows as npus / (tp*cp*pp), or is checked against it.
     order
         Rank order, fastest axis first.
+    iterations
+        Training steps one after the other; None: one.
     shard
         ZeRO shards over this many data-parallel ranks (with cp), a divisor of dp; shards are copied across the others
         (hybrid sharding). None: over all.
@@ -145,6 +147,7 @@ class Request:
     optimizer_bytes: int = 12
     optimizer_step: bool = True
     shard: int | None = None
+    iterations: int | None = None
     overlap: bool = True
     exposed: str = ""
     host: Host = Host.NONE
@@ -165,11 +168,13 @@ class Request:
         for key in keys_of(type(self)):
             read_parameter(key, getattr(self, key.field))
         work = math.prod(
-            max(getattr(self, name, None) or 1, 1) for name in ("layers", "micro_batches", "decode_steps")
+            max(getattr(self, name, None) or 1, 1)
+            for name in ("layers", "micro_batches", "decode_steps", "iterations")
         )
         if work > MAX_GENERATED_NODES:
             raise UsageError(
-                f"layers x micro-batches x decode-steps are {work}; at most {MAX_GENERATED_NODES} are generated"
+                f"layers x micro-batches x decode-steps x iterations are {work}; at most {MAX_GENERATED_NODES} are "
+                "generated"
             )
 
     @classmethod
@@ -272,6 +277,7 @@ class Request:
             recompute=self.recompute, zero=Zero(self.zero), bucket_bytes=int(min(self.bucket_mb, MOST_SIZE) * 1_000_000),
             reshard_after_forward=self.reshard, reduce_once=self.reduce_once, prefetch=self.prefetch,
             optimizer_state_bytes=self.optimizer_bytes, optimizer_step=self.optimizer_step,
+            iterations=1 if self.iterations is None else self.iterations,
         )  # fmt: skip
 
     def emit(self) -> EmitOptions:
@@ -460,6 +466,8 @@ class TransformerRequest(Request):
         """Plan a training step or an inference batch."""
         model, parallel = self.config(), self.parallel()
         if self.mode is not Mode.TRAIN:
+            if self.iterations not in (None, 1):
+                raise UsageError("iterations are steps of training; an inference has decode-steps")
             options = InferenceOptions(
                 requests=self.micro_batch, micro_batches=self.batches(parallel), prompt=model.sequence,
                 prefill=self.mode is not Mode.DECODE,

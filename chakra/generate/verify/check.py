@@ -53,6 +53,7 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
         flops = closed.training_flops(
             padded, sequences, model.sequence, request.recompute, causal=request.causal
         )
+        flops *= plan.training.iterations
         yield Check("matrix FLOPs of all ranks", flops, total_matmul_flops(plan), "FLOP")
     if request.mode is Mode.TRAIN:
         yield from _pipeline(plan, stages)
@@ -73,7 +74,7 @@ def _pipeline(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Chec
         return
     chains = parallel.world // parallel.pp
     expected = closed.pipeline_messages(
-        stages=parallel.pp, chunks=parallel.vp, micro_batches=plan.training.micro_batches, chains=chains
+        stages=parallel.pp, chunks=parallel.vp, micro_batches=plan.training.passes, chains=chains
     )
     for kind in ("SEND", "RECV"):
         yield Check(
@@ -89,7 +90,7 @@ def _data_parallel(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator
     for stage in stages:
         # of a mixture of experts those of the experts go over a group of their own
         found = sum(_sum(stage, group, "ALL_REDUCE")[1] for group in ("dp", "edp"))
-        expected = stage.parameters * plan.model.grad_itemsize
+        expected = stage.parameters * plan.model.grad_itemsize * plan.training.iterations
         yield Check(f"gradient bytes, stage {stage.stage}", expected, found, "B")
 
 
@@ -135,7 +136,7 @@ def _reductions(plan: StepPlan, chunks: Sequence[Sequence[Layer]], group: Weight
             each = closed.bucket_sizes(sum(each), training.bucket_bytes)
         sizes += each
     once = training.zero is Zero.OPTIMIZER or (training.zero is Zero.WEIGHTS and training.reduce_once)
-    return sizes if once else sizes * training.micro_batches
+    return sizes * (training.iterations if once else training.passes)
 
 
 def _gathers(plan: StepPlan, chunks: Sequence[Sequence[Layer]], group: WeightGroup, ranks: int) -> int:
@@ -143,10 +144,10 @@ def _gathers(plan: StepPlan, chunks: Sequence[Sequence[Layer]], group: WeightGro
     training = plan.training
     elements = [number for layers in chunks for number in _elements(layers, group)]
     if training.zero is Zero.WEIGHTS:
-        passes = (2 if training.reshard_after_forward else 1) * training.micro_batches
+        passes = (2 if training.reshard_after_forward else 1) * training.passes
         return passes * closed.gathered_shards(elements, ranks, plan.model.itemsize)
     whole = [sum(elements)] if training.optimizer_step else []
-    return closed.gathered_shards(whole, ranks, plan.model.itemsize)
+    return training.iterations * closed.gathered_shards(whole, ranks, plan.model.itemsize)
 
 
 def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSummary) -> Iterator[Check]:
@@ -157,7 +158,7 @@ def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSu
     full = request.recompute is Recompute.FULL
     if model.latent:
         for kind, expected in closed.latent_parallel_bytes(
-            model, layers=layers, micro_batches=plan.training.micro_batches,
+            model, layers=layers, micro_batches=plan.training.passes,
             tokens=request.micro_batch * model.sequence // parallel.cp, itemsize=plan.model.itemsize, tp=parallel.tp,
             sp=sp, full_recompute=full, regather=request.regather,
         ).items():  # fmt: skip
@@ -165,7 +166,7 @@ def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSu
             yield Check(f"{name}, bytes", expected, _sum(stage, "tp", kind.value)[1], "B")
         return
     for call in closed.tensor_parallel_calls(
-        layers=layers, micro_batches=plan.training.micro_batches, message_bytes=message, tp=parallel.tp, sp=sp,
+        layers=layers, micro_batches=plan.training.passes, message_bytes=message, tp=parallel.tp, sp=sp,
         full_recompute=full, regather=request.regather,
     ):  # fmt: skip
         calls, size = _sum(stage, call.group, call.kind.value)

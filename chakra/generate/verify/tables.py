@@ -14,14 +14,16 @@ def plan_text(plan: StepPlan) -> str:
     degrees = " x ".join(
         f"{axis} {p.axis_sizes[axis]}" for axis in ("tp", "cp", "dp", "pp") if p.axis_sizes[axis] > 1
     )
+    steps = plan.training.iterations
     size = f"{p.world} NPUs ({degrees or 'one rank'}), {plan.training.micro_batches} micro-batches"
+    size += f", {steps} steps" if steps > 1 else ""
     lines = [
         f"{size}, {len(stages)} pipeline stages",
         f"parameters {total_parameters(plan):.4e}, matrix FLOPs of all ranks {total_matmul_flops(plan):.6e}",
         "",
         _stage_table(stages),
         "",
-        "bytes per collective, one rank of the stage, one step",
+        f"bytes per collective, one rank of the stage, {'one step' if steps == 1 else f'{steps} steps'}",
         _traffic_table(stages),
     ]
     return "\n".join(lines)

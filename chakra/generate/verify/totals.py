@@ -13,10 +13,11 @@ def totals_of(request: Request, plan: StepPlan) -> dict[str, float]:
     """What all ranks of a generated step do together, as a trace's metadata and a study's points have it.
 
     ``npus``; ``memory_gb`` of the fullest rank, 10^9 B; ``matmul_flops`` of all ranks and ``recomputed_flops``, the part
-    of them that is done again in the backward pass; ``samples``; ``tokens`` where sequences are trained on.
+    of them that is done again in the backward pass; ``samples``; ``tokens`` where sequences are trained on;
+    ``iterations`` where there are several, all of which the others count.
     """
     stages = summarize(plan)
-    samples = request.micro_batch * plan.training.micro_batches * plan.parallel.dp
+    samples = request.micro_batch * plan.training.passes * plan.parallel.dp
     totals: dict[str, float] = {
         "npus": plan.parallel.world,
         "memory_gb": max(stage.memory.total for stage in stages) / 1e9,
@@ -26,6 +27,8 @@ def totals_of(request: Request, plan: StepPlan) -> dict[str, float]:
     }
     if isinstance(request, TransformerRequest) and plan.model.training:
         totals["tokens"] = samples * request.config().sequence
+    if plan.training.iterations > 1:
+        totals["iterations"] = plan.training.iterations
     return totals
 
 
