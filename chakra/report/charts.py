@@ -1,7 +1,9 @@
 """Charts as inline SVG. Areas differ in pattern as well as in colour, so that a black-and-white print can be
 read."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
@@ -97,6 +99,23 @@ def round_ticks(end_ns: int, most: int = 8) -> list[int]:
     return list(range(0, end_ns + 1, step))
 
 
+def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Multiples of 1, 2 or 5 times a power of ten that hold `low` and `high` between them, about `most` of them.
+
+    >>> value_ticks(3, 47)
+    [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]
+    >>> value_ticks(7, 7)
+    [7.0]
+    """
+    if not high > low:
+        return [float(low)]
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(digit * power for digit in (1, 2, 5, 10) if digit * power >= rough)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [k * step for k in range(first, last + 1)]
+
+
 def axis(left: float, width: float, height: float, end_ns: int) -> str:
     out = []
     for tick in round_ticks(end_ns):
@@ -135,6 +154,69 @@ def line_chart(x: F64, y: F64, *, title: str, x_end_ns: int, y_label: str) -> Ma
     out.append(f'<path d="{"".join(path)}H{left + width:.1f}" class="line" fill="none" stroke-width="1.6"/>')
     out.append(f'<text x="{left - 6}" y="16" text-anchor="end">{escape(y_label)}</text>')
     out.append(f'<text x="{left - 6}" y="{height + 12:.0f}" text-anchor="end">0</text>')
+    return Markup("".join(out) + "</svg>")
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A circle of a scatter chart: where it is, its words, where it leads, and whether the line joins it."""
+
+    x: float
+    y: float
+    words: str
+    link: str
+    joined: bool
+
+
+def scatter(
+    spots: Sequence[Spot], x_label: str, y_label: str, texts: Callable[[Sequence[float]], list[str]]
+) -> Markup:
+    """Circles by two quantities; those that are joined are full, with a line of steps through them.
+
+    Parameters
+    ----------
+    spots
+        The circles, at least one.
+    x_label, y_label
+        The quantities, with their units.
+    texts
+        Marks of an axis as text.
+    """
+    left, top, width, height = 90.0, 14.0, 700.0, 300.0
+    marks = [value_ticks(min(values), max(values)) for values in ([s.x for s in spots], [s.y for s in spots])]
+
+    def part(value: float, axis: int) -> float:
+        low, high = marks[axis][0], marks[axis][-1]
+        return (value - low) / (high - low) if high > low else 0.5
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return left + width * part(x, 0), top + height * (1 - part(y, 1))
+
+    below, middle = top + height, (marks[0][0], marks[1][0])
+    out = [opened(left + width + 30, below + 50, f"{y_label} against {x_label}")]
+    for mark, text in zip(marks[0], texts(marks[0]), strict=True):
+        x, _ = at(mark, middle[1])
+        out.append(f'<path class="tick" d="M{x:.1f},{top}V{below + 4}"/>')
+        out.append(f'<text x="{x:.1f}" y="{below + 18}" text-anchor="middle">{escape(text)}</text>')
+    for mark, text in zip(marks[1], texts(marks[1]), strict=True):
+        _, y = at(middle[0], mark)
+        out.append(f'<path class="tick" d="M{left - 4},{y:.1f}H{left + width}"/>')
+        out.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(text)}</text>')
+    out.append(f'<text x="{left + width / 2}" y="{below + 40}" text-anchor="middle">{escape(x_label)}</text>')
+    turned = f'transform="translate(14,{top + height / 2}) rotate(-90)" text-anchor="middle"'
+    out.append(f"<text {turned}>{escape(y_label)}</text>")
+    line = [at(x, y) for x, y in sorted((spot.x, spot.y) for spot in spots if spot.joined)]
+    if len(line) > 1:
+        steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in line[1:])
+        out.append(
+            f'<path class="line" fill="none" stroke-width="1.6" d="M{line[0][0]:.1f},{line[0][1]:.1f}{steps}"/>'
+        )
+    for spot in spots:
+        x, y = at(spot.x, spot.y)
+        out.append(
+            f'<a href="{escape(spot.link)}"><circle class="{"full" if spot.joined else "circle"}" cx="{x:.1f}" '
+            f'cy="{y:.1f}" r="5"><title>{escape(spot.words)}</title></circle></a>'
+        )
     return Markup("".join(out) + "</svg>")
 
 

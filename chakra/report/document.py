@@ -84,6 +84,11 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
     """
     files.expect_run(path)
     if os.path.isdir(path):
+        if os.path.exists(os.path.join(path, "study.html")):
+            raise UsageError(
+                f"{path}: is the folder of a study; its page is {os.path.join(path, 'study.html')}, and best.json the "
+                "result of its best design"
+            )
         raise UsageError(
             f"{path}: is a folder; a report is made from what `chakra replay --format json` prints"
         )

@@ -1,7 +1,10 @@
 """The report pages: one run, or several side by side. One HTML file, nothing loaded."""
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -52,21 +55,36 @@ def report_html(runs: Sequence[Run]) -> str:
     if not runs:
         raise UsageError("a report needs at least one run")
     if len(runs) == 1:
-        context: dict[str, object] = {
-            "run": _run_context(runs[0]),
-            "title": f"Replay report: {printable(runs[0].name)}",
-        }
-        template = "run.html.j2"
-    else:
-        context = {"title": f"Comparison of {len(runs)} runs", **_comparison(runs)}
-        template = "compare.html.j2"
-    return rendered(template, **context)
+        return rendered(
+            "run.html.j2", run=_run_context(runs[0]), title=f"Replay report: {printable(runs[0].name)}"
+        )
+    return rendered("compare.html.j2", title=f"Comparison of {len(runs)} runs", runs=_comparison(runs))
 
 
-def rendered(template: str, **context: object) -> str:
-    """A page of this package's templates, with what all pages share."""
+def rendered(template: str, *, script: str = "", **context: object) -> str:
+    """A page of this package's templates, with what all pages share.
+
+    Parameters
+    ----------
+    template
+        File of the template.
+    script
+        File of the script that the page runs, the only one that its policy admits; none by default.
+    context
+        What the template names.
+    """
     shared = {"version": __version__, "patterns": charts.patterns(), "swatch": charts.swatch}
-    return _environment().get_template(template).render(**shared, **context)
+    source, policy = _script(script) if script else (Markup(), "'none'")
+    page = _environment().get_template(template)
+    return page.render(**shared, script=source, script_policy=policy, **context)
+
+
+@cache
+def _script(name: str) -> tuple[Markup, Markup]:
+    """A script's text and the hash by which a page's policy admits it."""
+    text = resources.files("chakra.report").joinpath("templates", name).read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return Markup(text), Markup(f"'sha256-{digest}'")
 
 
 def _run_context(run: Run) -> dict[str, object]:

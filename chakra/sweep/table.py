@@ -42,17 +42,27 @@ def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
     on_front = {outcome.key for outcome in front(study, outcomes)}
     columns = [[str(i) for i in range(1, len(shown) + 1)]]
     columns += [figures([outcome.point[name] for outcome in shown]) for name in names]
-    columns += [_metric(name, shown) for name in metrics]
+    columns += [metric_column(name, shown) for name in metrics]
     columns.append(["*" if outcome.key in on_front else "" for outcome in shown])
-    header = ("rank", *names, *(_heading(name) for name in metrics), "Pareto")
+    header = ("rank", *names, *(heading(name) for name in metrics), "Pareto")
     return aligned(header, list(zip(*columns, strict=True)))
 
 
-def _heading(metric: str) -> str:
+def heading(metric: str) -> str:
+    """Heading of a metric's column, with its unit."""
     return f"{metric.upper()} [% of peak]" if metric in _SHARES else label(metric)
 
 
-def _metric(name: str, shown: Sequence[Outcome]) -> list[str]:
+def metric_column(name: str, shown: Sequence[Outcome]) -> list[str]:
+    """A metric of some outcomes as text, shares as per cents.
+
+    Parameters
+    ----------
+    name
+        The metric.
+    shown
+        Outcomes; those without the metric get a dash.
+    """
     values = [outcome.metrics.get(name) for outcome in shown]
     if name in _SHARES:
         return ["-" if value is None else f"{100 * value:.1f}" for value in values]
@@ -84,8 +94,22 @@ def _figure(value: Any, decimals: int) -> str:
     return f"{value:,.{decimals}f}" if isinstance(value, float) else f"{value:,}"
 
 
+def within_interval(best: Sequence[Outcome]) -> list[Outcome]:
+    """Designs that the 90 % interval of the best one's step does not tell from it; none where it has no interval.
+
+    Parameters
+    ----------
+    best
+        Good points, best first.
+    """
+    if not best or "step_high_ms" not in best[0].metrics:
+        return []
+    low, high = (best[0].metrics[f"step_{end}_ms"] for end in ("low", "high"))
+    return [outcome for outcome in best[1:] if low <= outcome.metrics["step_ms"] <= high]
+
+
 def alike(best: Sequence[Outcome]) -> list[str]:
-    """Which designs the best one's interval does not tell from it, or that no interval is known; for people.
+    """Which designs the best one's interval does not tell from it; for people. Nothing where it has none.
 
     Parameters
     ----------
@@ -96,7 +120,7 @@ def alike(best: Sequence[Outcome]) -> list[str]:
         return []
     first = best[0].metrics
     low, high = first["step_low_ms"], first["step_high_ms"]
-    near = sum(low <= outcome.metrics["step_ms"] <= high for outcome in best[1:])
+    near = len(within_interval(best))
     if not near:
         return ["no other design's step lies within the 90 % interval of the best one"]
     text = "1 other design's step lies" if near == 1 else f"the steps of {near} other designs lie"

@@ -254,6 +254,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "table",
         "optimise",
         "run",
+        "sensitivity",
+        "page",
     ),
     "chakra.timeline": (
         "_lanes_kernel",

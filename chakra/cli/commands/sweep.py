@@ -18,6 +18,7 @@ from chakra.errors import UsageError
 from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
+    from chakra.sweep.executors import Runner
     from chakra.sweep.store import Outcome, Store
     from chakra.sweep.study import Study
 
@@ -44,7 +45,15 @@ if TYPE_CHECKING:
 @click.option(
     "--report/--no-report",
     default=True,
-    help="Replay the best point again and write best.json and best.html.",
+    help="Write study.html, and replay the best point again for best.json and best.html.",
+)
+@click.option(
+    "--reports",
+    type=click.IntRange(min=0),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Reports of other designs that the study's page links to: first those of the front, then the next best.",
 )
 @format_option()
 def command(study_file: str, **options: Any) -> None:
@@ -70,14 +79,12 @@ def command(study_file: str, **options: Any) -> None:
             progress=progress,
             begin=progress.begin,
         )
-    if not outcomes:
-        raise UsageError(f"{study_file}: no point meets the constraints")
-    best = ranked(study, outcomes)
-    written = (
-        []
-        if shard is not None and shard.count > 1
-        else _write(study, store, outcomes, best, options["report"])
-    )
+        if not outcomes:
+            raise UsageError(f"{study_file}: no point meets the constraints")
+        best = ranked(study, outcomes)
+        whole = shard is None or shard.count == 1
+        reports = options["reports"] if options["report"] else None
+        written = _write(study, store, outcomes, best, run, reports) if whole else []
     if options["output_format"] == "json":
         click.echo(document_text(_document(study, outcomes, best), indent=1))
     else:
@@ -137,8 +144,14 @@ def _points(count: int) -> str:
 
 
 def _write(
-    study: "Study", store: "Store", outcomes: "list[Outcome]", best: "list[Outcome]", report: bool
+    study: "Study",
+    store: "Store",
+    outcomes: "list[Outcome]",
+    best: "list[Outcome]",
+    run: "Runner",
+    reports: int | None,
 ) -> list[Path]:
+    """Table, picture and pages in the study's folder; no pages where `reports` is None."""
     from chakra.sweep import plot, write_table
 
     table = write_table(outcomes, store.folder)
@@ -150,25 +163,51 @@ def _write(
             written.append(plot(study, outcomes, store.folder / "pareto.svg"))
     except UsageError as error:
         click.echo(f"note: {error}", err=True)
-    if best and report:
-        written += _report(study, store, best[0])
+    if best and reports is not None:
+        written += _pages(study, store, outcomes, best, run, reports)
     return written
 
 
-def _report(study: "Study", store: "Store", best: "Outcome") -> list[Path]:
+def _pages(
+    study: "Study",
+    store: "Store",
+    outcomes: "list[Outcome]",
+    best: "list[Outcome]",
+    run: "Runner",
+    reports: int,
+) -> list[Path]:
+    """The best design's replay, its report and those of others, and the page of the study, which leads to them."""
     from chakra.io.files import atomic_text
-    from chakra.sweep import run_point
+    from chakra.report import report_html, run_of
+    from chakra.sweep import front, run_point, study_html
 
-    result = run_point(study.merged(best.point), needs_memory=study.needs_memory, document=True)
-    path = store.folder / "best.json"
-    with atomic_text(path) as file:
-        file.write(document_text(result["document"]))
-    from chakra.report import read_run, report_html
-
-    page = store.folder / "best.html"
-    with atomic_text(page) as file:
-        file.write(report_html([read_run(path, study.name)]))
-    return [path, page]
+    wanted = {outcome.key: outcome for outcome in [best[0], *front(study, outcomes), *best]}
+    chosen = list(wanted.values())[: 1 + reports]
+    tasks = [
+        {"merged": study.merged(outcome.point), "needs_memory": study.needs_memory, "document": True}
+        for outcome in chosen
+    ]
+    pages: dict[str, str] = {}
+    for index, result in run(run_point, tasks):
+        if "document" not in result:
+            continue
+        outcome = chosen[index]
+        words = ", ".join(f"{name} {value}" for name, value in outcome.point.items())
+        page = report_html([run_of(result["document"], words or study.name)])
+        if index == 0:
+            with atomic_text(store.folder / "best.json") as file:
+                file.write(document_text(result["document"]))
+            with atomic_text(store.folder / "best.html") as file:
+                file.write(page)
+        else:
+            (store.folder / "reports").mkdir(exist_ok=True)
+            with atomic_text(store.folder / "reports" / f"{outcome.key}.html") as file:
+                file.write(page)
+        pages[outcome.key] = "best.html" if index == 0 else f"reports/{outcome.key}.html"
+    with atomic_text(store.folder / "study.html") as file:
+        file.write(study_html(study, outcomes, pages))
+    made = ["best.json", "best.html"] if best[0].key in pages else []
+    return [store.folder / name for name in [*made, "study.html"]]
 
 
 def _counts(outcomes: "list[Outcome]") -> dict[str, int]:
@@ -200,7 +239,7 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
 
 
 def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") -> dict[str, object]:
-    from chakra.sweep import front
+    from chakra.sweep import front, sensitivity
     from chakra.sweep.table import alike, notes
 
     def entry(o: "Outcome") -> dict[str, object]:
@@ -214,5 +253,6 @@ def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") 
         "notes": [*notes(study), *alike(best)],
         "ranked": [entry(o) for o in best],
         "pareto": [entry(o) for o in front(study, outcomes)],
+        "sensitivity": [cost.to_dict() for cost in sensitivity(study, outcomes)],
         "points": [entry(o) for o in outcomes],
     }

@@ -1,0 +1,240 @@
+"""A study as a page: the best design, the front, what values cost, and all designs; one HTML file, nothing loaded."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from chakra.arguments import checked
+from chakra.io.readable import count_text, printable, shortened
+from chakra.report import charts
+from chakra.report.page import rendered
+from chakra.report.tables import Table
+from chakra.sweep.metrics import METRICS
+from chakra.sweep.pareto import front, label
+from chakra.sweep.run import ranked
+from chakra.sweep.sensitivity import ValueCost, sensitivity
+from chakra.sweep.store import Outcome
+from chakra.sweep.study import Study
+from chakra.sweep.table import alike, figures, heading, metric_column, notes, within_interval
+
+#: rows of designs on a page, and circles of the picture
+MOST_DESIGNS = 2000
+_LONGEST = 60
+_NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    heading: str
+    number: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    text: str
+    value: float | None = None
+    link: str = ""
+
+
+@checked
+def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, str] | None = None) -> str:
+    """The page of a study.
+
+    Parameters
+    ----------
+    study
+        The study.
+    outcomes
+        Outcomes of its points.
+    reports
+        Page of the report of a design's replay, relative to this page, by the design's key.
+    """
+    reports = reports or {}
+    best = ranked(study, outcomes)
+    near = {outcome.key for outcome in within_interval(best)}
+    on_front = {outcome.key for outcome in front(study, outcomes)}
+    shown = best[:MOST_DESIGNS]
+    columns, rows = _designs(study, shown, near, on_front, reports)
+    losses = sensitivity(study, outcomes)
+    return rendered(
+        "study.html.j2",
+        script="study.js",
+        title=f"Study: {printable(study.name)}",
+        answer=_answer(study, outcomes, best, near),
+        facts=_facts(study, outcomes, best, on_front),
+        notes=[printable(note) for note in [*notes(study), *alike(best)]],
+        axes=[label(name) for name in study.pareto],
+        picture=_picture(study, shown, on_front),
+        objective=label(study.objective),
+        costs=_costs(losses),
+        designs=rows,
+        columns=columns,
+        example=_example(study, columns),
+        near=near,
+        linked=bool(reports),
+        omitted=count_text(len(best) - len(shown)) if len(best) > len(shown) else "",
+        reasons=_reasons(outcomes),
+    )
+
+
+def _word(value: object) -> str:
+    return shortened(printable(str(value)), _LONGEST)
+
+
+def _values(study: Study, outcome: Outcome) -> str:
+    names = [parameter.name for parameter in study.parameters]
+    return ", ".join(f"{printable(name)} {_word(outcome.point.get(name))}" for name in names)
+
+
+def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], near: set[str]) -> str:
+    """One sentence: the best design, its figure, how sure it is, and what else it may be."""
+    count = f"{count_text(len(outcomes))} design{'s' * (len(outcomes) != 1)}"
+    if not best:
+        return f"None of {count} gave a result."
+    first = best[0]
+    text = f"Of {count}, {_values(study, first) or 'the only one'} is best: {_figure(study.objective, first)}"
+    if "step_high_ms" in first.metrics:
+        low, high = figures([first.metrics["step_low_ms"], first.metrics["step_high_ms"]])
+        text += f"; measured, its step would take {low} to {high} ms with 90 %"
+        others = "1 other design" if len(near) == 1 else f"{len(near)} other designs"
+        text += f", within which {others if near else 'no other design'} lie{'s' * (len(near) < 2)}"
+    else:
+        text += "; no measured framework is near, so that nothing says how far the figure can be trusted"
+    return f"{text}."
+
+
+def _figure(metric: str, outcome: Outcome) -> str:
+    """A metric in words: its name, its value, its unit."""
+    name, _, unit = heading(metric).partition(" [")
+    return f"{name} {metric_column(metric, [outcome])[0]} {unit.removesuffix(']')}".rstrip()
+
+
+def _facts(
+    study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], on_front: set[str]
+) -> list[tuple[str, str]]:
+    status = Counter(outcome.status for outcome in outcomes)
+    facts = [
+        ("Designs", count_text(len(outcomes))),
+        ("With a result", count_text(status["ok"])),
+        ("Infeasible", count_text(status["infeasible"])),
+        ("Failed", count_text(status["failed"])),
+        ("Ranked by", label(study.objective)),
+        ("On the front", count_text(len(on_front))),
+    ]
+    if best:
+        facts += [
+            (f"Best: {heading(name)}", metric_column(name, best[:1])[0])
+            for name in METRICS
+            if name in best[0].metrics
+        ]
+    return [fact for fact in facts if fact[1] != "0"]
+
+
+def _designs(
+    study: Study,
+    shown: Sequence[Outcome],
+    near: set[str],
+    on_front: set[str],
+    reports: Mapping[str, str],
+) -> tuple[list[_Column], list[list[_Cell]]]:
+    """Columns and rows of the table of designs."""
+    names = [parameter.name for parameter in study.parameters]
+    metrics = [name for name in METRICS if any(name in outcome.metrics for outcome in shown)]
+    columns = [_Column("rank", "rank", True), _Column("marks", "", False)]
+    cells = [
+        [_Cell(str(k + 1), k + 1, reports.get(outcome.key, "")) for k, outcome in enumerate(shown)],
+        [_Cell("≈" * (o.key in near) + "◆" * (o.key in on_front)) for o in shown],
+    ]
+    for name in names:
+        values = [outcome.point.get(name) for outcome in shown]
+        numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+        columns.append(_Column(name.lower(), printable(name), numeric))
+        cells.append(
+            [
+                _Cell(_word(text), float(value) if numeric and value is not None else None)
+                for text, value in zip(figures(values), values, strict=True)
+            ]
+        )
+    for name in metrics:
+        columns.append(_Column(name, heading(name), True))
+        cells.append(
+            [
+                _Cell(text, outcome.metrics.get(name))
+                for text, outcome in zip(metric_column(name, shown), shown, strict=True)
+            ]
+        )
+    return columns, [list(row) for row in zip(*cells, strict=True)]
+
+
+def _example(study: Study, columns: Sequence[_Column]) -> str:
+    """A condition that fits the study, for a reader who looks for the form."""
+    numbers = [column.name for column in columns[2:] if column.number]
+    return ", ".join(f"{name} >= 1" for name in numbers[:1]) or printable(study.objective)
+
+
+def _costs(losses: Sequence[ValueCost]) -> list[dict[str, object]]:
+    most = max((cost.loss for cost in losses if math.isfinite(cost.loss)), default=0.0)
+    best = figures([cost.best if math.isfinite(cost.best) else None for cost in losses])
+    rows: list[dict[str, object]] = []
+    last = ""
+    for cost, figure in zip(losses, best, strict=True):
+        known = math.isfinite(cost.loss)
+        share = f"{100 * cost.loss:.1f} %" if known else "-"
+        rows.append(
+            {
+                "before": (
+                    printable(cost.parameter) if cost.parameter != last else "",
+                    _word(cost.value),
+                    count_text(cost.points),
+                    figure,
+                    share,
+                ),
+                "bar": charts.share_bar(cost.loss / most, share) if known and most > 0 else "",
+                "alike": f"{100 * cost.alike_loss:.1f} %" if math.isfinite(cost.alike_loss) else "-",
+            }
+        )
+        last = cost.parameter
+    return rows
+
+
+def _reasons(outcomes: Sequence[Outcome]) -> Table:
+    """Why designs have no result, most frequent first, failures before what does not fit; the first of reasons that
+    differ in numbers stands for them."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for outcome in outcomes:
+        if not outcome.ok:
+            found.setdefault((outcome.status, _NUMBER.sub("#", outcome.reason)), []).append(outcome.reason)
+    ordered = sorted(found.items(), key=lambda item: (item[0][0] != "failed", -len(item[1])))
+    rows = [
+        (
+            status,
+            ("such as: " if len(set(reasons)) > 1 else "") + printable(reasons[0]),
+            count_text(len(reasons)),
+        )
+        for (status, _), reasons in ordered[:MOST_DESIGNS]
+    ]
+    return Table(("what", "reason", "designs"), rows, max(len(ordered) - MOST_DESIGNS, 0), 2)
+
+
+def _picture(study: Study, shown: Sequence[Outcome], on_front: set[str]) -> Markup | None:
+    """The two metrics of the front, a circle a design; None with fewer than two designs that have both."""
+    first, second = study.pareto
+    both = [(k + 1, o) for k, o in enumerate(shown) if {first, second} <= o.metrics.keys()]
+    if len(both) < 2:
+        return None
+    spots = [
+        charts.Spot(
+            o.metrics[first],
+            o.metrics[second],
+            f"{place}. {_values(study, o)}: {_figure(first, o)}, {_figure(second, o)}",
+            f"#d{place}",
+            o.key in on_front,
+        )
+        for place, o in both
+    ]
+    return charts.scatter(spots, label(first), label(second), figures)

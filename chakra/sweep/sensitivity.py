@@ -1,0 +1,145 @@
+"""What each value of each parameter costs: the best design that has it against the best of all, and like with like."""
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeGuard
+
+from chakra.arguments import checked
+from chakra.sweep.metrics import METRICS
+from chakra.sweep.store import Outcome
+from chakra.sweep.study import Study
+
+#: more different numbers than these are put into ranges of as many designs each
+MOST_VALUES = 12
+RANGES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ValueCost:
+    """A value of a parameter.
+
+    Attributes
+    ----------
+    parameter
+        Name of the parameter.
+    value
+        The value, or the range ``low to high`` in words.
+    points
+        Designs with it that gave a result.
+    best
+        Objective of the best of them; nan without one.
+    loss
+        By which share that is worse than the best of all designs: 0 for a value that the best design has. nan where the
+        best objective is 0 or less, or no design gave a result.
+    alike_loss
+        The same against the best of designs that are equal in all other parameters, median over those of which at least
+        two gave a result; nan without such.
+    """
+
+    parameter: str
+    value: object
+    points: int
+    best: float
+    loss: float
+    alike_loss: float
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON; numbers that are not there are null."""
+        numbers = {name: getattr(self, name) for name in ("best", "loss", "alike_loss")}
+        return {
+            "parameter": self.parameter,
+            "value": self.value,
+            "points": self.points,
+            **{name: number if math.isfinite(number) else None for name, number in numbers.items()},
+        }
+
+
+@checked
+def sensitivity(study: Study, outcomes: Sequence[Outcome]) -> list[ValueCost]:
+    """Costs of the values of all parameters that have more than one, in the order of the study.
+
+    Parameters
+    ----------
+    study
+        The study.
+    outcomes
+        Outcomes of its points.
+    """
+    good = [o for o in outcomes if o.ok and study.objective in o.metrics]
+    names = [parameter.name for parameter in study.parameters]
+    return [cost for name in names for cost in _costs(study, name, names, outcomes, good)]
+
+
+def _costs(
+    study: Study, name: str, names: Sequence[str], outcomes: Sequence[Outcome], good: Sequence[Outcome]
+) -> Iterator[ValueCost]:
+    grouped: dict[str, tuple[object, list[Outcome]]] = {}
+    binned = _ranges([outcome.point.get(name) for outcome in outcomes])
+    for outcome in outcomes:
+        value = binned(outcome.point.get(name))
+        grouped.setdefault(repr(value), (value, []))
+    if len(grouped) < 2:
+        return
+    for outcome in good:
+        grouped[repr(binned(outcome.point.get(name)))][1].append(outcome)
+    pick = max if METRICS[study.objective] else min
+    score = {outcome.key: outcome.metrics[study.objective] for outcome in good}
+    best = pick(score.values(), default=math.nan)
+    alike = _alike(name, names, good)
+    for value, members in grouped.values():
+        own = pick((score[outcome.key] for outcome in members), default=math.nan)
+        ratios = [
+            _loss(score[outcome.key], pick(score[other.key] for other in others))
+            for outcome in members
+            if len(others := alike[_rest(name, names, outcome.point)]) > 1
+        ]
+        ratios = [ratio for ratio in ratios if math.isfinite(ratio)]
+        yield ValueCost(
+            name,
+            value,
+            len(members),
+            own,
+            _loss(own, best),
+            statistics.median(ratios) if ratios else math.nan,
+        )
+
+
+def _rest(name: str, names: Sequence[str], point: Mapping[str, Any]) -> str:
+    return repr([point.get(other) for other in names if other != name])
+
+
+def _alike(name: str, names: Sequence[str], good: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    """Designs by all parameters but one."""
+    found: dict[str, list[Outcome]] = {}
+    for outcome in good:
+        found.setdefault(_rest(name, names, outcome.point), []).append(outcome)
+    return found
+
+
+def _loss(value: float, best: float) -> float:
+    """Share by which a value is worse than the best one, whichever way is better."""
+    return abs(value / best - 1) if best > 0 else math.nan
+
+
+def _ranges(values: Sequence[object]) -> Callable[[object], object]:
+    """Puts a number into its range, in words, where there are too many different ones; any other value is itself."""
+    numbers = sorted({float(value) for value in values if _is_number(value)})
+    if len(numbers) <= MOST_VALUES:
+        return lambda value: value
+    cuts = [round(k * len(numbers) / RANGES) for k in range(RANGES + 1)]
+    ends = [(numbers[a], numbers[b - 1]) for a, b in pairwise(cuts)]
+
+    def within(value: object) -> object:
+        if not _is_number(value):
+            return value
+        low, high = next(pair for pair in ends if value <= pair[1])
+        return f"{low:.4g} to {high:.4g}"
+
+    return within
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

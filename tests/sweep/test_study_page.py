@@ -1,0 +1,216 @@
+"""The page of a study: what values cost, designs that sort and filter, and the reports that it leads to."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from viz_browser import Page, find_chromium
+
+from chakra import output_schemas
+from chakra.cli.commands.sweep import command
+from chakra.sweep import Outcome, Study, sensitivity, study_from, study_html
+
+jsonschema = pytest.importorskip("jsonschema")
+
+TP, MB = "workload.tp", "workload.micro-batch"
+
+
+def study(**changes: Any) -> Study:
+    given_parameters = {TP: [1, 2, 4], MB: [1, 2]}
+    return study_from(
+        {
+            "study": "a <small> one",
+            "workload": {"kind": "transformer", "model": "llama3-8b", "npus": 8},
+            "platform": "dgx-a100",
+            "parameters": given_parameters,
+            **changes,
+        },
+        "study.yml",
+    )
+
+
+def outcome(tp: int, micro_batch: int, step_ms: float | None, **metrics: float) -> Outcome:
+    point = {TP: tp, MB: micro_batch}
+    if step_ms is None:
+        return Outcome(f"{tp}-{micro_batch}", point, "infeasible", {}, f"needs {tp}00.5 GB of memory")
+    return Outcome(
+        f"{tp}-{micro_batch}", point, "ok", {"step_ms": step_ms, "memory_gb": 64.0 / tp, **metrics}
+    )
+
+
+OUTCOMES = [
+    outcome(1, 1, 100.0),
+    outcome(1, 2, 120.0),
+    outcome(2, 1, 80.0),
+    outcome(2, 2, 150.0),
+    outcome(4, 1, None),
+    outcome(4, 2, 110.0),
+]
+
+
+def test_what_a_value_costs() -> None:
+    """By hand: the best of all takes 80 ms; alike are the designs with the same micro-batch (or the same tp)."""
+    costs = {(c.parameter, c.value): c for c in sensitivity(study(), OUTCOMES)}
+    assert [c.points for c in costs.values()] == [2, 2, 1, 2, 3]
+    assert costs[TP, 1].loss == pytest.approx(100 / 80 - 1)
+    assert costs[TP, 2].loss == 0
+    assert costs[TP, 4].loss == pytest.approx(110 / 80 - 1)
+    # micro-batch 1: 100 and 80; micro-batch 2: 120, 150 and 110
+    assert costs[TP, 1].alike_loss == pytest.approx((0.25 + (120 / 110 - 1)) / 2)
+    assert costs[TP, 2].alike_loss == pytest.approx((0 + (150 / 110 - 1)) / 2)
+    assert costs[TP, 4].alike_loss == 0
+    # of tp 4 only one ran: nothing is like it
+    assert costs[MB, 2].alike_loss == pytest.approx((0.2 + (150 / 80 - 1)) / 2)
+    assert costs[MB, 2].loss == pytest.approx(110 / 80 - 1)
+
+
+def test_more_is_better_for_some_metrics() -> None:
+    rates = [outcome(tp, 1, 1.0, tokens_per_s=rate) for tp, rate in ((1, 50.0), (2, 100.0), (4, 80.0))]
+    asked = study(objective="tokens_per_s")
+    assert [round(c.loss, 9) for c in sensitivity(asked, rates)] == [0.5, 0.0, 0.2]
+
+
+def test_values_without_a_result_and_without_a_best_are_said() -> None:
+    costs = sensitivity(study(), [outcome(1, 1, None), outcome(2, 1, 0.0)])
+    assert [(c.value, c.points) for c in costs] == [(1, 0), (2, 1)]
+    assert math.isnan(costs[0].loss)
+    assert math.isnan(costs[1].loss), "no share of nothing"
+    assert costs[0].to_dict() == {
+        "parameter": TP, "value": 1, "points": 0, "best": None, "loss": None, "alike_loss": None,
+    }  # fmt: skip
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.floats(1e-3, 1e9)), min_size=1))
+def test_laws_of_costs(drawn: list[tuple[int, int, float]]) -> None:
+    """No value is better than the best; some value has it; every design is counted once in every parameter."""
+    outcomes = [
+        Outcome(str(k), {TP: tp, MB: mb}, "ok", {"step_ms": ms}) for k, (tp, mb, ms) in enumerate(drawn)
+    ]
+    for name in (TP, MB):
+        costs = [c for c in sensitivity(study(), outcomes) if c.parameter == name]
+        assert len(costs) <= 12
+        if costs:
+            assert min(c.loss for c in costs) == 0
+            assert sum(c.points for c in costs) == len(outcomes)
+            assert all(c.alike_loss >= 0 or math.isnan(c.alike_loss) for c in costs)
+
+
+def test_the_page_says_what_is_best_and_how_sure_that_is() -> None:
+    page = study_html(study(), OUTCOMES)
+    assert "<h1>Study: a &lt;small&gt; one</h1>" in page
+    assert (
+        "Of 6 designs, workload.tp 2, workload.micro-batch 1 is best: step 80 ms; no measured framework is near"
+        in page
+    )
+    near = [
+        outcome(1, 1, 100.0, step_low_ms=90.0, step_high_ms=125.0), outcome(2, 1, 120.0), outcome(4, 1, 130.0)
+    ]  # fmt: skip
+    page = study_html(study(), near)
+    assert "its step would take 90 to 125 ms with 90 %, within which 1 other design lies." in page
+    assert page.count("<td>≈") == 1
+    assert "such as" not in study_html(study(), OUTCOMES)
+    assert "None of 1 design gave a result." in study_html(study(), OUTCOMES[4:5])
+
+
+def test_reasons_that_differ_in_numbers_share_a_row() -> None:
+    page = study_html(study(), [outcome(1, 1, None), outcome(2, 1, None), outcome(4, 1, 5.0)])
+    assert "such as: needs 100.5 GB of memory" in page
+    assert "200.5" not in page
+
+
+def test_names_of_a_study_do_not_break_its_page() -> None:
+    evil = '"><script>alert(1)</script>'
+    point = {TP: evil, MB: 1}
+    outcomes = [
+        Outcome("a", point, "ok", {"step_ms": 1.0, "memory_gb": 1.0}),
+        Outcome("b", {TP: 2, MB: 1}, "ok", {"step_ms": 2.0, "memory_gb": 0.5}),
+        Outcome("c", point, "failed", {}, evil),
+    ]
+    page = study_html(study(study=evil), outcomes)
+    assert "<script>alert" not in page
+    assert page.count("<script>") == 1
+
+
+def small(folder: Path) -> Path:
+    path = folder / "small.yml"
+    path.write_text(
+        json.dumps(
+            {
+                "study": "small",
+                "workload": {"kind": "mlp", "widths": [64, 128, 64], "micro-batch": 8},
+                "platform": "dgx-a100",
+                "parameters": {
+                    "workload.dp": [2, 4, 8], "workload.micro-batches": [1, 2],
+                    "system.preferred-dataset-splits": [1, 4],
+                },
+            }
+        )
+    )  # fmt: skip
+    return path
+
+
+def test_the_command_writes_the_page_and_the_reports_that_it_leads_to(tmp_path: Path) -> None:
+    words = [str(small(tmp_path)), "--workers", "1", "--format", "json", "--reports"]
+    done = CliRunner().invoke(command, [*words, "3"])
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, output_schemas.load("chakra.sweep/1"))
+    costs = document["sensitivity"]
+    assert [c["value"] for c in costs if c["parameter"] == "workload.dp"] == [2, 4, 8]
+    folder = tmp_path / "small.results"
+    page = (folder / "study.html").read_text()
+    links = re.findall(r'<a href="([^"#][^"]*)">', page)
+    assert len(links) == 4
+    assert links[0] == "best.html"
+    assert {link.removeprefix("reports/") for link in links[1:]} == {
+        p.name for p in (folder / "reports").iterdir()
+    }
+    assert all((folder / link).read_text().startswith("<!DOCTYPE html>") for link in links)
+    none = CliRunner().invoke(command, [*words, "0", "-o", str(tmp_path / "none")])
+    assert none.exit_code == 0, none.output
+    assert {p.name for p in (tmp_path / "none").iterdir()} >= {"study.html", "best.html"}
+    assert not (tmp_path / "none" / "reports").exists()
+
+
+def test_a_report_of_a_studys_folder_names_its_page(tmp_path: Path) -> None:
+    from chakra.errors import UsageError
+    from chakra.report import read_run
+
+    CliRunner().invoke(command, [str(small(tmp_path)), "--workers", "1", "--reports", "0"])
+    with pytest.raises(
+        UsageError, match=r"small\.results: is the folder of a study; its page is .*study\.html"
+    ):
+        read_run(tmp_path / "small.results")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(find_chromium() is None, reason="no Chromium installed")
+def test_designs_sort_filter_and_lead_to_reports(tmp_path: Path) -> None:
+    (tmp_path / "study.html").write_text(study_html(study(), OUTCOMES, {"2-1": "best.html"}))
+    (tmp_path / "best.html").write_text("<title>the report</title>")
+    column = '[...document.querySelectorAll("#table tbody tr:not([hidden])")].map(row => row.cells[{}].textContent)'
+    with Page(f"file://{tmp_path / 'study.html'}", tmp_path / "profile") as page:
+        assert page.problems == []
+        assert page.value(column.format(0)) == ["1", "2", "3", "4", "5"]
+        for way, order in (
+            ("ascending", ["1", "1", "2", "2", "4"]),
+            ("descending", ["4", "2", "2", "1", "1"]),
+        ):
+            page.value("document.querySelectorAll('#table th button')[2].click()")
+            assert page.value("document.querySelectorAll('#table th')[2].getAttribute('aria-sort')") == way
+            assert page.value(column.format(2)) == order
+        page.value(
+            "(() => { const f = document.getElementById('filter'); f.value = 'tp >= 2, step_ms < 120';"
+            "f.dispatchEvent(new Event('input')); })()"
+        )
+        assert page.value(column.format(0)) == ["3", "1"]
+        assert page.value("document.getElementById('shown').textContent") == "2 of 5"
+        page.value("document.querySelector('#table a').click()")
+        page.wait("document.title === 'the report'")
+        assert page.problems == []
