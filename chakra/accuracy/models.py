@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from chakra.errors import UsageError
 from chakra.generate.model.config import TRANSFORMERS
 from chakra.generate.request.requests import TransformerRequest
 
@@ -106,8 +107,15 @@ def model_flops(request: TransformerRequest, sequences: int) -> int:
     """Model operations of a step as Megatron-LM counts them: ``6 B s (L (q + kv + proj + ffn) + V h) + 12 B s^2 L a d``.
 
     Forward and backward, attention over the whole square, no recomputation.
+
+    Raises
+    ------
+    UsageError
+        A model whose layers are of different kinds: nothing measured is one.
     """
     config = request.config()
+    if config.kinds:
+        raise UsageError(f"model {config.name}: operations of layers of different kinds are not counted here")
     seq = config.sequence
     matrices = 0
     for layer in range(config.layers):

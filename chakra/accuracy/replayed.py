@@ -26,6 +26,7 @@ _SYSTEM = (
 )  # fmt: skip
 #: kinds of generated workloads of which steps were measured
 _KINDS = ("transformer", "moe")
+_OF_KINDS = "no step of a model whose layers are of different kinds was measured"
 
 
 @checked
@@ -62,6 +63,8 @@ def replay_interval(result: ReplayResult) -> Interval | NothingNear | None:
         )
     except (ChakraError, TypeError):
         return NothingNear("the sizes of the model cannot be told")
+    if model.kinds:
+        return NothingNear(_OF_KINDS)
     return interval_of(_job(result, parameters, model))
 
 
@@ -119,6 +122,8 @@ def _other_job(kind: str, parameters: Mapping[str, Any], npus: int) -> str | Non
     """Why the workload is none of which steps were measured."""
     if kind not in _KINDS:
         return f"no step of a workload of the kind {kind!r} was measured"
+    if parameters.get("layer_file"):
+        return _OF_KINDS
     if parameters.get("mode", "train") != "train":
         return "no inference was measured"
     if _degree(parameters, "iterations") > 1:

@@ -33,6 +33,8 @@ MAX_LINKS = 2_000_000
 MAX_CHUNKS = 1 << 16
 #: NPUs of a generated workload.
 MAX_GENERATED_NPUS = 1 << 22
+#: Layers of a generated model.
+MAX_GENERATED_LAYERS = 1 << 16
 #: Nodes of one trace that is generated.
 MAX_GENERATED_NODES = 1 << 22
 #: Passes (of a micro-batch through a chunk of the model, or of a decode step) of all stages of a generated workload.

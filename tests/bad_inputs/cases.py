@@ -268,6 +268,9 @@ def _tools() -> list[Case]:
         "pareto": study + "pareto: [step_ms]\n",
     })  # fmt: skip
     preset = fuzz_seeds.seeds("platform")[0].decode()
+    layers = _alone("layers", "l.csv", "generate transformer --model llama2-7b --layer-file l.csv -o out", {
+        "empty": "", "header": "layers,width\n1,2\n", "word": "mixer\nattn\n", "number": "ffn\n-1\n", "none": "layers,ffn\n", "heads": "heads,kv-heads\n32,8\n33,8\n", "binary": GOOD_TRACE,
+    })  # fmt: skip
     platform = _alone("platform", "p.yml", "platform show p.yml", {
         "empty": "", "text": "hello\n", "no-dims": preset.partition("dims:")[0], "status": preset.replace("datasheet", "guess"), "yaml": "name: [\n", "unknown-name": "name: 5\n",
     })  # fmt: skip
@@ -278,7 +281,7 @@ def _tools() -> list[Case]:
         "empty": "", "format": json.dumps(manifest | {"format": "x"}), "npus": json.dumps(manifest | {"npus": 0}), "start": json.dumps(manifest | {"groups": {"a": {"members": [[2, 2**70]]}}}), "mode": json.dumps(manifest | {"peer_mode": "x"}),
         "absent": json.dumps(manifest | {"traces": ["none.et"]}), "traces": json.dumps(manifest | {"traces": []}), "list": "[]", "digits": '{"npus": ' + "9" * 5000 + "}",
     }, **beside)  # fmt: skip
-    return [*report, *timeline, *calibrate, *sweep, *platform, *workloads]
+    return [*report, *timeline, *calibrate, *sweep, *layers, *platform, *workloads]
 
 
 def _commands() -> list[Case]:

@@ -164,7 +164,7 @@ def test_tensor_parallel_calls_and_bytes(sp: bool, regather: bool, recompute: Re
     message = 2 * SMALL.sequence * SMALL.hidden * 2
     middle = summarize(step)[1]
     expected = closed.tensor_parallel_calls(
-        layers=2, micro_batches=4, message_bytes=message, tp=4, sp=sp,
+        blocks=4, micro_batches=4, message_bytes=message, tp=4, sp=sp,
         full_recompute=recompute is Recompute.FULL, regather=regather,
     )  # fmt: skip
     for call in expected:

@@ -19,6 +19,8 @@ from chakra.replay.config.key import Key
 from chakra.replay.config.readers import Flag, Text
 
 if TYPE_CHECKING:
+    from chakra.generate.model.config import TransformerConfig
+
     _IntListBase = click.ParamType[tuple[int, ...]]
 else:
     _IntListBase = click.ParamType  # a plain class before click 8.5
@@ -251,20 +253,26 @@ def _models(kind: str) -> str:
     if kind == "dlrm":
         rows = [(m.name, f"{m.tables}", f"{m.rows * m.dim / 1e9:.2f}e9") for m in DLRM.values()]
         return aligned(("model", "tables", "table parameters"), rows)
-    models = [m for m in TRANSFORMERS.values() if kind != "moe" or m.experts]
+    models = [m for m in TRANSFORMERS.values() if kind != "moe" or m.has_experts]
     rows2 = [
         (
             m.name,
             str(m.layers),
             str(m.hidden),
-            str(m.heads),
-            str(m.experts),
+            _span(m, "heads"),
+            _span(m, "experts"),
             f"{parameters(m) / 1e9:.2f}e9",
             m.source,
         )
         for m in models
     ]
     return aligned(("model", "layers", "hidden", "heads", "experts", "parameters", "source"), rows2)
+
+
+def _span(model: "TransformerConfig", size: str) -> str:
+    """A size of a model's layers, from the least to the most."""
+    found = sorted({getattr(one, size) for one in model.variants()})
+    return str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
 
 
 def _config(path: str) -> dict[str, Any]:

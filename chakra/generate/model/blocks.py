@@ -17,6 +17,7 @@ from chakra.generate.model.ir import (
     gemm,
     kernel,
 )
+from chakra.generate.model.layer_kinds import Feed, Mixer
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Placement, Shard
 from chakra.generate.parallel import ParallelConfig
 
@@ -124,29 +125,38 @@ class Blocks:
         self.vocabulary = -(-model.vocabulary // tp)
 
     def _check(self) -> None:
-        model, parallel, shape, options = self.model, self.parallel, self.shape, self.options
-        tp, cp = parallel.tp, parallel.cp
+        model, shape, options = self.model, self.shape, self.options
+        tp, cp = self.parallel.tp, self.parallel.cp
         if shape.sequences < 1:
             raise UsageError(f"micro-batch must be at least 1, not {shape.sequences}")
-        _divides("heads", model.heads, "tp", tp)
-        if model.kv_heads % tp and tp % model.kv_heads:
-            raise UsageError(f"kv-heads ({model.kv_heads}) and tp ({tp}): one must divide the other")
-        if model.ffn and (not model.experts or model.dense_layers):
-            _divides("ffn", model.ffn, "tp", tp)
-        if model.experts:
-            _divides("moe-ffn", model.moe_ffn, "tp", tp)
-            _divides("experts", model.experts, "ep", parallel.ep)
-        elif parallel.ep > 1:
-            raise UsageError(f"expert parallelism (ep={parallel.ep}) needs a model with experts")
+        if not model.kinds:
+            # layers of several kinds are built, and checked, each by themselves
+            self._check_layer()
         if shape.queries > 1:
             _divides("sequence", shape.queries, "cp", cp)
             if options.sp:
                 _divides("sequence/cp", shape.queries // cp, "tp", tp)
         elif options.sp:
             _divides("requests per micro-batch", shape.sequences, "tp", tp)
+        if model.kinds or model.mixer is not Mixer.ATTENTION:
+            return
         if cp > 1 and shape.queries > 1 and options.context is ContextParallel.ULYSSES:
             _divides("heads/tp", model.heads // tp, "cp", cp)
             _divides("kv-heads/tp", max(1, model.kv_heads // tp), "cp", cp)
+
+    def _check_layer(self) -> None:
+        """Sizes of the layers, which are all of one kind or, with dense first layers, of two."""
+        model, tp = self.model, self.parallel.tp
+        if model.mixer is Mixer.ATTENTION:
+            _divides("heads", model.heads, "tp", tp)
+            if model.kv_heads % tp and tp % model.kv_heads:
+                raise UsageError(f"kv-heads ({model.kv_heads}) and tp ({tp}): one must divide the other")
+        dense = model.feed is Feed.MLP or (model.feed is None and (not model.experts or model.dense_layers))
+        if model.ffn and dense:
+            _divides("ffn", model.ffn, "tp", tp)
+        if model.experts and model.feed in (None, Feed.MOE):
+            _divides("moe-ffn", model.moe_ffn, "tp", tp)
+            _divides("experts", model.experts, "ep", self.parallel.ep)
 
     # ------------------------------------------------------------------ building blocks
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from chakra.errors import UsageError
 from chakra.generate.model.blocks import TokenShape, TransformerOptions
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.ir import Layer
@@ -27,16 +28,18 @@ def transformer_stages(
     UsageError
         Sizes that do not divide by the parallel degrees.
     """
+    if parallel.ep > 1 and not model.has_experts:
+        raise UsageError(f"expert parallelism (ep={parallel.ep}) needs a model with experts")
     make = TransformerLayers(model, parallel, shape, options)
     count = parallel.pp * parallel.vp
-    prototypes: dict[tuple[bool, int], Layer] = {}
+    prototypes: dict[object, Layer] = {}
     chunks = []
     for number, span in enumerate(split_layers(model.layers, count, layers_per_chunk)):
         layers: list[Layer] = [make.embedding()] if number == 0 else []
         for index in span:
-            kind = model.is_moe(index), model.window_of(index)
+            kind = model.layer_key(index)
             if kind not in prototypes:
-                prototypes[kind] = make.decoder(index)
+                prototypes[kind] = _layer(model, index, parallel, shape, options)
             base = prototypes[kind]
             layers.append(replace(base, name=f"layer{index}"))
         if number == count - 1:
@@ -45,3 +48,19 @@ def transformer_stages(
     return StageModel(
         tuple(chunks), options.itemsize, options.grad_itemsize, tied_copy=model.tied and parallel.pp > 1
     )
+
+
+def _layer(
+    model: TransformerConfig,
+    index: int,
+    parallel: ParallelConfig,
+    shape: TokenShape,
+    options: TransformerOptions,
+) -> Layer:
+    """One layer of its own kind; what is wrong with it names its number where layers are listed."""
+    try:
+        return TransformerLayers(model.at(index), parallel, shape, options).layer()
+    except UsageError as error:
+        if not model.kinds:
+            raise
+        raise UsageError(f"{error} (layer {index})") from None

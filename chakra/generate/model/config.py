@@ -1,10 +1,12 @@
 """Sizes of transformer models, and the presets by name."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from chakra.errors import UsageError
+from chakra.generate.model.layer_kinds import Feed, LayerKind, Mixer
 from chakra.io.nearest import nearest
 
 
@@ -42,6 +44,10 @@ class TransformerConfig:
         Rows of a learned position embedding, 0 for rotary or none.
     dropout
         Dropout masks are stored (training).
+    mixer, feed
+        What a layer has before its feed-forward, and which feed-forward (None: experts where the model has them).
+    kinds
+        Layers of different sizes: what each of them has of its own. Empty: all are as the sizes above say.
     source
         Where the numbers come from.
     """
@@ -73,30 +79,63 @@ class TransformerConfig:
     layer_norm: bool = False
     learned_positions: int = 0
     dropout: bool = False
+    mixer: Mixer = Mixer.ATTENTION
+    feed: Feed | None = None
+    kinds: tuple[LayerKind, ...] = ()
     source: str = "given sizes"
 
     def __post_init__(self) -> None:
-        for key in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary", "sequence"):
-            if getattr(self, key) < 1:
-                raise UsageError(f"model {self.name}: {key} must be at least 1, not {getattr(self, key)}")
-        if self.heads % self.kv_heads:
+        self._check_least("layers", "hidden")
+        if not self.kinds and self.mixer is Mixer.ATTENTION:
+            self._check_least("heads", "kv_heads", "head_dim")
+        self._check_least("vocabulary", "sequence")
+        if self.kinds:
+            self._check_kinds()
+            return
+        if self.mixer is Mixer.ATTENTION and self.heads % self.kv_heads:
             raise UsageError(
                 f"model {self.name}: heads ({self.heads}) must be a multiple of kv-heads ({self.kv_heads})"
             )
+        self._check_feed()
+        self._check_attention()
+
+    def _check_least(self, *names: str) -> None:
+        for key in names:
+            if getattr(self, key) < 1:
+                raise UsageError(f"model {self.name}: {key} must be at least 1, not {getattr(self, key)}")
+
+    def _check_kinds(self) -> None:
+        """Each kind of layer by itself, with the number of the first such layer in what is wrong."""
+        if len(self.kinds) != self.layers:
+            raise UsageError(
+                f"model {self.name}: {len(self.kinds)} layers are listed, and layers is {self.layers}"
+            )
+        known: set[LayerKind] = set()
+        for index, kind in enumerate(self.kinds):
+            if kind in known:
+                continue
+            known.add(kind)
+            try:
+                self.at(index)
+            except UsageError as error:
+                raise UsageError(f"{error} (layer {index})") from None
+
+    def _check_feed(self) -> None:
+        if self.feed is Feed.MOE and not self.experts:
+            raise UsageError(f"model {self.name}: a layer with experts needs experts of at least 1")
         if self.experts and not 1 <= self.experts_per_token <= self.experts:
             raise UsageError(
                 f"model {self.name}: experts-per-token must be 1..{self.experts}, not {self.experts_per_token}"
             )
         if self.experts and self.moe_ffn < 1:
             raise UsageError(f"model {self.name}: the expert width moe-ffn must be at least 1")
-        if self.ffn < 1 and (not self.experts or self.dense_layers):
+        dense = self.feed is Feed.MLP or (self.feed is None and (not self.experts or self.dense_layers))
+        if self.ffn < 1 and dense:
             raise UsageError(f"model {self.name}: ffn must be at least 1, not {self.ffn}")
         if not 0 <= self.dense_layers <= self.layers:
             raise UsageError(
                 f"model {self.name}: dense-layers must be 0..{self.layers}, not {self.dense_layers}"
             )
-
-        self._check_attention()
 
     def _check_attention(self) -> None:
         latent = {key: getattr(self, key) for key in ("kv_rank", "rope_dim", "value_dim")}
@@ -158,18 +197,74 @@ class TransformerConfig:
     def matrix_parameters(self) -> int:
         """Parameters of all matrices, every expert's included, without those of the input embedding."""
         fan = 3 if self.gated else 2
-        dense = self.dense_layers if self.experts else self.layers
-        wide = dense * self.ffn + (self.layers - dense) * self.moe_ffn * (self.experts + self.shared_experts)
-        return (
-            self.layers * self.attention_parameters + fan * self.hidden * wide + self.vocabulary * self.hidden
-        )
+        total = self.vocabulary * self.hidden
+        for one, count in self.variants().items():
+            if one.mixer is Mixer.ATTENTION:
+                total += count * one.attention_parameters
+            if one.feed is Feed.MLP:
+                total += count * fan * one.hidden * one.ffn
+            elif one.feed is Feed.MOE:
+                total += count * fan * one.hidden * one.moe_ffn * (one.experts + one.shared_experts)
+        return total
+
+    # ------------------------------------------------------------------ layers of different kinds
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether any layer has experts."""
+        return any(one.feed is Feed.MOE for one in self.variants())
+
+    def at(self, layer: int) -> "TransformerConfig":
+        """The model as if all its layers were like this one: its own sizes, mixer and feed-forward said outright."""
+        return self._variant(self.layer_key(layer))
+
+    def layer_key(self, layer: int) -> object:
+        """What tells the kinds of layers apart: layers with equal keys are alike."""
+        if self.kinds:
+            return self.kinds[layer]
+        return self.is_moe(layer), self.window_of(layer)
+
+    def variants(self) -> "dict[TransformerConfig, int]":
+        """How many layers there are of each kind, in the order of the first of each, as `at` gives them."""
+        keys: Counter[object]
+        if self.kinds:
+            keys = Counter(self.kinds)
+        elif not (self.full_every or self.dense_layers):
+            keys = Counter({self.layer_key(0): self.layers})
+        else:
+            keys = Counter(self.layer_key(layer) for layer in range(self.layers))
+        return {self._variant(key): count for key, count in keys.items()}
+
+    def _variant(self, key: object) -> "TransformerConfig":
+        if isinstance(key, LayerKind):
+            return self._of_kind(key)
+        assert isinstance(key, tuple)
+        moe, window = key
+        feed = self.feed or (Feed.MOE if moe else Feed.MLP)
+        return replace(self, feed=feed, window=window, full_every=0, dense_layers=0)
+
+    def _of_kind(self, kind: LayerKind) -> "TransformerConfig":
+        sizes: dict[str, Any] = kind.sizes()
+        if kind.heads is not None:
+            if kind.kv_heads is None:
+                sizes["kv_heads"] = kind.heads if self.kv_heads == self.heads else self.kv_heads
+            if kind.head_dim is None and not self.head_dim and kind.heads > 0:
+                sizes["head_dim"] = self.hidden // kind.heads
+        feed = kind.feed or (Feed.MOE if sizes.get("experts", self.experts) else Feed.MLP)
+        return replace(self, kinds=(), mixer=kind.mixer, feed=feed, full_every=0, dense_layers=0, **sizes)
 
     def is_moe(self, layer: int) -> bool:
         """Whether this layer's feed-forward is a mixture of experts."""
+        if self.kinds:
+            return self.at(layer).feed is Feed.MOE
+        if self.feed is not None:
+            return self.feed is Feed.MOE
         return bool(self.experts) and layer >= self.dense_layers
 
     def window_of(self, layer: int) -> int:
         """Keys that a query of this layer sees; 0: all."""
+        if self.kinds:
+            return self.at(layer).window
         return 0 if self.full_every and (layer + 1) % self.full_every == 0 else self.window
 
 
@@ -202,6 +297,7 @@ _MPT = "MosaicML 2023, configurations of the llm-foundry benchmarks"
 _DEEPSEEK2 = "DeepSeek-AI 2024, arXiv 2405.04434, and the published configuration"
 _DEEPSEEK3 = "DeepSeek-AI 2024, arXiv 2412.19437, section 4.2 (without multi-token prediction)"
 _GPT_OSS = "OpenAI 2025, arXiv 2508.10925, section 2, and the published configuration"
+_OPENELM = "Mehta et al. 2024, arXiv 2404.14619, and the published configurations (norms of queries and keys left out)"
 _QWEN3 = "Qwen team 2025, arXiv 2505.09388, and the published model configurations"
 
 
@@ -224,6 +320,29 @@ def _deepseek(
         name, layers, hidden, heads, heads, 128, ffn, vocabulary, 4096, experts=experts, experts_per_token=per_token,
         moe_ffn=moe_ffn, shared_experts=shared, dense_layers=dense, q_rank=q_rank, kv_rank=512, rope_dim=64,
         value_dim=128, source=source,
+    )  # fmt: skip
+
+
+def _openelm(name: str, layers: int, hidden: int, head_dim: int) -> TransformerConfig:
+    """Widths that grow from the first layer to the last: heads from a half to all, feed-forward from 1/2 to 4 h."""
+
+    def rounded(width: float, step: int) -> int:
+        near = max(step, int(width + step / 2) // step * step)
+        # never more than a tenth below
+        return near + step if near < 0.9 * width else near
+
+    kinds = []
+    for layer in range(layers):
+        part = layer / (layers - 1)
+        # four query heads share one of keys and values
+        heads = rounded(hidden * round(0.5 + 0.5 * part, 2), 4 * head_dim) // head_dim
+        kinds.append(
+            LayerKind(heads=heads, kv_heads=heads // 4, ffn=rounded(hidden * round(0.5 + 3.5 * part, 2), 256))
+        )
+    last = kinds[-1]
+    return TransformerConfig(
+        name, layers, hidden, last.heads or 0, last.kv_heads or 0, head_dim, last.ffn or 0, 32000, 2048, tied=True,
+        kinds=tuple(kinds), source=_OPENELM,
     )  # fmt: skip
 
 
@@ -298,6 +417,10 @@ _PRESETS = (
     ),
     _gpt_oss("gpt-oss-20b", 24, 32),
     _gpt_oss("gpt-oss-120b", 36, 128),
+    _openelm("openelm-270m", 16, 1280, 64),
+    _openelm("openelm-450m", 20, 1536, 64),
+    _openelm("openelm-1.1b", 28, 2048, 64),
+    _openelm("openelm-3b", 36, 3072, 128),
 )  # fmt: skip
 
 TRANSFORMERS: dict[str, TransformerConfig] = {model.name: model for model in _PRESETS}
@@ -341,8 +464,16 @@ def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None 
     given = dict(sizes)
     if sequence is not None:
         given["sequence"] = sequence
+    if given.get("kinds"):
+        given.setdefault("layers", len(given["kinds"]))
     if base is None:
         return _from_sizes(given)
+    if base.kinds and "kinds" not in given and "layers" in given:
+        if given["layers"] > base.layers:
+            raise UsageError(
+                f"model {base.name} lists its {base.layers} layers: layers can be fewer, not {given['layers']}"
+            )
+        given["kinds"] = base.kinds[: max(given["layers"], 0)]
     if "heads" in given and "kv_heads" not in given:
         given["kv_heads"] = given["heads"] if base.kv_heads == base.heads else base.kv_heads
     # a head of latent attention does not follow from the width
@@ -355,7 +486,11 @@ def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None 
 
 
 def _from_sizes(sizes: dict[str, Any]) -> TransformerConfig:
-    needed = ("layers", "hidden", "heads", "vocabulary", "sequence")
+    needed = ["layers", "hidden", "heads", "vocabulary", "sequence"]
+    if sizes.get("kinds"):
+        # each kind may have heads of its own
+        needed.remove("heads")
+        sizes.setdefault("heads", 0)
     missing = [key.replace("sequence", "seq") for key in needed if key not in sizes]
     if missing:
         raise UsageError(f"without a model preset these sizes are needed: {', '.join(missing)}")

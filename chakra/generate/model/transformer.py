@@ -20,6 +20,7 @@ from chakra.generate.model.ir import (
     gemm,
     kernel,
 )
+from chakra.generate.model.layer_kinds import Feed, Mixer
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Shard
 
 #: operations per element, for the memory-bound operators' operation counts (they are bandwidth-bound everywhere)
@@ -27,16 +28,34 @@ _ACTIVATION_OPS, _SOFTMAX_OPS = 8, 5
 
 
 class TransformerLayers(AttentionLayers):
-    """Builds the layers of one model for one parallelisation and token shape."""
+    """Builds the layers of one model for one parallelisation and token shape.
 
-    def decoder(self, index: int) -> Layer:
-        """Transformer layer number ``index``: attention and a dense or MoE feed-forward."""
-        window = self.model.window_of(index)
-        ops = self._attention(window)
-        ops += self._moe(len(ops)) if self.model.is_moe(index) else self._feed_forward(len(ops))
+    A layer is of one kind: where they are several, each is built from the model as `TransformerConfig.at` gives it.
+    """
+
+    def layer(self) -> Layer:
+        """A layer: what mixes tokens, and a dense or MoE feed-forward, or one of them alone."""
+        model = self.model
+        ops: list[Operator] = []
+        cached = window = 0
+        if model.mixer is Mixer.ATTENTION:
+            window = model.window
+            ops += self._attention(window)
+            cached = self.cached_bytes()
+        if model.feed is Feed.MOE:
+            ops += self._moe(len(ops))
+        elif model.feed is Feed.MLP:
+            ops += self._feed_forward(len(ops))
+        if not ops:
+            # neither: the residual stream passes through, and no node is made
+            edge = self._stay(-1, self.residual_bytes)
+            nothing = Operator(
+                "nothing", OpKind.ELEMENTWISE, (edge,), NO_WORK, output_bytes=self.residual_bytes
+            )
+            return Layer("layer", (nothing,), self.residual_bytes, self.residual_bytes)
         return Layer(
-            f"layer{index}", tuple(ops), self.residual_bytes, self.residual_bytes, recomputable=True, window=window,
-            cached_bytes=0 if self.options.training else self.cached_bytes(),
+            "layer", tuple(ops), self.residual_bytes, self.residual_bytes, recomputable=True, window=window,
+            cached_bytes=0 if self.options.training else cached,
         )  # fmt: skip
 
     def _feed_forward(self, base: int) -> list[Operator]:

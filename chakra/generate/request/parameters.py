@@ -8,7 +8,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from chakra.errors import UsageError
-from chakra.io.limits import MAX_GENERATED_NPUS
+from chakra.io.limits import MAX_GENERATED_LAYERS, MAX_GENERATED_NPUS
 from chakra.replay.config.key import Key, Reader, Schema, UnfitError
 from chakra.replay.config.readers import MAX_NUMBER, Flag, Text
 
@@ -104,7 +104,10 @@ PARAMETERS = {
     "launch_ns": Parameter("Fixed cost of every operator, ns", unit="ns", least=0),
     "operator_model": Parameter("Machine preset whose operator times nodes carry as durations"),
     "model": Parameter("Model preset (see --list-models)"),
-    "layers": Parameter("Layers", most=1 << 16),
+    "layers": Parameter("Layers", most=MAX_GENERATED_LAYERS),
+    "layer_file": Parameter(
+        "CSV file with the layers of a model whose layers are not all alike: a line for each run of them"
+    ),
     "hidden": Parameter("Hidden width"),
     "heads": Parameter("Attention heads"),
     "kv_heads": Parameter("Key-value heads"),

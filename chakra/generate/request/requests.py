@@ -22,6 +22,7 @@ from chakra.generate.model.classic import (
 from chakra.generate.model.compilation import compiled
 from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
 from chakra.generate.model.ir import ElementTypes
+from chakra.generate.model.layer_kinds import read_layers
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig
 from chakra.generate.plan.compute import ComputeModel, OperatorTimes
@@ -399,6 +400,8 @@ class TransformerRequest(Request):
         As in `TransformerOptions`.
     stage_layers
         Layers of each pipeline chunk.
+    layer_file
+        CSV file with the layers of a model whose layers are not all alike (`chakra.generate.model.layer_kinds`).
     layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, gated
         Sizes that replace the preset's.
     experts, experts_per_token, moe_ffn, shared_experts
@@ -411,6 +414,7 @@ class TransformerRequest(Request):
 
     model: str = "gpt3-175b"
     layers: int | None = None
+    layer_file: str | None = None
     hidden: int | None = None
     heads: int | None = None
     kv_heads: int | None = None
@@ -443,6 +447,8 @@ class TransformerRequest(Request):
     def config(self) -> TransformerConfig:
         """Model sizes: the preset with replacements."""
         sizes = {key: getattr(self, key) for key in SIZES if getattr(self, key) is not None}
+        if self.layer_file is not None:
+            sizes["kinds"] = read_layers(self.layer_file)
         return sized_transformer(self.model, sizes, self.seq)
 
     def layout(self) -> TransformerOptions:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chakra.generate.model.ir import Layer, WeightGroup
+from chakra.generate.model.layer_kinds import Feed, Mixer
 from chakra.generate.model.placement import joined
 from chakra.generate.plan.options import Recompute, Zero
 from chakra.generate.plan.training import StepPlan
@@ -46,8 +47,9 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
     stages = summarize(plan)
     micro_batches = plan.training.micro_batches
     # routers and compressing matrices work on whatever part of the residual stream a rank has
-    repeated = (model.experts or model.latent) and parallel.tp > 1 and not request.sp
-    copied = model.kv_heads < parallel.tp or repeated
+    repeated = (model.has_experts or model.latent) and parallel.tp > 1 and not request.sp
+    few = any(one.mixer is Mixer.ATTENTION and one.kv_heads < parallel.tp for one in model.variants())
+    copied = few or repeated
     if request.mode is Mode.TRAIN and request.capacity == 1.0 and not copied:
         sequences = request.micro_batch * micro_batches * parallel.dp
         flops = closed.training_flops(
@@ -59,7 +61,7 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
         yield from _pipeline(plan, stages)
         yield from _data_parallel(plan, stages)
         yield from _sharded(plan, stages)
-        if not model.experts and parallel.tp > 1 and plan.parallel.pp > 2:
+        if not model.has_experts and parallel.tp > 1 and plan.parallel.pp > 2:
             yield from _tensor_parallel(request, plan, stages[1])
 
 
@@ -153,20 +155,24 @@ def _gathers(plan: StepPlan, chunks: Sequence[Sequence[Layer]], group: WeightGro
 def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSummary) -> Iterator[Check]:
     model, parallel = request.config(), plan.parallel
     message = request.micro_batch * model.sequence // parallel.cp * model.hidden * plan.model.itemsize
-    layers = sum(len(chunk) for chunk in plan.model.of_stage(stage.stage, parallel.pp))
+    layers = [layer for chunk in plan.model.of_stage(stage.stage, parallel.pp) for layer in chunk]
     sp = request.layout().sp
     full = request.recompute is Recompute.FULL
     if model.latent:
         for kind, expected in closed.latent_parallel_bytes(
-            model, layers=layers, micro_batches=plan.training.passes,
+            model, layers=len(layers), micro_batches=plan.training.passes,
             tokens=request.micro_batch * model.sequence // parallel.cp, itemsize=plan.model.itemsize, tp=parallel.tp,
             sp=sp, full_recompute=full, regather=request.regather,
         ).items():  # fmt: skip
             name = f"tp {kind.lower().replace('_', '-')}, stage {stage.stage}"
             yield Check(f"{name}, bytes", expected, _sum(stage, "tp", kind.value)[1], "B")
         return
+    blocks = 0
+    for layer in layers:
+        one = model.at(int(layer.name.removeprefix("layer")))
+        blocks += (one.mixer is not Mixer.NONE) + (one.feed is not Feed.NONE)
     for call in closed.tensor_parallel_calls(
-        layers=layers, micro_batches=plan.training.passes, message_bytes=message, tp=parallel.tp, sp=sp,
+        blocks=blocks, micro_batches=plan.training.passes, message_bytes=message, tp=parallel.tp, sp=sp,
         full_recompute=full, regather=request.regather,
     ):  # fmt: skip
         calls, size = _sum(stage, call.group, call.kind.value)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chakra.generate.model.config import TransformerConfig
+from chakra.generate.model.layer_kinds import Feed, Mixer
 from chakra.generate.plan.options import Recompute
 from chakra.replay.config.model import CollectiveKind
 
@@ -31,14 +32,35 @@ def attention_matrices(model: TransformerConfig) -> int:
 
 def layer_parameters(model: TransformerConfig, *, moe: bool = False, active: bool = False) -> int:
     """Parameters of one layer, all of them; ``active`` counts only the experts that a token visits."""
-    h, f = model.hidden, model.ffn
-    g = 3 if model.gated else 2
-    fixed = attention_matrices(model) + 2 * h * (2 if model.layer_norm else 1)
+    fixed = 0
+    if model.mixer is Mixer.ATTENTION:
+        fixed += _attention_parameters(model)
+    if model.feed is Feed.NONE:
+        return fixed
+    return fixed + _feed_parameters(model, moe=moe or model.feed is Feed.MOE, active=active)
+
+
+def _norm(model: TransformerConfig) -> int:
+    return model.hidden * (2 if model.layer_norm else 1)
+
+
+def _attention_parameters(model: TransformerConfig) -> int:
+    """Attention with its norm."""
+    fixed = attention_matrices(model) + _norm(model)
     fixed += model.q_rank + model.kv_rank  # norms of what is compressed
     if model.sinks:
         fixed += model.heads
+    if model.biases:
+        fixed += (model.heads + 2 * model.kv_heads) * model.head_dim + model.hidden
+    return fixed
+
+
+def _feed_parameters(model: TransformerConfig, *, moe: bool, active: bool) -> int:
+    """A feed-forward with its norm."""
+    h, f = model.hidden, model.ffn
+    g = 3 if model.gated else 2
     bias = 1 if model.biases else 0
-    fixed += bias * ((model.heads + 2 * model.kv_heads) * model.head_dim + h)
+    fixed = _norm(model)
     if not moe:
         return fixed + g * h * f + bias * (f * (g - 1) + h)
     visited = model.experts_per_token if active else model.experts
@@ -54,9 +76,7 @@ def layer_parameters(model: TransformerConfig, *, moe: bool = False, active: boo
 
 def parameters(model: TransformerConfig, *, active: bool = False) -> int:
     """All parameters: layers, embedding (twice unless tied), learned positions, final norm."""
-    total = 0
-    for layer in range(model.layers):
-        total += layer_parameters(model, moe=model.is_moe(layer), active=active)
+    total = sum(count * layer_parameters(one, active=active) for one, count in model.variants().items())
     total += model.vocabulary * model.hidden * (1 if model.tied else 2)
     total += model.learned_positions * model.hidden
     return total + model.hidden * (2 if model.layer_norm else 1)
@@ -64,27 +84,28 @@ def parameters(model: TransformerConfig, *, active: bool = False) -> int:
 
 def matmul_parameters(model: TransformerConfig) -> int:
     """Parameters whose products every token pays for: layer matrices (active experts) and the output matrix."""
+    each = sum(count * layer_matrices(one) for one, count in model.variants().items())
+    return each + model.hidden * model.vocabulary
+
+
+def layer_matrices(model: TransformerConfig) -> int:
+    """The same of one layer of a model as `TransformerConfig.at` gives it."""
     h = model.hidden
     g = 3 if model.gated else 2
-    total = 0
-    for layer in range(model.layers):
-        total += attention_matrices(model)
-        if model.is_moe(layer):
-            total += (
-                h * model.experts + (model.experts_per_token + model.shared_experts) * g * h * model.moe_ffn
-            )
-        else:
-            total += g * h * model.ffn
-    return total + h * model.vocabulary
+    total = attention_matrices(model) if model.mixer is Mixer.ATTENTION else 0
+    if model.feed is Feed.MOE:
+        total += h * model.experts + (model.experts_per_token + model.shared_experts) * g * h * model.moe_ffn
+    elif model.feed is Feed.MLP:
+        total += g * h * model.ffn
+    return total
 
 
-def layer_pairs(model: TransformerConfig, layer: int, sequence: int, *, causal: bool) -> int:
+def layer_pairs(model: TransformerConfig, sequence: int, *, causal: bool) -> int:
     """Twice the pairs of query and key that a layer computes for a sequence.
 
     All s^2 of them, or half with a mask; with a window of W, query i sees min(i + 1, W) keys, without a mask W.
     """
-    full = model.full_every > 0 and layer % model.full_every == model.full_every - 1
-    if model.window == 0 or model.window >= sequence or full:
+    if model.window == 0 or model.window >= sequence:
         return sequence * sequence * (1 if causal else 2)
     if not causal:
         return 2 * sequence * model.window
@@ -93,7 +114,17 @@ def layer_pairs(model: TransformerConfig, layer: int, sequence: int, *, causal: 
 
 def core_width(model: TransformerConfig) -> int:
     """Elements of all heads that a pair multiplies: a*d for the score and a*d (a*dv) for the value."""
+    if model.mixer is not Mixer.ATTENTION:
+        return 0
     return model.heads * (model.head_dim + model.rope_dim + (model.value_dim or model.head_dim))
+
+
+def core_products(model: TransformerConfig, sequence: int, *, causal: bool) -> int:
+    """Operations of all attention cores for a sequence, forward: pairs times the elements that a pair multiplies."""
+    return sum(
+        count * layer_pairs(one, sequence, causal=causal) * core_width(one)
+        for one, count in model.variants().items()
+    )
 
 
 def training_flops(
@@ -114,8 +145,7 @@ def training_flops(
     tokens = sequences * sequence
     head = model.hidden * model.vocabulary
     layers = matmul_parameters(model) - head
-    pairs = sum(layer_pairs(model, layer, sequence, causal=causal) for layer in range(model.layers))
-    core = sequences * pairs * core_width(model)
+    core = sequences * core_products(model, sequence, causal=causal)
     flops = 6 * (layers + head) * tokens + 3 * core
     if recompute is Recompute.FULL:
         flops += 2 * layers * tokens + core
@@ -143,27 +173,29 @@ def inference_flops(model: TransformerConfig, *, prompt: int = 0, contexts: tupl
     layers = matmul_parameters(model) - head
     total = 0
     if prompt:
-        pairs = sum(layer_pairs(model, layer, prompt, causal=False) for layer in range(model.layers))
-        total += 2 * layers * prompt + 2 * head + pairs * core_width(model)
-    width = core_width(model)
-    if model.kv_rank:
-        width = model.heads * (2 * model.kv_rank + model.rope_dim)
+        total += 2 * layers * prompt + 2 * head + core_products(model, prompt, causal=False)
     for context in contexts:
-        seen = sum(_kept(model, layer, context) for layer in range(model.layers))
-        total += 2 * (layers + head) + 2 * seen * width
+        total += 2 * (layers + head)
+        for one, count in model.variants().items():
+            width = one.heads * (2 * one.kv_rank + one.rope_dim) if one.kv_rank else core_width(one)
+            total += 2 * count * _kept(one, context) * width
     return total
 
 
-def _kept(model: TransformerConfig, layer: int, context: int) -> int:
-    """Keys that the last query of a context sees."""
-    full = model.full_every > 0 and layer % model.full_every == model.full_every - 1
-    return context if full or not model.window else min(model.window, context)
+def _kept(model: TransformerConfig, context: int) -> int:
+    """Keys that the last query of a context sees; none where a layer has no attention."""
+    if model.mixer is not Mixer.ATTENTION:
+        return 0
+    return min(model.window, context) if model.window else context
 
 
 def kv_cache_bytes(model: TransformerConfig, context: int, itemsize: int = 2) -> int:
     """Keys and values of one sequence: 2*L*k*d*context*w, compressed L*(c + r)*context*w; windows bound the context."""
-    width = model.kv_rank + model.rope_dim if model.kv_rank else 2 * model.kv_heads * model.head_dim
-    return sum(_kept(model, layer, context) for layer in range(model.layers)) * width * itemsize
+    total = 0
+    for one, count in model.variants().items():
+        width = one.kv_rank + one.rope_dim if one.kv_rank else 2 * one.kv_heads * one.head_dim
+        total += count * _kept(one, context) * width * itemsize
+    return total
 
 
 def activation_bytes(
@@ -199,7 +231,7 @@ class CallCount:
 
 def tensor_parallel_calls(
     *,
-    layers: int,
+    blocks: int,
     micro_batches: int,
     message_bytes: int,
     tp: int,
@@ -207,15 +239,19 @@ def tensor_parallel_calls(
     full_recompute: bool = False,
     regather: bool = True,
 ) -> list[CallCount]:
-    """Calls inside the dense layers of one stage with ``layers`` layers; ``message_bytes`` is m = b*(s/C)*h*w."""
-    times = layers * micro_batches
-    extra = 2 if full_recompute else 0
+    """Calls inside the dense layers of one stage; ``message_bytes`` is m = b*(s/C)*h*w.
+
+    ``blocks`` are matrices split by columns with those split by rows behind them: two a layer, attention and
+    feed-forward.
+    """
+    times = blocks * micro_batches
+    extra = 1 if full_recompute else 0
     if not sp:
-        return [CallCount("tp", CollectiveKind.ALL_REDUCE, (4 + extra) * times, message_bytes)]
-    gathers = 4 + extra + (2 if regather else 0)
+        return [CallCount("tp", CollectiveKind.ALL_REDUCE, (2 + extra) * times, message_bytes)]
+    gathers = 2 + extra + (1 if regather else 0)
     return [
         CallCount("tp", CollectiveKind.ALL_GATHER, gathers * times, message_bytes // tp),
-        CallCount("tp", CollectiveKind.REDUCE_SCATTER, (4 + extra) * times, message_bytes),
+        CallCount("tp", CollectiveKind.REDUCE_SCATTER, (2 + extra) * times, message_bytes),
     ]
 
 

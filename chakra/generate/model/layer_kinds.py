@@ -1,0 +1,145 @@
+"""What the layers of a model are, where they are not all alike: kinds of layers, and files that list them."""
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+
+from chakra.errors import ConfigError
+from chakra.io.limits import MAX_GENERATED_LAYERS
+from chakra.io.nearest import nearest
+from chakra.io.text import read_text
+
+
+class Mixer(StrEnum):
+    """What a layer mixes tokens with."""
+
+    ATTENTION = "attention"
+    #: the layer is a feed-forward alone
+    NONE = "none"
+
+
+class Feed(StrEnum):
+    """What a layer's feed-forward is."""
+
+    MLP = "mlp"
+    MOE = "moe"
+    #: the layer is a mixer alone
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """What a layer has of its own; None is what the model says of all layers.
+
+    Attributes
+    ----------
+    mixer
+        What mixes tokens.
+    feed
+        Which feed-forward; None is experts where the layer has them, else a perceptron.
+    heads, kv_heads, head_dim, window
+        Attention, as in `TransformerConfig`. Where the model has as many heads of keys as of
+        queries, ``heads`` alone mean both.
+    ffn
+        Feed-forward width.
+    experts, experts_per_token, moe_ffn, shared_experts
+        Experts.
+    """
+
+    mixer: Mixer = Mixer.ATTENTION
+    feed: Feed | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    window: int | None = None
+    ffn: int | None = None
+    experts: int | None = None
+    experts_per_token: int | None = None
+    moe_ffn: int | None = None
+    shared_experts: int | None = None
+
+    def sizes(self) -> dict[str, int]:
+        """The sizes that it has of its own."""
+        found = ((name, getattr(self, name)) for name in SIZE_NAMES)
+        return {name: value for name, value in found if value is not None}
+
+
+#: fields of a kind that are sizes
+SIZE_NAMES = tuple(item.name for item in fields(LayerKind) if item.name not in ("mixer", "feed"))
+#: column with the number of layers of a line
+_COUNT = "layers"
+#: no size in a file is larger
+_MOST = 1 << 40
+
+
+def read_layers(path: str | Path) -> tuple[LayerKind, ...]:
+    """The layers that a CSV file lists: a first line with names of columns, then a line for each run of equal layers.
+
+    Columns are ``layers`` (how many there are in a row, 1 if it is left out), ``mixer``, ``feed`` and the sizes of
+    `LayerKind`; ``-`` and ``_`` are the same in names. An empty cell is the model's own. Lines that are empty or begin
+    with ``#`` are passed over.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, or a line is wrong; the message names file, line and column.
+    """
+    lines = [
+        (number, [cell.strip() for cell in line.split(",")])
+        for number, line in enumerate(read_text(path).splitlines(), start=1)
+        if line.strip(" \t,") and not line.lstrip().startswith("#")
+    ]
+    if not lines:
+        raise ConfigError(f"{path}: no line with names of columns, such as 'layers,ffn'")
+    columns = _columns(lines[0][1], f"{path}: line {lines[0][0]}")
+    kinds: list[LayerKind] = []
+    for number, cells in lines[1:]:
+        where = f"{path}: line {number}"
+        if len(cells) > len(columns):
+            raise ConfigError(f"{where}: {len(cells)} cells for {len(columns)} columns")
+        given = {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
+        count = _number(given.pop(_COUNT, "1"), _COUNT, where)
+        if count < 1 or len(kinds) + count > MAX_GENERATED_LAYERS:
+            raise ConfigError(
+                f"{where}: layers must be 1 or more, and all together at most {MAX_GENERATED_LAYERS}"
+            )
+        kinds += [_kind(given, where)] * count
+    if not kinds:
+        raise ConfigError(f"{path}: no layers below the names of columns")
+    return tuple(kinds)
+
+
+def _columns(cells: list[str], where: str) -> list[str]:
+    known = (_COUNT, *(item.name for item in fields(LayerKind)))
+    columns = [cell.lower().replace("-", "_") for cell in cells]
+    for column in columns:
+        if column not in known:
+            names = [name.replace("_", "-") for name in known]
+            hint = nearest(column.replace("_", "-"), names) or f"; there are: {', '.join(names)}"
+            raise ConfigError(f"{where}: no column {column.replace('_', '-')[:40]!r}{hint}")
+        if columns.count(column) > 1:
+            raise ConfigError(f"{where}: column {column!r} is there twice")
+    return columns
+
+
+def _kind(given: dict[str, str], where: str) -> LayerKind:
+    sizes = {name: _number(cell, name, where) for name, cell in given.items() if name in SIZE_NAMES}
+    mixer = Mixer(_word(given.get("mixer", Mixer.ATTENTION), "mixer", [item.value for item in Mixer], where))
+    feed = given.get("feed")
+    if feed is not None:
+        feed = Feed(_word(feed, "feed", [item.value for item in Feed], where))
+    return LayerKind(mixer, feed, **sizes)
+
+
+def _word(text: str, column: str, words: list[str], where: str) -> str:
+    if text.lower() not in words:
+        raise ConfigError(f"{where}: {column} must be one of {', '.join(words)}, not {text[:40]!r}")
+    return text.lower()
+
+
+def _number(text: str, column: str, where: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 14 and int(text) <= _MOST):
+        raise ConfigError(
+            f"{where}: {column.replace('_', '-')} must be a whole number of 0 to 2^40, not {text[:40]!r}"
+        )
+    return int(text)
