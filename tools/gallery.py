@@ -5,10 +5,12 @@ Run it from anywhere with ``python tools/gallery.py``; figures need matplotlib.
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from chakra.replay import ReplayResult, simulate
 from chakra.report import report_html, run_of
 from chakra.report.figures import account_figure, graph_figure, timeline_figure
+from chakra.sweep import Store, load_study, run_study, runner, study_html
 from chakra.timeline import filtered, from_result, write_timeline
 from chakra.viz import DrawOptions, Folding, draw, fold, folded, read_graph
 from chakra.viz.graph.select import around, critical_path, only
@@ -104,6 +106,11 @@ def main() -> None:
         "comparison.html", "Comparison", "chakra report mlp.json h100.json -o comparison.html"
     )
     comparison.write_text(report_html(runs), encoding="utf-8")
+    study = load_study(ROOT / "docs" / "studies" / "gpt3_1024_h100.yml")
+    with TemporaryDirectory() as folder, runner() as run:
+        outcomes = run_study(study, Store(folder), run)
+    page = listed("study.html", "Study", "chakra sweep gpt3_1024_h100.yml")
+    page.write_text(study_html(study, outcomes), encoding="utf-8")
     account_figure(runs[1]).savefig(
         listed("h100_account.svg", "Time account as a figure", "account_figure(run)"), metadata={"Date": None}
     )

@@ -1,7 +1,10 @@
 """XML and HTML piece by piece, for documents of any length: tags and escapes in one place."""
 
+import json
 from collections.abc import Mapping
 from html import escape
+
+from markupsafe import Markup
 
 XML_DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
@@ -43,3 +46,9 @@ def element(name: str, text: object = "", attributes: Mapping[str, object] | Non
 def empty(name: str, attributes: Mapping[str, object] | None = None) -> str:
     """An XML element with nothing in it."""
     return opening(name, attributes)[:-1] + "/>"
+
+
+def embedded_json(value: object) -> Markup:
+    """JSON for a script element: no character in it can end the element or begin an entity."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

@@ -1,73 +1,184 @@
-"""The timeline excerpt of a report: the first ranks' rows as one picture."""
+"""The timeline of a report: NPUs that stand for all, as a picture, and as data that the page's script zooms into."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from markupsafe import Markup, escape
 
-from chakra.io.readable import duration_text, printable, shortened
-from chakra.report.charts import axis
+from chakra.io.markup import embedded_json
+from chakra.io.readable import printable, shortened
+from chakra.report.charts import LOOKS, axis, opened
+from chakra.timeline.document import from_document
+from chakra.timeline.lenient import number
 from chakra.timeline.model import CATEGORIES, Timeline
 
-_LOOKS: Final = {
-    "cpu": ("cpu_ns", "#56b4e9"),
-    "compute": ("compute_ns", "#0072b2"),
-    "communication": ("transfer_ns", "#e69f00"),
-    "memory": ("memory_ns", "#cc79a7"),
-    "other": ("idle_ns", "#eeeeee"),
+#: parts of the account whose colours the categories of slices have
+_PARTS: Final = {
+    "cpu": "cpu_ns",
+    "compute": "compute_ns",
+    "communication": "transfer_ns",
+    "memory": "memory_ns",
+    "other": "idle_ns",
 }
 _WIDTH: Final = 700.0
 _LEFT: Final = 170.0
-#: Slices drawn at most; the longest stay.
-_MOST: Final = 3000
-MOST_RANKS: Final = 8
+_ROW: Final = 20
+#: slices that can be zoomed into; the longest stay
+_MOST: Final = 10_000
+#: slices of a row that are drawn as one where less than this lies between them, px
+_APART: Final = 0.5
+MOST_RANKS: Final = 6
 
 
-def excerpt(timeline: Timeline, end_ns: int) -> Markup:
-    """Rows of the first ranks from 0 to ``end_ns``; slices too short to be seen are left out (and counted
-    below)."""
-    ranks = timeline.ranks()[:MOST_RANKS]
-    rows = [
-        i
-        for i, row in sorted(enumerate(timeline.rows), key=lambda r: (r[1].rank, r[1].place, r[0]))
-        if row.rank in ranks
-    ]
-    place = {row: at for at, row in enumerate(rows)}
-    scale = _WIDTH / max(end_ns, 1)
-    shown = np.flatnonzero(np.isin(timeline.row, rows) & (timeline.duration_ns * scale >= 0.15))
-    if len(shown) > _MOST:
-        shown = shown[np.argsort(-timeline.duration_ns[shown], kind="stable")[:_MOST]]
-    height = len(rows) * 20 + 26
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 950 {height}" width="950" height="{height}" '
-        f'role="img" '
-        'font-family="Helvetica,Arial,sans-serif" font-size="10"><title>Timeline excerpt</title>'
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A timeline on a page.
+
+    Attributes
+    ----------
+    picture
+        The whole time, for paper and for pages without scripts; slices that nearly touch are drawn as one.
+    data
+        Rows and slices as JSON, for the script: ``end`` in ns, ``names``, ``looks`` (colours by category), and of each
+        row its ``label`` and ``slices``, four numbers each: start after the end of the one before, duration, name,
+        category.
+    npus
+        NPUs that are shown.
+    stood_for
+        NPUs that are like one of them at every node.
+    omitted
+        Slices that are too many, the shortest.
+    """
+
+    picture: Markup
+    data: Markup
+    npus: int
+    stood_for: int
+    omitted: int
+
+
+def excerpt(entries: Sequence[Mapping[str, object]], end_ns: int, source: str) -> Excerpt:
+    """The timeline of the NPUs that stand for all, from 0 to ``end_ns``.
+
+    Parameters
+    ----------
+    entries
+        Nodes of the NPUs, as a result document has them.
+    end_ns
+        End of the run, ns.
+    source
+        Name of the document, for messages.
+
+    Raises
+    ------
+    UsageError
+        Entries that are malformed.
+    """
+    chosen = representatives(entries)
+    timeline = from_document({"nodes": [entry for entry, _ in chosen]}, source=source)
+    alike = {int(number(entry.get("npu"))): count for entry, count in chosen}
+    rows = sorted(range(len(timeline.rows)), key=lambda i: (timeline.rows[i].rank, timeline.rows[i].place, i))
+    labels = [_label(timeline, row, alike.get(timeline.rows[row].rank, 1)) for row in rows]
+    kept = np.arange(timeline.n_slices)
+    if len(kept) > _MOST:
+        kept = np.sort(np.argsort(-timeline.duration_ns, kind="stable")[:_MOST])
+    return Excerpt(
+        _picture(timeline, rows, labels, end_ns),
+        embedded_json(_data(timeline, rows, labels, kept.tolist(), end_ns)),
+        len(chosen),
+        sum(alike.values()),
+        timeline.n_slices - len(kept),
     )
-    out = [head]
-    out.append(axis(_LEFT, _WIDTH, height - 24, end_ns))
-    for row in rows:
-        name = shortened(
-            f"{printable(timeline.process_name(timeline.rows[row].rank))} "
-            f"{printable(timeline.rows[row].name)}",
-            30,
+
+
+def representatives(
+    entries: Sequence[Mapping[str, object]], most: int = MOST_RANKS
+) -> list[tuple[Mapping[str, object], int]]:
+    """NPUs none of which is like another at every node, and how many are like each, itself included.
+
+    Where there are more than `most`, the first and the one that ends last are among those that stay.
+
+    Parameters
+    ----------
+    entries
+        Nodes of the NPUs, as a result document has them.
+    most
+        NPUs at most, at least 2.
+    """
+    found: dict[object, list[Mapping[str, object]]] = {}
+    for place, entry in enumerate(entries):
+        try:
+            did: object = tuple(tuple(entry[key]) for key in ("kinds", "issue_ns", "finish_ns"))  # type: ignore[arg-type]
+            hash(did)
+        except (KeyError, TypeError):
+            # malformed: what reads it says so
+            did = place
+        found.setdefault(did, []).append(entry)
+    groups = [(members[0], len(members)) for members in found.values()]
+    if len(groups) <= most:
+        return groups
+    last = max(range(len(groups)), key=lambda k: _end(groups[k][0]))
+    spread = np.linspace(0, len(groups) - 1, most).round().astype(int).tolist()
+    if last not in spread:
+        spread[min(range(1, most), key=lambda k: abs(spread[k] - last))] = last
+    return [groups[k] for k in sorted(set(spread))]
+
+
+def _end(entry: Mapping[str, object]) -> float:
+    ends = entry.get("finish_ns")
+    return max((number(value) for value in ends), default=0.0) if isinstance(ends, list) else 0.0
+
+
+def _label(timeline: Timeline, row: int, alike: int) -> str:
+    found = timeline.rows[row]
+    others = f" (+{alike - 1})" if alike > 1 else ""
+    name = f"{printable(timeline.process_name(found.rank))}{others} {printable(found.name)}"
+    return shortened(name, 32)
+
+
+def _data(
+    timeline: Timeline, rows: Sequence[int], labels: Sequence[str], kept: Sequence[int], end_ns: int
+) -> dict[str, object]:
+    slices: dict[int, list[int]] = {row: [] for row in rows}
+    before = dict.fromkeys(rows, 0)
+    names: dict[int, int] = {}
+    order = sorted(kept, key=lambda i: int(timeline.start_ns[i]))
+    for i in order:
+        row, start, length = (
+            int(column[i]) for column in (timeline.row, timeline.start_ns, timeline.duration_ns)
         )
-        out.append(
-            f'<text x="{_LEFT - 6}" y="{place[row] * 20 + 14}" text-anchor="end">{escape(name)}</text>'
-        )
-    for i in sorted(shown.tolist()):
-        key, _ = _LOOKS[CATEGORIES[timeline.category[i]]]
-        x, width = _LEFT + timeline.start_ns[i] * scale, max(timeline.duration_ns[i] * scale, 0.3)
-        y = place[int(timeline.row[i])] * 20 + 3
-        name = printable(timeline.names[timeline.name[i]])
-        start, length = int(timeline.start_ns[i]), int(timeline.duration_ns[i])
-        span = f"{name}: {duration_text(start)} + {duration_text(length)}"
-        out.append(
-            f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="14" fill="url(#p-{key})" class="part" '
-            f'stroke-width="0.4"><title>{escape(span)}</title></rect>'
-        )
-        if width > 60:
-            text = escape(shortened(name, int(width / 6.5)))
-            out.append(
-                f'<text x="{x + width / 2:.1f}" y="{y + 11}" text-anchor="middle" class="halo">{text}</text>'
+        name = names.setdefault(int(timeline.name[i]), len(names))
+        slices[row] += [start - before[row], length, name, int(timeline.category[i])]
+        before[row] = start + length
+    return {
+        "end": end_ns,
+        "names": [shortened(printable(timeline.names[code]), 120) for code in names],
+        "looks": [LOOKS[_PARTS[category]][0] for category in CATEGORIES],
+        "rows": [{"label": label, "slices": slices[row]} for row, label in zip(rows, labels, strict=True)],
+    }
+
+
+def _picture(timeline: Timeline, rows: Sequence[int], labels: Sequence[str], end_ns: int) -> Markup:
+    scale = _WIDTH / max(end_ns, 1)
+    height = len(rows) * _ROW + 26
+    out = [opened(_LEFT + _WIDTH + 80, height, "Timeline"), axis(_LEFT, _WIDTH, height - 24, end_ns)]
+    for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
+        y = place * _ROW
+        out.append(f'<text x="{_LEFT - 6}" y="{y + 14}" text-anchor="end">{escape(label)}</text>')
+        for code, category in enumerate(CATEGORIES):
+            own = np.flatnonzero((timeline.row == row) & (timeline.category == code))
+            if not len(own):
+                continue
+            own = own[np.argsort(timeline.start_ns[own], kind="stable")]
+            left = _LEFT + timeline.start_ns[own] * scale
+            right = np.maximum.accumulate(np.maximum(left + timeline.duration_ns[own] * scale, left + 0.3))
+            opens = np.concatenate(([True], left[1:] - right[:-1] >= _APART))
+            begins, ends = left[opens], right[np.append(np.flatnonzero(opens)[1:] - 1, len(own) - 1)]
+            path = "".join(
+                f"M{a:.1f},{y + 3}h{b - a:.1f}v14h-{b - a:.1f}z"
+                for a, b in zip(begins.tolist(), ends.tolist(), strict=True)
             )
+            out.append(f'<path d="{path}" fill="{LOOKS[_PARTS[category]][0]}"/>')
     return Markup("".join(out) + "</svg>")

@@ -15,10 +15,9 @@ from chakra.errors import UsageError
 from chakra.io.readable import bytes_text, count_text, duration_text, printable
 from chakra.report import charts, tables
 from chakra.report.document import ACCOUNT_PARTS, Run
-from chakra.report.excerpt import MOST_RANKS, excerpt
+from chakra.report.excerpt import Excerpt, excerpt
 from chakra.report.network_picture import link_legend, network_picture, use_chart
 from chakra.report.npu_groups import NpuGroup, npu_groups
-from chakra.timeline.document import from_document
 from chakra.timeline.lenient import number, numbers
 
 if TYPE_CHECKING:
@@ -55,8 +54,12 @@ def report_html(runs: Sequence[Run]) -> str:
     if not runs:
         raise UsageError("a report needs at least one run")
     if len(runs) == 1:
+        run = _run_context(runs[0])
         return rendered(
-            "run.html.j2", run=_run_context(runs[0]), title=f"Replay report: {printable(runs[0].name)}"
+            "run.html.j2",
+            script="timeline.js" if run["timeline"] else "",
+            run=run,
+            title=f"Replay report: {printable(runs[0].name)}",
         )
     return rendered("compare.html.j2", title=f"Comparison of {len(runs)} runs", runs=_comparison(runs))
 
@@ -98,6 +101,7 @@ def _run_context(run: Run) -> dict[str, object]:
             chart = charts.line_chart(time, held, title="Memory in use", x_end_ns=run.end_ns, y_label=label)
     return {
         "name": printable(run.name),
+        "npus": run.npus,
         "partial": bool(run.document.get("partial")),
         "answer": tables.answer(run),
         "headline": tables.headline(run),
@@ -123,18 +127,14 @@ def _run_context(run: Run) -> dict[str, object]:
         "memory": chart,
         "memory_npu": memory.get("npu") if isinstance(memory, dict) else None,
         "timeline": _excerpt(run),
-        "timeline_ranks": MOST_RANKS,
         "inputs": tables.inputs(run),
         "corrections": tables.corrections(run),
     }
 
 
-def _excerpt(run: Run) -> Markup | None:
-    nodes = run.document.get("nodes")
-    if not nodes:
-        return None
-    first = nodes[:MOST_RANKS] if isinstance(nodes, list) else nodes
-    return excerpt(from_document({"nodes": first}, source=run.name), run.end_ns)
+def _excerpt(run: Run) -> Excerpt | None:
+    nodes = run.table("nodes")
+    return excerpt(nodes, run.end_ns, run.name) if nodes else None
 
 
 def _list(value: object) -> list[object]:

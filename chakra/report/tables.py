@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final
 
 from chakra.io.readable import bytes_text, count_text, duration_text, printable
@@ -304,7 +305,7 @@ def path_by_operator(run: Run, most: int = 30) -> Table:
 
     Times between one node's end and the next one's start are a row of their own; shares are of the simulated time.
     """
-    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    sums: dict[tuple[str, ...], tuple[int, int]] = {}
     before = 0
     for row in run.table("critical_path"):
         start, end = int(number(row.get("issue_ns"))), int(number(row.get("finish_ns")))
@@ -320,17 +321,26 @@ def path_by_operator(run: Run, most: int = 30) -> Table:
 
 
 def operators(run: Run, most: int = 30) -> Table:
-    """Operators of all NPUs whose nodes the document holds, those that take most time in all first."""
-    sums: dict[tuple[str, str], tuple[int, int]] = {}
+    """Operators of all NPUs whose nodes the document holds, those that take most time in all first.
+
+    Nodes on other streams, or of other shapes, are rows of their own; columns that no row fills are left out.
+    """
+    sums: dict[tuple[str, ...], tuple[int, int]] = {}
     for npu in run.table("nodes"):
         parts = [npu.get(key) for key in ("names", "kinds", "issue_ns", "finish_ns")]
         if not all(isinstance(part, list) for part in parts):
             continue
-        for name, kind, start, end in zip(*parts, strict=False):
-            key = _operator(name, kind)
+        more = [npu.get(key) for key in ("streams", "operators")]
+        more = [part if isinstance(part, list) else repeat(None) for part in more]
+        for name, kind, start, end, stream, shape in zip(*parts, *more, strict=False):
+            said = ("" if part is None else text_of(part) for part in (stream, shape))
+            key = (*_operator(name, kind), *said)
             count, total = sums.get(key, (0, 0))
             sums[key] = count + 1, total + max(int(number(end) - number(start)), 0)
-    return _by_total(sums, sum(total for _, total in sums.values()), most, "of all")
+    filled = [k for k in range(4) if k < 2 or any(key[k] for key in sums)]
+    kept = {tuple(key[k] for k in filled): value for key, value in sums.items()}
+    words = tuple(("operator", "kind", "stream", "what it computes")[k] for k in filled)
+    return _by_total(kept, sum(total for _, total in sums.values()), most, "of all", words)
 
 
 #: numbers in names that count: by themselves, behind one capital (F3: forward of micro-batch 3), and behind these words
@@ -346,13 +356,19 @@ def _operator(name: object, kind: object) -> tuple[str, str]:
     return (_COUNTS.sub("#", text) if text else "nodes without a name", text_of(kind))
 
 
-def _by_total(sums: Mapping[tuple[str, str], tuple[int, int]], whole: int, most: int, of: str) -> Table:
+def _by_total(
+    sums: Mapping[tuple[str, ...], tuple[int, int]],
+    whole: int,
+    most: int,
+    of: str,
+    words: tuple[str, ...] = ("operator", "kind"),
+) -> Table:
     order = sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
     rows = [
         (*key, count_text(count), duration_text(total), percent(total, whole))
         for key, (count, total) in order[:most]
     ]
-    return Table(("operator", "kind", "times", "total", of), rows, max(len(order) - most, 0), 2)
+    return Table((*words, "times", "total", of), rows, max(len(order) - most, 0), len(words))
 
 
 def corrections(run: Run) -> Table:

@@ -11,7 +11,7 @@ from chakra import __version__
 from chakra.arguments import checked
 from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
-from chakra.et import NodeType
+from chakra.et import ABSENT, NodeType, Trace
 from chakra.replay.collectives.library.shape import Choice
 from chakra.replay.collectives.plan import Plan, library_phase
 from chakra.replay.config.model import CollectiveKind, Links, Memory, Network, Switches, System
@@ -502,6 +502,7 @@ class ReplayResult:
             "issue_ns": issue.tolist(),
             "finish_ns": finish.tolist(),
             **self._partners(npu, program, index, order),
+            **_said_of(trace, index),
         }
 
     def _partners(self, npu: int, program: Program, index: I64, order: I64) -> dict[str, Any]:
@@ -522,6 +523,17 @@ class ReplayResult:
                 peers[k] = int(ranks[int(program.p2p_peer[message])])
                 tags[k] = int(trace.comm_tag[int(index[k])])
         return {"peers": peers, "tags": tags, "groups": groups}
+
+
+def _said_of(trace: Trace, index: I64) -> dict[str, Any]:
+    """Streams of nodes and what they compute, None where a node does not say; only what some node of the trace says."""
+    said: dict[str, Any] = {}
+    if (trace.stream != ABSENT).any():
+        said["streams"] = [None if s == ABSENT else s for s in trace.stream[index].tolist()]
+    if trace.operator_table:
+        texts = (*trace.operator_table, None)
+        said["operators"] = [texts[code] for code in trace.operator_codes[index].tolist()]
+    return said
 
 
 def _attribute_names(program: Program) -> list[str]:

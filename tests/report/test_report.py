@@ -1,6 +1,8 @@
 """Reports: one page a run, a comparison, text for a terminal."""
 
+import base64
 import copy
+import hashlib
 import itertools
 import json
 import re
@@ -23,6 +25,7 @@ from chakra.errors import UsageError
 from chakra.replay import simulate
 from chakra.report import essence, report_html, run_of
 from chakra.report.charts import round_ticks
+from chakra.report.excerpt import excerpt, representatives
 from chakra.report.npu_groups import npu_groups
 from chakra.report.tables import answer, operators, path_by_operator
 
@@ -80,7 +83,13 @@ def test_a_page_has_every_part_and_loads_nothing() -> None:
         "LIFO",
     ):
         assert words in text
-    assert not any(tag in ("script", "link", "img", "iframe") for tag, _ in found.tags)
+    assert not any(tag in ("link", "img", "iframe") for tag, _ in found.tags)
+    # its own script, admitted by its hash, and the data that it reads
+    assert [attrs.get("type") for tag, attrs in found.tags if tag == "script"] == ["application/json", None]
+    policy = next(attrs["content"] for tag, attrs in found.tags if "http-equiv" in attrs)
+    script = page[page.rindex("<script>") + len("<script>") : page.rindex("</script>")]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in (policy or "")
     assert not re.search(r"(?:src|href)=|url\(\s*['\"]?http|@import", page)
     assert len(page) < 100_000
 
@@ -270,12 +279,12 @@ def test_no_text_of_the_document_becomes_markup_or_control_characters(text: str,
     document["inputs"][text] = text
     document["corrections"][text] = 1
     run = run_of(document, text)
-    for page in (report_html([run]), report_html([run, run_of(sample(), "other")])):
+    for page, scripts in ((report_html([run]), 2), (report_html([run, run_of(sample(), "other")]), 0)):
         page.encode()
         found = parsed(page)
-        assert not any(
-            tag == "script" or any(name.startswith("on") for name in attrs) for tag, attrs in found.tags
-        )
+        assert not any(name.startswith("on") for _, attrs in found.tags for name in attrs)
+        # ours, and the data that it reads
+        assert sum(tag == "script" for tag, _ in found.tags) == scripts
         assert "\x1b" not in page
         assert "\x00" not in page
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", essence(run))
@@ -375,6 +384,91 @@ def test_a_graph_figure_has_a_shape_for_every_box() -> None:
     figure = graph_figure(from_trace(columns.build()))
     shapes = [patch for patch in figure.axes[0].patches if isinstance(patch, Polygon)]
     assert len(shapes) == 2 + 1  # the boxes and the legend's sample
+
+
+def test_npus_that_did_the_same_share_a_row() -> None:
+    nodes = sample(5, slow=3)["nodes"]
+    chosen = representatives(nodes)
+    assert [(entry["npu"], count) for entry, count in chosen] == [(0, 4), (3, 1)]
+    for k, entry in enumerate(nodes):
+        entry["finish_ns"] = [*entry["finish_ns"][:-1], 900_000 + (100 if k == 2 else k)]
+    assert [count for _, count in representatives(nodes)] == [1] * 5
+    # the first, and the one that ends last
+    assert [entry["npu"] for entry, _ in representatives(nodes, 2)] == [0, 2]
+    assert [entry["npu"] for entry, _ in representatives(nodes, 3)] == [0, 2, 4]
+    assert len(representatives([{"npu": 0}, {"npu": 1, "kinds": 3}])) == 2
+
+
+def test_the_timelines_data_are_the_documents_nodes() -> None:
+    """Every slice comes back with its start, duration, name and colour, from the differences that the page holds."""
+    document = sample(4)
+    found = excerpt(document["nodes"], 900_000, "run")
+    assert (found.npus, found.stood_for, found.omitted) == (2, 4, 0)
+    data = json.loads(str(found.data))
+    slices: dict[str, list[tuple[str, int, int]]] = {}
+    for row in data["rows"]:
+        at = 0
+        for gap, length, name, _ in zip(*[iter(row["slices"])] * 4, strict=True):
+            slices.setdefault(row["label"].split(" (")[0].rsplit(" c", 1)[0], []).append(
+                (data["names"][name], at + gap, at + gap + length)
+            )
+            at += gap + length
+    for entry in (document["nodes"][0], document["nodes"][3]):
+        expected = sorted(zip(entry["names"], entry["issue_ns"], entry["finish_ns"], strict=True))
+        assert sorted(slices[f"rank {entry['npu']}"]) == expected
+    assert data["rows"][0]["label"] == "rank 0 (+2) compute"
+
+
+def test_operators_differ_by_stream_and_by_what_they_compute() -> None:
+    document = sample(2)
+    assert operators(run_of(document, "x")).columns == ("operator", "kind", "times", "total", "of all")
+    for entry in document["nodes"]:
+        entry["names"] = ["mm", "ar", "mm", "ar", "mm"]
+        entry["streams"] = [0, 1, 0, 1, None]
+        entry["operators"] = ["gemm m=8 n=4 k=2", None, "gemm m=8 n=8 k=8", None, None]
+    table = operators(run_of(document, "x"))
+    assert table.columns == ("operator", "kind", "stream", "what it computes", "times", "total", "of all")
+    assert sorted(row[:5] for row in table.rows) == [
+        ("ar", "COMM_COLL", "1", "", "4"),
+        ("mm", "COMP", "", "", "2"),
+        ("mm", "COMP", "0", "gemm m=8 n=4 k=2", "2"),
+        ("mm", "COMP", "0", "gemm m=8 n=8 k=8", "2"),
+    ]
+    assert table.first_number == 4
+
+
+@pytest.mark.browser
+def test_the_timeline_zooms_and_tells_what_is_under_the_pointer(tmp_path: Path) -> None:
+    from viz_browser import Page, find_chromium
+
+    if find_chromium() is None:
+        pytest.skip("no Chromium installed")
+    path = tmp_path / "r.html"
+    path.write_text(report_html([run_of(sample(), "x")]))
+    with Page(f"file://{path}", tmp_path / "profile") as page:
+        page.wait("window.chakra !== undefined")
+        assert page.value("chakra.span()") == [0, 900_000]
+        page.value("document.querySelector('#zoom').scrollIntoView()")
+        place = """(() => {{ const box = document.querySelector('#zoom canvas').getBoundingClientRect();
+            const at = chakra.place({}); return [box.left + at[0], box.top + at[1]]; }})()"""
+        x, y = page.value(place.format("0, 550000"))
+        page.mouse("mouseMoved", x, y)
+        said = "document.querySelector('#zoom output').textContent"
+        page.wait(f"{said} !== ''")
+        assert page.value(said) == "backward <b>&: 500 µs + 100 µs"
+        page.click(x, y, count=2)
+        page.wait("chakra.span()[0] > 0")
+        begin, end = page.value("chakra.span()")
+        assert end - begin == pytest.approx(0.4 * 900_000)
+        assert begin < 550_000 < end
+        x, y = page.value(place.format("0, 550000"))
+        page.mouse("mousePressed", x, y, button="left", clickCount=1)
+        page.mouse("mouseMoved", x + 50, y, button="left")
+        page.mouse("mouseReleased", x + 50, y, button="left", clickCount=1)
+        assert page.value("chakra.span()")[0] < begin
+        page.value("document.querySelector('#zoom button[value=\"0\"]').click()")
+        assert page.value("chakra.span()") == [0, 900_000]
+        assert page.problems == []
 
 
 @pytest.mark.browser

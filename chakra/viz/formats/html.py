@@ -1,12 +1,10 @@
 """The interactive page: one self-contained HTML file with the graph, its folds and a viewer."""
 
-import json
 from functools import cache
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from chakra.arguments import checked
+from chakra.io.markup import embedded_json
 from chakra.io.readable import printable
 from chakra.viz.graph.fold_tree import FoldTree
 from chakra.viz.graph.graph import Graph
@@ -42,12 +40,6 @@ def environment() -> "jinja2.Environment":
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )
-
-
-def embedded_json(value: object) -> Markup:
-    """JSON for a script element: no character in it can end the element or begin an entity."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
 def _data(graph: Graph, tree: FoldTree) -> dict[str, object]:
