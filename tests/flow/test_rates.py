@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Flow, arrivals
 
+from chakra.builder import Workload
+from chakra.replay import simulate
 from chakra.replay.config import load_network
 from chakra.replay.config.model import Network
 from chakra.replay.networks.flow.link_paths import link_paths
@@ -146,6 +148,31 @@ def test_an_adaptive_flow_takes_the_way_that_is_free() -> None:
         assert abs(tick - alone) <= 1
     three = world(network).arrivals([(0, 0, 2, size), (0, 1, 3, size), (0, 0, 3, size)])
     assert max(abs(tick - want * alone) for tick, want in zip(three, (2, 1, 2), strict=True)) <= 2
+
+
+@pytest.mark.parametrize("fast", [1e7, 1e9, 1e12, 1e15, 1e300])
+@pytest.mark.parametrize("slow", [1e-3, 0.1, 50.0])
+def test_a_link_without_bound_costs_the_slow_ones_nothing(fast: float, slow: float) -> None:
+    """Three flows leave one fast port over slow links: each has its own; two that enter by one share it."""
+    links = [[0, "a", fast, 1], ["a", 1, slow, 1], ["a", 2, slow, 1], ["a", 3, slow, 1]]
+    one = world(load_network({"npus_count": [4], "links": links, "ecmp": "first"}))
+    size = 1_000_000
+    alone = size / (slow * 2**30 / 1e9) + 2
+    for tick in one.arrivals([(0, 0, end, size) for end in (1, 2, 3)]):
+        assert 0 <= tick - alone <= 1 + alone / 1e6
+    for tick in one.arrivals([(0, 0, 1, size), (0, 2, 1, size)]):
+        assert 0 <= tick - (2 * alone - 2) <= 1 + alone / 1e6
+
+
+def test_the_use_of_a_link_without_bound_is_of_what_it_has() -> None:
+    workload = Workload(2)
+    workload.builder(0).send(1, size_bytes=1 << 20)
+    workload.builder(1).recv(0, size_bytes=1 << 20)
+    net = {"npus_count": [2], "links": [[0, "a", 1e9, 0], ["a", 1, 5e5, 0]]}
+    use = simulate(workload, {}, net, backend="flow").link_use
+    shares = {row["from"]: row["share"][0] for row in use["links"]}
+    assert shares["a"] > 0.5
+    assert shares[0] < 0.001
 
 
 @settings(max_examples=60, deadline=None)

@@ -121,6 +121,27 @@ def test_what_packets_cannot_go_on_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(
+    ("described", "told"),
+    [
+        (
+            star(4, bandwidth=1e6),
+            "a link of 1e+06 GB/s; packets are simulated on links of 1e-06 to 100000 GB/s",
+        ),
+        (star(4, bandwidth=1e300), "a link of 1e+300 GB/s; packets"),
+        (star(4, bandwidth=1e-9), "a link of 1e-09 GB/s; packets"),
+        (
+            star(4, latency=1e6) | {"packets": {"transport": "lossless", "buffer": 100_000}},
+            "packets: key 'buffer' must be 2,201,591 bytes at least, for what the link 0-hub still sends after",
+        ),
+    ],
+)
+def test_links_that_packets_cannot_have_are_told_before_a_run(described: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        with_packets(load_network(described))
+    assert str(caught.value).startswith(f"<network>: {told}")
+
+
+@pytest.mark.parametrize(
     ("packets", "told"),
     [
         ({"transport": "roce"}, "key 'transport' must be one of tcp, dctcp, lossless"),

@@ -45,6 +45,34 @@ def test_intervals_hold_what_was_added(parts: list[tuple[int, int, int]]) -> Non
     assert not found[len(expected) :].any()
 
 
+@pytest.mark.parametrize("engine", ["python", "compiled"])
+@pytest.mark.parametrize("backend", ["aware", "flow"])
+def test_the_use_in_runs_of_years_fits_64_bits(
+    backend: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thirty messages of a week over one link, then a small one over another."""
+    monkeypatch.setattr(
+        "chakra.replay.engines.messages.engine.worth_compiling", lambda *_: engine == "compiled"
+    )
+    week = 7 * 24 * 3600 * 10**9
+    size = int(week * bytes_per_ns(2))
+    workload = Workload(3)
+    last: list[Any] = []
+    for tag in range(30):
+        last = [workload.builder(0).send(1, size_bytes=size, tag=tag, after=last)]
+        workload.builder(1).recv(0, size_bytes=size, tag=tag)
+    workload.builder(0).send(2, size_bytes=1000, tag=99, after=last)
+    workload.builder(2).recv(0, size_bytes=1000, tag=99)
+    net = {"topology": ["FullyConnected"], "npus_count": [3], "bandwidth": [2], "latency": [0]}
+    found = simulate(workload, {}, net, backend=backend)
+    assert 30 * week <= found.finish_ns.max() <= 30.01 * week
+    (busy, rest) = found.link_use["links"]
+    assert (busy["from"], busy["to"], rest["to"]) == (0, 1, 2)
+    assert min(busy["share"]) > 0.99
+    assert max(busy["share"]) <= 1.0
+    assert set(rest["share"]) == {0.0}
+
+
 def grouped(npus: int, groups: list[range], size: int) -> Workload:
     """All-reduce, computing, all-gather in each group; the other NPUs do nothing."""
     workload = Workload(npus)

@@ -18,6 +18,10 @@ from chakra.replay.networks.flow.paths import Paths
 BITS = 61
 #: rates are times 2 to this at most, which is a millionth of a byte per second
 MOST_SHIFT = 40
+#: bytes per ns of a link (2^20 GB/s) up to which it is counted as it is given
+FAST = float(1 << 20)
+#: messages of a pair that a link without bound takes within a ns
+AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +52,28 @@ class Flows:
     cap: float = 0.0
     link_of: I64 | None = None
 
-    @property
-    def shift(self) -> int:
-        """Binary places of rates: as many as the largest message and the fastest link leave."""
+    def capacities(self) -> F64:
+        """Bytes per ns of each link, as given or what all flows over it can take together, whichever is less.
+
+        A link that stands for "no bound" must not cost the slow ones the places of their rates. What is cut off is never
+        used: the flows of a route have no more than its narrowest link among them, and at `AT_ONCE` times the largest
+        message a ns they are gone within one.
+        """
         p = self.paths
-        fastest = int(p.bytes_per_ns.max(initial=1.0)) + 1
-        room = BITS - max(self.largest.bit_length(), fastest.bit_length() + p.whole.bit_length())
-        return min(room, MOST_SHIFT)
+        given = p.bytes_per_ns
+        if given.max(initial=0.0) <= FAST:
+            return given
+        route = np.repeat(np.arange(len(p.latency_ns)), np.diff(p.start))
+        share = p.weight / p.whole
+        narrow = np.full(len(p.latency_ns), max(float(self.largest) * AT_ONCE, FAST))
+        np.minimum.at(narrow, route, given[p.link] / share)
+        taken = np.bincount(p.link, narrow[route] * share, minlength=len(given))
+        return np.minimum(given, np.maximum(taken, FAST))
+
+    def shift(self, fastest: float) -> int:
+        """Binary places of rates: as many as the largest message and the fastest link (bytes per ns) leave."""
+        bits = (int(fastest) + 1).bit_length() + self.paths.whole.bit_length()
+        return min(BITS - max(self.largest.bit_length(), bits), MOST_SHIFT)
 
 
 class FlowRows:
@@ -78,21 +97,25 @@ class FlowRows:
         self._use = UseRows(block, self._links)
         head[L.C_USE_N] = self._use.intervals
         self.first = block.room(self._links * R.FLOW_LINK)
-        capacity = np.maximum(p.bytes_per_ns * float(1 << flows.shift), 1.0).astype(np.int64)
+        bytes_per_ns = flows.capacities()
+        fastest = float(bytes_per_ns.max(initial=1.0))
+        shift = flows.shift(fastest)
+        self._counted = bytes_per_ns / p.bytes_per_ns
+        capacity = np.maximum(bytes_per_ns * float(1 << shift), 1.0).astype(np.int64)
         self._add_links(block, capacity * p.whole)
         entries = block.room(len(p.link) * R.FLOW_ENTRY)
         routes = self._add_routes(block, p, entries)
         self._add_entries(block, p, entries, routes)
         row = np.zeros(R.FLOW_HEAD, np.int64)
-        row[R.FH_SHIFT], row[R.FH_WHOLE] = flows.shift, p.whole
-        row[R.FH_CAP] = max(int(flows.cap * (1 << flows.shift)), 1) if flows.cap else 0
+        row[R.FH_SHIFT], row[R.FH_WHOLE] = shift, p.whole
+        row[R.FH_CAP] = max(int(min(flows.cap, fastest) * (1 << shift)), 1) if flows.cap else 0
         pairs = np.zeros((len(p.src), R.FLOW_PAIR), np.int64)
         pairs[:, R.FP_DST] = p.dst
         pairs[:, R.FP_ROUTE] = routes + p.first[:-1] * R.FLOW_ROUTE
         pairs[:, R.FP_ROUTES] = np.diff(p.first)
         for field, rate in ((R.FP_ALONE, flows.alone), (R.FP_BACK, flows.back)):
-            limit = rate if flows.cap == 0 else np.minimum(rate, flows.cap)
-            pairs[:, field] = np.maximum(limit * float(1 << flows.shift), 1.0).astype(np.int64)
+            limit = np.minimum(rate, min(flows.cap, fastest) if flows.cap else fastest)
+            pairs[:, field] = np.maximum(limit * float(1 << shift), 1.0).astype(np.int64)
         row[R.FH_NPUS] = block.add(flows.npus)
         self._sent = row[R.FH_SENT] = block.room(npus * dims)
         row[R.FH_PAIR_START] = block.add(starts(np.bincount(p.src, minlength=npus).tolist()))
@@ -156,13 +179,16 @@ class FlowRows:
         for k in np.flatnonzero(rows[:, R.FL_FIRST] != L.NIL).tolist():  # of a run that was ended early
             note_use(state, self.first + k * R.FLOW_LINK)
         used = np.flatnonzero(rows[:, R.FL_MESSAGES] > 0)
+        table = self._use.table(m, end_ns)
+        if table is not None:  # shares of what links are given, not of what is counted
+            table = table[0], table[1] * self._counted[:, None]
         if self._link_of is None:
-            return self._use.table(m, end_ns), used, np.ones(len(used), np.int64), used
+            return table, used, np.ones(len(used), np.int64), used
         classes, first, count = np.unique(self._link_of, return_index=True, return_counts=True)
         weight, at = np.zeros(self._links, np.int64), np.zeros(self._links, np.int64)
         weight[classes], at[classes] = count, first
         order = used[np.argsort(at[used], kind="stable")]
-        return self._use.table(m, end_ns), order, weight[order], at[order]
+        return table, order, weight[order], at[order]
 
     def sent(self, m: I64) -> I64:
         """Bytes sent by each NPU that is simulated, by logical dimension."""

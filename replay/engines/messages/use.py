@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from chakra.arrays import F64, I64
-from chakra.replay.engines.kernels.link_use import WHOLE
+from chakra.replay.engines.kernels.link_use import WHOLE, lost
 from chakra.replay.engines.state import Block
 
 #: intervals of a link
@@ -57,14 +57,15 @@ class UseRows:
             some = np.flatnonzero(rows[:, 0] == own)
             together = np.arange(self.intervals) >> (shift - own)
             first = np.flatnonzero(np.diff(together, prepend=-1))
-            used[some[:, None], together[first]] = np.add.reduceat(rows[some, 1:], first, axis=1)
+            parts = rows[some, 1:] >> (lost(shift) - lost(own))
+            used[some[:, None], together[first]] = np.add.reduceat(parts, first, axis=1)
         length = 1 << shift
         last = np.flatnonzero(used.any(axis=0))
         n = max(-(-end_ns // length), int(last[-1]) + 1 if len(last) else 1)
         spans = np.full(n, float(length))
         if end_ns > length * (n - 1):
             spans[-1] = end_ns - length * (n - 1)
-        return length, used[:, :n] / WHOLE / spans
+        return length, used[:, :n] / (WHOLE / (1 << lost(shift))) / spans
 
 
 def use_document(

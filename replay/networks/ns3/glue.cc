@@ -698,13 +698,6 @@ class LosslessSimulation : public Simulation
     // IP 20, UDP 8, base transport header 12, check sum 4, all within the MTU; Ethernet 18 around it
     static constexpr uint32_t HEADERS = 44, FRAME = 18;
 
-    // Least buffer of a link, bytes.
-    static int64_t LeastBuffer(const Setup& setup, uint32_t k)
-    {
-        const double flying = 2.0 * double(setup.latencyPs[k]) * double(setup.bitsPerSecond[k]) / 8e12;
-        return int64_t(flying) + 6 * int64_t(setup.mtu + FRAME);
-    }
-
     void AddRoute(uint32_t src, uint32_t dst, const int64_t* links, int64_t n) override
     {
         std::vector<uint32_t>& route = m_routes[uint64_t(src) << 32 | dst];

@@ -10,7 +10,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ConfigError, UsageError
-from chakra.replay.config.model import Network, Packets
+from chakra.replay.config.model import Links, Network, Packets
 from chakra.replay.config.packet_keys import FIRST_SEGMENTS
 from chakra.replay.config.packets import queue_of, threshold_of
 from chakra.replay.networks.blocks import block_links
@@ -39,8 +39,10 @@ LONG_S = 3600
 COST_US = {"tcp": (20.0, 10.0), "dctcp": (20.0, 13.0), "lossless": (0.0, 1.0)}
 #: answers of the glue's `Advance`
 _ENDED, _PAUSED, _IDLE = 1, 2, 3
-#: bits per second that a link may have
-_SLOWEST, _FASTEST = 1_000, 10**15
+#: GB/s (2^30 B/s) that a link may have: a kilobit to a petabit per second
+SLOWEST_GIBPS, FASTEST_GIBPS = 1e-6, 100_000.0
+#: Ethernet's bytes around a packet of the lossless transport, and packets that its buffer holds beside what flies
+FRAME_BYTES, LEAST_PACKETS = 18, 6
 _running = threading.Lock()
 
 
@@ -81,8 +83,30 @@ def with_packets(network: Network, *, long_run: bool = False) -> Network:
             f"{network.source}: ecmp {links.ecmp!r} sends the packets of a message on several ways, which transports "
             "that keep an order take for losses; use one of hash, first, destination"
         )
+    _check_links(network, links)
     require_ns3()
     return replace(network, outside=Ns3Network(replace(network, links=links), long_run))
+
+
+def _check_links(network: Network, links: Links) -> None:
+    """Bandwidths that ns-3 can count; buffers that hold what is under way when a lossless link is told to stop."""
+    packets = network.packets
+    for link in links.links:
+        if not SLOWEST_GIBPS <= link.bandwidth_gibps <= FASTEST_GIBPS:
+            raise ConfigError(
+                f"{network.source}: a link of {link.bandwidth_gibps:g} GB/s; packets are simulated on links of "
+                f"{SLOWEST_GIBPS:g} to {FASTEST_GIBPS:g} GB/s"
+            )
+        if packets.transport != "lossless":
+            continue
+        flying = 2 * link.latency_ns * link.bytes_per_ns
+        least = int(flying) + LEAST_PACKETS * (packets.mtu + FRAME_BYTES)
+        if packets.buffer < least:
+            ends = [v if v < network.npus else links.vertices[v - network.npus] for v in (link.src, link.dst)]
+            raise ConfigError(
+                f"{network.source}: packets: key 'buffer' must be {least:,} bytes at least, for what the link "
+                f"{ends[0]}-{ends[1]} still sends after it is told to stop"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +237,6 @@ class Ns3Run:
         self._ahead = 0
         self._lossless = network.packets.transport == "lossless"
         setup = self._setup(glue)
-        if self._lossless:
-            self._check_buffers(glue, setup)
         kind = glue.LosslessSimulation if self._lossless else glue.TcpSimulation
         self._simulation = kind(setup)
 
@@ -231,23 +253,8 @@ class Ns3Run:
         setup.leastTimeoutPs = packets.least_timeout_ns * 1000
         for link in links.links:
             bits = round(link.bytes_per_ns * 8e9)
-            if not _SLOWEST <= bits <= _FASTEST:
-                raise ConfigError(
-                    f"{network.source}: a link of {link.bandwidth_gibps:g} GB/s: ns-3 takes {_SLOWEST:g} to {_FASTEST:g} "
-                    "bits/s"
-                )
             setup.AddLink(link.src, link.dst, bits, round(link.latency_ns * 1000))
         return setup
-
-    def _check_buffers(self, glue: Any, setup: Any) -> None:
-        """What is under way when a link is told to stop must fit."""
-        for number, link in enumerate(self._links.links):
-            least = int(glue.LosslessSimulation.LeastBuffer(setup, number))
-            if self._network.packets.buffer < least:
-                raise ConfigError(
-                    f"{self._network.source}: packets: key 'buffer' must be {least} bytes at least, for what the link "
-                    f"{self._name(link.src)}-{self._name(link.dst)} still sends after it is told to stop"
-                )
 
     def _name(self, vertex: int) -> int | str:
         npus = self._network.npus
