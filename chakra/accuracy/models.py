@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from chakra.errors import UsageError
 from chakra.generate.model.config import TRANSFORMERS
+from chakra.generate.model.layer_kinds import Mixer
 from chakra.generate.request.requests import TransformerRequest
 
 #: sizes in parentheses after a model's name, by what they are called there
@@ -114,7 +115,7 @@ def model_flops(request: TransformerRequest, sequences: int) -> int:
         A model whose layers are of different kinds: nothing measured is one.
     """
     config = request.config()
-    if config.kinds:
+    if config.kinds or config.mixer is not Mixer.ATTENTION:
         raise UsageError(f"model {config.name}: operations of layers of different kinds are not counted here")
     seq = config.sequence
     matrices = 0

@@ -7,6 +7,7 @@ from chakra.accuracy.interval import SHARE, Interval, Job, NothingNear, interval
 from chakra.arguments import checked
 from chakra.errors import ChakraError
 from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
+from chakra.generate.model.layer_kinds import Mixer
 from chakra.generate.request.frameworks import FRAMEWORKS
 from chakra.replay.config.model import System
 from chakra.replay.options import RunOptions
@@ -26,7 +27,7 @@ _SYSTEM = (
 )  # fmt: skip
 #: kinds of generated workloads of which steps were measured
 _KINDS = ("transformer", "moe")
-_OF_KINDS = "no step of a model whose layers are of different kinds was measured"
+_OF_KINDS = "no step of a model whose layers are of different kinds, or have no attention, was measured"
 
 
 @checked
@@ -63,7 +64,7 @@ def replay_interval(result: ReplayResult) -> Interval | NothingNear | None:
         )
     except (ChakraError, TypeError):
         return NothingNear("the sizes of the model cannot be told")
-    if model.kinds:
+    if model.kinds or model.mixer is not Mixer.ATTENTION:
         return NothingNear(_OF_KINDS)
     return interval_of(_job(result, parameters, model))
 
@@ -122,7 +123,7 @@ def _other_job(kind: str, parameters: Mapping[str, Any], npus: int) -> str | Non
     """Why the workload is none of which steps were measured."""
     if kind not in _KINDS:
         return f"no step of a workload of the kind {kind!r} was measured"
-    if parameters.get("layer_file"):
+    if parameters.get("layer_file") or parameters.get("layer_pattern"):
         return _OF_KINDS
     if parameters.get("mode", "train") != "train":
         return "no inference was measured"

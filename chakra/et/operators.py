@@ -65,6 +65,10 @@ class KernelKind(StrEnum):
     POOL = "pool"
     EMBEDDING = "embedding"
     OPTIMIZER = "optimizer"
+    #: causal convolution of each channel by itself, over few tokens (state-space layers)
+    CONV = "conv1d"
+    #: recurrence over a sequence (state-space layers)
+    SCAN = "scan"
     CAST = "cast"
     COPY = "copy"
     #: several of these in one kernel that a compiler made
@@ -80,7 +84,7 @@ class MatrixProduct:
     m, n, k, batch
         Sizes; experts of a mixture are a batch.
     role
-        ``""``, ``router`` or ``convolution``.
+        ``""``, ``router``, ``convolution``, or ``scan`` (a product of activations in a state-space layer).
     bytes
         Bytes read and written, where they are not those of the three matrices (convolutions); 0: those.
     type, out
@@ -104,7 +108,7 @@ class MatrixProduct:
 
     def __post_init__(self) -> None:
         _check_sizes(self, ("m", "n", "k", "batch"))
-        _check_words(self, {"role": ("", "router", "convolution")})
+        _check_words(self, {"role": ("", "router", "convolution", "scan")})
 
     @property
     def rows(self) -> int:

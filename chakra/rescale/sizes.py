@@ -317,7 +317,7 @@ def _rescaled(text: str, factor: int, optimizer_bytes: int) -> str:
     """What a node does after rescaling: fewer experts with more rows each, and an optimizer's smaller shard."""
     counts: Counter[str] = Counter()
     for operator, count in parse_operators(text):
-        if isinstance(operator, MatrixProduct) and operator.batch > 1:
+        if isinstance(operator, MatrixProduct) and operator.batch > 1 and operator.role != "scan":
             operator = operator.grouped(operator.rows, -(-operator.batch // factor))
         elif isinstance(operator, Host):
             operator = replace(operator, experts=-(-operator.experts // factor))

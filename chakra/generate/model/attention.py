@@ -75,7 +75,7 @@ class AttentionLayers(Blocks):
                 (Weight((self.q_width) * model.hidden), self._kv_weight(), *self._bias(width)),
             )
         ]  # fmt: skip
-        if not model.learned_positions:
+        if model.rotary and not model.learned_positions:
             edge = self._stay(1, q_bytes + 2 * kv_bytes)
             elements = self.tokens * (self.q_width + self.kv_width)
             ops.append(self._elementwise("rope", (edge,), elements, ops=_ROPE_OPS, kind=KernelKind.ROPE))

@@ -17,7 +17,7 @@ from chakra.generate.model.ir import (
     gemm,
     kernel,
 )
-from chakra.generate.model.layer_kinds import Feed, Mixer
+from chakra.generate.model.layer_kinds import STATE_SPACE, Feed, Mixer
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Placement, Shard
 from chakra.generate.parallel import ParallelConfig
 
@@ -151,12 +151,28 @@ class Blocks:
             _divides("heads", model.heads, "tp", tp)
             if model.kv_heads % tp and tp % model.kv_heads:
                 raise UsageError(f"kv-heads ({model.kv_heads}) and tp ({tp}): one must divide the other")
+        elif model.mixer in STATE_SPACE:
+            self._check_state_space()
         dense = model.feed is Feed.MLP or (model.feed is None and (not model.experts or model.dense_layers))
         if model.ffn and dense:
             _divides("ffn", model.ffn, "tp", tp)
         if model.experts and model.feed in (None, Feed.MOE):
             _divides("moe-ffn", model.moe_ffn, "tp", tp)
             _divides("experts", model.experts, "ep", self.parallel.ep)
+
+    def _check_state_space(self) -> None:
+        model, tp, cp = self.model, self.parallel.tp, self.parallel.cp
+        _divides("inner", model.inner, "tp", tp)
+        if model.mixer is Mixer.MAMBA2:
+            _divides("state-heads", model.state_heads, "tp", tp)
+            if model.state_groups % tp and tp % model.state_groups:
+                raise UsageError(
+                    f"state-groups ({model.state_groups}) and tp ({tp}): one must divide the other"
+                )
+        if cp > 1:
+            raise UsageError(
+                f"state-space layers pass a state along the whole sequence, which is not split: cp must be 1, not {cp}"
+            )
 
     # ------------------------------------------------------------------ building blocks
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chakra.errors import UsageError
-from chakra.generate.model.layer_kinds import Feed, LayerKind, Mixer
+from chakra.generate.model.layer_kinds import STATE_SPACE, Feed, LayerKind, Mixer, pattern_layers
 from chakra.io.nearest import nearest
 
 
@@ -46,6 +46,15 @@ class TransformerConfig:
         Dropout masks are stored (training).
     mixer, feed
         What a layer has before its feed-forward, and which feed-forward (None: experts where the model has them).
+    inner, state_size, conv_width
+        State-space layers: channels, elements of each channel's state, and tokens that their convolution sees.
+    state_heads, state_groups, chunk
+        Mamba-2: heads of the channels, groups of heads that share inputs and outputs of their states, and tokens of a
+        chunk.
+    dt_rank, inner_norms
+        Mamba: width that the step sizes are computed from, and whether what decides on the state is normed (Jamba).
+    rotary
+        Attention turns queries and keys by their positions, where positions are not learned.
     kinds
         Layers of different sizes: what each of them has of its own. Empty: all are as the sizes above say.
     source
@@ -82,6 +91,15 @@ class TransformerConfig:
     mixer: Mixer = Mixer.ATTENTION
     feed: Feed | None = None
     kinds: tuple[LayerKind, ...] = ()
+    inner: int = 0
+    state_size: int = 0
+    state_heads: int = 0
+    state_groups: int = 1
+    conv_width: int = 4
+    chunk: int = 256
+    dt_rank: int = 0
+    inner_norms: bool = False
+    rotary: bool = True
     source: str = "given sizes"
 
     def __post_init__(self) -> None:
@@ -97,6 +115,8 @@ class TransformerConfig:
                 f"model {self.name}: heads ({self.heads}) must be a multiple of kv-heads ({self.kv_heads})"
             )
         self._check_feed()
+        if self.mixer in STATE_SPACE:
+            self._check_state_space()
         self._check_attention()
 
     def _check_least(self, *names: str) -> None:
@@ -119,6 +139,25 @@ class TransformerConfig:
                 self.at(index)
             except UsageError as error:
                 raise UsageError(f"{error} (layer {index})") from None
+
+    def _check_state_space(self) -> None:
+        needed = ["inner", "state_size", "conv_width"]
+        needed += ["state_heads", "state_groups", "chunk"] if self.mixer is Mixer.MAMBA2 else ["dt_rank"]
+        for key in needed:
+            if getattr(self, key) < 1:
+                raise UsageError(
+                    f"model {self.name}: a {self.mixer} layer needs {key.replace('_', '-')} of at least 1, not "
+                    f"{getattr(self, key)}"
+                )
+        if self.biases:
+            raise UsageError(f"model {self.name}: state-space layers with biases are not known")
+        if self.mixer is Mixer.MAMBA2:
+            for one, other in (("inner", "state_heads"), ("state_heads", "state_groups")):
+                if getattr(self, one) % getattr(self, other):
+                    raise UsageError(
+                        f"model {self.name}: {one.replace('_', '-')} ({getattr(self, one)}) must be a multiple of "
+                        f"{other.replace('_', '-')} ({getattr(self, other)})"
+                    )
 
     def _check_feed(self) -> None:
         if self.feed is Feed.MOE and not self.experts:
@@ -194,6 +233,14 @@ class TransformerConfig:
         return queries + down + up + values * self.hidden
 
     @property
+    def state_space_parameters(self) -> int:
+        """Parameters of the matrices of one state-space layer."""
+        if self.mixer is Mixer.MAMBA:
+            return self.inner * (3 * self.hidden + 2 * self.dt_rank + 2 * self.state_size)
+        wide = 2 * self.inner + 2 * self.state_groups * self.state_size + self.state_heads
+        return self.hidden * (wide + self.inner)
+
+    @property
     def matrix_parameters(self) -> int:
         """Parameters of all matrices, every expert's included, without those of the input embedding."""
         fan = 3 if self.gated else 2
@@ -201,6 +248,8 @@ class TransformerConfig:
         for one, count in self.variants().items():
             if one.mixer is Mixer.ATTENTION:
                 total += count * one.attention_parameters
+            elif one.mixer in STATE_SPACE:
+                total += count * one.state_space_parameters
             if one.feed is Feed.MLP:
                 total += count * fan * one.hidden * one.ffn
             elif one.feed is Feed.MOE:
@@ -298,6 +347,10 @@ _DEEPSEEK2 = "DeepSeek-AI 2024, arXiv 2405.04434, and the published configuratio
 _DEEPSEEK3 = "DeepSeek-AI 2024, arXiv 2412.19437, section 4.2 (without multi-token prediction)"
 _GPT_OSS = "OpenAI 2025, arXiv 2508.10925, section 2, and the published configuration"
 _OPENELM = "Mehta et al. 2024, arXiv 2404.14619, and the published configurations (norms of queries and keys left out)"
+_MAMBA = "Gu and Dao 2023, arXiv 2312.00752, and the published configurations"
+_MAMBA2 = "Dao and Gu 2024, arXiv 2405.21060, and the published configurations"
+_JAMBA = "Lieber et al. 2024, arXiv 2403.19887, and the published configuration"
+_NEMOTRON_H = "NVIDIA 2025, arXiv 2504.03624, and the published configurations"
 _QWEN3 = "Qwen team 2025, arXiv 2505.09388, and the published model configurations"
 
 
@@ -343,6 +396,42 @@ def _openelm(name: str, layers: int, hidden: int, head_dim: int) -> TransformerC
     return TransformerConfig(
         name, layers, hidden, last.heads or 0, last.kv_heads or 0, head_dim, last.ffn or 0, 32000, 2048, tied=True,
         kinds=tuple(kinds), source=_OPENELM,
+    )  # fmt: skip
+
+
+def _mamba2(name: str, layers: int, hidden: int) -> TransformerConfig:
+    return TransformerConfig(
+        name, layers, hidden, 0, 0, 0, 0, 50288, 2048, tied=True, mixer=Mixer.MAMBA2, feed=Feed.NONE, inner=2 * hidden,
+        state_size=128, state_heads=2 * hidden // 64, source=_MAMBA2,
+    )  # fmt: skip
+
+
+def _mamba(name: str, layers: int, hidden: int) -> TransformerConfig:
+    return TransformerConfig(
+        name, layers, hidden, 0, 0, 0, 0, 50280, 2048, tied=True, mixer=Mixer.MAMBA, feed=Feed.NONE, inner=2 * hidden,
+        state_size=16, dt_rank=hidden // 16, source=_MAMBA,
+    )  # fmt: skip
+
+
+def _nemotron_h(
+    name: str, pattern: str, hidden: int, ffn: int, heads: int, state: int, state_heads: int
+) -> TransformerConfig:
+    return TransformerConfig(
+        name, len(pattern), hidden, heads, 8, 128, ffn, 131072, 8192, gated=False, kinds=pattern_layers(pattern, None),
+        inner=64 * state_heads, state_size=state, state_heads=state_heads, state_groups=8, rotary=False,
+        source=_NEMOTRON_H,
+    )  # fmt: skip
+
+
+def _jamba() -> TransformerConfig:
+    """Blocks of eight layers: the fifth has attention, and every second one experts."""
+    block = tuple(
+        LayerKind(Mixer.ATTENTION if place == 4 else Mixer.MAMBA, Feed.MOE if place % 2 else Feed.MLP)
+        for place in range(8)
+    )
+    return TransformerConfig(
+        "jamba-v0.1", 32, 4096, 32, 8, 128, 14336, 65536, 4096, experts=16, experts_per_token=2, moe_ffn=14336,
+        kinds=4 * block, inner=8192, state_size=16, dt_rank=256, inner_norms=True, rotary=False, source=_JAMBA,
     )  # fmt: skip
 
 
@@ -417,6 +506,14 @@ _PRESETS = (
     ),
     _gpt_oss("gpt-oss-20b", 24, 32),
     _gpt_oss("gpt-oss-120b", 36, 128),
+    _mamba("mamba-130m", 24, 768),
+    _mamba("mamba-2.8b", 64, 2560),
+    _mamba2("mamba2-130m", 24, 768),
+    _mamba2("mamba2-2.7b", 64, 2560),
+    _jamba(),
+    _nemotron_h(
+        "nemotron-h-8b", "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", 4096, 21504, 32, 128, 128
+    ),
     _openelm("openelm-270m", 16, 1280, 64),
     _openelm("openelm-450m", 20, 1536, 64),
     _openelm("openelm-1.1b", 28, 2048, 64),
@@ -448,7 +545,7 @@ def transformer(name: str) -> TransformerConfig:
 SIZES = (
     "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
     "experts_per_token", "moe_ffn", "shared_experts", "q_rank", "kv_rank", "rope_dim", "value_dim", "window",
-    "full_every", "sinks",
+    "full_every", "sinks", "inner", "state_size", "state_heads", "state_groups", "conv_width", "chunk", "dt_rank",
 )  # fmt: skip
 
 

@@ -153,7 +153,7 @@ class Layer:
 
     ``input_bytes`` is the local size of the input, which is all that full recomputation keeps. ``recomputable`` is
     false for embeddings and heads. ``cached_bytes`` is what a token leaves in the cache of an inference, and ``window``
-    how many of the last tokens are kept there (0: all).
+    how many of the last tokens are kept there (0: all; 1 where one state stands for all tokens).
     """
 
     name: str

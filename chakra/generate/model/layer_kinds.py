@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 
-from chakra.errors import ConfigError
+from chakra.errors import ConfigError, UsageError
 from chakra.io.limits import MAX_GENERATED_LAYERS
 from chakra.io.nearest import nearest
 from chakra.io.text import read_text
@@ -14,8 +14,15 @@ class Mixer(StrEnum):
     """What a layer mixes tokens with."""
 
     ATTENTION = "attention"
+    #: state-space layers
+    MAMBA = "mamba"
+    MAMBA2 = "mamba2"
     #: the layer is a feed-forward alone
     NONE = "none"
+
+
+#: mixers that pass a state along the sequence
+STATE_SPACE = (Mixer.MAMBA, Mixer.MAMBA2)
 
 
 class Feed(StrEnum):
@@ -44,6 +51,8 @@ class LayerKind:
         Feed-forward width.
     experts, experts_per_token, moe_ffn, shared_experts
         Experts.
+    inner, state_size, state_heads, state_groups
+        State-space layers.
     """
 
     mixer: Mixer = Mixer.ATTENTION
@@ -57,6 +66,10 @@ class LayerKind:
     experts_per_token: int | None = None
     moe_ffn: int | None = None
     shared_experts: int | None = None
+    inner: int | None = None
+    state_size: int | None = None
+    state_heads: int | None = None
+    state_groups: int | None = None
 
     def sizes(self) -> dict[str, int]:
         """The sizes that it has of its own."""
@@ -107,6 +120,41 @@ def read_layers(path: str | Path) -> tuple[LayerKind, ...]:
     if not kinds:
         raise ConfigError(f"{path}: no layers below the names of columns")
     return tuple(kinds)
+
+
+def pattern_layers(pattern: str, layers: int | None) -> tuple[LayerKind, ...]:
+    """The layers that a pattern of letters says, repeated until there are ``layers``.
+
+    Each is a mixer or a feed-forward alone: ``M`` is Mamba-2, ``m`` Mamba, ``*`` attention, ``-`` a perceptron and ``E``
+    experts (Megatron-LM's letters, but ``m``).
+
+    Raises
+    ------
+    UsageError
+        Another letter, or a number of layers that is no multiple of the pattern's.
+    """
+    if not pattern or len(pattern) > MAX_GENERATED_LAYERS:
+        raise UsageError(f"layer-pattern must have 1 to {MAX_GENERATED_LAYERS} letters, such as 'M-M*-'")
+    for letter in pattern:
+        if letter not in _LETTERS:
+            raise UsageError(
+                f"layer-pattern: {letter!r} is not one of {' '.join(_LETTERS)} (Mamba-2, Mamba, attention, perceptron, "
+                "experts)"
+            )
+    count = len(pattern) if layers is None else layers
+    if count < 1 or count % len(pattern):
+        raise UsageError(f"layers ({count}) must be a multiple of the pattern's {len(pattern)}")
+    return tuple(_LETTERS[letter] for letter in pattern) * (count // len(pattern))
+
+
+#: letters of a pattern
+_LETTERS = {
+    "M": LayerKind(Mixer.MAMBA2, Feed.NONE),
+    "m": LayerKind(Mixer.MAMBA, Feed.NONE),
+    "*": LayerKind(Mixer.ATTENTION, Feed.NONE),
+    "-": LayerKind(Mixer.NONE, Feed.MLP),
+    "E": LayerKind(Mixer.NONE, Feed.MOE),
+}
 
 
 def _columns(cells: list[str], where: str) -> list[str]:

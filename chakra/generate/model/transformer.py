@@ -7,7 +7,6 @@ arXiv 1909.08053; Korthikanti et al. 2022, arXiv 2205.05198). All collectives fo
 """
 
 from chakra.et.operators import Direction, KernelKind, MatrixProduct
-from chakra.generate.model.attention import AttentionLayers
 from chakra.generate.model.ir import (
     NO_WORK,
     Edge,
@@ -20,14 +19,15 @@ from chakra.generate.model.ir import (
     gemm,
     kernel,
 )
-from chakra.generate.model.layer_kinds import Feed, Mixer
+from chakra.generate.model.layer_kinds import STATE_SPACE, Feed, Mixer
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Shard
+from chakra.generate.model.state_space import StateSpaceLayers
 
 #: operations per element, for the memory-bound operators' operation counts (they are bandwidth-bound everywhere)
 _ACTIVATION_OPS, _SOFTMAX_OPS = 8, 5
 
 
-class TransformerLayers(AttentionLayers):
+class TransformerLayers(StateSpaceLayers):
     """Builds the layers of one model for one parallelisation and token shape.
 
     A layer is of one kind: where they are several, each is built from the model as `TransformerConfig.at` gives it.
@@ -42,6 +42,11 @@ class TransformerLayers(AttentionLayers):
             window = model.window
             ops += self._attention(window)
             cached = self.cached_bytes()
+        elif model.mixer in STATE_SPACE:
+            # one state, whatever the context is
+            window = 1
+            ops += self._state_space()
+            cached = self.state_bytes()
         if model.feed is Feed.MOE:
             ops += self._moe(len(ops))
         elif model.feed is Feed.MLP:

@@ -108,6 +108,9 @@ PARAMETERS = {
     "layer_file": Parameter(
         "CSV file with the layers of a model whose layers are not all alike: a line for each run of them"
     ),
+    "layer_pattern": Parameter(
+        "Layers by letters, repeated to fill layers: M Mamba-2, m Mamba, * attention, - perceptron, E experts"
+    ),
     "hidden": Parameter("Hidden width"),
     "heads": Parameter("Attention heads"),
     "kv_heads": Parameter("Key-value heads"),
@@ -128,6 +131,13 @@ PARAMETERS = {
         "Every so many layers one sees all keys in spite of the window, 0 for none", least=0
     ),
     "sinks": Parameter("Learned sinks in the softmax of each head"),
+    "inner": Parameter("State-space layers: channels (twice the hidden width in published models)", least=0),
+    "state_size": Parameter("State-space layers: elements of each channel's state", least=0),
+    "state_heads": Parameter("Mamba-2: heads of the channels", least=0),
+    "state_groups": Parameter("Mamba-2: groups of heads with one input and output of the state", least=0),
+    "conv_width": Parameter("State-space layers: tokens that the convolution sees", least=0),
+    "chunk": Parameter("Mamba-2: tokens of a chunk of the scan", least=0),
+    "dt_rank": Parameter("Mamba: width that step sizes are computed from", least=0),
     "seq": Parameter("Tokens per sequence (training) or prompt (inference)", default_said="the model's"),
     "mode": Parameter("Training step, prefill, decode, or serve (prefill, then decode)"),
     "decode_steps": Parameter("Tokens generated per request", most=1 << 20),

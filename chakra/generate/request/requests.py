@@ -22,7 +22,7 @@ from chakra.generate.model.classic import (
 from chakra.generate.model.compilation import compiled
 from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
 from chakra.generate.model.ir import ElementTypes
-from chakra.generate.model.layer_kinds import read_layers
+from chakra.generate.model.layer_kinds import pattern_layers, read_layers
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig
 from chakra.generate.plan.compute import ComputeModel, OperatorTimes
@@ -402,6 +402,8 @@ class TransformerRequest(Request):
         Layers of each pipeline chunk.
     layer_file
         CSV file with the layers of a model whose layers are not all alike (`chakra.generate.model.layer_kinds`).
+    layer_pattern
+        The same by letters, each a mixer or a feed-forward alone, repeated to fill ``layers``.
     layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, gated
         Sizes that replace the preset's.
     experts, experts_per_token, moe_ffn, shared_experts
@@ -410,11 +412,14 @@ class TransformerRequest(Request):
         The same for latent attention.
     window, full_every, sinks
         The same for sliding windows and sinks.
+    inner, state_size, state_heads, state_groups, conv_width, chunk, dt_rank
+        The same for state-space layers.
     """
 
     model: str = "gpt3-175b"
     layers: int | None = None
     layer_file: str | None = None
+    layer_pattern: str | None = None
     hidden: int | None = None
     heads: int | None = None
     kv_heads: int | None = None
@@ -433,6 +438,13 @@ class TransformerRequest(Request):
     window: int | None = None
     full_every: int | None = None
     sinks: bool | None = None
+    inner: int | None = None
+    state_size: int | None = None
+    state_heads: int | None = None
+    state_groups: int | None = None
+    conv_width: int | None = None
+    chunk: int | None = None
+    dt_rank: int | None = None
     seq: int | None = None
     mode: Mode = Mode.TRAIN
     decode_steps: int = 1
@@ -447,6 +459,12 @@ class TransformerRequest(Request):
     def config(self) -> TransformerConfig:
         """Model sizes: the preset with replacements."""
         sizes = {key: getattr(self, key) for key in SIZES if getattr(self, key) is not None}
+        if self.layer_pattern is not None:
+            if self.layer_file is not None:
+                raise UsageError(
+                    "layer-file and layer-pattern both say what the layers are: give one of them"
+                )
+            sizes["kinds"] = pattern_layers(self.layer_pattern, self.layers)
         if self.layer_file is not None:
             sizes["kinds"] = read_layers(self.layer_file)
         return sized_transformer(self.model, sizes, self.seq)

@@ -11,6 +11,7 @@ from chakra.generate.plan.training import StepPlan
 from chakra.generate.request.requests import Mode, TransformerRequest
 from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.step_totals import StageSummary, summarize, total_matmul_flops, total_parameters
+from chakra.replay.config.model import CollectiveKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,11 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
     micro_batches = plan.training.micro_batches
     # routers and compressing matrices work on whatever part of the residual stream a rank has
     repeated = (model.has_experts or model.latent) and parallel.tp > 1 and not request.sp
-    few = any(one.mixer is Mixer.ATTENTION and one.kv_heads < parallel.tp for one in model.variants())
+    few = any(
+        (one.mixer is Mixer.ATTENTION and one.kv_heads < parallel.tp)
+        or (one.mixer is Mixer.MAMBA2 and one.state_groups < parallel.tp)
+        for one in model.variants()
+    )
     copied = few or repeated
     if request.mode is Mode.TRAIN and request.capacity == 1.0 and not copied:
         sequences = request.micro_batch * micro_batches * parallel.dp
@@ -167,15 +172,32 @@ def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSu
             name = f"tp {kind.lower().replace('_', '-')}, stage {stage.stage}"
             yield Check(f"{name}, bytes", expected, _sum(stage, "tp", kind.value)[1], "B")
         return
-    blocks = 0
-    for layer in layers:
-        one = model.at(int(layer.name.removeprefix("layer")))
-        blocks += (one.mixer is not Mixer.NONE) + (one.feed is not Feed.NONE)
-    for call in closed.tensor_parallel_calls(
-        blocks=blocks, micro_batches=plan.training.passes, message_bytes=message, tp=parallel.tp, sp=sp,
-        full_recompute=full, regather=request.regather,
-    ):  # fmt: skip
-        calls, size = _sum(stage, call.group, call.kind.value)
-        name = f"tp {call.kind.lower().replace('_', '-')}, stage {stage.stage}"
-        yield Check(f"{name}, calls", call.calls, calls, "")
-        yield Check(f"{name}, bytes", call.calls * call.size_bytes, size, "B")
+    kinds = [model.at(int(layer.name.removeprefix("layer"))) for layer in layers]
+    expected_calls = closed.tensor_parallel_calls(
+        blocks=sum((one.mixer is not Mixer.NONE) + (one.feed is not Feed.NONE) for one in kinds),
+        micro_batches=plan.training.passes, message_bytes=message, tp=parallel.tp, sp=sp, full_recompute=full,
+        regather=request.regather,
+    )  # fmt: skip
+    if not sp:
+        tokens = request.micro_batch * model.sequence
+        for one in kinds:
+            if one.mixer is Mixer.MAMBA:
+                expected_calls += closed.mamba_parallel_calls(
+                    one,
+                    passes=plan.training.passes,
+                    tokens=tokens,
+                    itemsize=plan.model.itemsize,
+                    full_recompute=full,
+                )
+        normed = sum(closed.summed_norm(one) for one in kinds)
+        if normed:
+            size = normed * plan.model.grad_itemsize
+            expected_calls.append(
+                closed.CallCount("tp", CollectiveKind.ALL_REDUCE, plan.training.iterations, size)
+            )
+    for kind in dict.fromkeys(call.kind for call in expected_calls):
+        of_kind = [call for call in expected_calls if call.kind is kind]
+        calls, size = _sum(stage, "tp", kind.value)
+        name = f"tp {kind.lower().replace('_', '-')}, stage {stage.stage}"
+        yield Check(f"{name}, calls", sum(call.calls for call in of_kind), calls, "")
+        yield Check(f"{name}, bytes", sum(call.calls * call.size_bytes for call in of_kind), size, "B")

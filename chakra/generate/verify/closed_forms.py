@@ -35,6 +35,8 @@ def layer_parameters(model: TransformerConfig, *, moe: bool = False, active: boo
     fixed = 0
     if model.mixer is Mixer.ATTENTION:
         fixed += _attention_parameters(model)
+    elif model.mixer is not Mixer.NONE:
+        fixed += _state_space_parameters(model)
     if model.feed is Feed.NONE:
         return fixed
     return fixed + _feed_parameters(model, moe=moe or model.feed is Feed.MOE, active=active)
@@ -53,6 +55,46 @@ def _attention_parameters(model: TransformerConfig) -> int:
     if model.biases:
         fixed += (model.heads + 2 * model.kv_heads) * model.head_dim + model.hidden
     return fixed
+
+
+def _state_space_matrices(model: TransformerConfig) -> int:
+    """Elements of a state-space layer's matrices, with inner channels e, states of N, H heads, G groups, rank R.
+
+    Mamba-2: h*(2e + 2GN + H) + e*h; Mamba: h*2e + e*(R + 2N) + R*e + e*h.
+    """
+    h, e, n = model.hidden, model.inner, model.state_size
+    if model.mixer is Mixer.MAMBA2:
+        return h * (2 * e + 2 * model.state_groups * n + model.state_heads) + e * h
+    return h * 2 * e + e * (model.dt_rank + 2 * n) + model.dt_rank * e + e * h
+
+
+def _state_space_parameters(model: TransformerConfig) -> int:
+    """A state-space mixer with its norm: matrices, taps and bias of the convolution, decay, skip and step of the scan.
+
+    Mamba-2 has three numbers a head (decay, skip, step) and a norm of e; Mamba e*N decays, e skips and e steps.
+    """
+    e, n = model.inner, model.state_size
+    total = _state_space_matrices(model) + _norm(model)
+    if model.mixer is Mixer.MAMBA2:
+        convolved = e + 2 * model.state_groups * n
+        return total + convolved * (model.conv_width + 1) + 3 * model.state_heads + e
+    total += e * (model.conv_width + 1) + e * n + 2 * e
+    return total + (model.dt_rank + 2 * n if model.inner_norms else 0)
+
+
+def scan_products(model: TransformerConfig, sequence: int) -> int:
+    """Operations of all Mamba-2 scans for a sequence, forward: chunks of Q tokens, the last one filled up.
+
+    A chunk has scores 2*Q*Q*N for each group, their sums 2*Q*Q*e, its state 2*Q*N*e, and what earlier states give,
+    2*Q*N*e.
+    """
+    total = 0
+    for one, count in model.variants().items():
+        if one.mixer is Mixer.MAMBA2:
+            q, n, e = min(one.chunk, sequence), one.state_size, one.inner
+            chunk = 2 * q * q * (one.state_groups * n + e) + 4 * q * n * e
+            total += count * -(-sequence // q) * chunk
+    return total
 
 
 def _feed_parameters(model: TransformerConfig, *, moe: bool, active: bool) -> int:
@@ -92,7 +134,11 @@ def layer_matrices(model: TransformerConfig) -> int:
     """The same of one layer of a model as `TransformerConfig.at` gives it."""
     h = model.hidden
     g = 3 if model.gated else 2
-    total = attention_matrices(model) if model.mixer is Mixer.ATTENTION else 0
+    total = 0
+    if model.mixer is Mixer.ATTENTION:
+        total = attention_matrices(model)
+    elif model.mixer is not Mixer.NONE:
+        total = _state_space_matrices(model)
     if model.feed is Feed.MOE:
         total += h * model.experts + (model.experts_per_token + model.shared_experts) * g * h * model.moe_ffn
     elif model.feed is Feed.MLP:
@@ -146,9 +192,10 @@ def training_flops(
     head = model.hidden * model.vocabulary
     layers = matmul_parameters(model) - head
     core = sequences * core_products(model, sequence, causal=causal)
-    flops = 6 * (layers + head) * tokens + 3 * core
+    scan = sequences * scan_products(model, sequence)
+    flops = 6 * (layers + head) * tokens + 3 * (core + scan)
     if recompute is Recompute.FULL:
-        flops += 2 * layers * tokens + core
+        flops += 2 * layers * tokens + core + scan
     elif recompute is Recompute.SELECTIVE:
         flops += core
     return flops
@@ -174,6 +221,7 @@ def inference_flops(model: TransformerConfig, *, prompt: int = 0, contexts: tupl
     total = 0
     if prompt:
         total += 2 * layers * prompt + 2 * head + core_products(model, prompt, causal=False)
+        total += scan_products(model, prompt)
     for context in contexts:
         total += 2 * (layers + head)
         for one, count in model.variants().items():
@@ -190,11 +238,17 @@ def _kept(model: TransformerConfig, context: int) -> int:
 
 
 def kv_cache_bytes(model: TransformerConfig, context: int, itemsize: int = 2) -> int:
-    """Keys and values of one sequence: 2*L*k*d*context*w, compressed L*(c + r)*context*w; windows bound the context."""
+    """Keys and values of one sequence: 2*L*k*d*context*w, compressed L*(c + r)*context*w; windows bound the context.
+
+    A state-space layer keeps e*N*w and the last inputs of its convolution, whatever the context is.
+    """
     total = 0
     for one, count in model.variants().items():
         width = one.kv_rank + one.rope_dim if one.kv_rank else 2 * one.kv_heads * one.head_dim
         total += count * _kept(one, context) * width * itemsize
+        if one.mixer in (Mixer.MAMBA, Mixer.MAMBA2):
+            shared = 2 * one.state_groups * one.state_size if one.mixer is Mixer.MAMBA2 else 0
+            total += count * (one.inner * one.state_size + (one.inner + shared) * one.conv_width) * itemsize
     return total
 
 
@@ -253,6 +307,24 @@ def tensor_parallel_calls(
         CallCount("tp", CollectiveKind.ALL_GATHER, gathers * times, message_bytes // tp),
         CallCount("tp", CollectiveKind.REDUCE_SCATTER, (2 + extra) * times, message_bytes),
     ]
+
+
+def mamba_parallel_calls(
+    model: TransformerConfig, *, passes: int, tokens: int, itemsize: int, full_recompute: bool
+) -> list[CallCount]:
+    """Calls of a Mamba layer beside those round its matrices: step sizes, inputs and outputs of the state, R + 2N wide.
+
+    Summed over tp forward, and their gradient backward.
+    """
+    size = tokens * (model.dt_rank + 2 * model.state_size) * itemsize
+    times = (3 if full_recompute else 2) * passes
+    return [CallCount("tp", CollectiveKind.ALL_REDUCE, times, size)]
+
+
+def summed_norm(model: TransformerConfig) -> int:
+    """Elements of a layer's norms whose gradients tp ranks sum once a step, without sequence parallelism."""
+    normed = model.mixer is Mixer.MAMBA and model.inner_norms
+    return model.dt_rank + 2 * model.state_size if normed else 0
 
 
 def latent_parallel_bytes(
