@@ -130,6 +130,17 @@ def test_what_nodes_say_is_what_they_cost() -> None:
     assert {KernelKind.CONV, KernelKind.SCAN, KernelKind.NORM} <= kinds
 
 
+@pytest.mark.parametrize(
+    ("pattern", "token", "chunk"),
+    [("M", 2 * 64 + 2 * (128 + 2 * 2 * 16) + 8 + 3 * 128, 128 * 16), ("m", 2 * 64 + 5 * 128 + 4 + 2 * 16, 0)],
+)
+def test_activations_that_a_layer_keeps(pattern: str, token: int, chunk: int) -> None:
+    """Section 2.4 of the specification: elements a token, and a state for each chunk of 16 tokens."""
+    plan = hybrid(pattern, layers=2, micro_batch=3).plan()
+    first, second = (layer for layer in plan.model.chunks[0] if layer.name.startswith("layer"))
+    assert first.saved_bytes == second.saved_bytes == 2 * 3 * (48 * token + 48 // 16 * chunk)
+
+
 @pytest.mark.parametrize("tp", [1, 2])
 @pytest.mark.parametrize("pattern", ["M", "m", "M*m-"])
 def test_decoding_keeps_a_state_that_does_not_grow(pattern: str, tp: int) -> None:
@@ -208,7 +219,8 @@ def test_a_hybrid_is_written_replayed_and_rescaled(tmp_path: Path) -> None:
     arguments = [
         "--model", "", "--layer-pattern", "M*E-", "--hidden", "256", "--heads", "4", "--inner", "512", "--seq", "64",
         "--ffn", "512", "--moe-ffn", "128", "--experts", "8", "--experts-per-token", "2", "--vocabulary", "512",
-        "--state-size", "16", "--state-heads", "8", "--dp", "2", "--ep", "2", "--fuse", "--no-overlap", "-o", prefix, "-q",
+        "--state-size", "16", "--state-heads", "8", "--dp", "2", "--ep", "2", "--fuse", "--no-overlap", "-q",
+        "-o", prefix,
     ]  # fmt: skip
     assert CliRunner().invoke(generate_workload.transformer, arguments).exit_code == 0
     wide = str(tmp_path / "x")
