@@ -159,6 +159,12 @@ def rescale(
     except re.error as error:
         raise UsageError(f"the optimizer's pattern is no regular expression: {error}") from None
     job = _Job(workload)
+    parameters = workload.about.get("parameters")
+    if isinstance(parameters, Mapping) and parameters.get("mode") == "disaggregated":
+        raise UsageError(
+            "prefill and decode ranks exchange caches across replicas, so that nothing of them repeats: generate it with "
+            "more replicas"
+        )
     used = _used(job.manifest)
     growing = _growing(job, used, kind, tuple(group))
     growth = _growth(job, growing, npus)

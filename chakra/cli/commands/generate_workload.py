@@ -235,7 +235,7 @@ def _document(plan: Any) -> dict[str, Any]:
 
     return {
         "schema": "chakra.generate.summary/1",
-        "npus": plan.parallel.world,
+        "npus": plan.world,
         "parameters": total_parameters(plan),
         "matmul_flops": total_matmul_flops(plan),
         "workload": plan.about.get("workload"),

@@ -22,7 +22,7 @@ from chakra.generate.plan.training import StagePlan, StepPlan, check_passes
 from chakra.generate.schedule.pipeline import forward_only
 
 #: bytes of a token number on its way back to the first stage
-_TOKEN_BYTES = 4
+TOKEN_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class _StageSteps:
         if number:
             inputs = [self._receive(builder, step, number - 1, _output_bytes(model, number - 1))]
         elif step and last:
-            inputs = [self._receive(builder, step - 1, last, self.options.requests * _TOKEN_BYTES)]
+            inputs = [self._receive(builder, step - 1, last, self.options.requests * TOKEN_BYTES)]
         builder.required = list(inputs)
         for i, layer in enumerate(model.chunks[number]):
             context = PassContext(builder, self.parallel.axis_sizes, self._ring_tag(step, number, i))
@@ -95,7 +95,7 @@ class _StageSteps:
         if number < last:
             self._send(builder, step, number, _output_bytes(model, number), inputs)
         elif last and step + 1 < len(self.models):
-            self._send(builder, step, number, self.options.requests * _TOKEN_BYTES, inputs)
+            self._send(builder, step, number, self.options.requests * TOKEN_BYTES, inputs)
         builder.flush_host()
         self.templates.append(builder.template)
         return len(self.templates) - 1

@@ -41,20 +41,22 @@ class TraceFacts:
 
     ``metadata`` are attributes of the first record; ``tensors`` adds ``inputs`` and ``outputs`` with the activations
     kept, for trackers of local memory; ``names`` puts the stamp's label before every node name. ``peers`` gives for
-    every (group, positions) of sends and receives the offset to the rank's own number.
+    every (group, positions) of sends and receives the offset to the rank's own number. ``prefix`` stands before the names
+    of groups.
     """
 
     metadata: Mapping[str, str | int] = field(default_factory=dict)
     tensors: bool = False
     names: bool = True
     peers: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    prefix: str = ""
 
 
 def stamp_trace(
     templates: Sequence[Template], stamps: Sequence[Stamp], facts: TraceFacts, source: str = "<memory>"
 ) -> Trace:
     """Build the trace that runs ``stamps`` in order."""
-    tables = _Tables(templates, facts.peers)
+    tables = _Tables(templates, facts)
     sizes = tables.sizes[[stamp.template for stamp in stamps]]
     ends = np.cumsum(sizes)
     first = ends - sizes
@@ -99,7 +101,7 @@ class _Csr:
 class _Tables:
     """All templates' columns, end to end."""
 
-    def __init__(self, templates: Sequence[Template], peers: Mapping[tuple[str, int], int]) -> None:
+    def __init__(self, templates: Sequence[Template], facts: TraceFacts) -> None:
         self.sizes = np.array([len(t) for t in templates], dtype=np.int64)
         self.starts = np.cumsum(self.sizes) - self.sizes
 
@@ -127,13 +129,14 @@ class _Tables:
         p2p = (self.types == NodeType.COMM_SEND) | (self.types == NodeType.COMM_RECV)
         groups = [group for t in templates for group in t.groups]
         named = [None if is_p2p else group for group, is_p2p in zip(groups, p2p.tolist(), strict=True)]
-        self.group_table = sorted({group for group in named if group is not None})
-        code = {group: i for i, group in enumerate(self.group_table)}
+        used = sorted({group for group in named if group is not None})
+        self.group_table = [facts.prefix + group for group in used]
+        code = {group: i for i, group in enumerate(used)}
         self.groups = np.array([-1 if group is None else code[group] for group in named], dtype=np.int32)
         positions = [offset for t in templates for offset in t.offsets]
         self.offsets = np.array(
             [
-                peers[group, offset] if is_p2p and group else 0
+                facts.peers[group, offset] if is_p2p and group else 0
                 for group, offset, is_p2p in zip(groups, positions, p2p.tolist(), strict=True)
             ],
             dtype=np.int64,

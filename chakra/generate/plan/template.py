@@ -5,8 +5,9 @@ which stamping turns into the id of that node for the micro-batch at hand.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Any
 
 from chakra.errors import UsageError
 from chakra.et import NodeType
@@ -16,6 +17,9 @@ from chakra.generate.model.placement import Conversion, joined
 from chakra.generate.plan.compute import ComputeModel, OperatorTimes
 from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.replay.config.model import CollectiveKind
+
+#: symbolic groups of messages between prefill and decode ranks, where a position is the distance in rank numbers
+CACHE_GROUP, TOKEN_GROUP = "kv", "token"
 
 
 class Stream(IntEnum):
@@ -134,6 +138,40 @@ class Template:
 
     def __len__(self) -> int:
         return len(self.types)
+
+
+#: fields of a template with an entry for each node, beside dependencies
+_COLUMNS = (
+    "names", "types", "flops", "bytes", "expert_flops", "expert_bytes", "operators", "durations_ns", "kinds",
+    "comm_bytes", "groups", "offsets", "tag_bases", "streams",
+)  # fmt: skip
+
+
+def behind(first: Template, then: Template) -> Template:
+    """One template of two, the first compute node of ``then`` behind all nodes of ``first`` (which computes nothing)."""
+    n = len(first)
+    changed: dict[str, Any] = {name: [*getattr(first, name), *getattr(then, name)] for name in _COLUMNS}
+    for name in ("ctrl", "data"):
+        changed[name] = [*getattr(first, name), *_shifted(getattr(then, name), n)]
+    for name in ("last_compute", "last_send", "last_host", "last_step"):
+        last = getattr(then, name)
+        changed[name] = last + n if last >= 0 else last
+    joined = replace(
+        then,
+        **changed,
+        saves=[(node + n, name, size) for node, name, size in then.saves],
+        frees=[(node + n, name) for node, name in then.frees],
+        last_chain=[last + n if last >= 0 else last for last in then.last_chain],
+    )
+    for index in range(n, len(joined)):
+        if joined.types[index] == NodeType.COMP and joined.streams[index] != Stream.HOST:
+            joined.data[index] = sorted({*joined.data[index], *range(n)})
+            break
+    return joined
+
+
+def _shifted(lists: Sequence[Sequence[int]], by: int) -> list[list[int]]:
+    return [[item + by if item >= 0 else item for item in deps] for deps in lists]
 
 
 class HostThread:

@@ -16,7 +16,7 @@ from chakra.generate.parallel import ParallelConfig, RankLayout
 from chakra.generate.plan.options import TrainingOptions
 from chakra.generate.plan.stages import EMBEDDING_GROUP, StageBuilder
 from chakra.generate.plan.stamp import Stamp, TraceFacts, stamp_trace
-from chakra.generate.plan.template import EmitOptions, Template
+from chakra.generate.plan.template import CACHE_GROUP, TOKEN_GROUP, EmitOptions, Template
 from chakra.generate.schedule.pipeline import (
     Action,
     Phase,
@@ -29,11 +29,12 @@ from chakra.io.limits import MAX_GENERATED_PASSES
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """Templates of one stage and the order in which they are stamped."""
+    """Templates of one stage and the order in which they are stamped, for some of its ranks or (None) for all."""
 
     stage: int
     templates: tuple[Template, ...]
     stamps: tuple[Stamp, ...]
+    ranks: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,10 @@ class StepPlan:
         What each stage computes and communicates.
     about
         What the manifest says of the workload.
+    name
+        Which part of the workload this is, where it has several.
+    beside
+        Further parts, on ranks behind these.
     """
 
     parallel: ParallelConfig
@@ -62,6 +67,22 @@ class StepPlan:
     training: TrainingOptions
     stages: tuple[StagePlan, ...]
     about: Mapping[str, object] = field(default_factory=dict)
+    name: str = ""
+    beside: tuple["StepPlan", ...] = ()
+
+    @property
+    def parts(self) -> tuple["StepPlan", ...]:
+        """This part and those beside it."""
+        return (self, *self.beside)
+
+    @property
+    def world(self) -> int:
+        """Ranks of all parts."""
+        return sum(part.parallel.world for part in self.parts)
+
+    def ranks_of(self, stage: StagePlan) -> int:
+        """How many ranks of this part do what a stage plan says."""
+        return self.parallel.world // self.parallel.pp if stage.ranks is None else len(stage.ranks)
 
 
 def plan_schedule(training: TrainingOptions, parallel: ParallelConfig) -> Schedule:
@@ -199,25 +220,32 @@ def build_workload(
     metadata
         Facts for every trace's first record.
     """
-    layout = RankLayout(plan.parallel)
     parameters = plan.about.get("parameters")
     if isinstance(parameters, Mapping) and parameters.get("framework"):
         # a replay takes the framework's operator times
         metadata = {**(metadata or {}), FRAMEWORK: str(parameters["framework"])}
-    stage_of = layout.stage_of()
-    trace_of = np.empty(plan.parallel.world, dtype=np.int32)
+    trace_of = np.empty(plan.world, dtype=np.int32)
     traces: list[Trace] = []
-    used: set[str] = set()
-    for stage in plan.stages:
-        ranks = np.flatnonzero(stage_of == stage.stage)
-        for members, peers in _peer_classes(layout, stage, ranks):
-            facts = TraceFacts({**(metadata or {}), "pipeline_stage": stage.stage}, tensors, names, peers)
-            trace_of[members] = len(traces)
-            traces.append(stamp_trace(stage.templates, stage.stamps, facts, f"<stage {stage.stage}>"))
-        used.update(traces[-1].pg_table)
-    return WorkloadManifest(
-        plan.parallel.world, tuple(traces), trace_of, group_tables(layout, used), about=dict(plan.about)
-    )
+    groups: dict[str, I32] = {}
+    first = 0
+    for part in plan.parts:
+        layout = RankLayout(part.parallel)
+        stage_of = layout.stage_of()
+        facts = {**(metadata or {}), **({"part": part.name} if part.name else {})}
+        prefix = f"{part.name}." if first else ""
+        used: set[str] = set()
+        for stage in part.stages:
+            ranks = np.flatnonzero(stage_of == stage.stage)
+            if stage.ranks is not None:
+                ranks = np.array(stage.ranks, dtype=np.int64)
+            for members, peers in _peer_classes(layout, stage, ranks):
+                said = TraceFacts({**facts, "pipeline_stage": stage.stage}, tensors, names, peers, prefix)
+                trace_of[first + members] = len(traces)
+                traces.append(stamp_trace(stage.templates, stage.stamps, said, f"<stage {stage.stage}>"))
+            used.update(name.removeprefix(prefix) for name in traces[-1].pg_table)
+        groups |= {prefix + name: table + first for name, table in group_tables(layout, used).items()}
+        first += part.parallel.world
+    return WorkloadManifest(plan.world, tuple(traces), trace_of, groups, about=dict(plan.about))
 
 
 def _peer_classes(
@@ -235,6 +263,9 @@ def _peer_classes(
     known: dict[tuple[str, int], I64] = {}
     which = np.zeros(len(ranks), np.int64)
     for channel in channels:
+        if channel[0] in (CACHE_GROUP, TOKEN_GROUP):
+            known[channel] = np.full(len(ranks), channel[1], np.int64)
+            continue
         known[channel] = layout.distances([channel[0]], channel[1])[ranks]
         values, place = np.unique(known[channel], return_inverse=True)
         if len(values) > 1:  # numbered anew, so that products stay small

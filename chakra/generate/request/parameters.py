@@ -139,8 +139,18 @@ PARAMETERS = {
     "chunk": Parameter("Mamba-2: tokens of a chunk of the scan", least=0),
     "dt_rank": Parameter("Mamba: width that step sizes are computed from", least=0),
     "seq": Parameter("Tokens per sequence (training) or prompt (inference)", default_said="the model's"),
-    "mode": Parameter("Training step, prefill, decode, or serve (prefill, then decode)"),
+    "mode": Parameter(
+        "Training step, prefill, decode, serve (prefill, then decode) or disaggregated (each on ranks of its own)"
+    ),
     "decode_steps": Parameter("Tokens generated per request", most=1 << 20),
+    "decode_tp": Parameter("Tensor-parallel ranks of decoding", default_said="tp", most=MAX_GENERATED_NPUS),
+    "decode_ep": Parameter("Expert-parallel ranks of decoding", default_said="ep", most=MAX_GENERATED_NPUS),
+    "decode_dp": Parameter("Replicas that decode", default_said="dp", most=MAX_GENERATED_NPUS),
+    "decode_pp": Parameter("Pipeline stages of decoding", default_said="pp", most=MAX_GENERATED_NPUS),
+    "decode_batch": Parameter(
+        "Requests that a decode replica takes in together, a multiple of micro-batch",
+        default_said="micro-batch",
+    ),
     "sp": Parameter("Sequence parallelism along tp"),
     "regather": Parameter("With --sp: gather inputs again in the backward pass"),
     "context": Parameter("Kind of context parallelism"),

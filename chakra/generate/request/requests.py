@@ -26,6 +26,7 @@ from chakra.generate.model.layer_kinds import pattern_layers, read_layers
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig
 from chakra.generate.plan.compute import ComputeModel, OperatorTimes
+from chakra.generate.plan.disaggregated import Decoding, plan_disaggregated
 from chakra.generate.plan.inference import InferenceOptions, plan_inference
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.template import EmitOptions, Stream
@@ -34,7 +35,7 @@ from chakra.generate.request.frameworks import framework, read_profile
 from chakra.generate.request.parameters import MOST_SIZE, keys_of, read_parameter
 from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.io.documents import document_text
-from chakra.io.limits import MAX_GENERATED_NODES
+from chakra.io.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
 from chakra.io.nearest import nearest
 from chakra.replay.compute import compute_parameters
 from chakra.replay.compute.frameworks import framework_changes
@@ -53,6 +54,8 @@ class Mode(Enum):
     DECODE = "decode"
     #: prefill, then decoding
     SERVE = "serve"
+    #: prefill on some ranks, decoding on others
+    DISAGGREGATED = "disaggregated"
 
 
 class Host(Enum):
@@ -391,9 +394,13 @@ class TransformerRequest(Request):
     seq
         Tokens per sequence (training) or per prompt (inference); default: the preset's.
     mode
-        train, prefill, decode or serve (prefill, then decode).
+        train, prefill, decode, serve (prefill, then decode) or disaggregated (prefill and decode on ranks of their own).
     decode_steps
-        Tokens per request in decode and serve.
+        Tokens per request in decode, serve and disaggregated.
+    decode_tp, decode_ep, decode_dp, decode_pp
+        Parallel degrees of the decode ranks of a disaggregated inference; None: those of the prefill ranks.
+    decode_batch
+        Requests that a decode replica decodes together; None: ``micro_batch``.
     sp
         Sequence parallelism along tp.
     regather, context, flash, causal, capacity
@@ -448,6 +455,11 @@ class TransformerRequest(Request):
     seq: int | None = None
     mode: Mode = Mode.TRAIN
     decode_steps: int = 1
+    decode_tp: int | None = None
+    decode_ep: int | None = None
+    decode_dp: int | None = None
+    decode_pp: int | None = None
+    decode_batch: int | None = None
     sp: bool = False
     regather: bool = True
     context: ContextParallel = ContextParallel.RING
@@ -486,9 +498,37 @@ class TransformerRequest(Request):
             capacity_factor=self.capacity,
         )  # fmt: skip
 
+    def _decoding(self, parallel: ParallelConfig) -> Decoding | None:
+        """The decode ranks of a disaggregated inference; None in other modes, which have no options for them."""
+        names = ("decode_tp", "decode_ep", "decode_dp", "decode_pp", "decode_batch")
+        given = [name for name in names if getattr(self, name) is not None]
+        if self.mode is not Mode.DISAGGREGATED:
+            if given:
+                raise UsageError(
+                    f"{given[0].replace('_', '-')} is of decode ranks: it needs mode disaggregated"
+                )
+            return None
+        if self.npus is not None:
+            raise UsageError("npus would be those of both kinds of ranks: give dp and decode-dp instead")
+        sizes = {
+            axis: getattr(parallel, axis) if getattr(self, f"decode_{axis}") is None else getattr(self, f"decode_{axis}")
+            for axis in ("tp", "ep", "dp", "pp")
+        }  # fmt: skip
+        try:
+            theirs = ParallelConfig(**sizes, order=self.order)
+        except UsageError as error:
+            raise UsageError(f"decode ranks: {error}") from None
+        if theirs.world + parallel.world > MAX_GENERATED_NPUS:
+            raise UsageError(
+                f"{theirs.world + parallel.world} NPUs of both kinds; at most {MAX_GENERATED_NPUS} are generated"
+            )
+        requests = self.micro_batch if self.decode_batch is None else self.decode_batch
+        return Decoding(theirs, requests, self.decode_steps)
+
     def plan(self) -> StepPlan:
         """Plan a training step or an inference batch."""
         model, parallel = self.config(), self.parallel()
+        decoding = self._decoding(parallel)
         if self.mode is not Mode.TRAIN:
             if self.iterations not in (None, 1):
                 raise UsageError("iterations are steps of training; an inference has decode-steps")
@@ -497,16 +537,12 @@ class TransformerRequest(Request):
                 prefill=self.mode is not Mode.DECODE,
                 decode_steps=0 if self.mode is Mode.PREFILL else self.decode_steps,
             )  # fmt: skip
-            return plan_inference(
-                model,
-                parallel,
-                options,
-                self.layout(),
-                self.emit(),
-                self.stage_layers,
-                self.about("transformer"),
-                compile_layers=self.compiled,
-            )
+            given = (self.layout(), self.emit(), self.stage_layers, self.about("transformer"))
+            if decoding is not None:
+                return plan_disaggregated(
+                    model, parallel, options, decoding, *given, compile_layers=self.compiled
+                )
+            return plan_inference(model, parallel, options, *given, compile_layers=self.compiled)
         shape = TokenShape(self.micro_batch, model.sequence, model.sequence)
         stages = transformer_stages(model, parallel, shape, self.layout(), self.stage_layers)
         return self._step(stages, parallel, "transformer")

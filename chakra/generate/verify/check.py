@@ -1,7 +1,7 @@
 """Checking a planned training step of a transformer against the closed forms (``--check``)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chakra.generate.model.ir import Layer, WeightGroup
 from chakra.generate.model.layer_kinds import Feed, Mixer
@@ -40,21 +40,12 @@ def check_step(request: TransformerRequest, plan: StepPlan) -> list[Check]:
 
 
 def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
-    from dataclasses import replace
-
     model, parallel = request.config(), plan.parallel
     padded = replace(model, vocabulary=-(-model.vocabulary // parallel.tp) * parallel.tp)
     yield Check("parameters", closed.parameters(padded), total_parameters(plan), "")
     stages = summarize(plan)
     micro_batches = plan.training.micro_batches
-    # routers and compressing matrices work on whatever part of the residual stream a rank has
-    repeated = (model.has_experts or model.latent) and parallel.tp > 1 and not request.sp
-    few = any(
-        (one.mixer is Mixer.ATTENTION and one.kv_heads < parallel.tp)
-        or (one.mixer is Mixer.MAMBA2 and one.state_groups < parallel.tp)
-        for one in model.variants()
-    )
-    copied = few or repeated
+    copied = _copied(request, parallel.tp)
     if request.mode is Mode.TRAIN and request.capacity == 1.0 and not copied:
         sequences = request.micro_batch * micro_batches * parallel.dp
         flops = closed.training_flops(
@@ -62,6 +53,8 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
         )
         flops *= plan.training.iterations
         yield Check("matrix FLOPs of all ranks", flops, total_matmul_flops(plan), "FLOP")
+    if request.mode is Mode.DISAGGREGATED:
+        yield from _disaggregated(request, plan, stages, flops=not (copied or request.causal))
     if request.mode is Mode.TRAIN:
         yield from _pipeline(plan, stages)
         yield from _data_parallel(plan, stages)
@@ -70,9 +63,46 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
             yield from _tensor_parallel(request, plan, stages[1])
 
 
+def _copied(request: TransformerRequest, tp: int) -> bool:
+    """Whether tensor-parallel ranks repeat each other's products."""
+    model = request.config()
+    # routers and compressing matrices work on whatever part of the residual stream a rank has
+    repeated = (model.has_experts or model.latent) and tp > 1 and not request.sp
+    few = any(
+        (one.mixer is Mixer.ATTENTION and one.kv_heads < tp)
+        or (one.mixer is Mixer.MAMBA2 and one.state_groups < tp)
+        for one in model.variants()
+    )
+    return few or repeated
+
+
 def _sum(stage: StageSummary, group: str, kind: str) -> tuple[int, int]:
     found = [t for t in stage.traffic if t.group == group and t.kind == kind]
     return sum(t.calls for t in found), sum(t.size_bytes for t in found)
+
+
+def _disaggregated(
+    request: TransformerRequest, plan: StepPlan, stages: tuple[StageSummary, ...], *, flops: bool
+) -> Iterator[Check]:
+    """Every request's cache leaves the prefill ranks once for each copy that decode ranks keep, and so arrives."""
+    model, decode = request.config(), plan.beside[0]
+    requests = request.micro_batch * plan.training.micro_batches * plan.parallel.dp
+    itemsize, tp = plan.model.itemsize, decode.parallel.tp
+    expected = requests * closed.moved_cache_bytes(model, model.sequence, itemsize, tp)
+    for kind, what in (("SEND", "sent"), ("RECV", "received")):
+        found = sum(_sum(stage, "kv", kind)[1] * stage.ranks for stage in stages)
+        yield Check(f"keys and values {what}", expected, found, "B")
+    batches = plan.training.micro_batches * plan.parallel.dp
+    for kind, what in (("SEND", "sent"), ("RECV", "received")):
+        found = sum(_sum(stage, "token", kind)[0] * stage.ranks for stage in stages)
+        yield Check(f"first tokens {what}, messages", batches * decode.parallel.tp, found, "")
+    if flops and request.capacity == 1.0 and not _copied(request, tp):
+        steps = tuple(model.sequence + step + 1 for step in range(request.decode_steps))
+        padded = replace(model, vocabulary=-(-model.vocabulary // plan.parallel.tp) * plan.parallel.tp)
+        later = replace(model, vocabulary=-(-model.vocabulary // decode.parallel.tp) * decode.parallel.tp)
+        total = closed.inference_flops(padded, prompt=model.sequence)
+        total += closed.inference_flops(later, contexts=steps)
+        yield Check("matrix FLOPs of all ranks", requests * total, total_matmul_flops(plan), "FLOP")
 
 
 def _pipeline(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:

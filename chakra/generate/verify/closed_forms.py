@@ -252,6 +252,27 @@ def kv_cache_bytes(model: TransformerConfig, context: int, itemsize: int = 2) ->
     return total
 
 
+def moved_cache_bytes(model: TransformerConfig, context: int, itemsize: int, tp: int) -> int:
+    """Keys and values, and states, of one sequence on all ``tp`` ranks that take them in.
+
+    Ranks that are more than the key-value heads (groups of a state's inputs) keep copies of them, and all of them keys
+    and values that are compressed.
+    """
+    total = 0
+    for one, count in model.variants().items():
+        elements = 0
+        if one.mixer is Mixer.ATTENTION:
+            heads = 1 if one.kv_rank else one.kv_heads
+            width = one.kv_rank + one.rope_dim if one.kv_rank else 2 * one.head_dim
+            elements = _kept(one, context) * width * max(heads, tp)
+        elif one.mixer in (Mixer.MAMBA, Mixer.MAMBA2):
+            elements = one.inner * (one.state_size + one.conv_width)
+        if one.mixer is Mixer.MAMBA2:
+            elements += max(one.state_groups, tp) * 2 * one.state_size * one.conv_width
+        total += count * elements * itemsize
+    return total
+
+
 def activation_bytes(
     sequence: int,
     sequences: int,

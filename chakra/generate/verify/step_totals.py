@@ -8,6 +8,7 @@ from chakra.arguments import checked
 from chakra.et import NodeType
 from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.stages import EMBEDDING_GROUP
+from chakra.generate.plan.template import CACHE_GROUP, TOKEN_GROUP
 from chakra.generate.plan.training import StagePlan, StepPlan
 from chakra.generate.verify.closed_forms import sent_bytes
 from chakra.generate.verify.memory import StageMemory, stage_memory
@@ -31,7 +32,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class StageSummary:
-    """Totals of one rank of one stage, for one step."""
+    """Totals of one rank of one stage; ``part`` says of which part of the workload, where it has several."""
 
     stage: int
     ranks: int
@@ -43,11 +44,12 @@ class StageSummary:
     memory_traffic_bytes: int
     traffic: tuple[Traffic, ...]
     memory: StageMemory
+    part: str = ""
 
 
 def group_size(parallel: ParallelConfig, name: str) -> int:
     """Members of a symbolic group."""
-    return 2 if name == EMBEDDING_GROUP else parallel.size(name.split("_"))
+    return 2 if name in (EMBEDDING_GROUP, CACHE_GROUP, TOKEN_GROUP) else parallel.size(name.split("_"))
 
 
 @checked
@@ -59,7 +61,7 @@ def summarize(plan: StepPlan) -> tuple[StageSummary, ...]:
     plan
         The step.
     """
-    return tuple(_stage(plan, stage) for stage in plan.stages)
+    return tuple(_stage(part, stage) for part in plan.parts for stage in part.stages)
 
 
 def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
@@ -83,7 +85,7 @@ def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
     chunks = plan.model.of_stage(stage.stage, plan.parallel.pp)
     return StageSummary(
         stage.stage,
-        plan.parallel.world // plan.parallel.pp,
+        plan.ranks_of(stage),
         nodes,
         sum(layer.parameters for chunk in chunks for layer in chunk),
         matmul,
@@ -92,6 +94,7 @@ def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
         moved,
         _traffic(plan.parallel, calls),
         stage_memory(plan, stage),
+        plan.name,
     )
 
 

@@ -1,6 +1,7 @@
 """A plan's totals as tables for people, with units."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from chakra.alignment import aligned
 from chakra.generate.plan.training import StepPlan
@@ -9,16 +10,10 @@ from chakra.generate.verify.step_totals import StageSummary, summarize, total_ma
 
 def plan_text(plan: StepPlan) -> str:
     """Totals of a plan, a line per stage, and the traffic of one rank of each stage that differs."""
-    p = plan.parallel
     stages = summarize(plan)
-    degrees = " x ".join(
-        f"{axis} {p.axis_sizes[axis]}" for axis in ("tp", "cp", "dp", "pp") if p.axis_sizes[axis] > 1
-    )
     steps = plan.training.iterations
-    size = f"{p.world} NPUs ({degrees or 'one rank'}), {plan.training.micro_batches} micro-batches"
-    size += f", {steps} steps" if steps > 1 else ""
     lines = [
-        f"{size}, {len(stages)} pipeline stages",
+        *(_size(part) for part in plan.parts),
         f"parameters {total_parameters(plan):.4e}, matrix FLOPs of all ranks {total_matmul_flops(plan):.6e}",
         "",
         _stage_table(stages),
@@ -29,6 +24,30 @@ def plan_text(plan: StepPlan) -> str:
     return "\n".join(lines)
 
 
+def _size(plan: StepPlan) -> str:
+    """NPUs and degrees of a part of a workload."""
+    p, steps = plan.parallel, plan.training.iterations
+    degrees = " x ".join(
+        f"{axis} {p.axis_sizes[axis]}" for axis in ("tp", "cp", "dp", "pp") if p.axis_sizes[axis] > 1
+    )
+    size = f"{p.world} NPUs ({degrees or 'one rank'}), {plan.training.micro_batches} micro-batches"
+    size += f", {steps} steps" if steps > 1 else ""
+    return f"{plan.name + ': ' if plan.name else ''}{size}, {p.pp} pipeline stages"
+
+
+def _named(stage: StageSummary) -> str:
+    return f"{stage.part} {stage.stage}".lstrip()
+
+
+def _distinct(stages: Sequence[StageSummary]) -> list[StageSummary]:
+    """One line for ranks of a stage that differ only in whom they exchange messages with."""
+    found: dict[StageSummary, int] = {}
+    for stage in stages:
+        key = replace(stage, ranks=0)
+        found[key] = found.get(key, 0) + stage.ranks
+    return [replace(stage, ranks=ranks) for stage, ranks in found.items()]
+
+
 def _stage_table(stages: Sequence[StageSummary]) -> str:
     header = (
         "stage", "ranks", "nodes", "parameters", "matrix TFLOP", "other Gop", "HBM traffic GB", "states GB",
@@ -36,11 +55,11 @@ def _stage_table(stages: Sequence[StageSummary]) -> str:
     )  # fmt: skip
     rows = [
         (
-            str(s.stage), str(s.ranks), str(s.nodes), f"{s.parameters:.4e}", f"{s.matmul_flops / 1e12:.3f}",
+            _named(s), str(s.ranks), str(s.nodes), f"{s.parameters:.4e}", f"{s.matmul_flops / 1e12:.3f}",
             f"{s.other_ops / 1e9:.3f}", f"{s.memory_traffic_bytes / 1e9:.3f}", f"{s.memory.states / 1e9:.3f}",
             f"{(s.memory.activations + s.memory.transient) / 1e9:.3f}", f"{s.memory.total / 1e9:.3f}",
         )
-        for s in stages
+        for s in _distinct(stages)
     ]  # fmt: skip
     return aligned(header, rows)
 
@@ -49,13 +68,13 @@ def _traffic_table(stages: Sequence[StageSummary]) -> str:
     header = ("stage", "group", "kind", "members", "calls", "MB in", "MB sent (ring)")
     rows: list[tuple[str, ...]] = []
     previous: tuple[object, ...] | None = None
-    for s in stages:
-        if s.traffic == previous:
+    for s in _distinct(stages):
+        if (s.part, s.traffic) == previous:
             continue
-        previous = s.traffic
+        previous = s.part, s.traffic
         rows += [
             (
-                str(s.stage), t.group, t.kind, str(t.members), str(t.calls), f"{t.size_bytes / 1e6:.3f}",
+                _named(s), t.group, t.kind, str(t.members), str(t.calls), f"{t.size_bytes / 1e6:.3f}",
                 f"{t.sent_bytes / 1e6:.3f}",
             )
             for t in s.traffic

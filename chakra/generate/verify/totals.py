@@ -19,7 +19,7 @@ def totals_of(request: Request, plan: StepPlan) -> dict[str, float]:
     stages = summarize(plan)
     samples = request.micro_batch * plan.training.passes * plan.parallel.dp
     totals: dict[str, float] = {
-        "npus": plan.parallel.world,
+        "npus": plan.world,
         "memory_gb": max(stage.memory.total for stage in stages) / 1e9,
         "matmul_flops": sum(stage.matmul_flops * stage.ranks for stage in stages),
         "recomputed_flops": sum(stage.recomputed_flops * stage.ranks for stage in stages),
