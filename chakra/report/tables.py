@@ -274,6 +274,8 @@ def why_no_use(run: Run) -> str:
         )
     if run.document.get("backend") == "flow":
         return "Use over time is not shown: it is kept for at most 61,680 links."
+    if run.document.get("backend") == "ns3":
+        return "Use over time is not shown: it is kept for at most 65,536 links."
     return "Use over time is not shown: the network was simulated outside of chakra, and counts its links in all only."
 
 

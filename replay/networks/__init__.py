@@ -7,6 +7,7 @@ Other packages bring a network as an `OutsideNetwork`; the modules of this packa
 from chakra.replay.networks.interface import (
     NEVER_NS,
     CountsLinks,
+    CountsUse,
     Ended,
     Expects,
     LinkUse,
@@ -16,11 +17,13 @@ from chakra.replay.networks.interface import (
     Pauses,
     Tells,
     Transfers,
+    UseOverTime,
 )
 
 __all__ = [
     "NEVER_NS",
     "CountsLinks",
+    "CountsUse",
     "Ended",
     "Expects",
     "LinkUse",
@@ -30,4 +33,5 @@ __all__ = [
     "Pauses",
     "Tells",
     "Transfers",
+    "UseOverTime",
 ]

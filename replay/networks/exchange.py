@@ -11,16 +11,20 @@ from chakra.errors import ChakraError, ConfigError
 from chakra.replay.networks.interface import (
     NEVER_NS,
     CountsLinks,
+    CountsUse,
     Expects,
     LinkUse,
     OutsideNetwork,
     Pauses,
     Tells,
     Transfers,
+    UseOverTime,
 )
 from chakra.replay.plugins import guarded
 
 _T = TypeVar("_T")
+#: intervals of a run for which a network says when its links were busy
+MOST_INTERVALS = 4096
 #: transfers that are named in an error
 SHOWN = 3
 _FLYING, _ENDED = 0, 1
@@ -211,6 +215,42 @@ class Exchange:
             )
 
         return self._call("links", read)
+
+    def use_over_time(self, end_ns: int) -> UseOverTime | None:
+        """What the network says of when its links were busy in a run that ended then; None if it does not."""
+        run = self._run
+        if not isinstance(run, CountsUse):
+            return None
+        said = self._call("use_over_time", run.use_over_time)
+        if said is None:
+            return None
+
+        def read() -> UseOverTime:
+            links = [
+                (a if isinstance(a, str) else int(a), b if isinstance(b, str) else int(b), float(rate))
+                for a, b, rate in said.links
+            ]
+            return UseOverTime(int(said.interval_ns), links, np.asarray(said.busy_ns, np.float64))
+
+        found = self._call("use_over_time", read)
+        if found.interval_ns < 1:
+            raise ConfigError(f"{self._words}: use_over_time() answered intervals of {found.interval_ns} ns")
+        if -(-end_ns // found.interval_ns) > MOST_INTERVALS:
+            raise ConfigError(
+                f"{self._words}: use_over_time() answered intervals of {found.interval_ns} ns for a run of {end_ns} ns; "
+                f"at most {MOST_INTERVALS} intervals are kept"
+            )
+        busy = found.busy_ns
+        if busy.ndim != 2 or len(busy) != len(found.links):
+            raise ConfigError(
+                f"{self._words}: use_over_time() must answer a row of intervals for each of {len(found.links)} links, "
+                f"not an array of shape {busy.shape}"
+            )
+        if not (np.isfinite(busy) & (busy >= 0)).all():
+            raise ConfigError(
+                f"{self._words}: use_over_time() answered busy times that are no numbers from 0 on"
+            )
+        return found
 
     def notes(self) -> tuple[str, ...]:
         """What the network says of the run; nothing if it says nothing."""

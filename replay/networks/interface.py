@@ -16,7 +16,7 @@ packets, routes and queues are the network's. A message of an NPU to itself is n
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from chakra.arrays import I64
+from chakra.arrays import F64, I64
 
 #: `until_ns` of an engine that has nothing to do before the next completion; later than every tick of a run
 NEVER_NS = 1 << 62
@@ -105,6 +105,24 @@ class LinkUse(NamedTuple):
     queued_ns: int
 
 
+class UseOverTime(NamedTuple):
+    """When links were busy, for the result's `link_use`.
+
+    Attributes
+    ----------
+    interval_ns
+        Length of an interval, ns; the first begins with the run.
+    links
+        Where each link begins and ends, and its bandwidth in GB/s of 2^30 B/s; those that carried something.
+    busy_ns
+        How long each sent in each interval, ns, shape (links, intervals).
+    """
+
+    interval_ns: int
+    links: Sequence[tuple[int | str, int | str, float]]
+    busy_ns: F64
+
+
 class NetworkRun(Protocol):
     """One simulation, from tick 0. Its clock is 0 at first, and what `advance` answered last."""
 
@@ -154,6 +172,14 @@ class CountsLinks(Protocol):
 
     def links(self) -> Iterable[LinkUse]:
         """Links that carried something, asked once at the end of the run, before `close`."""
+
+
+@runtime_checkable
+class CountsUse(Protocol):
+    """A run that also says when its links were busy. Optional: a result without has no `link_use`."""
+
+    def use_over_time(self) -> UseOverTime | None:
+        """What links did when, asked once at the end of the run, before `close`; None if it was not counted."""
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from chakra.builder import TraceBuilder, Workload
 from chakra.errors import ConfigError, StallError
 from chakra.replay import ReplayResult, simulate
 from chakra.replay.engines.messages import engine, tables
-from chakra.replay.networks import Ended, OutsideNetwork
+from chakra.replay.networks import Ended, OutsideNetwork, UseOverTime
 
 #: so much bandwidth that no size makes a difference
 ENDLESS = 1e30
@@ -297,6 +297,87 @@ class PausingRun(constant_delay_module.Run):
     def notes(self) -> list[str]:
         """How often it paused."""
         return [f"paused {self.pauses} times"]
+
+
+class Using(ConstantDelay):
+    """A constant delay that says when its links were busy."""
+
+    def __init__(self, answer: object) -> None:
+        super().__init__(2, 700, 50)
+        self.answer = answer
+
+    def begin(self) -> "UsingRun":
+        """A simulation at tick 0."""
+        return UsingRun(self.delay_ns, self.answer)
+
+
+class UsingRun(constant_delay_module.Run):
+    """Answers what it was given."""
+
+    def __init__(self, delay_ns: int, answer: object) -> None:
+        super().__init__(delay_ns)
+        self.answer = answer
+
+    def use_over_time(self) -> Any:
+        """What was given."""
+        return self.answer
+
+
+def one_message() -> Workload:
+    workload = Workload(2)
+    workload.run(lambda b: b.send(1, size_bytes=1) if b.rank == 0 else b.recv(0, size_bytes=1))
+    return workload
+
+
+def test_a_network_that_says_when_its_links_were_busy() -> None:
+    """What it counts behind the end is not told, and an interval that the end cuts is as long as it lasts."""
+    links: list[tuple[int | str, int | str, float]] = [(0, "a", 25.0), ("a", 1, 50.0)]
+    busy = np.array([[200.0, 100.0, 50.0, 60.0], [0.0, 0.0, 100.0, 0.0]])
+    done = simulate(one_message(), system(), Using(UseOverTime(300, links, busy)))
+    assert done.finish_ns.max() == 700
+    row = {"dim": 0, "alike": 1}
+    assert done.link_use == {
+        "interval_ns": 300,
+        "mean": [0.3333, 0.1667, 0.75],
+        "links": [
+            {**row, "from": 0, "to": "a", "bandwidth_gibps": 25.0, "share": [0.6667, 0.3333, 0.5]},
+            {**row, "from": "a", "to": 1, "bandwidth_gibps": 50.0, "share": [0.0, 0.0, 1.0]},
+        ],
+    }
+    assert simulate(one_message(), system(), Using(None)).link_use == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (UseOverTime(0, [], np.zeros((0, 1))), "intervals of 0 ns"),
+        (UseOverTime(1, [(0, 1, 1.0)], np.zeros((1, 700))), None),
+        (
+            UseOverTime(7, [(0, 1, 1.0)], np.zeros((2, 100))),
+            r"a row .* for each of 1 links, .* shape \(2, 100\)",
+        ),
+        (
+            UseOverTime(7, [(0, 1, 1.0)], np.full((1, 100), np.nan)),
+            "busy times that are no numbers from 0 on",
+        ),
+        (UseOverTime(7, [(0, 1, 1.0)], np.full((1, 100), -1.0)), "busy times that are no numbers from 0 on"),
+        ("often", r"failed in use_over_time\(\): AttributeError"),
+    ],
+)
+def test_wrong_answers_of_use_over_time(answer: object, told: str | None) -> None:
+    if told is None:
+        assert simulate(one_message(), system(), Using(answer)).link_use["mean"] == [0.0] * 700
+        return
+    with pytest.raises(ConfigError, match=told):
+        simulate(one_message(), system(), Using(answer))
+
+
+def test_too_many_intervals_of_use_over_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chakra.replay.networks.exchange.MOST_INTERVALS", 699)
+    with pytest.raises(
+        ConfigError, match="intervals of 1 ns for a run of 700 ns; at most 699 intervals are kept"
+    ):
+        simulate(one_message(), system(), Using(UseOverTime(1, [(0, 1, 1.0)], np.zeros((1, 9)))))
 
 
 @pytest.mark.parametrize("seed", range(4))

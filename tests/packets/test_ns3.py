@@ -182,6 +182,40 @@ def test_seed_and_early_drops() -> None:
     assert times(1) != times(2)
 
 
+@pytest.mark.parametrize("transport", ["tcp", "dctcp", "lossless"])
+def test_use_of_links_over_time(transport: str) -> None:
+    """Shares times spans are the busy times of links; a port into which two send is full until the second has ended."""
+    window = {} if transport == "lossless" else {"initial_window": MIB}
+    transfers = [(0, 3, 4 * MIB), (1, 3, 4 * MIB), (2, 1, MIB)]
+    done = run(sends(4, transfers), star(4, {"transport": transport, **window}))
+    use, end = done.link_use, last(done)
+    n, interval = len(use["mean"]), use["interval_ns"]
+    assert (n - 1) * interval < end <= n * interval
+    assert 64 < n <= 128
+    spans = np.full(n, float(interval))
+    spans[-1] = end - (n - 1) * interval
+    busy = {(link["from"], link["to"]): link["busy_ns"] for link in done.links}
+    for link in use["links"]:
+        assert len(link["share"]) == n
+        assert max(link["share"]) <= 1
+        counted = float((np.array(link["share"]) * spans).sum())
+        assert abs(counted - busy[link["from"], link["to"]]) <= 1 + 5e-5 * end  # shares have four places
+    port = next(link for link in use["links"] if (link["from"], link["to"]) == ("hub", 3))
+    assert use["links"][0] is port
+    assert min(port["share"][1 : n // 2]) > 0.99
+
+
+def test_use_over_time_is_of_the_clock_of_the_replay() -> None:
+    """Two messages with half a minute between: ns-3 skips what is quiet, the intervals do not."""
+    pause = 30_000_000_000
+    done = run(sends(2, [(0, 1, 16 * MIB), (0, 1, 16 * MIB)], wait_ns=pause), pair({"transport": "lossless"}))
+    use = done.link_use
+    (link,) = use["links"]
+    n = len(use["mean"])
+    assert (n - 1) * use["interval_ns"] < last(done) <= n * use["interval_ns"]
+    assert [k for k, share in enumerate(link["share"]) if share > 0] in ([0, n - 1], [0, n - 2, n - 1])
+
+
 def test_another_process_has_the_same_answer() -> None:
     """Nothing of earlier runs is left in one: a new process gives the same result, after other runs in this one."""
     code = (

@@ -127,7 +127,8 @@ def test_a_page_says_why_there_is_no_use_over_time() -> None:
     assert 'id="link-use"' not in closed
     run = replayed(network, 4, range(4), "aware", engine="messages")
     assert 'id="link-use"' in report_html([run])
-    assert "simulated outside" in report_html([run_of(sample() | {"backend": "ns3"}, "run")])
+    assert "simulated outside" in report_html([run_of(sample() | {"backend": "outside"}, "run")])
+    assert "65,536 links" in report_html([run_of(sample() | {"backend": "ns3"}, "run")])
     assert network_picture(run_of(sample() | {"links": []}, "run")) is None
 
 

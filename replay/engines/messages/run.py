@@ -36,6 +36,7 @@ from chakra.replay.engines.messages.library import (
 )
 from chakra.replay.engines.messages.simulated import everybody
 from chakra.replay.engines.messages.tables import Calls, Custom, MessageTables
+from chakra.replay.engines.messages.use import outside_use
 from chakra.replay.engines.messages.volume import bytes_sent
 from chakra.replay.engines.outcome import RawRun, order_notes
 from chakra.replay.engines.plan_tables import Planned
@@ -347,6 +348,8 @@ class MessageRun:
                 ended = simulate(tables, self.work_estimate(), progress, exchange)
                 links = tuple(_outside_link(use) for use in exchange.links())
                 said = exchange.notes()
+                end_ns = int(tables.m[L.C_NOW])
+                link_use = outside_use(exchange.use_over_time(end_ns), end_ns)
         m = tables.m
         if m[L.C_STATUS] == L.MISMATCH:
             npu, node = int(self.who.npus[int(m[L.C_ERROR_NPU])]), int(m[L.C_ERROR_NODE])

@@ -5,9 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from chakra.arrays import F64, I64
+from chakra.arrays import F64, I64, AnyArray
 from chakra.replay.engines.kernels.link_use import WHOLE, lost
 from chakra.replay.engines.state import Block
+from chakra.replay.networks.interface import UseOverTime
 
 #: intervals of a link
 MOST_INTERVALS: Final = 128
@@ -60,12 +61,36 @@ class UseRows:
             parts = rows[some, 1:] >> (lost(shift) - lost(own))
             used[some[:, None], together[first]] = np.add.reduceat(parts, first, axis=1)
         length = 1 << shift
-        last = np.flatnonzero(used.any(axis=0))
-        n = max(-(-end_ns // length), int(last[-1]) + 1 if len(last) else 1)
-        spans = np.full(n, float(length))
-        if end_ns > length * (n - 1):
-            spans[-1] = end_ns - length * (n - 1)
-        return length, used[:, :n] / (WHOLE / (1 << lost(shift))) / spans
+        return length, _shares(length, used, end_ns) / (WHOLE / (1 << lost(shift)))
+
+
+def _shares(length: int, busy: AnyArray, end_ns: int) -> F64:
+    """Busy times by the length of their intervals, of which the last ends with the run; intervals behind are left out."""
+    last = np.flatnonzero(busy.any(axis=0))
+    n = max(-(-end_ns // length), int(last[-1]) + 1 if len(last) else 1)
+    spans = np.full(n, float(length))
+    if end_ns > length * (n - 1):
+        spans[-1] = end_ns - length * (n - 1)
+    out: F64 = busy[:, :n] / spans
+    return out
+
+
+def outside_use(found: UseOverTime | None, end_ns: int) -> dict[str, object]:
+    """The `link_use` of a run whose network was simulated outside, which may count a little beyond its end."""
+    if found is None or not found.busy_ns.size:
+        return {}
+    n = max(-(-end_ns // found.interval_ns), 1)
+    busy = np.zeros((len(found.links), n))
+    kept = min(n, found.busy_ns.shape[1])
+    busy[:, :kept] = found.busy_ns[:, :kept]
+    shares = np.minimum(_shares(found.interval_ns, busy, end_ns), 1.0)
+    rows = np.arange(len(found.links))
+
+    def name(k: int) -> dict[str, object]:
+        source, target, bandwidth = found.links[k]
+        return {"dim": 0, "from": source, "to": target, "bandwidth_gibps": bandwidth}
+
+    return use_document((found.interval_ns, shares), rows, np.ones(len(rows), np.int64), name)
 
 
 def use_document(

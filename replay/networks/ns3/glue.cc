@@ -82,6 +82,73 @@ struct LinkCount
     int64_t busyPs = 0, queuedPs = 0;
 };
 
+// How long links are busy in each of a few intervals of the replay's clock, which are 2 to the power of `Shift()` ns and
+// become longer with the run.
+class BusyOverTime
+{
+  public:
+    int64_t aheadNs = 0; // the replay's clock less the simulation's
+
+    void Keep(std::size_t links, int64_t intervals)
+    {
+        m_n = intervals;
+        m_busyPs.assign(links * std::size_t(intervals), 0);
+    }
+
+    void Add(std::size_t link, int64_t startPs, int64_t ps)
+    {
+        if (m_n == 0)
+        {
+            return;
+        }
+        const int64_t startNs = startPs / PS + aheadNs;
+        while ((startNs + ps / PS + 1) >> m_shift >= m_n)
+        {
+            Widen();
+        }
+        int64_t ns = startNs, behind = startPs % PS;
+        while (ps > 0)
+        {
+            const int64_t bin = ns >> m_shift;
+            const int64_t room = (((bin + 1) << m_shift) - ns) * PS - behind;
+            const int64_t part = std::min(ps, room);
+            m_busyPs[link * std::size_t(m_n) + std::size_t(bin)] += part;
+            ps -= part;
+            ns = (bin + 1) << m_shift;
+            behind = 0;
+        }
+    }
+
+    int64_t Shift() const
+    {
+        return m_shift;
+    }
+
+    // ps, link after link
+    void Read(int64_t* out) const
+    {
+        std::copy(m_busyPs.begin(), m_busyPs.end(), out);
+    }
+
+  private:
+    void Widen()
+    {
+        ++m_shift;
+        for (std::size_t row = 0; row < m_busyPs.size(); row += std::size_t(m_n))
+        {
+            for (int64_t k = 0; k < m_n; ++k)
+            {
+                const int64_t part = m_busyPs[row + k];
+                m_busyPs[row + k] = 0;
+                m_busyPs[row + k / 2] += part;
+            }
+        }
+    }
+
+    int64_t m_n = 0, m_shift = 0;
+    std::vector<int64_t> m_busyPs;
+};
+
 // Clock, ends of transfers, and pauses, whatever carries the packets.
 class Simulation
 {
@@ -171,6 +238,28 @@ class Simulation
         }
     }
 
+    // What links do over time, in so many intervals.
+    void KeepUse(int64_t intervals)
+    {
+        m_use.Keep(m_counts.size(), intervals);
+    }
+
+    // The replay's clock less the simulation's, from now on.
+    void SetAhead(int64_t ns)
+    {
+        m_use.aheadNs = ns;
+    }
+
+    int64_t UseShift() const
+    {
+        return m_use.Shift();
+    }
+
+    void Use(int64_t* out) const
+    {
+        m_use.Read(out);
+    }
+
     uint64_t Events() const
     {
         return Simulator::GetEventCount();
@@ -208,6 +297,7 @@ class Simulation
 
     const Setup m_setup;
     std::vector<LinkCount> m_counts;
+    BusyOverTime m_use;
 
   private:
     void Reach()
@@ -233,6 +323,8 @@ class CountedChannel : public PointToPointChannel
   public:
     int64_t latencyPs[2] = {0, 0};
     LinkCount* counts[2] = {nullptr, nullptr};
+    std::size_t links[2] = {0, 0};
+    BusyOverTime* use = nullptr;
 
     bool TransmitStart(Ptr<const Packet> packet, Ptr<PointToPointNetDevice> from, Time busy) override
     {
@@ -243,6 +335,7 @@ class CountedChannel : public PointToPointChannel
             counts[way]->bytes += packet->GetSize();
             counts[way]->packets += 1;
             counts[way]->busyPs += busy.GetTimeStep();
+            use->Add(links[way], Simulator::Now().GetTimeStep(), busy.GetTimeStep());
         }
         Simulator::ScheduleWithContext(to->GetNode()->GetId(),
                                        busy + TimeStep(latencyPs[way]),
@@ -467,6 +560,8 @@ class TcpSimulation : public Simulation
             const int64_t link = links[way] >= 0 ? links[way] : int64_t(there);
             channel->latencyPs[way] = m_setup.latencyPs[link];
             channel->counts[way] = links[way] >= 0 ? &m_counts[link] : nullptr;
+            channel->links[way] = std::size_t(link);
+            channel->use = &m_use;
             Ptr<PointToPointNetDevice> device = AddDevice(ends[way], channel, link);
             if (links[way] >= 0)
             {
@@ -791,6 +886,7 @@ class LosslessSimulation : public Simulation
         count.bytes += bytes;
         count.packets += 1;
         count.busyPs += busy;
+        m_use.Add(k, now, busy);
         count.queuedPs += now - frame.since;
         port.busy = true;
         Simulator::Schedule(TimeStep(busy), &LosslessSimulation::Sent, this, k, frame);

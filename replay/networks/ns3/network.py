@@ -14,7 +14,7 @@ from chakra.replay.config.model import Links, Network, Packets
 from chakra.replay.config.packet_keys import FIRST_SEGMENTS
 from chakra.replay.config.packets import queue_of, threshold_of
 from chakra.replay.networks.blocks import block_links
-from chakra.replay.networks.interface import Ended, LinkUse, LogicalDim, Transfers
+from chakra.replay.networks.interface import Ended, LinkUse, LogicalDim, Transfers, UseOverTime
 from chakra.replay.networks.ns3.library import load_glue, require_ns3
 from chakra.replay.networks.routes import SPLITTING, LinkGraph, link_graph
 from chakra.replay.options import NS3
@@ -37,6 +37,9 @@ LONGEST_NS = 1 << 52
 LONG_S = 3600
 #: CPU us of a packet at both ends, and on each link, acknowledgements included (benchmarks/bench_packets.py)
 COST_US = {"tcp": (20.0, 10.0), "dctcp": (20.0, 13.0), "lossless": (0.0, 1.0)}
+#: intervals in which a link's use over time is counted, and words that those of all links may take; with fewer than
+#: `LEAST_INTERVALS` for each none are kept
+MOST_INTERVALS, LEAST_INTERVALS, USE_WORDS = 128, 16, 1 << 20
 #: answers of the glue's `Advance`
 _ENDED, _PAUSED, _IDLE = 1, 2, 3
 #: GB/s (2^30 B/s) that a link may have: a kilobit to a petabit per second
@@ -239,6 +242,9 @@ class Ns3Run:
         setup = self._setup(glue)
         kind = glue.LosslessSimulation if self._lossless else glue.TcpSimulation
         self._simulation = kind(setup)
+        room = min(MOST_INTERVALS, USE_WORDS // max(len(self._links.links), 1))
+        self._intervals = room if room >= LEAST_INTERVALS else 0
+        self._simulation.KeepUse(self._intervals)
 
     def _setup(self, glue: Any) -> Any:
         network, links, packets = self._network, self._links, self._network.packets
@@ -286,6 +292,7 @@ class Ns3Run:
             # what is left of timers and acknowledgements ends, and then nothing happens until the batch starts
             self._simulation.Advance(self._now_ns() + QUIET_NS, -1)
             self._ahead = start - self._now_ns()
+            self._simulation.SetAhead(self._ahead)
         self._flying += len(transfers.id)
         at = transfers.start_ns - self._ahead
         self._simulation.Submit(len(at), transfers.src, transfers.dst, transfers.bytes, at)
@@ -331,6 +338,22 @@ class Ns3Run:
         for link, row in zip(self._links.links, self._counts().tolist(), strict=True):
             if row[1]:
                 yield LinkUse(self._name(link.src), self._name(link.dst), row[0], row[4], row[5])
+
+    def use_over_time(self) -> UseOverTime | None:
+        """When links sent: bytes on the wire, as in `links`."""
+        if not self._intervals:
+            return None
+        busy = np.zeros((len(self._links.links), self._intervals), np.int64)
+        self._simulation.Use(busy.reshape(-1))
+        used = np.flatnonzero(busy.any(axis=1))
+        return UseOverTime(
+            1 << int(self._simulation.UseShift()),
+            [
+                (self._name(link.src), self._name(link.dst), link.bandwidth_gibps)
+                for link in (self._links.links[k] for k in used.tolist())
+            ],
+            busy[used] / 1000,
+        )
 
     def notes(self) -> Iterable[str]:
         """Packets in all, and what became of them."""
