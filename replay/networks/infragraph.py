@@ -26,6 +26,8 @@ from chakra.replay.config.section import Section
 #: types of components that are NPUs; the second is that of older files
 NPU_TYPES = ("xpu", "npu")
 _TYPES = (*NPU_TYPES, "custom", "device", "cpu", "nic", "memory", "port", "switch")
+#: keys of InfraGraph's first form, in which its documentation still has examples, and what takes their place
+_OLDER = {"connections": "edges", "device": "devices", "type": "choice"}
 _KEYS = {
     "infrastructure": ("name", "description", "devices", "links", "instances", "edges", "annotations"),
     "device": ("name", "description", "components", "links", "edges"),
@@ -93,6 +95,12 @@ class _Reader:
         if not isinstance(value, Mapping):
             raise self.error(where, f"expected a map, found {describe(value)}")
         for key in value:
+            if key in _OLDER and key not in _KEYS[kind]:
+                raise self.error(
+                    where,
+                    f"key {key!r} is of an older form of InfraGraph, which is not read; the present one has "
+                    f"{_OLDER[str(key)]!r} in its place",
+                )
             if key not in _KEYS[kind]:
                 raise self.error(where, f"key {shortened(key)!r} is unknown{nearest(str(key), _KEYS[kind])}")
         return value

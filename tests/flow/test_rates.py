@@ -1,7 +1,10 @@
 """Rates and times of flows, by laws and against the reference."""
 
 from fractions import Fraction
+from itertools import pairwise
+from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 from flow_worlds import World, every_pair, link_networks, starts_on
@@ -13,6 +16,7 @@ from chakra.builder import Workload
 from chakra.replay import simulate
 from chakra.replay.config import load_network
 from chakra.replay.config.model import Network
+from chakra.replay.networks.flow import slowest
 from chakra.replay.networks.flow.link_paths import link_paths
 from chakra.replay.networks.flow.paths import block_paths
 from chakra.replay.networks.routes import link_graph
@@ -148,6 +152,36 @@ def test_an_adaptive_flow_takes_the_way_that_is_free() -> None:
         assert abs(tick - alone) <= 1
     three = world(network).arrivals([(0, 0, 2, size), (0, 1, 3, size), (0, 0, 3, size)])
     assert max(abs(tick - want * alone) for tick, want in zip(three, (2, 1, 2), strict=True)) <= 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.integers(2, 6), st.integers(1, 4), st.integers(1, 3), st.booleans())
+def test_a_sprayed_message_is_there_when_its_slowest_way_has_brought_its_last_byte(
+    data: st.DataObject, npus: int, spines: int, leaves: int, small: bool
+) -> None:
+    """Latencies by the shortest paths that networkx lists, on leaves, spines and links between leaves."""
+    names: list[tuple[Any, Any]] = [(npu, f"leaf{npu % leaves}") for npu in range(npus)]
+    names += [(f"leaf{leaf}", f"spine{spine}") for leaf in range(leaves) for spine in range(spines)]
+    names += data.draw(
+        st.lists(st.sampled_from([(0, 1), (0, "leaf1"), ("leaf0", "leaf1"), (1, "spine0")]), unique=True)
+    )
+    names = [pair for pair in dict.fromkeys(names) if leaves > 1 or "leaf1" not in pair]
+    latency = {pair: data.draw(st.sampled_from([0.0, 1.0, 300.75, 500.0, 3000.0])) for pair in names}
+    links = [[*pair, 10, latency[pair]] for pair in names]
+    network = load_network({"npus_count": [npus], "links": links, "ecmp": "spray"})
+    graph = nx.Graph(names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slowest, "TOGETHER", 1 if small else slowest.TOGETHER)
+        paths = link_paths(network, every_pair(npus))
+    for src, dst, told in zip(paths.src.tolist(), paths.dst.tolist(), paths.latency_ns.tolist(), strict=True):
+        if src == dst:
+            continue
+        ways = nx.all_shortest_paths(graph, src, dst)
+        sums = [
+            sum(latency[pair] if pair in latency else latency[pair[::-1]] for pair in pairwise(way))
+            for way in ways
+        ]
+        assert told == int(max(sums)), (src, dst, sums)
 
 
 @pytest.mark.parametrize("fast", [1e7, 1e9, 1e12, 1e15, 1e300])

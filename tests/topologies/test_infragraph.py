@@ -265,6 +265,8 @@ def test_npus_forward_only_where_they_must(tmp_path: Path, capsys: pytest.Captur
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a key": (lambda d: d["devices"][0].update(component=[]), "device 0: key 'component' is unknown; did you mean 'components'?"),
+    "an older form": (lambda d: d["devices"][0].update(connections=[]), "device 0: key 'connections' is of an older form of InfraGraph, which is not read; the present one has 'edges' in its place"),
+    "an older type": (lambda d: d["devices"][0]["components"][0].update(type="xpu"), "component 0: key 'type' is of an older form of InfraGraph, which is not read; the present one has 'choice' in its place"),
     "no name": (lambda d: d["devices"][1].pop("name"), "device 1: name must be a text, found null"),
     "twice": (lambda d: d["devices"].append(d["devices"][0]), "device 'card': is described twice"),
     "a count": (lambda d: d["devices"][1]["components"][0].update(count=-1), "component 'gpu': count must be a number from 0 to 2000000"),

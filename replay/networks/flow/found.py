@@ -66,7 +66,7 @@ class Found:
             link[begin : begin + len(route)] = route
         latency = np.array([x.latency_ns for x in self._links.links], np.float64)
         route_of = np.repeat(np.arange(len(count)), count)
-        # of a sprayed flow the mean of its paths
+        # of a sprayed flow the mean of its paths, which `with_slowest` looks at
         total = np.bincount(route_of, latency[link] * shares, minlength=len(count))
         return Paths(
             src=keys // n,

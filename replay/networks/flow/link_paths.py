@@ -16,6 +16,7 @@ from chakra.jit import compiled, worth_compiling
 from chakra.replay.config.model import Links, Network
 from chakra.replay.networks.flow.found import Found
 from chakra.replay.networks.flow.paths import Paths, distinct_pairs
+from chakra.replay.networks.flow.slowest import with_slowest
 from chakra.replay.networks.routes import given_routes, pick_next, weights
 
 KERNEL = "chakra.replay.networks.flow.search"
@@ -68,7 +69,7 @@ def link_paths(network: Network, pairs: I64) -> Paths:
         open_pairs = open_pairs[~np.isin(keys, np.fromiter(given, np.int64, len(given)))]
     if len(open_pairs):
         _Search(network, links, keys, open_pairs, found).run()
-    return found.paths(keys, n)
+    return with_slowest(found.paths(keys, n), links)
 
 
 @dataclass(frozen=True, slots=True)
