@@ -168,6 +168,9 @@ def _joins(members: Members | None, npus: int) -> str:
             else f"dimension{'s' * (len(dims) > 1)} {_list(dims)}"
         )
     if isinstance(members, EvenGroups):
+        if members.outer and members.block:
+            count = members.block // members.inner
+            return f"groups of {count} NPUs, {members.inner} ranks apart, within {members.block} neighbours"
         if members.outer:
             return f"groups of {npus // members.inner} NPUs, {members.inner} ranks apart"
         return f"groups of {members.inner} neighbouring NPUs"
@@ -190,6 +193,12 @@ def notes_on(converted: "Converted") -> tuple[str, ...]:
         notes.append(
             f"the sizes of the model- and data-parallel groups are not known, so their collectives join all "
             f"{converted.npus} NPUs, as upstream has it; {HOW_TO_SAY}"
+        )
+    layout = workload.layout
+    if layout is not None and layout.pp > 1:
+        notes.append(
+            f"the rows are those of one of {layout.pp} pipeline stages: neither the messages between stages "
+            f"({layout.pp_comm_bytes:,} bytes each) nor the pipeline's bubble are in the file"
         )
     policy = POLICIES[workload.policy]
     issued = _issued_layers(converted)
@@ -237,6 +246,8 @@ def _reason(converted: "Converted", phase: Phase) -> str:
     }[phase]
     if converted.npus == 1:
         return "there is one NPU"
+    if converted.workload.layout is not None:
+        return "the group is one NPU"
     if issue is Issue.ALL_BUT_FIRST:
         told = "nobody needs the gradient of the first layer's input"
         return told if not policy.per_layer else f"{told}; or the layer's policy has none"

@@ -13,7 +13,7 @@ from chakra.converters.text.encode import encode_common, rank_files
 from chakra.converters.text.grammar import TextWorkload
 from chakra.converters.text.output import StagedFiles
 from chakra.converters.text.passes import Graph, Rules, build_graph
-from chakra.converters.text.policies import POLICIES, Span
+from chakra.converters.text.policies import POLICIES, SIMAI_POLICY, Span
 from chakra.converters.text.reader import read_workload
 from chakra.converters.text.spans import (
     Machine,
@@ -21,8 +21,10 @@ from chakra.converters.text.spans import (
     Nobody,
     SpanGroups,
     Style,
+    check_layout,
     resolve_spans,
     sizes_unknown,
+    with_shards,
 )
 from chakra.converters.text.upstream import upstream_graph, upstream_rank_files
 from chakra.errors import ConversionError, UsageError
@@ -80,7 +82,7 @@ def load_text(
     passes: int = 1,
     network_dims: Sequence[int] | None = None,
     model_parallel: int | None = None,
-    time_unit: str = "us",
+    time_unit: str | None = None,
     update_time: bool = False,
     span: str = "auto",
     compat: str | None = None,
@@ -92,7 +94,7 @@ def load_text(
     source
         Text workload.
     npus
-        Number of NPUs; by default the product of ``network_dims``.
+        Number of NPUs; by default the product of ``network_dims``, or those of a stage that a SimAI header says.
     passes
         Training passes, one after the other.
     network_dims
@@ -100,7 +102,7 @@ def load_text(
     model_parallel
         NPUs that share one model replica.
     time_unit
-        "us" or "ns": what the file's times are in.
+        "us" or "ns": what the file's times are in; None: ns where the header is SimAI's, else us.
     update_time
         Whether update times become compute nodes.
     span
@@ -113,18 +115,28 @@ def load_text(
     ConversionError
         The file or an option is wrong; see `convert_text`.
     """
-    npus = _npus(npus, network_dims)
-    _check_numbers(npus, passes, model_parallel, time_unit, span)
     if compat is not None:
-        _check_compat(compat, network_dims, model_parallel, time_unit, update_time, span)
+        npus = _npus(npus, network_dims)
+        _check_numbers(npus, passes, model_parallel, time_unit or "us", span)
+        _check_compat(compat, network_dims, model_parallel, time_unit or "us", update_time, span)
         workload = read_workload(source, as_upstream=True)
         _check_size(workload, passes)
         graph = upstream_graph(workload, passes)
-        return Converted(workload, graph, npus, passes, {}, time_unit, False, compat)
+        return Converted(workload, graph, npus, passes, {}, time_unit or "us", False, compat)
     workload = read_workload(source)
+    layout = workload.layout
+    if layout is not None and npus is None and network_dims is None:
+        npus = layout.stage
+    if time_unit is None:
+        # the headers of SimAI tell its files, whose times are ns, from others
+        time_unit = "us" if layout is None else "ns"
+    npus = _npus(npus, network_dims)
+    _check_numbers(npus, passes, model_parallel, time_unit, span)
     _check_size(workload, passes)
-    policy = POLICIES[workload.policy]
+    policy = POLICIES[workload.policy] if layout is None else SIMAI_POLICY
     machine = Machine(npus, None if network_dims is None else tuple(network_dims), model_parallel)
+    check_layout(workload, machine)
+    workload = with_shards(workload, npus)
     members = resolve_spans(workload, policy, machine, Style[span.upper()])
     nobody = frozenset(item for item, joined in members.items() if isinstance(joined, Nobody))
     graph = build_graph(workload, policy, passes, rules=Rules(update_time=update_time), nobody=nobody)
@@ -145,7 +157,7 @@ def convert_text(
     passes: int = 1,
     network_dims: Sequence[int] | None = None,
     model_parallel: int | None = None,
-    time_unit: str = "us",
+    time_unit: str | None = None,
     update_time: bool = False,
     span: str = "auto",
     compat: str | None = None,
@@ -161,7 +173,7 @@ def convert_text(
     output
         Prefix of the files. With communicator groups ``OUTPUT.comm_groups.json`` is written too.
     npus
-        Number of NPUs; may be left out if ``network_dims`` is given.
+        Number of NPUs; may be left out if ``network_dims`` is given, or a SimAI header says it.
     passes
         Number of training (or inference) passes.
     network_dims
@@ -170,7 +182,7 @@ def convert_text(
         NPUs that share one model replica. Overrides the file's own number and dimension 0 of the network.
     time_unit
         What the file's times are: "us" (as upstream's converter and the tutorials read them) or "ns" (as
-        ASTRA-sim 1.0).
+        ASTRA-sim 1.0). None: ns where the header is SimAI's, else us.
     update_time
         Put a COMP node of the layer's update time between each collective and its waiters.
     span

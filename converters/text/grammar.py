@@ -51,6 +51,8 @@ class Step:
     word: str
     #: bytes per NPU
     size_bytes: int
+    #: group that the word names (SimAI): ``EP`` or ``DP_EP``; "" is the phase's own
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,35 @@ class Layer:
     update_time: int = 0
     #: the layer's own policy word (HYBRID_CUSTOMIZED only)
     policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the header of a SimAI (AICB) file says of the job; its rows are one pipeline stage's.
+
+    Attributes
+    ----------
+    tp, ep, pp
+        Ranks of a tensor-parallel and of an expert-parallel group, and pipeline stages.
+    all_gpus
+        Ranks of the whole job; None where the header does not say it.
+    micro_batches
+        Micro-batches of the step, all of which the rows already hold.
+    pp_comm_bytes
+        Bytes of a message between stages, which no row holds.
+    """
+
+    tp: int
+    ep: int = 1
+    pp: int = 1
+    all_gpus: int | None = None
+    micro_batches: int = 1
+    pp_comm_bytes: int = 0
+
+    @property
+    def stage(self) -> int | None:
+        """Ranks of one stage; None where the header does not say it."""
+        return None if self.all_gpus is None else self.all_gpus // self.pp
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +139,8 @@ class TextWorkload:
     #: layers whose inputs are kept, and layers whose backward pass begins with a recomputation
     checkpoints: frozenset[int] = frozenset()
     initiators: frozenset[int] = frozenset()
+    #: the job, where the header is SimAI's
+    layout: Layout | None = None
     #: the file's text, kept for provenance
     text: str = ""
 

@@ -131,6 +131,9 @@ def _repeat(builder: "_Builder", n: int, passes: int) -> Graph:
 
 def span_of(workload: TextWorkload, policy: Policy, layer: int, phase: Phase) -> Span:
     """NPUs that a layer's collective joins (trace formats, section 3.2)."""
+    group = step_of(workload.layers[layer], phase).group
+    if group:
+        return Span.EXPERT if group == "EP" else Span.EXPERT_DATA
     own = workload.layers[layer].policy
     row = POLICIES[own] if own is not None else policy
     if policy.issue_input is Issue.FIRST_FROM_TOP and phase is not Phase.WEIGHT_GRADIENT:
@@ -235,6 +238,8 @@ class _Builder:
             if phase is Phase.WEIGHT_GRADIENT:
                 if index == 0 and policy.wait_first_input and ends.first_input >= 0:
                     waits = [*waits, ends.first_input]
+                if policy.wait_own_input and result_above >= 0:
+                    waits = [*waits, result_above]
                 compute = self._compute(index, phase, waits)
                 ends.weight_compute[index] = ends.last_compute = compute
                 ends.weight[index] = self._issued(policy.issue_weight, index, phase, compute)
@@ -294,7 +299,7 @@ class _Builder:
                 comm_type=comm_type,
                 size_bytes=step.size_bytes,
                 span=span,
-                word=word,
+                word=f"{word}_{step.group}" if step.group else word,
             )
         if last is not None and last != compute and self.rules.update_time and layer.update_time:
             last = self._node(UPDATE, index, phase, [last], time=layer.update_time)

@@ -64,6 +64,10 @@ class Span(Enum):
     ALL = auto()
     MODEL_INNER = auto()  # model-parallel group of neighbouring ranks ...
     DATA_OUTER = auto()  # ... and the data-parallel group across them
+    EXPERT = (
+        auto()
+    )  # expert-parallel group: as many successive model-parallel groups, one rank of each (SimAI)
+    EXPERT_DATA = auto()  # ranks that hold the same experts (SimAI)
     DATA_INNER = auto()  # data-parallel group of neighbouring ranks ...
     MODEL_OUTER = auto()  # ... and the model-parallel group across them
 
@@ -86,6 +90,8 @@ class Policy:
     per_layer: bool = False
     #: I(i) also waits for cI(i+1)
     wait_input: bool = False
+    #: W(i) waits for cI(i)
+    wait_own_input: bool = False
     #: W(0) waits for cI(0)
     wait_first_input: bool = False
     #: layer B + this waits for cF(0), B the last bottom layer
@@ -169,6 +175,10 @@ POLICIES: dict[str, Policy] = {
         links=(Link.LAST_FORWARD_COLLECTIVE,),
     ),
 }
+
+#: SimAI's reading of the transformer policies: the input gradient's collective ends before the weight gradient begins.
+#: The header is read by its labels.
+SIMAI_POLICY = replace(_HYBRID_TRANSFORMER, wait_own_input=True)
 
 _UPSTREAM_DLRM = replace(_HYBRID_DLRM, top_offset=0, span=Span.ALL)
 

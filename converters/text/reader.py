@@ -5,11 +5,12 @@ unknown collective word, a wrong number, words after the last layer) this reader
 """
 
 import difflib
+import itertools
 import os
 from collections.abc import Iterable
 
 from chakra.arguments import checked
-from chakra.converters.text.grammar import CommWord, Layer, Step, TextWorkload
+from chakra.converters.text.grammar import CommWord, Layer, Layout, Step, TextWorkload
 from chakra.converters.text.policies import POLICIES, UPSTREAM_POLICIES, Backward, Header
 from chakra.errors import ConversionError
 from chakra.io.files import EXECUTION_TRACE, kind_of, read_bytes
@@ -18,8 +19,19 @@ from chakra.io.files import EXECUTION_TRACE, kind_of, read_bytes
 MAX_TIME = (1 << 63) // 1000 - 1
 MAX_BYTES = (1 << 63) - 1
 
-#: Words of headers that later tools derived from this format; none of them can be read as 1.0 means them.
-_FOREIGN_LABELS = {"ep:", "pp:", "vpp:", "ga:", "all_gpus:", "pp_comm:", "pp_comm", "dp:"}
+#: Labels by which a header is SimAI's (AICB), whose order is free, and the fields that they give
+_SIMAI_LABELS = {
+    "model_parallel_NPU_group:": "tp", "ep:": "ep", "expert_parallel_npu_group:": "ep", "pp:": "pp", "vpp:": "",
+    "vp:": "", "ga:": "micro_batches", "all_gpus:": "all_gpus", "pp_comm:": "pp_comm_bytes", "pp_comm": "pp_comm_bytes",
+}  # fmt: skip
+#: labels that ASTRA-sim 1.0 has as well
+_OWN_LABELS = ("model_parallel_NPU_group:", "checkpoints:", "checkpoint_initiates:")
+#: Words of headers that other tools derived from this format; none of them can be read as 1.0 means them.
+_FOREIGN_LABELS = {label for label in _SIMAI_LABELS if label not in _OWN_LABELS} | {"dp:"}
+#: words behind which a group may be named
+_GROUPED = [str(word) for word in CommWord if word is not CommWord.NONE]
+#: groups that a word of a SimAI file may name behind its collective
+_GROUPS = ("_DP_EP", "_EP")
 
 
 @checked
@@ -78,7 +90,11 @@ def parse_workload(text: str, source: str = "<text>", *, as_upstream: bool = Fal
     checkpoints: frozenset[int] = frozenset()
     initiators: frozenset[int] = frozenset()
     header = POLICIES[policy].header
-    if header is Header.LAST_BOTTOM_LAYER:
+    layout: Layout | None = None
+    if header in (Header.GROUP, Header.GROUP_AND_CHECKPOINTS) and words.labels_of_simai():
+        layout, checkpoints, initiators = _simai_header(words)
+        group = layout.tp
+    elif header is Header.LAST_BOTTOM_LAYER:
         bottom = words.number("the index of the last bottom layer")
     elif header in (Header.GROUP, Header.GROUP_AND_CHECKPOINTS):
         words.label("model_parallel_NPU_group:")
@@ -94,7 +110,7 @@ def parse_workload(text: str, source: str = "<text>", *, as_upstream: bool = Fal
         if not layers:
             raise ConversionError(f"{source}: no layer follows the header")
     else:
-        layers = _layers(words, count, per_layer=POLICIES[policy].per_layer)
+        layers = _layers(words, count, per_layer=POLICIES[policy].per_layer, groups=layout is not None)
     workload = TextWorkload(
         source,
         policy,
@@ -104,6 +120,7 @@ def parse_workload(text: str, source: str = "<text>", *, as_upstream: bool = Fal
         group,
         checkpoints,
         initiators,
+        layout,
         text.replace("\r\n", "\n").replace("\r", "\n"),
     )
     if not as_upstream:
@@ -111,14 +128,49 @@ def parse_workload(text: str, source: str = "<text>", *, as_upstream: bool = Fal
     return workload
 
 
-def _layers(words: "_Words", count: int, *, per_layer: bool) -> tuple[Layer, ...]:
+def _simai_header(words: "_Words") -> tuple[Layout, frozenset[int], frozenset[int]]:
+    """The labels of a SimAI header, in any order, up to the number of layers."""
+    found: dict[str, int] = {}
+    chosen: dict[str, frozenset[int]] = {}
+    while not words.at_end() and not _is_integer(words.peek()):
+        label = words.word("a label")
+        if label in _OWN_LABELS[1:]:
+            if label in chosen:
+                raise words.error(f"{label!r} is there twice", back=1)
+            chosen[label] = words.numbers(
+                "checkpoint layers" if label == _OWN_LABELS[1] else "initiating layers"
+            )
+            continue
+        if label not in _SIMAI_LABELS:
+            known = ", ".join((*_SIMAI_LABELS, *_OWN_LABELS[1:]))
+            raise words.error(f"{label[:60]!r} is not a label of a SimAI header (labels: {known})", back=1)
+        name = _SIMAI_LABELS[label]
+        if name in found:
+            raise words.error(f"{label!r} is there twice", back=1)
+        least = 1 if name in ("tp", "ep", "pp", "all_gpus") else 0
+        value = words.number(f"the number behind {label!r}", least=least, fraction=name == "pp_comm_bytes")
+        if name:
+            found[name] = value
+    if "tp" not in found:
+        raise words.error("the header has no model_parallel_NPU_group:", back=1)
+    layout = Layout(**found)
+    each = layout.tp * layout.pp
+    if layout.all_gpus is not None and layout.all_gpus % each:
+        raise words.error(
+            f"all_gpus ({layout.all_gpus}) must be a multiple of model_parallel_NPU_group x pp = {each}",
+            back=1,
+        )
+    return layout, chosen.get(_OWN_LABELS[1], frozenset()), chosen.get(_OWN_LABELS[2], frozenset())
+
+
+def _layers(words: "_Words", count: int, *, per_layer: bool, groups: bool = False) -> tuple[Layer, ...]:
     layers = []
     for index in range(count):
         if words.at_end():
             raise ConversionError(
                 f"{words.source}: the header says {count} layers, but the file ends after {index}"
             )
-        layers.append(_layer(words, index, strict=True, per_layer=per_layer))
+        layers.append(_layer(words, index, strict=True, per_layer=per_layer, groups=groups))
     if not words.at_end():
         raise words.error(
             f"{words.peek()!r} follows the last layer; the header says {count} layers (a layer has "
@@ -127,7 +179,9 @@ def _layers(words: "_Words", count: int, *, per_layer: bool) -> tuple[Layer, ...
     return tuple(layers)
 
 
-def _layer(words: "_Words", index: int | None, *, strict: bool, per_layer: bool = False) -> Layer:
+def _layer(
+    words: "_Words", index: int | None, *, strict: bool, per_layer: bool = False, groups: bool = False
+) -> Layer:
     name = words.word("a layer's name" if index is None else f"the name of layer {index}")
     whose = f"layer {name!r}"
     reserved = words.word(f"the reserved number of {whose}")
@@ -139,8 +193,12 @@ def _layer(words: "_Words", index: int | None, *, strict: bool, per_layer: bool 
     def step(what: str) -> Step:
         time = words.number(f"the {what} time of {whose}", most=MAX_TIME)
         told = f"the {what} communication of {whose}"
-        word = words.choice(told, CommWord) if strict else words.word(told)
-        return Step(time, word, words.number(f"the {what} bytes of {whose}", most=MAX_BYTES))
+        group = ""
+        if groups:
+            word, group = words.grouped(told)
+        else:
+            word = words.choice(told, CommWord) if strict else words.word(told)
+        return Step(time, word, words.number(f"the {what} bytes of {whose}", most=MAX_BYTES), group)
 
     forward, input_gradient, weight_gradient = (
         step("forward"),
@@ -246,8 +304,29 @@ class _Words:
             f"{word[:60]!r} is not {what} (allowed: {', '.join(options)}){hint}", back=1
         ) from None
 
-    def number(self, what: str, *, least: int = 0, most: int = MAX_BYTES) -> int:
+    def labels_of_simai(self) -> bool:
+        """Whether the first line has labels that SimAI's headers have and 1.0's have not."""
+        head = itertools.takewhile(
+            lambda item: item[1] == self._lines[0], zip(self._words, self._lines, strict=True)
+        )
+        return any(word in _FOREIGN_LABELS and word != "dp:" for word, _ in head)
+
+    def grouped(self, what: str) -> tuple[str, str]:
+        """A collective's word, and the group that it names behind it."""
         word = self.word(what)
+        for group in _GROUPS:
+            plain = word.removesuffix(group)
+            if plain != word and plain in _GROUPED:
+                return plain, group[1:]
+        self._next -= 1
+        named = [f"{plain}{group}" for plain in _GROUPED for group in _GROUPS]
+        return self.choice(what, (*CommWord, *named)), ""
+
+    def number(self, what: str, *, least: int = 0, most: int = MAX_BYTES, fraction: bool = False) -> int:
+        word = self.word(what)
+        if fraction:
+            # AICB divides, and writes 1024.0
+            word = word.removesuffix(".0")
         if not _is_integer(word):
             raise self.error(
                 f"{what} must be a whole number, but is {word[:60]!r}{self._foreign(word)}", back=1

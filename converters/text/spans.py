@@ -6,13 +6,13 @@ network dimensions the collective can say so by ``involved_dim``: all NPUs then 
 collective keeps its algorithm per dimension. Otherwise groups are named, and each rank names its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.converters.text.grammar import Phase, TextWorkload
+from chakra.converters.text.grammar import CommWord, Phase, Step, TextWorkload
 from chakra.converters.text.passes import span_of
 from chakra.converters.text.policies import POLICIES, Header, Policy, Span
 from chakra.errors import ConversionError, UsageError
@@ -45,10 +45,15 @@ class Dims:
 
 @dataclass(frozen=True, slots=True)
 class EvenGroups:
-    """Communicator groups: runs of ``inner`` neighbouring ranks, or with ``outer`` one rank of each run."""
+    """Communicator groups: runs of ``inner`` neighbouring ranks, or with ``outer`` one rank of each run.
+
+    With ``block`` one rank of each run of a block of neighbouring ranks.
+    """
 
     inner: int
     outer: bool
+    #: neighbouring ranks within which the groups lie; 0: all
+    block: int = 0
 
 
 Members = Everyone | Nobody | Dims | EvenGroups
@@ -81,6 +86,8 @@ class Machine:
 
 def spans_used(workload: TextWorkload, policy: Policy) -> tuple[Span, ...]:
     """Spans that any collective of the workload may have."""
+    if workload.layout is not None:
+        return (Span.MODEL_INNER, Span.DATA_OUTER, Span.EXPERT, Span.EXPERT_DATA)
     if not policy.per_layer:
         return tuple(dict.fromkeys(span_of(workload, policy, 0, phase) for phase in Phase)) + tuple(
             dict.fromkeys((policy.span, policy.weight_span))
@@ -97,9 +104,13 @@ def spans_used(workload: TextWorkload, policy: Policy) -> tuple[Span, ...]:
 def sizes_unknown(workload: TextWorkload, policy: Policy, machine: Machine) -> bool:
     """Whether nothing says how large the groups of some span are; with `Style.AUTO` it then joins all "
     "NPUs."""
-    return machine.npus > 1 and any(
-        (span in _INNER or span in _OUTER) and _inner_size(span, workload, machine) is None
-        for span in spans_used(workload, policy)
+    return (
+        workload.layout is None
+        and machine.npus > 1
+        and any(
+            (span in _INNER or span in _OUTER) and _inner_size(span, workload, machine) is None
+            for span in spans_used(workload, policy)
+        )
     )
 
 
@@ -115,8 +126,9 @@ def resolve_spans(
     UsageError
         If dimensions are asked for and cannot say it, or groups whose size nothing says.
     """
+    resolve = _resolve if workload.layout is None else _resolve_layout
     return {
-        span: _resolve(span, workload, machine, style)
+        span: resolve(span, workload, machine, style)
         for span in dict.fromkeys((*spans_used(workload, policy), Span.NOBODY))
     }
 
@@ -125,9 +137,7 @@ def _resolve(span: Span, workload: TextWorkload, machine: Machine, style: Style)
     if span is Span.NOBODY or machine.npus == 1:
         return Nobody()
     if span is Span.ALL:
-        dims = machine.dims
-        # Simulators take the first four dimensions where nothing is said.
-        return Dims((True,) * len(dims)) if dims is not None and len(dims) > 4 else Everyone()
+        return _everyone(machine)
     inner = _inner_size(span, workload, machine)
     outer = span in _OUTER
     if inner is None:
@@ -154,6 +164,101 @@ def _resolve(span: Span, workload: TextWorkload, machine: Machine, style: Style)
             f"use --span groups"
         )
     return EvenGroups(inner, outer)
+
+
+def _everyone(machine: Machine) -> Members:
+    """All NPUs; simulators take the first four dimensions where nothing is said."""
+    dims = machine.dims
+    return Dims((True,) * len(dims)) if dims is not None and len(dims) > 4 else Everyone()
+
+
+def _resolve_layout(span: Span, workload: TextWorkload, machine: Machine, style: Style) -> Members:
+    """The same where the header says the job's layout: ranks of a stage are ordered tp, ep, and the rest of dp."""
+    layout = workload.layout
+    assert layout is not None
+    if span is Span.NOBODY:
+        return Nobody()
+    npus, tp = machine.npus, layout.tp
+    held = tp * layout.ep
+    stride, end = {
+        Span.MODEL_INNER: (1, tp),
+        Span.DATA_OUTER: (tp, npus),
+        Span.EXPERT: (tp, held),
+        Span.EXPERT_DATA: (held, npus),
+    }[span]
+    if end == stride:
+        return Nobody()
+    if (stride, end) == (1, npus):
+        return _everyone(machine)
+    if style is not Style.GROUPS and machine.dims is not None:
+        first, last = (_boundary((*machine.dims, 1), size) for size in (stride, end))
+        if first is not None and last is not None:
+            return Dims(tuple(first <= k < last for k in range(len(machine.dims))))
+    if style is Style.DIMS:
+        where = "no network is given" if machine.dims is None else f"none of {list(machine.dims)} ends there"
+        raise UsageError(
+            f"{workload.source}: groups of every {stride}th of {end} NPUs cannot be said by network dimensions "
+            f"({where}); use --span groups"
+        )
+    if stride == 1:
+        return EvenGroups(end, outer=False)
+    return EvenGroups(stride, outer=True, block=0 if end == npus else end)
+
+
+def check_layout(workload: TextWorkload, machine: Machine) -> None:
+    """Refuse a number of NPUs or of model-parallel ranks that contradicts a SimAI header.
+
+    Raises
+    ------
+    ConversionError
+        Naming what the header says, and the number of NPUs that fits.
+    """
+    layout = workload.layout
+    if layout is None:
+        return
+    where = f"{workload.source}: line 1"
+    if layout.stage is not None and machine.npus != layout.stage:
+        raise ConversionError(
+            f"{where}: all_gpus is {layout.all_gpus} and pp {layout.pp}, and the rows are one stage's: "
+            f"{layout.stage} NPUs, not {machine.npus}"
+        )
+    if machine.npus % (layout.tp * layout.ep):
+        raise ConversionError(
+            f"{where}: model_parallel_NPU_group x ep is {layout.tp * layout.ep}, which does not divide the "
+            f"{machine.npus} NPUs of a stage"
+        )
+    if machine.model_parallel not in (None, layout.tp):
+        raise ConversionError(
+            f"{where}: model_parallel_NPU_group is {layout.tp}, and --model-parallel {machine.model_parallel}"
+        )
+
+
+def with_shards(workload: TextWorkload, npus: int) -> TextWorkload:
+    """A workload whose all-gathers say what a rank brings in; SimAI's say what it gets.
+
+    A size that the members do not divide is rounded up.
+    """
+    layout = workload.layout
+    if layout is None:
+        return workload
+    data = npus // layout.tp
+
+    def step(one: Step, plain: int) -> Step:
+        if one.word != CommWord.ALL_GATHER:
+            return one
+        members = {"": plain, "EP": layout.ep, "DP_EP": data // layout.ep}[one.group]
+        return replace(one, size_bytes=-(-one.size_bytes // members))
+
+    layers = tuple(
+        replace(
+            layer,
+            forward=step(layer.forward, layout.tp),
+            input_gradient=step(layer.input_gradient, layout.tp),
+            weight_gradient=step(layer.weight_gradient, data),
+        )
+        for layer in workload.layers
+    )
+    return replace(workload, layers=layers)
 
 
 def _boundary(dims: tuple[int, ...], inner: int) -> int | None:
@@ -199,7 +304,7 @@ class SpanGroups:
         self.kinds: tuple[EvenGroups, ...] = tuple(
             dict.fromkeys(item for item in members.values() if isinstance(item, EvenGroups))
         )
-        counts = [npus // kind.inner if not kind.outer else kind.inner for kind in self.kinds]
+        counts = [self._count(kind) for kind in self.kinds]
         total = sum(counts)
         first = 1
         self.digits: int = 1
@@ -211,10 +316,18 @@ class SpanGroups:
             self._first[kind] = first
             first += count
 
+    def _count(self, kind: EvenGroups) -> int:
+        """Number of groups of a kind."""
+        if not kind.outer:
+            return self.npus // kind.inner
+        return kind.inner * (self.npus // (kind.block or self.npus))
+
     def number_of(self, kind: EvenGroups) -> I64:
         """(npus,) int64: the number of the group of this kind that each rank belongs to."""
         ranks = np.arange(self.npus, dtype=np.int64)
-        return self._first[kind] + (ranks % kind.inner if kind.outer else ranks // kind.inner)
+        if not kind.outer:
+            return self._first[kind] + ranks // kind.inner
+        return self._first[kind] + ranks // (kind.block or self.npus) * kind.inner + ranks % kind.inner
 
     def to_dict(self) -> dict[str, list[int]]:
         """The communicator-group file's content: group number as text, its ranks in ascending order."""
@@ -222,8 +335,11 @@ class SpanGroups:
         for kind in self.kinds:
             first, inner = self._first[kind], kind.inner
             if kind.outer:
-                for k in range(inner):
-                    groups[str(first + k)] = list(range(k, self.npus, inner))
+                block = kind.block or self.npus
+                for start in range(0, self.npus, block):
+                    for k in range(inner):
+                        number = first + start // block * inner + k
+                        groups[str(number)] = list(range(start + k, start + block, inner))
             else:
                 for k in range(self.npus // inner):
                     groups[str(first + k)] = list(range(k * inner, (k + 1) * inner))

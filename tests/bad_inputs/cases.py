@@ -268,6 +268,11 @@ def _tools() -> list[Case]:
         "pareto": study + "pareto: [step_ms]\n",
     })  # fmt: skip
     preset = fuzz_seeds.seeds("platform")[0].decode()
+    simai = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 1 all_gpus: 8 pp_comm: 0\n1\nL -1 1 NONE 0 1 NONE 0 1 NONE 0 1\n"
+    aicb = _alone("simai", "w.txt", "convert text -i w.txt -o out", {
+        "label": simai.replace("pp:", "tpp:"), "group": simai.replace("group: 2", "group: 3"), "experts": simai.replace("ep: 2", "ep: 3"), "twice": simai.replace("pp: 1", "ep: 1"),
+        "word": simai.replace("NONE 0 1 NONE", "ALLTOALL_TP 0 1 NONE"), "none": simai.replace("all_gpus: 8 ", ""), "value": simai.replace("ep: 2", "ep: two"),
+    })  # fmt: skip
     layers = _alone("layers", "l.csv", "generate transformer --model llama2-7b --layer-file l.csv -o out", {
         "empty": "", "header": "layers,width\n1,2\n", "word": "mixer\nattn\n", "number": "ffn\n-1\n", "none": "layers,ffn\n", "heads": "heads,kv-heads\n32,8\n33,8\n", "binary": GOOD_TRACE,
     })  # fmt: skip
@@ -281,7 +286,7 @@ def _tools() -> list[Case]:
         "empty": "", "format": json.dumps(manifest | {"format": "x"}), "npus": json.dumps(manifest | {"npus": 0}), "start": json.dumps(manifest | {"groups": {"a": {"members": [[2, 2**70]]}}}), "mode": json.dumps(manifest | {"peer_mode": "x"}),
         "absent": json.dumps(manifest | {"traces": ["none.et"]}), "traces": json.dumps(manifest | {"traces": []}), "list": "[]", "digits": '{"npus": ' + "9" * 5000 + "}",
     }, **beside)  # fmt: skip
-    return [*report, *timeline, *calibrate, *sweep, *layers, *platform, *workloads]
+    return [*report, *timeline, *calibrate, *sweep, *aicb, *layers, *platform, *workloads]
 
 
 def _commands() -> list[Case]:

@@ -131,8 +131,8 @@ BAD = {
         r"model-parallel group must lie between 1 and",
     ),
     "foreign header": (
-        "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 4 ep: 2 pp: 1\n1\n" + LAYER,
-        r"'ep:' stands where 'checkpoints:' is expected \(this header is that of a later tool",
+        "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 4 dp: 2 pp\n1\n" + LAYER,
+        r"'dp:' stands where 'checkpoints:' is expected \(this header is that of a later tool",
     ),
     "checkpoint beyond the layers": (
         "HYBRID_TRANSFORMER_FWD_IN_BCKWD g: 4 c: 1 5 i: 1 0\n1\n" + LAYER,

@@ -22,7 +22,11 @@ from chakra.io.documents import document_text
     help="Prefix of the traces: PREFIX.<rank>.et, and PREFIX.comm_groups.json where groups are used.",
 )
 @click.option(
-    "--npus", "--num-npus", "npus", type=click.IntRange(1), help="Number of NPUs (default: the network's)."
+    "--npus",
+    "--num-npus",
+    "npus",
+    type=click.IntRange(1),
+    help="Number of NPUs (default: the network's, or that of a SimAI header).",
 )
 @click.option(
     "--passes", "--num-passes", "passes", type=click.IntRange(1), default=1, show_default=True, help="Passes."
@@ -52,9 +56,8 @@ from chakra.io.documents import document_text
 @click.option(
     "--time-unit",
     type=click.Choice(["us", "ns"]),
-    default="us",
-    show_default=True,
-    help="Unit of the file's times. Upstream's converter and the tutorials read us; ASTRA-sim 1.0 meant ns.",
+    help="Unit of the file's times. Upstream's converter and the tutorials read us; ASTRA-sim 1.0 meant ns.  "
+    "[default: ns where the header is SimAI's, else us]",
 )
 @click.option(
     "--update-time",
@@ -80,7 +83,7 @@ def command(
     network: Path | None,
     model_parallel: int | None,
     span: str,
-    time_unit: str,
+    time_unit: str | None,
     update_time: bool,
     compat: str | None,
     copy: bool,
