@@ -10,6 +10,7 @@ from chakra.arrays import I32
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns, write_trace
 from chakra.et.manifest import PEER_MODE, RELATIVE, SUFFIX, WorkloadManifest, manifest_to_dict
 from chakra.et.operators import ATTRIBUTE as OPERATOR
+from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.io.documents import document_text, lined_text
 from chakra.io.files import atomic_bytes, atomic_text, expect_prefix, expect_writable
 from chakra.schemas.et_def_pb2 import AttributeProto
@@ -109,12 +110,23 @@ def _copy_columns(trace: Trace) -> TraceColumns:
             columns.set_int(name, column)
     if len(trace.operator_table):
         columns.set_text(OPERATOR, trace.operator_codes, trace.operator_table)
+    _copy_shares(trace, columns)
     for name in ("inputs", "outputs"):
         _copy_tensors(trace, columns, name)
     for attribute in trace.metadata.attr:
         if attribute.name != PEER_MODE:
             columns.metadata.attr.add().CopyFrom(attribute)
     return columns
+
+
+def _copy_shares(trace: Trace, columns: TraceColumns) -> None:
+    """Copy the bytes to and from each member of uneven collectives."""
+    table = [sizes.tolist() for sizes in np.split(trace.split_bytes, trace.split_offsets[1:-1])]
+    for name, given in ((IN_SPLIT, trace.in_split_codes), (OUT_SPLIT, trace.out_split_codes)):
+        if (given >= 0).any():
+            codes = np.full(trace.n_nodes, -1, dtype=np.int32)
+            codes[trace.split_nodes] = given
+            columns.set_ints(name, codes, table)
 
 
 def _copy_tensors(trace: Trace, columns: TraceColumns, name: str) -> None:

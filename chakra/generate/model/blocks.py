@@ -19,6 +19,7 @@ from chakra.generate.model.ir import (
 )
 from chakra.generate.model.layer_kinds import STATE_SPACE, Feed, Mixer
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Placement, Shard
+from chakra.generate.model.routing import Dispatch
 from chakra.generate.parallel import ParallelConfig
 
 
@@ -75,6 +76,8 @@ class TransformerOptions:
         Save activations and compute the loss; otherwise inference.
     capacity_factor
         MoE: tokens per expert relative to an even share.
+    dispatch
+        MoE: tokens that this rank sends and receives in this layer, where experts are not visited evenly.
     """
 
     sp: bool = False
@@ -87,6 +90,7 @@ class TransformerOptions:
     types: ElementTypes = ElementTypes()  # noqa: RUF009 - frozen
     training: bool = True
     capacity_factor: float = 1.0
+    dispatch: Dispatch | None = None
 
 
 #: operations per element of a norm, for the operation count (memory-bound everywhere)
@@ -205,9 +209,10 @@ class Blocks:
         kind: KernelKind,
     ) -> Operator:
         item, types = self.options.itemsize, self.options.types
-        work = kernel(kind, ops * elements, (reads + 1) * elements * item, elements, types=types)
-        back = NO_WORK
-        if backward:
+        work = back = NO_WORK
+        if elements:
+            work = kernel(kind, ops * elements, (reads + 1) * elements * item, elements, types=types)
+        if elements and backward:
             moved = (reads + 2) * elements * item
             back = kernel(kind, ops * elements, moved, elements, Direction.BACKWARD, types)
         return Operator(

@@ -7,6 +7,8 @@ from chakra.errors import UsageError
 from chakra.generate.model.blocks import TokenShape, TransformerOptions
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.ir import Layer
+from chakra.generate.model.layer_kinds import Feed
+from chakra.generate.model.routing import Experts, dispatch_of
 from chakra.generate.model.stage_model import StageModel, split_layers
 from chakra.generate.model.transformer import TransformerLayers
 from chakra.generate.parallel import ParallelConfig
@@ -18,10 +20,12 @@ def transformer_stages(
     shape: TokenShape,
     options: TransformerOptions,
     layers_per_chunk: Sequence[int] | None = None,
+    experts: Experts | None = None,
 ) -> StageModel:
-    """Embedding, decoder layers and head in pp*vp chunks.
+    """Embedding, decoder layers and head in pp*vp chunks, as a rank computes them.
 
     Layers of one kind are built once and renamed, so the cost does not grow with the number of ranks or micro-batches.
+    With ``experts`` the ranks are those of one expert-parallel position, and each layer with experts has its own load.
 
     Raises
     ------
@@ -37,9 +41,16 @@ def transformer_stages(
     for number, span in enumerate(split_layers(model.layers, count, layers_per_chunk)):
         layers: list[Layer] = [make.embedding()] if number == 0 else []
         for index in span:
-            kind = model.layer_key(index)
+            one = model.at(index)
+            kind: object = model.layer_key(index)
+            here = options
+            if experts is not None and one.feed is Feed.MOE:
+                kind = index
+                tokens = make.residual_tokens
+                dispatch = dispatch_of(experts.load, one, index, tokens, parallel.ep, experts.position)
+                here = replace(options, dispatch=dispatch)
             if kind not in prototypes:
-                prototypes[kind] = _layer(model, index, parallel, shape, options)
+                prototypes[kind] = _layer(model, index, parallel, shape, here)
             base = prototypes[kind]
             layers.append(replace(base, name=f"layer{index}"))
         if number == count - 1:

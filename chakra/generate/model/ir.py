@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from chakra.et.operators import Computed, Direction, Kernel, KernelKind, MatrixProduct
-from chakra.generate.model.placement import Placements
+from chakra.generate.model.placement import Placements, Shares
 
 
 class OpKind(StrEnum):
@@ -74,6 +74,8 @@ class Edge:
     regather
         Whether the converted input is not kept but converted again in the backward pass, for the weight gradient
         (Megatron's sequence parallelism).
+    shares
+        What the all-to-all of the forward pass sends and receives, where that is not even.
     """
 
     producer: int
@@ -82,6 +84,7 @@ class Edge:
     need: Placements = field(default_factory=dict)
     grad: Placements | None = field(default_factory=dict)
     regather: bool = False
+    shares: Shares | None = None
 
 
 class WeightGroup(StrEnum):

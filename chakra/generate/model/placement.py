@@ -54,13 +54,27 @@ class Conversion:
     """One collective of a layout change.
 
     ``size_bytes`` is what each rank brings in, ``result_bytes`` what it has afterwards, ``axes`` the parallel axes
-    whose product group takes part.
+    whose product group takes part. ``sent`` and ``received`` are bytes to and from each member where they are not even.
     """
 
     kind: CollectiveKind
     axes: tuple[str, ...]
     size_bytes: int
     result_bytes: int
+    sent: tuple[int, ...] = ()
+    received: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Bytes that a rank sends to and receives from each member in the all-to-all of a layout change."""
+
+    sent: tuple[int, ...]
+    received: tuple[int, ...]
+
+    def back(self) -> "Shares":
+        """Those of the way back."""
+        return Shares(self.received, self.sent)
 
 
 #: reductions first and gathers last, so that the sizes in between are smallest
@@ -87,7 +101,11 @@ def _transition(axis: str, have: Placement, need: Placement) -> CollectiveKind |
 
 
 def convert(
-    have: Placements, need: Placements, size_bytes: int, axis_sizes: Mapping[str, int]
+    have: Placements,
+    need: Placements,
+    size_bytes: int,
+    axis_sizes: Mapping[str, int],
+    shares: Shares | None = None,
 ) -> tuple[Conversion, ...]:
     """Collectives that turn layout ``have`` into layout ``need``.
 
@@ -99,6 +117,8 @@ def convert(
         Local bytes of the tensor as it is placed by ``have``.
     axis_sizes
         Ranks per axis; axes of one rank need no communication.
+    shares
+        What goes to and comes from each member of the all-to-all, where that is not even.
 
     Returns
     -------
@@ -122,6 +142,9 @@ def convert(
     size = size_bytes
     for (order, _, _), axes in sorted(steps.items(), key=lambda step: step[0][0]):
         kind = _ORDER[order]
+        if shares is not None and not size and kind is not CollectiveKind.ALL_TO_ALL:
+            # nothing comes to these ranks, nor to the others of such a group
+            continue
         ranks = prod(axis_sizes[axis] for axis in axes)
         result = size
         if kind is CollectiveKind.ALL_GATHER:
@@ -130,7 +153,10 @@ def convert(
             if size % ranks:
                 raise UsageError(f"{size} bytes do not divide among the {ranks} ranks of {' x '.join(axes)}")
             result = size // ranks
-        if isinstance(kind, CollectiveKind):
+        if kind is CollectiveKind.ALL_TO_ALL and shares is not None:
+            result = sum(shares.received)
+            conversions.append(Conversion(kind, tuple(axes), size, result, shares.sent, shares.received))
+        elif isinstance(kind, CollectiveKind):
             conversions.append(Conversion(kind, tuple(axes), size, result))
         size = result
     return tuple(conversions)

@@ -20,7 +20,7 @@ from chakra.generate.model.ir import (
     kernel,
 )
 from chakra.generate.model.layer_kinds import STATE_SPACE, Feed, Mixer
-from chakra.generate.model.placement import PARTIAL, REPLICATE, Shard
+from chakra.generate.model.placement import PARTIAL, REPLICATE, Shard, Shares
 from chakra.generate.model.state_space import StateSpaceLayers
 
 #: operations per element, for the memory-bound operators' operation counts (they are bandwidth-bound everywhere)
@@ -156,7 +156,18 @@ class TransformerLayers(StateSpaceLayers):
 
     def _routed(self, copies: int) -> int:
         """Copies of tokens that reach the experts of one rank after dispatch."""
+        if self.options.dispatch is not None:
+            copies = self.options.dispatch.rows
         return copies * self.parallel.tp if self.options.sp else copies
+
+    def _shares(self) -> Shares | None:
+        """What dispatch sends to and receives from each expert-parallel rank, where that is not even."""
+        dispatch = self.options.dispatch
+        if dispatch is None or len(dispatch.sent) == 1:
+            return None
+        token_bytes = self.model.hidden * self.options.itemsize
+        sent = tuple(copies * token_bytes for copies in dispatch.sent)
+        return Shares(sent, (dispatch.received * token_bytes,) * len(sent))
 
     def _routed_mlp(self, base: int, copies: int) -> list[Operator]:
         """The experts of one rank, behind the dispatch of tokens to them."""
@@ -167,7 +178,7 @@ class TransformerLayers(StateSpaceLayers):
         experts = Shard("expert")
         dispatch = Edge(
             base + 2, copies * model.hidden * item, {"ep": Shard("token"), "tp": self.residual},
-            {"ep": experts, "tp": REPLICATE}, {"ep": experts, "tp": PARTIAL},
+            {"ep": experts, "tp": REPLICATE}, {"ep": experts, "tp": PARTIAL}, shares=self._shares(),
         )  # fmt: skip
         return [
             self._experts(
@@ -186,7 +197,11 @@ class TransformerLayers(StateSpaceLayers):
         """Results of the experts, back to the ranks that have the tokens."""
         back = {"ep": Shard("token"), "tp": self.residual}
         routed_bytes = self._routed(copies) * self.model.hidden * self.options.itemsize
-        return Edge(base + 5, routed_bytes, {"ep": Shard("expert"), "tp": PARTIAL}, back, back)
+        shares = self._shares()
+        return Edge(
+            base + 5, routed_bytes, {"ep": Shard("expert"), "tp": PARTIAL}, back, back,
+            shares=shares.back() if shares else None,
+        )  # fmt: skip
 
     def _experts(
         self,
@@ -205,16 +220,21 @@ class TransformerLayers(StateSpaceLayers):
         ``whole``: a matrix split by rows, whose biases are whole on every tp rank.
         """
         options = self.options
-        works = gemm(
-            rows, columns, inner, itemsize=options.itemsize, grad_itemsize=options.grad_itemsize, types=options.types
-        )  # fmt: skip
+        # experts that nobody visits compute nothing
+        works = [NO_WORK] * 3
+        if rows:
+            works = gemm(
+                rows, columns, inner, itemsize=options.itemsize, grad_itemsize=options.grad_itemsize,
+                types=options.types,
+            )  # fmt: skip
         matrix = columns * inner
         biases: tuple[Weight, ...] = ()
         if self.model.biases:
             copies = self.parallel.tp if whole else 1
             biases = (Weight(experts * columns, WeightGroup.EXPERT, copies=copies),)
+        busy = experts if options.dispatch is None else options.dispatch.busy
         forward, inputs, grads = (
-            _grouped(work, matrix * size, rows, experts)
+            _grouped(work, matrix * size, rows, busy) if rows else work
             for work, size in zip(works, (options.itemsize, options.itemsize, options.grad_itemsize), strict=True)
         )  # fmt: skip
         return Operator(

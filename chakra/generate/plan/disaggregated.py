@@ -19,6 +19,7 @@ from chakra.errors import UsageError
 from chakra.generate.model.blocks import TransformerOptions
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.layer_kinds import STATE_SPACE, Mixer
+from chakra.generate.model.routing import ExpertLoad
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig, RankLayout
 from chakra.generate.plan.inference import TOKEN_BYTES, InferenceOptions, plan_inference
@@ -153,6 +154,7 @@ def plan_disaggregated(
     about: Mapping[str, object] | None = None,
     *,
     compile_layers: bool = False,
+    load: ExpertLoad | None = None,
 ) -> StepPlan:
     """Prefill ranks of ``parallel`` degrees, and behind them decode ranks.
 
@@ -180,7 +182,7 @@ def plan_disaggregated(
     check_passes(batches * (parallel.pp + decoding.parallel.pp * (decoding.steps + 1)))
     prefill = plan_inference(
         model, parallel, replace(options, prefill=True, decode_steps=0), layout, emit, layers_per_chunk,
-        compile_layers=compile_layers,
+        compile_layers=compile_layers, load=load,
     )  # fmt: skip
     decode = plan_inference(
         model, decoding.parallel,
@@ -188,7 +190,7 @@ def plan_disaggregated(
             options, requests=decoding.requests, prefill=False, decode_steps=decoding.steps,
             micro_batches=batches // (together * decoding.parallel.dp),
         ),
-        layout, emit, compile_layers=compile_layers,
+        layout, emit, compile_layers=compile_layers, load=load,
     )  # fmt: skip
     exchange = _Exchange(model, prefill, decode, options, together)
     held = options.requests * min(options.micro_batches, _HELD_BATCHES)
@@ -260,10 +262,11 @@ class _Exchange:
                 out.append(_Posted(message.group, message.size_bytes, offset, tag, micro_batch, chunk))
         return tuple(out)
 
-    def classes(self, side: int, stage: int) -> dict[tuple[_Posted, ...], list[int]]:
-        """Ranks of a stage (numbers within their side) by their messages."""
+    def classes(self, side: int, stage: StagePlan) -> dict[tuple[_Posted, ...], list[int]]:
+        """Ranks of a stage plan (numbers within their side) by their messages."""
         found: dict[tuple[_Posted, ...], list[int]] = {}
-        for rank in np.flatnonzero(self.coordinates[side]["pp"] == stage).tolist():
+        ranks = np.flatnonzero(self.coordinates[side]["pp"] == stage.stage).tolist()
+        for rank in ranks if stage.ranks is None else stage.ranks:
             found.setdefault(self._posted(side, rank), []).append(rank)
         return found
 
@@ -272,7 +275,7 @@ def _prefill_stages(exchange: _Exchange, emit: EmitOptions) -> Iterator[StagePla
     """Prefill: behind the pass of a chunk its messages."""
     plan = exchange.plans[0]
     for stage in plan.stages:
-        for posted, ranks in exchange.classes(0, stage.stage).items():
+        for posted, ranks in exchange.classes(0, stage).items():
             templates, stamps = list(stage.templates), []
             due: dict[tuple[int, int], list[_Posted]] = {}
             for one in posted:
@@ -292,7 +295,7 @@ def _prefill_stages(exchange: _Exchange, emit: EmitOptions) -> Iterator[StagePla
                     builder.flush_host()
                     stamps.append(replace(stamp, template=len(templates)))
                     templates.append(builder.template)
-            yield StagePlan(stage.stage, tuple(templates), tuple(stamps), tuple(ranks))
+            yield replace(stage, templates=tuple(templates), stamps=tuple(stamps), ranks=tuple(ranks))
 
 
 def _decode_stages(exchange: _Exchange, emit: EmitOptions) -> Iterator[StagePlan]:
@@ -300,7 +303,7 @@ def _decode_stages(exchange: _Exchange, emit: EmitOptions) -> Iterator[StagePlan
     plan = exchange.plans[1]
     batches, stages = plan.training.micro_batches, plan.parallel.pp
     for stage in plan.stages:
-        for posted, ranks in exchange.classes(1, stage.stage).items():
+        for posted, ranks in exchange.classes(1, stage).items():
             templates, stamps = list(stage.templates), list(stage.stamps)
             due: dict[int, list[_Posted]] = {}
             for one in posted:
@@ -321,4 +324,4 @@ def _decode_stages(exchange: _Exchange, emit: EmitOptions) -> Iterator[StagePlan
                 for step in range(len(stamps) // batches)
                 for batch in range(begin, min(begin + stages, batches))
             ]
-            yield StagePlan(stage.stage, tuple(templates), tuple(order), tuple(ranks))
+            yield replace(stage, templates=tuple(templates), stamps=tuple(order), ranks=tuple(ranks))

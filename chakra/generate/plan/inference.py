@@ -12,13 +12,14 @@ from chakra.generate.model.blocks import TokenShape, TransformerOptions
 from chakra.generate.model.build import transformer_stages
 from chakra.generate.model.compilation import compiled
 from chakra.generate.model.config import TransformerConfig
+from chakra.generate.model.routing import ExpertLoad, Experts
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.options import TrainingOptions
 from chakra.generate.plan.passes import Kept, PassContext, forward
 from chakra.generate.plan.stamp import Stamp
 from chakra.generate.plan.template import EmitOptions, Template, TemplateBuilder
-from chakra.generate.plan.training import StagePlan, StepPlan, check_passes
+from chakra.generate.plan.training import StagePlan, StepPlan, check_passes, stage_ranks
 from chakra.generate.schedule.pipeline import forward_only
 
 #: bytes of a token number on its way back to the first stage
@@ -131,6 +132,7 @@ def plan_inference(
     about: Mapping[str, object] | None = None,
     *,
     compile_layers: bool = False,
+    load: ExpertLoad | None = None,
 ) -> StepPlan:
     """Templates and stamps of every stage for one batch of requests.
 
@@ -144,29 +146,51 @@ def plan_inference(
     steps = options.decode_steps + options.prefill
     check_passes(steps * parallel.pp * parallel.vp * options.micro_batches)
     layout = replace(layout, training=False)
-    models = [
-        transformer_stages(model, parallel, shape, layout, layers_per_chunk) for shape in options.shapes()
-    ]
-    models = [
-        replace(
-            stage, training=False, cached_sequences=options.requests * options.micro_batches,
-            cached_tokens=options.prompt + options.decode_steps, cache_shares=parallel.cp,
-        )
-        for stage in models
-    ]  # fmt: skip
-    if compile_layers:
-        models = [compiled(stage, parallel.axis_sizes) for stage in models]
+    models = _step_models(
+        model, parallel, options, layout, layers_per_chunk, compile_layers=compile_layers, load=load
+    )
+    # of the last step, whose cache is the largest
+    positions = [steps[-1] for steps in models] if load else []
     stages = []
     for stage in range(parallel.pp):
-        builder = _StageSteps(stage, parallel, models, options, emit)
-        stamps = []
-        for step in range(len(models)):
-            templates = [builder.build(step, chunk) for chunk in range(parallel.vp)]
-            for micro_batch in range(options.micro_batches):
-                for chunk in range(parallel.vp):
-                    label = f"{'P' if options.prefill and not step else 'D'}{step}.{micro_batch}"
-                    stamps.append(Stamp(templates[chunk], micro_batch, label))
-        stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps)))
+        for position, ranks in stage_ranks(parallel, stage, positions):
+            builder = _StageSteps(stage, parallel, models[position or 0], options, emit)
+            stamps = []
+            for step in range(len(models[0])):
+                templates = [builder.build(step, chunk) for chunk in range(parallel.vp)]
+                for micro_batch in range(options.micro_batches):
+                    for chunk in range(parallel.vp):
+                        label = f"{'P' if options.prefill and not step else 'D'}{step}.{micro_batch}"
+                        stamps.append(Stamp(templates[chunk], micro_batch, label))
+            stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps), ranks, position))
     training = TrainingOptions(micro_batches=options.micro_batches)
     schedule = forward_only(parallel.pp, options.micro_batches, parallel.vp)
-    return StepPlan(parallel, models[-1], schedule, training, tuple(stages), about or {})
+    last = models[0][-1]
+    return StepPlan(
+        parallel, last, schedule, training, tuple(stages), about or {}, positions=tuple(positions)
+    )
+
+
+def _step_models(
+    model: TransformerConfig,
+    parallel: ParallelConfig,
+    options: InferenceOptions,
+    layout: TransformerOptions,
+    layers_per_chunk: Sequence[int] | None,
+    *,
+    compile_layers: bool,
+    load: ExpertLoad | None,
+) -> list[list[StageModel]]:
+    """The model of every step, for each expert-parallel position where experts are not visited evenly, else once."""
+    out = []
+    for experts in [Experts(load, position) for position in range(parallel.ep)] if load else [None]:
+        models = [
+            replace(
+                transformer_stages(model, parallel, shape, layout, layers_per_chunk, experts), training=False,
+                cached_sequences=options.requests * options.micro_batches,
+                cached_tokens=options.prompt + options.decode_steps, cache_shares=parallel.cp,
+            )
+            for shape in options.shapes()
+        ]  # fmt: skip
+        out.append([compiled(one, parallel.axis_sizes) for one in models] if compile_layers else models)
+    return out

@@ -34,7 +34,7 @@ class PassContext:
 
 def edge_conversion(edge: Edge, axis_sizes: Mapping[str, int]) -> tuple[Conversion, ...]:
     """Collectives of an edge in the forward pass."""
-    return convert(edge.have, edge.need, edge.size_bytes, axis_sizes)
+    return convert(edge.have, edge.need, edge.size_bytes, axis_sizes, edge.shares)
 
 
 def gradient_conversion(edge: Edge, axis_sizes: Mapping[str, int]) -> tuple[Conversion, ...]:
@@ -44,7 +44,8 @@ def gradient_conversion(edge: Edge, axis_sizes: Mapping[str, int]) -> tuple[Conv
     size = edge.size_bytes
     for step in edge_conversion(edge, axis_sizes):
         size = step.result_bytes
-    return convert(edge.grad, gradient_need(edge.have), size, axis_sizes)
+    back = edge.shares.back() if edge.shares else None
+    return convert(edge.grad, gradient_need(edge.have), size, axis_sizes, back)
 
 
 def forward(

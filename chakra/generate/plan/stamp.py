@@ -14,6 +14,7 @@ from chakra.errors import UsageError
 from chakra.et import ABSENT, CommType, NodeType, Trace, TraceColumns
 from chakra.et.manifest import PEER_MODE, RELATIVE
 from chakra.et.operators import ATTRIBUTE as OPERATOR
+from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.generate.plan.template import N_CHAINS, Outside, Stream, Template
 from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.replay.config.model import CollectiveKind
@@ -120,6 +121,13 @@ class _Tables:
         self.expert_flops, self.expert_bytes = column("expert_flops"), column("expert_bytes")
         self.comm_bytes = column("comm_bytes")
         self.tag_bases, self.streams = column("tag_bases"), column("streams")
+        pairs = [pair for t in templates for pair in t.shares]
+        lists = dict.fromkeys(sizes for pair in pairs if pair for sizes in pair)
+        self.share_table = list(lists)
+        number = {sizes: i for i, sizes in enumerate(self.share_table)}
+        self.shares = np.array(
+            [[number[sizes] for sizes in pair] if pair else [-1, -1] for pair in pairs], dtype=np.int32
+        ).reshape(-1, 2)
         kinds = [kind for t in templates for kind in t.kinds]
         self.comm_kinds = np.array(
             [CommType[kind.value].value if isinstance(kind, CollectiveKind) else ABSENT for kind in kinds],
@@ -147,8 +155,8 @@ class _Tables:
         self.operators = np.array([place.get(text, -1) for text in operators], dtype=np.int32)
         names = [name for t in templates for name in t.names]
         self.name_table = list(dict.fromkeys(names))
-        number = {name: i for i, name in enumerate(self.name_table)}
-        self.names = np.array([number[name] for name in names], dtype=np.int64)
+        place = {name: i for i, name in enumerate(self.name_table)}
+        self.names = np.array([place[name] for name in names], dtype=np.int64)
         self.ctrl = _Csr([deps for t in templates for deps in t.ctrl])
         self.data = _Csr([deps for t in templates for deps in t.data])
 
@@ -217,6 +225,9 @@ def _set_attributes(columns: TraceColumns, tables: _Tables, pick: I64, micro_bat
         columns.duration_micros = np.where(is_compute, micros, 0)
     columns.set_int("comm_type", tables.comm_kinds[pick])
     columns.set_int("comm_size", np.where(is_compute, ABSENT, tables.comm_bytes[pick]))
+    if tables.share_table:
+        for side, name in enumerate((IN_SPLIT, OUT_SPLIT)):
+            columns.set_ints(name, tables.shares[pick, side], tables.share_table)
     columns.set_text("pg_name", tables.groups[pick], tables.group_table)
     columns.set_int("comm_dst", np.where(is_send, tables.offsets[pick], ABSENT))
     columns.set_int("comm_src", np.where(is_recv, tables.offsets[pick], ABSENT))

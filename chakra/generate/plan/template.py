@@ -120,6 +120,8 @@ class Template:
     groups: list[str | None] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     tag_bases: list[int] = field(default_factory=list)
+    #: bytes to and from each member, of collectives of unequal shares
+    shares: list[tuple[tuple[int, ...], tuple[int, ...]] | None] = field(default_factory=list)
     streams: list[int] = field(default_factory=list)
     ctrl: list[list[int]] = field(default_factory=list)
     data: list[list[int]] = field(default_factory=list)
@@ -143,7 +145,7 @@ class Template:
 #: fields of a template with an entry for each node, beside dependencies
 _COLUMNS = (
     "names", "types", "flops", "bytes", "expert_flops", "expert_bytes", "operators", "durations_ns", "kinds",
-    "comm_bytes", "groups", "offsets", "tag_bases", "streams",
+    "comm_bytes", "groups", "offsets", "tag_bases", "streams", "shares",
 )  # fmt: skip
 
 
@@ -286,6 +288,7 @@ class TemplateBuilder:
         offset: int = 0,
         tag_base: int = 0,
         stream: Stream = Stream.COMPUTE,
+        shares: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
     ) -> int:
         t = self.template
         data = sorted(set(data))
@@ -304,6 +307,7 @@ class TemplateBuilder:
         t.offsets.append(offset)
         t.tag_bases.append(tag_base)
         t.streams.append(int(stream))
+        t.shares.append(shares)
         t.data.append(data)
         t.ctrl.append(sorted(set(ctrl) - set(data)))
         return len(t) - 1
@@ -389,8 +393,12 @@ class TemplateBuilder:
         stream: Stream,
         *,
         ctrl: Sequence[int] = (),
+        shares: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
     ) -> int:
-        """Append a collective on symbolic ``group``; ``size_bytes`` is what the rank brings in."""
+        """Append a collective on symbolic ``group``; ``size_bytes`` is what the rank brings in.
+
+        ``shares`` are the bytes to and from each member where they are not even.
+        """
         chain = 0 if self.options.order == "program" else int(stream)
         waits = [self._chains[chain], *ctrl, *self._issued("collectives", stream)]
         if self.options.blocks(stream):
@@ -404,6 +412,7 @@ class TemplateBuilder:
             comm_bytes=size_bytes,
             group=group,
             stream=stream,
+            shares=shares,
         )
         self._chains[chain] = index
         self.template.last_chain[chain] = index
@@ -415,7 +424,12 @@ class TemplateBuilder:
         """Append the collectives of a layout change, one after the other; returns what the consumer waits for."""
         for step in steps:
             title = f"{name}.{step.kind.lower()}"
-            data = [self.collective(title, step.kind, joined(step.axes), step.size_bytes, data, Stream.LAYER)]
+            shares = (step.sent, step.received) if step.sent else None
+            data = [
+                self.collective(
+                    title, step.kind, joined(step.axes), step.size_bytes, data, Stream.LAYER, shares=shares
+                )
+            ]
         return list(data)
 
     def send(

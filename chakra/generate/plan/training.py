@@ -11,6 +11,7 @@ from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
 from chakra.et.manifest import WorkloadManifest
 from chakra.et.operators import FRAMEWORK
+from chakra.generate.model.ir import Layer
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig, RankLayout
 from chakra.generate.plan.options import TrainingOptions
@@ -29,12 +30,16 @@ from chakra.io.limits import MAX_GENERATED_PASSES
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """Templates of one stage and the order in which they are stamped, for some of its ranks or (None) for all."""
+    """Templates of one stage and the order in which they are stamped, for some of its ranks or (None) for all.
+
+    ``position`` is the expert-parallel position of the ranks, where positions differ.
+    """
 
     stage: int
     templates: tuple[Template, ...]
     stamps: tuple[Stamp, ...]
     ranks: tuple[int, ...] | None = None
+    position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,8 @@ class StepPlan:
         Which part of the workload this is, where it has several.
     beside
         Further parts, on ranks behind these.
+    positions
+        Models of the expert-parallel positions, where experts are not visited evenly.
     """
 
     parallel: ParallelConfig
@@ -69,6 +76,7 @@ class StepPlan:
     about: Mapping[str, object] = field(default_factory=dict)
     name: str = ""
     beside: tuple["StepPlan", ...] = ()
+    positions: tuple[StageModel, ...] = ()
 
     @property
     def parts(self) -> tuple["StepPlan", ...]:
@@ -79,6 +87,11 @@ class StepPlan:
     def world(self) -> int:
         """Ranks of all parts."""
         return sum(part.parallel.world for part in self.parts)
+
+    def chunks_of(self, stage: StagePlan) -> tuple[tuple[Layer, ...], ...]:
+        """Layers of a stage by chunk, as the ranks of a stage plan compute them."""
+        model = self.model if stage.position is None else self.positions[stage.position]
+        return model.of_stage(stage.stage, self.parallel.pp)
 
     def ranks_of(self, stage: StagePlan) -> int:
         """How many ranks of this part do what a stage plan says."""
@@ -122,8 +135,9 @@ def plan_step(
     training: TrainingOptions,
     emit: EmitOptions,
     about: Mapping[str, object] | None = None,
+    positions: Sequence[StageModel] = (),
 ) -> StepPlan:
-    """Templates and stamps of every stage.
+    """Templates and stamps of every stage, or of every expert-parallel position of it where ``positions`` are given.
 
     Raises
     ------
@@ -135,14 +149,33 @@ def plan_step(
     schedule = plan_schedule(training, parallel)
     stages = []
     for stage, row in enumerate(schedule):
-        builder = StageBuilder(stage, parallel, model, training, emit)
-        one = _stamps(builder, row)
-        tail = builder.tail()
-        if tail is not None:
-            one.append(Stamp(tail))
-        stamps = [stamp for step in range(training.iterations) for stamp in _of_step(one, step, training)]
-        stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps)))
-    return StepPlan(parallel, model, schedule, training, tuple(stages), about or {})
+        for position, ranks in stage_ranks(parallel, stage, positions):
+            one = model if position is None else positions[position]
+            builder = StageBuilder(stage, parallel, one, training, emit)
+            stamps = _stamps(builder, row)
+            tail = builder.tail()
+            if tail is not None:
+                stamps.append(Stamp(tail))
+            stamps = [
+                stamp for step in range(training.iterations) for stamp in _of_step(stamps, step, training)
+            ]
+            stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps), ranks, position))
+    return StepPlan(
+        parallel, model, schedule, training, tuple(stages), about or {}, positions=tuple(positions)
+    )
+
+
+def stage_ranks(
+    parallel: ParallelConfig, stage: int, positions: Sequence[StageModel]
+) -> Iterator[tuple[int | None, tuple[int, ...] | None]]:
+    """The expert-parallel positions of a stage with their ranks, where they differ; else all ranks (None, None)."""
+    if not positions:
+        yield None, None
+        return
+    coordinates = RankLayout(parallel).coordinates
+    of_stage = coordinates["pp"] == stage
+    for position in range(parallel.ep):
+        yield position, tuple(np.flatnonzero(of_stage & (coordinates["ep"] == position)).tolist())
 
 
 def _of_step(stamps: Sequence[Stamp], step: int, training: TrainingOptions) -> Sequence[Stamp]:

@@ -157,6 +157,15 @@ PARAMETERS = {
     "flash": Parameter("Fused attention without a matrix of scores in memory"),
     "causal": Parameter("Count only the unmasked half of attention"),
     "capacity": Parameter("MoE capacity factor"),
+    "expert_load": Parameter(
+        "How often experts are visited: uniform, or zipf:EXPONENT, such as zipf:1.2", default_said="uniform"
+    ),
+    "expert_seed": Parameter(
+        "With zipf: seed of which expert is visited how often", default_said="0", least=0
+    ),
+    "expert_load_file": Parameter(
+        "CSV file with the share of each expert: columns expert, share, perhaps layer"
+    ),
     "stage_layers": Parameter("Layers of each pipeline chunk, comma-separated"),
     "widths": Parameter("Widths, inputs first, comma-separated"),
     "image": Parameter("Side of the image, pixels"),

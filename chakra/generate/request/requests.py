@@ -1,7 +1,7 @@
 """Requests: one flat set of named parameters per kind of workload, for the command line, YAML files and sweeps alike."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any, Self
@@ -23,6 +23,7 @@ from chakra.generate.model.compilation import compiled
 from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
 from chakra.generate.model.ir import ElementTypes
 from chakra.generate.model.layer_kinds import pattern_layers, read_layers
+from chakra.generate.model.routing import ExpertLoad, Experts, read_load
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig
 from chakra.generate.plan.compute import ComputeModel, OperatorTimes
@@ -365,10 +366,16 @@ class Request:
             "parameters": document_text(self.about(kind)["parameters"], sort_keys=True),
         }
 
-    def _step(self, stages: StageModel, parallel: ParallelConfig, kind: str) -> StepPlan:
+    def _step(
+        self, models: Sequence[StageModel], parallel: ParallelConfig, kind: str, *, uneven: bool = False
+    ) -> StepPlan:
+        """Plan a step of a model; ``uneven``: of the models of all expert-parallel positions."""
         if self.compiled:
-            stages = compiled(stages, parallel.axis_sizes)
-        return plan_step(stages, parallel, self.training(parallel), self.emit(), self.about(kind))
+            models = [compiled(stages, parallel.axis_sizes) for stages in models]
+        positions = models if uneven else ()
+        return plan_step(
+            models[0], parallel, self.training(parallel), self.emit(), self.about(kind), positions
+        )
 
     def plan(self) -> StepPlan:
         """Plan the workload.
@@ -405,6 +412,9 @@ class TransformerRequest(Request):
         Sequence parallelism along tp.
     regather, context, flash, causal, capacity
         As in `TransformerOptions`.
+    expert_load, expert_seed, expert_load_file
+        How often each expert is visited, where that is not even: ``zipf:EXPONENT``, with a seed that says which experts
+        are the first ones, or a CSV file of shares.
     stage_layers
         Layers of each pipeline chunk.
     layer_file
@@ -466,6 +476,9 @@ class TransformerRequest(Request):
     flash: bool = True
     causal: bool = False
     capacity: float = 1.0
+    expert_load: str | None = None
+    expert_seed: int | None = None
+    expert_load_file: str | None = None
     stage_layers: tuple[int, ...] | None = None
 
     def config(self) -> TransformerConfig:
@@ -498,6 +511,17 @@ class TransformerRequest(Request):
             capacity_factor=self.capacity,
         )  # fmt: skip
 
+    def _load(self, model: TransformerConfig) -> ExpertLoad | None:
+        """How experts are visited; None for evenly."""
+        load = read_load(self.expert_load, self.expert_seed, self.expert_load_file)
+        if load is None:
+            return None
+        if not model.has_experts:
+            raise UsageError("expert-load is of experts, and the model has none")
+        if self.capacity != 1.0:
+            raise UsageError("expert-load says how many tokens each expert gets: capacity must be 1")
+        return load
+
     def _decoding(self, parallel: ParallelConfig) -> Decoding | None:
         """The decode ranks of a disaggregated inference; None in other modes, which have no options for them."""
         names = ("decode_tp", "decode_ep", "decode_dp", "decode_pp", "decode_batch")
@@ -528,7 +552,7 @@ class TransformerRequest(Request):
     def plan(self) -> StepPlan:
         """Plan a training step or an inference batch."""
         model, parallel = self.config(), self.parallel()
-        decoding = self._decoding(parallel)
+        decoding, load = self._decoding(parallel), self._load(model)
         if self.mode is not Mode.TRAIN:
             if self.iterations not in (None, 1):
                 raise UsageError("iterations are steps of training; an inference has decode-steps")
@@ -540,12 +564,19 @@ class TransformerRequest(Request):
             given = (self.layout(), self.emit(), self.stage_layers, self.about("transformer"))
             if decoding is not None:
                 return plan_disaggregated(
-                    model, parallel, options, decoding, *given, compile_layers=self.compiled
+                    model, parallel, options, decoding, *given, compile_layers=self.compiled, load=load
                 )
-            return plan_inference(model, parallel, options, *given, compile_layers=self.compiled)
+            return plan_inference(model, parallel, options, *given, compile_layers=self.compiled, load=load)
         shape = TokenShape(self.micro_batch, model.sequence, model.sequence)
-        stages = transformer_stages(model, parallel, shape, self.layout(), self.stage_layers)
-        return self._step(stages, parallel, "transformer")
+        layout, sizes = self.layout(), self.stage_layers
+        if load is None:
+            stages = transformer_stages(model, parallel, shape, layout, sizes)
+            return self._step([stages], parallel, "transformer")
+        positions = [
+            transformer_stages(model, parallel, shape, layout, sizes, Experts(load, position))
+            for position in range(parallel.ep)
+        ]
+        return self._step(positions, parallel, "transformer", uneven=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -575,7 +606,7 @@ class MlpRequest(Request):
             MlpConfig(self.widths), parallel, self.micro_batch, itemsize=sizes[0], grad_itemsize=sizes[1],
             types=self.types(),
         )  # fmt: skip
-        return self._step(stages, parallel, "mlp")
+        return self._step([stages], parallel, "mlp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -605,7 +636,7 @@ class ResnetRequest(Request):
             grad_itemsize=sizes[1],
             types=self.types(),
         )
-        return self._step(stages, parallel, "resnet")
+        return self._step([stages], parallel, "resnet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -659,7 +690,7 @@ class DlrmRequest(Request):
             grad_itemsize=sizes[1],
             types=self.types(),
         )
-        return self._step(stages, parallel, "dlrm")
+        return self._step([stages], parallel, "dlrm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,7 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
         yield from _pipeline(plan, stages)
         yield from _data_parallel(plan, stages)
         yield from _sharded(plan, stages)
+        yield from _expert_parallel(request, plan, stages)
         if not model.has_experts and parallel.tp > 1 and plan.parallel.pp > 2:
             yield from _tensor_parallel(request, plan, stages[1])
 
@@ -115,8 +116,30 @@ def _pipeline(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Chec
     )
     for kind in ("SEND", "RECV"):
         yield Check(
-            f"pipeline {kind.lower()}s", expected, sum(_sum(s, "pp", kind)[0] for s in stages) * chains, ""
+            f"pipeline {kind.lower()}s", expected, sum(_sum(s, "pp", kind)[0] * s.ranks for s in stages), ""
         )
+
+
+def _expert_parallel(
+    request: TransformerRequest, plan: StepPlan, stages: tuple[StageSummary, ...]
+) -> Iterator[Check]:
+    """Bytes that all ranks bring into exchanges with experts: every copy of a token goes there and comes back."""
+    model, parallel = request.config(), plan.parallel
+    if parallel.ep == 1 or request.capacity != 1.0:
+        return
+    tokens = request.micro_batch * model.sequence // parallel.cp
+    if request.layout().sp:
+        tokens //= parallel.tp
+    passes = 6 if request.recompute is Recompute.FULL else 4
+    copies = sum(
+        count * one.experts_per_token * one.hidden
+        for one, count in model.variants().items()
+        if one.feed is Feed.MOE
+    )
+    times = passes * plan.training.passes * (parallel.world // parallel.pp)
+    expected = times * copies * tokens * plan.model.itemsize
+    found = sum(_sum(stage, "ep", "ALL_TO_ALL")[1] * stage.ranks for stage in stages)
+    yield Check("exchange with experts, all ranks", expected, found, "B")
 
 
 def _data_parallel(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:

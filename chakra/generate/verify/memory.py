@@ -43,7 +43,7 @@ def layer_activations(layer: Layer, recompute: Recompute) -> int:
 
 def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
     """Peak memory of a rank of ``stage``."""
-    chunks = plan.model.of_stage(stage.stage, plan.parallel.pp)
+    chunks = plan.chunks_of(stage)
     training = plan.training
     states = 0.0
     for group in WeightGroup:

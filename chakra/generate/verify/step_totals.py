@@ -32,7 +32,10 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class StageSummary:
-    """Totals of one rank of one stage; ``part`` says of which part of the workload, where it has several."""
+    """Totals of one rank of one stage; ``part`` says of which part of the workload, where it has several,
+
+    ``position`` of which expert-parallel position, where experts are not visited evenly.
+    """
 
     stage: int
     ranks: int
@@ -45,6 +48,7 @@ class StageSummary:
     traffic: tuple[Traffic, ...]
     memory: StageMemory
     part: str = ""
+    position: int | None = None
 
 
 def group_size(parallel: ParallelConfig, name: str) -> int:
@@ -68,6 +72,7 @@ def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
     uses = Counter(stamp.template for stamp in stage.stamps)
     nodes = matmul = again = ops = moved = 0
     calls: Counter[tuple[str, str, int]] = Counter()
+    stays = Counter[tuple[str, str, int]]()
     for index, times in uses.items():
         t = stage.templates[index]
         nodes += times * len(t)
@@ -75,14 +80,18 @@ def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
         again += times * t.recomputed_flops
         ops += times * sum(t.flops)
         moved += times * sum(t.bytes)
-        for node_type, kind, group, size in zip(t.types, t.kinds, t.groups, t.comm_bytes, strict=True):
+        for node_type, kind, group, size, shares in zip(
+            t.types, t.kinds, t.groups, t.comm_bytes, t.shares, strict=True
+        ):
             if node_type == NodeType.COMM_COLL and isinstance(kind, CollectiveKind):
                 calls[group or "", kind.value, size] += times
+                if shares and stage.position is not None:
+                    stays[group or "", kind.value, size] += times * shares[0][stage.position]
             elif node_type == NodeType.COMM_SEND:
                 calls[group or "", "SEND", size] += times
             elif node_type == NodeType.COMM_RECV:
                 calls[group or "", "RECV", size] += times
-    chunks = plan.model.of_stage(stage.stage, plan.parallel.pp)
+    chunks = plan.chunks_of(stage)
     return StageSummary(
         stage.stage,
         plan.ranks_of(stage),
@@ -92,13 +101,19 @@ def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
         again,
         ops - matmul,
         moved,
-        _traffic(plan.parallel, calls),
+        _traffic(plan.parallel, calls, stays),
         stage_memory(plan, stage),
         plan.name,
+        stage.position,
     )
 
 
-def _traffic(parallel: ParallelConfig, calls: Mapping[tuple[str, str, int], int]) -> tuple[Traffic, ...]:
+def _traffic(
+    parallel: ParallelConfig,
+    calls: Mapping[tuple[str, str, int], int],
+    stays: Mapping[tuple[str, str, int], int],
+) -> tuple[Traffic, ...]:
+    """Traffic by group and kind; ``stays`` is what does not leave its rank, of collectives of unequal shares."""
     merged: dict[tuple[str, str], list[float]] = {}
     for (group, kind, size), times in sorted(calls.items()):
         entry = merged.setdefault((group, kind), [0, 0, 0.0])
@@ -106,6 +121,8 @@ def _traffic(parallel: ParallelConfig, calls: Mapping[tuple[str, str, int], int]
         entry[1] += times * size
         if kind == "SEND":
             entry[2] += times * size
+        elif (group, kind, size) in stays:
+            entry[2] += times * size - stays[group, kind, size]
         elif kind != "RECV":
             entry[2] += times * sent_bytes(CollectiveKind(kind), size, group_size(parallel, group))
     return tuple(

@@ -36,16 +36,31 @@ def _size(plan: StepPlan) -> str:
 
 
 def _named(stage: StageSummary) -> str:
-    return f"{stage.part} {stage.stage}".lstrip()
+    position = "" if stage.position is None else f" ep {stage.position}"
+    return f"{stage.part} {stage.stage}{position}".lstrip()
 
 
 def _distinct(stages: Sequence[StageSummary]) -> list[StageSummary]:
-    """One line for ranks of a stage that differ only in whom they exchange messages with."""
+    """One line for ranks of a stage that differ only in whom they exchange messages with.
+
+    Where experts are not visited evenly, the expert-parallel positions of a stage that have least and most to compute.
+    """
     found: dict[StageSummary, int] = {}
     for stage in stages:
         key = replace(stage, ranks=0)
         found[key] = found.get(key, 0) + stage.ranks
-    return [replace(stage, ranks=ranks) for stage, ranks in found.items()]
+    out = [replace(stage, ranks=ranks) for stage, ranks in found.items()]
+    by_work: dict[tuple[str, int], list[StageSummary]] = {}
+    for stage in sorted(out, key=lambda one: one.matmul_flops):
+        by_work.setdefault((stage.part, stage.stage), []).append(stage)
+    shown: list[StageSummary] = []
+    for stages_alike in by_work.values():
+        if stages_alike[0].position is None:
+            shown += stages_alike
+        else:
+            least, most = stages_alike[0], stages_alike[-1]
+            shown += [least] if least.matmul_flops == most.matmul_flops else [least, most]
+    return [stage for stage in out if stage in shown]
 
 
 def _stage_table(stages: Sequence[StageSummary]) -> str:
