@@ -37,6 +37,10 @@ EXIT_INTERRUPTED = 130
 _MAX_MESSAGE = 1600
 
 
+class Terminated(SystemExit):
+    """The process was told to end (SIGTERM): not the fault of whatever was running then."""
+
+
 class ChakraError(Exception):
     """Base of all errors raised on purpose; ``exit_code`` is what the command line returns."""
 

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import metadata
 from typing import Any, TypeVar
 
-from chakra.errors import ConfigError
+from chakra.errors import ConfigError, Terminated
 
 COLLECTIVES = "chakra.collectives"
 NETWORKS = "chakra.networks"
@@ -70,6 +70,8 @@ def guarded(call: Callable[[], _T], failed: str) -> _T:
     """
     try:
         return call()
+    except Terminated:
+        raise
     except ConfigError as error:
         raise ConfigError(f"{failed}: {error}") from error
     except (Exception, SystemExit) as error:  # the package's own fault, whatever it is

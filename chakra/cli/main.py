@@ -19,7 +19,7 @@ from click.exceptions import Abort, ClickException, Exit, NoArgsIsHelpError
 
 from chakra import __version__
 from chakra.cli.support.subcommands import Subcommands, did_you_mean
-from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, EXIT_INTERRUPTED, ChakraError
+from chakra.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERNAL, EXIT_INTERRUPTED, ChakraError, Terminated
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -133,7 +133,7 @@ def entry(
     """
     # as an exception, so that files being written and workers are cleaned up
     with contextlib.suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
+        signal.signal(signal.SIGTERM, _terminated)
     try:
         code = run(args, command=command, prog=prog)
         if sys.stdout is not None:
@@ -148,6 +148,10 @@ def entry(
         else:
             code = _say(f"error: cannot write the output: {error.strerror}", EXIT_BAD_INPUT)
     sys.exit(code)
+
+
+def _terminated(*_: object) -> NoReturn:
+    raise Terminated(EXIT_TERMINATED)
 
 
 def run(args: list[str] | None = None, *, command: click.Command | None = None, prog: str = "chakra") -> int:

@@ -197,6 +197,18 @@ def test_bad_networks_are_one_clear_line(site: Path, replay: Run, text: str, mes
     assert replay("ring", RING).code == 0
 
 
+def test_a_network_is_not_blamed_for_a_process_that_is_told_to_end(site: Path, replay: Run) -> None:
+    """SIGTERM while a package runs: the exit code of that, no error of the package, nothing written."""
+    text = (
+        "import os, signal, time\nfrom chakra.replay.networks import LogicalDim as D\n"
+        "class BAD:\n name, dims = 'bad', [D(8, 1, 1)]\n"
+        " def begin(self):\n  os.kill(os.getpid(), signal.SIGTERM)\n  time.sleep(5)\n"
+    )
+    place(site, "bad-package", {"chakra.networks": {"bad": "bad_module:BAD"}}, {"bad_module.py": text})
+    done = replay("ring", "plugin: bad\n")
+    assert (done.code, done.out, done.err) == (143, "", "")
+
+
 def test_graphs_and_networks_of_plugins(site: Path, replay: Run) -> None:
     place(
         site,
