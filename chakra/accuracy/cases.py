@@ -15,6 +15,7 @@ from chakra.errors import ChakraError
 from chakra.generate.model.config import transformer
 from chakra.generate.plan.options import Recompute
 from chakra.generate.request.requests import TransformerRequest
+from chakra.io.digits import is_whole
 
 T = TypeVar("T")
 
@@ -166,7 +167,7 @@ def _is_chosen(row: Measured) -> bool:
     beside.
     """
     degrees = _degrees(row)
-    if not (row.micro_batch.isdecimal() and row.sequence.isdecimal()):
+    if not (is_whole(row.micro_batch, 18) and is_whole(row.sequence, 18)):
         return False
     tokens = int(row.micro_batch) * int(row.sequence)
     return degrees.get("pp", 1) == 1 and degrees.get("tp", 1) <= 8 and tokens >= 8192

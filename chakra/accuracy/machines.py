@@ -6,6 +6,7 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.digits import is_whole
 from chakra.platforms import Platform, load_platform
 from chakra.platforms.cluster import with_fabric
 from chakra.replay.compute import compute_parameters
@@ -95,7 +96,7 @@ def read_machine(hardware: str, nodes: str, gpus_per_node: str, network: str) ->
     preset = next((name for pattern, name in _PRESETS if pattern.search(hardware)), None)
     if preset is None:
         return f"no machine preset for {hardware!r}"
-    if not (nodes.isdecimal() and gpus_per_node.isdecimal() and int(nodes) and int(gpus_per_node)):
+    if not (is_whole(nodes, 18) and is_whole(gpus_per_node, 18) and int(nodes) and int(gpus_per_node)):
         return "number of nodes or of accelerators a node is not printed"
     per_node, npus = int(gpus_per_node), int(nodes) * int(gpus_per_node)
     memory = next((gbps for pattern, gbps in _MEMORIES if pattern.search(hardware)), None)

@@ -11,6 +11,7 @@ import re
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io import files
+from chakra.io.digits import is_whole
 
 #: shortest key, in bytes: what cannot be tried out
 MIN_KEY_BYTES = 16
@@ -116,7 +117,7 @@ class Labels:
             number = str(10**_GROUP_DIGITS + self._long_number(front[0].strip()))
         else:
             number = str(int(front[0]))
-            if name == front[0] and name.isascii() and (name.isdigit() or name == number):
+            if name == front[0] and (is_whole(name) or (name.isascii() and name == number)):
                 return name
         return number if name == front[0] else number + self.label("group", name)
 

@@ -16,6 +16,7 @@ from chakra.et.manifest import ABSOLUTE, PEER_MODE, RELATIVE
 from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.operators import operator_text, operators_text, parse_operators
 from chakra.et.schema import INTEGER_MEMBERS
+from chakra.io.digits import is_whole
 from chakra.replay.workload.process_groups import definitions
 from chakra.replay.workload.recorded import ALONE, COST, DEVICE_GAP, EXPLAINED, RANKS, SPAN, STEPS, TURN
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
@@ -182,7 +183,7 @@ def _tensors(trace: Trace, columns: TraceColumns, name: str, labels: Labels) -> 
         values = list(attr.string_list.values)
         kept: list[str] = []
         for tensor, size in zip(values[::2], values[1::2], strict=False):
-            if size.isascii() and size.isdigit() and len(size) < 20 and int(size) < 1 << 63:
+            if is_whole(size, 19) and int(size) < 1 << 63:
                 kept += (labels.label("tensor", tensor), str(int(size)))
         codes[node] = table.setdefault(tuple(kept), len(table))
     if table:

@@ -64,21 +64,33 @@ def match_kernels(a: Sequence[Kernel], b: Sequence[Kernel]) -> list[KernelRow]:
     families: dict[tuple[str, str, str], str] = {}
     matches = _in_order(a, b) if len(a) * len(b) <= _MOST_PAIRS else _by_name(a, b)
     for how, left, right in matches:
-        names = (_joined(a, left), _joined(b, right))
-        key = (how, *names)
+        key = (how, _joined(a, left), _joined(b, right))
+        kin = {kernel.kin for kernel in (*(a[i] for i in left), *(b[j] for j in right))}
+        if how in ("same", "only a", "only b") and len(kin) == 1 and "" not in kin:
+            # layers and micro-batches that only one run has belong to the row of the others
+            (name,) = kin
+            key = ("same", name, name)
         row = rows.setdefault(key, [0, 0, 0, 0])
         families.setdefault(key, a[left[0]].family if left else b[right[0]].family)
         row[0] += len(left)
         row[1] += len(right)
         row[2] += sum(a[i].duration_ns for i in left)
         row[3] += sum(b[j].duration_ns for j in right)
-    found = [KernelRow(key[0], families[key], key[1], key[2], *row) for key, row in rows.items()]
+    found = [_row(*key, families[key], *row) for key, row in rows.items()]
     return sorted(found, key=lambda row: (-abs(row.difference_ns), -max(row.a_ns, row.b_ns), row.a, row.b))
+
+
+def _row(
+    how: str, a: str, b: str, family: str, calls_a: int, calls_b: int, a_ns: int, b_ns: int
+) -> KernelRow:
+    if how == "same" and not (calls_a and calls_b):
+        how = "only a" if calls_a else "only b"
+    return KernelRow(how, family, a if calls_a else "", b if calls_b else "", calls_a, calls_b, a_ns, b_ns)
 
 
 def _joined(kernels: Sequence[Kernel], places: Sequence[int]) -> str:
     runs: list[tuple[str, int]] = []
-    for name in (plain_name(kernels[i].name) for i in places):
+    for name in (kernels[i].kin or plain_name(kernels[i].name) for i in places):
         again = bool(runs) and runs[-1][0] == name
         count = runs.pop()[1] + 1 if again else 1
         runs.append((name, count))

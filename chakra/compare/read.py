@@ -30,6 +30,8 @@ from chakra.errors import UsageError
 from chakra.et.families import kernel_family
 from chakra.io import files
 from chakra.report import Run, read_run
+from chakra.report.document import computed_of
+from chakra.report.tables import counted_name
 
 #: names of collectives, by what their names in libraries, traces and documents contain
 _WORDS = tuple(
@@ -272,7 +274,7 @@ def _replay(run: Run) -> Source:
         rank = int(entry["npu"])
         spans = ranks[rank] = RankSpans(0, int(run.finish_ns[rank]))
         spans.computes = any(str(engine).upper() == "GPU" for engine in entry.get("engines") or ["GPU"])
-        _add_nodes(spans, entry, meetings)
+        _add_nodes(spans, entry, computed_of(run, entry) or [""] * len(entry["ids"]), meetings)
     return Source(run.name, "replay", ranks)
 
 
@@ -292,8 +294,15 @@ def _meetings(run: Run) -> dict[str, tuple[I64, I64, I64, list[str]]]:
     return out
 
 
+#: how names of generated nodes begin that count micro-batches, layers or buckets; those of kernels do not
+_COUNTED = re.compile(r"[A-Z]\d+ |(?:\w+\.)?(?:layer|block|bucket|chunk|stage)s?\d+")
+
+
 def _add_nodes(
-    spans: RankSpans, entry: Mapping[str, Any], meetings: Mapping[str, tuple[I64, I64, I64, list[str]]]
+    spans: RankSpans,
+    entry: Mapping[str, Any],
+    computed: Sequence[str],
+    meetings: Mapping[str, tuple[I64, I64, I64, list[str]]],
 ) -> None:
     count = len(entry["ids"])
     names, kinds, engines, groups = (
@@ -319,7 +328,8 @@ def _add_nodes(
             family = kernel_family(name)
             spans.add(Kind.COMPUTE, family, start, end)
             if end > start:
-                spans.kernels.append(Kernel(name, family, "", start, end - start))
+                kin = counted_name(name) if _COUNTED.match(name) else ""
+                spans.kernels.append(Kernel(name, family, computed[i], start, end - start, kin))
 
 
 def _add_communication(

@@ -49,6 +49,9 @@ class Kernel:
         Shapes of the inputs of the operator that launched it, as text; empty where unknown.
     start_ns, duration_ns
         When, and for how long.
+    kin
+        Name that it shares with its like in other layers and micro-batches, whose row it belongs to; empty for a row by
+        its own name.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Kernel:
     shapes: str
     start_ns: int
     duration_ns: int
+    kin: str = ""
 
 
 @dataclass(slots=True)

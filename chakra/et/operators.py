@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
 from chakra.errors import TraceError
+from chakra.io.digits import is_whole
 
 #: name of the attribute
 ATTRIBUTE = "operator"
@@ -351,7 +352,7 @@ def _flag(text: str) -> bool:
 
 
 def _size(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 19:
+    if not is_whole(text, 19):
         raise ValueError(text)
     return int(text)
 

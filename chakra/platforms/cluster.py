@@ -7,6 +7,7 @@ from pathlib import Path
 
 from chakra.arguments import checked
 from chakra.errors import ConfigError, UsageError
+from chakra.io.digits import is_whole
 from chakra.io.nearest import nearest
 from chakra.io.shipped import shipped_document, shipped_names
 from chakra.io.text import read_text
@@ -173,7 +174,9 @@ class _Words:
             self.oversubscription = self._ratio(rest)
         elif ports:
             self._set_ports(ports.group(1))
-        elif word == "of" and len(rest) >= 2 and rest[0].isdecimal() and rest[1].lower() in ("ports", "port"):
+        elif (
+            word == "of" and len(rest) >= 2 and is_whole(rest[0], 18) and rest[1].lower() in ("ports", "port")
+        ):
             self._set_ports(rest.pop(0))
             rest.pop(0)
         elif word == "within":

@@ -66,6 +66,14 @@ class Run:
         return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 
+def computed_of(run: Run, entry: Mapping[str, object]) -> list[str]:
+    """What each node of an NPU's entry computes, empty where it does not say; an empty list where none does."""
+    texts, places = run.document.get("operators"), entry.get("operators")
+    if not isinstance(texts, list) or not isinstance(places, list):
+        return []
+    return [str(texts[place]) if type(place) is int and 0 <= place < len(texts) else "" for place in places]
+
+
 @checked
 def read_run(path: PathLike, name: str | None = None) -> Run:
     """Read a result document.

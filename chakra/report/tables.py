@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import Final
 
 from chakra.io.readable import bytes_text, count_text, duration_text, printable
-from chakra.report.document import ACCOUNT_PARTS, Run
+from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
 from chakra.timeline.lenient import number
 
 WORDS: Final = dict(ACCOUNT_PARTS)
@@ -332,11 +332,14 @@ def operators(run: Run, most: int = 30) -> Table:
         parts = [npu.get(key) for key in ("names", "kinds", "issue_ns", "finish_ns")]
         if not all(isinstance(part, list) for part in parts):
             continue
-        more = [npu.get(key) for key in ("streams", "operators")]
-        more = [part if isinstance(part, list) else repeat(None) for part in more]
-        for name, kind, start, end, stream, shape in zip(*parts, *more, strict=False):
-            said = ("" if part is None else text_of(part) for part in (stream, shape))
-            key = (*_operator(name, kind), *said)
+        streams = npu.get("streams")
+        told = zip(
+            streams if isinstance(streams, list) else repeat(None),
+            computed_of(run, npu) or repeat(""),
+            strict=False,
+        )
+        for (name, kind, start, end), (stream, shape) in zip(zip(*parts, strict=False), told, strict=False):
+            key = (*_operator(name, kind), "" if stream is None else text_of(stream), shape)
             count, total = sums.get(key, (0, 0))
             sums[key] = count + 1, total + max(int(number(end) - number(start)), 0)
     filled = [k for k in range(4) if k < 2 or any(key[k] for key in sums)]
@@ -352,10 +355,18 @@ _COUNTS = re.compile(
 )
 
 
+def counted_name(name: str) -> str:
+    """A node's name with ``#`` for the numbers that count layers and micro-batches; those of fc1 and fc2 stay.
+
+    >>> counted_name("F3 layer12.fc1")
+    'F# layer#.fc1'
+    """
+    return _COUNTS.sub("#", name)
+
+
 def _operator(name: object, kind: object) -> tuple[str, str]:
-    """A node's name without the numbers that count layers and micro-batches, and its kind; those of fc1 and fc2 stay."""
     text = text_of(name)
-    return (_COUNTS.sub("#", text) if text else "nodes without a name", text_of(kind))
+    return (counted_name(text) if text else "nodes without a name", text_of(kind))
 
 
 def _by_total(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from chakra.io.digits import is_whole
 from chakra.io.readable import count_text, printable, shortened
 from chakra.report.document import Run
 from chakra.report.tables import share_of
@@ -248,4 +249,7 @@ def _caption(vertices: Sequence[Vertex], each: int) -> str:
 
 def _natural(vertex: Vertex) -> tuple[tuple[int, str], ...]:
     """A key that puts L1.10 behind L1.9."""
-    return tuple((int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", str(vertex)))
+    parts = re.split(r"([0-9]+)", str(vertex))
+    return tuple(
+        (len(part), part) if is_whole(part := word.lstrip("0") or word[:1]) else (0, word) for word in parts
+    )

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.digits import is_whole
 from chakra.workers import worker_pool
 
 #: more processes or threads are surely a mistake
@@ -159,7 +160,7 @@ def _knock(address: str) -> None:
     scheme, _, place = address.rpartition("://")
     host, _, port = place.partition("/")[0].rpartition(":")
     try:
-        if scheme not in ("", "tcp", "tls") or not port.isdecimal():
+        if scheme not in ("", "tcp", "tls") or not is_whole(port, 5):
             raise ValueError("an address is tcp://HOST:PORT or tls://HOST:PORT")
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
     except (OSError, ValueError, OverflowError) as error:

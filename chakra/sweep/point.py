@@ -14,6 +14,7 @@ from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.et.manifest import SUFFIX
 from chakra.et.operators import COUNTS
 from chakra.generate.request.requests import REQUESTS
+from chakra.io.digits import is_whole
 
 if TYPE_CHECKING:
     from chakra.platforms.model import Platform
@@ -267,7 +268,7 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
         system = {str(key): entry.value for key, entry in read_json(system_file).items()}
     for name, value in network_given.items():
         dim, _, key = str(name).partition(".")
-        if not dim.startswith("dim") or not dim[3:].isdecimal() or key not in DIM_KEYS:
+        if not dim.startswith("dim") or not is_whole(dim[3:], 9) or key not in DIM_KEYS:
             raise ConfigError(
                 f"network.{name}: must be dim<k>.<{'|'.join(DIM_KEYS)}>, such as dim1.bandwidth"
             )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.generate.request.requests import REQUESTS, DlrmRequest, Request, TransformerRequest
+from chakra.io.digits import is_whole
 from chakra.io.nearest import nearest
 from chakra.io.shown import describe
 from chakra.platforms import cluster, platform_names
@@ -143,7 +144,7 @@ def _options(study: Study) -> None:
     """Names of the network's dimensions and of the replay's options."""
     for name in _keys(study, "network"):
         dim, _, key = name.partition(".")
-        if not (dim.startswith("dim") and dim[3:].isdecimal() and key in DIM_KEYS) and name != "file":
+        if not (dim.startswith("dim") and is_whole(dim[3:], 9) and key in DIM_KEYS) and name != "file":
             hint = nearest(key, list(DIM_KEYS)) if key else ""
             raise UsageError(
                 f"network.{name}: must be dim<k>.<{'|'.join(DIM_KEYS)}>, such as dim1.bandwidth{hint}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
+from chakra.io.digits import is_whole
 from chakra.sweep.executors import Runner
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.optimise import optimise
@@ -46,7 +47,12 @@ class Shard:
             Not two numbers with 1 <= i <= n.
         """
         first, slash, second = text.partition("/")
-        if not slash or not first.isdecimal() or not second.isdecimal() or not 1 <= int(first) <= int(second):
+        if (
+            not slash
+            or not is_whole(first, 18)
+            or not is_whole(second, 18)
+            or not 1 <= int(first) <= int(second)
+        ):
             raise UsageError(f"a shard is i/n with 1 <= i <= n, such as 3/16, not {text!r}")
         return cls(int(first), int(second))
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.digits import is_whole
 from chakra.timeline.model import Counter, Timeline
 
 #: Bytes a slice, a flow and a counter value take, about, in each format (measured on replays of transformer
@@ -107,10 +108,7 @@ def parse_ranks(text: str) -> set[int]:
     ranks: set[int] = set()
     for part in text.split(","):
         bounds = part.strip().split("-")
-        if (
-            not all(bound.isascii() and bound.isdigit() and len(bound) < 10 for bound in bounds)
-            or len(bounds) > 2
-        ):
+        if not all(is_whole(bound, 9) for bound in bounds) or len(bounds) > 2:
             raise UsageError(f"--ranks {text}: expected ranks such as 0,3,8-15")
         first, last = int(bounds[0]), int(bounds[-1])
         if last < first or last - first > 10_000_000:

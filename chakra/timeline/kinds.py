@@ -3,6 +3,7 @@
 from typing import Final
 
 from chakra.et import NodeType
+from chakra.io.digits import is_whole
 
 #: Row names and their order within a rank, by category.
 ROWS: Final[dict[str, tuple[str, int]]] = {
@@ -36,7 +37,7 @@ _WORDS: Final = (
 
 def type_of(text: str) -> NodeType:
     """The node type that a word names, such as ``COMM_COLL``, ``COMM_COLL_NODE`` or the number 7."""
-    if text.isascii() and text.isdigit():
+    if is_whole(text):
         number = int(text)
         return NodeType(number) if number in NodeType.__members__.values() else NodeType.INVALID
     upper = text.upper()

@@ -13,6 +13,7 @@ from chakra.arguments import checked
 from chakra.converters.text.grammar import CommWord, Layer, Layout, Step, TextWorkload
 from chakra.converters.text.policies import POLICIES, UPSTREAM_POLICIES, Backward, Header
 from chakra.errors import ConversionError
+from chakra.io.digits import is_whole
 from chakra.io.files import EXECUTION_TRACE, kind_of, read_bytes
 
 #: Largest time and size: what an int64 count of ns (times are at most us) and an int64 of bytes can hold.
@@ -132,7 +133,7 @@ def _simai_header(words: "_Words") -> tuple[Layout, frozenset[int], frozenset[in
     """The labels of a SimAI header, in any order, up to the number of layers."""
     found: dict[str, int] = {}
     chosen: dict[str, frozenset[int]] = {}
-    while not words.at_end() and not _is_integer(words.peek()):
+    while not words.at_end() and not is_whole(words.peek()):
         label = words.word("a label")
         if label in _OWN_LABELS[1:]:
             if label in chosen:
@@ -185,7 +186,7 @@ def _layer(
     name = words.word("a layer's name" if index is None else f"the name of layer {index}")
     whose = f"layer {name!r}"
     reserved = words.word(f"the reserved number of {whose}")
-    if strict and not _is_integer(reserved.removeprefix("-")):
+    if strict and not is_whole(reserved.removeprefix("-")):
         raise words.error(
             f"the second word of {whose} is {reserved!r}; a whole number is expected (-1: unused)"
         )
@@ -253,10 +254,6 @@ def _check_micro(workload: TextWorkload) -> None:
             f"NONE in "
             f"layer {first.name!r}{hint}"
         )
-
-
-def _is_integer(word: str) -> bool:
-    return word.isascii() and word.isdigit()
 
 
 class _Words:
@@ -327,7 +324,7 @@ class _Words:
         if fraction:
             # AICB divides, and writes 1024.0
             word = word.removesuffix(".0")
-        if not _is_integer(word):
+        if not is_whole(word):
             raise self.error(
                 f"{what} must be a whole number, but is {word[:60]!r}{self._foreign(word)}", back=1
             )
@@ -344,7 +341,7 @@ class _Words:
     def label(self, expected: str) -> None:
         """Skip a label; any word will do, as in 1.0, but a number there means that something is missing."""
         word = self.word(f"the label {expected!r}")
-        if _is_integer(word) or word in POLICIES:
+        if is_whole(word) or word in POLICIES:
             raise self.error(f"{word!r} stands where the label {expected!r} is expected", back=1)
         if word in _FOREIGN_LABELS:
             raise self.error(f"{word!r} stands where {expected!r} is expected{self._foreign(word)}", back=1)

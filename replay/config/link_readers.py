@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from chakra.io.digits import is_whole
 from chakra.replay.config.key import Schema, UnfitError
 from chakra.replay.config.readers import Count, ListOf
 
@@ -48,7 +49,7 @@ def npu_number(vertex: object) -> int | None:
     """Number of an NPU's vertex, or None for the name of another vertex."""
     if isinstance(vertex, int) and not isinstance(vertex, bool):
         return vertex
-    if isinstance(vertex, str) and vertex.isascii() and vertex.isdigit() and len(vertex) < 12:
+    if isinstance(vertex, str) and is_whole(vertex, 11):
         return int(vertex)
     return None
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.et import ABSENT, NodeType
+from chakra.io.digits import is_whole
 from chakra.replay.checks.partners import ASTRA_TAGS
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
 from chakra.replay.collectives.call import Call
@@ -394,7 +395,7 @@ def _shapes(membership: Membership, comm: I64) -> list[_Shape]:
 
 def _integer(name: str) -> bool:
     """Whether ASTRA-sim reads a group's name as we do."""
-    return name == "" or (name.isascii() and name.isdigit() and group_name(name, astra=True) == name)
+    return name == "" or (is_whole(name) and group_name(name, astra=True) == name)
 
 
 def _collective_corrections(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.io.digits import is_whole
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.workload.model import Program
 
@@ -35,7 +36,7 @@ def pairs(values: object) -> Sequence[tuple[str, int]]:
     return [
         (str(values[i]), int(values[i + 1]))
         for i in range(0, len(values) - 1, 2)
-        if str(values[i + 1]).isdigit()
+        if is_whole(str(values[i + 1]), 19)
     ]
 
 

@@ -444,6 +444,8 @@ class ReplayResult:
             "memory": self._memory_document(),
         }
         if nodes:
+            if self._operator_codes:
+                document["operators"] = list(self._operator_codes)
             document["nodes"] = [self._node_document(npu) for npu in range(self.npus)]
         return document
 
@@ -502,8 +504,24 @@ class ReplayResult:
             "issue_ns": issue.tolist(),
             "finish_ns": finish.tolist(),
             **self._partners(npu, program, index, order),
-            **_said_of(trace, index),
+            **self._said_of(trace, index),
         }
+
+    @cached_property
+    def _operator_codes(self) -> dict[str, int]:
+        """Distinct texts of what nodes compute, over all traces, with their places in the document."""
+        texts = dict.fromkeys(text for program in self._programs for text in program.trace.operator_table)
+        return {text: code for code, text in enumerate(texts)}
+
+    def _said_of(self, trace: Trace, index: I64) -> dict[str, Any]:
+        """Streams of nodes and what they compute, None where a node does not say; only what some node of a trace says."""
+        said: dict[str, Any] = {}
+        if (trace.stream != ABSENT).any():
+            said["streams"] = [None if s == ABSENT else s for s in trace.stream[index].tolist()]
+        if trace.operator_table:
+            places = (*(self._operator_codes[text] for text in trace.operator_table), None)
+            said["operators"] = [places[code] for code in trace.operator_codes[index].tolist()]
+        return said
 
     def _partners(self, npu: int, program: Program, index: I64, order: I64) -> dict[str, Any]:
         """Peer and tag of every message and group of every collective of an NPU, None for other nodes."""
@@ -523,17 +541,6 @@ class ReplayResult:
                 peers[k] = int(ranks[int(program.p2p_peer[message])])
                 tags[k] = int(trace.comm_tag[int(index[k])])
         return {"peers": peers, "tags": tags, "groups": groups}
-
-
-def _said_of(trace: Trace, index: I64) -> dict[str, Any]:
-    """Streams of nodes and what they compute, None where a node does not say; only what some node of the trace says."""
-    said: dict[str, Any] = {}
-    if (trace.stream != ABSENT).any():
-        said["streams"] = [None if s == ABSENT else s for s in trace.stream[index].tolist()]
-    if trace.operator_table:
-        texts = (*trace.operator_table, None)
-        said["operators"] = [texts[code] for code in trace.operator_codes[index].tolist()]
-    return said
 
 
 def _attribute_names(program: Program) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from chakra.arrays import I32, I64, AnyArray
 from chakra.et import NodeType, Trace
+from chakra.io.digits import is_whole
 from chakra.replay.workload.model import Bindings
 
 
@@ -63,11 +64,11 @@ def group_name(name: str, *, astra: bool) -> str:
     if astra:
         digits = name.lstrip()
         end = 1 if digits[:1] in ("+", "-") else 0
-        while end < len(digits) and digits[end].isdigit():
+        while end < len(digits) and is_whole(digits[end]):
             end += 1
         if digits[:end].lstrip("+-"):
-            number = str(int(digits[:end]))
-            return "" if number == "0" else number
+            number = digits[:end].lstrip("+-0")
+            return f"-{number}" if number and digits[0] == "-" else number
     return name
 
 

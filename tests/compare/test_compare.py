@@ -88,6 +88,29 @@ def test_renamed_and_fused_kernels_stand_side_by_side() -> None:
     assert not any(row.how == "only b" for row in match_kernels(before, after))
 
 
+def test_layers_and_micro_batches_of_a_replay_share_a_row(tmp_path: Path) -> None:
+    """Three micro-batches of two layers against two: one row an operator, with the calls and times of all of them."""
+
+    def replay(micro_batches: int, scale: int) -> Source:
+        names = [
+            f"F{m} layer{n}.{op}" for m in range(micro_batches) for n in range(2) for op in ("qkv", "fc1")
+        ]
+        ends = [10 * scale * (i + 1) for i in range(len(names))]
+        entry = {
+            "npu": 0, "ids": list(range(len(names))), "names": names, "kinds": ["COMP"] * len(names),
+            "engines": ["GPU"] * len(names), "issue_ns": [0, *ends[:-1]], "finish_ns": ends,
+        }  # fmt: skip
+        document = {"schema": "chakra.replay.result/1", "npus": 1, "finish_ns": ends[-1:], "nodes": [entry]}
+        path = tmp_path / f"{micro_batches}.json"
+        path.write_text(json.dumps(document))
+        return read_source(path)
+
+    found = compare(replay(3, 1), replay(2, 2))
+    assert {(r.how, r.a, r.b, r.calls_a, r.calls_b, r.a_ns, r.b_ns) for r in found.kernels} == {
+        ("same", f"F# layer#.{op}", f"F# layer#.{op}", 6, 4, 60, 80) for op in ("qkv", "fc1")
+    }
+
+
 def test_shapes_tell_renamed_kernels_apart() -> None:
     """Two products swap neither names nor places, but one was split: its shapes say which."""
     before = kernels("gemm_a", "gemm_b", shapes={"gemm_a": "[[8,8]]", "gemm_b": "[[64,64]]"})

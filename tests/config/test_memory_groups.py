@@ -78,6 +78,22 @@ def test_compat_group_names_are_leading_integers() -> None:
         load_groups({"-3": [0]}, compat="astra-sim")
 
 
+def test_digits_of_group_names_are_those_of_ascii_and_as_many_as_there_are() -> None:
+    """A superscript two and 5,000 digits are more than `int` takes, and ended in an internal error."""
+    from chakra.replay.workload.bindings import group_name
+
+    names = {
+        "²": "²",
+        "1²": "1",
+        "+07b": "7",
+        "-0": "",
+        "-012": "-12",
+        "9" * 5000 + "x": "9" * 5000,
+        "٣": "٣",
+    }
+    assert {name: group_name(name, astra=True) for name in names} == names
+
+
 def test_no_groups(tmp_path: Path) -> None:
     """C22: only the exact word means none; ASTRA-sim takes any path that contains it."""
     assert load_groups(None) == {}

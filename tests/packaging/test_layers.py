@@ -1,6 +1,7 @@
 """Which module may import which, and what must not be imported before it is needed (docs/architecture.md)."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -171,6 +172,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "json_value",
         "leftovers",
         "limits",
+        "digits",
         "nearest",
         "readable",
         "shown",
@@ -488,3 +490,13 @@ def test_light_work_imports_nothing_heavy(code: str) -> None:
     check = f"{code}; import sys; bad = [m for m in {names} if m in sys.modules]; assert not bad, bad"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_digits_are_asked_for_in_one_place() -> None:
+    """`str.isdigit` takes characters that `int` refuses: a superscript two ended commands in an internal error."""
+    asking = {
+        path.relative_to(ROOT).as_posix()
+        for name, path in modules()
+        if re.search(r"\.is(digit|decimal|numeric)\(", path.read_text(encoding="utf-8"))
+    }
+    assert asking == {"chakra/io/digits.py"}

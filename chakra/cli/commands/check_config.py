@@ -8,6 +8,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.errors import UsageError
+from chakra.io.digits import is_whole
 from chakra.io.documents import document_text
 from chakra.io.readable import printable
 
@@ -109,7 +110,7 @@ def kind_of(path: str) -> "tuple[str, Entries | None]":
         values = [entry.value for entry in entries.values()]
         if all(isinstance(value, list) and all(isinstance(rank, int) for rank in value) for value in values):
             return "groups", None
-        if all(str(key).isdigit() for key in entries):
+        if all(is_whole(str(key)) for key in entries):
             return "npu-scale", None
     return "system", None
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from chakra.errors import ConfigError, UsageError
+from chakra.io.digits import is_whole
 from chakra.io.files import read_bytes
 
 
@@ -244,9 +245,7 @@ def read_schedule(path: str | Path, stages: int, micro_batches: int, chunks: int
 
 def _action(cell: str, where: str) -> Action:
     name, _, chunk = cell[1:].partition(".")
-    good = cell[0] in "FBIW" and all(
-        part.isascii() and part.isdecimal() and len(part) < 8 for part in (name, chunk or "0")
-    )
+    good = cell[0] in "FBIW" and all(is_whole(part, 7) for part in (name, chunk or "0"))
     if not good:
         raise ConfigError(f"{where}: {cell[:40]!r} is not an action such as F0, B3 or W2.1")
     return Action(Phase(cell[0]), int(name), int(chunk or 0))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from chakra.converters.pytorch.comm.operations import ProcessGroups
 from chakra.errors import ConversionError
+from chakra.io.digits import is_whole
 from chakra.io.documents import document_text
 from chakra.io.files import atomic_text
 
@@ -58,7 +59,7 @@ class GroupNumbers:
         for name, ranks in sorted(self.members.items(), key=lambda item: (item[1], item[0])):
             if name in ("", WORLD) and (not ranks or ranks == everyone or not self.world):
                 self.ids[name] = WORLD
-            elif name.isascii() and name.isdecimal() and str(int(name)) == name and 0 < int(name) < 1 << 31:
+            elif is_whole(name, 10) and str(int(name)) == name and 0 < int(name) < 1 << 31:
                 self.ids[name] = name
                 taken.add(int(name))
             else:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chakra.errors import ConversionError
+from chakra.io.digits import is_whole
 from chakra.replay.collectives.measured.log_rows import Printed, Row, kind_of, printed
 from chakra.replay.config.model import CollectiveKind
 
@@ -161,7 +162,7 @@ def _add_row(section: Section, found: re.Match[str], where: str) -> None:
 
 def _wrong(words: list[str], begin: int) -> bool:
     """Whether wrong elements were counted behind values; old programs print an error there, which is no whole number."""
-    return len(words) > begin + 3 and words[begin + 3].isdecimal() and int(words[begin + 3]) > 0
+    return len(words) > begin + 3 and is_whole(words[begin + 3], 18) and int(words[begin + 3]) > 0
 
 
 def _values(numbers: list[Printed | None], size: int, where: str, begins: range) -> tuple[int, Row] | None:
@@ -285,7 +286,7 @@ def _add_record(
 def _size(value: object) -> int | None:
     """A size of a record or cell, bytes; None where it is none."""
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-    return int(text) if text.isdecimal() and len(text) <= _SIZE_DIGITS else None
+    return int(text) if is_whole(text, _SIZE_DIGITS) else None
 
 
 def _true(value: object) -> bool:
@@ -317,7 +318,7 @@ def _add_values(
     counted = next((plain[key] for key in ("wrong", "nwrong") if key in plain), None)
     if unread or row is None or not row.has_its_bandwidth():
         (section.inside_broken if inside else section.broken).append(where)
-    elif str(counted).strip().isdecimal() and int(str(counted)) > 0:
+    elif is_whole(str(counted).strip(), 18) and int(str(counted)) > 0:
         (section.inside_wrong if inside else section.wrong).append(where)
     else:
         (section.inside if inside else section.out).append(row)
