@@ -1,7 +1,7 @@
 """Texts that are whole numbers. `str.isdigit` takes characters such as a superscript two, which `int` refuses."""
 
 
-def is_whole(text: str, most: int = 4300) -> bool:
+def is_whole(text: str, most: int | None = None) -> bool:
     """Whether a text is one or more of the digits 0 to 9 and nothing else.
 
     Parameters
@@ -9,11 +9,11 @@ def is_whole(text: str, most: int = 4300) -> bool:
     text
         The text.
     most
-        Digits at most; `int` takes 4,300.
+        Digits at most; any number by default, of which `int` takes 4,300.
 
     Examples
     --------
     >>> is_whole("042"), is_whole("²"), is_whole(""), is_whole("1" * 20, 19)
     (True, False, False, False)
     """
-    return text.isascii() and text.isdigit() and len(text) <= most
+    return text.isascii() and text.isdigit() and (most is None or len(text) <= most)

@@ -37,7 +37,7 @@ _WORDS: Final = (
 
 def type_of(text: str) -> NodeType:
     """The node type that a word names, such as ``COMM_COLL``, ``COMM_COLL_NODE`` or the number 7."""
-    if is_whole(text):
+    if is_whole(text, 9):
         number = int(text)
         return NodeType(number) if number in NodeType.__members__.values() else NodeType.INVALID
     upper = text.upper()

@@ -101,7 +101,7 @@ def parse(name: str, where: str) -> Algorithm:
         text = base[len("direct") :]
         if text == "":
             return Algorithm(Family.DIRECT, flat)
-        if is_whole(text) and int(text) > 0:
+        if is_whole(text, 18) and int(text) > 0:
             return Algorithm(Family.DIRECT, flat, int(text))
         raise ConfigError(
             f"{where}: window of {name!r} is not a positive number; use direct or direct<w>, w >= 1"
