@@ -22,6 +22,28 @@ def test_both_engines_book_the_same_bytes(data: st.DataObject) -> None:
 
 
 @given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_what_is_sent_does_not_depend_on_congestion(data: st.DataObject) -> None:
+    """Which collectives there were, how often, by which algorithm, and bytes by dimension: times alone differ."""
+    setting = data.draw(settings_of_systems())
+    traces = data.draw(workloads(setting))
+    free, shared = (run(setting, traces, backend=backend) for backend in ("unaware", "aware"))
+    told = ("kind", "group", "members", "size_bytes", "count", "algorithm")
+    books = []
+    for result in (free, shared):
+        totals: dict[tuple[str, ...], int] = {}
+        for row in result.collectives:
+            key = tuple(str(row.get(name)) for name in told if name != "count")
+            totals[key] = totals.get(key, 0) + row["count"]
+        books.append(totals)
+    assert books[0] == books[1]
+    for mine, theirs in zip(free.dimensions, shared.dimensions, strict=True):
+        assert mine["bytes_per_npu"] == pytest.approx(theirs["bytes_per_npu"], rel=1e-12)
+    for result in (free, shared):
+        assert sum(result.account.values()).tolist() == result.finish_ns.tolist()
+
+
+@given(st.data())
 @settings(max_examples=120, deadline=None)
 def test_links_do_not_depend_on_the_engine(data: st.DataObject) -> None:
     setting = data.draw(settings_of_systems())
