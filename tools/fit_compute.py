@@ -3,8 +3,9 @@
     python tools/fit_compute.py fit [NAME ...]  fit, and write chakra/presets/compute/NAME.yml
     python tools/fit_compute.py errors [NAME ...]  table of errors by machine and size, on rows that were not fitted to
 
-Every second row of the measurements is fitted to. They lie beside the repository (``../shared/validation``), numbers
-only, one row each with its source. What is not measured comes from data sheets and is marked so.
+Every second row of the measurements is fitted to. Those of products lie beside the repository (``../shared/validation``),
+those of attention beside this file: numbers only, one row each with its source. What is not measured comes from data
+sheets and is marked so.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from chakra.arrays import F64
+from chakra.et.operators import Attention, Direction
 from chakra.platforms import load_platform
 from chakra.platforms.compute import constants_text
 from chakra.replay.compute import (
@@ -28,12 +30,15 @@ from chakra.replay.compute import (
     SystolicArray,
     compute_parameters,
 )
+from chakra.replay.compute.attention import attention_us
 from chakra.replay.compute.matmul import product_us
 
 ROOT = Path(__file__).resolve().parent.parent
 PRESETS = ROOT / "chakra" / "presets" / "compute"
 PRODUCTS = ROOT.parent / "shared" / "validation" / "gemm_aiconfigurator_sample.csv"
 SOURCE = "ai-dynamo/aiconfigurator, matrix products (Apache-2.0), {}"
+#: times of fused attention in bf16: NVIDIA/cudnn-frontend (MIT)
+ATTENTION = ROOT / "tools" / "measured_attention.csv"
 #: operations from which a product counts as large
 LARGE_FLOPS = 1e11
 
@@ -55,6 +60,9 @@ class Machine:
     arrays: tuple[int, int, int] | None = None
     memory: tuple[float, float] = (0.82, 2.5)
     attention: tuple[float, float] = (0.6, 0.5)
+    #: machine whose measured attention counts, and the head below which it is no faster there
+    attends_like: str = ""
+    least_head: int = 0
 
 
 _AMPERE = {"tf32": 0.5, "fp32": 19.5 / 312, "fp64": 19.5 / 312, "int8": 2}
@@ -69,12 +77,49 @@ MACHINES = {
     "dgx-a100": Machine(
         108, "NVIDIA A100-SXM4-80GB", peaks=_AMPERE, memory=(0.8, 2.5), attention=(0.62, 0.5)
     ),
-    "hgx-h100": Machine(132, "NVIDIA H100 SXM", peaks=_HOPPER, shares={"fp8": 1402.6 / 1979}),
-    "hgx-h200": Machine(132, "NVIDIA H200 SXM", peaks=_HOPPER, shares={"fp8": 1453.4 / 1979}),
-    "hgx-b200": Machine(148, "NVIDIA B200 SXM", peaks=_BLACKWELL, shares={"fp8": 3432.5 / 4500}),
-    "gb200-nvl72": Machine(148, "NVIDIA GB200", peaks=_BLACKWELL, shares={"fp8": 3615.6 / 5000}),
-    "hgx-b300": Machine(148, like="hgx-b200", peaks=_BLACKWELL, shares={"fp8": 3353.3 / 4500}),
-    "gb300-nvl72": Machine(148, like="gb200-nvl72", peaks=_BLACKWELL),
+    "hgx-h100": Machine(
+        132,
+        "NVIDIA H100 SXM",
+        peaks=_HOPPER,
+        shares={"fp8": 1402.6 / 1979},
+        attends_like="hgx-h200",
+        least_head=96,
+    ),
+    "hgx-h200": Machine(
+        132,
+        "NVIDIA H200 SXM",
+        peaks=_HOPPER,
+        shares={"fp8": 1453.4 / 1979},
+        attends_like="hgx-h200",
+        least_head=96,
+    ),
+    "hgx-b200": Machine(
+        148,
+        "NVIDIA B200 SXM",
+        peaks=_BLACKWELL,
+        shares={"fp8": 3432.5 / 4500},
+        attends_like="gb200-nvl72",
+        least_head=128,
+    ),
+    "gb200-nvl72": Machine(
+        148,
+        "NVIDIA GB200",
+        peaks=_BLACKWELL,
+        shares={"fp8": 3615.6 / 5000},
+        attends_like="gb200-nvl72",
+        least_head=128,
+    ),
+    "hgx-b300": Machine(
+        148,
+        like="hgx-b200",
+        peaks=_BLACKWELL,
+        shares={"fp8": 3353.3 / 4500},
+        attends_like="gb300-nvl72",
+        least_head=128,
+    ),
+    "gb300-nvl72": Machine(
+        148, like="gb200-nvl72", peaks=_BLACKWELL, attends_like="gb300-nvl72", least_head=128
+    ),
     "mi300x": Machine(304, like="hgx-h100", peaks=_MI300X, best=(668.4, 1300)),
     # units: tensor cores, which compute all but matrix products
     "hls-2": Machine(
@@ -208,8 +253,11 @@ def constants(name: str, done: Mapping[str, ComputeParameters]) -> ComputeParame
         share = (machine.shares or {}).get(element, own.efficiency)
         cast = CAST_BYTES.get(element, 0.0)
         matmul[element] = replace(own, peak_tflops=peak * factor, efficiency=share, cast_bytes=cast)
-    forward, backward = (float(f"{share * scale:.3g}") for share in machine.attention)
-    attention = AttentionCosts(forward, backward)
+    shares = machine.attention
+    if machine.attends_like:
+        shares, _ = attention_shares(machine.attends_like)
+    forward, backward = (float(f"{share * scale:.3g}") for share in shares)
+    attention = AttentionCosts(forward, backward, least_head=machine.least_head)
     return ComputeParameters(
         name,
         platform.accelerator.name,
@@ -222,6 +270,48 @@ def constants(name: str, done: Mapping[str, ComputeParameters]) -> ComputeParame
         source=source,
         errors=errors,
     )
+
+
+def attention_shares(name: str) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Shares of the peak of fused attention forward and backward on a machine, and their errors.
+
+    Fitted to every second measured row (the least mean logarithm); the errors are those of the others.
+    """
+    machine, device = MACHINES[name], load_platform(name).accelerator
+    peak, memory = device.peak_tflops, MemoryCosts(device.mem_gbps, *machine.memory)
+    with ATTENTION.open(newline="") as file:
+        rows = [
+            row for row in csv.DictReader(line for line in file if line[0] != "#") if row["machine"] == name
+        ]
+    shares, errors = [], []
+    for direction in (Direction.FORWARD, Direction.BACKWARD):
+        cores = [(core_of(row), float(row["ms"])) for row in rows if row["pass"] == direction.value]
+
+        def logs(share: float, cores: list[tuple[Attention, float]]) -> F64:
+            costs = MatmulCosts(peak, 1.0, 1.0, 0.0)
+            attention = AttentionCosts(share, share, least_head=machine.least_head)
+            made = ComputeParameters("", "", machine.units, {"bf16": costs}, memory, attention)
+            out: F64 = np.log([attention_us(core, made, costs) / 1e3 / ms for core, ms in cores])
+            return out
+
+        best = min(
+            np.arange(0.2, 1.0, 0.01).tolist(), key=lambda share: np.abs(logs(share, cores[::2])).mean()
+        )
+        shares.append(round(best, 2))
+        errors.append(float(np.abs(np.exp(logs(best, cores[1::2])) - 1).mean()))
+    return (shares[0], shares[1]), (errors[0], errors[1])
+
+
+def core_of(row: Mapping[str, str]) -> Attention:
+    """The attention of a measured row."""
+    batch, heads, kv_heads, sequence, head, value, causal, window = (
+        int(row[key])
+        for key in ("batch", "heads", "kv_heads", "sequence", "head", "value_head", "causal", "window")
+    )
+    return Attention(
+        batch, heads, kv_heads, sequence, sequence, head, value_head=value if value != head else 0, causal=bool(causal),
+        window=window, direction=Direction(row["pass"]),
+    )  # fmt: skip
 
 
 def systolic(machine: Machine, peak: float) -> SystolicArray | None:
@@ -258,6 +348,12 @@ def main() -> None:
                 f"{name:12} {element}: {error.rows} rows held out, mean error {100 * error.mean_error:.1f} %; "
                 f"{error.large_rows} large ones, {100 * error.large_error:.1f} %; {made.matmul[element]}"
             )
+    for name in sorted({machine.attends_like for machine in MACHINES.values()} - {""}):
+        shares, held = attention_shares(name)
+        print(
+            f"{name:12} attention: shares {shares}, mean errors on rows held out {100 * held[0]:.1f} % forward, "
+            f"{100 * held[1]:.1f} % backward"
+        )
 
 
 if __name__ == "__main__":

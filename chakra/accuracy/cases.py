@@ -19,6 +19,11 @@ from chakra.io.digits import is_whole
 
 T = TypeVar("T")
 
+#: signs of a source that name a family, and of a reason why a row is not read
+MAX_FAMILY, MAX_REASON = 80, 400
+#: seconds that a step may have taken
+LEAST_SECONDS, MOST_SECONDS = 1e-9, 1e9
+
 _TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _MEMORY_UNITS = {"gib": float(1 << 30), "gb": 1e9, "mib": float(1 << 20), "mb": 1e6}
 #: families that are printed apart by element type
@@ -115,7 +120,12 @@ _GRADIENTS = (
     # grad_reduce_in_fp32 is off in what all of its performance recipes share
     (re.compile(r"Megatron-Bridge"), "bf16"),
 )
+#: releases of Megatron-Bridge whose recipes record whole steps of mixtures of experts in MXFP8 as graphs (full_iteration;
+#: earlier ones record parts of a layer, which spare the host little)
+_RECORDED = re.compile(r'Megatron-Bridge.*release "26\.0[6-9]')
 _DEGREE = re.compile(rf"\b({'|'.join(DEGREES)})=?(\d{{1,9}})\b", re.I)
+#: sequence parallelism; nanotron's tensor parallelism has it in this mode
+_SEQUENCE = re.compile(r"\bsp\b|seqsel|sequence parallel|\breduce_scatter\b", re.I)
 _RECOMPUTE = (
     (re.compile(r"recompute=none|activation checkpointing=False", re.I), Recompute.NONE),
     (re.compile(r"recompute=(?:sel|seqsel)|selective recomputation", re.I), Recompute.SELECTIVE),
@@ -153,9 +163,17 @@ def read_case(row: Measured, *, framework: str | None = None) -> Case | Unread:
         name = framework or _framework(row)
         request = _request(row, model, machine, name, precision)
         quantity, measured = _measured(row, request, machine.npus)
+        if quantity is Quantity.STEP and not LEAST_SECONDS <= measured <= MOST_SECONDS:
+            raise _UnfitRowError(f"the measured value makes a step of {measured:.3g} s")
         check_plan(request)
+        shards, replicas = _degrees(row).get("fsdp", 0), request.parallel().dp * request.parallel().cp
+        if shards > 1 and shards != replicas:
+            raise _UnfitRowError(
+                f"shards of {shards} of {replicas} replicas (hybrid sharding) are not modelled"
+            )
     except (_UnfitRowError, ChakraError) as error:
-        return Unread(row, family, str(error))
+        reason = str(error)
+        return Unread(row, family, reason if len(reason) <= MAX_REASON else f"{reason[:MAX_REASON]} ...")
     return Case(row, family, model.name, name, machine, request, quantity, measured)
 
 
@@ -196,7 +214,9 @@ def _first(table: Iterable[tuple[re.Pattern[str], T]], text: str) -> T | None:
 
 def _family(row: Measured, precision: str | None) -> str:
     source = f"{row.source} {row.source_path_or_id}"
-    name = _first(_FAMILIES, source) or row.source or "unnamed source"
+    # one line of signs that can be printed
+    own = "".join(sign for sign in " ".join(row.source.split()) if sign.isprintable())
+    name = _first(_FAMILIES, source) or own[:MAX_FAMILY] or "unnamed source"
     if name in _BY_PRECISION and precision:
         kind = {"bf16": "BF16", "fp16": "FP16", "nvfp4": "NVFP4"}.get(precision, "FP8")
         name = f"{name} {kind}"
@@ -234,13 +254,12 @@ def _request(
     values["micro_batch"] = _number(row.micro_batch, "micro-batch")
     values["global_batch"] = _number(row.global_batch, "global batch")
     values |= _types(row, precision)
-    if re.search(r"\bsp\b|seqsel|sequence parallel", f"{row.parallelism} {row.notes}", re.I):
+    experts = bool(transformer(str(model.values["model"])).experts)
+    if _SEQUENCE.search(f"{row.parallelism} {row.notes}"):
         values["sp"] = True
-    if (
-        framework == "megatron"
-        and degrees.get("tp", 1) > 1
-        and transformer(str(model.values["model"])).experts
-    ):
+    if experts and precision == "mxfp8" and _RECORDED.search(f"{row.source} {row.source_path_or_id}"):
+        values |= {"graphs": True, "compiled": True}
+    if framework == "megatron" and degrees.get("tp", 1) > 1 and experts:
         # Megatron-Core does not train experts with tp otherwise
         values["sp"] = True
     if degrees.get("fsdp"):
@@ -275,7 +294,7 @@ def _measured(row: Measured, request: TransformerRequest, npus: int) -> tuple[Qu
     except ValueError:
         raise _UnfitRowError(f"the measured value is no number: {row.value!r}") from None
     if not 0 < value < float("inf"):
-        raise _UnfitRowError(f"the measured value must be above 0, not {row.value}")
+        raise _UnfitRowError(f"the measured value must be above 0 and finite, not {row.value}")
     batch = request.global_batch or 0
     metric, each = metric_of(row.metric)
     unit, each_unit = metric_of(row.unit)

@@ -24,6 +24,8 @@ LEAST_ROWS = 20
 COUNTED_ROWS = 50
 #: a job is of another size beyond this factor outside the rows' range of NPUs or parameters
 SIZE_FACTOR = 2.0
+#: beyond this factor outside it nothing is near
+SIZE_LIMIT = 32.0
 #: what differs -> logarithm of the factor by which an interval is wider on either side; they add up as squares. The first
 #: always counts: a job is nobody's measured row.
 WIDENING: Mapping[str, float] = {
@@ -34,7 +36,7 @@ WIDENING: Mapping[str, float] = {
     "framework": 0.10,
     "accelerator": 0.20,
     "generation": 0.30,
-    "element type": 0.40,
+    "element type": 0.25,
     "experts": 0.40,
 }
 #: presets of which rows are measured, and those that share a generation with one
@@ -211,6 +213,11 @@ class _Group:
             found["few rows"] = f"only {len(self.logs)} row{'s' * (len(self.logs) != 1)}"
         return found
 
+    def too_far(self, job: Job) -> bool:
+        """Whether a job is of so different a size that the rows say nothing about it."""
+        ends = ((job.npus, self.npus), (job.parameters, self.parameters))
+        return not all(_within(value, measured, SIZE_LIMIT) for value, measured in ends)
+
     def distance(self, job: Job) -> float:
         """Sum of the squares of what widens an interval for a job."""
         return sum(WIDENING[name] ** 2 for name in self.differences(job))
@@ -288,8 +295,13 @@ def _nearest(job: Job, groups: Sequence[_Group]) -> Interval | NothingNear:
         return NothingNear(f"no step was measured in {job.dtype}")
     if not groups:
         return NothingNear("there are no measured rows")
+    near = [group for group in groups if not group.too_far(job)]
+    if not near:
+        return NothingNear(
+            f"no step was measured with nearly {job.npus} NPUs and {job.parameters / 1e9:.3g} billion parameters"
+        )
     # of groups equally near the largest one
-    return min(groups, key=lambda group: (group.distance(job), -len(group.logs))).interval(job)
+    return min(near, key=lambda group: (group.distance(job), -len(group.logs))).interval(job)
 
 
 def _groups(rows: Iterable[Residual]) -> list[_Group]:
@@ -353,8 +365,8 @@ def _range(values: Iterable[float]) -> tuple[float, float]:
     return min(held), max(held)
 
 
-def _within(value: float, ends: tuple[float, float]) -> bool:
-    return ends[0] / SIZE_FACTOR <= value <= ends[1] * SIZE_FACTOR
+def _within(value: float, ends: tuple[float, float], factor: float = SIZE_FACTOR) -> bool:
+    return ends[0] / factor <= value <= ends[1] * factor
 
 
 def _span(ends: tuple[float, float]) -> str:

@@ -29,9 +29,9 @@ _NOT_MODELLED = (
 )
 #: shares of these types' peaks, which a base of an older generation lacks, are those of its nearest type
 _NEAREST = {"fp8": "bf16", "nvfp4": "fp8"}
-_PER_NODE = re.compile(r"(\d+)\s*Gb/s per node", re.I)
-_PORTS_PER_NODE = re.compile(r"(\d+)x\s*(\d+)\s*Gb/s per node", re.I)
-_PER_GPU = re.compile(r"(\d+)\s*Gb/s per GPU", re.I)
+_PER_NODE = re.compile(r"(\d{1,9})\s*Gb/s per node", re.I)
+_PORTS_PER_NODE = re.compile(r"(\d{1,9})x\s*(\d{1,9})\s*Gb/s per node", re.I)
+_PER_GPU = re.compile(r"(\d{1,9})\s*Gb/s per GPU", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,11 @@ def read_machine(hardware: str, nodes: str, gpus_per_node: str, network: str) ->
     preset = next((name for pattern, name in _PRESETS if pattern.search(hardware)), None)
     if preset is None:
         return f"no machine preset for {hardware!r}"
-    if not (is_whole(nodes, 18) and is_whole(gpus_per_node, 18) and int(nodes) and int(gpus_per_node)):
+    if not nodes or not gpus_per_node:
         return "number of nodes or of accelerators a node is not printed"
+    for name, text in (("nodes", nodes), ("gpus_per_node", gpus_per_node)):
+        if not is_whole(text, 6) or not int(text):
+            return f"{name} is no whole number from 1 to 999999: {text!r}"
     per_node, npus = int(gpus_per_node), int(nodes) * int(gpus_per_node)
     memory = next((gbps for pattern, gbps in _MEMORIES if pattern.search(hardware)), None)
     return Machine(preset, npus, _fabric(network, per_node), memory)

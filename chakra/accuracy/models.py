@@ -10,7 +10,7 @@ from chakra.generate.model.layer_kinds import Mixer
 from chakra.generate.request.requests import TransformerRequest
 
 #: sizes in parentheses after a model's name, by what they are called there
-_SIZE = re.compile(r"\b(layers|hidden|heads|kv|ffn|vocab)\s+(\d+)(?:\.0)?\b")
+_SIZE = re.compile(r"\b(layers|hidden|heads|kv|ffn|vocab)\s+(\d{1,12})(?:\.0)?\b")
 _FIELDS = {"kv": "kv_heads", "vocab": "vocabulary"}
 #: words that say what was done with a model, not which one it is
 _NOT_THE_NAME = re.compile(

@@ -133,7 +133,7 @@ def _other_job(kind: str, parameters: Mapping[str, Any], npus: int) -> str | Non
         return "no step with experts of unequal load was measured"
     for name, what in (("graphs", "recorded graphs"), ("compiled", "compiled layers")):
         if parameters.get(name):
-            return f"no step with {what} was measured"
+            return f"too few steps with {what} were measured"
     profile = FRAMEWORKS.get(str(parameters.get("framework")))
     if profile is not None and not profile.validated:
         return f"no step was measured with {profile.name}"

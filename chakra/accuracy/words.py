@@ -9,8 +9,13 @@ from chakra.io.nearest import nearest
 #: degrees of a layout, with their number: ``tp8``, ``tp=8``; ``NA`` where a source says that there is none
 DEGREES = ("tp", "pp", "cp", "vp", "ep", "dp", "fsdp", "zero")
 _DEGREE = re.compile(rf"({'|'.join(DEGREES)})=?(\d{{1,9}}|na)", re.I)
-#: words of a layout that stand by themselves. The last ones are of tables that print no layout, but where it lies
-_SWITCHES = ("sp", "fsdp", "full_shard", "1f1b", "distributed", "optimizer", "sequence", "parallel")
+#: words of a layout that stand by themselves. Those of the second line are nanotron's (its modes of tensor parallelism,
+#: and its engine of pipelines), of the third those of tables that print no layout, but where it lies
+_SWITCHES = (
+    "sp", "fsdp", "full_shard", "1f1b",
+    "reduce_scatter", "all_reduce", "pp_engine", "oneforwardonebackward",
+    "distributed", "optimizer", "sequence", "parallel",
+)  # fmt: skip
 _ELSEWHERE = re.compile(r"recipe|readme", re.I)
 #: names of element types as tables write them -> the one that a workload has
 PRECISIONS = {
@@ -104,9 +109,12 @@ def _of_metric(text: str) -> str | None:
 
 def _of_model(text: str) -> str | None:
     """A part of the parentheses behind a model's name that is neither a size with its number nor known."""
+    given: dict[str, str] = {}
     for part in ",".join(re.findall(r"\(([^)]*)", text)).split(","):
         plain = " ".join(part.lower().split())
-        found = re.fullmatch(r"(\w+) \d+(?:\.0)?(?: default)?", plain)
+        found = re.fullmatch(r"(\w+) \d{1,12}(?:\.0)?(?: default)?", plain)
+        if found and found[1] in SIZES and given.setdefault(found[1], plain) != plain:
+            return f"workload_model: {given[found[1]]!r} and {plain!r} contradict each other"
         if not plain or plain in _VARIANTS or (found and found[1] in SIZES):
             continue
         hint = nearest(found[1] if found else plain, SIZES) or f"; sizes: {_listed(SIZES)}"

@@ -36,7 +36,7 @@ _PATTERNS: Final = {
     "norm": r"norm|\bbn_|batch_norm|welford",
     "reduction": r"reduce|softmax|\bsum\b|argmax|triton_(red|per)_|topk|sort|scan|cross_entropy|nll_loss|\.loss",
     "memory": r"elementwise|triton_poi_|vectorized|unrolled|fill|embedding|index|gather|scatter|dropout|gelu|silu"
-    r"|relu|pool|upsample|\.(add\d?|act|permute|unpermute|lookup|expert_act)(\.|$)|_act(\.|$)",
+    r"|relu|pool|upsample|\.(add\d?|act|permute|unpermute|lookup|expert_act|expert_bias)(\.|$)|_act(\.|$)",
 }
 _TABLE: Final = tuple((family, re.compile(pattern, re.IGNORECASE)) for family, pattern in _PATTERNS.items())
 

@@ -58,6 +58,10 @@ class KernelKind(StrEnum):
 
     NORM = "norm"
     ACTIVATION = "activation"
+    #: an activation whose inputs are clamped (GPT-OSS)
+    CLAMPED = "clamped"
+    #: biases of experts, weighted for each token; others are part of their matrix product
+    BIAS = "bias"
     ROPE = "rope"
     #: residual addition, with dropout where the model has it
     ADD = "add"

@@ -4,16 +4,19 @@ Fused (FlashAttention): a compute unit works on a tile of queries of one head, s
 
     time = floor * kernels + max(operations of full waves / (peak * share), bytes / (bandwidth * efficiency))
 
+Of a window whole tiles of keys are computed, and heads smaller than `least_head` take the time of one of that size.
+
 Unfused: the two products forward (four backward) as batches of matrix products over all pairs of query and key, masked or
 not, and the scores read and written between them by softmax, mask and dropout.
 """
 
+from dataclasses import replace
 from math import ceil
 
 from chakra.et.operators import ELEMENT_BITS, Attention, Direction, MatrixProduct
 from chakra.replay.compute.matmul import matrix_us
 from chakra.replay.compute.memory_bound import kernels_of, moved_us
-from chakra.replay.compute.parameters import ComputeParameters, MatmulCosts
+from chakra.replay.compute.parameters import AttentionCosts, ComputeParameters, MatmulCosts
 
 
 def attention_us(operator: Attention, parameters: ComputeParameters, costs: MatmulCosts) -> float:
@@ -31,9 +34,19 @@ def _fused_us(operator: Attention, parameters: ComputeParameters, costs: MatmulC
     split = (operator.queries if forward else operator.keys) / operator.parts
     tiles = operator.batch * operator.heads * ceil(split / attention.tile)
     idle = ceil(tiles / parameters.units) * parameters.units / tiles
-    compute = operator.flops * idle / (costs.peak_tflops * 1e6 * share)
+    compute = _fused_flops(operator, attention) * idle / (costs.peak_tflops * 1e6 * share)
     memory = moved_us(_fused_bytes(operator) / operator.parts, parameters.memory)
     return kernels_of(operator) * parameters.memory.floor_us + max(compute, memory)
+
+
+def _fused_flops(operator: Attention, attention: AttentionCosts) -> float:
+    """Operations that a fused kernel does, or could do in its time."""
+    if operator.window:
+        # a tile of queries sees its own tile of keys, and those that begin before
+        keys = (ceil((operator.window - 1) / attention.tile) + 1) * attention.tile
+        operator = replace(operator, window=min(keys, operator.keys))
+    width = operator.head + (operator.value_head or operator.head)
+    return operator.flops * max(1.0, 2 * attention.least_head / width)
 
 
 def _fused_bytes(operator: Attention) -> float:

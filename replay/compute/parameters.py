@@ -109,7 +109,9 @@ class AttentionCosts:
     fused_forward, fused_backward
         Share of the peak that fused kernels (FlashAttention) reach with long sequences.
     tile
-        Queries of a tile of the fused kernels.
+        Queries, and keys of a window, of a tile of the fused kernels.
+    least_head
+        Size of a head below which fused kernels are no faster: exponentials, one a pair of query and key, bound them.
     unfused_passes, unfused_backward_passes
         How often the scores are read or written beside the products themselves (scaling, mask, softmax).
     dropout_passes
@@ -119,6 +121,7 @@ class AttentionCosts:
     fused_forward: float
     fused_backward: float
     tile: int = 128
+    least_head: int = 0
     unfused_passes: float = 2.0
     unfused_backward_passes: float = 3.0
     dropout_passes: float = 2.5
@@ -126,7 +129,10 @@ class AttentionCosts:
     def __post_init__(self) -> None:
         check_fields(self)
         _check_range(
-            self, least=dict.fromkeys(("unfused_passes", "unfused_backward_passes", "dropout_passes"), 0.0)
+            self,
+            least=dict.fromkeys(
+                ("least_head", "unfused_passes", "unfused_backward_passes", "dropout_passes"), 0.0
+            ),
         )
         _check_shares(self, "fused_forward", "fused_backward")
 

@@ -81,6 +81,17 @@ def test_sizes_within_a_factor_of_the_measured_ones_do_not_differ() -> None:
     assert found(replace(JOB, npus=128, parameters=4e9), rows) == found(JOB, rows)
 
 
+def test_nothing_is_near_a_job_of_quite_another_size() -> None:
+    rows = rows_of(100)
+    for changes in (
+        {"npus": 64 * 33}, {"npus": 1, "tp": 1}, {"parameters": 7e9 * 33}, {"parameters": 7e9 / 33}
+    ):  # fmt: skip
+        made = interval_of(replace(JOB, **changes), rows)
+        assert isinstance(made, NothingNear), changes
+        assert "no step was measured with nearly" in made.reason
+    assert found(replace(JOB, npus=64 * 32, parameters=7e9 / 32), rows).differs
+
+
 def test_few_rows_are_wider_than_many() -> None:
     alike = [Residual("a family", JOB, 1.0)] * (LEAST_ROWS - 1)
     few, many = found(JOB, alike), found(JOB, [*alike, Residual("a family", JOB, 1.0)])

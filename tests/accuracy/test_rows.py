@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from chakra.accuracy import Case, Measured, Quantity, Unread, measured_rows, read_case, read_table
-from chakra.accuracy.table import NEEDED, read_whole_table
+from chakra.accuracy.table import COLUMNS, NEEDED, read_whole_table
 from chakra.cli.commands.accuracy import command
+from chakra.cli.main import run
 from chakra.errors import ConfigError
 
 ROW = Measured(
@@ -112,6 +113,16 @@ def test_jobs_on_large_domains_take_equal_parts_of_them() -> None:
         ({"notes": "framework=megatron; recompute=selectve"}, "notes: recompute is one of none, sel"),
         ({"network": "400 GB/s each"}, "network: the rate in '400 GB/s each' is not read"),
         ({"framework": "megatrn"}, "no framework 'megatrn'; did you mean 'megatron'?"),
+        ({"nodes": "x"}, "nodes is no whole number from 1 to 999999: 'x'"),
+        ({"parallelism": "fsdp4"}, "shards of 4 of 32 replicas (hybrid sharding) are not modelled"),
+        (
+            {"value": "1e-30", "metric": "step time", "unit": "s"},
+            "the measured value makes a step of 1e-30 s",
+        ),
+        (
+            {"workload_model": "GPT (layers 24, layers 48, hidden 2048, heads 16)"},
+            "'layers 24' and 'layers 48' contradict each other",
+        ),
         ({"parallelism": "tp3"}, "npus (32) must be a multiple of tp*cp*pp = 3"),
         ({"global_batch": "63"}, "global batch (63) must be a multiple"),
     ],
@@ -139,6 +150,41 @@ def test_capitals_and_other_spellings_mean_the_same() -> None:
     assert request == case_of().request
     each, both = case_of(metric="tokens/s per GPU"), case_of(metric="throughput", unit="tokens/s/GPU")
     assert each.measured == both.measured == case_of().measured
+
+
+def test_words_of_nanotron_are_read() -> None:
+    """Its tensor parallelism has sequence parallelism in one of two modes; rows are chosen by their configuration."""
+    words = "tp2 pp1 dp16 zero1 REDUCE_SCATTER pp_engine OneForwardOneBackward"
+    row = replace(
+        ROW, source="Ultra-Scale Playbook (nanotron)", parallelism=words, sequence="4096", notes="",
+    )  # fmt: skip
+    case = read_case(row)
+    assert isinstance(case, Case), case
+    assert (case.family, case.framework) == ("nanotron, chosen", "nanotron")
+    assert (case.request.sp, case.request.zero, case.request.tp) == (True, 1, 2)
+    summed = read_case(replace(row, parallelism=words.replace("REDUCE_SCATTER", "ALL_REDUCE")))
+    assert isinstance(summed, Case)
+    assert not summed.request.sp
+    for changes in ({"micro_batch": "1"}, {"parallelism": words.replace("pp1 dp16", "pp2 dp8")}):
+        assert read_case(replace(row, **changes)).family == "nanotron, others"
+
+
+def test_releases_that_record_steps_of_experts_are_read() -> None:
+    """Megatron-Bridge from 26.06 on, experts in MXFP8: one graph a pass, and fused kernels."""
+    for release, model, precision, recorded in (
+        ("26.08", "GPT OSS 120B", "MXFP8", True), ("26.06.01", "GPT OSS 120B", "FP8-MX", True),
+        ("26.04.01", "GPT OSS 120B", "MXFP8", False), ("26.08", "GPT OSS 120B", "BF16", False),
+        ("26.08", "LLAMA3.1_405B", "MXFP8", False),
+    ):  # fmt: skip
+        case = case_of(
+            source="NVIDIA-NeMo/Megatron-Bridge", source_path_or_id=f'summary.md release "{release} NeMo Container"',
+            workload_model=model, precision=precision, parallelism="tp1 pp1", notes="",
+        )  # fmt: skip
+        assert (case.request.graphs, case.request.compiled) == (recorded, recorded), (
+            release,
+            model,
+            precision,
+        )
 
 
 def test_columns_under_other_names_are_refused_and_unknown_ones_named(tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -169,6 +215,56 @@ def test_the_command_names_rows_and_columns(tmp_path) -> None:  # type: ignore[n
     assert "did you mean 'tp'?" in unread["reason"]
     text = CliRunner().invoke(command, ["--file", str(path)]).stdout
     assert f"did you mean 'tp'? ({path}, line 2)" in text
+
+
+HOSTILE = (
+    "", "0", "-1", "nan", "inf", "1e400", "1e-320", "9" * 5000, "\u0663", "\u00b2", "1.5", "1_000", "0x10", "\0", "a\nb",
+    "\x1b[31m", "x" * 10_000, "999999999999", "(((", "hidden 1" * 300,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("column", [name for name in COLUMNS if name != "tuned"])
+def test_any_cell_is_read_or_refused_in_a_line(column: str) -> None:
+    for text in HOSTILE:
+        found = read_case(replace(ROW, **{column: text}))
+        assert found.family.isprintable()
+        assert len(found.family) <= 100
+        if isinstance(found, Case):
+            assert 1e-9 <= found.measured <= 1e9, text
+        else:
+            assert found.reason
+            assert found.reason.isprintable(), text
+            assert len(found.reason) < 500
+
+
+def test_a_table_of_one_row_is_drawn_and_equal_rows_are_named(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    path, picture = tmp_path / "mine.csv", tmp_path / "mine.svg"
+    row = asdict(
+        replace(ROW, parallelism="tp2", workload_model="GPT (layers 2, hidden 256, heads 4, vocab 512)")
+    )
+    row |= {"nodes": "1", "gpus_per_node": "2", "metric": "step time", "unit": "s", "value": "1e9"}
+    row.pop("where")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([list(row), list(row.values()), list(row.values())])
+    done = CliRunner().invoke(command, ["--file", str(path), "--picture", str(picture)])
+    assert done.exit_code == 0, done.output
+    assert "note: 1 rows are equal to others" in done.stderr
+    assert picture.read_text(encoding="utf-8").count("<circle") == 3
+
+
+def test_a_bound_with_nothing_to_hold_is_refused(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
+    """A table whose rows cannot be read does not pass for one that is predicted well."""
+    path = tmp_path / "mine.csv"
+    row = {**asdict(ROW), "parallelism": "tp2 qzx7"}
+    row.pop("where")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([list(row), list(row.values())])
+    assert run(["accuracy", "--file", str(path), "--max-error", "5"]) == 2
+    said = capsys.readouterr()
+    assert "no word 'qzx7'" in said.out
+    assert "--max-error has nothing to hold" in said.err
+    assert run(["accuracy", "--file", str(path), "--max-error", "nan"]) == 2
+    assert "--max-error: not a number" in capsys.readouterr().err
 
 
 def test_shipped_rows_are_read_or_named() -> None:

@@ -1,12 +1,13 @@
 """The host thread: what it issues stands in nodes of their own, and bounds the step where it takes longest."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from chakra.et.operators import Host, MatrixProduct, operator_text, parse_operators
+from chakra.et.operators import Host, Kernel, KernelKind, MatrixProduct, operator_text, parse_operators
 from chakra.generate import MoeRequest, Recompute, TransformerRequest, build_workload
 from chakra.generate.request.requests import Host as HostOption
 from chakra.platforms import cluster
@@ -65,6 +66,36 @@ def test_products_of_experts_are_issued_one_by_one(ep: int) -> None:
     assert issued == done
     assert done % (2 * 2 * 3 * 8 // ep) == 0
     assert done >= 2 * 2 * 2 * 3 * 8 // ep
+
+
+def test_biases_of_experts_are_issued_one_by_one_and_moved_once() -> None:
+    """GPT-OSS: clamped activations, and a kernel that weighs biases for each token; no other model has them."""
+    request = MoeRequest(
+        model="gpt-oss-20b", layers=2, dp=8, ep=8, seq=256, micro_batches=1, host=HostOption.AHEAD
+    )
+    trace = build_workload(request.plan()).traces[0]
+    found = [
+        operator
+        for code in trace.operator_codes
+        for operator, _ in (parse_operators(trace.operator_table[code]) if code >= 0 else ())
+    ]
+    kinds = Counter(operator.kind for operator in found if isinstance(operator, Kernel))
+    assert kinds[KernelKind.CLAMPED] == kinds[KernelKind.BIAS] == 2 * 2
+    assert kinds[KernelKind.ACTIVATION] == 0
+    elements = 256 * 4 * 2880
+    assert {
+        (operator.elements, operator.bytes)
+        for operator in found
+        if isinstance(operator, Kernel) and operator.kind is KernelKind.BIAS
+    } == {(elements, 2 * 2 * elements), (elements, 2 * 3 * elements)}
+    products = sum(
+        operator.batch for operator in found if isinstance(operator, MatrixProduct) and operator.batch == 4
+    )
+    issued = sum(operator.experts for operator in found if isinstance(operator, Host))
+    # 4 experts on a rank, 2 layers, forward and back
+    assert issued == products + 4 * 2 * 2
+    other = build_workload(MoeRequest(model="mixtral-8x7b", layers=1, seq=256).plan()).traces[0]
+    assert not any(" bias " in f" {text} " or "clamped" in text for text in other.operator_table)
 
 
 def test_experts_bind_small_micro_batches_to_the_host() -> None:

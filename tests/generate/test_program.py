@@ -168,7 +168,7 @@ def test_no_interval_rests_on_programs_that_were_not_measured(name: str, what: s
     workload = build_workload(plan, metadata=request.facts("transformer"))
     found = replay_interval(simulate(workload, platform.system(), platform.network()))
     assert isinstance(found, NothingNear)
-    assert found.reason == f"no step with {what} was measured"
+    assert found.reason == f"too few steps with {what} were measured"
 
 
 # ------------------------------------------------------------------------------------------------------- frameworks

@@ -1,6 +1,8 @@
 """Operator times: closed forms, laws that any machine obeys, and constants in files."""
 
+import csv
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +34,9 @@ from chakra.replay.compute import (
     operator_ns,
 )
 
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs/guides/operator-times.md"
+MEASURED = ROOT / "tools/measured_attention.csv"
 PRESETS = names_with_operator_times()
 #: 100 units of 1 TFLOP/s, 1,000 GB/s, and nothing else costs anything
 PLAIN = compute_parameters_from(
@@ -87,6 +92,49 @@ def test_fused_attention_takes_its_operations_at_a_share_of_the_peak() -> None:
     assert us(replace(forward, keys=8192, queries=8192, causal=True)) < 0.6 * us(
         replace(forward, keys=8192, queries=8192)
     )
+
+
+def test_a_fused_window_takes_whole_tiles_and_small_heads_take_the_time_of_larger_ones() -> None:
+    """A tile of 128 queries computes its own tile of keys, and those that begin in the window."""
+    plain = Attention(1, 100, 100, 1 << 14, 1 << 14, 128, causal=True)
+    fast = replace(PLAIN, memory=replace(PLAIN.memory, gbps=1e6))
+    window = [us(replace(plain, window=size), fast) - 2 for size in (1, 2, 129, 130)]
+    assert window[1] == window[2] == pytest.approx(2 * window[0], rel=0.02)
+    assert window[3] == pytest.approx(3 * window[0], rel=0.03)
+    narrow = replace(PLAIN, attention=replace(PLAIN.attention, least_head=96))
+    assert us(replace(plain, head=64), narrow) == pytest.approx(us(replace(plain, head=96)))
+    assert us(plain, narrow) == us(plain)
+    assert us(replace(plain, head=128, value_head=64), narrow) == us(replace(plain, value_head=64))
+
+
+def test_fused_attention_is_near_what_was_measured() -> None:
+    """Kernels of cuDNN in bf16: errors on the rows that nothing was fitted to are those of the guide."""
+    lines = [line for line in MEASURED.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(lines))
+    guide = GUIDE.read_text(encoding="utf-8")
+    for machine in ("hgx-h200", "gb200-nvl72", "gb300-nvl72"):
+        parameters = compute_parameters(machine)
+        cells = []
+        for direction in (Direction.FORWARD, Direction.BACKWARD):
+            held = [row for row in rows if (row["machine"], row["pass"]) == (machine, direction.value)][1::2]
+            errors, plain = [], []
+            for row in held:
+                batch, heads, kv_heads, length, head, value, causal, window = map(
+                    int, list(row.values())[1:9]
+                )
+                core = Attention(
+                    batch, heads, kv_heads, length, length, head, value_head=value % head, causal=bool(causal),
+                    window=window, direction=direction,
+                )  # fmt: skip
+                error = abs(us(core, parameters) / 1e3 / float(row["ms"]) - 1)
+                errors.append(error)
+                if not window:
+                    plain.append(error)
+            cells += [
+                f"{len(held)}",
+                *(f"{100 * sum(some) / len(some):.1f} %" for some in (errors, plain)),
+            ]
+        assert f"| {machine} | {' | '.join(cells)} |" in guide
 
 
 def test_unfused_attention_writes_and_reads_the_scores() -> None:

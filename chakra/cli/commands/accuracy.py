@@ -99,6 +99,10 @@ def command(
         rows += read
         if others:
             click.echo(f"chakra: note: {path}: columns that are not read: {', '.join(others)}", err=True)
+    if twice := len(rows) - len(set(rows)):
+        click.echo(
+            f"chakra: note: {twice} rows are equal to others, and count as often as they stand", err=True
+        )
     found = [read_case(row, framework=framework) for row in rows]
     found = [
         item
@@ -136,6 +140,8 @@ def command(
         click.echo(document_text(document, indent=1))
     else:
         click.echo("\n".join(_lines(held_scores, tuned_scores, predictions, unread, with_rows=with_rows)))
+    if max_error is not None and not held_scores:
+        raise UsageError("--max-error has nothing to hold: no row was predicted that nothing was tuned on")
     if max_error is not None and any(100 * score.mean > max_error for score in held_scores):
         raise SystemExit(EXIT_BELOW_THRESHOLD)
 

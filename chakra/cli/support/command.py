@@ -1,5 +1,6 @@
 """The class of every command: a command line is read in the time of its words, not of all options that there are."""
 
+import math
 import os
 from functools import cached_property
 from typing import Any
@@ -152,7 +153,7 @@ class ChakraCommand(click.RichCommand):
         Raises
         ------
         UsageError
-            An empty path, or a folder in the place of a file to write.
+            An empty path, a folder in the place of a file to write, or NaN in the place of a number with bounds.
         """
         written = list(args)
         place = 0
@@ -172,6 +173,11 @@ class ChakraCommand(click.RichCommand):
             rest = super().parse_args(ctx, written)
         finally:
             del ctx.meta[READ_NOW]
+        for option in self._options:
+            value = ctx.params.get(option.name or "")
+            # no bound of a range keeps it out
+            if isinstance(option.type, click.FloatRange) and isinstance(value, float) and math.isnan(value):
+                raise UsageError(f"{option.opts[-1]}: not a number")
         ctx.params.update(absent)
         for name in absent:
             ctx.set_parameter_source(name, core.ParameterSource.DEFAULT)

@@ -16,7 +16,10 @@ from chakra.generate.model.placement import convert
 from chakra.generate.model.stage_model import StageModel
 
 #: kernels that compilers make of their own; others are calls of libraries
-_MADE = (KernelKind.NORM, KernelKind.ACTIVATION, KernelKind.ROPE, KernelKind.ADD, KernelKind.LOSS)
+_MADE = (
+    KernelKind.NORM, KernelKind.ACTIVATION, KernelKind.CLAMPED, KernelKind.BIAS, KernelKind.ROPE, KernelKind.ADD,
+    KernelKind.LOSS,
+)  # fmt: skip
 
 
 def compiled(model: StageModel, axis_sizes: Mapping[str, int]) -> StageModel:

@@ -38,6 +38,8 @@ class TransformerConfig:
         and how many first layers are dense. ``experts`` 0 is a dense model.
     tied
         Input and output embedding are one matrix.
+    clamped
+        The inputs of the activations are clamped (GPT-OSS).
     biases, layer_norm
         Linear layers (router and experts, too) with biases; LayerNorm (weight and bias) instead of RMSNorm (weight).
     learned_positions
@@ -83,6 +85,7 @@ class TransformerConfig:
     window: int = 0
     full_every: int = 0
     sinks: bool = False
+    clamped: bool = False
     tied: bool = False
     biases: bool = False
     layer_norm: bool = False
@@ -438,7 +441,7 @@ def _jamba() -> TransformerConfig:
 def _gpt_oss(name: str, layers: int, experts: int) -> TransformerConfig:
     return TransformerConfig(
         name, layers, 2880, 64, 8, 64, 0, 201088, 4096, experts=experts, experts_per_token=4, moe_ffn=2880, window=128,
-        full_every=2, sinks=True, biases=True, source=_GPT_OSS,
+        full_every=2, sinks=True, clamped=True, biases=True, source=_GPT_OSS,
     )  # fmt: skip
 
 

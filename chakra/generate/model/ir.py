@@ -32,6 +32,7 @@ class Work:
 
     ``expert_flops`` and ``expert_bytes`` are the part of each that goes with the number of experts that a rank holds
     (their weights), so that a workload can be rescaled along expert parallelism.
+    ``launches`` is how many single experts the host issues this for, where it is no matrix product.
     ``what`` says what is computed, for machines whose operator times are known.
     """
 
@@ -40,6 +41,7 @@ class Work:
     expert_flops: int = 0
     expert_bytes: int = 0
     what: Computed | None = None
+    launches: int = 0
 
     def __add__(self, other: "Work") -> "Work":
         return Work(
@@ -48,6 +50,7 @@ class Work:
             self.expert_flops + other.expert_flops,
             self.expert_bytes + other.expert_bytes,
             self.what,
+            self.launches + other.launches,
         )
 
     def __bool__(self) -> bool:

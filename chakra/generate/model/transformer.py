@@ -6,6 +6,8 @@ arXiv 1909.08053; Korthikanti et al. 2022, arXiv 2205.05198). All collectives fo
 :mod:`chakra.generate.model.placement`. Saved activations are those of Korthikanti et al., section 4.1.
 """
 
+from dataclasses import replace
+
 from chakra.et.operators import Direction, KernelKind, MatrixProduct
 from chakra.generate.model.ir import (
     NO_WORK,
@@ -82,13 +84,17 @@ class TransformerLayers(StateSpaceLayers):
             ),
             self._elementwise(
                 f"{prefix}_act", (self._stay(norm + 1, fan * inner_bytes),), self.tokens * local, reads=fan,
-                ops=_ACTIVATION_OPS, saved=fan * inner_bytes, kind=KernelKind.ACTIVATION,
+                ops=_ACTIVATION_OPS, saved=fan * inner_bytes, kind=self._activation,
             ),
             self._gemm(
                 f"{prefix}2", self._stay(norm + 2, inner_bytes), self.tokens, model.hidden, local, inner_bytes,
                 (Weight(local * model.hidden), *self._bias(model.hidden, whole=True)),
             ),
         ]  # fmt: skip
+
+    @property
+    def _activation(self) -> KernelKind:
+        return KernelKind.CLAMPED if self.model.clamped else KernelKind.ACTIVATION
 
     def _moe(self, base: int) -> list[Operator]:
         """Router, dispatch, experts (split over ep and tp), combine, and shared experts beside them."""
@@ -113,11 +119,13 @@ class TransformerLayers(StateSpaceLayers):
         ]
         ops.append(
             Operator(
-                "unpermute", OpKind.ELEMENTWISE, (self._combine(base, copies), self._stay(base + 1, router_bytes)),
+                "unpermute", OpKind.ELEMENTWISE,
+                (self._combine(base + len(ops) - 1, copies), self._stay(base + 1, router_bytes)),
                 works[0], works[1] if options.training else NO_WORK, output_bytes=self.residual_bytes,
                 saved_bytes=self._saved(copies * model.hidden * item),
             )
         )  # fmt: skip
+        combined = base + len(ops) - 1
         extra: tuple[int, ...] = ()
         if model.shared_experts:
             shared = self._mlp(
@@ -127,7 +135,7 @@ class TransformerLayers(StateSpaceLayers):
             extra = (base + len(ops) - 1,)
         elements = rows * model.hidden
         edges = (
-            self._stay(base + 6, self.residual_bytes),
+            self._stay(combined, self.residual_bytes),
             self._stay(base - 1, self.residual_bytes),
             *(self._row_edge(other, self.full_bytes) for other in extra),
         )
@@ -180,26 +188,41 @@ class TransformerLayers(StateSpaceLayers):
             base + 2, copies * model.hidden * item, {"ep": Shard("token"), "tp": self.residual},
             {"ep": experts, "tp": REPLICATE}, {"ep": experts, "tp": PARTIAL}, shares=self._shares(),
         )  # fmt: skip
-        return [
+        ops = [
             self._experts(
                 "expert1", dispatch, routed, fan * local, model.hidden, here, routed * model.hidden * item
             ),
             self._elementwise(
                 "expert_act", (self._stay(base + 3, fan * inner_bytes),), routed * local, reads=fan,
-                ops=_ACTIVATION_OPS, saved=fan * inner_bytes, kind=KernelKind.ACTIVATION,
+                ops=_ACTIVATION_OPS, saved=fan * inner_bytes, kind=self._activation,
             ),
             self._experts(
                 "expert2", self._stay(base + 4, inner_bytes), routed, model.hidden, local, here, inner_bytes, whole=True
             ),
         ]  # fmt: skip
+        if model.biases:
+            # p (x W + b): with the probability of a token, which no product has
+            elements = routed * model.hidden
+            bias = self._elementwise(
+                "expert_bias", (self._stay(base + 5, elements * item),), elements, kind=KernelKind.BIAS
+            )
+            launches = min(routed, here)
+            ops.append(
+                replace(
+                    bias,
+                    forward=replace(bias.forward, launches=launches),
+                    backward_input=replace(bias.backward_input, launches=launches),
+                )
+            )
+        return ops
 
-    def _combine(self, base: int, copies: int) -> Edge:
+    def _combine(self, producer: int, copies: int) -> Edge:
         """Results of the experts, back to the ranks that have the tokens."""
         back = {"ep": Shard("token"), "tp": self.residual}
         routed_bytes = self._routed(copies) * self.model.hidden * self.options.itemsize
         shares = self._shares()
         return Edge(
-            base + 5, routed_bytes, {"ep": Shard("expert"), "tp": PARTIAL}, back, back,
+            producer, routed_bytes, {"ep": Shard("expert"), "tp": PARTIAL}, back, back,
             shares=shares.back() if shares else None,
         )  # fmt: skip
 

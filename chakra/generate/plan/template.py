@@ -212,6 +212,8 @@ class HostThread:
         self.count("backward" if backward else "again" if again else "forward", number)
         if work.expert_bytes and isinstance(what, MatrixProduct):
             self.count("experts", what.batch)
+        elif work.launches:
+            self.count("experts", work.launches)
 
     def begin_pass(self) -> None:
         """What follows is another graph."""
