@@ -14,6 +14,7 @@ from pathlib import Path
 
 from chakra.errors import ConfigError, UsageError
 from chakra.generate.model.config import TransformerConfig
+from chakra.io.digits import is_whole
 from chakra.io.text import read_text
 
 #: largest exponent of a distribution: beyond it the first experts have all tokens anyway
@@ -220,7 +221,7 @@ def _read_shares(path: str | Path) -> dict[int | None, dict[int, float]]:
 
 
 def _whole(text: str, column: str, where: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 8):
+    if not is_whole(text, 7):
         raise ConfigError(f"{where}: {column} must be a whole number of at least 0, not {text[:40]!r}")
     return int(text)
 
