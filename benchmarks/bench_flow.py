@@ -4,7 +4,7 @@
 
 A ring all-reduce of 128 MiB among eight NPUs, and a training step; above the leaves all of the bandwidth, or half of it.
 Each run is `simulate()` of a workload whose traces are made (of the steps: written), with kernels warm; CPU seconds, the
-least of three, of both backends in turns. The step of Llama-3 405B is run once, on machines of hgx-h100.
+least of three, of both backends in turns. The steps of Llama-3 405B are run once, on machines of hgx-h100.
 """
 
 import resource
@@ -94,10 +94,10 @@ def step(folder: str, model: str, options: str) -> str:
     return prefix
 
 
-def large_step(prefix: str) -> None:
-    """Llama-3 405B on 16,384 GPUs in machines of eight, three levels of switches, 7 to 1 at the top, sprayed."""
+def large_step(prefix: str, machines: int, ports: int) -> None:
+    """Llama-3 405B in machines of eight, three levels of switches, 7 to 1 at the top, sprayed."""
     begin = time.process_time()
-    machine = cluster("2048x hgx-h100 over 400G fat tree of 64 ports oversubscribed 7 sprayed")
+    machine = cluster(f"{machines}x hgx-h100 over 400G fat tree of {ports} ports oversubscribed 7 sprayed")
     network = load_network(machine.network())
     made = time.process_time() - begin
     library = machine.system()
@@ -106,11 +106,12 @@ def large_step(prefix: str) -> None:
         for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
     }
     rings["preferred-dataset-splits"] = 1
-    for words, system in (("Llama-3 405B, library", library), ("Llama-3 405B, rings", rings)):
+    for words, system in (("Llama-3 405B, rings", rings), ("Llama-3 405B, library", library)):
         seconds, result = cpu(lambda s=system: simulate(prefix, s, network, backend="flow"), 1)  # type: ignore[misc]
         show(words, "flow", seconds, result, None)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"The network of 2,048 machines was made in {made:.2f} s; peak of this process: {peak:,.0f} MiB.")
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"  peak of this process by then: {peak:,.0f} MiB")
+    print(f"The network of {machines:,} machines was made in {made:.2f} s.")
 
 
 def beside(words: str, workload: Workload | str, network: Network, ecmp: str | None = None) -> None:
@@ -155,7 +156,10 @@ def main() -> None:
         beside("Llama-3 70B, rings", prefix, small)
         beside("Llama-3 70B, rings, flows sprayed", prefix, small, "spray")
         prefix = step(folder, "llama3-405b", "--pp 16 --npus 16384 --micro-batches 16")
-        large_step(prefix)
+        large_step(prefix, 2048, 64)
+        # a stage of the pipeline fills a pod of 64 leaves of 64
+        prefix = step(folder, "llama3-405b", "--pp 32 --npus 131072 --micro-batches 16")
+        large_step(prefix, 16_384, 128)
     begin = time.process_time()
     large = tree([8, 32, 64], "spray")
     made = time.process_time() - begin

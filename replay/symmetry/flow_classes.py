@@ -7,6 +7,7 @@ together. So one NPU of each class is simulated, with one flow for each of its c
 Whole numbers make that exact, not nearly so: sums over a class are the sums over its members.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +15,15 @@ import numpy as np
 from chakra.arrays import I64, U64, AnyArray
 from chakra.replay.config.model import Network
 from chakra.replay.networks.flow.paths import Paths, key_width
+from chakra.replay.networks.flow.sections import Sections, bounds, ranges
 from chakra.replay.symmetry.classes import Partition, partition, row_codes
 from chakra.replay.symmetry.flow_roles import Talk
 from chakra.replay.symmetry.rings_used import RingsUsed
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Workload
+
+#: classes of pairs on links that are counted at a time
+ROWS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ def fold(
     network: Network,
     usage: RingsUsed,
     said: Talk,
-    paths: Paths,
+    routes: Sections,
     begin: I64 | None = None,
 ) -> Folded | None:
     """The coarsest classes that can be told; None where every NPU is a class of its own.
@@ -58,12 +63,12 @@ def fold(
     ----------
     said
         Who sends to whom, in which roles.
-    paths
+    routes
         The one route of each of these pairs.
     begin
         Classes lie within those that have equal numbers here.
     """
-    graph = _Graph(said, paths, network.npus)
+    graph = _Graph(said, routes, network.npus)
     npu = np.asarray(workload.program_of, np.int64)
     if begin is not None:
         npu = row_codes(np.stack([npu, begin], axis=1))
@@ -87,57 +92,87 @@ class _Colours:
 
 
 class _Graph:
-    """Pairs of NPUs, and the links that each crosses."""
+    """Pairs of NPUs, the sections that each uses, and the links of these."""
 
-    def __init__(self, said: Talk, paths: Paths, npus: int) -> None:
-        self.paths, self.npus = paths, npus
-        self.links = len(paths.bytes_per_ns)
-        width = key_width(paths.dst, npus)
-        keys = paths.src * width + paths.dst
+    def __init__(self, said: Talk, routes: Sections, npus: int) -> None:
+        self.routes, self.npus = routes, npus
+        self.links = len(routes.bytes_per_ns)
+        width = key_width(routes.dst, npus)
+        keys = routes.src * width + routes.dst
         #: numbers of switches, each unlike everything else
         self.ports = np.arange(npus, width)
         place = np.searchsorted(keys, said.src * width + said.dst)
         most = int(said.role.max(initial=0)) + 1
         place, role = np.divmod(np.unique(place * most + said.role), most)
-        self.role = _sums(place, _mix(role), len(keys))
-        self.pair = np.repeat(np.arange(len(keys)), np.diff(paths.start))
+        self.role = _Lists(place, len(keys)).sums(_mix(role))
+        self.pair = np.repeat(np.arange(len(keys)), np.diff(routes.start))
+        self.by_source, self.by_target = _Lists(routes.src, npus), _Lists(routes.dst, width)
+        self.users = _Lists(routes.section, len(routes.begin) - 1)
+        self.section = np.repeat(np.arange(len(routes.begin) - 1), np.diff(routes.begin))
+        self.hops = _Lists(routes.link, self.links)
+        #: what stands for a weight: odd, so that no digit of what it is multiplied by is lost
+        self.share = _mix(routes.weight) | np.uint64(1)
 
     def refine(self, npu: I64) -> _Colours:
         """Refine colours of NPUs, links and pairs until none of them splits any more."""
-        p = self.paths
-        link = _codes(p.bytes_per_ns.view(np.uint64))
-        counts = (0, 0, 0)
+        r = self.routes
+        of_npu, of_link = _mix(npu), _mix(r.bytes_per_ns.view(np.uint64))
+        one, two = (_mix(np.full(1, way)) | np.uint64(1) for way in (1, 2))
+        counts = (_different(of_npu), _different(of_link))
         while True:
-            crossed = _sums(self.pair, _mix(link[p.link], p.weight), len(p.src))
-            ends = np.concatenate([npu, self.ports])
-            pair = _codes(_mix(self.role, p.latency_ns, npu[p.src], ends[p.dst], crossed))
-            carried = _sums(p.link, _mix(pair[self.pair], p.weight), self.links)
-            link = _codes(_mix(link, carried))
-            sent = _sums(p.src, _mix(pair, np.full(len(pair), 1)), self.npus)
-            heard = _sums(p.dst, _mix(pair, np.full(len(pair), 2)), len(ends))[: self.npus]
-            npu = _codes(_mix(npu, sent, heard))
-            now = (_count(npu), _count(link), _count(pair))
-            if now == counts:
-                return _Colours(npu, link, pair, now[0])
+            section = _between(of_link[r.link] * self.share, r.begin)
+            crossed = _between(section[r.section], r.start)
+            ends = np.concatenate([of_npu, _mix(self.ports)])
+            pair = _mix(self.role, r.latency_ns, of_npu[r.src], ends[r.dst], crossed)
+            used = self.users.sums(pair[self.pair])
+            of_link = _mix(of_link, self.hops.sums(used[self.section] * self.share))
+            sent = self.by_source.sums(pair * one)
+            heard = self.by_target.sums(pair * two)[: self.npus]
+            of_npu = _mix(of_npu, sent, heard)
+            now = (_different(of_npu), _different(of_link))
+            if now == counts:  # pairs that are alike stay so, as nothing that they touch was split
+                return _Colours(_codes(of_npu), _codes(of_link), _codes(pair), now[0])
             counts = now
 
     def quotient(self, classes: Partition, colours: _Colours) -> Folded:
         """The network of the classes, from one NPU, link and pair of each."""
-        p, link_of, pair_of = self.paths, colours.link, colours.pair
+        link_of, pair_of = colours.link, colours.pair
         first_link = _first(link_of)
-        # pairs of each class that the links of each class carry, by weight
         kinds = _count(pair_of)
-        key, total = _summed(p.link * kinds + pair_of[self.pair], p.weight)
-        link, pair = np.divmod(key, kinds)
+        link, pair, total = self._carried(pair_of, kinds)
         self._check(link, pair, total, link_of, first_link)
         mine = first_link[link_of[link]] == link
         pair, entry, total = pair[mine], link_of[link[mine]], total[mine]
         order = np.lexsort((entry, pair))
-        start = np.zeros(kinds + 1, np.int64)
-        np.cumsum(np.bincount(pair, minlength=kinds), out=start[1:])
-        of_class = _Routes(start, entry[order], total[order], p.latency_ns[_first(pair_of)])
+        start = bounds(np.bincount(pair, minlength=kinds))
+        of_class = _Routes(start, entry[order], total[order], self.routes.latency_ns[_first(pair_of)])
         mine, found = self._of_first_npus(classes, pair_of, of_class, first_link)
         return Folded(classes, found, mine, link_of)
+
+    def _carried(self, pair_of: I64, kinds: int) -> tuple[I64, I64, I64]:
+        """Classes of the pairs that each link carries, and their weights in all: link, class, sum; ascending."""
+        r = self.routes
+        key, users = _summed(r.section * kinds + pair_of[self.pair], np.ones(len(self.pair), np.int64))
+        section, kind = np.divmod(key, kinds)
+        begin = np.searchsorted(section, np.arange(len(r.begin)))
+        of_section = np.diff(begin)
+        # hops in the order of their links, some links at a time
+        hop = self.hops.order
+        rows = bounds(of_section[self.section[hop]])[self.hops.start]
+        edges = np.flatnonzero(np.diff(rows[:-1] // ROWS_AT_ONCE, prepend=-1))
+        out: list[tuple[I64, I64]] = []
+        for low, high in itertools.pairwise([*edges.tolist(), self.links]):
+            mine = hop[self.hops.start[low] : self.hops.start[high]]
+            count = of_section[self.section[mine]]
+            at = ranges(begin[self.section[mine]], count)
+            out.append(
+                _summed(
+                    np.repeat(r.link[mine], count) * kinds + kind[at],
+                    np.repeat(r.weight[mine], count) * users[at],
+                )
+            )
+        keys, sums = (np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*out, strict=True))
+        return *np.divmod(keys, kinds), sums
 
     def _check(self, link: I64, pair: I64, total: I64, link_of: I64, first: I64) -> None:
         """Links of a class are alike to the last flow; hashes have not hidden a difference."""
@@ -154,7 +189,7 @@ class _Graph:
         self, classes: Partition, pair_of: I64, routes: "_Routes", first_link: I64
     ) -> tuple[I64, Paths]:
         """Pairs of the NPUs that are simulated, and their paths: a row for each class of pairs."""
-        p = self.paths
+        p = self.routes
         number = np.full(self.npus, -1, np.int64)
         number[classes.representative] = np.arange(classes.n_classes)
         mine = np.flatnonzero(number[p.src] >= 0)
@@ -196,11 +231,28 @@ def _mix(*columns: AnyArray) -> U64:
     return out
 
 
-def _sums(of: I64, values: U64, n: int) -> U64:
-    """Sums of values by what they are of, modulo 2^64: a number for a multiset."""
-    out = np.zeros(n, np.uint64)
-    np.add.at(out, of, values)
-    return out
+class _Lists:
+    """Things by what each is of."""
+
+    def __init__(self, of: I64, n: int) -> None:
+        self.order = np.argsort(of, kind="stable")
+        self.start = bounds(np.bincount(of, minlength=n))
+
+    def sums(self, values: U64) -> U64:
+        """Sum of the values of each list, modulo 2^64: a number for a multiset of numbers that look random."""
+        return _between(values[self.order], self.start)
+
+
+def _between(values: U64, start: I64) -> U64:
+    """Sums of lists that lie one behind the other, modulo 2^64."""
+    out = np.zeros(len(values) + 1, np.uint64)
+    np.cumsum(values, out=out[1:])
+    return out[start[1:]] - out[start[:-1]]
+
+
+def _different(values: U64) -> int:
+    """How many different values there are."""
+    return int(np.count_nonzero(np.diff(np.sort(values)))) + min(len(values), 1)
 
 
 def _codes(values: AnyArray) -> I64:
@@ -222,7 +274,7 @@ def _first(codes: I64) -> I64:
 
 def _summed(key: I64, values: I64) -> tuple[I64, I64]:
     """Distinct keys, ascending, and the sum of the values of each."""
-    distinct, place = np.unique(key, return_inverse=True)
-    out = np.zeros(len(distinct), np.int64)
-    np.add.at(out, place.reshape(-1), values)
-    return distinct, out
+    order = np.argsort(key)
+    key = key[order]
+    begin = np.flatnonzero(np.diff(key, prepend=-1))
+    return key[begin], np.add.reduceat(values[order], begin) if len(key) else values

@@ -5,7 +5,7 @@ A library's collective takes what its messages take alone, and a delay that make
 alone: their messages cross the same links but for names. That is told exactly, link by link.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,13 @@ from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.library.messages import PairRoles, pair_roles
 from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.config.model import CollectiveKind
-from chakra.replay.networks.flow.paths import Paths
+from chakra.replay.networks.flow.sections import Sections
 from chakra.replay.symmetry.classes import row_codes
 from chakra.replay.workload.communicators import Communicator, Membership
 from chakra.replay.workload.model import Workload
+
+#: pairs whose links are listed at a time
+PAIRS_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +93,14 @@ def library_talk(workload: Workload, membership: Membership, plans: PlanTable) -
 AloneLike = dict[tuple[CollectiveKind, int, int], tuple[int, int]]
 
 
-def alone_like(said: Sequence[LibraryTalk], paths: Paths, npus: int) -> AloneLike:
+def alone_like(said: Sequence[LibraryTalk], routes: Sections, npus: int) -> AloneLike:
     """Which of the collectives of a kind and size take equal times when each is alone."""
     codes: dict[tuple[bytes, bytes, bytes], I64] = {}
     out: AloneLike = {}
     for number, item in enumerate(said):
         ends = item.comms.tobytes(), item.roles.source.tobytes(), item.roles.target.tobytes()
         if ends not in codes:  # else the same pairs, with messages of another size
-            codes[ends] = _codes(item, paths, npus)
+            codes[ends] = _codes(item, routes, npus)
         for comm, code in zip(item.comms.tolist(), codes[ends].tolist(), strict=True):
             out[item.kind, item.size_bytes, comm] = number, code
     return out
@@ -115,30 +118,32 @@ def places_of_npus(like: AloneLike, membership: Membership) -> I64:
     return row_codes(code[membership.comm])
 
 
-def _codes(item: LibraryTalk, paths: Paths, npus: int) -> I64:
+def _codes(item: LibraryTalk, routes: Sections, npus: int) -> I64:
     """Number of each communicator, equal where its messages cross links that differ in nothing but their names."""
     src, dst = item.pairs()
-    n = len(src)
     apart = item.roles.source != item.roles.target
-    pair = np.searchsorted(paths.src * npus + paths.dst, (src * npus + dst)[:, apart])
-    begin, count = paths.start[paths.first[pair]], np.diff(paths.start)[paths.first[pair]]
-    each = count.reshape(-1)
-    total = int(each.sum())
-    at = np.arange(total) + np.repeat(begin.reshape(-1) - (np.cumsum(each) - each), each)
-    link, comm = paths.link[at], np.repeat(np.arange(n), count.sum(axis=1))
+    pairs = np.searchsorted(routes.src * npus + routes.dst, (src * npus + dst)[:, apart])
+    numbers: dict[tuple[bytes, bytes, bytes], int] = {}
+    out = []
+    for some in np.array_split(pairs, max(1, pairs.size // PAIRS_AT_ONCE)):
+        out += [numbers.setdefault(key, len(numbers)) for key in _crossed(some, routes)]
+    return np.array(out, np.int64)
+
+
+def _crossed(pair: I64, routes: Sections) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """What the pairs of each communicator (communicators, pairs) cross, but for names of links."""
+    n = len(pair)
+    count, link, weight = routes.hops_of(pair.reshape(-1))
+    count = count.reshape(pair.shape)
+    comm = np.repeat(np.arange(n), count.sum(axis=1))
     # links by the order in which a communicator meets them
-    links = len(paths.bytes_per_ns)
+    links = len(routes.bytes_per_ns)
     known, first, place = np.unique(comm * links + link, return_index=True, return_inverse=True)
     order = np.empty(len(known), np.int64)
     order[np.argsort(first)] = np.arange(len(known))
     order -= np.searchsorted(known, np.arange(n) * links)[known // links]
-    speed = paths.bytes_per_ns[link].view(np.int64)
-    hops = np.stack([order[place.reshape(-1)], paths.weight[at], speed], axis=1)
+    hops = np.stack([order[place.reshape(-1)], weight, routes.bytes_per_ns[link].view(np.int64)], axis=1)
     ends = np.searchsorted(comm, np.arange(n + 1))
-    latency = paths.latency_ns[paths.first[pair]]
-    numbers: dict[tuple[bytes, bytes, bytes], int] = {}
-    out = []
+    latency = routes.latency_ns[pair]
     for k in range(n):
-        key = hops[ends[k] : ends[k + 1]].tobytes(), count[k].tobytes(), latency[k].tobytes()
-        out.append(numbers.setdefault(key, len(numbers)))
-    return np.array(out, np.int64)
+        yield hops[ends[k] : ends[k + 1]].tobytes(), count[k].tobytes(), latency[k].tobytes()

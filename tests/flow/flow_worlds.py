@@ -17,7 +17,7 @@ from chakra.replay.engines.kernels.network import reached, send, wake
 from chakra.replay.engines.messages.flows import FlowRows, Flows
 from chakra.replay.engines.messages.tables import with_room
 from chakra.replay.engines.state import Block
-from chakra.replay.networks.flow.paths import Paths, alone_and_back
+from chakra.replay.networks.flow.paths import Paths, alone_and_back, alone_on_first
 
 
 class World:
@@ -27,7 +27,7 @@ class World:
         self, paths: Paths, npus: int, largest: int, *, cap: float = 0.0, adaptive: bool = False
     ) -> None:
         self.paths = paths
-        alone, back = alone_and_back(paths, npus)
+        alone, back = alone_and_back(paths.src, paths.dst, alone_on_first(paths), npus)
         self.flows = Flows(paths, largest, np.arange(npus), alone, back, cap)
         block = Block()
         head = np.zeros(L.NPU_BASE, np.int64)

@@ -12,8 +12,16 @@ from chakra.replay.engines.messages.flows import Flows
 from chakra.replay.engines.messages.simulated import Simulated, everybody, one_of_each
 from chakra.replay.engines.phases.channels import UnfoldableError
 from chakra.replay.engines.scenario import Scenario
-from chakra.replay.networks.flow.link_paths import link_paths
-from chakra.replay.networks.flow.paths import Paths, alone_and_back, block_paths, with_ports, with_trees
+from chakra.replay.networks.flow.link_paths import link_paths, link_sections
+from chakra.replay.networks.flow.paths import (
+    Paths,
+    alone_and_back,
+    alone_on_first,
+    block_paths,
+    with_ports,
+    with_trees,
+)
+from chakra.replay.networks.flow.sections import Sections, in_sections
 from chakra.replay.options import FLOW
 from chakra.replay.symmetry.flow_classes import fold
 from chakra.replay.symmetry.flow_roles import talk
@@ -72,12 +80,19 @@ def find_paths(scenario: Scenario, pairs: I64) -> Paths:
     return with_ports(paths, network, pairs[ports]) if ports.any() else paths
 
 
+def find_sections(scenario: Scenario, pairs: I64) -> Sections:
+    """The same, for networks on which each pair has one route."""
+    if scenario.network.links is not None:
+        return link_sections(scenario.network, pairs)
+    return in_sections(find_paths(scenario, pairs))
+
+
 def every_npu(scenario: Scenario, pairs: I64, trees: Sequence[tuple[int, I64]] = ()) -> FlowSetup:
     """All NPUs are simulated, these pairs of them exchange messages, and trees of switches join these rings."""
     paths = find_paths(scenario, pairs)
     if trees:
         paths = with_trees(paths, scenario.network, trees)
-    alone, back = alone_and_back(paths, scenario.network.npus)
+    alone, back = alone_and_back(paths.src, paths.dst, alone_on_first(paths), scenario.network.npus)
     return FlowSetup(everybody(scenario.network.npus), paths, alone, back, None)
 
 
@@ -115,13 +130,13 @@ def folded(scenario: Scenario) -> FlowSetup | None:
         return None
     library = library_talk(workload, membership, scenario.plans)
     said = talk(workload, membership, scenario.plans, library)
-    paths = find_paths(scenario, said.pairs)
-    like = alone_like(library, paths, network.npus)
+    routes = find_sections(scenario, said.pairs)
+    like = alone_like(library, routes, network.npus)
     begin = places_of_npus(like, membership) if like else None
-    found = fold(workload, membership, network, rings, said, paths, begin)
+    found = fold(workload, membership, network, rings, said, routes, begin)
     if found is None:
         return None
-    alone, back = alone_and_back(paths, network.npus)
+    alone, back = alone_and_back(routes.src, routes.dst, routes.alone(), network.npus)
     try:
         who = one_of_each(found.partition, membership, network, rings)
     except UnfoldableError:

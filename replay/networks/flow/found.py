@@ -4,7 +4,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.replay.config.model import Links
-from chakra.replay.networks.flow.paths import Paths, common_parts
+from chakra.replay.networks.flow.paths import Paths
 
 
 class Found:
@@ -36,8 +36,16 @@ class Found:
         """Add the one route of a pair."""
         self._choices.append((pair, 0, np.array(route, np.int64)))
 
-    def paths(self, keys: I64, n: int) -> Paths:
-        """All that were found; each pair was added in one way."""
+    @property
+    def totals(self) -> set[int]:
+        """Numbers of equal paths of sprayed pairs."""
+        return {of for _, _, _, of in self._sprayed}
+
+    def paths(self, keys: I64, n: int, whole: int) -> Paths:
+        """All that were found; each pair was added in one way, or is found elsewhere and has no links here.
+
+        `whole`: parts that weights are counted in.
+        """
         routes = np.ones(self._pairs, np.int64)
         for one, choice, _ in self._choices:
             routes[one] = max(int(routes[one]), choice + 1)
@@ -53,7 +61,6 @@ class Found:
         start = np.zeros(len(count) + 1, np.int64)
         np.cumsum(count, out=start[1:])
         link = np.zeros(int(start[-1]), np.int64)
-        whole, _ = common_parts({of for _, _, _, of in self._sprayed})
         weight = np.full(len(link), whole, np.int64)
         shares = np.ones(len(link))
         for pairs, step, hop in self._hops:

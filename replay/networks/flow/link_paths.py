@@ -1,23 +1,25 @@
 """Paths on networks of single links, for any number of NPUs: only pairs that exchange messages are looked for.
 
-NPUs that lie on no way between others and hang on the same switches by equal links reach others in the same way: one of
-them is searched for, and the others' first and last links take the place of its own.
+Receiver by receiver; sprayed ones between NPUs at the edge by classes of switches (`twins.py`).
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray
+from chakra.arrays import I64
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_LINKED_NPUS
 from chakra.jit import compiled, worth_compiling
 from chakra.replay.config.model import Links, Network
 from chakra.replay.networks.flow.found import Found
-from chakra.replay.networks.flow.paths import Paths, distinct_pairs
+from chakra.replay.networks.flow.graph import Graph
+from chakra.replay.networks.flow.paths import Paths, common_parts, distinct_pairs
+from chakra.replay.networks.flow.search import FAR
+from chakra.replay.networks.flow.sections import Sections, bounds, in_sections, ranges
 from chakra.replay.networks.flow.slowest import with_slowest
-from chakra.replay.networks.routes import given_routes, pick_next, weights
+from chakra.replay.networks.flow.twins import MOST_WAYS, joined_by_twins
+from chakra.replay.networks.routes import given_routes, pick_next
 
 KERNEL = "chakra.replay.networks.flow.search"
 #: links looked at from which compiled code pays: loaded, in the cache, to be compiled first
@@ -26,12 +28,6 @@ COMPILE_FROM = (20_000, 150_000, 5_000_000)
 SPRAYED = 3
 #: equal paths among which an adaptive flow chooses
 MOST_CHOICES = 16
-#: links of an NPU up to which NPUs are looked at whether they are alike
-MOST_PORTS = 64
-#: equal paths of a sprayed flow, so that products of two such numbers fit 64 bits
-MOST_WAYS = 1 << 31
-#: longer than every way
-FAR = 1 << 62
 
 
 def link_paths(network: Network, pairs: I64) -> Paths:
@@ -49,6 +45,56 @@ def link_paths(network: Network, pairs: I64) -> Paths:
     ConfigError
         When a pair has no route, or a sprayed one too many, or there are more NPUs than are looked at.
     """
+    return link_sections(network, pairs).paths() if _sprayed(network) else _searched(network, pairs)
+
+
+def link_sections(network: Network, pairs: I64) -> Sections:
+    """The same, in sections that pairs share; a pair has one route."""
+    if not _sprayed(network):
+        return in_sections(_searched(network, pairs))
+    links = _links(network)
+    keys = distinct_pairs(pairs, network.npus)
+    found, left = _given(network, links, keys)
+    graph = Graph(network, links)
+    joined = joined_by_twins(graph, left, *np.divmod(keys[left], network.npus), _kernel)
+    _check_ways(network.source, joined.most)
+    left = left[~np.isin(left, joined.pair)]
+    if len(left):
+        _Search(network, links, graph, keys, left, found).run()
+    whole, _ = common_parts(found.totals.union(np.unique(joined.of).tolist()))
+    others = with_slowest(found.paths(keys, network.npus, whole), links)
+    # the pairs that were searched for one by one have sections of their own
+    apart = np.ones(len(keys), bool)
+    apart[joined.pair] = False
+    rest = np.flatnonzero(apart)
+    uses = np.ones(len(keys), np.int64)
+    uses[joined.pair] = np.diff(joined.start)
+    start = bounds(uses)
+    section = np.empty(int(start[-1]), np.int64)
+    section[start[rest]] = len(joined.begin) - 1 + np.arange(len(rest))
+    section[ranges(start[joined.pair], np.diff(joined.start))] = joined.section
+    latency = others.latency_ns.copy()
+    latency[joined.pair] = joined.latency_ns
+    return Sections(
+        src=others.src,
+        dst=others.dst,
+        latency_ns=latency,
+        start=start,
+        section=section,
+        begin=np.concatenate([joined.begin, joined.begin[-1] + others.start[rest + 1]]),
+        link=np.concatenate([joined.link, others.link]),
+        weight=np.concatenate([-(-joined.ways * whole // joined.of), others.weight]),
+        whole=whole,
+        bytes_per_ns=others.bytes_per_ns,
+    )
+
+
+def _sprayed(network: Network) -> bool:
+    return network.links is not None and network.links.ecmp == "spray"
+
+
+def _links(network: Network) -> Links:
+    """The links, of a network of which routes are looked for."""
     links = network.links
     if links is None:
         raise ValueError("the network has building blocks, not links")
@@ -58,132 +104,55 @@ def link_paths(network: Network, pairs: I64) -> Paths:
             f"{network.source}: {n} NPUs; a network of single links has at most {MAX_LINKED_NPUS}, larger ones are "
             "described by building blocks"
         )
-    keys = distinct_pairs(pairs, n)
+    return links
+
+
+def _searched(network: Network, pairs: I64) -> Paths:
+    """Routes of pairs, receiver by receiver."""
+    links = _links(network)
+    keys = distinct_pairs(pairs, network.npus)
+    found, left = _given(network, links, keys)
+    if len(left):
+        _Search(network, links, Graph(network, links), keys, left, found).run()
+    whole, _ = common_parts(found.totals)
+    return with_slowest(found.paths(keys, network.npus, whole), links)
+
+
+def _given(network: Network, links: Links, keys: I64) -> tuple[Found, I64]:
+    """Routes that the network's file gives, and the numbers of the pairs that have none."""
     given = given_routes(network, links, keys)
     found = Found(links, len(keys))
-    place = {int(key): i for i, key in enumerate(keys.tolist())} if given else {}
-    for key, route in given.items():
-        found.add_one(place[key], route)
-    open_pairs = np.arange(len(keys))
+    left = np.arange(len(keys))
     if given:
-        open_pairs = open_pairs[~np.isin(keys, np.fromiter(given, np.int64, len(given)))]
-    if len(open_pairs):
-        _Search(network, links, keys, open_pairs, found).run()
-    return with_slowest(found.paths(keys, n), links)
+        place = {int(key): i for i, key in enumerate(keys.tolist())}
+        for key, route in given.items():
+            found.add_one(place[key], route)
+        left = left[~np.isin(keys, np.fromiter(given, np.int64, len(given)))]
+    return found, left
 
 
-@dataclass(frozen=True, slots=True)
-class _Csr:
-    """Links by a vertex, in the order of the file: those of v are item[start[v]:start[v + 1]]."""
+def _kernel(looked_at: int) -> Any:
+    """The search, compiled where so many links are looked at that it pays."""
+    if worth_compiling(KERNEL, *COMPILE_FROM, looked_at):
+        return compiled(KERNEL)
+    from chakra.replay.networks.flow import search
 
-    start: I64
-    item: I64
-
-    def of(self, vertices: I64) -> I64:
-        """Links of vertices, vertex after vertex."""
-        count = self.start[vertices + 1] - self.start[vertices]
-        offset = np.repeat(self.start[vertices] - (np.cumsum(count) - count), count)
-        out: I64 = self.item[np.arange(int(count.sum())) + offset]
-        return out
+    return search
 
 
-def _csr(of: I64, items: I64, vertices: int) -> _Csr:
-    order = np.argsort(of, kind="stable")
-    start = np.zeros(vertices + 1, np.int64)
-    np.cumsum(np.bincount(of, minlength=vertices), out=start[1:])
-    return _Csr(start, items[order])
-
-
-class _Graph:
-    """Links by vertex, all of them and those of the vertices that are searched.
-
-    Attributes
-    ----------
-    stand
-        NPU that stands for each NPU in the search; other vertices stand for themselves.
-    """
-
-    def __init__(self, network: Network, links: Links) -> None:
-        n = network.npus
-        self.npus, self.vertices = n, n + len(links.vertices)
-        self.tail = np.array([x.src for x in links.links], np.int64)
-        self.head = np.array([x.dst for x in links.links], np.int64)
-        self.length = weights(network)
-        self.equal = bool((self.length == 1).all())
-        number = np.arange(len(self.tail))
-        self.all_out, self.all_in = (
-            _csr(self.tail, number, self.vertices),
-            _csr(self.head, number, self.vertices),
+def _check_ways(source: str, ways: int) -> None:
+    if ways > MOST_WAYS:
+        raise ConfigError(
+            f"{source}: ecmp: spray: more than {MOST_WAYS:,} equal paths between two NPUs; use another ecmp"
         )
-        self.place_out, self.place_in = _places(self.all_out, self.tail), _places(self.all_in, self.head)
-        ends = self._ends(links)
-        self.stand = self._stand(ends)
-        self.closed = np.zeros(self.vertices, np.int64)
-        self.closed[:n] = ends | (not links.npus_forward)
-        kept = self.stand == np.arange(self.vertices)
-        core = np.flatnonzero(kept[self.tail] & kept[self.head])
-        self.into = _csr(self.head[core], core, self.vertices)
-        self.out = _csr(self.tail[core], core, self.vertices)
-
-    def _ends(self, links: Links) -> AnyArray:
-        """NPUs that lie on no way between others: they do not forward, or have one neighbour; and that is a switch."""
-        n = self.npus
-        out, into = np.diff(self.all_out.start)[:n], np.diff(self.all_in.start)[:n]
-        beside = np.zeros(self.vertices, bool)
-        both = (self.tail < n) & (self.head < n)
-        beside[self.tail[both]] = beside[self.head[both]] = True
-        if not links.npus_forward:
-            few: AnyArray = ~beside[:n] & (out <= MOST_PORTS) & (into <= MOST_PORTS)
-            return few
-        single: AnyArray = (out == 1) & (into == 1) & ~beside[:n]
-        to, back = np.zeros(self.vertices, np.int64), np.zeros(self.vertices, np.int64)
-        to[self.tail], back[self.head] = self.head, self.tail
-        single &= to[:n] == back[:n]
-        return single
-
-    def _stand(self, ends: AnyArray) -> I64:
-        """Who stands for whom: the first of the NPUs with equal links to the same switches in the same order."""
-        stand = np.arange(self.vertices)
-        npus = np.flatnonzero(ends)
-        if len(npus):
-            columns = []
-            for csr, other in ((self.all_out, self.head), (self.all_in, self.tail)):
-                count = csr.start[npus + 1] - csr.start[npus]
-                for k in range(int(count.max())):
-                    link = csr.item[np.minimum(csr.start[npus] + k, len(csr.item) - 1)]
-                    columns += [
-                        np.where(count > k, other[link], -1),
-                        np.where(count > k, self.length[link], -1),
-                    ]
-            rows = np.stack(columns, axis=1)
-            _, first, code = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-            stand[npus] = npus[first[code.reshape(-1)]]
-        return stand
-
-    def first_links(self, link: I64, src: I64) -> I64:
-        """The links of NPUs `src` that are what `link` is to those that stand for them."""
-        out: I64 = self.all_out.item[self.all_out.start[src] + self.place_out[link]]
-        return out
-
-    def last_links(self, link: I64, dst: I64) -> I64:
-        """The same for links that end at NPUs `dst`."""
-        out: I64 = self.all_in.item[self.all_in.start[dst] + self.place_in[link]]
-        return out
-
-
-def _places(csr: _Csr, of: I64) -> I64:
-    """Which of its vertex's links each link is."""
-    out = np.empty(len(of), np.int64)
-    out[csr.item] = np.arange(len(of)) - csr.start[of[csr.item]]
-    return out
 
 
 class _Search:
     """Shortest paths of pairs of NPUs over the links of a network."""
 
-    def __init__(self, network: Network, links: Links, keys: I64, pairs: I64, found: Found) -> None:
+    def __init__(self, network: Network, links: Links, g: Graph, keys: I64, pairs: I64, found: Found) -> None:
         self.source, self.ecmp, self.keys, self.found = network.source, links.ecmp, keys, found
-        self.graph = g = _Graph(network, links)
+        self.graph = g
         self.pair = pairs
         self.real_src, self.real_dst = np.divmod(keys[pairs], network.npus)
         self.src, self.dst = g.stand[self.real_src], g.stand[self.real_dst]
@@ -199,15 +168,10 @@ class _Search:
     def run(self) -> None:
         """Look for the routes of all pairs, receiver after receiver."""
         order = np.lexsort((self.src, self.dst))
-        bounds = np.flatnonzero(np.diff(self.dst[order], prepend=-1))
-        looked_at = len(bounds) * len(self.graph.into.item) * (SPRAYED if self.ecmp == "spray" else 1)
-        if worth_compiling(KERNEL, *COMPILE_FROM, looked_at):
-            self.kernel = compiled(KERNEL)
-        else:
-            from chakra.replay.networks.flow import search
-
-            self.kernel = search
-        for group in np.split(order, bounds[1:]):
+        edges = np.flatnonzero(np.diff(self.dst[order], prepend=-1))
+        looked_at = len(edges) * len(self.graph.into.item) * (SPRAYED if self.ecmp == "spray" else 1)
+        self.kernel = _kernel(looked_at)
+        for group in np.split(order, edges[1:]):
             self._towards(int(self.dst[group[0]]), group)
 
     def _towards(self, to: int, group: I64) -> None:
@@ -279,12 +243,9 @@ class _Search:
     def _spray(self, to: int, group: I64, own: I64, reached: I64) -> None:
         g = self.graph
         self.kernel.count_paths(*self.core, to, self.dist, reached, len(reached), self.paths)
-        if int(self.paths[reached].max()) > MOST_WAYS:
-            raise ConfigError(
-                f"{self.source}: ecmp: spray: more than {MOST_WAYS:,} equal paths between two NPUs; use another ecmp"
-            )
-        bounds = np.flatnonzero(np.diff(self.src[group], prepend=-1))
-        for part in np.split(group, bounds[1:]):
+        _check_ways(self.source, int(self.paths[reached].max()))
+        edges = np.flatnonzero(np.diff(self.src[group], prepend=-1))
+        for part in np.split(group, edges[1:]):
             src = int(self.src[part[0]])
             if src == to:
                 link, ways = self._spray_own(to, own)
@@ -332,8 +293,8 @@ class _Search:
         start = np.zeros(MOST_CHOICES + 1, np.int64)
         stack = np.zeros(g.vertices + 1, np.int64)
         room = np.zeros((MOST_CHOICES + 1) * (g.vertices + 1), np.int64)
-        bounds = np.flatnonzero(np.diff(self.src[group], prepend=-1))
-        for part in np.split(group, bounds[1:]):
+        edges = np.flatnonzero(np.diff(self.src[group], prepend=-1))
+        for part in np.split(group, edges[1:]):
             src = int(self.src[part[0]])
             routes: list[list[int]] = []
             for first in own.tolist() if src == to else [-1]:

@@ -46,19 +46,24 @@ class Paths:
     bytes_per_ns: F64
 
 
-def alone_and_back(p: Paths, npus: int) -> tuple[F64, F64]:
-    """Bytes per ns of a flow of each pair that is alone (on its first route), and of one on the way back.
-
-    A way back that is not among the pairs is as fast as the way there.
-    """
+def alone_on_first(p: Paths) -> F64:
+    """Bytes per ns of a flow of each pair that is alone, on its first route."""
     count = np.diff(p.start)
     narrow = np.full(len(count), np.inf)
     np.minimum.at(
         narrow, np.repeat(np.arange(len(count)), count), p.bytes_per_ns[p.link] * p.whole / p.weight
     )
-    alone = narrow[p.first[:-1]]
-    width = key_width(p.dst, npus)
-    keys, other = p.src * width + p.dst, p.dst * width + p.src
+    out: F64 = narrow[p.first[:-1]]
+    return out
+
+
+def alone_and_back(src: I64, dst: I64, alone: F64, npus: int) -> tuple[F64, F64]:
+    """Bytes per ns of a flow of each pair that is alone, which is given, and of one on the way back.
+
+    A way back that is not among the pairs is as fast as the way there.
+    """
+    width = key_width(dst, npus)
+    keys, other = src * width + dst, dst * width + src
     at = np.minimum(np.searchsorted(keys, other), max(len(keys) - 1, 0))
     return alone, np.where(keys[at] == other, alone[at], alone) if len(keys) else alone
 

@@ -7,6 +7,7 @@ import numpy as np
 from chakra.arrays import F64, I64
 from chakra.replay.config.model import Links
 from chakra.replay.networks.flow.paths import Paths
+from chakra.replay.networks.flow.sections import bounds, ranges
 
 #: vertices of all routes that are looked at together
 TOGETHER = 1 << 22
@@ -37,23 +38,39 @@ def with_slowest(p: Paths, links: Links) -> Paths:
         return p
     tail = np.array([x.src for x in links.links], np.int64)
     head = np.array([x.dst for x in links.links], np.int64)
-    vertices = int(max(tail.max(), head.max())) + 1
     pair = np.searchsorted(p.first, rest, side="right") - 1
+    count = p.start[rest + 1] - p.start[rest]
+    link = p.link[ranges(p.start[rest], count)]
     out = p.latency_ns.copy()
+    late = slowest_ways(p.src[pair], p.dst[pair], bounds(count), link, latency, tail, head)
+    out[rest] = np.floor(late + 1e-6).astype(np.int64)
+    return replace(p, latency_ns=out)
+
+
+def slowest_ways(src: I64, dst: I64, start: I64, link: I64, latency: F64, tail: I64, head: I64) -> F64:
+    """Latency of the slowest way between two vertices each, ns.
+
+    Parameters
+    ----------
+    start, link
+        Links of all ways of route r: link[start[r]:start[r + 1]].
+    latency, tail, head
+        Of each link.
+    """
+    vertices = int(max(tail.max(), head.max())) + 1
     size = max(TOGETHER // vertices, 1)
     late = np.full(size * vertices, -np.inf)
-    for k in range(0, len(rest), size):
-        some, ends = rest[k : k + size], pair[k : k + size]
-        row = np.arange(len(some)) * vertices
-        count = p.start[some + 1] - p.start[some]
-        offset = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        link = p.link[np.repeat(p.start[some], count) + offset]
-        at = np.repeat(row, count)
-        late[row + p.src[ends]] = 0.0
-        _spread(late, at + tail[link], at + head[link], latency[link])
-        out[some] = np.floor(late[row + p.dst[ends]] + 1e-6).astype(np.int64)
-        late[at + tail[link]] = late[at + head[link]] = -np.inf
-    return replace(p, latency_ns=out)
+    out = np.zeros(len(src))
+    for k in range(0, len(src), size):
+        n = min(size, len(src) - k)
+        row = np.arange(n) * vertices
+        hops = link[start[k] : start[k + n]]
+        at = np.repeat(row, np.diff(start[k : k + n + 1]))
+        late[row + src[k : k + n]] = 0.0
+        _spread(late, at + tail[hops], at + head[hops], latency[hops])
+        out[k : k + n] = late[row + dst[k : k + n]]
+        late[row + src[k : k + n]] = late[at + head[hops]] = -np.inf
+    return out
 
 
 def _spread(late: F64, begin: I64, end: I64, latency: F64) -> None:

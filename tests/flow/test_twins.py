@@ -1,0 +1,164 @@
+"""Sprayed routes by classes of switches are all shortest paths, and cost what switches do, not pairs."""
+
+import dataclasses
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from flow_worlds import both, every_pair, link_networks
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chakra.builder import TraceBuilder, Workload
+from chakra.platforms import cluster
+from chakra.replay import topologies
+from chakra.replay.config import load_network
+from chakra.replay.config.model import Network
+from chakra.replay.networks.flow.link_paths import link_paths, link_sections
+from chakra.replay.networks.routes import weights
+
+
+def shortest_paths(network: Network, src: int, dst: int) -> list[list[int]]:
+    """Links of all shortest paths between two NPUs."""
+    assert network.links is not None
+    links, length = network.links.links, weights(network).tolist()
+    out: dict[int, list[int]] = {}
+    for k, link in enumerate(links):
+        if link.src in (src, dst) or link.src >= network.npus or network.links.npus_forward:
+            out.setdefault(link.src, []).append(k)
+    far = {dst: 0}
+    for _ in range(network.npus + len(network.links.vertices)):
+        for here, onward in out.items():
+            ways = [far[links[k].dst] + length[k] for k in onward if links[k].dst in far]
+            if ways and here != dst:
+                far[here] = min(ways)
+    routes: list[list[int]] = []
+    open_ends: list[tuple[int, list[int]]] = [(src, [])]
+    while open_ends:
+        here, route = open_ends.pop()
+        if here == dst:
+            routes.append(route)
+            continue
+        open_ends += [
+            (links[k].dst, [*route, k])
+            for k in out[here]
+            if links[k].dst in far and far[links[k].dst] + length[k] == far[here]
+        ]
+    return routes
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Network:
+    """Two pods of leaf switches, most of them alike, under cores; NPUs at one leaf or two; some links missing or slow."""
+    leaves, pods, cores = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 3))
+    npus = draw(st.integers(2, 6))
+    latency = st.sampled_from([0.0, 10.0, 500.0])
+    names = [[f"leaf{pod}.{k}" for k in range(leaves)] for pod in range(pods)]
+    ends: list[tuple[Any, str]] = [(npu, names[npu % pods][npu // pods % leaves]) for npu in range(npus)]
+    ends += [
+        (npu, draw(st.sampled_from(names[npu % pods]))) for npu in draw(st.sets(st.integers(0, npus - 1)))
+    ]
+    up: list[tuple[Any, str]] = [
+        (leaf, f"pod{pod}.{k}") for pod in range(pods) for leaf in names[pod] for k in range(2)
+    ]
+    up += [(f"pod{pod}.{k}", f"core{core}") for pod in range(pods) for k in range(2) for core in range(cores)]
+    # one spanning way is left whatever is missing: over the first switch above each
+    missing = draw(
+        st.sets(st.sampled_from([e for e in up if not e[1].endswith(".0") and e[1] != "core0"] or up[:1]))
+    )
+    if len(missing) < 3:
+        up = [e for e in up if e not in missing or e[1].endswith(".0") or e[1] == "core0"]
+    usual = draw(latency)
+    rows = [
+        [*e, 50.0, draw(latency) if draw(st.integers(0, 9)) == 0 else usual] for e in dict.fromkeys(ends + up)
+    ]
+    return load_network(
+        {
+            "npus_count": [npus],
+            "links": rows,
+            "ecmp": "spray",
+            "routing": draw(st.sampled_from(["hops", "latency"])),
+            "npus_forward": draw(st.booleans()),
+        }
+    )
+
+
+def check(network: Network) -> None:
+    """Each pair's flow is spread over all shortest paths evenly."""
+    assert network.links is not None
+    paths = link_paths(network, every_pair(network.npus))
+    for p, (src, dst) in enumerate(zip(paths.src.tolist(), paths.dst.tolist(), strict=True)):
+        routes = shortest_paths(network, src, dst)
+        uses = Counter(k for route in routes for k in route)
+        hops = slice(int(paths.start[p]), int(paths.start[p + 1]))
+        found = {
+            k: Fraction(w, paths.whole)
+            for k, w in zip(paths.link[hops].tolist(), paths.weight[hops].tolist(), strict=True)
+        }
+        assert len(found) == hops.stop - hops.start
+        assert found == {k: Fraction(n, len(routes)) for k, n in uses.items()}
+        late = max(sum(network.links.links[k].latency_ns for k in route) for route in routes)
+        assert int(paths.latency_ns[p]) == int(late)
+
+
+@settings(max_examples=150, deadline=None)
+@given(layers())
+def test_all_shortest_paths_of_layers_of_switches(network: Network) -> None:
+    check(network)
+
+
+@settings(max_examples=100, deadline=None)
+@given(link_networks(ecmp=("spray",)))
+def test_all_shortest_paths_of_random_graphs(network: Network) -> None:
+    check(network)
+
+
+def sprayed(network: Network) -> Network:
+    """The network, with all equal paths used at once."""
+    assert network.links is not None
+    return dataclasses.replace(network, links=dataclasses.replace(network.links, ecmp="spray"))
+
+
+@pytest.mark.parametrize("down", [[4, 4, 2], [3, 2, 3], [2, 8]])
+def test_all_shortest_paths_of_fat_trees(down: list[int]) -> None:
+    check(sprayed(topologies.fat_tree(down, oversubscription=2.0, bandwidth_gibps=50.0, latency_ns=500.0)))
+
+
+@pytest.mark.parametrize("machines", [8, 40])
+def test_links_are_listed_by_switches_and_not_by_pairs(machines: int) -> None:
+    network = load_network(cluster(f"{machines}x hgx-h100 over 400G fat tree of 16 ports sprayed").network())
+    assert network.links is not None
+    npus = np.arange(network.npus)
+    pairs = np.concatenate(
+        [np.stack([npus, (npus + 8 * k) % network.npus], axis=1) for k in range(1, machines)]
+    )
+    sections, paths = link_sections(network, pairs), link_paths(network, pairs)
+    leaves = machines
+    # an NPU's two links to its leaf, and per two leaves what leads up, over and down
+    assert len(sections.link) <= 2 * network.npus + leaves * leaves * 64
+    assert len(paths.link) > 8 * (len(sections.link) - 2 * network.npus)
+    assert (np.diff(sections.start) <= 6).all()
+
+
+@pytest.mark.parametrize(
+    "fabric", ["fat tree of 16 ports oversubscribed 3 sprayed", "rails of 8 ports sprayed"]
+)
+def test_machines_on_switches_fold_as_they_run(fabric: str) -> None:
+    network = load_network(cluster(f"8x hgx-h100 over 400G {fabric}").network())
+    n = network.npus
+    workload = Workload(n)
+    tensor = [workload.add_group(range(8 * k, 8 * k + 8)) for k in range(n // 8)]
+    data = [workload.add_group(range(k, n, 8)) for k in range(8)]
+
+    def step(b: TraceBuilder) -> None:
+        first = b.collective("all_reduce", size_bytes=1 << 20, group=tensor[b.rank // 8])
+        b.send((b.rank + 16) % n, size_bytes=300_000, tag=0, after=[first])
+        b.recv((b.rank - 16) % n, size_bytes=300_000, tag=0, after=[first])
+        b.collective("all_reduce", size_bytes=1 << 21, group=data[b.rank % 8], after=[first])
+
+    workload.run(step)
+    system: dict[str, Any] = {"all-reduce-implementation": ["ring", "ring"], "preferred-dataset-splits": 1}
+    folded, _ = both(workload, system, network)
+    assert folded.raw.partition.n_classes < n // 4
