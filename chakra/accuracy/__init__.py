@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from chakra.accuracy.machines import Machine
     from chakra.accuracy.predictions import Prediction, predict, predict_case
+    from chakra.accuracy.ranges import RangePrediction, predict_range, range_cases
     from chakra.accuracy.rates import replay_rates
     from chakra.accuracy.replayed import replay_interval
     from chakra.accuracy.score import FamilyScore, scores
@@ -42,6 +43,7 @@ __all__ = [
     "NothingNear",
     "Prediction",
     "Quantity",
+    "RangePrediction",
     "Residual",
     "Unread",
     "ahead",
@@ -52,6 +54,8 @@ __all__ = [
     "measured_rows",
     "predict",
     "predict_case",
+    "predict_range",
+    "range_cases",
     "read_case",
     "read_table",
     "replay_interval",
@@ -76,6 +80,7 @@ lazy_names(
         "NothingNear": "chakra.accuracy.interval",
         "Prediction": "chakra.accuracy.predictions",
         "Quantity": "chakra.accuracy.cases",
+        "RangePrediction": "chakra.accuracy.ranges",
         "Residual": "chakra.accuracy.interval",
         "Unread": "chakra.accuracy.cases",
         "ahead": "chakra.accuracy.generation_ahead",
@@ -86,6 +91,8 @@ lazy_names(
         "measured_rows": "chakra.accuracy.table",
         "predict": "chakra.accuracy.predictions",
         "predict_case": "chakra.accuracy.predictions",
+        "predict_range": "chakra.accuracy.ranges",
+        "range_cases": "chakra.accuracy.ranges",
         "read_case": "chakra.accuracy.cases",
         "read_table": "chakra.accuracy.table",
         "replay_interval": "chakra.accuracy.replayed",

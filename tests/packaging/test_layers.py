@@ -232,6 +232,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "replayed",
         "rates",
         "predictions",
+        "ranges",
         "generation_ahead",
         "score",
         "picture",

@@ -12,7 +12,7 @@ from chakra.cli.support.progress import ProgressBar
 from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
-    from chakra.accuracy import Case, FamilyScore, Prediction, Unread
+    from chakra.accuracy import Case, FamilyScore, Prediction, RangePrediction, Unread
 
 #: places of rows that one line of text names
 MAX_PLACES = 3
@@ -71,7 +71,16 @@ def command(
     Rows that ship with the package, or those of --file: each is generated and replayed on its machine's preset with its
     framework's profile. Errors are shares of the measured value; rows that constants were tuned on are counted apart.
     """
-    from chakra.accuracy import Case, Unread, measured_rows, predict, read_case, scores
+    from chakra.accuracy import (
+        Case,
+        Unread,
+        measured_rows,
+        predict,
+        predict_range,
+        range_cases,
+        read_case,
+        scores,
+    )
     from chakra.accuracy.picture import picture_text
     from chakra.accuracy.table import read_whole_table
     from chakra.errors import EXIT_BELOW_THRESHOLD, UsageError
@@ -123,11 +132,27 @@ def command(
             raise UsageError("--surfaces goes with options that choose rows, --format and --quiet only")
         _ahead(chosen, surfaces, output_format)
         return
-    unread = [item for item in found if isinstance(item, Unread)]
+    unread: list[Unread] = []
+    several: list[tuple[Case, ...]] = []
+    for item in found:
+        if isinstance(item, Unread):
+            cases = range_cases(item.row, framework=framework)
+            if cases:
+                several.append(cases)
+            else:
+                unread.append(item)
     predictions: list[Prediction] = []
-    with ProgressBar("predicting rows", len(chosen), counts=True) as bar:
+    ranges: list[RangePrediction] = []
+    with ProgressBar("predicting rows", len(chosen) + len(several), counts=True) as bar:
         for prediction in predict(chosen):
             predictions.append(prediction)
+            bar.show(advance=1)
+        for cases in several:
+            made = predict_range(cases)
+            if made is None:
+                unread.append(Unread(cases[0].row, cases[0].family, "no micro-batch makes a step of it"))
+            else:
+                ranges.append(made)
             bar.show(advance=1)
     tuned = [item for item in predictions if item.case.row.tuned]
     held = [item for item in predictions if not item.case.row.tuned]
@@ -136,10 +161,12 @@ def command(
         with atomic_text(picture) as file:
             file.write(picture_text(predictions))
     if output_format == "json":
-        document = _document(held_scores, tuned_scores, predictions, unread, with_rows=with_rows)
+        document = _document(held_scores, tuned_scores, predictions, unread, ranges, with_rows=with_rows)
         click.echo(document_text(document, indent=1))
     else:
-        click.echo("\n".join(_lines(held_scores, tuned_scores, predictions, unread, with_rows=with_rows)))
+        click.echo(
+            "\n".join(_lines(held_scores, tuned_scores, predictions, unread, ranges, with_rows=with_rows))
+        )
     if max_error is not None and not held_scores:
         raise UsageError("--max-error has nothing to hold: no row was predicted that nothing was tuned on")
     if max_error is not None and any(100 * score.mean > max_error for score in held_scores):
@@ -160,7 +187,7 @@ def _intervals(output_format: str) -> None:
             }
             for one in found
         ]  # fmt: skip
-        document = {**_document([], [], [], [], with_rows=False), "intervals": rows}
+        document = {**_document([], [], [], [], [], with_rows=False), "intervals": rows}
         click.echo(document_text(document, indent=1))
         return
     header = ("family", "rows", "inside %", "below %", "above %", "width")
@@ -203,7 +230,7 @@ def _ahead(cases: "Sequence[Case]", base: str, output_format: str) -> None:
             }
             for one in found
         ]  # fmt: skip
-        document = {**_document([], [], [], [], with_rows=False), "surfaces": base, "ahead": rows}
+        document = {**_document([], [], [], [], [], with_rows=False), "surfaces": base, "ahead": rows}
         click.echo(document_text(document, indent=1))
         return
     header = ("family", "machine", "rows", "mean %", "signed %", "own mean %", "own signed %")
@@ -240,6 +267,21 @@ def _table(scores: "Sequence[FamilyScore]") -> list[str]:
     return aligned(header, rows, left=2).splitlines()
 
 
+def _table_of_ranges(ranges: "Sequence[RangePrediction]") -> list[str]:
+    """One line a row: its ends, and what was measured."""
+    from chakra.alignment import aligned
+
+    header = ("family", "model", "NPUs", "layout", "least s", "most s", "measured s")
+    rows = [
+        (
+            one.cases[0].family, one.cases[0].model, str(one.cases[0].machine.npus), one.cases[0].row.parallelism,
+            f"{one.low:.4g}", f"{one.high:.4g}", f"{one.cases[0].measured:.4g}",
+        )
+        for one in ranges
+    ]  # fmt: skip
+    return aligned(header, rows, left=4).splitlines()
+
+
 def _reasons(
     unread: "Sequence[Unread]", predictions: "Sequence[Prediction]"
 ) -> dict[tuple[str, str], list[str]]:
@@ -265,12 +307,19 @@ def _lines(
     tuned: "Sequence[FamilyScore]",
     predictions: "Sequence[Prediction]",
     unread: "Sequence[Unread]",
+    ranges: "Sequence[RangePrediction]",
     *,
     with_rows: bool,
 ) -> list[str]:
     lines = ["rows that nothing was tuned on", *_table(held)]
     if tuned:
         lines += ["", "rows that constants were tuned on", *_table(tuned)]
+    if ranges:
+        lines += [
+            "",
+            "without a printed micro-batch: predicted with each of 1, 2, 4 and 8 that fits; counted nowhere",
+        ]
+        lines += _table_of_ranges(ranges)
     reasons = _reasons(unread, predictions)
     if reasons:
         lines += ["", f"not predicted: {sum(map(len, reasons.values()))} rows"]
@@ -301,6 +350,7 @@ def _document(
     tuned: "Sequence[FamilyScore]",
     predictions: "Sequence[Prediction]",
     unread: "Sequence[Unread]",
+    ranges: "Sequence[RangePrediction]",
     *,
     with_rows: bool,
 ) -> dict[str, object]:
@@ -323,6 +373,20 @@ def _document(
             for (family, reason), places in _reasons(unread, predictions).items()
         ],
     }
+    if ranges:
+        document["ranges"] = [
+            {
+                "family": one.cases[0].family, "model": one.cases[0].model, "framework": one.cases[0].framework,
+                "machine": one.cases[0].machine.preset, "npus": one.cases[0].machine.npus,
+                "parallelism": one.cases[0].row.parallelism, "where": one.cases[0].row.where,
+                "measured": one.cases[0].measured, "low": one.low, "high": one.high,
+                "micro_batches": [
+                    {"micro_batch": int(case.row.micro_batch), "predicted": predicted}
+                    for case, predicted in zip(one.cases, one.predicted, strict=True)
+                ],
+            }
+            for one in ranges
+        ]  # fmt: skip
     if with_rows:
         document["rows"] = [
             {
