@@ -3,6 +3,7 @@
 import dataclasses
 from collections import Counter
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder, Workload
+from chakra.errors import ConfigError
 from chakra.platforms import cluster
 from chakra.replay import topologies
 from chakra.replay.config import load_network
@@ -162,3 +164,16 @@ def test_machines_on_switches_fold_as_they_run(fabric: str) -> None:
     system: dict[str, Any] = {"all-reduce-implementation": ["ring", "ring"], "preferred-dataset-splits": 1}
     folded, _ = both(workload, system, network)
     assert folded.raw.partition.n_classes < n // 4
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_more_paths_than_are_counted_are_refused(forward: bool) -> None:
+    wide = [[f"{k}.{place}" for place in range(8)] for k in range(11)]
+    layers_of = [["first"], *wide, ["last"]]
+    links: list[list[Any]] = [[0, "first", 10, 5], [1, "last", 10, 5]]
+    links += [[a, b, 10, 5] for low, high in pairwise(layers_of) for a in low for b in high]
+    network = load_network({"npus_count": [2], "links": links, "ecmp": "spray", "npus_forward": forward})
+    with pytest.raises(
+        ConfigError, match=r"ecmp: spray: more than 2,147,483,648 equal paths between two NPUs"
+    ):
+        link_paths(network, every_pair(2))

@@ -44,7 +44,7 @@ class Joined:
     begin, link, ways, of
         Links of each section; `ways` of `of` paths of a pair use each.
     most
-        Largest number of paths; where that is too large (`MOST_WAYS`) there may be links missing.
+        Largest number of paths of all pairs; where that is too large (`MOST_WAYS`) no pairs are joined.
     """
 
     pair: I64
@@ -223,13 +223,14 @@ def joined_by_twins(g: Graph, pair: I64, src: I64, dst: I64, kernel_for: Callabl
     keys, like = np.unique(g.stand[src] * g.vertices + g.stand[dst], return_inverse=True)
     port_out, port_in, kind, ways = _best_ports(g, twins, *np.divmod(keys, g.vertices), kernel_for)
     like = like.reshape(-1)
-    mine = kind[like] >= 0
+    most = int(ways.of.max(initial=1))
+    mine = (kind[like] >= 0) & (most <= MOST_WAYS)
     pair, src, dst, like = pair[mine], src[mine], dst[mine], like[mine]
     first, last = (
         g.all_out.item[g.all_out.start[src] + port_out[like]],
         g.all_in.item[g.all_in.start[dst] + port_in[like]],
     )
-    return _put_together(g, twins, ways, pair, first, last, kind[like])
+    return _put_together(g, twins, ways, pair, first, last, kind[like], most)
 
 
 def _best_ports(
@@ -270,7 +271,9 @@ def _best_ports(
     return leave, arrive, np.where(one, number[best, np.arange(len(src))], -1), ways
 
 
-def _put_together(g: Graph, twins: Twins, ways: _Ways, pair: I64, first: I64, last: I64, kind: I64) -> Joined:
+def _put_together(
+    g: Graph, twins: Twins, ways: _Ways, pair: I64, first: I64, last: I64, kind: I64, most: int
+) -> Joined:
     """Routes from their first and last links and the kind of the way between."""
     a, b = g.head[first], g.tail[last]
     made = _Made(len(pair))
@@ -304,7 +307,7 @@ def _put_together(g: Graph, twins: Twins, ways: _Ways, pair: I64, first: I64, la
         + made.between(g, (kind * g.vertices + a) * g.vertices + b, a, b)
         + g.latency_ns[last]
     )
-    return made.joined(pair, np.floor(latency + 1e-6).astype(np.int64), int(ways.of.max(initial=1)))
+    return made.joined(pair, np.floor(latency + 1e-6).astype(np.int64), most)
 
 
 class _Made:
