@@ -168,9 +168,7 @@ def read_case(row: Measured, *, framework: str | None = None) -> Case | Unread:
         check_plan(request)
         shards, replicas = _degrees(row).get("fsdp", 0), request.parallel().dp * request.parallel().cp
         if shards > 1 and shards != replicas:
-            raise _UnfitRowError(
-                f"shards of {shards} of {replicas} replicas (hybrid sharding) are not modelled"
-            )
+            raise _UnfitRowError(f"shards of {shards} of {replicas} replicas (hybrid sharding) are not read")
     except (_UnfitRowError, ChakraError) as error:
         reason = str(error)
         return Unread(row, family, reason if len(reason) <= MAX_REASON else f"{reason[:MAX_REASON]} ...")

@@ -114,7 +114,7 @@ def test_jobs_on_large_domains_take_equal_parts_of_them() -> None:
         ({"network": "400 GB/s each"}, "network: the rate in '400 GB/s each' is not read"),
         ({"framework": "megatrn"}, "no framework 'megatrn'; did you mean 'megatron'?"),
         ({"nodes": "x"}, "nodes is no whole number from 1 to 999999: 'x'"),
-        ({"parallelism": "fsdp4"}, "shards of 4 of 32 replicas (hybrid sharding) are not modelled"),
+        ({"parallelism": "fsdp4"}, "shards of 4 of 32 replicas (hybrid sharding) are not read"),
         (
             {"value": "1e-30", "metric": "step time", "unit": "s"},
             "the measured value makes a step of 1e-30 s",

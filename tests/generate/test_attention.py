@@ -141,6 +141,14 @@ def test_a_check_of_latent_attention_can_fail() -> None:
     assert {"parameters", "matrix FLOPs of all ranks", "tp all-gather, stage 1, bytes"} <= failed
 
 
+@pytest.mark.parametrize("tp", [2, 8, 16, 32])
+def test_biases_of_keys_and_values_that_ranks_share_count_once(tp: int) -> None:
+    """With more tensor-parallel ranks than heads of keys, several hold the same head, its matrix and its bias."""
+    request = TransformerRequest.from_mapping({"model": "gpt-oss-20b", "layers": 2, "tp": tp, "seq": 128})
+    (check,) = [one for one in check_step(request, request.plan()) if one.name == "parameters"]
+    assert check.passed, check
+
+
 @pytest.mark.parametrize("name", ["deepseek-v3", "gpt-oss-20b"])
 def test_experts_and_new_attention_go_together(name: str) -> None:
     model = TRANSFORMERS[name]

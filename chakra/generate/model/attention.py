@@ -72,7 +72,7 @@ class AttentionLayers(Blocks):
         ops = [
             self._gemm(
                 "qkv", self._column_edge(0), self.tokens, width, model.hidden, self._column_input_saved(),
-                (Weight((self.q_width) * model.hidden), self._kv_weight(), *self._bias(width)),
+                (Weight((self.q_width) * model.hidden), self._kv_weight(), *self._qkv_bias()),
             )
         ]  # fmt: skip
         if model.rotary and not model.learned_positions:
@@ -85,9 +85,18 @@ class AttentionLayers(Blocks):
         ops.append(self._core(what, sources, self.kv_width, self.kv_width))
         return ops
 
+    @property
+    def _kv_copies(self) -> int:
+        """Ranks of a tensor-parallel group that hold the same head of keys and values."""
+        return max(1, self.parallel.tp // self.model.kv_heads)
+
     def _kv_weight(self) -> Weight:
-        copies = max(1, self.parallel.tp // self.model.kv_heads)
-        return Weight(2 * self.kv_width * self.model.hidden, copies=copies)
+        return Weight(2 * self.kv_width * self.model.hidden, copies=self._kv_copies)
+
+    def _qkv_bias(self) -> tuple[Weight, ...]:
+        if not self.model.biases:
+            return ()
+        return Weight(self.q_width), Weight(2 * self.kv_width, copies=self._kv_copies)
 
     def _latent(self, window: int) -> list[Operator]:
         """Compressed queries, keys and values; operators 1 and on of the layer."""
