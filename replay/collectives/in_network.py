@@ -20,7 +20,7 @@ from chakra.replay.collectives.steps import Do
 from chakra.replay.config.algorithms import IN_NETWORK
 from chakra.replay.config.keys import SWITCHES
 from chakra.replay.config.model import CollectiveKind, Network, Switches, System, Topology
-from chakra.replay.options import FLOW, OUTSIDE, RunOptions
+from chakra.replay.options import FLOW, NS3, OUTSIDE, RunOptions
 
 #: what a switch must be able to do
 KINDS = {
@@ -50,6 +50,11 @@ def check_switch(
     """
     what = f"{system.source}: algorithm {IN_NETWORK!r}"
     where = network.source
+    if options.backend == NS3:
+        raise ConfigError(
+            f"{what}: switches of --backend ns3 forward packets and neither reduce nor multicast; use --backend flow, or "
+            "another algorithm"
+        )
     if network.outside is not None or options.backend == OUTSIDE:
         raise ConfigError(
             f"{what}: {where} is simulated by another package, which knows messages between NPUs only"

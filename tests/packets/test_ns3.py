@@ -182,6 +182,16 @@ def test_seed_and_early_drops() -> None:
     assert times(1) != times(2)
 
 
+def test_switches_of_packets_do_not_reduce() -> None:
+    with pytest.raises(ConfigError, match="--backend ns3 forward packets and neither reduce nor multicast"):
+        simulate(
+            collective(4, "all_reduce", MIB),
+            system(**{"all-reduce-implementation": ["inNetwork"]}),
+            star(4) | {"switches": "reduces"},
+            backend="ns3",
+        )
+
+
 @pytest.mark.parametrize("transport", ["tcp", "dctcp", "lossless"])
 def test_use_of_links_over_time(transport: str) -> None:
     """Shares times spans are the busy times of links; a port into which two send is full until the second has ended."""
