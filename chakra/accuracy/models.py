@@ -115,7 +115,7 @@ def model_flops(request: TransformerRequest, sequences: int) -> int:
         A model whose layers are of different kinds: nothing measured is one.
     """
     config = request.config()
-    if config.kinds or config.mixer is not Mixer.ATTENTION:
+    if config.kinds or config.patch or config.mixer is not Mixer.ATTENTION:
         raise UsageError(f"model {config.name}: operations of layers of different kinds are not counted here")
     seq = config.sequence
     matrices = 0

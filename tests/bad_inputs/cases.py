@@ -300,6 +300,7 @@ def _commands() -> list[Case]:
         "check-config-none": "check-config", "check-config-two": "check-config s.json s.json", "platform-name": "platform show hgx-h10",
         "topology-down": "topology fat-tree --down 8,x", "topology-speed": "topology torus --shape 4x4 --bandwidth -1", "topology-one": "topology torus --shape 1",
         "generate-kind": "generate transfomer", "generate-model": "generate transformer --model gpt9 --npus 8 -o out", "generate-pattern": "generate transformer --model llama2-7b --layer-pattern M*x -o out", "generate-context": "generate transformer --model mamba2-130m --cp 2 -o out",
+        "generate-image": "generate transformer --model vit-b16 --image 100 -o out", "generate-mask": "generate transformer --model vit-b16 --causal -o out",
         "generate-split": "generate transformer --npus 8 --tp 3 -o out",
         "link-absent": "link --host absent --device absent -o out.json", "anonymize-absent": "anonymize absent out", "anonymize-self": "anonymize w w",
         "warmup-extra": "warmup extra", "doctor-extra": "doctor extra", "sweep-absent": "sweep absent.yml -o out",

@@ -306,7 +306,10 @@ def accelerator_parameters(name: str) -> dict[str, Any]:
     return {"peak_tflops": accelerator.peak_tflops, "mem_gbps": accelerator.mem_gbps}
 
 
-transformer = _command("transformer", "Training step or inference of a decoder-only transformer.")
+transformer = _command(
+    "transformer",
+    "Training step or inference of a transformer (text or images), a state-space model or a hybrid.",
+)
 moe = _command("moe", "Mixture-of-experts transformer (default Mixtral 8x7B); same options as transformer.")
 mlp = _command("mlp", "Training step of a multi-layer perceptron.")
 resnet = _command("resnet", "Training step of ResNet-50.")

@@ -133,6 +133,8 @@ class Blocks:
         tp, cp = self.parallel.tp, self.parallel.cp
         if shape.sequences < 1:
             raise UsageError(f"micro-batch must be at least 1, not {shape.sequences}")
+        if model.patch:
+            self._check_vision()
         if not model.kinds:
             # layers of several kinds are built, and checked, each by themselves
             self._check_layer()
@@ -163,6 +165,17 @@ class Blocks:
         if model.experts and model.feed in (None, Feed.MOE):
             _divides("moe-ffn", model.moe_ffn, "tp", tp)
             _divides("experts", model.experts, "ep", self.parallel.ep)
+
+    def _check_vision(self) -> None:
+        name = f"model {self.model.name}"
+        if self.options.sp or self.parallel.cp > 1:
+            raise UsageError(
+                f"{name}: patches and the class token of an image are not split: sp must be off, and cp 1"
+            )
+        if self.options.causal:
+            raise UsageError(f"{name}: a vision model has no mask: causal must be off")
+        if self.shape.queries == 1:
+            raise UsageError(f"{name}: a vision model does not decode: mode must be train or prefill")
 
     def _check_state_space(self) -> None:
         model, tp, cp = self.model, self.parallel.tp, self.parallel.cp

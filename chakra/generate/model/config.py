@@ -10,9 +10,14 @@ from chakra.generate.model.layer_kinds import STATE_SPACE, Feed, LayerKind, Mixe
 from chakra.io.nearest import nearest
 
 
+def tokens_of(image: int, patch: int) -> int:
+    """Tokens of a square image: its patches and the class token."""
+    return (image // patch) ** 2 + 1
+
+
 @dataclass(frozen=True, slots=True)
 class TransformerConfig:
-    """Sizes of a decoder-only transformer.
+    """Sizes of a transformer, decoder-only or of images.
 
     Attributes
     ----------
@@ -57,6 +62,9 @@ class TransformerConfig:
         Mamba: width that the step sizes are computed from, and whether what decides on the state is normed (Jamba).
     rotary
         Attention turns queries and keys by their positions, where positions are not learned.
+    image, patch, channels
+        Vision: sides of a square image and of its square patches, pixels, and colours; ``patch`` 0 is a text model. The
+        sequence is the patches and a class token, positions are learned, and the vocabulary is the classes.
     kinds
         Layers of different sizes: what each of them has of its own. Empty: all are as the sizes above say.
     source
@@ -103,6 +111,9 @@ class TransformerConfig:
     dt_rank: int = 0
     inner_norms: bool = False
     rotary: bool = True
+    image: int = 0
+    patch: int = 0
+    channels: int = 3
     source: str = "given sizes"
 
     def __post_init__(self) -> None:
@@ -110,6 +121,8 @@ class TransformerConfig:
         if not self.kinds and self.mixer is Mixer.ATTENTION:
             self._check_least("heads", "kv_heads", "head_dim")
         self._check_least("vocabulary", "sequence")
+        if self.patch or self.image:
+            self._check_image()
         if self.kinds:
             self._check_kinds()
             return
@@ -126,6 +139,20 @@ class TransformerConfig:
         for key in names:
             if getattr(self, key) < 1:
                 raise UsageError(f"model {self.name}: {key} must be at least 1, not {getattr(self, key)}")
+
+    def _check_image(self) -> None:
+        self._check_least("image", "patch")
+        if self.image % self.patch:
+            raise UsageError(
+                f"model {self.name}: image ({self.image}) must be a multiple of patch ({self.patch})"
+            )
+        if not self.sequence == self.learned_positions == tokens_of(self.image, self.patch):
+            raise UsageError(
+                f"model {self.name}: the sequence of an image is its patches and a class token, "
+                f"{tokens_of(self.image, self.patch)}, not {self.sequence}"
+            )
+        if self.tied:
+            raise UsageError(f"model {self.name}: an image has no embedding that could be tied")
 
     def _check_kinds(self) -> None:
         """Each kind of layer by itself, with the number of the first such layer in what is wrong."""
@@ -247,7 +274,7 @@ class TransformerConfig:
     def matrix_parameters(self) -> int:
         """Parameters of all matrices, every expert's included, without those of the input embedding."""
         fan = 3 if self.gated else 2
-        total = self.vocabulary * self.hidden
+        total = (self.vocabulary + self.channels * self.patch**2) * self.hidden
         for one, count in self.variants().items():
             if one.mixer is Mixer.ATTENTION:
                 total += count * one.attention_parameters
@@ -354,6 +381,10 @@ _MAMBA = "Gu and Dao 2023, arXiv 2312.00752, and the published configurations"
 _MAMBA2 = "Dao and Gu 2024, arXiv 2405.21060, and the published configurations"
 _JAMBA = "Lieber et al. 2024, arXiv 2403.19887, and the published configuration"
 _NEMOTRON_H = "NVIDIA 2025, arXiv 2504.03624, and the published configurations"
+_VIT = "Dosovitskiy et al. 2021, arXiv 2010.11929, table 1"
+_VIT22 = (
+    "Dehghani et al. 2023, arXiv 2302.05442, table 1 (blocks one after the other; biases of the MLP left out)"
+)
 _QWEN3 = "Qwen team 2025, arXiv 2505.09388, and the published model configurations"
 
 
@@ -438,6 +469,14 @@ def _jamba() -> TransformerConfig:
     )  # fmt: skip
 
 
+def _vit(name: str, layers: int, hidden: int, heads: int, patch: int) -> TransformerConfig:
+    tokens = tokens_of(224, patch)
+    return TransformerConfig(
+        name, layers, hidden, heads, heads, hidden // heads, 4 * hidden, 1000, tokens, gated=False, biases=True,
+        layer_norm=True, learned_positions=tokens, image=224, patch=patch, source=_VIT,
+    )  # fmt: skip
+
+
 def _gpt_oss(name: str, layers: int, experts: int) -> TransformerConfig:
     return TransformerConfig(
         name, layers, 2880, 64, 8, 64, 0, 201088, 4096, experts=experts, experts_per_token=4, moe_ffn=2880, window=128,
@@ -517,6 +556,10 @@ _PRESETS = (
     _nemotron_h(
         "nemotron-h-8b", "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", 4096, 21504, 32, 128, 128
     ),
+    _vit("vit-b16", 12, 768, 12, 16),
+    _vit("vit-l16", 24, 1024, 16, 16),
+    _vit("vit-h14", 32, 1280, 16, 14),
+    replace(_vit("vit-22b", 48, 6144, 48, 14), biases=False, layer_norm=False, source=_VIT22),
     _openelm("openelm-270m", 16, 1280, 64),
     _openelm("openelm-450m", 20, 1536, 64),
     _openelm("openelm-1.1b", 28, 2048, 64),
@@ -549,6 +592,7 @@ SIZES = (
     "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
     "experts_per_token", "moe_ffn", "shared_experts", "q_rank", "kv_rank", "rope_dim", "value_dim", "window",
     "full_every", "sinks", "inner", "state_size", "state_heads", "state_groups", "conv_width", "chunk", "dt_rank",
+    "image", "patch",
 )  # fmt: skip
 
 
@@ -564,6 +608,11 @@ def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None 
     given = dict(sizes)
     if sequence is not None:
         given["sequence"] = sequence
+    image, patch = (given.get(key, getattr(base, key) if base else 0) for key in ("image", "patch"))
+    if image or patch:
+        if sequence is not None:
+            raise UsageError("the sequence of an image follows from image and patch: seq must not be given")
+        given["sequence"] = given["learned_positions"] = tokens_of(image, max(patch, 1))
     if given.get("kinds"):
         given.setdefault("layers", len(given["kinds"]))
     if base is None:

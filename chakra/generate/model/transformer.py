@@ -23,13 +23,13 @@ from chakra.generate.model.ir import (
 )
 from chakra.generate.model.layer_kinds import STATE_SPACE, Feed, Mixer
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Shard, Shares
-from chakra.generate.model.state_space import StateSpaceLayers
+from chakra.generate.model.vision import VisionLayers
 
 #: operations per element, for the memory-bound operators' operation counts (they are bandwidth-bound everywhere)
 _ACTIVATION_OPS, _SOFTMAX_OPS = 8, 5
 
 
-class TransformerLayers(StateSpaceLayers):
+class TransformerLayers(VisionLayers):
     """Builds the layers of one model for one parallelisation and token shape.
 
     A layer is of one kind: where they are several, each is built from the model as `TransformerConfig.at` gives it.
@@ -269,6 +269,8 @@ class TransformerLayers(StateSpaceLayers):
     def embedding(self) -> Layer:
         """Vocabulary-parallel token embedding (a lookup: one operation an element) and learned positions."""
         model, options = self.model, self.options
+        if model.patch:
+            return Layer("embedding", tuple(self._patch_operators()), 0, self.residual_bytes)
         elements = self.tokens * model.hidden
         moved, kind = 2 * elements * options.itemsize, KernelKind.EMBEDDING
         grads = NO_WORK
@@ -300,6 +302,8 @@ class TransformerLayers(StateSpaceLayers):
         weights = (Weight(self.vocabulary * model.hidden, tied=model.tied),) if owns_weight else ()
         ops = [self._norm("norm", -1, self.residual_bytes)]
         rows = self.tokens
+        if model.patch:
+            return self._classifier(ops, weights)
         if not options.training and self.shape.queries > 1:
             rows = self.shape.sequences  # prefill needs the last token's logits only
         ops.append(
@@ -309,14 +313,32 @@ class TransformerLayers(StateSpaceLayers):
             )
         )  # fmt: skip
         if options.training:
-            ops += self._cross_entropy()
+            ops += self._cross_entropy(self.tokens, 1)
         return Layer("head", tuple(ops), self.residual_bytes, 0)
 
-    def _cross_entropy(self) -> list[Operator]:
-        """Megatron's vocabulary-parallel loss: all-reduces of the maximum, the target's logit and the sum of exps."""
+    def _classifier(self, ops: list[Operator], weights: tuple[Weight, ...]) -> Layer:
+        """The classes of every image, and in training the cross-entropy of its class."""
+        rows, width = self.shape.sequences, self.model.hidden
+        size = rows * width * self.options.itemsize
+        ops.append(self._class_token())
+        edge = Edge(1, size, {"tp": REPLICATE}, {"tp": REPLICATE}, {"tp": PARTIAL})
+        ops.append(
+            self._gemm(
+                "logits", edge, rows, self.vocabulary, width, size, (*weights, *self._bias(self.vocabulary))
+            )
+        )
+        if self.options.training:
+            ops += self._cross_entropy(rows, 2)
+        return Layer("head", tuple(ops), self.residual_bytes, 0)
+
+    def _cross_entropy(self, rows: int, base: int) -> list[Operator]:
+        """Megatron's vocabulary-parallel loss: all-reduces of the maximum, the target's logit and the sum of exps.
+
+        ``base`` is the operator that gives the logits of ``rows``.
+        """
         item = self.options.itemsize
-        logits = self.tokens * self.vocabulary
-        row_bytes = self.tokens * 4
+        logits = rows * self.vocabulary
+        row_bytes = rows * 4
         reduce_from = {"tp": PARTIAL}
         whole = {"tp": REPLICATE}
 
@@ -324,7 +346,7 @@ class TransformerLayers(StateSpaceLayers):
             return Edge(producer, row_bytes, reduce_from, whole, None)
 
         def logits_edge(grad: bool) -> Edge:
-            return Edge(1, logits * item, {}, {}, {} if grad else None)
+            return Edge(base, logits * item, {}, {}, {} if grad else None)
 
         def op(
             name: str, edges: tuple[Edge, ...], work: Work, back: Work = NO_WORK, saved: int = 0
@@ -343,14 +365,14 @@ class TransformerLayers(StateSpaceLayers):
             return kernel(KernelKind.LOSS, flops, moved, elements, direction, self.options.types)
 
         read = loss(logits, logits * item, logits)
-        gather = loss(self.tokens, self.tokens * item, self.tokens)
+        gather = loss(rows, rows * item, rows)
         final = loss(_SOFTMAX_OPS * logits, logits * (item + 4), logits, Direction.BACKWARD)
         return [
             op("loss_max", (logits_edge(grad=False),), read),
-            op("loss_target", (summed(2),), gather),
-            op("loss_sum", (summed(3), logits_edge(grad=False)), read),
+            op("loss_target", (summed(base + 1),), gather),
+            op("loss_sum", (summed(base + 2), logits_edge(grad=False)), read),
             op(
-                "loss", (summed(4), logits_edge(grad=True)), loss(self.tokens, row_bytes, self.tokens), final,
+                "loss", (summed(base + 3), logits_edge(grad=True)), loss(rows, row_bytes, rows), final,
                 saved=logits * 4,
             ),
         ]  # fmt: skip

@@ -169,6 +169,7 @@ PARAMETERS = {
     "stage_layers": Parameter("Layers of each pipeline chunk, comma-separated"),
     "widths": Parameter("Widths, inputs first, comma-separated"),
     "image": Parameter("Side of the image, pixels"),
+    "patch": Parameter("Side of an image's patches, pixels", least=0),
     "classes": Parameter("Number of classes"),
     "bottom": Parameter("Bottom MLP widths, comma-separated"),
     "top": Parameter("Top MLP widths, comma-separated"),

@@ -398,6 +398,8 @@ class TransformerRequest(Request):
         Preset; the sizes after it replace the preset's. ``""`` starts from nothing.
     layers ... shared_experts
         As in `TransformerConfig`.
+    image, patch
+        The same for images; the classes are the vocabulary.
     seq
         Tokens per sequence (training) or per prompt (inference); default: the preset's.
     mode
@@ -462,6 +464,8 @@ class TransformerRequest(Request):
     conv_width: int | None = None
     chunk: int | None = None
     dt_rank: int | None = None
+    image: int | None = None
+    patch: int | None = None
     seq: int | None = None
     mode: Mode = Mode.TRAIN
     decode_steps: int = 1

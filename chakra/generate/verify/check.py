@@ -68,7 +68,7 @@ def _copied(request: TransformerRequest, tp: int) -> bool:
     """Whether tensor-parallel ranks repeat each other's products."""
     model = request.config()
     # routers and compressing matrices work on whatever part of the residual stream a rank has
-    repeated = (model.has_experts or model.latent) and tp > 1 and not request.sp
+    repeated = (model.has_experts or model.latent or model.patch > 0) and tp > 1 and not request.sp
     few = any(
         (one.mixer is Mixer.ATTENTION and one.kv_heads < tp)
         or (one.mixer is Mixer.MAMBA2 and one.state_groups < tp)

@@ -119,9 +119,21 @@ def _feed_parameters(model: TransformerConfig, *, moe: bool, active: bool) -> in
 def parameters(model: TransformerConfig, *, active: bool = False) -> int:
     """All parameters: layers, embedding (twice unless tied), learned positions, final norm."""
     total = sum(count * layer_parameters(one, active=active) for one, count in model.variants().items())
-    total += model.vocabulary * model.hidden * (1 if model.tied else 2)
     total += model.learned_positions * model.hidden
+    if model.patch:
+        # one matrix for the patches, the class token, and the classifier
+        bias = 1 if model.biases else 0
+        total += (
+            model.hidden * (pixels(model) + bias) + model.hidden + model.vocabulary * (model.hidden + bias)
+        )
+        return total + _norm(model)
+    total += model.vocabulary * model.hidden * (1 if model.tied else 2)
     return total + model.hidden * (2 if model.layer_norm else 1)
+
+
+def pixels(model: TransformerConfig) -> int:
+    """Numbers of one patch of an image."""
+    return model.channels * model.patch * model.patch
 
 
 def matmul_parameters(model: TransformerConfig) -> int:
@@ -194,6 +206,10 @@ def training_flops(
     core = sequences * core_products(model, sequence, causal=causal)
     scan = sequences * scan_products(model, sequence)
     flops = 6 * (layers + head) * tokens + 3 * (core + scan)
+    if model.patch:
+        # the classifier sees one token of an image; patches have no gradient of their input
+        flops += 6 * head * (sequences - tokens)
+        flops += 4 * pixels(model) * model.hidden * (sequence - 1) * sequences
     if recompute is Recompute.FULL:
         flops += 2 * layers * tokens + core + scan
     elif recompute is Recompute.SELECTIVE:
@@ -222,6 +238,7 @@ def inference_flops(model: TransformerConfig, *, prompt: int = 0, contexts: tupl
     if prompt:
         total += 2 * layers * prompt + 2 * head + core_products(model, prompt, causal=False)
         total += scan_products(model, prompt)
+        total += 2 * pixels(model) * model.hidden * (prompt - 1)
     for context in contexts:
         total += 2 * (layers + head)
         for one, count in model.variants().items():
