@@ -14,6 +14,7 @@ from chakra.platforms.fabric import Fabric, Inside, Shape
 from chakra.replay.collectives.library.messages import Lane, pair_roles
 from chakra.replay.config import load_network
 from chakra.replay.config.model import Network, Topology
+from chakra.replay.symmetry import library_talk
 
 SYSTEM: dict[str, Any] = {
     "collective-library": "nccl",
@@ -77,9 +78,12 @@ def job(
     ("shape", "count", "ports", "over"),
     [(Shape.FAT_TREE, 8, 16, 2.0), (Shape.RAILS, 4, 8, 1.0), (Shape.RAIL_ONLY, 4, 8, 1.0)],
 )
+@pytest.mark.parametrize("at_once", [3, None])
 def test_a_step_of_neighbours_and_replicas_is_one_class(
-    shape: Shape, count: int, ports: int, over: float
+    shape: Shape, count: int, ports: int, over: float, at_once: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if at_once is not None:  # links are listed for few communicators at a time
+        monkeypatch.setattr(library_talk, "PAIRS_AT_ONCE", at_once)
     network = machines(count, ports, shape, over=over)
     n = network.npus
     inner, outer = strided(n, 8, 1), strided(n, count, 8)

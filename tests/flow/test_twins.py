@@ -20,6 +20,7 @@ from chakra.replay.config import load_network
 from chakra.replay.config.model import Network
 from chakra.replay.networks.flow.link_paths import link_paths, link_sections
 from chakra.replay.networks.routes import weights
+from chakra.replay.symmetry import flow_classes
 
 
 def shortest_paths(network: Network, src: int, dst: int) -> list[list[int]]:
@@ -147,7 +148,12 @@ def test_links_are_listed_by_switches_and_not_by_pairs(machines: int) -> None:
 @pytest.mark.parametrize(
     "fabric", ["fat tree of 16 ports oversubscribed 3 sprayed", "rails of 8 ports sprayed"]
 )
-def test_machines_on_switches_fold_as_they_run(fabric: str) -> None:
+@pytest.mark.parametrize("at_once", [7, None])
+def test_machines_on_switches_fold_as_they_run(
+    fabric: str, at_once: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if at_once is not None:  # what is counted in pieces, in many of them
+        monkeypatch.setattr(flow_classes, "ROWS_AT_ONCE", at_once)
     network = load_network(cluster(f"8x hgx-h100 over 400G {fabric}").network())
     n = network.npus
     workload = Workload(n)
