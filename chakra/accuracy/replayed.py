@@ -42,7 +42,7 @@ def replay_interval(result: ReplayResult) -> Interval | NothingNear | None:
     Returns
     -------
     Interval | NothingNear | None
-        None for what is no generated workload on a machine with operator times, under ``compat``, and for a partial run.
+        None for what is no generated workload on a machine with a peak, under ``compat``, and for a partial run.
     """
     if not result.is_prediction:
         return None
@@ -148,6 +148,8 @@ def _other_job(kind: str, parameters: Mapping[str, Any], npus: int) -> str | Non
 def _other_machine(result: ReplayResult, parameters: Mapping[str, Any], *, timed: bool) -> str | None:
     """Why the times are not those that a preset gives."""
     system = result.system
+    if system.operator_model is None:
+        return "computation is timed by a peak, and no step was measured on such a machine"
     if result.options.ideal or (timed and "operator_model" not in parameters):
         return "computation is timed by a peak, not by the operator model"
     if timed and parameters["operator_model"] != system.operator_model:

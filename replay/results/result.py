@@ -115,9 +115,9 @@ class ReplayResult:
 
     @property
     def is_prediction(self) -> bool:
-        """Whether a generated workload was timed on a machine with operator times, as measured steps were predicted."""
+        """Whether a generated workload was timed on a described machine: by operator times, or by its peak."""
         return (
-            self.system.operator_model is not None
+            (self.system.operator_model is not None or self.system.peak_perf_tflops is not None)
             and self.options.compat is None
             and not self.partial
             and any(generated_with(trace) for trace in self.workload.traces[:1])
