@@ -102,7 +102,7 @@ def label(metric: str) -> str:
     return {
         "step_ms": "step [ms]",
         "step_low_ms": "90 % from [ms]",
-        "step_high_ms": "to [ms]",
+        "step_high_ms": "90 % to [ms]",
         "exposed_ms": "exposed communication [ms]",
         "memory_gb": "peak memory [10^9 B]",
         "samples_per_s": "samples/s",

@@ -19,6 +19,9 @@ from chakra.io.files import atomic_bytes, atomic_text, reason
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.space import Point
 
+#: what becomes of a point
+STATUSES = ("ok", "infeasible", "failed")
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -53,6 +56,17 @@ class Outcome:
         return self.status == "ok"
 
 
+def _are_metrics(value: object) -> bool:
+    """Whether a stored value holds finite numbers by metric."""
+    return isinstance(value, dict) and all(
+        name in METRICS
+        and isinstance(number, int | float)
+        and not isinstance(number, bool)
+        and abs(number) < math.inf
+        for name, number in value.items()
+    )
+
+
 class Store:
     """The folder of a study's results.
 
@@ -82,20 +96,16 @@ class Store:
 
     @checked
     def find(self, key: str, point: Point) -> Outcome | None:
-        """The outcome stored under this key; None if there is none or the file is not whole."""
+        """The outcome stored under this key; None if there is none or the file does not hold one."""
         try:
             document = json.loads((self.points / f"{key}.json").read_text(encoding="utf-8"))
             outcome = document["outcome"]
-            return Outcome(
-                key,
-                point,
-                str(outcome["status"]),
-                outcome.get("metrics", {}),
-                outcome.get("reason", ""),
-                cached=True,
-            )
+            status, metrics, why = outcome["status"], outcome.get("metrics", {}), outcome.get("reason", "")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
+        if status not in STATUSES or not isinstance(why, str) or not _are_metrics(metrics):
+            return None
+        return Outcome(key, point, status, metrics, why, cached=True)
 
     @checked
     def put(self, key: str, point: Point, merged: Mapping[str, Any], outcome: Mapping[str, Any]) -> Outcome:

@@ -129,6 +129,24 @@ def alike(best: Sequence[Outcome]) -> list[str]:
     return [f"{text} within the 90 % interval of the best one ({ends} ms): {meaning}"]
 
 
+def unranked(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
+    """How many designs ran without a value of the objective, which no ranking has; for people. Nothing without such.
+
+    Parameters
+    ----------
+    study
+        The study.
+    outcomes
+        Outcomes of its points.
+    """
+    count = sum(outcome.ok and study.objective not in outcome.metrics for outcome in outcomes)
+    if not count:
+        return []
+    return [
+        f"{count} design{'s' * (count != 1)} that ran ha{'ve' if count != 1 else 's'} no {study.objective}, not ranked"
+    ]
+
+
 def _machines(study: Study) -> list[str]:
     """Presets that the points of a study run on, sorted."""
     words = [study.fixed.get("platform")]

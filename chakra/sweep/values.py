@@ -33,12 +33,26 @@ class Listed:
         for item in value:
             if not isinstance(item, bool | int | float | str | list) or item != item:
                 raise UnfitError(f": {describe(item)} is not a plain value", "")
+        seen: set[object] = set()
+        for item in value:
+            if (same := _comparable(item)) in seen:
+                raise UnfitError(f": {describe(item)} is listed twice", "")
+            seen.add(same)
         return tuple(value)
 
     def schema(self) -> Schema:
         """A list of plain values and lists."""
         item = {"type": ["boolean", "number", "string", "array"]}
-        return {"type": "array", "items": item, "minItems": 1}
+        return {"type": "array", "items": item, "minItems": 1, "uniqueItems": True}
+
+
+def _comparable(value: object) -> object:
+    """A value that equals those of equal meaning alone: 1 and 1.0 are the same number, true and 1 are not."""
+    if isinstance(value, list):
+        return tuple(_comparable(item) for item in value)
+    if isinstance(value, dict):
+        return ("map", *((key, _comparable(item)) for key, item in value.items()))
+    return (type(value).__name__, value) if isinstance(value, bool) else value
 
 
 @dataclass(frozen=True, slots=True)

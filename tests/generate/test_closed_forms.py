@@ -1,5 +1,6 @@
 """Generated training steps meet the closed forms of the literature, exactly where these are exact."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -141,6 +142,17 @@ def test_flops_do_not_depend_on_context_parallelism_or_schedule(
 def test_causal_kernels_halve_the_attention_core() -> None:
     step = plan(SMALL, ParallelConfig(tp=2), causal=True)
     assert total_matmul_flops(step) == closed.training_flops(SMALL, 8, SMALL.sequence, causal=True)
+
+
+def test_a_mask_leaves_the_only_pair_of_one_token() -> None:
+    one = replace(SMALL, sequence=1)
+    masked, whole = (
+        total_matmul_flops(plan(one, ParallelConfig(tp=2), causal=causal)) for causal in (True, False)
+    )
+    # 6 FLOPs a matrix element and token; the core has a pair of 2*(8 + 8) FLOPs in 8 heads of 8 layers, three times
+    matrices = 8 * (64 * 16 * 8 + 64 * 64 + 3 * 64 * 128) + 64 * 96
+    assert masked == whole == 8 * (6 * matrices + 3 * 8 * 8 * 32)
+    assert closed.training_flops(one, 8, 1, causal=True) == masked
 
 
 @pytest.mark.parametrize(
@@ -393,6 +405,11 @@ def test_sizes_that_do_not_divide_are_named(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         plan(SMALL, parallel, **options)
+
+
+def test_a_sequence_of_one_token_is_not_split() -> None:
+    with pytest.raises(UsageError, match=r"sequence \(1\) must be a multiple of cp \(2\)"):
+        plan(replace(SMALL, sequence=1), ParallelConfig(cp=2))
 
 
 def test_expert_degree_must_divide_the_data_parallel_ranks() -> None:

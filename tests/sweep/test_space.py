@@ -18,6 +18,7 @@ BASE: dict[str, Any] = {"workload": {"kind": "mlp", "dp": 8}, "platform": "hgx-h
 @pytest.mark.parametrize(("value", "listed"), [
     ([1, "a", True], (1, "a", True)),
     ({"values": [2.5]}, (2.5,)),
+    ([1, True, "1", "true"], (1, True, "1", "true")),
     ({"range": [1, 4]}, (1, 2, 3, 4)),
     ({"range": [1, 8], "step": 3}, (1, 4, 7)),
     ({"range": [0.0, 1.0], "step": 0.25}, (0.0, 0.25, 0.5, 0.75, 1.0)),
@@ -32,6 +33,10 @@ def test_parameters(value: Any, listed: tuple[Any, ...]) -> None:
     (5, "must be a list"),
     ([], "non-empty list"),
     ({"values": [None]}, "not a plain value"),
+    ({"values": [1, 2, 1]}, "1 is listed twice"),
+    ({"values": [1, 1.0]}, "1.0 is listed twice"),
+    ({"values": [[1, 2], [1, 2.0]]}, "listed twice"),
+    ({"values": ["a", True, True]}, "listed twice"),
     ({"range": [2, 1]}, r"must be \[low, high\] with low <= high"),
     ({"range": [0, float("inf")]}, r"must be \[low, high\]"),
     ({"range": [1, 2], "step": 0}, "step must be a number above 0"),

@@ -92,6 +92,11 @@ def command(study_file: str, **options: Any) -> None:
     for path in written:
         click.echo(f"wrote {path}", err=True)
     if not best:
+        ran = sum(outcome.ok for outcome in outcomes)
+        if ran:
+            raise UsageError(
+                f"{study_file}: objective: none of {_points(ran)} that ran has {study.objective}"
+            )
         raise UsageError(
             f"{study_file}: none of {len(outcomes)} points gave a result; the first: {outcomes[0].reason}"
         )
@@ -217,7 +222,7 @@ def _counts(outcomes: "list[Outcome]") -> dict[str, int]:
 
 
 def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top: int) -> str:
-    from chakra.sweep.table import alike, notes, ranked_table
+    from chakra.sweep.table import alike, notes, ranked_table, unranked
 
     counts = _counts(outcomes)
     ran = f"{counts['ok']} ran, {counts['infeasible']} infeasible, {counts['failed']} failed"
@@ -226,7 +231,7 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
     if table:
         lines += ["", table]
     if best:
-        lines += [f"note: {note}" for note in [*notes(study), *alike(best)]]
+        lines += [f"note: {note}" for note in [*notes(study), *unranked(study, outcomes), *alike(best)]]
     reasons: dict[tuple[str, str], int] = {}
     for o in outcomes:
         if o.status != "ok":
@@ -240,7 +245,7 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
 
 def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") -> dict[str, object]:
     from chakra.sweep import front, sensitivity
-    from chakra.sweep.table import alike, notes
+    from chakra.sweep.table import alike, notes, unranked
 
     def entry(o: "Outcome") -> dict[str, object]:
         return {"point": o.point, "status": o.status, "metrics": o.metrics, "reason": o.reason, "key": o.key}
@@ -250,7 +255,7 @@ def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") 
         "study": study.name,
         "objective": study.objective,
         "counts": _counts(outcomes),
-        "notes": [*notes(study), *alike(best)],
+        "notes": [*notes(study), *unranked(study, outcomes), *alike(best)],
         "ranked": [entry(o) for o in best],
         "pareto": [entry(o) for o in front(study, outcomes)],
         "sensitivity": [cost.to_dict() for cost in sensitivity(study, outcomes)],

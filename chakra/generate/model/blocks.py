@@ -116,7 +116,7 @@ class Blocks:
         self.model, self.parallel, self.shape, self.options = model, parallel, shape, options
         tp, cp = parallel.tp, parallel.cp
         self._check()
-        self.tokens = shape.sequences * (shape.queries // cp if shape.queries > 1 else shape.queries)
+        self.tokens = shape.sequences * (shape.queries // cp)
         self.residual_tokens = self.tokens // tp if options.sp else self.tokens
         self.residual: Placement = Shard("sequence") if options.sp else REPLICATE
         self.residual_bytes = self.residual_tokens * model.hidden * options.itemsize
@@ -138,10 +138,9 @@ class Blocks:
         if not model.kinds:
             # layers of several kinds are built, and checked, each by themselves
             self._check_layer()
-        if shape.queries > 1:
-            _divides("sequence", shape.queries, "cp", cp)
-            if options.sp:
-                _divides("sequence/cp", shape.queries // cp, "tp", tp)
+        _divides("sequence", shape.queries, "cp", cp)
+        if shape.queries > 1 and options.sp:
+            _divides("sequence/cp", shape.queries // cp, "tp", tp)
         elif options.sp:
             _divides("requests per micro-batch", shape.sequences, "tp", tp)
         if model.kinds or model.mixer is not Mixer.ATTENTION:

@@ -161,8 +161,11 @@ def layer_matrices(model: TransformerConfig) -> int:
 def layer_pairs(model: TransformerConfig, sequence: int, *, causal: bool) -> int:
     """Twice the pairs of query and key that a layer computes for a sequence.
 
-    All s^2 of them, or half with a mask; with a window of W, query i sees min(i + 1, W) keys, without a mask W.
+    All s^2 of them, or half with a mask; with a window of W, query i sees min(i + 1, W) keys, without a mask W. One token
+    has one pair, which no mask takes.
     """
+    if sequence == 1:
+        return 2
     if model.window == 0 or model.window >= sequence:
         return sequence * sequence * (1 if causal else 2)
     if not causal:
