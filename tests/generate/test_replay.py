@@ -16,7 +16,14 @@ from chakra.generate.plan.compute import ComputeModel
 from chakra.generate.plan.options import TrainingOptions
 from chakra.generate.plan.template import EmitOptions
 from chakra.generate.plan.training import plan_step
-from chakra.generate.schedule.pipeline import ActionTimes, ScheduleKind, bubble, build_schedule, run_schedule
+from chakra.generate.schedule.pipeline import (
+    ActionTimes,
+    ScheduleKind,
+    bubble,
+    build_schedule,
+    placed,
+    run_schedule,
+)
 from chakra.replay import simulate
 
 SYSTEM = {
@@ -77,6 +84,9 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     out["micro-batches"] = out["pp"] * draw(st.integers(1, 2)) if out["vp"] > 1 else draw(st.integers(1, 4))
     if kind is ScheduleKind.INTERLEAVED:
         out["micro-batches"] = out["pp"] * draw(st.integers(1, 2))
+    if kind is ScheduleKind.DUALPIPE:
+        out |= {"pp": max(2, out["pp"]), "zero": out["zero"] % 2}
+        out["micro-batches"] = 2 * out["pp"] + 2 * draw(st.integers(0, 1))
     return out
 
 
@@ -123,9 +133,12 @@ def run_uniform(
 def test_replay_gives_each_schedule_its_time_to_the_nanosecond(
     kind: ScheduleKind, stages: int, times: ActionTimes
 ) -> None:
+    if kind is ScheduleKind.DUALPIPE:
+        stages += stages % 2
     micro_batches, chunks = 3 * stages, 2 if kind is ScheduleKind.INTERLEAVED else 1
     result = run_uniform(kind, stages, micro_batches, times, chunks)
-    expected = run_schedule(build_schedule(kind, stages, micro_batches, chunks), times, chunks)
+    schedule, placement = build_schedule(kind, stages, micro_batches, chunks), placed(kind, stages, chunks)
+    expected = run_schedule(schedule, times, chunks, placement)
     assert result.finish_ns.tolist() == list(expected.end)
     work = micro_batches * chunks * (times.forward + times.input + times.weight)
     starts = list(expected.start)

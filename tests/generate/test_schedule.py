@@ -20,7 +20,9 @@ from chakra.generate.schedule.pipeline import (
     run_schedule,
 )
 
-FLAT = [kind for kind in ScheduleKind if kind is not ScheduleKind.INTERLEAVED]
+#: those of one way through the pipeline; the other has tests of its own
+ONE_WAY = [kind for kind in ScheduleKind if kind is not ScheduleKind.DUALPIPE]
+FLAT = [kind for kind in ONE_WAY if kind is not ScheduleKind.INTERLEAVED]
 TIMES = st.integers(1, 50)
 
 
@@ -67,7 +69,7 @@ def test_makespan_of_interleaved(
     assert run.makespan == (micro_batches * chunks + stages - 1) * (forward + inputs + weights)
 
 
-@given(st.sampled_from(list(ScheduleKind)), st.integers(2, 8), st.integers(1, 3), TIMES, TIMES, TIMES)
+@given(st.sampled_from(ONE_WAY), st.integers(2, 8), st.integers(1, 3), TIMES, TIMES, TIMES)
 def test_bubble_of_the_first_stage(
     kind: ScheduleKind, stages: int, rounds: int, forward: int, inputs: int, weights: int
 ) -> None:

@@ -10,12 +10,14 @@ from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.passes import Kept, PassContext, backward, forward, weight_gradients
-from chakra.generate.plan.template import EmitOptions, Outside, Stream, Template, TemplateBuilder
-from chakra.generate.schedule.pipeline import Action, Phase
+from chakra.generate.plan.template import EmitOptions, Outside, Stream, Template, TemplateBuilder, interleaved
+from chakra.generate.schedule.pipeline import Action, Phase, Placement
 from chakra.replay.config.model import CollectiveKind
 
 #: group of the first and the last stage, which both hold a tied embedding
 EMBEDDING_GROUP = "embed"
+#: group of two stages that hold the same parts of the model (DualPipe)
+MIRROR_GROUP = "mirror"
 
 
 @dataclass(slots=True)
@@ -36,15 +38,22 @@ class StageBuilder:
     model: StageModel
     training: TrainingOptions
     emit: EmitOptions
+    placement: Placement
     templates: list[Template] = field(default_factory=list)
     _index: dict[tuple[Phase, int, bool], int] = field(default_factory=dict)
+    _pairs: dict[tuple[int, int], int] = field(default_factory=dict)
 
     # ------------------------------------------------------------------ sizes
 
     @property
     def chunks(self) -> tuple[tuple[Layer, ...], ...]:
         """Layers of this stage by chunk."""
-        return self.model.of_stage(self.stage, self.parallel.pp)
+        return self.placement.layers(self.model.chunks, self.stage)
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether another stage has the same parts of the model."""
+        return len(self.placement.routes) > 1
 
     def axes(self, group: WeightGroup) -> tuple[str, ...]:
         """Axes of more than one rank over which weights of this group are replicated."""
@@ -89,8 +98,25 @@ class StageBuilder:
             self.templates.append(builder.template)
         return self._index[key]
 
+    def pair(self, forward: Action, backward: Action, *, sync: bool) -> int:
+        """Index of the template of a forward and a backward beside each other."""
+        key = self.template(forward, sync=False), self.template(backward, sync=sync)
+        if key not in self._pairs:
+            self._pairs[key] = len(self.templates)
+            self.templates.append(
+                interleaved(*(self.templates[index] for index in key), order=self.emit.order)
+            )
+        return self._pairs[key]
+
     def _global(self, chunk: int) -> int:
-        return chunk * self.parallel.pp + self.stage
+        """Number of the part of the model that a chunk is."""
+        return self.placement.find(self.stage, chunk)[1]
+
+    def _offset(self, chunk: int, step: int) -> int:
+        """Distance in stages to the part after (1) or before (-1) a chunk's."""
+        other = self.placement.beyond(self.stage, chunk, step)
+        assert other is not None
+        return other[0] - self.stage
 
     def _tag(self, boundary: int, direction: int) -> int:
         return (2 * boundary + direction) * self.training.passes
@@ -100,7 +126,8 @@ class StageBuilder:
         inputs: list[int] = []
         if number:
             size = self._boundary_bytes(number - 1)
-            inputs = [self._receive(builder, "recv.forward", -1, size, self._tag(number - 1, 0))]
+            offset = self._offset(chunk, -1)
+            inputs = [self._receive(builder, "recv.forward", offset, size, self._tag(number - 1, 0))]
         if self.training.iterations > 1:
             builder.required = [Outside.STEP]
         kept = {Recompute.NONE: Kept.ALL, Recompute.SELECTIVE: Kept.NO_CORE, Recompute.FULL: Kept.INPUT}
@@ -111,7 +138,7 @@ class StageBuilder:
             inputs = forward(self._context(builder, Phase.FORWARD, number, i), layer, inputs, kept=how)
         if number + 1 < len(self.model.chunks):
             size = self._boundary_bytes(number)
-            builder.send("send.forward", "pp", 1, size, self._tag(number, 0), inputs)
+            builder.send("send.forward", "pp", self._offset(chunk, 1), size, self._tag(number, 0), inputs)
 
     def _receive(self, builder: TemplateBuilder, name: str, offset: int, size_bytes: int, tag: int) -> int:
         """A receive from a neighbouring stage, for which the host waits, and for all that the device has to do."""
@@ -133,7 +160,8 @@ class StageBuilder:
         gradient: list[int] = []
         if number + 1 < len(self.model.chunks):
             size = self._boundary_bytes(number)
-            gradient = [self._receive(builder, "recv.backward", 1, size, self._tag(number, 1))]
+            offset = self._offset(chunk, 1)
+            gradient = [self._receive(builder, "recv.backward", offset, size, self._tag(number, 1))]
         builder.required = [Outside.FORWARD]
         gathers = _Gathers(self, builder, layers[::-1]) if training.reshard_after_forward else None
         buckets = self._buckets()
@@ -159,7 +187,8 @@ class StageBuilder:
             if not split:
                 # a framework's backward returns, and its gradient is sent, when the weights' gradients are done too
                 gradient = [*gradient, builder.last_compute]
-            builder.send("send.backward", "pp", -1, size, self._tag(number - 1, 1), gradient)
+            offset = self._offset(chunk, -1)
+            builder.send("send.backward", "pp", offset, size, self._tag(number - 1, 1), gradient)
         if not split and sync and self._reduces_in_pass():
             # after the send, which other stages wait for
             self._flush(builder, buckets)
@@ -181,7 +210,11 @@ class StageBuilder:
     # ------------------------------------------------------------------ gradients
 
     def _buckets(self) -> dict[WeightGroup, _Bucket]:
-        return {group: _Bucket(group) for group in WeightGroup if self.axes(group)}
+        return {
+            group: _Bucket(group)
+            for group in WeightGroup
+            if self.axes(group) or (self.mirrored and group.replica_axes())
+        }
 
     def reduces_every_micro_batch(self) -> bool:
         """Whether every backward reduces its gradients, not only the last of the step."""
@@ -202,7 +235,7 @@ class StageBuilder:
 
     def _reduces_early(self) -> bool:
         """Whether a full bucket is reduced at once, while the backward pass goes on."""
-        beside = not self.emit.blocks(Stream.DATA)
+        beside = not self.emit.blocks(Stream.DATA) and not self.mirrored
         return beside and (self.emit.order == "stream" or self.parallel.pp == 1)
 
     def _layer_done(
@@ -244,6 +277,8 @@ class StageBuilder:
                 (CollectiveKind.REDUCE_SCATTER, self.shard_axes(group)),
                 (CollectiveKind.ALL_REDUCE, self.parallel.copies(group.replica_axes())),
             ]
+        if self.mirrored:
+            steps.append((CollectiveKind.ALL_REDUCE, (MIRROR_GROUP,)))
         after = builder.last_compute
         for kind, axes in steps:
             if not axes:
@@ -267,7 +302,8 @@ class StageBuilder:
         builder = TemplateBuilder(self.emit)
         training, zero = self.training, self.training.zero
         if zero < Zero.GRADIENTS and not self._reduces_in_pass():
-            for number in range(len(self.chunks)):
+            # in the order of the model, which stages that hold the same parts have alike
+            for number in sorted(range(len(self.chunks)), key=self._global):
                 buckets = self._buckets()
                 for layer in self.chunks[number]:
                     for group, bucket in buckets.items():

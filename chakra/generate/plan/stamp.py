@@ -26,7 +26,8 @@ class Stamp:
     """One use of a template.
 
     ``label`` names the micro-batch in node names. ``forward`` and ``input`` are the indices of the stamps that
-    :attr:`Outside.FORWARD` and :attr:`Outside.INPUT` mean (-1: none).
+    :attr:`Outside.FORWARD` and :attr:`Outside.INPUT` mean (-1: none). ``second`` is the second of two actions beside each
+    other, whose nodes the template marks; its own template is not looked at.
     """
 
     template: int
@@ -34,6 +35,12 @@ class Stamp:
     label: str = ""
     forward: int = -1
     input: int = -1
+    second: "Stamp | None" = None
+
+    @property
+    def both(self) -> "tuple[Stamp, Stamp]":
+        """This stamp and its second, or itself twice."""
+        return self, self.second or self
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,12 @@ def stamp_trace(
     owner = np.repeat(np.arange(len(stamps), dtype=np.int64), sizes)
     starts = tables.starts[[stamp.template for stamp in stamps]]
     pick = np.arange(n, dtype=np.int64) - first[owner] + starts[owner]
-    micro_batch = np.array([stamp.micro_batch for stamp in stamps], dtype=np.int64)[owner]
+    # which of two actions beside each other a node is of
+    which = tables.second[pick]
+    each = np.array([[one.micro_batch for one in stamp.both] for stamp in stamps], dtype=np.int64).reshape(
+        -1, 2
+    )
+    micro_batch = each[owner, which]
 
     columns = TraceColumns(n)
     columns.types = tables.types[pick]
@@ -78,7 +90,7 @@ def stamp_trace(
     columns.set_data_deps(*_resolve(tables.data, pick, first[owner], outside, owner))
     columns.set_ctrl_deps(*_resolve(tables.ctrl, pick, first[owner], outside, owner))
     _set_attributes(columns, tables, pick, micro_batch)
-    _set_names(columns, tables, pick, owner, stamps, labelled=facts.names)
+    _set_names(columns, tables, pick, (owner, which), stamps, labelled=facts.names)
     if facts.tensors:
         _set_tensors(columns, templates, stamps, first)
     for key, value in {PEER_MODE: RELATIVE, **facts.metadata}.items():
@@ -121,6 +133,9 @@ class _Tables:
         self.expert_flops, self.expert_bytes = column("expert_flops"), column("expert_bytes")
         self.comm_bytes = column("comm_bytes")
         self.tag_bases, self.streams = column("tag_bases"), column("streams")
+        self.second = np.array(
+            [int(one) for t in templates for one in t.second or [False] * len(t)], dtype=np.int64
+        )
         pairs = [pair for t in templates for pair in t.shares]
         lists = dict.fromkeys(sizes for pair in pairs if pair for sizes in pair)
         self.share_table = list(lists)
@@ -171,9 +186,16 @@ def _outside(templates: Sequence[Template], stamps: Sequence[Stamp], first: I64)
         row[-Outside.COMPUTE], row[-Outside.SEND], row[-Outside.HOST] = compute, send, host
         row[-Outside.STEP] = step
         row[-Outside.CHAIN :] = chains
-        for code, other in ((Outside.FORWARD, stamp.forward), (Outside.INPUT, stamp.input)):
+        second = stamp.both[1]
+        for code, other, wanted in (
+            (Outside.FORWARD, stamp.forward, stamp),
+            (Outside.INPUT, stamp.input, stamp),
+            (Outside.SECOND_FORWARD, second.forward, second),
+        ):
             if other >= 0:
-                row[-code] = int(first[other]) + templates[stamps[other].template].last_compute
+                made = templates[stamps[other].template]
+                own = stamps[other].micro_batch == wanted.micro_batch and made.first_compute >= 0
+                row[-code] = int(first[other]) + (made.first_compute if own else made.last_compute)
         t, base = templates[stamp.template], int(first[i])
         if t.last_compute >= 0:
             compute = base + t.last_compute
@@ -236,15 +258,22 @@ def _set_attributes(columns: TraceColumns, tables: _Tables, pick: I64, micro_bat
 
 
 def _set_names(
-    columns: TraceColumns, tables: _Tables, pick: I64, owner: I64, stamps: Sequence[Stamp], *, labelled: bool
+    columns: TraceColumns,
+    tables: _Tables,
+    pick: I64,
+    owner: tuple[I64, I64],
+    stamps: Sequence[Stamp],
+    *,
+    labelled: bool,
 ) -> None:
     names = tables.names[pick]
     if not labelled:
         columns.set_names(names, tables.name_table)
         return
-    labels = list(dict.fromkeys(stamp.label for stamp in stamps))
+    labels = list(dict.fromkeys(one.label for stamp in stamps for one in stamp.both))
     number = {label: i for i, label in enumerate(labels)}
-    label = np.array([number[stamp.label] for stamp in stamps], dtype=np.int64)[owner]
+    codes_of = [[number[one.label] for one in stamp.both] for stamp in stamps]
+    label = np.array(codes_of, dtype=np.int64).reshape(-1, 2)[owner]
     pairs, codes = np.unique(label * len(tables.name_table) + names, return_inverse=True)
     width = len(tables.name_table)
     table = [f"{labels[pair // width]} {tables.name_table[pair % width]}".lstrip() for pair in pairs.tolist()]
@@ -260,11 +289,13 @@ def _set_tensors(
     size_of: dict[str, str] = {}
     for i, stamp in enumerate(stamps):
         t, base = templates[stamp.template], int(first[i])
-        where = f"mb{stamp.micro_batch}"
+        wheres = [f"mb{one.micro_batch}" for one in stamp.both]
         for node, name, size in t.saves:
+            where = wheres[bool(t.second) and t.second[node]]
             size_of[f"{where}.{name}"] = str(size)
             made.setdefault(base + node, []).extend((f"{where}.{name}", str(size)))
         for node, name in t.frees:
+            where = wheres[bool(t.second) and t.second[node]]
             key = f"{where}.{name}"
             if key in size_of:
                 used.setdefault(base + node, []).extend((key, size_of[key]))

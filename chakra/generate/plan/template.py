@@ -51,6 +51,8 @@ class Outside(IntEnum):
     HOST = -5
     #: last gather of updated parameters at the end of the step before this one
     STEP = -6
+    #: as `FORWARD`, of the second of two actions beside each other
+    SECOND_FORWARD = -7
     #: last collective before this action, one code per chain
     CHAIN = -8
 
@@ -136,6 +138,9 @@ class Template:
     last_send: int = -1
     last_host: int = -1
     last_step: int = -1
+    #: of two actions beside each other: which nodes are the second's, and the last compute node of the first
+    second: list[bool] = field(default_factory=list)
+    first_compute: int = -1
     last_chain: list[int] = field(default_factory=lambda: [-1] * N_CHAINS)
 
     def __len__(self) -> int:
@@ -170,6 +175,86 @@ def behind(first: Template, then: Template) -> Template:
             joined.data[index] = sorted({*joined.data[index], *range(n)})
             break
     return joined
+
+
+def interleaved(first: Template, then: Template, *, order: str) -> Template:
+    """One template of two actions, each of which computes while the other communicates.
+
+    Where one of them has issued an exchange with experts (without such exchanges: any collective of its layers), the
+    other goes on until it has, too. Nodes of each keep their order; all compute nodes are one chain, and so are
+    collectives (``order`` as in `EmitOptions`), so that every rank of a group runs the same order.
+    """
+    sides = first, then
+    turning = _turning(first, then)
+    # (side, node) in the new order
+    nodes: list[tuple[int, int]] = []
+    at, side = [0, 0], 0
+    while len(nodes) < len(first) + len(then):
+        if at[side] == len(sides[side]):
+            side = 1 - side
+        node = at[side]
+        at[side] += 1
+        nodes.append((side, node))
+        if turning[side][node]:
+            side = 1 - side
+    place = {old: new for new, old in enumerate(nodes)}
+    out = Template(matmul_flops=first.matmul_flops + then.matmul_flops)
+    out.recomputed_flops = first.recomputed_flops + then.recomputed_flops
+    for name in _COLUMNS:
+        getattr(out, name).extend(getattr(sides[side], name)[node] for side, node in nodes)
+    out.second = [side == 1 for side, _ in nodes]
+    for name in ("saves", "frees"):
+        for side, t in enumerate(sides):
+            getattr(out, name).extend((place[side, node], *rest) for node, *rest in getattr(t, name))
+    for new, (side, node) in enumerate(nodes):
+        t = sides[side]
+        data, ctrl = (
+            [place[side, dep] if dep >= 0 else _seconds(dep, side) for dep in deps]
+            for deps in (t.data[node], t.ctrl[node])
+        )
+        ctrl.append(_behind_last(out, new, order))
+        out.data.append(sorted(data))
+        out.ctrl.append(sorted(set(ctrl) - set(data) - {new}))
+        if side == 0 and t.types[node] == NodeType.COMP and t.streams[node] != Stream.HOST:
+            out.first_compute = new
+    return out
+
+
+def _seconds(dep: int, side: int) -> int:
+    """A node outside, as the second action means it."""
+    return Outside.SECOND_FORWARD if side and dep == Outside.FORWARD else dep
+
+
+def _turning(first: Template, then: Template) -> list[list[bool]]:
+    """Nodes of both behind which the other action goes on."""
+    calls = [
+        [kind if stream == Stream.LAYER else None for kind, stream in zip(t.kinds, t.streams, strict=True)]
+        for t in (first, then)
+    ]
+    exchanges = any(kind is CollectiveKind.ALL_TO_ALL for side in calls for kind in side)
+    return [
+        [
+            kind is CollectiveKind.ALL_TO_ALL if exchanges else isinstance(kind, CollectiveKind)
+            for kind in side
+        ]
+        for side in calls
+    ]
+
+
+def _behind_last(out: Template, node: int, order: str) -> int:
+    """The node of the same engine before a node, which is the last one now; itself where there is none."""
+    kind, stream = out.types[node], out.streams[node]
+    before = -1
+    if kind == NodeType.COMP and stream == Stream.HOST:
+        before, out.last_host = out.last_host, node
+    elif kind == NodeType.COMP:
+        before, out.last_compute = out.last_compute, node
+    elif kind == NodeType.COMM_SEND:
+        out.last_send = node
+    elif kind == NodeType.COMM_COLL:
+        chain = 0 if order == "program" else stream
+        before, out.last_chain[chain] = out.last_chain[chain], node
+    return before if before >= 0 else node
 
 
 def _shifted(lists: Sequence[Sequence[int]], by: int) -> list[list[int]]:

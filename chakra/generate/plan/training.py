@@ -14,15 +14,17 @@ from chakra.et.operators import FRAMEWORK
 from chakra.generate.model.ir import Layer
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig, RankLayout
-from chakra.generate.plan.options import TrainingOptions
-from chakra.generate.plan.stages import EMBEDDING_GROUP, StageBuilder
+from chakra.generate.plan.options import TrainingOptions, Zero
+from chakra.generate.plan.stages import EMBEDDING_GROUP, MIRROR_GROUP, StageBuilder
 from chakra.generate.plan.stamp import Stamp, TraceFacts, stamp_trace
-from chakra.generate.plan.template import CACHE_GROUP, TOKEN_GROUP, EmitOptions, Template
+from chakra.generate.plan.template import CACHE_GROUP, TOKEN_GROUP, EmitOptions, Stream, Template
 from chakra.generate.schedule.pipeline import (
     Action,
     Phase,
     Schedule,
+    ScheduleKind,
     build_schedule,
+    placed,
     read_schedule,
 )
 from chakra.io.limits import MAX_GENERATED_PASSES
@@ -90,8 +92,13 @@ class StepPlan:
 
     def chunks_of(self, stage: StagePlan) -> tuple[tuple[Layer, ...], ...]:
         """Layers of a stage by chunk, as the ranks of a stage plan compute them."""
-        model = self.model if stage.position is None else self.positions[stage.position]
-        return model.of_stage(stage.stage, self.parallel.pp)
+        return self.layers_of(stage.stage, stage.position)
+
+    def layers_of(self, stage: int, position: int | None = None) -> tuple[tuple[Layer, ...], ...]:
+        """Layers of a pipeline stage by chunk (of an expert-parallel position of it)."""
+        model = self.model if position is None else self.positions[position]
+        placement = placed(self.training.schedule, self.parallel.pp, self.parallel.vp)
+        return placement.layers(model.chunks, stage)
 
     def ranks_of(self, stage: StagePlan) -> int:
         """How many ranks of this part do what a stage plan says."""
@@ -109,9 +116,28 @@ def plan_schedule(training: TrainingOptions, parallel: ParallelConfig) -> Schedu
         A schedule file that is wrong.
     """
     check_passes(2 * parallel.pp * parallel.vp * training.passes)
+    if training.schedule is ScheduleKind.DUALPIPE:
+        _check_dualpipe(training, parallel)
     if training.schedule_file:
-        return read_schedule(training.schedule_file, parallel.pp, training.micro_batches, parallel.vp)
+        placement = placed(training.schedule, parallel.pp, parallel.vp)
+        return read_schedule(
+            training.schedule_file, parallel.pp, training.micro_batches, parallel.vp, placement
+        )
     return build_schedule(training.schedule, parallel.pp, training.micro_batches, parallel.vp)
+
+
+def _check_dualpipe(training: TrainingOptions, parallel: ParallelConfig) -> None:
+    """Refuse what does not go with micro-batches from both ends."""
+    if parallel.pp % 2 or training.micro_batches % 2:
+        raise UsageError(
+            f"dualpipe needs even numbers of stages and micro-batches, not {parallel.pp} and {training.micro_batches}"
+        )
+    if training.zero > Zero.OPTIMIZER:
+        raise UsageError(
+            "dualpipe: two stages hold the same weights and reduce their gradients once a step: zero must be 0 or 1"
+        )
+    if parallel.vp > 1:
+        raise UsageError("dualpipe has two chunks on each stage already: vp must be 1")
 
 
 def check_passes(count: int) -> None:
@@ -144,6 +170,11 @@ def plan_step(
     UsageError
         A model that is not cut into pp x vp chunks, or sizes that do not divide.
     """
+    placement = placed(training.schedule, parallel.pp, parallel.vp)
+    if len(placement.routes) > 1 and model.tied_copy:
+        raise UsageError(
+            "dualpipe: first and last part of the model lie on the same stage; embeddings cannot be tied"
+        )
     if len(model.chunks) != parallel.pp * parallel.vp:
         raise UsageError(f"{len(model.chunks)} model chunks for pp*vp = {parallel.pp * parallel.vp}")
     schedule = plan_schedule(training, parallel)
@@ -151,7 +182,7 @@ def plan_step(
     for stage, row in enumerate(schedule):
         for position, ranks in stage_ranks(parallel, stage, positions):
             one = model if position is None else positions[position]
-            builder = StageBuilder(stage, parallel, one, training, emit)
+            builder = StageBuilder(stage, parallel, one, training, emit, placement)
             stamps = _stamps(builder, row)
             tail = builder.tail()
             if tail is not None:
@@ -178,11 +209,14 @@ def stage_ranks(
         yield position, tuple(np.flatnonzero(of_stage & (coordinates["ep"] == position)).tolist())
 
 
-def _of_step(stamps: Sequence[Stamp], step: int, training: TrainingOptions) -> Sequence[Stamp]:
+def _of_step(
+    stamps: Sequence[Stamp], step: int, training: TrainingOptions, before: int | None = None
+) -> Sequence[Stamp]:
     """The stamps of a step among several: micro-batches are numbered on, and labels say the step."""
     if training.iterations == 1:
         return stamps
-    before = step * len(stamps)
+    if before is None:
+        before = step * len(stamps)
     return [
         replace(
             stamp,
@@ -190,6 +224,7 @@ def _of_step(stamps: Sequence[Stamp], step: int, training: TrainingOptions) -> S
             label=f"step{step}.{stamp.label}".rstrip("."),
             forward=stamp.forward if stamp.forward < 0 else before + stamp.forward,
             input=stamp.input if stamp.input < 0 else before + stamp.input,
+            second=_of_step([stamp.second], step, training, before)[0] if stamp.second else None,
         )
         for stamp in stamps
     ]
@@ -202,22 +237,33 @@ def _stamps(builder: StageBuilder, row: Iterable[Action]) -> list[Stamp]:
         if action.phase in (Phase.BACKWARD, Phase.WEIGHT):
             last[action.chunk] = i
     always = builder.reduces_every_micro_batch()
-    position = {action: i for i, action in enumerate(row)}
-    several = builder.parallel.vp > 1
-    stamps = []
+    # two actions beside each other are one stamp; without overlap they are two
+    beside = not builder.emit.blocks(Stream.LAYER)
+    position: dict[Action, int] = {}
+    count = 0
+    for i, action in enumerate(row):
+        joins = beside and i > 0 and row[i - 1].beside
+        count += not joins
+        position[action] = count - 1
+    several = len(builder.chunks) > 1
+    stamps: list[Stamp] = []
     for i, action in enumerate(row):
         m, c = action.micro_batch, action.chunk
         chunk = f".{c}" if several else ""
         forward = position.get(Action(Phase.FORWARD, m, c), -1) if action.phase is not Phase.FORWARD else -1
-        stamps.append(
-            Stamp(
-                builder.template(action, sync=always or last.get(c) == i),
-                micro_batch=m,
-                label=f"{action.phase}{m}{chunk}",
-                forward=forward,
-                input=position.get(Action(Phase.INPUT, m, c), -1) if action.phase is Phase.WEIGHT else -1,
-            )
+        sync = always or last.get(c) == i
+        stamp = Stamp(
+            -1,
+            micro_batch=m,
+            label=f"{action.phase}{m}{chunk}",
+            forward=forward,
+            input=position.get(Action(Phase.INPUT, m, c), -1) if action.phase is Phase.WEIGHT else -1,
         )
+        if position[action] < len(stamps):
+            pair = builder.pair(row[i - 1], action, sync=sync)
+            stamps[-1] = replace(stamps[-1], template=pair, second=stamp)
+        else:
+            stamps.append(replace(stamp, template=builder.template(action, sync=sync)))
     return stamps
 
 
@@ -225,7 +271,12 @@ def group_tables(layout: RankLayout, names: Iterable[str]) -> dict[str, I32]:
     """Tables of the symbolic groups that traces use: products of axes joined by ``_``, and ``embed``."""
     tables = {}
     for name in sorted(set(names)):
-        if name == EMBEDDING_GROUP:
+        if name == MIRROR_GROUP:
+            stages = layout.table(["pp"])
+            half = stages.shape[1] // 2
+            pairs = np.stack([stages[:, :half], stages[:, ::-1][:, :half]], axis=2)
+            tables[name] = np.ascontiguousarray(pairs.reshape(-1, 2))
+        elif name == EMBEDDING_GROUP:
             tables[name] = np.ascontiguousarray(layout.table(["pp"])[:, [0, -1]])
         else:
             tables[name] = layout.table(name.split("_"))

@@ -4,17 +4,23 @@ A schedule is one list of :class:`Action` per pipeline stage. It becomes control
 every simulator runs the same order. Times are integers of any unit; the generator uses nanoseconds.
 
 Sources: GPipe (Huang et al. 2019), 1F1B (PipeDream-flush; Narayanan et al. 2021, arXiv 2104.04473, sections 2.2 and
-2.3 for the interleaved form), zero bubble (Qi et al. 2024, arXiv 2401.10241, figures 2 and 3).
+2.3 for the interleaved form), zero bubble (Qi et al. 2024, arXiv 2401.10241, figures 2 and 3), DualPipe (DeepSeek-AI
+2024, arXiv 2412.19437, section 3.2.1).
 """
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from chakra.errors import ConfigError, UsageError
 from chakra.io.digits import is_whole
 from chakra.io.files import read_bytes
+
+PartT = TypeVar("PartT")
 
 
 class Phase(StrEnum):
@@ -37,15 +43,20 @@ class ScheduleKind(StrEnum):
     INTERLEAVED = "interleaved"
     ZB_H1 = "zb-h1"
     ZB_H2 = "zb-h2"
+    DUALPIPE = "dualpipe"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Action:
-    """One stage working on one micro-batch of one of its model chunks."""
+    """One stage working on one micro-batch of one of its model chunks.
+
+    ``beside`` says that the communication of this action and of the one after it goes on beside each other's computation.
+    """
 
     phase: Phase
     micro_batch: int
     chunk: int = 0
+    beside: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.phase}{self.micro_batch}" + (f".{self.chunk}" if self.chunk else "")
@@ -53,6 +64,67 @@ class Action:
 
 #: one list of actions per stage
 Schedule = tuple[tuple[Action, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the parts of the model lie: the ways that micro-batches take through stages and their chunks.
+
+    ``routes`` are those ways: (stage, chunk) of each part in order. With several, each takes an equal run of the
+    micro-batches and has all parts, so that as many copies of every part exist.
+    """
+
+    routes: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of each stage."""
+        return 1 + max(chunk for route in self.routes for _, chunk in route)
+
+    def find(self, stage: int, chunk: int) -> tuple[int, int]:
+        """Route and part of a chunk."""
+        return self._places[stage, chunk]
+
+    @property
+    def _places(self) -> dict[tuple[int, int], tuple[int, int]]:
+        return _places_of(self)
+
+    def layers(self, parts: Sequence[PartT], stage: int) -> tuple[PartT, ...]:
+        """What a stage has of the ``parts`` of a model, by chunk."""
+        return tuple(parts[self.find(stage, chunk)[1]] for chunk in range(self.chunks))
+
+    def beyond(self, stage: int, chunk: int, step: int) -> tuple[int, int] | None:
+        """Stage and chunk of the part after (1) or before (-1) that of a chunk; None at the ends of the model."""
+        route, part = self.find(stage, chunk)
+        other = part + step
+        return self.routes[route][other] if 0 <= other < len(self.routes[route]) else None
+
+    def micro_batches(self, route: int, micro_batches: int) -> range:
+        """Numbers of the micro-batches that take a route."""
+        each = micro_batches // len(self.routes)
+        return range(route * each, (route + 1) * each)
+
+
+@cache
+def _places_of(placement: Placement) -> dict[tuple[int, int], tuple[int, int]]:
+    return {
+        place: (number, part)
+        for number, route in enumerate(placement.routes)
+        for part, place in enumerate(route)
+    }
+
+
+def placed(kind: ScheduleKind, stages: int, chunks: int = 1) -> Placement:
+    """The placement that a schedule works on.
+
+    Chunks of virtual stages follow each other round the pipeline; with DualPipe stage p has parts p and P-1-p, for
+    micro-batches from both ends.
+    """
+    if kind is ScheduleKind.DUALPIPE:
+        down = tuple((stage, 0) for stage in range(stages))
+        up = tuple((stage, 1) for stage in reversed(range(stages)))
+        return Placement((down, up))
+    return Placement((tuple((stage, chunk) for chunk in range(chunks) for stage in range(stages)),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +244,81 @@ def _zero_bubble(stages: int, micro_batches: int, *, deep: bool) -> Schedule:
     return tuple(rows)
 
 
+def _dualpipe(stages: int, micro_batches: int) -> Schedule:
+    """Micro-batches from both ends, half of them each; forward of one way beside backward of the other where they meet.
+
+    A stage's way 0 is the one that begins nearer to it. The eight steps are those of the published schedule.
+    """
+    if stages % 2 or micro_batches % 2 or micro_batches < 2 * stages:
+        raise UsageError(
+            "dualpipe needs an even number of stages and of micro-batches, and at least two micro-batches for each stage:"
+            f" not {stages} and {micro_batches}"
+        )
+    return tuple(_DualRow(stage, stages, micro_batches).row() for stage in range(stages))
+
+
+class _DualRow:
+    """One stage's actions of DualPipe."""
+
+    def __init__(self, stage: int, stages: int, micro_batches: int) -> None:
+        self.second = stage >= stages // 2
+        #: stages between this one and the middle, and between it and its end of the pipeline
+        self.near, self.far = stages // 2 - 1 - min(stage, stages - 1 - stage), min(stage, stages - 1 - stage)
+        self.half = micro_batches // 2
+        self.pairs = self.half - stages + self.far + 1
+        self.actions: list[Action] = []
+        self.done = {(phase, chunk): 0 for phase in (Phase.FORWARD, Phase.BACKWARD) for chunk in (0, 1)}
+        self.waiting: deque[Action] = deque()
+
+    def _do(self, phase: Phase, way: int, *, beside: bool = False) -> None:
+        chunk = way ^ self.second
+        key = Phase.FORWARD if phase is Phase.FORWARD else Phase.BACKWARD, chunk
+        micro_batch = self.done[key] + chunk * self.half
+        self.done[key] += 1
+        self.actions.append(Action(phase, micro_batch, chunk, beside))
+        if phase is Phase.INPUT:
+            self.waiting.append(Action(Phase.WEIGHT, micro_batch, chunk))
+
+    def _pair(self, forward: int, backward: int) -> None:
+        self._do(Phase.FORWARD, forward, beside=True)
+        self._do(Phase.BACKWARD, backward)
+
+    def row(self) -> tuple[Action, ...]:
+        """The actions in order."""
+        for _ in range(2 * self.near):
+            self._do(Phase.FORWARD, 0)
+        for _ in range(self.far + 1):
+            self._do(Phase.FORWARD, 0)
+            self._do(Phase.FORWARD, 1)
+        for _ in range(self.near):
+            self._do(Phase.INPUT, 1)
+            self.actions.append(self.waiting.popleft())
+            self._do(Phase.FORWARD, 1)
+        for number in range(self.pairs):
+            if number == 0 and not self.near:
+                # the two stages in the middle wait for each other's forward
+                self._do(Phase.FORWARD, 0)
+                self._do(Phase.BACKWARD, 1)
+            else:
+                self._pair(0, 1)
+            self._pair(1, 0)
+        for _ in range(self.near):
+            self._do(Phase.BACKWARD, 1)
+            self._pair(1, 0)
+        self._last_backwards()
+        return tuple(self.actions)
+
+    def _last_backwards(self) -> None:
+        """The last backwards put weight gradients off, from the middle of them on."""
+        turn = 2 * ((self.far + 1) // 2) + (self.far % 2 == 0)
+        for number in range(2 * (self.far + 1)):
+            self._do(Phase.INPUT if number >= turn else Phase.BACKWARD, 1 - number % 2)
+        for _ in range(self.near):
+            self.actions.append(self.waiting.popleft())
+            self._do(Phase.INPUT, 0)
+        self.actions += self.waiting
+
+
 def build_schedule(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int = 1) -> Schedule:
     """Order of work of every stage.
 
@@ -189,7 +336,8 @@ def build_schedule(kind: ScheduleKind, stages: int, micro_batches: int, chunks: 
     Raises
     ------
     UsageError
-        Sizes below one, chunks with a schedule that has none, or M not a multiple of P when interleaved.
+        Sizes below one, chunks with a schedule that has none, M not a multiple of P when interleaved, odd numbers or
+        M < 2P with DualPipe.
     """
     for what, number in (
         ("pipeline size", stages),
@@ -206,6 +354,8 @@ def build_schedule(kind: ScheduleKind, stages: int, micro_batches: int, chunks: 
         return _one_f_one_b(stages, micro_batches)
     if kind is ScheduleKind.INTERLEAVED:
         return _interleaved(stages, micro_batches, chunks)
+    if kind is ScheduleKind.DUALPIPE:
+        return _dualpipe(stages, micro_batches)
     return _zero_bubble(stages, micro_batches, deep=kind is ScheduleKind.ZB_H2)
 
 
@@ -215,11 +365,14 @@ def forward_only(stages: int, micro_batches: int, chunks: int = 1) -> Schedule:
     return tuple(row for _ in range(stages))
 
 
-def read_schedule(path: str | Path, stages: int, micro_batches: int, chunks: int = 1) -> Schedule:
+def read_schedule(
+    path: str | Path, stages: int, micro_batches: int, chunks: int = 1, placement: Placement | None = None
+) -> Schedule:
     """Schedule from a CSV file: one line per stage, one cell per action, for instance ``F0,F1,B0,F2,B1``.
 
-    A cell is a phase letter (F, B, I, W), the micro-batch, and ``.chunk`` for chunks after the first. Empty cells are
-    pauses in the drawing and are skipped.
+    A cell is a phase letter (F, B, I, W), the micro-batch, and ``.chunk`` for chunks after the first; ``F4+B1.1`` are a
+    forward and a backward beside each other. Empty cells are pauses in the drawing and are skipped. ``placement`` says
+    which parts of the model the chunks are.
 
     Raises
     ------
@@ -229,18 +382,35 @@ def read_schedule(path: str | Path, stages: int, micro_batches: int, chunks: int
     text = read_bytes(path, error=ConfigError).decode("utf-8", "replace")
     rows = []
     for number, line in enumerate(text.splitlines(), start=1):
-        row = [_action(cell.strip(), f"{path}: line {number}") for cell in line.split(",") if cell.strip()]
+        row = [
+            action
+            for cell in line.split(",")
+            if cell.strip()
+            for action in _actions(cell.strip(), f"{path}: line {number}")
+        ]
         if row:
             rows.append(tuple(row))
     schedule = tuple(rows)
     if len(schedule) != stages:
         raise ConfigError(f"{path}: {len(schedule)} lines with actions, but the pipeline has {stages} stages")
     try:
-        check_schedule(schedule, micro_batches, chunks)
-        run_schedule(schedule, ActionTimes(1, 1, 1), chunks)
+        check_schedule(schedule, micro_batches, chunks, placement)
+        run_schedule(schedule, ActionTimes(1, 1, 1), chunks, placement)
     except UsageError as error:
         raise ConfigError(f"{path}: {error}") from None
     return schedule
+
+
+def _actions(cell: str, where: str) -> list[Action]:
+    """The action of a cell, or the two that lie beside each other."""
+    actions = [_action(part.strip(), where) for part in cell.split("+") if part.strip()]
+    if [action.phase for action in actions] == [Phase.FORWARD, Phase.BACKWARD]:
+        return [replace(actions[0], beside=True), actions[1]]
+    if len(actions) != 1 or "+" in cell:
+        raise ConfigError(
+            f"{where}: {cell[:40]!r} is not an action such as F0, or a forward and a backward, F4+B1.1"
+        )
+    return actions
 
 
 def _action(cell: str, where: str) -> Action:
@@ -251,8 +421,15 @@ def _action(cell: str, where: str) -> Action:
     return Action(Phase(cell[0]), int(name), int(chunk or 0))
 
 
-def check_schedule(schedule: Schedule, micro_batches: int, chunks: int = 1) -> None:
-    """Raise UsageError unless every stage does every micro-batch of every chunk exactly once, forward and backward."""
+def check_schedule(
+    schedule: Schedule, micro_batches: int, chunks: int = 1, placement: Placement | None = None
+) -> None:
+    """Raise UsageError unless every stage does every micro-batch of every chunk exactly once, forward and backward.
+
+    With a placement of several routes, a chunk has the micro-batches of its route.
+    """
+    if placement is not None:
+        chunks = placement.chunks
     for stage, row in enumerate(schedule):
         done = dict.fromkeys(row, 0)
         for action in row:
@@ -263,8 +440,16 @@ def check_schedule(schedule: Schedule, micro_batches: int, chunks: int = 1) -> N
                 raise UsageError(
                     f"stage {stage} does {action}, but there are {micro_batches} micro-batches and {chunks} chunks"
                 )
+            if placement is not None and action.micro_batch not in _taken(
+                placement, stage, action, micro_batches
+            ):
+                raise UsageError(f"stage {stage} does {action}, a micro-batch that goes the other way")
         for m in range(micro_batches):
             for c in range(chunks):
+                if placement is not None and m not in _taken(
+                    placement, stage, Action(Phase.FORWARD, m, c), micro_batches
+                ):
+                    continue
                 if Action(Phase.FORWARD, m, c) not in done:
                     raise UsageError(f"stage {stage} never does {Action(Phase.FORWARD, m, c)}")
                 whole = Action(Phase.BACKWARD, m, c) in done
@@ -275,25 +460,28 @@ def check_schedule(schedule: Schedule, micro_batches: int, chunks: int = 1) -> N
                     )
 
 
-def _needs(action: Action, stage: int, stages: int, chunks: int) -> list[tuple[int, Action]]:
+def _taken(placement: Placement, stage: int, action: Action, micro_batches: int) -> range:
+    """Micro-batches of an action's chunk."""
+    return placement.micro_batches(placement.find(stage, action.chunk)[0], micro_batches)
+
+
+def _needs(action: Action, stage: int, placement: Placement) -> list[tuple[int, Action]]:
     """Actions (with their stages) that must end before this one starts, besides the order on its own stage."""
     m, c = action.micro_batch, action.chunk
-    if action.phase is Phase.FORWARD:
-        if stage:
-            return [(stage - 1, action)]
-        return [(stages - 1, Action(Phase.FORWARD, m, c - 1))] if c else []
     if action.phase is Phase.WEIGHT:
         return [(stage, Action(Phase.INPUT, m, c))]
-    needs = [(stage, Action(Phase.FORWARD, m, c))]
-    if stage + 1 < stages:
-        needs.append((stage + 1, action))
-    elif c + 1 < chunks:
-        needs.append((0, Action(action.phase, m, c + 1)))
+    forward = action.phase is Phase.FORWARD
+    needs = [] if forward else [(stage, Action(Phase.FORWARD, m, c))]
+    other = placement.beyond(stage, c, -1 if forward else 1)
+    if other is not None:
+        needs.append((other[0], Action(action.phase, m, other[1])))
     return needs
 
 
-def run_schedule(schedule: Schedule, times: ActionTimes, chunks: int = 1) -> ScheduleRun:
-    """Run a schedule on equal stages with free communication.
+def run_schedule(
+    schedule: Schedule, times: ActionTimes, chunks: int = 1, placement: Placement | None = None
+) -> ScheduleRun:
+    """Run a schedule on equal stages with free communication; actions beside each other run one after the other.
 
     Returns
     -------
@@ -306,6 +494,8 @@ def run_schedule(schedule: Schedule, times: ActionTimes, chunks: int = 1) -> Sch
         The order deadlocks: an action waits for one that its own stage does later, directly or round about.
     """
     stages = len(schedule)
+    if placement is None:
+        placement = placed(ScheduleKind.INTERLEAVED, stages, chunks)
     ended: dict[tuple[int, Action], int] = {}
     position = [0] * stages
     clock = [0] * stages
@@ -316,7 +506,7 @@ def run_schedule(schedule: Schedule, times: ActionTimes, chunks: int = 1) -> Sch
         for stage, row in enumerate(schedule):
             while position[stage] < len(row):
                 action = row[position[stage]]
-                needed = [ended.get(_either(need, ended)) for need in _needs(action, stage, stages, chunks)]
+                needed = [ended.get(_either(need, ended)) for need in _needs(action, stage, placement)]
                 if None in needed:
                     break
                 begin = max([clock[stage], *(time for time in needed if time is not None)])
@@ -359,7 +549,13 @@ def bubble(kind: ScheduleKind, stages: int, times: ActionTimes) -> int:
 
     GPipe, 1F1B and interleaved: (P-1)(tf+tI+tW), times per chunk; ZB-H1: (P-1)(tf+tI-tW); ZB-H2: (P-1)(tf+tI-2tW).
     The zero-bubble forms hold for tW <= tf, tW <= tI, tf+tI >= 2tW and M >= 2P - 1. Sources: see the module.
+
+    DualPipe: (P/2-1)(tf+tI-tW) for tW <= tI <= tf <= tI+tW, where a forward's output leaves when the forward is done.
+    Where it leaves with the backward beside it, (P/2-1)(2tf+tI-tW), which for tf = tI is the paper's
+    (P/2-1)(F&B+B-3W).
     """
+    if kind is ScheduleKind.DUALPIPE:
+        return (stages // 2 - 1) * (times.forward + times.input - times.weight)
     full = times.forward + times.input
     if kind is ScheduleKind.ZB_H1:
         return (stages - 1) * (full - times.weight)

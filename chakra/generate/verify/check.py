@@ -9,6 +9,7 @@ from chakra.generate.model.placement import joined
 from chakra.generate.plan.options import Recompute, Zero
 from chakra.generate.plan.training import StepPlan
 from chakra.generate.request.requests import Mode, TransformerRequest
+from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.step_totals import StageSummary, summarize, total_matmul_flops, total_parameters
 from chakra.replay.config.model import CollectiveKind
@@ -60,6 +61,7 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
         yield from _data_parallel(plan, stages)
         yield from _sharded(plan, stages)
         yield from _expert_parallel(request, plan, stages)
+        yield from _mirrored(plan, stages)
         if not model.has_experts and parallel.tp > 1 and plan.parallel.pp > 2:
             yield from _tensor_parallel(request, plan, stages[1])
 
@@ -160,7 +162,7 @@ def _sharded(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check
     if plan.training.zero is Zero.NONE:
         return
     for stage in stages:
-        chunks = plan.model.of_stage(stage.stage, parallel.pp)
+        chunks = plan.layers_of(stage.stage)
         across = 0
         for group in (WeightGroup.DENSE, WeightGroup.EXPERT):
             axes = parallel.sharding(group.replica_axes())
@@ -181,6 +183,22 @@ def _sharded(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check
             yield Check(f"shards across copies, stage {stage.stage}, bytes", across, found, "B")
 
 
+def _mirrored(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
+    """DualPipe: gradients, or their shards, summed with the stage that holds the same parts of the model."""
+    if plan.training.schedule is not ScheduleKind.DUALPIPE:
+        return
+    for stage in stages:
+        expected = 0
+        for group in (WeightGroup.DENSE, WeightGroup.EXPERT):
+            ranks = plan.parallel.size(plan.parallel.sharding(group.replica_axes()))
+            if plan.training.zero is Zero.NONE:
+                ranks = 1
+            sizes = _reductions(plan, plan.layers_of(stage.stage), group)
+            expected += closed.sharded_reductions(sizes, ranks, 2)[1]
+        found = _sum(stage, "mirror", "ALL_REDUCE")[1]
+        yield Check(f"gradients of both copies, stage {stage.stage}, bytes", expected, found, "B")
+
+
 def _elements(layers: Sequence[Layer], group: WeightGroup) -> list[int]:
     """Parameters of each layer that belong to a group of weights."""
     return [sum(weight.elements for weight in layer.weights() if weight.group is group) for layer in layers]
@@ -195,7 +213,7 @@ def _reductions(plan: StepPlan, chunks: Sequence[Sequence[Layer]], group: Weight
         if training.zero is not Zero.WEIGHTS:
             each = closed.bucket_sizes(sum(each), training.bucket_bytes)
         sizes += each
-    once = training.zero is Zero.OPTIMIZER or (training.zero is Zero.WEIGHTS and training.reduce_once)
+    once = training.zero <= Zero.OPTIMIZER or (training.zero is Zero.WEIGHTS and training.reduce_once)
     return sizes * (training.iterations if once else training.passes)
 
 
@@ -213,12 +231,14 @@ def _gathers(plan: StepPlan, chunks: Sequence[Sequence[Layer]], group: WeightGro
 def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSummary) -> Iterator[Check]:
     model, parallel = request.config(), plan.parallel
     message = request.micro_batch * model.sequence // parallel.cp * model.hidden * plan.model.itemsize
-    layers = [layer for chunk in plan.model.of_stage(stage.stage, parallel.pp) for layer in chunk]
+    # each chunk of a stage has the micro-batches of its way
+    micro_batches = plan.training.passes // (2 if plan.training.schedule is ScheduleKind.DUALPIPE else 1)
+    layers = [layer for chunk in plan.layers_of(stage.stage) for layer in chunk]
     sp = request.layout().sp
     full = request.recompute is Recompute.FULL
     if model.latent:
         for kind, expected in closed.latent_parallel_bytes(
-            model, layers=len(layers), micro_batches=plan.training.passes,
+            model, layers=len(layers), micro_batches=micro_batches,
             tokens=request.micro_batch * model.sequence // parallel.cp, itemsize=plan.model.itemsize, tp=parallel.tp,
             sp=sp, full_recompute=full, regather=request.regather,
         ).items():  # fmt: skip
@@ -228,7 +248,7 @@ def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSu
     kinds = [model.at(int(layer.name.removeprefix("layer"))) for layer in layers]
     expected_calls = closed.tensor_parallel_calls(
         blocks=sum((one.mixer is not Mixer.NONE) + (one.feed is not Feed.NONE) for one in kinds),
-        micro_batches=plan.training.passes, message_bytes=message, tp=parallel.tp, sp=sp, full_recompute=full,
+        micro_batches=micro_batches, message_bytes=message, tp=parallel.tp, sp=sp, full_recompute=full,
         regather=request.regather,
     )  # fmt: skip
     if not sp:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chakra.arguments import checked
 from chakra.et import NodeType
 from chakra.generate.parallel import ParallelConfig
-from chakra.generate.plan.stages import EMBEDDING_GROUP
+from chakra.generate.plan.stages import EMBEDDING_GROUP, MIRROR_GROUP
 from chakra.generate.plan.template import CACHE_GROUP, TOKEN_GROUP
 from chakra.generate.plan.training import StagePlan, StepPlan
 from chakra.generate.verify.closed_forms import sent_bytes
@@ -53,7 +53,11 @@ class StageSummary:
 
 def group_size(parallel: ParallelConfig, name: str) -> int:
     """Members of a symbolic group."""
-    return 2 if name in (EMBEDDING_GROUP, CACHE_GROUP, TOKEN_GROUP) else parallel.size(name.split("_"))
+    return (
+        2
+        if name in (EMBEDDING_GROUP, MIRROR_GROUP, CACHE_GROUP, TOKEN_GROUP)
+        else parallel.size(name.split("_"))
+    )
 
 
 @checked
