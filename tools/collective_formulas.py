@@ -1,4 +1,4 @@
-"""Time, steps and bytes of every collective algorithm, as formulas; the tables of docs/guides/collectives.md.
+"""Time, steps and bytes of every collective algorithm, as formulas; the tables of docs/reference/collective-costs.md.
 
 python tools/collective_formulas.py            rewrite the tables
 python tools/collective_formulas.py --check    fail if they are not in step
@@ -21,7 +21,7 @@ from made_files import renewed, require_each_once, write_or_check
 
 from chakra.replay.collectives.steps import Do
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "collectives.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "collective-costs.md"
 
 AR, RS, AG, A2A = Do.ALL_REDUCE, Do.REDUCE_SCATTER, Do.ALL_GATHER, Do.ALL_TO_ALL
 BC, RD = Do.BROADCAST, Do.REDUCE

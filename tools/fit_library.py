@@ -1,7 +1,7 @@
 """Make the presets' costs of collective libraries from published measurements, and say how far they are from them.
 
     python tools/fit_library.py fit [NAME...]     fit, and write chakra/presets/collectives/NAME.yml
-    python tools/fit_library.py page              the tables of docs/guides/collective-library.md
+    python tools/fit_library.py page              the tables of docs/guides/collective-library.md and library-errors.md
     python tools/fit_library.py [errors]          table of errors, by machine, collective and size, cross-validated
     python tools/fit_library.py --check           fail if costs or tables are not in step
 
@@ -41,7 +41,10 @@ from chakra.replay.collectives.measured.nccl_log import Measurement
 from chakra.replay.config.model import CollectiveKind
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "guides" / "collective-library.md"
+PAGES = (
+    ROOT / "docs" / "guides" / "collective-library.md",
+    ROOT / "docs" / "reference" / "library-errors.md",
+)
 PRESETS = ROOT / "chakra" / "presets" / "collectives"
 VALIDATION = ROOT.parent / "shared" / "validation"
 SINGLE_NODE = VALIDATION / "nccl_single_node_aiconfigurator.csv"
@@ -496,14 +499,17 @@ def _pair(times: Sequence[FittedTime]) -> str:
     return f"{percent(mean_error(times, LARGE_BYTES))} / {percent(mean_error(times))}" if times else ""
 
 
-#: tables of the guide, by name
+#: tables of the pages, by name
 TABLES = ("by size", "worst", "held out", "several nodes", "half a log", "not fitted", "rccl")
 
 
-def renewed_page() -> str:
-    """The guide with its tables made anew."""
+def renewed_pages() -> dict[Path, str]:
+    """The pages with their tables made anew."""
     tables = page_tables()
-    return renewed(PAGE.read_text(encoding="utf-8"), "library errors", tables, tables.__getitem__)
+    return {
+        page: renewed(page.read_text(encoding="utf-8"), "library errors", tables, tables.__getitem__)
+        for page in PAGES
+    }
 
 
 def errors(names: Sequence[str]) -> None:
@@ -547,16 +553,15 @@ def main() -> None:
     if not SINGLE_NODE.exists():
         sys.exit(f"needs the measured times in {VALIDATION}")
     if arguments.check:
-        write_or_check(
-            {PAGE: renewed_page(), **{path: text for path, text, _ in made(names)}}, "fit_library.py"
-        )
+        write_or_check({**renewed_pages(), **{path: text for path, text, _ in made(names)}}, "fit_library.py")
     elif arguments.action == "fit":
         for path, text, fit in made(names):
             path.write_text(text, encoding="utf-8")
             rows = f"{len(fit.times)} rows, mean error {percent(mean_error(fit.times))} %"
             print(f"{path.relative_to(ROOT)}: {rows}")
     elif arguments.action == "page":
-        PAGE.write_text(renewed_page(), encoding="utf-8")
+        for page, text in renewed_pages().items():
+            page.write_text(text, encoding="utf-8")
     else:
         errors(names)
         nodes_errors()

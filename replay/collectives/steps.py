@@ -160,7 +160,7 @@ class StepAlgorithm:
     summary
         A few words.
     formula
-        Time of one chunk of d bytes on n alike members, in the words of docs/guides/collectives.md.
+        Time of one chunk of d bytes on n alike members, in the words of docs/reference/collective-costs.md.
     source
         Where the algorithm is described.
     """

@@ -211,8 +211,8 @@ def test_half_a_log_of_several_nodes_tells_the_other_half(tool: ModuleType) -> N
 
 @pytest.mark.shared
 def test_every_table_of_the_guide_has_a_place(tool: ModuleType) -> None:
-    page = tool.PAGE.read_text(encoding="utf-8")
-    assert sorted(re.findall("<!-- library errors: (.*) -->", page)) == sorted(tool.TABLES)
+    text = "".join(page.read_text(encoding="utf-8") for page in tool.PAGES)
+    assert sorted(re.findall("<!-- library errors: (.*) -->", text)) == sorted(tool.TABLES)
 
 
 @pytest.mark.shared
@@ -261,9 +261,10 @@ def test_presets_and_the_tables_of_the_guide_are_what_the_tool_makes(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["fit_library.py", "--check"])
     tool.main()
-    page, *_ = tool.PAGE.read_text(encoding="utf-8").partition("<!-- end -->")
-    monkeypatch.setattr(tool, "renewed_page", lambda: page)
+    cut = {page: page.read_text(encoding="utf-8").partition("<!-- end -->")[0] for page in tool.PAGES}
+    monkeypatch.setattr(tool, "renewed_pages", lambda: cut)
     with pytest.raises(
-        SystemExit, match=r"^not in step: docs/guides/collective-library\.md; run python tools/fit_library"
+        SystemExit,
+        match=r"^not in step: docs/guides/collective-library\.md, docs/reference/library-errors\.md; run",
     ):
         tool.main()

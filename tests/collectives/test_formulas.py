@@ -1,4 +1,4 @@
-"""The formulas of docs/guides/collectives.md, computed and compared with the engine, and with its schedules."""
+"""The formulas of docs/reference/collective-costs.md, computed and compared with the engine, and with its schedules."""
 
 import itertools
 from fractions import Fraction

@@ -84,12 +84,13 @@ def test_a_wrong_schedule_is_seen(blocks: ModuleType) -> None:
         blocks.held(blocks.Schedule(early.name, early.do, 4, early.blocks, early.steps[1:]))
 
 
-def test_every_algorithm_has_a_picture_in_the_guide() -> None:
-    guide = (ROOT / "docs" / "guides" / "collectives.md").read_text(encoding="utf-8")
+def test_every_algorithm_has_a_picture_in_the_pages() -> None:
+    pages = ("guides/collectives.md", "reference/collective-costs.md")
+    text = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages)
     for name in (*NATIVE_ALGORITHMS, *registry.OURS, "direct1", "custom", "inNetwork"):
         path = ROOT / "docs" / "pictures" / f"{name}.svg"
         assert path.is_file(), name
-        assert f"../pictures/{name}.svg" in guide, name
+        assert f"../pictures/{name}.svg" in text, name
         root = ElementTree.parse(path).getroot()
         assert root.tag.endswith("svg")
         assert name in str(root.get("aria-label"))

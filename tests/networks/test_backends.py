@@ -15,7 +15,7 @@ NETWORK: dict[str, Any] = {"topology": ["Switch"], "npus_count": [N], "bandwidth
 
 
 def test_the_difference_is_that_of_the_collective_that_queues() -> None:
-    """A ring's messages share no link; direct ones to a port do: (n - 2) messages longer (collectives.md, direct)."""
+    """A ring's messages share no link; direct ones to a port do: (n - 2) messages longer (collective-costs.md)."""
     workload = Workload(N)
 
     def program(b: TraceBuilder) -> None:
