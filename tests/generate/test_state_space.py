@@ -135,7 +135,7 @@ def test_what_nodes_say_is_what_they_cost() -> None:
     [("M", 2 * 64 + 2 * (128 + 2 * 2 * 16) + 8 + 3 * 128, 128 * 16), ("m", 2 * 64 + 5 * 128 + 4 + 2 * 16, 0)],
 )
 def test_activations_that_a_layer_keeps(pattern: str, token: int, chunk: int) -> None:
-    """Section 2.4 of the specification: elements a token, and a state for each chunk of 16 tokens."""
+    """Synthetic workloads, section 2.4: elements a token, and a state for each chunk of 16 tokens."""
     plan = hybrid(pattern, layers=2, micro_batch=3).plan()
     first, second = (layer for layer in plan.model.chunks[0] if layer.name.startswith("layer"))
     assert first.saved_bytes == second.saved_bytes == 2 * 3 * (48 * token + 48 // 16 * chunk)

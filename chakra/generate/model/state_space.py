@@ -3,7 +3,7 @@ arXiv 2405.21060).
 
 Both widen the residual stream to ``inner`` channels by a matrix that tp splits by columns, run a causal convolution of a
 few tokens and a recurrence over the sequence, and come back by a matrix split by rows: between these, a tp rank has its
-own channels. Mamba-2's recurrence is computed in chunks of the sequence as matrix products (section 6 of its paper):
+own channels. Mamba-2's recurrence is computed in chunks of the sequence as matrix products (its paper, part 6):
 scores inside a chunk, their weighted sum, the state that each chunk adds, and what earlier states give; states pass
 from chunk to chunk. Mamba's is one kernel that memory bounds; what it needs of every channel (``dt_rank`` and twice the
 state) is a sum over tp ranks.
