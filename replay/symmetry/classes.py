@@ -139,6 +139,10 @@ def _apart(
     rows = [
         hops_between(network, members[odd], members[odd][:, p]).reshape(int(odd.sum()), -1) for p in found
     ]
+    if Family.LIBRARY in families:
+        rows.append(_together(network, members[odd]))
+    if not rows:
+        return alike & ~odd, label
     label = label.copy()
     label[odd] = int(label.max()) + 1 + row_codes(np.concatenate(rows, axis=1))
     return alike & ~odd, label
@@ -169,6 +173,24 @@ def _nesting(network: Network, members: I64) -> I64:
         each = np.bincount(place.reshape(-1), minlength=len(members) * (members.shape[1] + 1))
         columns += [count, each.reshape(len(members), -1).max(axis=1)]
     return np.stack(columns, axis=1) if columns else np.zeros((len(members), 0), np.int64)
+
+
+def _together(network: Network, members: I64) -> I64:
+    """Which members of groups (n_rings, size) share blocks of inner dimensions: for each, the first in its own."""
+    columns = [np.zeros((len(members), 0), np.int64)]
+    block = 1
+    places = np.arange(members.shape[1])
+    for dim in network.dims[:-1]:
+        block *= dim.npus
+        order = np.argsort(members // block, axis=1, kind="stable")
+        blocks = np.take_along_axis(members // block, order, axis=1)
+        begins = np.ones(blocks.shape, bool)
+        begins[:, 1:] = blocks[:, 1:] != blocks[:, :-1]
+        first = np.take_along_axis(order, np.maximum.accumulate(np.where(begins, places, 0), axis=1), axis=1)
+        column = np.empty_like(members)
+        np.put_along_axis(column, order, first, axis=1)
+        columns.append(column)
+    return np.concatenate(columns, axis=1)
 
 
 def row_codes(rows: I64) -> I64:

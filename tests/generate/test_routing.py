@@ -18,6 +18,7 @@ from chakra.generate.model.routing import apportioned, read_load
 from chakra.generate.verify.check import check_step
 from chakra.generate.verify.step_totals import summarize
 from chakra.generate.write import RankTraces
+from chakra.platforms import cluster
 from chakra.replay import simulate
 from chakra.replay.checks.run import check_workload
 from chakra.rescale import rescale
@@ -139,6 +140,18 @@ def test_an_even_file_takes_as_long_as_even_routing(tmp_path: Path) -> None:
     even, listed = built(ep=4, dp=4), built(ep=4, dp=4, **{"expert-load-file": str(file)})
     assert len(listed.traces) == 4
     assert time_ns(listed) == time_ns(even)
+
+
+@pytest.mark.parametrize("npus", [8, 16])
+def test_a_machine_with_a_collective_library_replays_them(npus: int, tmp_path: Path) -> None:
+    """Groups of experts that are a part of the cluster: its library's all-to-all is that of the busiest port."""
+    machine = cluster("hgx-h100", npus)
+    times = []
+    for load in ({}, {"expert-load": "zipf:1"}):
+        workload = built(ep=4, dp=npus // 2, pp=2, **{"micro-batches": 2, **load})
+        result = simulate(workload, machine.system(), machine.network())
+        times.append(int(result.finish_ns.max()))
+    assert times[1] > times[0] > 0
 
 
 def test_the_rank_of_the_busiest_experts_works_longest(tmp_path: Path) -> None:

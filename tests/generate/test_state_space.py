@@ -60,6 +60,7 @@ def test_jamba_has_twelve_billion_active_parameters() -> None:
         {"tp": 4, "pp": 4},
         {"tp": 2, "pp": 2, "vp": 2, "recompute": "selective", "causal": True},
         {"pp": 4, "schedule": "zb-h1"},
+        {"tp": 2, "pp": 4, "schedule": "dualpipe", "micro-batches": 8, "iterations": 2, "recompute": "full"},
         {"dp": 4, "zero": 3, "compiled": True},
         {"dp": 2, "zero": 1, "seq": 41},
         {"chunk": 64, "fuse": True},

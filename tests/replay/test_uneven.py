@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder, Workload
@@ -248,6 +248,31 @@ def test_folding_changes_nothing(case: tuple[str, str, np.ndarray[Any, Any]], bl
     assert folded.finish_ns.tolist() == discrete.finish_ns.tolist()
     if len(set(sizes.reshape(-1).tolist())) > 1:
         assert len(folded.raw.program_of) <= n
+
+
+@given(
+    st.permutations(range(16)),
+    st.lists(st.integers(1, 1 << 22), min_size=16, max_size=16),
+    st.sampled_from(["unaware", "aware"]),
+)
+@example(list(range(16)), [1 << 20] * 15 + [8 << 20], "unaware")
+@example([0, 1, 2, 4, 8, 12, 13, 14, 5, 6, 7, 9, 3, 10, 11, 15], [0, *[1 << 20] * 14, 0], "unaware")
+@settings(max_examples=30, deadline=None)
+def test_folding_changes_nothing_with_a_library(order: list[int], bytes_of: list[int], backend: str) -> None:
+    """Groups of four, wherever their members lie on four machines of four NPUs."""
+    groups = [order[k : k + 4] for k in range(0, 16, 4)]
+    sizes = np.array(bytes_of).reshape(4, 4)
+    traces = traces_of("all_to_all", sizes, groups)
+    nccl = machine("direct") | {"collective-library": "nccl", "collective-costs": "hgx-h100"}
+    net = {
+        "topology": ["Switch", "Switch"], "npus_count": [4, 4], "bandwidth": [419, 46.6], "latency": [936, 1000]
+    }  # fmt: skip
+    names = {str(k + 1): group for k, group in enumerate(groups)}
+    folded, discrete = (
+        simulate(traces, nccl, net, comm_groups=names, backend=backend, fold=fold) for fold in (True, False)
+    )
+    assert folded.finish_ns.tolist() == discrete.finish_ns.tolist()
+    assert folded.finish_ns.max() > 0
 
 
 def test_members_of_one_program_play_different_roles() -> None:

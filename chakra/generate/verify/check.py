@@ -257,7 +257,7 @@ def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSu
             if one.mixer is Mixer.MAMBA:
                 expected_calls += closed.mamba_parallel_calls(
                     one,
-                    passes=plan.training.passes,
+                    passes=micro_batches,
                     tokens=tokens,
                     itemsize=plan.model.itemsize,
                     full_recompute=full,
