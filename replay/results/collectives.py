@@ -10,8 +10,9 @@ from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.library.shape import Choice
 from chakra.replay.collectives.plan import Plan
-from chakra.replay.config.model import CollectiveKind, Network, Topology
+from chakra.replay.config.model import CollectiveKind, Network
 from chakra.replay.engines.outcome import RawRun
+from chakra.replay.results.crossed import Crossed
 from chakra.replay.symmetry.classes import coordinates
 from chakra.replay.workload.communicators import Communicator, Membership, first_places
 from chakra.replay.workload.model import Program
@@ -86,20 +87,6 @@ def _least(plan: Plan, factor: float) -> float:
     return min(factor, 1.0) if switched else factor
 
 
-def egress_bytes_per_ns(network: Network, dims: set[int]) -> float:
-    """Bandwidth with which one NPU can send into some dimensions: two links of a ring, all of a full mesh."""
-    total = 0.0
-    for k in dims:
-        dim = network.dims[k]
-        links = 1
-        if dim.topology is Topology.RING:
-            links = 1 if dim.npus == 2 else 2
-        elif dim.topology is Topology.FULLY_CONNECTED:
-            links = dim.npus - 1
-        total += links * dim.bytes_per_ns
-    return total
-
-
 def algorithm_name(plan: Plan) -> str:
     """Algorithms of a plan's phases, one per dimension."""
     names: list[str] = []
@@ -148,9 +135,9 @@ class Groups:
 def collective_rows(
     raw: RawRun,
     programs: list[Program],
-    network: Network,
     membership: Membership,
     ran: Ran,
+    crossed: Crossed,
 ) -> list[dict[str, Any]]:
     """One row per collective, of groups of one name that run alike; merged by group and collective above `MAX_ROWS`.
 
@@ -168,7 +155,7 @@ def collective_rows(
     kinds: dict[_What, int] = {}
     what = np.array(
         [
-            kinds.setdefault(_what(raw, network, plan, example[comm], ran), len(kinds))
+            kinds.setdefault(_what(raw, crossed, plan, example[comm], ran), len(kinds))
             for plan, comm in pairs.tolist()
         ]
     )
@@ -240,10 +227,10 @@ class _What:
         return row
 
 
-def _what(raw: RawRun, network: Network, number: int, comm: Communicator, ran: Ran) -> _What:
+def _what(raw: RawRun, crossed: Crossed, number: int, comm: Communicator, ran: Ran) -> _What:
     plan, size, members = raw.plans[number], int(raw.plan_bytes[number]), comm.size
     scale, factor = bus_factor(plan.kind, members)
-    egress = egress_bytes_per_ns(network, _spans(network, comm))
+    egress = crossed.egress_bytes_per_ns(_spans(crossed.network, comm))
     bounded = egress and plan.kind is not CollectiveKind.BARRIER
     choice = ran(plan, comm)
     return _What(

@@ -13,6 +13,7 @@ from chakra.alignment import aligned
 from chakra.errors import UsageError
 from chakra.io.documents import json_text, lined_text
 from chakra.io.markup import element, nested
+from chakra.replay.config.model import LinkTopology
 from chakra.replay.options import OUTSIDE
 
 if TYPE_CHECKING:
@@ -248,10 +249,12 @@ def _machine(document: Document) -> Iterator[str]:
         "outside": "another package simulates every transfer",
     }
     for d, dim in enumerate(network.get("dims") or []):
+        listed = dim["topology"] == LinkTopology.LINKS
         yield (
             f"{'network' if d == 0 else '':18}dim {d}: {dim['topology']} of {dim['npus']} NPU{'s' * (dim['npus'] != 1)}, "
-            f"{dim['bandwidth_gibps']:g} GB/s (of 2^30 B/s) per link and direction, "
-            f"{dim['latency_ns']:g} ns per hop"
+            f"{dim['bandwidth_gibps']:g} GB/s (of 2^30 B/s) "
+            f"{'out of an NPU' if listed else 'per link and direction'}, "
+            f"{dim['latency_ns']:g} ns {'a way' if listed else 'per hop'}"
         )
     mode = document.get("compat")
     backend = document.get("backend", "unaware")

@@ -19,10 +19,11 @@ from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import NS3, RunOptions
 from chakra.replay.results.books import flat_bytes, link_rows, unsent_bytes
-from chakra.replay.results.collectives import collective_rows, egress_bytes_per_ns
+from chakra.replay.results.collectives import collective_rows
 from chakra.replay.results.compute_notes import compute_notes, generated_with
 from chakra.replay.results.corrections import find_corrections
 from chakra.replay.results.critical_path import critical_path
+from chakra.replay.results.crossed import Crossed
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
 from chakra.replay.results.recorded_notes import (
@@ -220,6 +221,10 @@ class ReplayResult:
     # -- network -----------------------------------------------------------------------------------------------
 
     @cached_property
+    def _crossed(self) -> Crossed:
+        return Crossed.of(self.network)
+
+    @cached_property
     def collectives(self) -> list[dict[str, Any]]:
         """One row per collective of alike groups of a name: kind, algorithm, bytes, times, bandwidths, bound."""
         library = self.scenario.plans.library
@@ -230,7 +235,7 @@ class ReplayResult:
                 return None
             return library.choice(CollectiveKind(phase.algorithm.kind), phase.bytes, comm.members)
 
-        return collective_rows(self.raw, self._programs, self.network, self.membership, ran)
+        return collective_rows(self.raw, self._programs, self.membership, ran, self._crossed)
 
     @cached_property
     def dimensions(self) -> list[dict[str, Any]]:
@@ -246,14 +251,14 @@ class ReplayResult:
         rows = []
         for k, dim in enumerate(self.network.dims):
             each = float(sent[k]) / self.npus
-            capacity = egress_bytes_per_ns(self.network, {k}) * span
+            capacity = self._crossed.egress_bytes_per_ns({k}) * span
             rows.append(
                 {
                     "dim": k,
                     "topology": dim.topology.value,
                     "npus": dim.npus,
-                    "bandwidth_gibps": dim.bandwidth_gibps,
-                    "latency_ns": dim.latency_ns,
+                    "bandwidth_gibps": self._crossed.bandwidth_gibps(k),
+                    "latency_ns": self._crossed.latency_ns[k],
                     "bytes_per_npu": each,
                     "utilisation": each / capacity if capacity else 0.0,
                 }
@@ -459,11 +464,11 @@ class ReplayResult:
                     {
                         "topology": d.topology.value,
                         "npus": d.npus,
-                        "bandwidth_gibps": d.bandwidth_gibps,
-                        "latency_ns": d.latency_ns,
+                        "bandwidth_gibps": self._crossed.bandwidth_gibps(k),
+                        "latency_ns": self._crossed.latency_ns[k],
                         **({"switches": d.switches.value} if d.switches is not Switches.PLAIN else {}),
                     }
-                    for d in self.network.dims
+                    for k, d in enumerate(self.network.dims)
                 ],
                 **_links(self.network.links),
                 **({"flow_cap_gibps": self.network.flow_cap_gibps} if self.network.flow_cap_gibps else {}),

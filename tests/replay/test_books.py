@@ -256,3 +256,67 @@ def test_rows_of_plain_algorithms_and_barriers_name_no_library() -> None:
     barrier.run(lambda b: b.collective("barrier", size_bytes=0))
     network = {"topology": ["Switch"], "npus_count": [8], "bandwidth": [400], "latency": [500]}
     assert all("library_algorithm" not in row for row in simulate(barrier, LIBRARY, network).collectives)
+
+
+def fat_tree(groups: bool) -> tuple[ReplayResult, ReplayResult]:
+    """Eight machines of eight, 450 GB/s inside and 50 GB/s out of each NPU: given link by link, and as dimensions."""
+    workload = Workload(64)
+    pairs = [workload.add_group([k, k + 8]) for k in range(8)]
+    for rank in range(64):
+        if not groups:
+            workload.builder(rank).collective("all_reduce", size_bytes=1 << 26)
+        elif rank < 16:
+            workload.builder(rank).collective("all_reduce", size_bytes=1 << 26, group=pairs[rank % 8])
+        else:
+            workload.builder(rank).compute(duration_micros=1)
+    fast, slow = 450e9 / (1 << 30), 50e9 / (1 << 30)
+    links = [[rank, f"nvlink{rank // 8}", fast, 100.0] for rank in range(64)]
+    links += [[rank, "leaf", slow, 500.0] for rank in range(64)]
+    listed = {"npus_count": [8, 8], "links": links, "routing": "latency"}
+    dims = {
+        "topology": ["Switch", "Switch"], "npus_count": [8, 8], "bandwidth": [fast, slow], "latency": [200.0, 1000.0],
+    }  # fmt: skip
+    system = {"all-reduce-implementation": ["ring", "ring"]}
+    one, other = (simulate(workload, system, network, backend="flow") for network in (listed, dims))
+    return one, other
+
+
+@pytest.mark.parametrize("groups", [False, True])
+def test_a_list_of_links_says_what_messages_cross(groups: bool) -> None:
+    """Not the sum of a NVLink and a NIC: all is as of the same machine given as dimensions."""
+    listed, dims = fat_tree(groups)
+    for mine, theirs in zip(listed.dimensions, dims.dimensions, strict=True):
+        for key in ("bandwidth_gibps", "bytes_per_npu"):
+            assert mine[key] == pytest.approx(theirs[key])
+        # two links of a way, one hop over a switch
+        assert mine["latency_ns"] == theirs["latency_ns"]
+    mine, theirs = listed.collectives[0], dims.collectives[0]
+    assert mine["bound_ns"] == pytest.approx(theirs["bound_ns"])
+    rate = 50 if groups else 500
+    members = 2 if groups else 64
+    assert mine["bound_ns"] == pytest.approx(2 * (members - 1) / members * (1 << 26) / rate)
+    if groups:
+        assert mine["transfer_ns"] >= mine["bound_ns"]
+        span = int(listed.finish_ns.max())
+        assert listed.dimensions[0]["utilisation"] == 0
+        assert listed.dimensions[1]["utilisation"] == pytest.approx(16 / 64 * (1 << 26) / 50 / span, rel=1e-6)
+
+
+def test_egress_of_lists_of_links_counts_every_link_that_routes_begin_with() -> None:
+    """A ring of links has two ways out of an NPU, a full mesh one to each other NPU, a star one."""
+    shapes: dict[str, tuple[list[list[Any]], float]] = {
+        "ring": ([[k, (k + 1) % 5, 10.0, 100.0] for k in range(5)], 20.0),
+        "mesh": ([[a, b, 10.0, 100.0] for a in range(5) for b in range(a)], 40.0),
+        "star": ([[k, "s", 10.0, 100.0] for k in range(5)], 10.0),
+        "slow": ([[k, "s", 10.0 if k else 4.0, 100.0] for k in range(5)], 4.0),
+    }
+    builder = TraceBuilder()
+    builder.collective("all_reduce", size_bytes=1 << 20)
+    for links, least in shapes.values():
+        result = simulate(
+            [builder.build()] * 5,
+            {"all-reduce-implementation": ["ring"]},
+            {"npus_count": [5], "links": links},
+            backend="aware",
+        )
+        assert result.dimensions[0]["bandwidth_gibps"] == pytest.approx(least)
