@@ -89,5 +89,6 @@ def _line(npus: I64, inner: int, count: int) -> I64:
     """Pairs of NPUs with the others that differ from them in one dimension only."""
     own = npus // inner % count
     others = npus[:, None] + (np.arange(count) - own[:, None]) * inner
-    pairs: I64 = np.stack([np.repeat(npus, count), others.ravel()], axis=1)
-    return pairs[pairs[:, 0] != pairs[:, 1]]
+    pairs = np.stack([np.repeat(npus, count), others.ravel()], axis=1)
+    apart: I64 = pairs[pairs[:, 0] != pairs[:, 1]]
+    return apart
