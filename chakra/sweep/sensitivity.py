@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from chakra.arguments import checked
 from chakra.sweep.metrics import METRICS
@@ -107,7 +107,7 @@ def _costs(
         )
 
 
-def _rest(name: str, names: Sequence[str], point: Mapping[str, Any]) -> str:
+def _rest(name: str, names: Sequence[str], point: Mapping[str, object]) -> str:
     return repr([point.get(other) for other in names if other != name])
 
 

@@ -518,9 +518,9 @@ class ReplayResult:
         texts = dict.fromkeys(text for program in self._programs for text in program.trace.operator_table)
         return {text: code for code, text in enumerate(texts)}
 
-    def _said_of(self, trace: Trace, index: I64) -> dict[str, Any]:
+    def _said_of(self, trace: Trace, index: I64) -> dict[str, list[int | None]]:
         """Streams of nodes and what they compute, None where a node does not say; only what some node of a trace says."""
-        said: dict[str, Any] = {}
+        said: dict[str, list[int | None]] = {}
         if (trace.stream != ABSENT).any():
             said["streams"] = [None if s == ABSENT else s for s in trace.stream[index].tolist()]
         if trace.operator_table:

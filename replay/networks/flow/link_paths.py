@@ -18,7 +18,7 @@ from chakra.replay.networks.flow.paths import Paths, common_parts, distinct_pair
 from chakra.replay.networks.flow.search import FAR
 from chakra.replay.networks.flow.sections import Sections, bounds, in_sections, ranges
 from chakra.replay.networks.flow.slowest import with_slowest
-from chakra.replay.networks.flow.twins import MOST_WAYS, joined_by_twins
+from chakra.replay.networks.flow.twins import MOST_WAYS, SearchKernel, joined_by_twins
 from chakra.replay.networks.routes import given_routes, pick_next
 
 KERNEL = "chakra.replay.networks.flow.search"
@@ -131,10 +131,11 @@ def _given(network: Network, links: Links, keys: I64) -> tuple[Found, I64]:
     return found, left
 
 
-def _kernel(looked_at: int) -> Any:
+def _kernel(looked_at: int) -> SearchKernel:
     """The search, compiled where so many links are looked at that it pays."""
     if worth_compiling(KERNEL, *COMPILE_FROM, looked_at):
-        return compiled(KERNEL)
+        kernel: SearchKernel = compiled(KERNEL)
+        return kernel
     from chakra.replay.networks.flow import search
 
     return search

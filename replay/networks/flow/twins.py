@@ -9,7 +9,7 @@ sections (`sections.py`) that many pairs share.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -27,6 +27,25 @@ FEW_PORTS = 8
 DIRECT, UP, INNER, DOWN = range(4)
 #: how often the links are looked at: distances, numbers of paths, links on them
 LOOKS = 3
+
+
+class SearchKernel(Protocol):
+    """The functions of `flow.search`, compiled or not."""
+
+    @property
+    def search(self) -> Callable[..., int]:
+        """Distances to a receiver."""
+        ...
+
+    @property
+    def count_paths(self) -> Callable[..., None]:
+        """How many shortest paths there are from each vertex."""
+        ...
+
+    @property
+    def spray(self) -> Callable[..., int]:
+        """Links of all shortest paths of a sender, and how much each carries."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +154,7 @@ class _Ways:
         Links of kind k, start[k] to start[k + 1]: how many paths use each, and which part of the route it is.
     """
 
-    def __init__(self, g: Graph, twins: Twins, kinds: I64, kernel_for: Callable[[int], Any]) -> None:
+    def __init__(self, g: Graph, twins: Twins, kinds: I64, kernel_for: Callable[[int], SearchKernel]) -> None:
         pair, one = np.divmod(kinds, 2)
         source, target = np.divmod(pair, len(twins.first))
         self.begin = np.where(source == target, twins.second[source], twins.first[source])
@@ -176,7 +195,7 @@ class _Core:
         self._room = [np.zeros(g.vertices + 1, np.int64) for _ in range(6)]
         self._link, self._uses = (np.zeros(len(twins.out.item) + 1, np.int64) for _ in range(2))
 
-    def towards(self, kernel: Any, to: int, begin: I64) -> Iterator[tuple[int, int, I64, I64]]:
+    def towards(self, kernel: SearchKernel, to: int, begin: I64) -> Iterator[tuple[int, int, I64, I64]]:
         """Length and number of the paths from vertices to one, their links, and how many use each."""
         g, twins, dist = self._graph, self._twins, self._dist
         wanted, queue, queued, paths, ways, frontier = self._room
@@ -203,7 +222,9 @@ class _Core:
         dist[reached] = FAR
 
 
-def joined_by_twins(g: Graph, pair: I64, src: I64, dst: I64, kernel_for: Callable[[int], Any]) -> Joined:
+def joined_by_twins(
+    g: Graph, pair: I64, src: I64, dst: I64, kernel_for: Callable[[int], SearchKernel]
+) -> Joined:
     """Routes of the pairs that twins tell: of NPUs at the edge, with one best way to leave and to arrive.
 
     Parameters
@@ -234,7 +255,7 @@ def joined_by_twins(g: Graph, pair: I64, src: I64, dst: I64, kernel_for: Callabl
 
 
 def _best_ports(
-    g: Graph, twins: Twins, src: I64, dst: I64, kernel_for: Callable[[int], Any]
+    g: Graph, twins: Twins, src: I64, dst: I64, kernel_for: Callable[[int], SearchKernel]
 ) -> tuple[I64, I64, I64, _Ways]:
     """Which of its links the route of each pair leaves and arrives by, and of which kind the route between is.
 
