@@ -178,6 +178,18 @@ def test_the_command_writes_the_page_and_the_reports_that_it_leads_to(tmp_path: 
     assert not (tmp_path / "none" / "reports").exists()
 
 
+def test_a_study_without_a_result_has_a_page_that_says_why(tmp_path: Path) -> None:
+    path = small(tmp_path)
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "constraints": ["step_ms < 0"]}))
+    done = CliRunner().invoke(command, [str(path), "--workers", "1"])
+    assert "none of 12 points gave a result" in str(done.exception)
+    page = (tmp_path / "small.results" / "study.html").read_text()
+    assert "None of 12 designs gave a result." in page
+    assert "constraint not met: step_ms &lt; 0" in page
+    assert not (tmp_path / "small.results" / "best.html").exists()
+
+
 def test_a_report_of_a_studys_folder_names_its_page(tmp_path: Path) -> None:
     from chakra.errors import UsageError
     from chakra.report import read_run

@@ -168,7 +168,7 @@ def _write(
             written.append(plot(study, outcomes, store.folder / "pareto.svg"))
     except UsageError as error:
         click.echo(f"note: {error}", err=True)
-    if best and reports is not None:
+    if reports is not None:
         written += _pages(study, store, outcomes, best, run, reports)
     return written
 
@@ -186,7 +186,7 @@ def _pages(
     from chakra.report import report_html, run_of
     from chakra.sweep import front, run_point, study_html
 
-    wanted = {outcome.key: outcome for outcome in [best[0], *front(study, outcomes), *best]}
+    wanted = {outcome.key: outcome for outcome in [*best[:1], *front(study, outcomes), *best]}
     chosen = list(wanted.values())[: 1 + reports]
     tasks = [
         {"merged": study.merged(outcome.point), "needs_memory": study.needs_memory, "document": True}
@@ -211,7 +211,7 @@ def _pages(
         pages[outcome.key] = "best.html" if index == 0 else f"reports/{outcome.key}.html"
     with atomic_text(store.folder / "study.html") as file:
         file.write(study_html(study, outcomes, pages))
-    made = ["best.json", "best.html"] if best[0].key in pages else []
+    made = ["best.json", "best.html"] if best and best[0].key in pages else []
     return [store.folder / name for name in [*made, "study.html"]]
 
 
