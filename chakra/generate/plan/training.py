@@ -90,16 +90,19 @@ class StepPlan:
         """Ranks of all parts."""
         return sum(part.parallel.world for part in self.parts)
 
+    @checked
     def chunks_of(self, stage: StagePlan) -> tuple[tuple[Layer, ...], ...]:
         """Layers of a stage by chunk, as the ranks of a stage plan compute them."""
         return self.layers_of(stage.stage, stage.position)
 
+    @checked
     def layers_of(self, stage: int, position: int | None = None) -> tuple[tuple[Layer, ...], ...]:
         """Layers of a pipeline stage by chunk (of an expert-parallel position of it)."""
         model = self.model if position is None else self.positions[position]
         placement = placed(self.training.schedule, self.parallel.pp, self.parallel.vp)
         return placement.layers(model.chunks, stage)
 
+    @checked
     def ranks_of(self, stage: StagePlan) -> int:
         """How many ranks of this part do what a stage plan says."""
         return self.parallel.world // self.parallel.pp if stage.ranks is None else len(stage.ranks)

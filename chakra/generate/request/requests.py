@@ -486,7 +486,13 @@ class TransformerRequest(Request):
     stage_layers: tuple[int, ...] | None = None
 
     def config(self) -> TransformerConfig:
-        """Model sizes: the preset with replacements."""
+        """Model sizes: the preset with replacements.
+
+        Raises
+        ------
+        UsageError
+            Layers given by a file and by a pattern.
+        """
         sizes = {key: getattr(self, key) for key in SIZES if getattr(self, key) is not None}
         if self.layer_pattern is not None:
             if self.layer_file is not None:
@@ -554,7 +560,13 @@ class TransformerRequest(Request):
         return Decoding(theirs, requests, self.decode_steps)
 
     def plan(self) -> StepPlan:
-        """Plan a training step or an inference batch."""
+        """Plan a training step or an inference batch.
+
+        Raises
+        ------
+        UsageError
+            Parameters that do not fit together.
+        """
         model, parallel = self.config(), self.parallel()
         decoding, load = self._decoding(parallel), self._load(model)
         if self.mode is not Mode.TRAIN:
