@@ -2,13 +2,14 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeGuard
 
 from chakra.arguments import checked
 from chakra.sweep.metrics import METRICS
+from chakra.sweep.run import ranked
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
 
@@ -68,7 +69,7 @@ def sensitivity(study: Study, outcomes: Sequence[Outcome]) -> list[ValueCost]:
     outcomes
         Outcomes of its points.
     """
-    good = [o for o in outcomes if o.ok and study.objective in o.metrics]
+    good = ranked(study, outcomes)
     names = [parameter.name for parameter in study.parameters]
     return [cost for name in names for cost in _costs(study, name, names, outcomes, good)]
 
@@ -76,46 +77,37 @@ def sensitivity(study: Study, outcomes: Sequence[Outcome]) -> list[ValueCost]:
 def _costs(
     study: Study, name: str, names: Sequence[str], outcomes: Sequence[Outcome], good: Sequence[Outcome]
 ) -> Iterator[ValueCost]:
-    grouped: dict[str, tuple[object, list[Outcome]]] = {}
+    """Costs of the values of one parameter; `good` holds the ranked outcomes, best first."""
     binned = _ranges([outcome.point.get(name) for outcome in outcomes])
+    scores: dict[str, tuple[object, list[float]]] = {}
     for outcome in outcomes:
         value = binned(outcome.point.get(name))
-        grouped.setdefault(repr(value), (value, []))
-    if len(grouped) < 2:
+        scores.setdefault(repr(value), (value, []))
+    if len(scores) < 2:
         return
-    for outcome in good:
-        grouped[repr(binned(outcome.point.get(name)))][1].append(outcome)
+    ratios: dict[str, list[float]] = {key: [] for key in scores}
+    for alike in _alike(name, names, good).values():
+        best = alike[0].metrics[study.objective]
+        for outcome in alike:
+            key, score = repr(binned(outcome.point.get(name))), outcome.metrics[study.objective]
+            scores[key][1].append(score)
+            loss = _loss(score, best)
+            if len(alike) > 1 and math.isfinite(loss):
+                ratios[key].append(loss)
     pick = max if METRICS[study.objective] else min
-    score = {outcome.key: outcome.metrics[study.objective] for outcome in good}
-    best = pick(score.values(), default=math.nan)
-    alike = _alike(name, names, good)
-    for value, members in grouped.values():
-        own = pick((score[outcome.key] for outcome in members), default=math.nan)
-        ratios = [
-            _loss(score[outcome.key], pick(score[other.key] for other in others))
-            for outcome in members
-            if len(others := alike[_rest(name, names, outcome.point)]) > 1
-        ]
-        ratios = [ratio for ratio in ratios if math.isfinite(ratio)]
-        yield ValueCost(
-            name,
-            value,
-            len(members),
-            own,
-            _loss(own, best),
-            statistics.median(ratios) if ratios else math.nan,
-        )
-
-
-def _rest(name: str, names: Sequence[str], point: Mapping[str, object]) -> str:
-    return repr([point.get(other) for other in names if other != name])
+    best = good[0].metrics[study.objective] if good else math.nan
+    for key, (value, own) in scores.items():
+        most = pick(own, default=math.nan)
+        median = statistics.median(ratios[key]) if ratios[key] else math.nan
+        yield ValueCost(name, value, len(own), most, _loss(most, best), median)
 
 
 def _alike(name: str, names: Sequence[str], good: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """Designs by all parameters but one."""
+    """Designs by all parameters but one, each in the order of `good`."""
     found: dict[str, list[Outcome]] = {}
     for outcome in good:
-        found.setdefault(_rest(name, names, outcome.point), []).append(outcome)
+        rest = repr([outcome.point.get(other) for other in names if other != name])
+        found.setdefault(rest, []).append(outcome)
     return found
 
 

@@ -1,11 +1,12 @@
 """Prefill and decoding on ranks of their own: every cache arrives whole, once, where its heads and layers are kept."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from generated_ranks import messages, ranks_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from chakra.et.manifest import WorkloadManifest
 from chakra.generate import MoeRequest, TransformerRequest, build_workload
 from chakra.generate.verify.check import check_step
 from chakra.generate.verify.totals import totals_of
-from chakra.generate.write import RankTraces
 from chakra.replay import simulate
 from chakra.replay.checks.run import check_workload
 from chakra.rescale import rescale
@@ -73,26 +73,15 @@ def test_caches_are_those_of_the_closed_forms(request: TransformerRequest) -> No
 def test_every_message_has_its_partner_and_every_decode_rank_its_cache(request: TransformerRequest) -> None:
     plan = request.plan()
     workload = build_workload(plan)
-    ranks = RankTraces(workload)
-    traces = [ranks.columns(rank).build() for rank in range(workload.npus)]
-    groups = {
-        str(number): members
-        for name, numbers in ranks.ids.items()
-        for number, members in zip(numbers.tolist(), workload.groups[name].tolist(), strict=True)
-        if number
-    }
+    traces, groups = ranks_of(workload)
     assert list(check_workload(traces, groups, len(traces))) == []
-    sent: Counter[tuple[int, ...]] = Counter()
-    received: Counter[tuple[int, ...]] = Counter()
     arrived: dict[int, int] = defaultdict(int)
     for rank, trace in enumerate(traces):
-        for i in np.flatnonzero(trace.types == NodeType.COMM_SEND).tolist():
-            sent[rank, int(trace.comm_dst[i]), int(trace.comm_tag[i]), int(trace.comm_size[i])] += 1
         for i in np.flatnonzero(trace.types == NodeType.COMM_RECV).tolist():
-            received[int(trace.comm_src[i]), rank, int(trace.comm_tag[i]), int(trace.comm_size[i])] += 1
             if trace.node(i).name.endswith("kv.recv"):
                 assert trace.comm_src[i] < plan.parallel.world <= rank
                 arrived[rank] += int(trace.comm_size[i])
+    sent, received = messages(traces)
     assert sent == received
     assert all(count == 1 for count in sent.values())
     # each decode rank receives what it then keeps of the prompts, in the layers and heads it has

@@ -1,17 +1,16 @@
 """DualPipe: micro-batches from both ends, two copies of every part, and communication beside computation."""
 
-from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from generated_ranks import messages, ranks_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chakra.errors import ConfigError, UsageError
-from chakra.et import NodeType
 from chakra.generate import MoeRequest, TransformerRequest, build_workload, summarize
 from chakra.generate.schedule.pipeline import (
     ActionTimes,
@@ -24,7 +23,6 @@ from chakra.generate.schedule.pipeline import (
     run_schedule,
 )
 from chakra.generate.verify.check import check_step
-from chakra.generate.write import RankTraces
 from chakra.replay import simulate
 from chakra.replay.checks.run import check_workload
 
@@ -96,25 +94,13 @@ def test_closed_forms_hold(request: TransformerRequest) -> None:
 @given(requests())
 def test_messages_match_and_the_step_ends(request: TransformerRequest) -> None:
     workload = build_workload(request.plan())
-    ranks = RankTraces(workload)
-    traces = [ranks.columns(rank).build() for rank in range(workload.npus)]
-    groups = {
-        str(number): members
-        for name, numbers in ranks.ids.items()
-        for number, members in zip(numbers.tolist(), workload.groups[name].tolist(), strict=True)
-        if number
-    }
+    traces, groups = ranks_of(workload)
     assert list(check_workload(traces, groups, len(traces))) == []
-    sent: Counter[tuple[int, ...]] = Counter()
-    received: Counter[tuple[int, ...]] = Counter()
-    for rank, trace in enumerate(traces):
+    for trace in traces:
         offsets, parents = trace.parents()
         child = np.repeat(np.arange(trace.n_nodes), np.diff(offsets))
         assert (parents < child).all()
-        for i in np.flatnonzero(trace.types == NodeType.COMM_SEND).tolist():
-            sent[rank, int(trace.comm_dst[i]), int(trace.comm_tag[i]), int(trace.comm_size[i])] += 1
-        for i in np.flatnonzero(trace.types == NodeType.COMM_RECV).tolist():
-            received[int(trace.comm_src[i]), rank, int(trace.comm_tag[i]), int(trace.comm_size[i])] += 1
+    sent, received = messages(traces)
     assert sent == received
     assert all(count == 1 for count in sent.values())
     assert time_ns(workload) > 0

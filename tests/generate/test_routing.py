@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from generated_ranks import ranks_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,6 @@ from chakra.generate import MoeRequest, TransformerRequest, build_workload, writ
 from chakra.generate.model.routing import apportioned, read_load
 from chakra.generate.verify.check import check_step
 from chakra.generate.verify.step_totals import summarize
-from chakra.generate.write import RankTraces
 from chakra.platforms import cluster
 from chakra.replay import simulate
 from chakra.replay.checks.run import check_workload
@@ -88,14 +88,7 @@ def test_work_and_bytes_of_all_ranks_are_those_of_even_routing(request: MoeReque
 @given(requests())
 def test_what_a_rank_sends_its_partner_receives(request: MoeRequest) -> None:
     workload = build_workload(request.plan())
-    ranks = RankTraces(workload)
-    traces = [ranks.columns(rank).build() for rank in range(workload.npus)]
-    groups = {
-        str(number): members
-        for name, numbers in ranks.ids.items()
-        for number, members in zip(numbers.tolist(), workload.groups[name].tolist(), strict=True)
-        if number
-    }
+    traces, groups = ranks_of(workload)
     assert list(check_workload(traces, groups, len(traces))) == []
     calls: dict[str, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for rank, trace in enumerate(traces):

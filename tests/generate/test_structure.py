@@ -1,16 +1,16 @@
 """Structure of generated workloads: conservation of bytes, matching of messages, one order of collectives per group."""
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
+from generated_ranks import messages, ranks_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chakra.et import ABSENT, NodeType
+from chakra.et.manifest import WorkloadManifest
 from chakra.generate import TransformerRequest, build_workload, summarize
-from chakra.generate.write import RankTraces
 from chakra.replay.checks.run import check_workload
 
 BASE = {"model": "", "layers": 4, "hidden": 32, "heads": 8, "vocabulary": 64, "seq": 32, "bucket-mb": 0.01}
@@ -29,29 +29,15 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def ranks_of(options: dict[str, Any]) -> tuple[list[Any], dict[str, list[int]]]:
-    """Plain traces of all ranks, and the groups by their numbers."""
-    workload = build_workload(TransformerRequest.from_mapping(options).plan())
-    ranks = RankTraces(workload)
-    groups = {
-        str(number): members
-        for name, numbers in ranks.ids.items()
-        for number, members in zip(numbers.tolist(), workload.groups[name].tolist(), strict=True)
-    }
-    return [ranks.columns(rank).build() for rank in range(workload.npus)], groups
+def generated(options: dict[str, Any]) -> WorkloadManifest:
+    return build_workload(TransformerRequest.from_mapping(options).plan())
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_every_message_has_one_partner_and_every_collective_all_members(options: dict[str, Any]) -> None:
-    traces, groups = ranks_of(options)
-    sent: Counter[tuple[int, ...]] = Counter()
-    received: Counter[tuple[int, ...]] = Counter()
-    for rank, trace in enumerate(traces):
-        for i in np.flatnonzero(trace.types == NodeType.COMM_SEND).tolist():
-            sent[rank, int(trace.comm_dst[i]), int(trace.comm_tag[i]), int(trace.comm_size[i])] += 1
-        for i in np.flatnonzero(trace.types == NodeType.COMM_RECV).tolist():
-            received[int(trace.comm_src[i]), rank, int(trace.comm_tag[i]), int(trace.comm_size[i])] += 1
+    traces, groups = ranks_of(generated(options))
+    sent, received = messages(traces)
     assert sent == received
     # tags tell all messages of a pair apart
     assert all(count == 1 for count in sent.values())
@@ -73,13 +59,8 @@ def test_every_message_has_one_partner_and_every_collective_all_members(options:
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_the_workload_checker_finds_nothing(options: dict[str, Any]) -> None:
-    traces, groups = ranks_of(options)
-    found = list(
-        check_workload(
-            traces, {name: members for name, members in groups.items() if name != "0"}, len(traces)
-        )
-    )
-    assert found == []
+    traces, groups = ranks_of(generated(options))
+    assert list(check_workload(traces, groups, len(traces))) == []
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
