@@ -20,6 +20,21 @@ Whole: TypeAlias = int | np.int64
 Truth: TypeAlias = bool | np.bool_
 
 
+def bounds(count: npt.ArrayLike) -> I64:
+    """Where each of several lists begins that lie one behind the other, and where the last ends, from their lengths."""
+    lengths = np.asarray(count)
+    out = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=out[1:])
+    return out
+
+
+def ranges(begin: I64, count: I64) -> I64:
+    """begin, begin + 1, ... of each, so many, one after the other."""
+    ends = np.cumsum(count)
+    out: I64 = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begin - (ends - count), count)
+    return out
+
+
 class Numbers(Protocol):
     """What a kernel reads and writes by index: an array of whole numbers or, in plain Python, a list."""
 

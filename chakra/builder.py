@@ -37,6 +37,7 @@ from typing import TypeAlias
 import numpy as np
 
 from chakra.arguments import checked, shown
+from chakra.arrays import bounds
 from chakra.errors import TraceError, WorkloadError
 from chakra.et import CommType, NodeType, Trace, TraceColumns
 from chakra.et.attributes import Value, attribute, comm_type
@@ -731,6 +732,5 @@ def _duration(name: str, micros: object, nanos: int | None) -> int:
 
 
 def _csr(lists: list[tuple[int, ...]]) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], list[int]]:
-    offsets = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum([len(items) for items in lists], out=offsets[1:])
+    offsets = bounds([len(items) for items in lists])
     return offsets, [item for items in lists for item in items]

@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 
 from chakra.arguments import checked
-from chakra.arrays import I64
+from chakra.arrays import I64, bounds
 
 
 class Kind(IntEnum):
@@ -176,7 +176,7 @@ def _measure(at: I64, firsts: I64, lasts: I64) -> I64:
     """How much of disjoint intervals lies before each instant."""
     if not len(firsts):
         return np.zeros(len(at), dtype=np.int64)
-    before = np.concatenate([[0], np.cumsum(lasts - firsts)])
+    before = bounds(lasts - firsts)
     place = np.searchsorted(firsts, at, side="right")
     whole: I64 = before[place]
     over = np.where(place > 0, np.maximum(lasts[np.maximum(place - 1, 0)] - at, 0), 0)

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from chakra.arrays import I8, I32, I64, U8, U64, AnyArray
+from chakra.arrays import I8, I32, I64, U8, U64, AnyArray, ranges
 
 
 class StringPool:
@@ -56,7 +56,7 @@ class StringPool:
             return ()
         joined = np.empty(int(sizes.sum()), np.uint8)
         ends = np.cumsum(sizes)
-        positions = np.repeat(self.starts - (ends - sizes), sizes) + np.arange(len(joined))
+        positions = ranges(self.starts, sizes)
         np.take(self.data, positions, out=joined)
         text = joined.tobytes().decode()
         if len(text) == len(joined):  # ASCII only: byte positions are character positions

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from chakra.arrays import I32, I64, U64, Bool
+from chakra.arrays import I32, I64, U64, Bool, bounds
 from chakra.errors import TraceError
 from chakra.et import _graph_kernel
 from chakra.et.columns import Columns
@@ -198,8 +198,7 @@ def _outside_cycles(ctrl: Csr, parents: Csr) -> Bool:
 
 
 def _kept(graph: Csr, keep: Bool) -> Csr:
-    kept = np.zeros(len(keep) + 1, np.int64)
-    np.cumsum(keep, out=kept[1:])
+    kept = bounds(keep)
     return Csr(kept[graph.offsets], graph.index[keep])
 
 

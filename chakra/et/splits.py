@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from chakra.arrays import bounds
 from chakra.et.schema import SPLIT_LISTS
 from chakra.schemas.et_def_pb2 import AttributeProto
 
@@ -49,8 +50,7 @@ class SplitColumns:
     def columns(self) -> dict[str, Any]:
         """The columns of `chakra.et.columns.Columns`, by name."""
         lists = list(self._known)
-        offsets = np.zeros(len(lists) + 1, np.int64)
-        np.cumsum([len(values) for values in lists], out=offsets[1:])
+        offsets = bounds([len(values) for values in lists])
         flat = np.fromiter((value for values in lists for value in values), np.int64, int(offsets[-1]))
         return {
             "split_nodes": np.array(self._nodes, np.int64),

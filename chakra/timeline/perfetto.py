@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray
+from chakra.arrays import I64, AnyArray, bounds
 from chakra.jit import compiled
 from chakra.timeline.chrome import thread_numbers
 from chakra.timeline.model import CATEGORIES, Timeline
@@ -96,8 +96,7 @@ def _slices(timeline: Timeline) -> Iterator[bytes]:
 
 def _flows_of(owner: I64, n: int) -> tuple[I64, I64]:
     """Flow numbers by slice, CSR."""
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(owner, minlength=n), out=offsets[1:])
+    offsets = bounds(np.bincount(owner, minlength=n))
     return offsets, np.argsort(owner, kind="stable").astype(np.int64)
 
 

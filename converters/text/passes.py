@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chakra.arrays import I8, I32, I64
+from chakra.arrays import I8, I32, I64, bounds
 from chakra.converters.text.grammar import COLLECTIVES, CommWord, Layer, Phase, Step, TextWorkload
 from chakra.converters.text.policies import POLICIES, Backward, Forward, Issue, Link, Policy, Span
 
@@ -109,8 +109,7 @@ def _repeat(builder: "_Builder", n: int, passes: int) -> Graph:
     shifts = np.arange(1, copies + 1, dtype=np.int64) * n
     later = (flat[split:][None, :] + shifts[:, None]).ravel()
     counts = np.concatenate([counts, np.tile(counts[n:], copies)])
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
+    offsets = bounds(counts)
     words = {word: code for code, word in enumerate(dict.fromkeys(builder.word))}
     codes = np.fromiter((words[word] for word in builder.word[:n]), np.int32, n)
     return Graph(

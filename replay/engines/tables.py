@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import F64, I64, AnyArray
+from chakra.arrays import F64, I64, AnyArray, bounds
 from chakra.et import ABSENT
 from chakra.replay.collectives.plan import OLD_MODEL, QUEUE_ORDERS
 from chakra.replay.config.model import Dimension, Network, System, Topology
@@ -36,13 +36,6 @@ def concat(parts: list[Any], dtype: Any = np.int64) -> Any:
 def ints(values: Any) -> I64:
     """Values as an array of at least one cell."""
     return np.asarray(values if len(values) else [0], np.int64)
-
-
-def starts(lengths: Sequence[int]) -> I64:
-    """Running starts of consecutive stretches, with the end of the last."""
-    out = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(np.asarray(lengths, np.int64), out=out[1:])
-    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +211,8 @@ class Actors:
         self.n = len(self.programs)
         n_slots = max((len(p.slot_cap) for p in self.programs), default=1)
         self.n_slots = n_slots
-        self.node_start = starts([p.n_nodes for p in self.programs])
-        self.comm_start = starts([p.n_comm for p in self.programs])
+        self.node_start = bounds([p.n_nodes for p in self.programs])
+        self.comm_start = bounds([p.n_comm for p in self.programs])
         nodes, comms = int(self.node_start[-1]), int(self.comm_start[-1])
         self.rows = np.zeros((self.n, L.NPU_ROW), np.int64)
         self.rows_at = block.room(self.n * L.NPU_ROW)
@@ -252,7 +245,7 @@ class Actors:
             comm = np.zeros((program.n_comm, L.COMM_STATE), np.int64)
             comm[:, L.CS_PARTNER] = -1
             roots = np.flatnonzero(program.parents == 0)
-            first = starts(np.bincount(program.slot, minlength=self.n_slots).tolist())
+            first = bounds(np.bincount(program.slot, minlength=self.n_slots))
             heap = np.zeros(program.n_nodes, np.int64)
             for k, cap in enumerate(program.slot_cap.tolist()):
                 own = roots[program.slot[roots] == k]
@@ -279,7 +272,7 @@ class Actors:
         rows[:, L.GM_MEMBER] = members.member
         memberships = self.block.add(rows)
         counts = [len(p.calls) for p in self.programs]
-        first = starts(counts)
+        first = bounds(counts)
         calls = np.zeros((len(plan_of_call), L.CALL_ROW), np.int64)
         calls[:, L.CA_PLAN] = plan_of_call
         group = np.repeat(members.start[: self.n], counts) + call_group
@@ -331,4 +324,4 @@ def add_instances(block: Block, counts: I64) -> tuple[int, I64]:
     rows = np.zeros((int(counts.sum()), L.INSTANCE_ROW), np.int64)
     rows[:, L.I_READY] = -1
     first = block.add(rows)
-    return first, first + starts(counts.tolist())[:-1] * L.INSTANCE_ROW
+    return first, first + bounds(counts)[:-1] * L.INSTANCE_ROW

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import F64, I64, AnyArray
+from chakra.arrays import F64, I64, AnyArray, bounds
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_ROUTED_NPUS
 from chakra.replay.config.model import Links, Network, Topology
@@ -67,8 +67,7 @@ def link_graph(network: Network, pairs: I64) -> LinkGraph:
         step = np.concatenate([step, *(np.arange(len(r)) for r in given.values())])
         link = np.concatenate([link, *(np.array(r, np.int64) for r in given.values())])
     order = np.lexsort((step, owner))
-    start = np.zeros(n * n + 1, np.int64)
-    np.cumsum(np.bincount(owner, minlength=n * n), out=start[1:])
+    start = bounds(np.bincount(owner, minlength=n * n))
     return LinkGraph(
         latency_ns=np.array([x.latency_ns for x in links.links], np.float64),
         bytes_per_ns=np.array([x.bytes_per_ns for x in links.links], np.float64),

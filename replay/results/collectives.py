@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, ranges
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.library.shape import Choice
 from chakra.replay.collectives.plan import Plan
@@ -164,7 +164,7 @@ def collective_rows(
     first = np.searchsorted(groups.comm, np.arange(len(raw.comms) + 1))
     each = np.diff(first)[raw.instance_comm[done]]
     at = np.repeat(np.arange(len(done)), each)
-    row = np.repeat(first[raw.instance_comm[done]] - np.cumsum(each) + each, each) + np.arange(len(at))
+    row = ranges(first[raw.instance_comm[done]], each)
     times = np.stack([found.start, found.ready, found.end, found.waiting], axis=1)[done]
     table = np.concatenate([what[pair.reshape(-1)[at], None], groups.name[row, None], times[at]], axis=1)
     table, inverse = np.unique(table, axis=0, return_inverse=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, U64, AnyArray
+from chakra.arrays import I64, U64, AnyArray, bounds, ranges
 from chakra.replay.config.model import Network
 from chakra.replay.networks.flow.paths import Paths, key_width
-from chakra.replay.networks.flow.sections import Sections, bounds, ranges
+from chakra.replay.networks.flow.sections import Sections
 from chakra.replay.symmetry.classes import Partition, partition, row_codes
 from chakra.replay.symmetry.flow_roles import Talk
 from chakra.replay.symmetry.rings_used import RingsUsed
@@ -196,9 +196,8 @@ class _Graph:
         mine = mine[np.lexsort((p.dst[mine], number[p.src[mine]]))]
         kind = pair_of[mine]
         count = routes.start[kind + 1] - routes.start[kind]
-        start = np.zeros(len(mine) + 1, np.int64)
-        np.cumsum(count, out=start[1:])
-        at = np.arange(int(start[-1])) + np.repeat(routes.start[kind] - start[:-1], count)
+        start = bounds(count)
+        at = ranges(routes.start[kind], count)
         return mine, Paths(
             src=number[p.src[mine]],
             dst=p.dst[mine],

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chakra.arrays import I32, I64, AnyArray
+from chakra.arrays import I32, I64, AnyArray, bounds, ranges
 from chakra.et import NodeType, Trace
 from chakra.io.digits import is_whole
 from chakra.replay.workload.model import Bindings
@@ -118,12 +118,11 @@ def children_in_order(trace: Trace, order: I64) -> tuple[I64, I32, I32]:
     inverse = np.empty(n, np.int32)
     inverse[order] = np.arange(n, dtype=np.int32)
     counts = np.diff(offsets)[order]
-    start = np.zeros(n + 1, np.int64)
-    np.cumsum(counts, out=start[1:])
+    start = bounds(counts)
     if np.array_equal(order, np.arange(n)):
         child = np.ascontiguousarray(index, dtype=np.int32)
     else:
-        picks = np.repeat(offsets[:-1][order] - start[:-1], counts) + np.arange(start[-1])
+        picks = ranges(offsets[:-1][order], counts)
         child = inverse[np.asarray(index)[picks]]
     parents = np.bincount(child, minlength=n).astype(np.int32)
     return start, child, parents

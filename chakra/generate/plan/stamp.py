@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray
+from chakra.arrays import I64, AnyArray, bounds, ranges
 from chakra.errors import UsageError
 from chakra.et import ABSENT, CommType, NodeType, Trace, TraceColumns
 from chakra.et.manifest import PEER_MODE, RELATIVE
@@ -215,13 +215,11 @@ def _resolve(csr: _Csr, pick: I64, base: I64, outside: I64, owner: I64) -> tuple
     """Dependencies of all nodes as (offsets, ids): inside ones shifted, outside ones looked up, absent ones dropped."""
     lengths = csr.lengths[pick]
     node = np.repeat(np.arange(len(pick), dtype=np.int64), lengths)
-    within = np.arange(len(node), dtype=np.int64) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    values = csr.values[csr.starts[pick][node] + within]
+    values = csr.values[ranges(csr.starts[pick], lengths)]
     inside = values >= 0
     ids = np.where(inside, values + base[node], outside[owner[node], np.where(inside, 0, -values)])
     there = ids >= 0
-    offsets = np.zeros(len(pick) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(node[there], minlength=len(pick)), out=offsets[1:])
+    offsets = bounds(np.bincount(node[there], minlength=len(pick)))
     return offsets, ids[there].astype(np.uint64)
 
 

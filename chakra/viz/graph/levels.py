@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from chakra.arrays import I32, I64
+from chakra.arrays import I32, I64, bounds
 from chakra.jit import compiled
 from chakra.viz.graph.graph import Graph
 
@@ -17,8 +17,7 @@ _PLAIN: Final = 60_000
 def csr(n: int, owner: I32, value: I32) -> tuple[I64, I32]:
     """Edges grouped by owner: offsets (n + 1,) and values, in the edges' order."""
     order = np.argsort(owner, kind="stable")
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(owner, minlength=n), out=offsets[1:])
+    offsets = bounds(np.bincount(owner, minlength=n))
     return offsets, value[order]
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from chakra.arrays import F64, I32, I64
+from chakra.arrays import F64, I32, I64, bounds
 from chakra.viz.graph.graph import Graph
 from chakra.viz.graph.levels import order_and_levels
 
@@ -137,9 +137,7 @@ def _columns(level: I32, slot: I64, n_levels: int) -> I64:
     """First column of every level: a level has as many columns as its fullest lane needs."""
     widest = np.zeros(n_levels, np.int64)
     np.maximum.at(widest, level, slot // STACK + 1)
-    columns = np.zeros(n_levels + 1, np.int64)
-    np.cumsum(widest, out=columns[1:])
-    return columns
+    return bounds(widest)
 
 
 def _columns_per_band(total: int, band_height: float) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray
+from chakra.arrays import I64, AnyArray, bounds
 from chakra.converters.pytorch.all_ranks.shared_devices import DeviceUse, device_use, takes_turns, union
 from chakra.converters.pytorch.graph.columns import NodeColumns, columns_of
 from chakra.converters.pytorch.graph.linked_graph import (
@@ -158,7 +158,7 @@ def _covered(stretches: tuple[I64, I64], low: I64, high: I64) -> I64:
     begins, ends = stretches
     if not len(begins):
         return np.zeros(len(low), np.int64)
-    total = np.concatenate([[0], np.cumsum(ends - begins)])
+    total = bounds(ends - begins)
 
     def before(time: I64) -> I64:
         at = np.searchsorted(begins, time, "right")
@@ -195,8 +195,7 @@ def _inserted(graph: Graph, rows: I64, ready: I64, held: I64, name: int) -> Grap
     sources = np.concatenate([moved[graph.sources], new])
     targets = np.concatenate([instead[targets], moved[rows]])
     by_target = np.lexsort((sources, targets))
-    offsets = np.zeros(n + k + 1, np.int64)
-    np.cumsum(np.bincount(targets, minlength=n + k), out=offsets[1:])
+    offsets = bounds(np.bincount(targets, minlength=n + k))
     edges = dict(graph.edges)
     edges["stream order"] = edges.get("stream order", 0) + k
     return Graph(

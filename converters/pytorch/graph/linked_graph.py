@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chakra.arrays import I32, I64, AnyArray, Bool
+from chakra.arrays import I32, I64, AnyArray, Bool, bounds
 from chakra.converters.pytorch.comm.operations import Comm
 from chakra.converters.pytorch.graph.columns import Draft, NodeColumns, compact, ordered
 from chakra.converters.pytorch.match.attach import kernels
@@ -128,8 +128,7 @@ def _thin(sources: I64, targets: I64, kinds: I64, group: I64, n: int) -> tuple[I
     del groups, order
     order = np.lexsort((sources, targets))
     sources, targets, kinds = sources[order], targets[order], kinds[order]
-    offsets = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(targets, minlength=n), out=offsets[1:])
+    offsets = bounds(np.bincount(targets, minlength=n))
     return offsets, sources, kinds
 
 

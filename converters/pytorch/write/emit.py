@@ -9,7 +9,7 @@ import numpy as np
 
 from chakra import __version__
 from chakra.arguments import check_fields
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, bounds
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.converters.pytorch.comm.operations import Comm
 from chakra.converters.pytorch.graph.linked_graph import micros
@@ -104,8 +104,7 @@ class _Emitter:
         )
         parent = graph.parent[part]
         has = parent >= 0
-        offsets = np.zeros(n + 1, np.int64)
-        np.cumsum(has, out=offsets[1:])
+        offsets = bounds(has)
         columns.set_ctrl_deps(offsets, parent[has].astype(np.uint64) + np.uint64(1))
         device_row = graph.device_row[part]
         on_device = device_row >= 0

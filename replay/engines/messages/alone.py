@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, bounds
 from chakra.et import TraceColumns
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.plan import Phase
@@ -114,7 +114,7 @@ class Alone:
             engine=np.where(timers, Engine.CPU, Engine.COMM).astype(np.int64),
             slot=np.where(timers, 0, 1).astype(np.int64),
             duration_ns=duration,
-            child_start=np.concatenate([[0], np.cumsum(timers)]).astype(np.int64),
+            child_start=bounds(timers),
             child=np.arange(1, n, 2, dtype=np.int32),
             parents=np.where(timers, 0, 1).astype(np.int32),
             comm=index,

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import F64, I64
+from chakra.arrays import F64, I64, bounds
 from chakra.replay.engines.kernels import flow_rows as R
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.flow_sharing import note_use
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.messages.use import UseRows
 from chakra.replay.engines.state import Block
-from chakra.replay.engines.tables import starts
 from chakra.replay.networks.flow.paths import Paths
 
 #: bits of the largest number of the kernel's: a link's capacity in parts, and the bytes of a message
@@ -118,7 +117,7 @@ class FlowRows:
             pairs[:, field] = np.maximum(limit * float(1 << shift), 1.0).astype(np.int64)
         row[R.FH_NPUS] = block.add(flows.npus)
         self._sent = row[R.FH_SENT] = block.room(npus * dims)
-        row[R.FH_PAIR_START] = block.add(starts(np.bincount(p.src, minlength=npus).tolist()))
+        row[R.FH_PAIR_START] = block.add(bounds(np.bincount(p.src, minlength=npus)))
         row[R.FH_PAIRS] = block.add(pairs)
         n_routes = len(p.latency_ns)
         row[R.FH_TOUCHED] = block.room(self._links)

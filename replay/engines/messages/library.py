@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, bounds
 from chakra.replay.collectives.library.in_effect import PlacedLibrary
 from chakra.replay.collectives.library.messages import WINDOW, Lane, pair_roles
 from chakra.replay.engines.messages.alone import Alone, LibraryCall
@@ -96,8 +96,7 @@ def _program(source: I64, size: I64, own: Sequence[Lane]) -> CustomProgram:
     for length in lengths:
         has_child[at : at + max(length - WINDOW, 0)] = True
         at += length
-    start = np.zeros(n + 1, np.int64)
-    np.cumsum(has_child, out=start[1:])
+    start = bounds(has_child)
     partner = np.concatenate([source, *(lane.target for lane in own)])
     sizes = np.concatenate([size, *(lane.size for lane in own)])
     children = np.flatnonzero(has_child) + WINDOW

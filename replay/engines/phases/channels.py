@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, bounds
 from chakra.errors import WorkloadError
 from chakra.replay.checks.partners import tags_of
 from chakra.replay.engines.kernels.layout import CONTROL_BYTES, State
 from chakra.replay.engines.kernels.packets import free_delay
-from chakra.replay.engines.tables import starts
 from chakra.replay.options import RunOptions
 from chakra.replay.symmetry.classes import Partition
 from chakra.replay.workload.model import Program, Workload
@@ -51,12 +50,12 @@ def message_channels(
     WorkloadError
         For a peer that the network does not have.
     """
-    message_start = starts([len(program.p2p_peer) for program in programs])[:-1]
+    message_start = bounds([len(program.p2p_peer) for program in programs])[:-1]
     rows = _message_rows(workload, classes, programs, options)
     if not len(rows):
         none = np.zeros(0, np.int64)
         return Channels(
-            none, message_start, src=none, dst=none, delay_ns=none, back_ns=none, start=starts([])
+            none, message_start, src=none, dst=none, delay_ns=none, back_ns=none, start=bounds([])
         )
     distinct, first, inverse = np.unique(rows[:, :_SRC], axis=0, return_index=True, return_inverse=True)
     inverse = inverse.reshape(-1).astype(np.int64)
@@ -78,7 +77,7 @@ def message_channels(
         dst=np.ascontiguousarray(distinct[:, _DST_ACTOR]),
         delay_ns=np.array(forth, np.int64),
         back_ns=np.array(back, np.int64),
-        start=starts(np.maximum(sends, receives).tolist()),
+        start=bounds(np.maximum(sends, receives)),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, bounds
 from chakra.errors import WorkloadError
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Do, Phase
@@ -32,7 +32,6 @@ from chakra.replay.engines.tables import (
     instances_of,
     loads_and_shares,
     set_rules,
-    starts,
 )
 from chakra.replay.symmetry.classes import Partition
 
@@ -82,7 +81,7 @@ class PhaseTables:
         self.actors.set_programs(codes, self.program_of)
         self.planned: list[Planned] = []
         self.comm_of_plan: list[ActorComm] = []
-        self.call_start = starts([len(p.calls) for p in self.actors.programs])
+        self.call_start = bounds([len(p.calls) for p in self.actors.programs])
         self.call_plan = self._call_plans()
         self._durations = Durations(self._block, scenario.plans, net, scenario.answers)
         self.plans = PlanRows(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, bounds
 from chakra.replay.config.model import Links
 from chakra.replay.networks.flow.paths import Paths
 
@@ -49,8 +49,7 @@ class Found:
         routes = np.ones(self._pairs, np.int64)
         for one, choice, _ in self._choices:
             routes[one] = max(int(routes[one]), choice + 1)
-        first = np.zeros(self._pairs + 1, np.int64)
-        np.cumsum(routes, out=first[1:])
+        first = bounds(routes)
         count = np.zeros(int(first[-1]), np.int64)
         for pairs, step, _ in self._hops:
             count[first[pairs]] = step + 1  # in the order of steps
@@ -58,8 +57,7 @@ class Found:
             count[first[pairs]] = links.shape[1]
         for one, choice, route in self._choices:
             count[first[one] + choice] = len(route)
-        start = np.zeros(len(count) + 1, np.int64)
-        np.cumsum(count, out=start[1:])
+        start = bounds(count)
         link = np.zeros(int(start[-1]), np.int64)
         weight = np.full(len(link), whole, np.int64)
         shares = np.ones(len(link))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, AnyArray
+from chakra.arrays import I64, AnyArray, bounds, ranges
 from chakra.replay.config.model import Links, Network
 from chakra.replay.networks.routes import weights
 
@@ -26,16 +26,14 @@ class Csr:
     def of(self, vertices: I64) -> I64:
         """Links of vertices, vertex after vertex."""
         count = self.start[vertices + 1] - self.start[vertices]
-        offset = np.repeat(self.start[vertices] - (np.cumsum(count) - count), count)
-        out: I64 = self.item[np.arange(int(count.sum())) + offset]
+        out: I64 = self.item[ranges(self.start[vertices], count)]
         return out
 
 
 def csr_of(of: I64, items: I64, vertices: int) -> Csr:
     """Links by the vertex that each is `of`, in their order."""
     order = np.argsort(of, kind="stable")
-    start = np.zeros(vertices + 1, np.int64)
-    np.cumsum(np.bincount(of, minlength=vertices), out=start[1:])
+    start = bounds(np.bincount(of, minlength=vertices))
     return Csr(start, items[order])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, bounds, ranges
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_LINKED_NPUS
 from chakra.jit import compiled, worth_compiling
@@ -16,7 +16,7 @@ from chakra.replay.networks.flow.found import Found
 from chakra.replay.networks.flow.graph import Graph
 from chakra.replay.networks.flow.paths import Paths, common_parts, distinct_pairs
 from chakra.replay.networks.flow.search import FAR
-from chakra.replay.networks.flow.sections import Sections, bounds, in_sections, ranges
+from chakra.replay.networks.flow.sections import Sections, in_sections
 from chakra.replay.networks.flow.slowest import with_slowest
 from chakra.replay.networks.flow.twins import MOST_WAYS, SearchKernel, joined_by_twins
 from chakra.replay.networks.routes import given_routes, pick_next

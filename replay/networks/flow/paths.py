@@ -6,7 +6,7 @@ from math import lcm
 
 import numpy as np
 
-from chakra.arrays import F64, I64
+from chakra.arrays import F64, I64, bounds, ranges
 from chakra.replay.config.model import Network, Topology
 from chakra.replay.networks.flow.trees import Trees
 
@@ -126,12 +126,12 @@ def joined(p: Paths, src: I64, dst: I64, latency_ns: I64, count: I64, link: I64,
     # routes and hops in the order of their pairs
     of_pair = np.concatenate([routes, more])
     begin = np.cumsum(of_pair) - of_pair
-    first = np.concatenate([[0], np.cumsum(of_pair[order])])
-    route = np.arange(int(first[-1])) + np.repeat(begin[order] - first[:-1], of_pair[order])
+    first = bounds(of_pair[order])
+    route = ranges(begin[order], of_pair[order])
     hops = np.concatenate([np.diff(p.start), count])
     at = np.cumsum(hops) - hops
-    start = np.concatenate([[0], np.cumsum(hops[route])])
-    hop = np.arange(int(start[-1])) + np.repeat(at[route] - start[:-1], hops[route])
+    start = bounds(hops[route])
+    hop = ranges(at[route], hops[route])
     return Paths(
         src=every[0][order],
         dst=every[1][order],
@@ -155,8 +155,7 @@ def distinct_pairs(pairs: I64, npus: int) -> I64:
 def one_route_each(keys: I64, npus: int, owner: I64, link: I64, latency_ns: F64, bytes_per_ns: F64) -> Paths:
     """Paths of pairs with one route: `owner` says whose each hop is (index into `keys`, ascending)."""
     count = np.bincount(owner, minlength=len(keys))
-    start = np.zeros(len(keys) + 1, np.int64)
-    np.cumsum(count, out=start[1:])
+    start = bounds(count)
     total = np.bincount(owner, latency_ns[link], minlength=len(keys))
     return Paths(
         src=keys // npus,

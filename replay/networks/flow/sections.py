@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import F64, I64
+from chakra.arrays import F64, I64, bounds, ranges
 from chakra.replay.networks.flow.paths import Paths
 
 
@@ -83,19 +83,6 @@ def in_sections(p: Paths) -> Sections:
         whole=p.whole,
         bytes_per_ns=p.bytes_per_ns,
     )
-
-
-def bounds(count: I64) -> I64:
-    """Where each of several lists begins that lie one behind the other, and where the last ends."""
-    out = np.zeros(len(count) + 1, np.int64)
-    np.cumsum(count, out=out[1:])
-    return out
-
-
-def ranges(begin: I64, count: I64) -> I64:
-    """begin, begin + 1, ... of each, so many, one after the other."""
-    out: I64 = np.arange(int(count.sum())) + np.repeat(begin - (np.cumsum(count) - count), count)
-    return out
 
 
 def totals(values: I64, start: I64) -> I64:

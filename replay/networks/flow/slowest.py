@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from chakra.arrays import F64, I64
+from chakra.arrays import F64, I64, bounds, ranges
 from chakra.replay.config.model import Links
 from chakra.replay.networks.flow.paths import Paths
-from chakra.replay.networks.flow.sections import bounds, ranges
 
 #: vertices of all routes that are looked at together
 TOGETHER = 1 << 22

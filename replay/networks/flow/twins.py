@@ -13,10 +13,10 @@ from typing import Protocol
 
 import numpy as np
 
-from chakra.arrays import F64, I64
+from chakra.arrays import F64, I64, bounds, ranges
 from chakra.replay.networks.flow.graph import Csr, Graph, csr_of
 from chakra.replay.networks.flow.search import FAR
-from chakra.replay.networks.flow.sections import bounds, ranges, totals
+from chakra.replay.networks.flow.sections import totals
 from chakra.replay.networks.flow.slowest import slowest_ways
 
 #: equal paths of a sprayed flow, so that products of two such numbers fit 64 bits
