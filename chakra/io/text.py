@@ -30,3 +30,18 @@ def read_text(path: str | os.PathLike[str], *, most: int = MAX_CONFIG_BYTES) -> 
         kind = kind_of(data[: 1 << 16])
         hint = "" if kind == UNKNOWN else f"; its content is that of this kind: {kind}"
         raise ConfigError(f"{name}: not a text file (byte {error.start} is not UTF-8){hint}") from None
+
+
+def cells_by_line(path: str | os.PathLike[str]) -> list[tuple[int, list[str]]]:
+    """Number and cells, divided by commas, of the lines of a file; empty ones and those that begin with ``#`` left out.
+
+    Raises
+    ------
+    ConfigError
+        When the file cannot be read as text.
+    """
+    return [
+        (number, [cell.strip() for cell in line.split(",")])
+        for number, line in enumerate(read_text(path).splitlines(), start=1)
+        if line.strip(" \t,") and not line.lstrip().startswith("#")
+    ]

@@ -8,7 +8,7 @@ from chakra.errors import ConfigError, UsageError
 from chakra.io.digits import is_whole
 from chakra.io.limits import MAX_GENERATED_LAYERS
 from chakra.io.nearest import nearest
-from chakra.io.text import read_text
+from chakra.io.text import cells_by_line
 
 
 class Mixer(StrEnum):
@@ -98,11 +98,7 @@ def read_layers(path: str | Path) -> tuple[LayerKind, ...]:
     ConfigError
         The file cannot be read, or a line is wrong; the message names file, line and column.
     """
-    lines = [
-        (number, [cell.strip() for cell in line.split(",")])
-        for number, line in enumerate(read_text(path).splitlines(), start=1)
-        if line.strip(" \t,") and not line.lstrip().startswith("#")
-    ]
+    lines = cells_by_line(path)
     if not lines:
         raise ConfigError(f"{path}: no line with names of columns, such as 'layers,ffn'")
     columns = _columns(lines[0][1], f"{path}: line {lines[0][0]}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from chakra.errors import ConfigError, UsageError
 from chakra.generate.model.config import TransformerConfig
 from chakra.io.digits import is_whole
-from chakra.io.text import read_text
+from chakra.io.text import cells_by_line
 
 #: largest exponent of a distribution: beyond it the first experts have all tokens anyway
 _STEEPEST = 20.0
@@ -193,11 +193,7 @@ def read_load(text: str | None, seed: int | None, path: str | Path | None) -> Ex
 
 def _read_shares(path: str | Path) -> dict[int | None, dict[int, float]]:
     """Shares by layer and expert: a first line with the columns ``expert``, ``share`` and perhaps ``layer``."""
-    lines = [
-        (number, [cell.strip() for cell in line.split(",")])
-        for number, line in enumerate(read_text(path).splitlines(), start=1)
-        if line.strip(" \t,") and not line.lstrip().startswith("#")
-    ]
+    lines = cells_by_line(path)
     columns = [cell.lower() for cell in lines[0][1]] if lines else []
     if len(set(columns)) != len(columns) or not {"expert", "share"} <= set(columns) <= set(_COLUMNS):
         raise ConfigError(
