@@ -16,7 +16,7 @@ SOURCE = ROOT / "docs" / "benchmarks.md"
 PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "guides" / "performance.md",
-    ROOT / "docs" / "guides" / "pytorch.md",
+    ROOT / "docs" / "reference" / "pytorch-recordings.md",
 )
 
 #: rows of the table beside ASTRA-sim: case, what it is

@@ -1,4 +1,4 @@
-"""Make the tables of recordings in docs/guides/pytorch.md: what is explained, and errors with and without profiler.
+"""Make the tables of docs/reference/pytorch-recordings.md: what is explained, and errors with and without profiler.
 
     python tools/profile_table.py            writes between the marks of the page
     python tools/profile_table.py --print    prints the tables
@@ -25,7 +25,7 @@ from chakra.errors import ConversionError, UsageError
 from chakra.replay.results.recorded_notes import RECORDING_COST_ERROR
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "guides" / "pytorch.md"
+PAGE = ROOT / "docs" / "reference" / "pytorch-recordings.md"
 DATA = ROOT.parent / "shared" / "data"
 #: job -> explained share of version 0.1.0, percent (the least and the largest of its ranks)
 PAIRS = {

@@ -21,7 +21,8 @@ from chakra.replay.workload.recorded import (
 )
 
 #: By how much the cost of recording that other jobs' constants take off is off on average, as a share of it: mean of the
-#: recorded jobs of an H200 (``docs/guides/pytorch.md``, the table's last column; ``tools/profile_table.py`` holds it).
+#: recorded jobs of an H200 (the last column in ``docs/reference/pytorch-recordings.md``, which ``tools/profile_table.py``
+#: holds).
 RECORDING_COST_ERROR = 0.18
 
 

@@ -6,7 +6,7 @@ it is first found: each event owes its cost, and the host's own time from that e
 pay nothing: what they wait for ends when it ends.
 
 A call costs half of what an operator does: with this share the constant of each of the recorded jobs of an H200
-predicts the step of the others that ran without the profiler (``docs/guides/pytorch.md``).
+predicts the step of the others that ran without the profiler (``docs/reference/pytorch-recordings.md``).
 """
 
 from dataclasses import dataclass
