@@ -7,7 +7,8 @@ from the start, ten times any way's bandwidth times its delay; buffers of 64 MiB
 message. Flows get the share of the bandwidth that headers leave to payload (8,948 of 9,002 bytes). A line a case:
 when the last NPU finishes with flows and with packets, the difference, that of the mean over NPUs, packets on links,
 and CPU seconds. Two further groups show what windows and buffers do: 1 MiB from a first window of ten packets, and
-incasts into small buffers. The last lines are tables of the families in Markdown, as in docs/guides/networks.md.
+incasts into small buffers. The last lines are tables of the families in Markdown, as in
+docs/reference/flows-and-packets.md.
 """
 
 import statistics
