@@ -12,7 +12,7 @@ from chakra.accuracy.table import Measured
 from chakra.accuracy.words import DEGREES, MEMORIES, RATES, TIMES, metric_of, precision_of, unknown_word
 from chakra.arguments import checked
 from chakra.errors import ChakraError
-from chakra.generate.model.config import transformer
+from chakra.generate.model.presets import transformer
 from chakra.generate.plan.options import Recompute
 from chakra.generate.request.requests import TransformerRequest
 from chakra.io.digits import is_whole

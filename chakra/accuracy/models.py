@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chakra.errors import UsageError
-from chakra.generate.model.config import TRANSFORMERS
 from chakra.generate.model.layer_kinds import Mixer
+from chakra.generate.model.presets import TRANSFORMERS
 from chakra.generate.request.requests import TransformerRequest
 
 #: sizes in parentheses after a model's name, by what they are called there

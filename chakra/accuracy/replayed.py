@@ -6,8 +6,9 @@ from typing import Any
 from chakra.accuracy.interval import SHARE, Interval, Job, NothingNear, interval_of
 from chakra.arguments import checked
 from chakra.errors import ChakraError
-from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
+from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.layer_kinds import Mixer
+from chakra.generate.model.presets import SIZES, sized_transformer
 from chakra.generate.request.frameworks import FRAMEWORKS
 from chakra.replay.config.model import System
 from chakra.replay.options import RunOptions

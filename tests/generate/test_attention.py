@@ -8,7 +8,8 @@ import pytest
 from chakra.errors import UsageError
 from chakra.et.operators import Attention, MatrixProduct, operator_text, parse_operators
 from chakra.generate import TransformerRequest
-from chakra.generate.model.config import TRANSFORMERS, TransformerConfig, transformer
+from chakra.generate.model.config import TransformerConfig
+from chakra.generate.model.presets import TRANSFORMERS, transformer
 from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.check import check_step
 from chakra.generate.verify.step_totals import summarize, total_matmul_flops, total_parameters

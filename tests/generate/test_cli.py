@@ -12,7 +12,7 @@ from chakra.cli.commands import generate_workload
 from chakra.errors import ChakraError, UsageError
 from chakra.et import read_trace
 from chakra.generate import read_manifest
-from chakra.generate.model.config import TRANSFORMERS
+from chakra.generate.model.presets import TRANSFORMERS
 from chakra.platforms import platform_names
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides" / "generate.md"

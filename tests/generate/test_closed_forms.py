@@ -8,7 +8,8 @@ import pytest
 from chakra.errors import UsageError
 from chakra.generate.model.blocks import ContextParallel, TokenShape, TransformerOptions
 from chakra.generate.model.build import transformer_stages
-from chakra.generate.model.config import TRANSFORMERS, TransformerConfig, transformer
+from chakra.generate.model.config import TransformerConfig
+from chakra.generate.model.presets import TRANSFORMERS, transformer
 from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.template import EmitOptions

@@ -8,8 +8,8 @@ import pytest
 from chakra.errors import ConfigError, UsageError
 from chakra.et import NodeType
 from chakra.generate import TransformerRequest, build_workload, summarize
-from chakra.generate.model.config import TRANSFORMERS, transformer
 from chakra.generate.model.layer_kinds import Feed, LayerKind, Mixer, read_layers
+from chakra.generate.model.presets import TRANSFORMERS, transformer
 from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.check import check_step
 

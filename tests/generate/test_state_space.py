@@ -13,8 +13,8 @@ from chakra.errors import UsageError
 from chakra.et import NodeType
 from chakra.et.operators import Kernel, KernelKind, MatrixProduct, operator_text, parse_operators
 from chakra.generate import TransformerRequest, build_workload, read_manifest, summarize
-from chakra.generate.model.config import transformer
 from chakra.generate.model.layer_kinds import Feed, LayerKind, Mixer, pattern_layers
+from chakra.generate.model.presets import transformer
 from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.check import check_step
 

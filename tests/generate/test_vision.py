@@ -7,7 +7,7 @@ import pytest
 from chakra.errors import UsageError
 from chakra.et.operators import MatrixProduct, parse_operators
 from chakra.generate import TransformerRequest, build_workload, summarize
-from chakra.generate.model.config import transformer
+from chakra.generate.model.presets import transformer
 from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.check import check_step
 

@@ -247,7 +247,7 @@ def _document(plan: Any) -> dict[str, Any]:
 def _models(kind: str) -> str:
     from chakra.alignment import aligned
     from chakra.generate.model.classic import DLRM
-    from chakra.generate.model.config import TRANSFORMERS
+    from chakra.generate.model.presets import TRANSFORMERS
     from chakra.generate.verify.closed_forms import parameters
 
     if kind == "dlrm":

@@ -20,9 +20,10 @@ from chakra.generate.model.classic import (
     resnet50_stages,
 )
 from chakra.generate.model.compilation import compiled
-from chakra.generate.model.config import SIZES, TransformerConfig, sized_transformer
+from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.ir import ElementTypes
 from chakra.generate.model.layer_kinds import pattern_layers, read_layers
+from chakra.generate.model.presets import SIZES, sized_transformer
 from chakra.generate.model.routing import ExpertLoad, Experts, read_load
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import DEFAULT_ORDER, ParallelConfig

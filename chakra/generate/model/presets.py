@@ -1,0 +1,313 @@
+"""Presets of transformer models by name, and models of sizes that replace a preset's."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from chakra.errors import UsageError
+from chakra.generate.model.config import TransformerConfig, tokens_of
+from chakra.generate.model.layer_kinds import Feed, LayerKind, Mixer, pattern_layers
+from chakra.io.nearest import nearest
+
+
+def _gpt(name: str, layers: int, hidden: int, heads: int, sequence: int, source: str) -> TransformerConfig:
+    return TransformerConfig(
+        name, layers, hidden, heads, heads, hidden // heads, 4 * hidden, 50257, sequence, gated=False, tied=True,
+        biases=True, layer_norm=True, learned_positions=sequence, dropout=True, source=source,
+    )  # fmt: skip
+
+
+def _llama(
+    name: str, layers: int, hidden: int, heads: int, kv_heads: int, ffn: int, vocabulary: int, sequence: int,
+    source: str, *, tied: bool = False, head_dim: int | None = None,
+) -> TransformerConfig:  # fmt: skip
+    head_dim = head_dim or hidden // heads
+    return TransformerConfig(
+        name, layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, sequence, tied=tied, source=source
+    )
+
+
+_GPT2 = "Radford et al. 2019, table 2 (GPT-2)"
+_GPT3 = "Brown et al. 2020, arXiv 2005.14165, table 2.1"
+_LLAMA1 = "Touvron et al. 2023, arXiv 2302.13971, table 2"
+_LLAMA2 = "Touvron et al. 2023, arXiv 2307.09288; widths from the published model configurations"
+_LLAMA3 = "Llama team 2024, arXiv 2407.21783, table 3"
+_MIXTRAL = "Jiang et al. 2024, arXiv 2401.04088, table 1"
+_MEGATRON = "Narayanan et al. 2021, arXiv 2104.04473, table 1"
+_SELENE = "Korthikanti et al. 2022, arXiv 2205.05198, table 3"
+_MPT = "MosaicML 2023, configurations of the llm-foundry benchmarks"
+_DEEPSEEK2 = "DeepSeek-AI 2024, arXiv 2405.04434, and the published configuration"
+_DEEPSEEK3 = "DeepSeek-AI 2024, arXiv 2412.19437, section 4.2 (without multi-token prediction)"
+_GPT_OSS = "OpenAI 2025, arXiv 2508.10925, section 2, and the published configuration"
+_OPENELM = "Mehta et al. 2024, arXiv 2404.14619, and the published configurations (norms of queries and keys left out)"
+_MAMBA = "Gu and Dao 2023, arXiv 2312.00752, and the published configurations"
+_MAMBA2 = "Dao and Gu 2024, arXiv 2405.21060, and the published configurations"
+_JAMBA = "Lieber et al. 2024, arXiv 2403.19887, and the published configuration"
+_NEMOTRON_H = "NVIDIA 2025, arXiv 2504.03624, and the published configurations"
+_VIT = "Dosovitskiy et al. 2021, arXiv 2010.11929, table 1"
+_VIT22 = (
+    "Dehghani et al. 2023, arXiv 2302.05442, table 1 (blocks one after the other; biases of the MLP left out)"
+)
+_QWEN3 = "Qwen team 2025, arXiv 2505.09388, and the published model configurations"
+
+
+def _megatron(name: str, layers: int, hidden: int, heads: int) -> TransformerConfig:
+    return replace(_gpt(name, layers, hidden, heads, 2048, _MEGATRON), vocabulary=51200)
+
+
+def _mpt(name: str, layers: int, hidden: int, heads: int) -> TransformerConfig:
+    return TransformerConfig(
+        name, layers, hidden, heads, heads, hidden // heads, 4 * hidden, 50368, 2048, gated=False, tied=True,
+        layer_norm=True, learned_positions=2048, source=_MPT,
+    )  # fmt: skip
+
+
+def _deepseek(
+    name: str, layers: int, hidden: int, heads: int, q_rank: int, ffn: int, vocabulary: int, experts: int, moe_ffn: int,
+    *, per_token: int, shared: int, dense: int, source: str,
+) -> TransformerConfig:  # fmt: skip
+    return TransformerConfig(
+        name, layers, hidden, heads, heads, 128, ffn, vocabulary, 4096, experts=experts, experts_per_token=per_token,
+        moe_ffn=moe_ffn, shared_experts=shared, dense_layers=dense, q_rank=q_rank, kv_rank=512, rope_dim=64,
+        value_dim=128, source=source,
+    )  # fmt: skip
+
+
+def _openelm(name: str, layers: int, hidden: int, head_dim: int) -> TransformerConfig:
+    """Widths that grow from the first layer to the last: heads from a half to all, feed-forward from 1/2 to 4 h."""
+
+    def rounded(width: float, step: int) -> int:
+        near = max(step, int(width + step / 2) // step * step)
+        # never more than a tenth below
+        return near + step if near < 0.9 * width else near
+
+    kinds = []
+    for layer in range(layers):
+        part = layer / (layers - 1)
+        # four query heads share one of keys and values
+        heads = rounded(hidden * round(0.5 + 0.5 * part, 2), 4 * head_dim) // head_dim
+        kinds.append(
+            LayerKind(heads=heads, kv_heads=heads // 4, ffn=rounded(hidden * round(0.5 + 3.5 * part, 2), 256))
+        )
+    last = kinds[-1]
+    return TransformerConfig(
+        name, layers, hidden, last.heads or 0, last.kv_heads or 0, head_dim, last.ffn or 0, 32000, 2048, tied=True,
+        kinds=tuple(kinds), source=_OPENELM,
+    )  # fmt: skip
+
+
+def _mamba2(name: str, layers: int, hidden: int) -> TransformerConfig:
+    return TransformerConfig(
+        name, layers, hidden, 0, 0, 0, 0, 50288, 2048, tied=True, mixer=Mixer.MAMBA2, feed=Feed.NONE, inner=2 * hidden,
+        state_size=128, state_heads=2 * hidden // 64, source=_MAMBA2,
+    )  # fmt: skip
+
+
+def _mamba(name: str, layers: int, hidden: int) -> TransformerConfig:
+    return TransformerConfig(
+        name, layers, hidden, 0, 0, 0, 0, 50280, 2048, tied=True, mixer=Mixer.MAMBA, feed=Feed.NONE, inner=2 * hidden,
+        state_size=16, dt_rank=hidden // 16, source=_MAMBA,
+    )  # fmt: skip
+
+
+def _nemotron_h(
+    name: str, pattern: str, hidden: int, ffn: int, heads: int, state: int, state_heads: int
+) -> TransformerConfig:
+    return TransformerConfig(
+        name, len(pattern), hidden, heads, 8, 128, ffn, 131072, 8192, gated=False, kinds=pattern_layers(pattern, None),
+        inner=64 * state_heads, state_size=state, state_heads=state_heads, state_groups=8, rotary=False,
+        source=_NEMOTRON_H,
+    )  # fmt: skip
+
+
+def _jamba() -> TransformerConfig:
+    """Blocks of eight layers: the fifth has attention, and every second one experts."""
+    block = tuple(
+        LayerKind(Mixer.ATTENTION if place == 4 else Mixer.MAMBA, Feed.MOE if place % 2 else Feed.MLP)
+        for place in range(8)
+    )
+    return TransformerConfig(
+        "jamba-v0.1", 32, 4096, 32, 8, 128, 14336, 65536, 4096, experts=16, experts_per_token=2, moe_ffn=14336,
+        kinds=4 * block, inner=8192, state_size=16, dt_rank=256, inner_norms=True, rotary=False, source=_JAMBA,
+    )  # fmt: skip
+
+
+def _vit(name: str, layers: int, hidden: int, heads: int, patch: int) -> TransformerConfig:
+    tokens = tokens_of(224, patch)
+    return TransformerConfig(
+        name, layers, hidden, heads, heads, hidden // heads, 4 * hidden, 1000, tokens, gated=False, biases=True,
+        layer_norm=True, learned_positions=tokens, image=224, patch=patch, source=_VIT,
+    )  # fmt: skip
+
+
+def _gpt_oss(name: str, layers: int, experts: int) -> TransformerConfig:
+    return TransformerConfig(
+        name, layers, 2880, 64, 8, 64, 0, 201088, 4096, experts=experts, experts_per_token=4, moe_ffn=2880, window=128,
+        full_every=2, sinks=True, clamped=True, biases=True, source=_GPT_OSS,
+    )  # fmt: skip
+
+
+_PRESETS = (
+    _gpt("gpt2-small", 12, 768, 12, 1024, _GPT2),
+    _gpt("gpt2-xl", 48, 1600, 25, 1024, _GPT2),
+    _gpt("gpt3-1.3b", 24, 2048, 16, 2048, _GPT3),
+    _gpt("gpt3-6.7b", 32, 4096, 32, 2048, _GPT3),
+    _gpt("gpt3-13b", 40, 5120, 40, 2048, _GPT3),
+    _gpt("gpt3-175b", 96, 12288, 96, 2048, _GPT3),
+    _megatron("megatron-18b", 40, 6144, 48),
+    replace(_megatron("megatron-22b", 48, 6144, 64), source=_SELENE),
+    _megatron("megatron-39b", 48, 8192, 64),
+    _megatron("megatron-145b", 80, 12288, 96),
+    _megatron("megatron-530b", 105, 20480, 128),
+    _megatron("megatron-1t", 128, 25600, 160),
+    _mpt("mpt-125m", 12, 768, 12),
+    _mpt("mpt-350m", 24, 1024, 16),
+    _mpt("mpt-760m", 24, 1536, 12),
+    _mpt("mpt-1b", 24, 2048, 16),
+    _mpt("mpt-3b", 32, 2560, 20),
+    _mpt("mpt-7b", 32, 4096, 32),
+    _mpt("mpt-13b", 40, 5120, 40),
+    _mpt("mpt-30b", 48, 7168, 56),
+    _mpt("mpt-70b", 80, 8192, 64),
+    _llama("llama-65b", 80, 8192, 64, 64, 22016, 32000, 2048, _LLAMA1),
+    _llama("llama2-7b", 32, 4096, 32, 32, 11008, 32000, 4096, _LLAMA2),
+    _llama("llama2-13b", 40, 5120, 40, 40, 13824, 32000, 4096, _LLAMA2),
+    _llama("llama2-70b", 80, 8192, 64, 8, 28672, 32000, 4096, _LLAMA2),
+    _llama("llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192, _LLAMA3),
+    _llama("llama3-70b", 80, 8192, 64, 8, 28672, 128256, 8192, _LLAMA3),
+    _llama("llama3-405b", 126, 16384, 128, 8, 53248, 128256, 8192, _LLAMA3),
+    TransformerConfig(
+        "mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, 4096,
+        experts=8, experts_per_token=2, moe_ffn=14336, source=_MIXTRAL,
+    ),
+    TransformerConfig(
+        "mixtral-8x22b", 56, 6144, 48, 8, 128, 16384, 32768, 4096, experts=8, experts_per_token=2, moe_ffn=16384,
+        source="Mistral AI 2024, published model configuration",
+    ),
+    TransformerConfig(
+        "qwen1.5-moe-a2.7b", 24, 2048, 16, 16, 128, 0, 151936, 8192, experts=60, experts_per_token=4, moe_ffn=1408,
+        shared_experts=4, source="Qwen team 2024, published model configuration (biases of q, k, v left out)",
+    ),
+    TransformerConfig(
+        "qwen3-30b-a3b", 48, 2048, 32, 4, 128, 0, 151936, 4096, experts=128, experts_per_token=8, moe_ffn=768,
+        source=_QWEN3,
+    ),
+    TransformerConfig(
+        "qwen3-235b-a22b", 94, 4096, 64, 4, 128, 0, 151936, 4096, experts=128, experts_per_token=8, moe_ffn=1536,
+        source=_QWEN3,
+    ),
+    TransformerConfig(
+        "deepseek-moe-16b", 28, 2048, 16, 16, 128, 10944, 102400, 4096, experts=64, experts_per_token=6, moe_ffn=1408,
+        shared_experts=2, dense_layers=1, source="Dai et al. 2024, arXiv 2401.06066, and the published configuration",
+    ),
+    _deepseek(
+        "deepseek-v2-lite", 27, 2048, 16, 0, 10944, 102400, 64, 1408, per_token=6, shared=2, dense=1, source=_DEEPSEEK2,
+    ),
+    _deepseek(
+        "deepseek-v2", 60, 5120, 128, 1536, 12288, 102400, 160, 1536, per_token=6, shared=2, dense=1, source=_DEEPSEEK2,
+    ),
+    _deepseek(
+        "deepseek-v3", 61, 7168, 128, 1536, 18432, 129280, 256, 2048, per_token=8, shared=1, dense=3, source=_DEEPSEEK3,
+    ),
+    _gpt_oss("gpt-oss-20b", 24, 32),
+    _gpt_oss("gpt-oss-120b", 36, 128),
+    _mamba("mamba-130m", 24, 768),
+    _mamba("mamba-2.8b", 64, 2560),
+    _mamba2("mamba2-130m", 24, 768),
+    _mamba2("mamba2-2.7b", 64, 2560),
+    _jamba(),
+    _nemotron_h(
+        "nemotron-h-8b", "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", 4096, 21504, 32, 128, 128
+    ),
+    _vit("vit-b16", 12, 768, 12, 16),
+    _vit("vit-l16", 24, 1024, 16, 16),
+    _vit("vit-h14", 32, 1280, 16, 14),
+    replace(_vit("vit-22b", 48, 6144, 48, 14), biases=False, layer_norm=False, source=_VIT22),
+    _openelm("openelm-270m", 16, 1280, 64),
+    _openelm("openelm-450m", 20, 1536, 64),
+    _openelm("openelm-1.1b", 28, 2048, 64),
+    _openelm("openelm-3b", 36, 3072, 128),
+)  # fmt: skip
+
+TRANSFORMERS: dict[str, TransformerConfig] = {model.name: model for model in _PRESETS}
+
+
+def transformer(name: str) -> TransformerConfig:
+    """The preset of this name.
+
+    Raises
+    ------
+    UsageError
+        No such preset; the message names the nearest, or lists those there are.
+    """
+    if name not in TRANSFORMERS:
+        family = [known for known in TRANSFORMERS if name and known.startswith(name.lower())]
+        if len(family) > 1:
+            hint = f"; did you mean one of {', '.join(family)}?"
+        else:
+            hint = nearest(name, list(TRANSFORMERS)) or f"; there are: {', '.join(TRANSFORMERS)}"
+        raise UsageError(f"no model preset {name!r}{hint}")
+    return TRANSFORMERS[name]
+
+
+#: parameters of a request that are sizes of the model
+SIZES = (
+    "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
+    "experts_per_token", "moe_ffn", "shared_experts", "q_rank", "kv_rank", "rope_dim", "value_dim", "window",
+    "full_every", "sinks", "inner", "state_size", "state_heads", "state_groups", "conv_width", "chunk", "dt_rank",
+    "image", "patch",
+)  # fmt: skip
+
+
+def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None = None) -> TransformerConfig:
+    """A preset with some sizes replaced, or with an empty name a model of sizes alone.
+
+    Raises
+    ------
+    UsageError
+        No such preset, or sizes that are missing or contradict each other.
+    """
+    base = transformer(name) if name else None
+    given = dict(sizes)
+    if sequence is not None:
+        given["sequence"] = sequence
+    image, patch = (given.get(key, getattr(base, key) if base else 0) for key in ("image", "patch"))
+    if image or patch:
+        if sequence is not None:
+            raise UsageError("the sequence of an image follows from image and patch: seq must not be given")
+        given["sequence"] = given["learned_positions"] = tokens_of(image, max(patch, 1))
+    if given.get("kinds"):
+        given.setdefault("layers", len(given["kinds"]))
+    if base is None:
+        return _from_sizes(given)
+    if base.kinds and "kinds" not in given and "layers" in given:
+        if given["layers"] > base.layers:
+            raise UsageError(
+                f"model {base.name} lists its {base.layers} layers: layers can be fewer, not {given['layers']}"
+            )
+        given["kinds"] = base.kinds[: max(given["layers"], 0)]
+    if "heads" in given and "kv_heads" not in given:
+        given["kv_heads"] = given["heads"] if base.kv_heads == base.heads else base.kv_heads
+    # a head of latent attention does not follow from the width
+    sized = "hidden" in given or "heads" in given
+    if sized and "head_dim" not in given and not base.latent:
+        given["head_dim"] = given.get("hidden", base.hidden) // max(1, given.get("heads", base.heads))
+    if base.learned_positions and sequence is not None:
+        given["learned_positions"] = max(sequence, base.learned_positions)
+    return replace(base, **given) if given else base
+
+
+def _from_sizes(sizes: dict[str, Any]) -> TransformerConfig:
+    needed = ["layers", "hidden", "heads", "vocabulary", "sequence"]
+    if sizes.get("kinds"):
+        # each kind may have heads of its own
+        needed.remove("heads")
+        sizes.setdefault("heads", 0)
+    missing = [key.replace("sequence", "seq") for key in needed if key not in sizes]
+    if missing:
+        raise UsageError(f"without a model preset these sizes are needed: {', '.join(missing)}")
+    sizes.setdefault("kv_heads", sizes["heads"])
+    sizes.setdefault("head_dim", sizes["hidden"] // sizes["heads"] if sizes["heads"] > 0 else 0)
+    sizes.setdefault("ffn", 4 * sizes["hidden"])
+    sizes.setdefault("gated", False)
+    return TransformerConfig(name="custom", **sizes)
