@@ -112,10 +112,10 @@ def model_flops(request: TransformerRequest, sequences: int) -> int:
     Raises
     ------
     UsageError
-        A model whose layers are of different kinds: nothing measured is one.
+        A model whose layers are of different kinds, or behind an encoder: nothing measured is one.
     """
     config = request.config()
-    if config.kinds or config.patch or config.mixer is not Mixer.ATTENTION:
+    if config.kinds or config.patch or config.encoder or config.mixer is not Mixer.ATTENTION:
         raise UsageError(f"model {config.name}: operations of layers of different kinds are not counted here")
     seq = config.sequence
     matrices = 0

@@ -67,6 +67,8 @@ def replay_interval(result: ReplayResult) -> Interval | NothingNear | None:
         return NothingNear("the sizes of the model cannot be told")
     if model.patch:
         return NothingNear("no step of a vision model was measured")
+    if model.encoder is not None:
+        return NothingNear("no step of a model with an encoder was measured")
     if model.kinds or model.mixer is not Mixer.ATTENTION:
         return NothingNear(_OF_KINDS)
     return interval_of(_job(result, parameters, model))

@@ -257,7 +257,7 @@ def _models(kind: str) -> str:
     rows2 = [
         (
             m.name,
-            str(m.layers),
+            f"{m.encoder.layers}+{m.layers}" if m.encoder else str(m.layers),
             str(m.hidden),
             _span(m, "heads"),
             _span(m, "experts"),
@@ -308,7 +308,7 @@ def accelerator_parameters(name: str) -> dict[str, Any]:
 
 transformer = _command(
     "transformer",
-    "Training step or inference of a transformer (text or images), a state-space model or a hybrid.",
+    "Training step or inference of a transformer (text, sound or images), a state-space model or a hybrid.",
 )
 moe = _command("moe", "Mixture-of-experts transformer (default Mixtral 8x7B); same options as transformer.")
 mlp = _command("mlp", "Training step of a multi-layer perceptron.")

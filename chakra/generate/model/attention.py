@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from chakra.et.operators import Attention, Direction, KernelKind, attention_pairs
 from chakra.generate.model.blocks import NORM_OPS, Blocks, ContextParallel
-from chakra.generate.model.ir import Edge, Operator, OpKind, Ring, Weight, Work
+from chakra.generate.model.ir import MEMORY, Edge, Operator, OpKind, Ring, Weight, Work
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Shard
 
 #: operations an element of the rotary embedding
@@ -35,6 +35,11 @@ class AttentionLayers(Blocks):
     def absorbed(self) -> bool:
         """Whether keys and values stay compressed in the attention core: latent attention of one query."""
         return self.model.latent and not self.options.training and self.shape.queries == 1
+
+    @property
+    def masked(self) -> bool:
+        """Whether masked pairs of query and key are left out."""
+        return self.options.causal and self.model.masked
 
     def cached_bytes(self) -> int:
         """Bytes that a token leaves in the cache of one layer on this rank."""
@@ -82,7 +87,11 @@ class AttentionLayers(Blocks):
         producer = len(ops)
         what = self._core_of(model.head_dim, 0, self.kv_heads, window)
         sources = [(producer, q_bytes), (producer, kv_bytes), (producer, kv_bytes)]
-        ops.append(self._core(what, sources, self.kv_width, self.kv_width))
+        biases = 0
+        if model.relative_buckets:
+            # the same numbers for all sequences
+            biases = self.heads_here * what.queries * what.keys * item
+        ops.append(self._core(what, sources, self.kv_width, self.kv_width, biases))
         return ops
 
     @property
@@ -94,9 +103,79 @@ class AttentionLayers(Blocks):
         return Weight(2 * self.kv_width * self.model.hidden, copies=self._kv_copies)
 
     def _qkv_bias(self) -> tuple[Weight, ...]:
+        return () if not self.model.biases else (Weight(self.q_width), *self._kv_bias())
+
+    def _kv_bias(self) -> tuple[Weight, ...]:
         if not self.model.biases:
             return ()
-        return Weight(self.q_width), Weight(2 * self.kv_width, copies=self._kv_copies)
+        return (Weight((1 + self.model.key_bias) * self.kv_width, copies=self._kv_copies),)
+
+    # ------------------------------------------------------------------ attention to an encoder
+
+    def _cross(self, base: int) -> list[Operator]:
+        """Attention to the encoder's output, behind operator ``base`` - 1: norm, projections, core, residual addition.
+
+        Keys and values are those of the source, as many whatever the target is; decoding has them in its cache.
+        """
+        model, item = self.model, self.options.itemsize
+        q_bytes = self.tokens * self.q_width * item
+        ops = [self._norm("cross_norm", base - 1, self.residual_bytes)]
+        ops.append(
+            self._gemm(
+                "cross_q", self._column_edge(base), self.tokens, self.q_width, model.hidden, self._column_input_saved(),
+                (Weight(self.q_width * model.hidden), *self._bias(self.q_width)),
+            )
+        )  # fmt: skip
+        queries = base + 1
+        sources = [(queries, q_bytes)]
+        if self.shape.cached_memory:
+            # nothing is computed of the source again: its matrix is held all the same
+            ops[-1] = replace(ops[-1], weights=(*ops[-1].weights, self._kv_weight(), *self._kv_bias()))
+        else:
+            ops.append(self._memory_keys())
+            size = self.memory_tokens * self.kv_width * item
+            sources += [(queries + 1, size), (queries + 1, size)]
+        what = replace(
+            self._core_of(model.head_dim, 0, self.kv_heads, 0), keys=self.shape.memory, causal=False
+        )
+        core = self._core(what, sources, self.kv_width, self.kv_width)
+        ops.append(replace(core, name="cross_attention"))
+        out_bytes = self.tokens * self.value_width * item
+        producer = base + len(ops) - 1
+        ops.append(
+            self._gemm(
+                "cross_proj", self._stay(producer, out_bytes), self.tokens, model.hidden, self.value_width, out_bytes,
+                (Weight(self.value_width * model.hidden), *self._bias(model.hidden, whole=True)),
+            )
+        )  # fmt: skip
+        ops.append(self._add("cross_add", producer + 1, base - 1))
+        return ops
+
+    def _memory_keys(self) -> Operator:
+        """Keys and values of the encoder's output, which all layers of a chunk keep once between them."""
+        hidden = self.model.hidden
+        part = self.memory_tokens // (self.parallel.tp if self.options.sp else 1)
+        return self._gemm(
+            "cross_kv", self._column_edge(MEMORY, tokens=part), self.memory_tokens, 2 * self.kv_width, hidden, 0,
+            (self._kv_weight(), *self._kv_bias()),
+        )  # fmt: skip
+
+    def memory_bytes(self) -> int:
+        """Bytes of the encoder's output on this rank, as it travels between stages."""
+        part = self.memory_tokens // (self.parallel.tp if self.options.sp else 1)
+        return part * self.model.hidden * self.options.itemsize
+
+    def kept_memory_bytes(self) -> int:
+        """Bytes of it that stay for the gradients of the matrices that read it."""
+        kept_shard = self.options.sp and self.options.regather
+        part = self.memory_tokens // (self.parallel.tp if kept_shard else 1)
+        return self._saved(part * self.model.hidden * self.options.itemsize)
+
+    def cached_memory_bytes(self) -> int:
+        """Bytes that the encoder's output leaves in the cache of one layer on this rank, for a sequence."""
+        return 2 * self.kv_width * self.shape.memory * self.options.itemsize
+
+    # ------------------------------------------------------------------ latent attention
 
     def _latent(self, window: int) -> list[Operator]:
         """Compressed queries, keys and values; operators 1 and on of the layer."""
@@ -195,41 +274,41 @@ class AttentionLayers(Blocks):
         options, shape = self.options, self.shape
         ulysses = self.parallel.cp if self._ulysses else 1
         queries, parts = self.tokens // shape.sequences * ulysses, 1
-        if (options.causal or window) and self._split and not self._ulysses:
+        if (self.masked or window) and self._split and not self._ulysses:
             # an equal share of all pairs that are left: ranks hold an early and a late piece of the sequence each
             queries, parts = shape.queries, self.parallel.cp
         return Attention(
             shape.sequences, self.heads_here // ulysses, max(1, kv_heads // ulysses), queries, shape.context, head,
-            value_head=value_head if value_head != head else 0, causal=options.causal, window=window,
+            value_head=value_head if value_head != head else 0, causal=self.masked, window=window,
             sinks=self.model.sinks, fused=options.flash, dropout=self.model.dropout and options.training, parts=parts,
             type=options.types.compute,
         )  # fmt: skip
 
     def _core(
-        self, what: Attention, sources: Sequence[tuple[int, int]], key_width: int, value_width: int
-    ) -> Operator:
+        self, what: Attention, sources: Sequence[tuple[int, int]], key_width: int, value_width: int, biases: int = 0
+    ) -> Operator:  # fmt: skip
         """Scores, softmax and weighted sum: 2*(d_k + d_v) FLOPs for each pair and head; backward twice that.
 
         ``sources`` are producers and bytes of queries, keys and values; ``key_width`` and ``value_width`` those of a
-        token's keys and values (0: the values are part of the keys).
+        token's keys and values (0: the values are part of the keys), ``biases`` the bytes that are added to scores.
         """
         model, options, shape = self.model, self.options, self.shape
         item, cp = options.itemsize, self.parallel.cp
         heads = self.heads_here
         widths = heads * (what.head + (what.value_head or what.head))
-        if what.window and what.window < shape.context:
-            pairs = attention_pairs(shape.queries, shape.context, causal=what.causal, window=what.window)
+        if what.window and what.window < what.keys:
+            pairs = attention_pairs(shape.queries, what.keys, causal=what.causal, window=what.window)
             flops = 2 * shape.sequences * pairs * widths // (cp if self._split else 1)
         else:
-            flops = 2 * self.tokens * shape.context * widths
-            if options.causal and shape.queries > 1:
+            flops = 2 * self.tokens * what.keys * widths
+            if what.causal and shape.queries > 1:
                 flops //= 2
-        scores = self.tokens * heads * shape.context
+        scores = self.tokens * heads * what.keys
         # keys and values of all that is seen are read once per query block set: the model of a fused kernel
         keys = shape.sequences * what.seen * (key_width + value_width) * item
         if self._ulysses:
             keys //= cp
-        moved = self.tokens * widths * item + keys
+        moved = self.tokens * widths * item + keys + biases
         core_saved = 0
         if not options.flash:
             moved += 4 * scores * item

@@ -43,11 +43,17 @@ class TokenShape:
         Query tokens per sequence over all context ranks: s in training and prefill, 1 in decoding.
     context
         Keys per query: s in training and prefill, tokens so far in decoding.
+    memory
+        Tokens per sequence that an encoder gives, which the layers attend to; 0: there is no encoder.
+    cached_memory
+        Whether their keys and values are in the cache.
     """
 
     sequences: int
     queries: int
     context: int
+    memory: int = 0
+    cached_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,7 @@ class Blocks:
         self.residual: Placement = Shard("sequence") if options.sp else REPLICATE
         self.residual_bytes = self.residual_tokens * model.hidden * options.itemsize
         self.full_bytes = self.tokens * model.hidden * options.itemsize
+        self.memory_tokens = shape.sequences * shape.memory
         self.heads_here = model.heads // tp
         self.q_width = model.attention_width // tp
         self.value_width = self.heads_here * model.value_head
@@ -259,9 +266,13 @@ class Blocks:
             output_bytes=batch * rows * columns * options.itemsize, saved_bytes=self._saved(saved),
         )  # fmt: skip
 
-    def _column_edge(self, producer: int, width: int | None = None) -> Edge:
-        """Tensor of the residual stream's layout into a matrix split by columns: gathered under sp, gradients summed."""
-        size = self.residual_tokens * (width or self.model.hidden) * self.options.itemsize
+    def _column_edge(self, producer: int, width: int | None = None, tokens: int | None = None) -> Edge:
+        """Tensor of the residual stream's layout into a matrix split by columns: gathered under sp, gradients summed.
+
+        ``tokens`` are those that the rank has of it, where they are others than the residual stream's.
+        """
+        rows = self.residual_tokens if tokens is None else tokens
+        size = rows * (width or self.model.hidden) * self.options.itemsize
         return Edge(
             producer, size, {"tp": self.residual}, {"tp": REPLICATE}, {"tp": PARTIAL},
             regather=self.options.sp and self.options.regather and self.options.training,

@@ -1,15 +1,15 @@
 """Whole transformer models cut into pipeline chunks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from chakra.errors import UsageError
 from chakra.generate.model.blocks import TokenShape, TransformerOptions
 from chakra.generate.model.config import TransformerConfig
-from chakra.generate.model.ir import Layer
+from chakra.generate.model.ir import MEMORY, Layer
 from chakra.generate.model.layer_kinds import Feed
 from chakra.generate.model.routing import Experts, dispatch_of
-from chakra.generate.model.stage_model import StageModel, split_layers
+from chakra.generate.model.stage_model import StageModel, split_layers, split_stacks
 from chakra.generate.model.transformer import TransformerLayers
 from chakra.generate.parallel import ParallelConfig
 
@@ -21,44 +21,153 @@ def transformer_stages(
     options: TransformerOptions,
     layers_per_chunk: Sequence[int] | None = None,
     experts: Experts | None = None,
+    encoder_stages: int | None = None,
 ) -> StageModel:
-    """Embedding, decoder layers and head in pp*vp chunks, as a rank computes them.
+    """Embedding, layers and head in pp*vp chunks, as a rank computes them; those of an encoder before them.
 
     Layers of one kind are built once and renamed, so the cost does not grow with the number of ranks or micro-batches.
     With ``experts`` the ranks are those of one expert-parallel position, and each layer with experts has its own load.
+    ``encoder_stages`` of the stages are an encoder's, whose layers ``layers_per_chunk`` counts before the others; None:
+    as many as it has of the layers.
 
     Raises
     ------
     UsageError
-        Sizes that do not divide by the parallel degrees.
+        Sizes that do not divide by the parallel degrees, or parallelism that an encoder does not go with.
     """
     if parallel.ep > 1 and not model.has_experts:
         raise UsageError(f"expert parallelism (ep={parallel.ep}) needs a model with experts")
-    make = TransformerLayers(model, parallel, shape, options)
     count = parallel.pp * parallel.vp
-    prototypes: dict[object, Layer] = {}
-    chunks = []
-    for number, span in enumerate(split_layers(model.layers, count, layers_per_chunk)):
-        layers: list[Layer] = [make.embedding()] if number == 0 else []
+    if model.encoder is None:
+        if encoder_stages is not None:
+            raise UsageError(f"model {model.name} has no encoder that encoder-stages could be of")
+        spans = split_layers(model.layers, count, layers_per_chunk)
+    else:
+        _check_encoder(model, parallel)
+        shape = replace(shape, memory=model.encoder.sequence)
+        spans = split_stacks((model.encoder.layers, model.layers), count, encoder_stages, layers_per_chunk)
+    parts = _Parts(model, parallel, shape, options, experts)
+    chunks = [
+        tuple(parts.chunk(number % parallel.pp, span, first=number == 0, last=number == count - 1))
+        for number, span in enumerate(spans)
+    ]
+    memory = parts.make.memory_bytes()
+    return StageModel(tuple(chunks), options.itemsize, options.grad_itemsize, memory)
+
+
+def _check_encoder(model: TransformerConfig, parallel: ParallelConfig) -> None:
+    if parallel.cp > 1:
+        raise UsageError(
+            f"model {model.name}: context parallelism splits one sequence, and a model with an encoder has two: cp must "
+            f"be 1, not {parallel.cp}"
+        )
+    if parallel.vp > 1:
+        raise UsageError(
+            f"model {model.name}: stages are an encoder's or those behind it, not both in turn: vp must be 1, not "
+            f"{parallel.vp}"
+        )
+
+
+class _Parts:
+    """Makes the layers of a model's chunks; layers of one kind are built once."""
+
+    def __init__(
+        self,
+        model: TransformerConfig,
+        parallel: ParallelConfig,
+        shape: TokenShape,
+        options: TransformerOptions,
+        experts: Experts | None,
+    ) -> None:
+        self.model, self.parallel, self.shape, self.options, self.experts = (
+            model, parallel, shape, options, experts,
+        )  # fmt: skip
+        self.make = TransformerLayers(model, parallel, shape, options)
+        self._encoder: TransformerLayers | None = None
+        if model.encoder is not None:
+            tokens = model.encoder.sequence
+            source = TokenShape(shape.sequences, tokens, tokens)
+            self._encoder = TransformerLayers(model.encoder, parallel, source, options)
+        self._prototypes: dict[object, Layer] = {}
+        #: stages that hold the embedding already
+        self._holders: set[int] = set()
+
+    def _owns(self, stage: int) -> bool:
+        """Whether a stage has the embedding nowhere yet; it has it from now on."""
+        owns = stage not in self._holders
+        self._holders.add(stage)
+        return owns
+
+    def chunk(self, stage: int, span: range, *, first: bool, last: bool) -> Iterator[Layer]:
+        """Layers of a chunk: those of an encoder have the first numbers of ``span``."""
+        model, encoder = self.model, self._encoder
+        before = encoder.model.layers if encoder else 0
+        if first:
+            yield self._before(stage) if encoder else self._embedding(stage)
+        kept = 0
         for index in span:
-            one = model.at(index)
-            kind: object = model.layer_key(index)
-            here = options
-            if experts is not None and one.feed is Feed.MOE:
-                kind = index
-                tokens = make.residual_tokens
-                dispatch = dispatch_of(experts.load, one, index, tokens, parallel.ep, experts.position)
-                here = replace(options, dispatch=dispatch)
-            if kind not in prototypes:
-                prototypes[kind] = _layer(model, index, parallel, shape, here)
-            base = prototypes[kind]
-            layers.append(replace(base, name=f"layer{index}"))
-        if number == count - 1:
-            layers.append(make.head(owns_weight=not model.tied or count > 1))
-        chunks.append(tuple(layers))
-    return StageModel(
-        tuple(chunks), options.itemsize, options.grad_itemsize, tied_copy=model.tied and parallel.pp > 1
+            if encoder and index < before:
+                yield replace(self._prototype(("encoder", 0), encoder), name=f"encoder{index}", encoder=True)
+                closing = encoder.closing() if index == before - 1 else None
+                if closing:
+                    yield replace(closing, name="encoder_norm", encoder=True)
+                continue
+            if encoder and index == before:
+                yield replace(self._embedding(stage), opens=True)
+            layer = self._own_layer(index - before)
+            if encoder and not kept:
+                # the layers of a chunk read the same output of the encoder
+                kept = self.make.kept_memory_bytes()
+                layer = _keeping(layer, kept)
+            yield layer
+        if last:
+            tied = model.tied
+            yield self.make.head(owns_weight=self._owns(stage) if tied else True)
+
+    def _before(self, stage: int) -> Layer:
+        """What makes the tokens of the encoder."""
+        assert self._encoder is not None
+        shared = self.model.shared_embedding
+        layer = self._encoder.embedding(owns_weight=self._owns(stage) if shared else True, shared=shared)
+        return replace(layer, name="encoder_embedding", encoder=True)
+
+    def _embedding(self, stage: int) -> Layer:
+        shared = self.model.tied or self.model.shared_embedding
+        return self.make.embedding(owns_weight=self._owns(stage) if shared else True, shared=shared)
+
+    def _own_layer(self, index: int) -> Layer:
+        """A layer behind the encoder."""
+        one = self.model.at(index)
+        kind: object = self.model.layer_key(index)
+        here = self.options
+        if self.experts is not None and one.feed is Feed.MOE:
+            kind = index
+            tokens = self.make.residual_tokens
+            dispatch = dispatch_of(
+                self.experts.load, one, index, tokens, self.parallel.ep, self.experts.position
+            )
+            here = replace(self.options, dispatch=dispatch)
+        if kind not in self._prototypes:
+            self._prototypes[kind] = _layer(self.model, index, self.parallel, self.shape, here)
+        return replace(self._prototypes[kind], name=f"layer{index}")
+
+    def _prototype(self, kind: object, make: TransformerLayers) -> Layer:
+        if kind not in self._prototypes:
+            self._prototypes[kind] = TransformerLayers(
+                make.model.at(0), self.parallel, make.shape, self.options
+            ).layer()
+        return self._prototypes[kind]
+
+
+def _keeping(layer: Layer, kept_bytes: int) -> Layer:
+    """A layer that keeps what it reads of the encoder's output for its gradients."""
+    operators = tuple(
+        replace(op, saved_bytes=op.saved_bytes + kept_bytes)
+        if any(edge.producer == MEMORY for edge in op.edges)
+        else op
+        for op in layer.operators
     )
+    return replace(layer, operators=operators, input_bytes=layer.input_bytes + kept_bytes)
 
 
 def _layer(

@@ -74,7 +74,7 @@ def _merged(operators: tuple[Operator, ...], group: list[int], place: Mapping[in
     for index in group:
         for edge in operators[index].edges:
             if edge.producer not in group:
-                outer.append(replace(edge, producer=place.get(edge.producer, -1)))
+                outer.append(replace(edge, producer=place.get(edge.producer, edge.producer)))
                 continue
             alone = _consumers(operators, edge.producer) == 1 and edge.producer != len(operators) - 1
             saved += edge.size_bytes * (2 if alone else 1)

@@ -15,7 +15,7 @@ def tokens_of(image: int, patch: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TransformerConfig:
-    """Sizes of a transformer, decoder-only or of images.
+    """Sizes of a transformer: of text or images, alone or behind an encoder.
 
     Attributes
     ----------
@@ -65,6 +65,23 @@ class TransformerConfig:
         sequence is the patches and a class token, positions are learned, and the vocabulary is the classes.
     kinds
         Layers of different sizes: what each of them has of its own. Empty: all are as the sizes above say.
+    encoder
+        The model that is computed before these layers, whose output each of them attends to (T5, BART, Whisper); None:
+        there are these layers alone. It has no output matrix, and its source sequence is ``encoder.sequence``.
+    shared_embedding
+        The encoder looks its tokens up in the embedding of this model.
+    masked
+        A query sees no later key; encoders have no mask.
+    relative_buckets
+        Rows of a table with a number for each head, which scores get by the distance of query and key (T5); 0: none.
+    embedding_norm
+        A norm stands behind the embedding and none behind the last layer: norms follow what they norm (BART).
+    key_bias
+        Keys have a bias where linear layers have (Whisper's have none).
+    mel
+        Bands of a spectrum, two frames of which two convolutions make one token (Whisper's encoder); 0: text or images.
+    fixed_positions
+        The position embedding is not trained.
     source
         Where the numbers come from.
     """
@@ -112,6 +129,14 @@ class TransformerConfig:
     image: int = 0
     patch: int = 0
     channels: int = 3
+    encoder: "TransformerConfig | None" = None
+    shared_embedding: bool = False
+    masked: bool = True
+    relative_buckets: int = 0
+    embedding_norm: bool = False
+    key_bias: bool = True
+    mel: int = 0
+    fixed_positions: bool = False
     source: str = "given sizes"
 
     def __post_init__(self) -> None:
@@ -121,6 +146,8 @@ class TransformerConfig:
         self._check_least("vocabulary", "sequence")
         if self.patch or self.image:
             self._check_image()
+        if self.encoder is not None:
+            self._check_encoder(self.encoder)
         if self.kinds:
             self._check_kinds()
             return
@@ -151,6 +178,27 @@ class TransformerConfig:
             )
         if self.tied:
             raise UsageError(f"model {self.name}: an image has no embedding that could be tied")
+
+    def _check_encoder(self, encoder: "TransformerConfig") -> None:
+        """What a model that attends to an encoder can be."""
+        for one in (self, encoder):
+            if (
+                one.kinds
+                or one.mixer is not Mixer.ATTENTION
+                or one.latent
+                or one.experts
+                or one.window
+                or one.patch
+            ):
+                raise UsageError(
+                    f"model {self.name}: an encoder and what attends to it have layers of one kind, of whole attention "
+                    "and a perceptron: no layer list, states, experts, latent attention, windows or patches"
+                )
+        if encoder.hidden != self.hidden:
+            raise UsageError(
+                f"model {self.name}: the layers attend to what the encoder gives: its width ({encoder.hidden}) must be "
+                f"theirs ({self.hidden})"
+            )
 
     def _check_kinds(self) -> None:
         """Each kind of layer by itself, with the number of the first such layer in what is wrong."""
@@ -226,6 +274,11 @@ class TransformerConfig:
                 )
         if self.full_every and not self.window:
             raise UsageError(f"model {self.name}: full-every ({self.full_every}) needs a window")
+
+    @property
+    def depth(self) -> int:
+        """Layers, the encoder's before the others."""
+        return self.layers + (self.encoder.layers if self.encoder else 0)
 
     @property
     def latent(self) -> bool:

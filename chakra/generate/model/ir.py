@@ -10,6 +10,9 @@ from enum import StrEnum
 from chakra.et.operators import Computed, Direction, Kernel, KernelKind, MatrixProduct
 from chakra.generate.model.placement import Placements, Shares
 
+#: producers of an edge outside its layer: the layer's input, and the output of the encoder before the model
+INPUT, MEMORY = -1, -2
+
 
 class OpKind(StrEnum):
     """Class of an operator; decides which roofline efficiency applies and how FLOPs are reported."""
@@ -67,7 +70,7 @@ class Edge:
     Attributes
     ----------
     producer
-        Index of the producing operator in the layer, -1 for the layer's input.
+        Index of the producing operator in the layer, `INPUT` or `MEMORY`.
     size_bytes
         Local bytes as produced (layout ``have``).
     have, need
@@ -95,12 +98,19 @@ class WeightGroup(StrEnum):
 
     DENSE = "dense"
     EXPERT = "expert"
+    #: not trained: copies are equal, and no gradient exists
+    FROZEN = "frozen"
     #: every rank holds its own part (embedding tables of recommendation models)
     LOCAL = "local"
 
+    @classmethod
+    def trained(cls) -> "tuple[WeightGroup, ...]":
+        """Groups whose weights have gradients and optimizer states."""
+        return tuple(group for group in cls if group is not cls.FROZEN)
+
     def replica_axes(self) -> tuple[str, ...]:
         """Axes over which copies of such weights lie."""
-        if self is WeightGroup.DENSE:
+        if self in (WeightGroup.DENSE, WeightGroup.FROZEN):
             return ("dp", "cp")
         return ("edp",) if self is WeightGroup.EXPERT else ()
 
@@ -159,7 +169,11 @@ class Layer:
 
     ``input_bytes`` is the local size of the input, which is all that full recomputation keeps. ``recomputable`` is
     false for embeddings and heads. ``cached_bytes`` is what a token leaves in the cache of an inference, and ``window``
-    how many of the last tokens are kept there (0: all; 1 where one state stands for all tokens).
+    how many of the last tokens are kept there (0: all; 1 where one state stands for all tokens). ``cached_memory_bytes``
+    is what a sequence leaves there whatever its tokens are: keys and values of the encoder's output.
+
+    ``encoder`` marks layers before the model's own. The first of the model's own ``opens`` them: what comes before it is
+    not its input, but what the layers behind it attend to.
     """
 
     name: str
@@ -169,6 +183,9 @@ class Layer:
     recomputable: bool = False
     cached_bytes: int = 0
     window: int = 0
+    cached_memory_bytes: int = 0
+    encoder: bool = False
+    opens: bool = False
 
     def weights(self) -> Iterator[Weight]:
         """All weights, in operator order."""

@@ -48,6 +48,10 @@ _VIT = "Dosovitskiy et al. 2021, arXiv 2010.11929, table 1"
 _VIT22 = (
     "Dehghani et al. 2023, arXiv 2302.05442, table 1 (blocks one after the other; biases of the MLP left out)"
 )
+_T5 = "Raffel et al. 2020, arXiv 1910.10683, and the published configurations"
+_T5_1 = "Raffel et al. 2020, arXiv 1910.10683; sizes of the published checkpoints 1.1 and Flan-T5"
+_BART = "Lewis et al. 2020, arXiv 1910.13461, and the published configurations (norms before what they norm)"
+_WHISPER = "Radford et al. 2022, arXiv 2212.04356, and the published configuration"
 _QWEN3 = "Qwen team 2025, arXiv 2505.09388, and the published model configurations"
 
 
@@ -140,6 +144,76 @@ def _vit(name: str, layers: int, hidden: int, heads: int, patch: int) -> Transfo
     )  # fmt: skip
 
 
+def _behind_encoder(
+    name: str, layers: int, hidden: int, heads: int, head_dim: int, ffn: int, vocabulary: int, sequence: int,
+    source: str, **more: Any,
+) -> TransformerConfig:  # fmt: skip
+    """As many layers of an encoder as behind it, alike but for what reads a source and what has no mask."""
+    return with_encoder(
+        TransformerConfig(
+            name,
+            layers,
+            hidden,
+            heads,
+            heads,
+            head_dim,
+            ffn,
+            vocabulary,
+            sequence,
+            rotary=False,
+            source=source,
+            **more,
+        ),
+        layers,
+        sequence,
+    )
+
+
+def with_encoder(model: TransformerConfig, layers: int, sequence: int) -> TransformerConfig:
+    """A model behind an encoder of layers like its own, which reads words by the model's embedding."""
+    encoder = replace(
+        model, name=f"{model.name} encoder", layers=layers, sequence=sequence, masked=False, encoder=None,
+        learned_positions=max(sequence, model.learned_positions) if model.learned_positions else 0,
+    )  # fmt: skip
+    return replace(model, encoder=encoder, shared_embedding=True)
+
+
+def _t5(
+    name: str, layers: int, hidden: int, heads: int, head_dim: int, ffn: int, *, newer: bool = False
+) -> TransformerConfig:
+    """Version 1.1 has gated feed-forwards and an output matrix of its own, and no dropout."""
+    return _behind_encoder(
+        name, layers, hidden, heads, head_dim, ffn, 32128, 512, _T5_1 if newer else _T5, gated=newer, tied=not newer,
+        relative_buckets=32, dropout=not newer,
+    )  # fmt: skip
+
+
+def _bart(name: str, layers: int, hidden: int, heads: int) -> TransformerConfig:
+    """The published tables of positions have two rows more than positions."""
+    return _behind_encoder(
+        name, layers, hidden, heads, hidden // heads, 4 * hidden, 50265, 1024, _BART, gated=False, tied=True,
+        biases=True, layer_norm=True, learned_positions=1026, embedding_norm=True, dropout=True,
+    )  # fmt: skip
+
+
+def _whisper(name: str, layers: int, hidden: int, mel: int, vocabulary: int) -> TransformerConfig:
+    """30 s of sound are 3000 frames, and 1500 tokens."""
+    own = TransformerConfig(
+        name, layers, hidden, hidden // 64, hidden // 64, 64, 4 * hidden, vocabulary, 448, gated=False, tied=True,
+        biases=True, layer_norm=True, learned_positions=448, key_bias=False, rotary=False, source=_WHISPER,
+    )  # fmt: skip
+    encoder = replace(
+        own,
+        name=f"{name} encoder",
+        sequence=1500,
+        learned_positions=1500,
+        fixed_positions=True,
+        masked=False,
+        mel=mel,
+    )
+    return replace(own, encoder=encoder)
+
+
 def _gpt_oss(name: str, layers: int, experts: int) -> TransformerConfig:
     return TransformerConfig(
         name, layers, 2880, 64, 8, 64, 0, 201088, 4096, experts=experts, experts_per_token=4, moe_ffn=2880, window=128,
@@ -223,6 +297,16 @@ _PRESETS = (
     _vit("vit-l16", 24, 1024, 16, 16),
     _vit("vit-h14", 32, 1280, 16, 14),
     replace(_vit("vit-22b", 48, 6144, 48, 14), biases=False, layer_norm=False, source=_VIT22),
+    _t5("t5-small", 6, 512, 8, 64, 2048),
+    _t5("t5-base", 12, 768, 12, 64, 3072),
+    _t5("t5-large", 24, 1024, 16, 64, 4096),
+    _t5("t5-3b", 24, 1024, 32, 128, 16384),
+    _t5("t5-11b", 24, 1024, 128, 128, 65536),
+    _t5("t5-v1.1-xl", 24, 2048, 32, 64, 5120, newer=True),
+    _t5("t5-v1.1-xxl", 24, 4096, 64, 64, 10240, newer=True),
+    _bart("bart-base", 6, 768, 12),
+    _bart("bart-large", 12, 1024, 16),
+    _whisper("whisper-large-v3", 32, 1280, 128, 51866),
     _openelm("openelm-270m", 16, 1280, 64),
     _openelm("openelm-450m", 20, 1536, 64),
     _openelm("openelm-1.1b", 28, 2048, 64),
@@ -255,7 +339,7 @@ SIZES = (
     "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
     "experts_per_token", "moe_ffn", "shared_experts", "q_rank", "kv_rank", "rope_dim", "value_dim", "window",
     "full_every", "sinks", "inner", "state_size", "state_heads", "state_groups", "conv_width", "chunk", "dt_rank",
-    "image", "patch",
+    "image", "patch", "encoder_layers", "encoder_seq",
 )  # fmt: skip
 
 
@@ -278,8 +362,9 @@ def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None 
         given["sequence"] = given["learned_positions"] = tokens_of(image, max(patch, 1))
     if given.get("kinds"):
         given.setdefault("layers", len(given["kinds"]))
+    encoder = {key: given.pop(f"encoder_{key}") for key in ("layers", "seq") if f"encoder_{key}" in given}
     if base is None:
-        return _from_sizes(given)
+        return _encoded(_from_sizes(given), {}, encoder)
     if base.kinds and "kinds" not in given and "layers" in given:
         if given["layers"] > base.layers:
             raise UsageError(
@@ -294,7 +379,37 @@ def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None 
         given["head_dim"] = given.get("hidden", base.hidden) // max(1, given.get("heads", base.heads))
     if base.learned_positions and sequence is not None:
         given["learned_positions"] = max(sequence, base.learned_positions)
-    return replace(base, **given) if given else base
+    # what it has of its own is replaced with it
+    alone = replace(base, encoder=None, **given) if given or encoder else base
+    return _encoded(alone, given, encoder, base.encoder)
+
+
+def _encoded(
+    model: TransformerConfig,
+    sizes: Mapping[str, Any],
+    of_encoder: Mapping[str, int],
+    encoder: TransformerConfig | None = None,
+) -> TransformerConfig:
+    """A model with its encoder: a preset's, to which ``sizes`` of layers apply alike, or one like the model."""
+    if encoder is None:
+        if not of_encoder:
+            return model
+        if "layers" not in of_encoder:
+            raise UsageError(
+                f"model {model.name} has no encoder that encoder-seq could be of: give encoder-layers"
+            )
+        return with_encoder(model, of_encoder["layers"], of_encoder.get("seq", model.sequence))
+    if model.encoder is encoder:
+        return model
+    own = ("layers", "sequence", "learned_positions")
+    changes = {key: value for key, value in sizes.items() if key not in own}
+    if "layers" in of_encoder:
+        changes["layers"] = of_encoder["layers"]
+    if "seq" in of_encoder:
+        changes["sequence"] = of_encoder["seq"]
+        if encoder.learned_positions:
+            changes["learned_positions"] = max(of_encoder["seq"], encoder.learned_positions)
+    return replace(model, encoder=replace(encoder, **changes))
 
 
 def _from_sizes(sizes: dict[str, Any]) -> TransformerConfig:

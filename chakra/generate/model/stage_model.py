@@ -13,15 +13,15 @@ from chakra.io.limits import MAX_GENERATED_NODES
 class StageModel:
     """A model cut into chunks: ``chunks[g]`` are the layers of global chunk g = chunk * P + stage.
 
-    ``itemsize`` and ``grad_itemsize`` are bytes per weight and per gradient. ``tied_copy`` says that first and last
-    stage hold copies of one embedding. ``cached_sequences`` and ``cached_tokens`` are the sequences of which a replica
+    ``itemsize`` and ``grad_itemsize`` are bytes per weight and per gradient. ``memory_bytes`` is a rank's part of what an
+    encoder gives to all layers behind it. ``cached_sequences`` and ``cached_tokens`` are the sequences of which a replica
     keeps keys and values (inference) and the tokens of each, which ``cache_shares`` ranks share.
     """
 
     chunks: tuple[tuple[Layer, ...], ...]
     itemsize: int
     grad_itemsize: int
-    tied_copy: bool = False
+    memory_bytes: int = 0
     training: bool = True
     cached_sequences: int = 0
     cached_tokens: int = 0
@@ -41,11 +41,31 @@ class StageModel:
         """Chunks of one stage, in the order of its chunk numbers."""
         return self.chunks[stage::stages]
 
+    def tied_stages(self, stages: int) -> tuple[int, ...]:
+        """Stages of ``stages`` that hold copies of one embedding; none where it is on one of them alone."""
+        holders = {
+            number % stages
+            for number, chunk in enumerate(self.chunks)
+            if any(weight.tied for layer in chunk for weight in layer.weights())
+        }
+        return tuple(sorted(holders)) if len(holders) > 1 else ()
+
+    @property
+    def opened(self) -> int:
+        """The first chunk with layers behind an encoder; 0 where there is no encoder."""
+        opens = (number for number, chunk in enumerate(self.chunks) if any(layer.opens for layer in chunk))
+        return next(opens, 0)
+
+    def carries_memory(self, boundary: int) -> bool:
+        """Whether the encoder's output goes from chunk ``boundary`` to the next one beside the layers' own tensor."""
+        return self.memory_bytes > 0 and self.opened <= boundary < len(self.chunks) - 1
+
     def cache_bytes(self, stage: int, stages: int) -> int:
         """Keys and values that a rank of this stage keeps."""
         tokens, sequences = self.cached_tokens, self.cached_sequences
         return sum(
             min(layer.window or tokens, tokens) * layer.cached_bytes * sequences // self.cache_shares
+            + layer.cached_memory_bytes * sequences
             for chunk in self.of_stage(stage, stages)
             for layer in chunk
         )
@@ -74,3 +94,39 @@ def split_layers(layers: int, chunks: int, sizes: Sequence[int] | None = None) -
         )
     ends = list(accumulate(sizes))
     return [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+def split_stacks(
+    stacks: tuple[int, int], stages: int, encoder_stages: int | None, sizes: Sequence[int] | None = None
+) -> list[range]:
+    """Ranges of layers for each stage of an encoder and what is behind it, numbered through.
+
+    The first ``encoder_stages`` have the encoder's layers, the others those behind it, each as even as possible; without,
+    the encoder gets a share of the stages like its share of all layers. One stage has both. ``sizes`` says all of it.
+
+    Raises
+    ------
+    UsageError
+        Stages that one of both does not get, more stages than layers, or sizes that do not add up.
+    """
+    encoder, decoder = stacks
+    if encoder_stages is not None and sizes is not None:
+        raise UsageError(
+            "stage-layers says what every stage has, the encoder's layers first: encoder-stages must not be given"
+        )
+    if sizes is not None or (stages == 1 and encoder_stages is None):
+        return split_layers(encoder + decoder, stages, sizes)
+    if encoder_stages is None:
+        encoder_stages = min(max(round(stages * encoder / (encoder + decoder)), 1), stages - 1)
+    if stages == 1:
+        raise UsageError(
+            "one stage has the encoder and what is behind it: encoder-stages needs pp of at least 2"
+        )
+    if not 1 <= encoder_stages < stages:
+        raise UsageError(
+            f"encoder-stages must leave the layers behind the encoder a stage: 1 to {stages - 1} of pp = {stages}, not "
+            f"{encoder_stages}"
+        )
+    first = split_layers(encoder, encoder_stages)
+    later = split_layers(decoder, stages - encoder_stages)
+    return first + [range(encoder + span.start, encoder + span.stop) for span in later]

@@ -1,4 +1,4 @@
-"""Layers of a decoder-only transformer, dense or mixture of experts, as one rank computes them.
+"""Layers of a transformer, dense or mixture of experts, as one rank computes them.
 
 Layout: the residual stream is whole on every tp rank, or split along the sequence with sequence parallelism (``sp``);
 query, key, value and first feed-forward matrices are split by columns, output projections by rows (Shoeybi et al. 2019,
@@ -9,6 +9,7 @@ arXiv 1909.08053; Korthikanti et al. 2022, arXiv 2205.05198). All collectives fo
 from dataclasses import replace
 
 from chakra.et.operators import Direction, KernelKind, MatrixProduct
+from chakra.generate.model.audio import AudioLayers
 from chakra.generate.model.ir import (
     NO_WORK,
     Edge,
@@ -23,13 +24,12 @@ from chakra.generate.model.ir import (
 )
 from chakra.generate.model.layer_kinds import STATE_SPACE, Feed, Mixer
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Shard, Shares
-from chakra.generate.model.vision import VisionLayers
 
 #: operations per element, for the memory-bound operators' operation counts (they are bandwidth-bound everywhere)
 _ACTIVATION_OPS, _SOFTMAX_OPS = 8, 5
 
 
-class TransformerLayers(VisionLayers):
+class TransformerLayers(AudioLayers):
     """Builds the layers of one model for one parallelisation and token shape.
 
     A layer is of one kind: where they are several, each is built from the model as `TransformerConfig.at` gives it.
@@ -43,7 +43,10 @@ class TransformerLayers(VisionLayers):
         if model.mixer is Mixer.ATTENTION:
             window = model.window
             ops += self._attention(window)
-            cached = self.cached_bytes()
+            if self.shape.memory:
+                ops += self._cross(len(ops))
+            # what sees all keys at once leaves none for later
+            cached = self.cached_bytes() if model.masked else 0
         elif model.mixer in STATE_SPACE:
             # one state, whatever the context is
             window = 1
@@ -63,6 +66,7 @@ class TransformerLayers(VisionLayers):
         return Layer(
             "layer", tuple(ops), self.residual_bytes, self.residual_bytes, recomputable=True, window=window,
             cached_bytes=0 if self.options.training else cached,
+            cached_memory_bytes=0 if self.options.training else self.cached_memory_bytes(),
         )  # fmt: skip
 
     def _feed_forward(self, base: int) -> list[Operator]:
@@ -266,32 +270,76 @@ class TransformerLayers(VisionLayers):
             output_bytes=rows * columns * options.itemsize, saved_bytes=self._saved(saved),
         )  # fmt: skip
 
-    def embedding(self) -> Layer:
-        """Vocabulary-parallel token embedding (a lookup: one operation an element) and learned positions."""
-        model, options = self.model, self.options
+    def embedding(self, *, owns_weight: bool = True, shared: bool = False) -> Layer:
+        """What makes the tokens that the layers take: of words, patches or a spectrum; with positions.
+
+        ``owns_weight`` is false where the matrix is that of another layer of the stage, ``shared`` true where it is
+        that of another layer of the model.
+        """
+        model = self.model
         if model.patch:
             return Layer("embedding", tuple(self._patch_operators()), 0, self.residual_bytes)
+        ops = self._spectrum_operators() if model.mel else [self._lookup(owns_weight, model.tied or shared)]
+        ops.append(self._positions(len(ops) - 1))
+        if model.relative_buckets:
+            ops.append(self._relative_positions(len(ops) - 1))
+        if model.embedding_norm:
+            ops.append(self._norm("embedding_norm", len(ops) - 1, self.residual_bytes))
+        return Layer("embedding", tuple(ops), 0, self.residual_bytes)
+
+    def _lookup(self, owns_weight: bool, tied: bool) -> Operator:
+        """Vocabulary-parallel token embedding (a lookup: one operation an element)."""
+        model, options = self.model, self.options
         elements = self.tokens * model.hidden
         moved, kind = 2 * elements * options.itemsize, KernelKind.EMBEDDING
         grads = NO_WORK
         if options.training:
             updated = elements * (options.itemsize + 2 * options.grad_itemsize)
             grads = kernel(kind, elements, updated, elements, Direction.WEIGHT, options.types)
-        lookup = Operator(
+        weights = (Weight(self.vocabulary * model.hidden, tied=tied),) if owns_weight else ()
+        return Operator(
             "lookup", OpKind.LOOKUP, (), kernel(kind, elements, moved, elements, types=options.types), NO_WORK, grads,
-            (Weight(self.vocabulary * model.hidden, tied=model.tied),), output_bytes=self.full_bytes,
+            weights, output_bytes=self.full_bytes,
         )  # fmt: skip
+
+    def _positions(self, producer: int) -> Operator:
+        """Learned positions added to tokens, and their dropout."""
+        model, options = self.model, self.options
         weights: tuple[Weight, ...] = ()
         if model.learned_positions:
-            rows = model.learned_positions * model.hidden
-            weights = (Weight(rows, partial_tp=options.sp, copies=self.parallel.tp),)
+            rows, copies = model.learned_positions * model.hidden, self.parallel.tp
+            weights = (Weight(rows, partial_tp=options.sp, copies=copies),)
+            if model.fixed_positions:
+                weights = (Weight(rows, WeightGroup.FROZEN, copies=copies),)
         local = self.residual_tokens * model.hidden
-        place = self._elementwise(
-            "positions", (self._row_edge(0, self.full_bytes),), local, weights=weights,
-            saved=local if model.dropout else 0, backward=options.training and model.dropout,
-            kind=KernelKind.ADD,
+        place = {"tp": self.residual}
+        # tokens of a spectrum are whole on every rank, those of words terms of a sum
+        edge = self._row_edge(producer, self.full_bytes)
+        if model.mel:
+            edge = Edge(producer, self.full_bytes, {"tp": REPLICATE}, place, place)
+        return self._elementwise(
+            "positions", (edge,), local, weights=weights, saved=local if model.dropout else 0,
+            backward=options.training and model.dropout, kind=KernelKind.ADD,
         )  # fmt: skip
-        return Layer("embedding", (lookup, place), 0, self.residual_bytes)
+
+    def _relative_positions(self, producer: int) -> Operator:
+        """Numbers by distance that the scores of all layers get: a row of the table for each pair of positions."""
+        model, options = self.model, self.options
+        elements = self.heads_here * self.shape.queries * self.shape.context
+        found = self._elementwise(
+            "relative", (self._stay(producer, self.residual_bytes),), elements,
+            weights=(Weight(model.relative_buckets * self.heads_here),), saved=elements * options.itemsize,
+            backward=options.training, kind=KernelKind.EMBEDDING,
+        )  # fmt: skip
+        return replace(found, output_bytes=self.residual_bytes)
+
+    def closing(self) -> Layer | None:
+        """The norm behind the last layer of an encoder; None where norms stand behind what they norm."""
+        if self.model.embedding_norm:
+            return None
+        return Layer(
+            "norm", (self._norm("norm", -1, self.residual_bytes),), self.residual_bytes, self.residual_bytes
+        )
 
     def head(self, *, owns_weight: bool) -> Layer:
         """Final norm, output matrix and, in training, the vocabulary-parallel cross-entropy with its three sums.
@@ -300,7 +348,7 @@ class TransformerLayers(VisionLayers):
         """
         model, options = self.model, self.options
         weights = (Weight(self.vocabulary * model.hidden, tied=model.tied),) if owns_weight else ()
-        ops = [self._norm("norm", -1, self.residual_bytes)]
+        ops = [] if model.embedding_norm else [self._norm("norm", -1, self.residual_bytes)]
         rows = self.tokens
         if model.patch:
             return self._classifier(ops, weights)
@@ -308,12 +356,12 @@ class TransformerLayers(VisionLayers):
             rows = self.shape.sequences  # prefill needs the last token's logits only
         ops.append(
             self._gemm(
-                "logits", self._column_edge(0), rows, self.vocabulary, model.hidden,
+                "logits", self._column_edge(len(ops) - 1), rows, self.vocabulary, model.hidden,
                 self._column_input_saved(), weights,
             )
         )  # fmt: skip
         if options.training:
-            ops += self._cross_entropy(self.tokens, 1)
+            ops += self._cross_entropy(self.tokens, len(ops) - 1)
         return Layer("head", tuple(ops), self.residual_bytes, 0)
 
     def _classifier(self, ops: list[Operator], weights: tuple[Weight, ...]) -> Layer:

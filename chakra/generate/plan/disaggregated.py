@@ -163,6 +163,11 @@ def plan_disaggregated(
     UsageError
         Batches that do not divide among the decode replicas, or sizes that do not divide.
     """
+    if model.encoder is not None:
+        raise UsageError(
+            f"model {model.name}: keys and values of an encoder's output stay on the ranks that compute them: mode must "
+            "be train, prefill, decode or serve"
+        )
     if parallel.cp > 1 or decoding.parallel.cp > 1:
         raise UsageError(
             "prefill and decode ranks do not split the context: cp must be 1, a rank sends the caches of its heads whole"

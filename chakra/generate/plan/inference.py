@@ -60,10 +60,11 @@ class InferenceOptions:
             raise UsageError("nothing to do: no prefill and no decode steps")
 
     def shapes(self) -> list[TokenShape]:
-        """Token shape of every step in order."""
+        """Token shape of every step in order; decoding has what it needs of an encoder in its cache."""
         steps = [TokenShape(self.requests, self.prompt, self.prompt)] if self.prefill else []
         return steps + [
-            TokenShape(self.requests, 1, self.prompt + step + 1) for step in range(self.decode_steps)
+            TokenShape(self.requests, 1, self.prompt + step + 1, cached_memory=True)
+            for step in range(self.decode_steps)
         ]
 
 
@@ -78,28 +79,59 @@ class _StageSteps:
     emit: EmitOptions
     templates: list[Template] = field(default_factory=list)
 
-    def build(self, step: int, chunk: int) -> int:
+    def build(self, step: int, chunk: int) -> int | None:
+        """Index of the template of a step; None where the stage has nothing to do in it."""
         model = self.models[step]
         number = chunk * self.parallel.pp + self.stage
-        last = len(model.chunks) - 1
+        last, first = len(model.chunks) - 1, self._first(step)
+        if number < first:
+            return None
+        layers = [layer for layer in model.chunks[number] if not (layer.encoder and self._decodes(step))]
         builder = TemplateBuilder(self.emit)
         builder.host_does("passes")
         inputs: list[int] = []
-        if number:
+        memory: list[int] = []
+        if number > first:
             inputs = [self._receive(builder, step, number - 1, _output_bytes(model, number - 1))]
-        elif step and last:
-            inputs = [self._receive(builder, step - 1, last, self.options.requests * TOKEN_BYTES)]
-        builder.required = list(inputs)
-        for i, layer in enumerate(model.chunks[number]):
-            context = PassContext(builder, self.parallel.axis_sizes, self._ring_tag(step, number, i))
+            if self._carries(step, number - 1):
+                tag = self._tag(step, len(model.chunks) + number)
+                memory = [builder.receive("recv.encoder", "pp", -1, model.memory_bytes, tag)]
+        elif step and first != last:
+            # the token comes back from the last stage
+            size, back = self.options.requests * TOKEN_BYTES, -1 - first % self.parallel.pp
+            inputs = [self._receive(builder, step - 1, last, size, back)]
+        builder.required = [*inputs, *memory]
+        for i, layer in enumerate(layers):
+            if layer.opens and not self._decodes(step):
+                memory, inputs = inputs, []
+            context = PassContext(
+                builder, self.parallel.axis_sizes, self._ring_tag(step, number, i), memory=memory
+            )
             inputs = forward(context, layer, inputs, kept=Kept.NOTHING)
         if number < last:
             self._send(builder, step, number, _output_bytes(model, number), inputs)
-        elif last and step + 1 < len(self.models):
-            self._send(builder, step, number, self.options.requests * TOKEN_BYTES, inputs)
+            if self._carries(step, number):
+                tag = self._tag(step, len(model.chunks) + number + 1)
+                builder.send("send.encoder", "pp", 1, model.memory_bytes, tag, memory)
+        elif step + 1 < len(self.models):
+            first = self._first(step + 1)
+            if first != last:
+                back = 1 + first % self.parallel.pp
+                self._send(builder, step, number, self.options.requests * TOKEN_BYTES, inputs, back)
         builder.flush_host()
         self.templates.append(builder.template)
         return len(self.templates) - 1
+
+    def _decodes(self, step: int) -> bool:
+        """Whether a step is one token for each request, for which an encoder has nothing to do."""
+        return bool(step) or not self.options.prefill
+
+    def _first(self, step: int) -> int:
+        """The first chunk that computes in a step."""
+        return self.models[step].opened if self._decodes(step) else 0
+
+    def _carries(self, step: int, boundary: int) -> bool:
+        return not self._decodes(step) and self.models[step].carries_memory(boundary)
 
     def _tag(self, step: int, boundary: int) -> int:
         return (boundary * len(self.models) + step) * self.options.micro_batches
@@ -111,11 +143,15 @@ class _StageSteps:
         slot = (step * chunks + chunk) * deepest + layer
         return self._tag(0, chunks) + slot * steps
 
-    def _receive(self, builder: TemplateBuilder, step: int, boundary: int, size: int) -> int:
-        return builder.receive("recv", "pp", -1, size, self._tag(step, boundary))
+    def _receive(
+        self, builder: TemplateBuilder, step: int, boundary: int, size: int, offset: int = -1
+    ) -> int:
+        return builder.receive("recv", "pp", offset, size, self._tag(step, boundary))
 
-    def _send(self, builder: TemplateBuilder, step: int, boundary: int, size: int, data: list[int]) -> None:
-        builder.send("send", "pp", 1, size, self._tag(step, boundary), data)
+    def _send(
+        self, builder: TemplateBuilder, step: int, boundary: int, size: int, data: list[int], offset: int = 1
+    ) -> None:
+        builder.send("send", "pp", offset, size, self._tag(step, boundary), data)
 
 
 def _output_bytes(model: StageModel, chunk: int) -> int:
@@ -133,6 +169,7 @@ def plan_inference(
     *,
     compile_layers: bool = False,
     load: ExpertLoad | None = None,
+    encoder_stages: int | None = None,
 ) -> StepPlan:
     """Templates and stamps of every stage for one batch of requests.
 
@@ -147,8 +184,9 @@ def plan_inference(
     check_passes(steps * parallel.pp * parallel.vp * options.micro_batches)
     layout = replace(layout, training=False)
     models = _step_models(
-        model, parallel, options, layout, layers_per_chunk, compile_layers=compile_layers, load=load
-    )
+        model, parallel, options, layout, layers_per_chunk, compile_layers=compile_layers, load=load,
+        encoder_stages=encoder_stages,
+    )  # fmt: skip
     # of the last step, whose cache is the largest
     positions = [steps[-1] for steps in models] if load else []
     stages = []
@@ -161,7 +199,9 @@ def plan_inference(
                 for micro_batch in range(options.micro_batches):
                     for chunk in range(parallel.vp):
                         label = f"{'P' if options.prefill and not step else 'D'}{step}.{micro_batch}"
-                        stamps.append(Stamp(templates[chunk], micro_batch, label))
+                        template = templates[chunk]
+                        if template is not None:
+                            stamps.append(Stamp(template, micro_batch, label))
             stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps), ranks, position))
     training = TrainingOptions(micro_batches=options.micro_batches)
     schedule = forward_only(parallel.pp, options.micro_batches, parallel.vp)
@@ -180,14 +220,15 @@ def _step_models(
     *,
     compile_layers: bool,
     load: ExpertLoad | None,
+    encoder_stages: int | None,
 ) -> list[list[StageModel]]:
     """The model of every step, for each expert-parallel position where experts are not visited evenly, else once."""
     out = []
     for experts in [Experts(load, position) for position in range(parallel.ep)] if load else [None]:
         models = [
             replace(
-                transformer_stages(model, parallel, shape, layout, layers_per_chunk, experts), training=False,
-                cached_sequences=options.requests * options.micro_batches,
+                transformer_stages(model, parallel, shape, layout, layers_per_chunk, experts, encoder_stages),
+                training=False, cached_sequences=options.requests * options.micro_batches,
                 cached_tokens=options.prompt + options.decode_steps, cache_shares=parallel.cp,
             )
             for shape in options.shapes()

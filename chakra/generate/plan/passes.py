@@ -1,11 +1,11 @@
 """Forward and backward passes of a layer as nodes. The backward pass is derived from the operators, never written."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from chakra.et.operators import Attention
-from chakra.generate.model.ir import Edge, Layer, Operator, Work
+from chakra.generate.model.ir import INPUT, MEMORY, Edge, Layer, Operator, Work
 from chakra.generate.model.placement import Conversion, convert, gradient_need
 from chakra.generate.plan.template import TemplateBuilder
 
@@ -24,12 +24,22 @@ class PassContext:
     """Where a layer's nodes go.
 
     ``ring_tags`` gives each ring exchange of a layer its own range of tags: tag base = first + number * stride.
+    ``memory`` are the nodes that the encoder's output waits for; a backward pass appends those that its gradient waits
+    for to ``memory_gradient``.
     """
 
     builder: TemplateBuilder
     axis_sizes: Mapping[str, int]
     ring_tag_first: int = 0
     ring_tag_stride: int = 1
+    memory: Sequence[int] = ()
+    memory_gradient: list[int] = field(default_factory=list)
+
+    def source(self, edge: Edge, inputs: Sequence[int], outputs: Sequence[list[int]]) -> Sequence[int]:
+        """Nodes that an edge's tensor waits for, of a layer with these inputs and the outputs so far."""
+        if edge.producer == MEMORY:
+            return self.memory
+        return inputs if edge.producer == INPUT else outputs[edge.producer]
 
 
 def edge_conversion(edge: Edge, axis_sizes: Mapping[str, int]) -> tuple[Conversion, ...]:
@@ -58,7 +68,7 @@ def forward(
         name = f"{prefix}{layer.name}.{op.name}"
         data: list[int] = []
         for edge in op.edges:
-            source = inputs if edge.producer < 0 else outputs[edge.producer]
+            source = context.source(edge, inputs, outputs)
             data += builder.convert(name, edge_conversion(edge, context.axis_sizes), source)
         if op.ring:
             outputs.append([_ring(context, name, number, op, op.forward, data, op.ring.forward_bytes)])
@@ -123,7 +133,9 @@ def backward(
                 continue
             steps = gradient_conversion(edge, context.axis_sizes)
             landed = builder.convert(f"{name}.dgrad", steps, after)
-            if edge.producer < 0:
+            if edge.producer == MEMORY:
+                context.memory_gradient.extend(landed)
+            elif edge.producer == INPUT:
                 result += landed
             else:
                 arriving[edge.producer] = [*(arriving[edge.producer] or []), *landed]

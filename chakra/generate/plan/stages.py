@@ -14,7 +14,7 @@ from chakra.generate.plan.template import EmitOptions, Outside, Stream, Template
 from chakra.generate.schedule.pipeline import Action, Phase, Placement
 from chakra.replay.config.model import CollectiveKind
 
-#: group of the first and the last stage, which both hold a tied embedding
+#: group of the stages that hold copies of a tied embedding
 EMBEDDING_GROUP = "embed"
 #: group of two stages that hold the same parts of the model (DualPipe)
 MIRROR_GROUP = "mirror"
@@ -66,15 +66,22 @@ class StageBuilder:
     def _elements(self, layer: Layer, group: WeightGroup) -> int:
         return sum(weight.elements for weight in layer.weights() if weight.group is group)
 
-    def _context(self, builder: TemplateBuilder, phase: Phase, global_chunk: int, layer: int) -> PassContext:
+    @property
+    def _lanes(self) -> int:
+        """Tensors that can cross a boundary of the pipeline for a micro-batch, forward and backward."""
+        return 4 if self.model.memory_bytes else 2
+
+    def _context(
+        self, builder: TemplateBuilder, phase: Phase, global_chunk: int, layer: int, memory: Sequence[int] = ()
+    ) -> PassContext:  # fmt: skip
         # tags of ring exchanges lie above those of the pipeline; 64 operators a layer are plenty
         micro = self.training.passes
-        boundaries = 2 * len(self.model.chunks)
+        boundaries = self._lanes * len(self.model.chunks)
         steps = max(1, self.parallel.cp - 1) * 64
         deepest = max(len(chunk) for chunk in self.model.chunks)
         slot = (list(Phase).index(phase) * len(self.model.chunks) + global_chunk) * deepest + layer
         return PassContext(
-            builder, self.parallel.axis_sizes, (boundaries + slot * steps) * micro, ring_tag_stride=micro
+            builder, self.parallel.axis_sizes, (boundaries + slot * steps) * micro, micro, memory
         )
 
     # ------------------------------------------------------------------ templates
@@ -119,7 +126,7 @@ class StageBuilder:
         return other[0] - self.stage
 
     def _tag(self, boundary: int, direction: int) -> int:
-        return (2 * boundary + direction) * self.training.passes
+        return (self._lanes * boundary + direction) * self.training.passes
 
     def _forward(self, builder: TemplateBuilder, chunk: int) -> None:
         layers, number = self.chunks[chunk], self._global(chunk)
@@ -128,17 +135,39 @@ class StageBuilder:
             size = self._boundary_bytes(number - 1)
             offset = self._offset(chunk, -1)
             inputs = [self._receive(builder, "recv.forward", offset, size, self._tag(number - 1, 0))]
+        memory = self._receive_memory(builder, chunk, "forward")
         if self.training.iterations > 1:
             builder.required = [Outside.STEP]
         kept = {Recompute.NONE: Kept.ALL, Recompute.SELECTIVE: Kept.NO_CORE, Recompute.FULL: Kept.INPUT}
         gathers = _Gathers(self, builder, layers)
         for i, layer in enumerate(layers):
             gathers.before(i)
+            if layer.opens:
+                memory, inputs = inputs, []
             how = kept[self.training.recompute] if layer.recomputable else Kept.ALL
-            inputs = forward(self._context(builder, Phase.FORWARD, number, i), layer, inputs, kept=how)
+            context = self._context(builder, Phase.FORWARD, number, i, memory)
+            inputs = forward(context, layer, inputs, kept=how)
         if number + 1 < len(self.model.chunks):
             size = self._boundary_bytes(number)
             builder.send("send.forward", "pp", self._offset(chunk, 1), size, self._tag(number, 0), inputs)
+        self._send_memory(builder, chunk, "forward", memory)
+
+    def _receive_memory(self, builder: TemplateBuilder, chunk: int, way: str) -> list[int]:
+        """The encoder's output, from the stage before, or (``way`` backward) its gradient, from the one after."""
+        step = -1 if way == "forward" else 1
+        boundary = self._global(chunk) + min(step, 0)
+        if not self.model.carries_memory(boundary):
+            return []
+        tag, size = self._tag(boundary, 2 if step < 0 else 3), self.model.memory_bytes
+        return [self._receive(builder, f"recv.{way}.encoder", self._offset(chunk, step), size, tag)]
+
+    def _send_memory(self, builder: TemplateBuilder, chunk: int, way: str, nodes: list[int]) -> None:
+        """The same on its way on."""
+        step = 1 if way == "forward" else -1
+        boundary = self._global(chunk) + min(step, 0)
+        if self.model.carries_memory(boundary):
+            tag, size = self._tag(boundary, 2 if step > 0 else 3), self.model.memory_bytes
+            builder.send(f"send.{way}.encoder", "pp", self._offset(chunk, step), size, tag, nodes)
 
     def _receive(self, builder: TemplateBuilder, name: str, offset: int, size_bytes: int, tag: int) -> int:
         """A receive from a neighbouring stage, for which the host waits, and for all that the device has to do."""
@@ -162,6 +191,7 @@ class StageBuilder:
             size = self._boundary_bytes(number)
             offset = self._offset(chunk, 1)
             gradient = [self._receive(builder, "recv.backward", offset, size, self._tag(number, 1))]
+        of_memory = self._receive_memory(builder, chunk, "backward")
         builder.required = [Outside.FORWARD]
         gathers = _Gathers(self, builder, layers[::-1]) if training.reshard_after_forward else None
         buckets = self._buckets()
@@ -178,6 +208,10 @@ class StageBuilder:
                 context, layer, gradient, split=split, prefix=prefix,
                 selective=training.recompute is Recompute.SELECTIVE,
             )  # fmt: skip
+            of_memory += context.memory_gradient
+            if layer.opens:
+                # what all layers behind the encoder give back is what the encoder's backward begins with
+                gradient, of_memory = of_memory, []
             if prefix and not split:
                 builder.template.frees.append((builder.last_compute, f"{layer.name}.input"))
             if not split:
@@ -187,8 +221,10 @@ class StageBuilder:
             if not split:
                 # a framework's backward returns, and its gradient is sent, when the weights' gradients are done too
                 gradient = [*gradient, builder.last_compute]
+                of_memory = [*of_memory, builder.last_compute]
             offset = self._offset(chunk, -1)
             builder.send("send.backward", "pp", offset, size, self._tag(number - 1, 1), gradient)
+            self._send_memory(builder, chunk, "backward", of_memory)
         if not split and sync and self._reduces_in_pass():
             # after the send, which other stages wait for
             self._flush(builder, buckets)
@@ -212,7 +248,7 @@ class StageBuilder:
     def _buckets(self) -> dict[WeightGroup, _Bucket]:
         return {
             group: _Bucket(group)
-            for group in WeightGroup
+            for group in WeightGroup.trained()
             if self.axes(group) or (self.mirrored and group.replica_axes())
         }
 
@@ -331,14 +367,14 @@ class StageBuilder:
 
     def _tied_elements(self) -> int:
         """Elements of a tied embedding that this stage shares with another stage."""
-        if not self.model.tied_copy:
+        if self.stage not in self.model.tied_stages(self.parallel.pp):
             return 0
         return sum(weight.elements for weight in self.weights() if weight.tied)
 
     def _optimizer(self, builder: TemplateBuilder) -> None:
         training = self.training
         held, experts = 0, 0
-        for group in WeightGroup:
+        for group in WeightGroup.trained():
             elements = sum(weight.elements for weight in self.weights() if weight.group is group)
             shards = self.parallel.size(self.shard_axes(group)) if training.zero else 1
             held += -(-elements // shards)
@@ -356,7 +392,7 @@ class StageBuilder:
         work = Work(12 * held, moved * held, 12 * experts, moved * experts, what)
         update = builder.compute("optimizer", OpKind.OPTIMIZER, work, [])
         if training.zero in (Zero.OPTIMIZER, Zero.GRADIENTS):
-            for group in WeightGroup:
+            for group in WeightGroup.trained():
                 self._gather_parameters(builder, group, update)
 
     def _gather_parameters(self, builder: TemplateBuilder, group: WeightGroup, update: int) -> None:

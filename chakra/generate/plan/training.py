@@ -174,9 +174,14 @@ def plan_step(
         A model that is not cut into pp x vp chunks, or sizes that do not divide.
     """
     placement = placed(training.schedule, parallel.pp, parallel.vp)
-    if len(placement.routes) > 1 and model.tied_copy:
+    if len(placement.routes) > 1 and model.tied_stages(parallel.pp):
         raise UsageError(
             "dualpipe: first and last part of the model lie on the same stage; embeddings cannot be tied"
+        )
+    if len(placement.routes) > 1 and model.opened:
+        raise UsageError(
+            "dualpipe: an encoder and what is behind it take different times, and each stage would hold both: take "
+            "another schedule"
         )
     if len(model.chunks) != parallel.pp * parallel.vp:
         raise UsageError(f"{len(model.chunks)} model chunks for pp*vp = {parallel.pp * parallel.vp}")
@@ -270,8 +275,8 @@ def _stamps(builder: StageBuilder, row: Iterable[Action]) -> list[Stamp]:
     return stamps
 
 
-def group_tables(layout: RankLayout, names: Iterable[str]) -> dict[str, I32]:
-    """Tables of the symbolic groups that traces use: products of axes joined by ``_``, and ``embed``."""
+def group_tables(layout: RankLayout, names: Iterable[str], tied_stages: Sequence[int] = ()) -> dict[str, I32]:
+    """Tables of the symbolic groups that traces use: products of axes joined by ``_``, and ``embed`` of some stages."""
     tables = {}
     for name in sorted(set(names)):
         if name == MIRROR_GROUP:
@@ -280,7 +285,7 @@ def group_tables(layout: RankLayout, names: Iterable[str]) -> dict[str, I32]:
             pairs = np.stack([stages[:, :half], stages[:, ::-1][:, :half]], axis=2)
             tables[name] = np.ascontiguousarray(pairs.reshape(-1, 2))
         elif name == EMBEDDING_GROUP:
-            tables[name] = np.ascontiguousarray(layout.table(["pp"])[:, [0, -1]])
+            tables[name] = np.ascontiguousarray(layout.table(["pp"])[:, list(tied_stages)])
         else:
             tables[name] = layout.table(name.split("_"))
     return tables
@@ -330,7 +335,8 @@ def build_workload(
                 trace_of[first + members] = len(traces)
                 traces.append(stamp_trace(stage.templates, stage.stamps, said, f"<stage {stage.stage}>"))
             used.update(name.removeprefix(prefix) for name in traces[-1].pg_table)
-        groups |= {prefix + name: table + first for name, table in group_tables(layout, used).items()}
+        tables = group_tables(layout, used, part.model.tied_stages(part.parallel.pp))
+        groups |= {prefix + name: table + first for name, table in tables.items()}
         first += part.parallel.world
     return WorkloadManifest(plan.world, tuple(traces), trace_of, groups, about=dict(plan.about))
 

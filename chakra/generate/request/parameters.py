@@ -138,7 +138,10 @@ PARAMETERS = {
     "conv_width": Parameter("State-space layers: tokens that the convolution sees", least=0),
     "chunk": Parameter("Mamba-2: tokens of a chunk of the scan", least=0),
     "dt_rank": Parameter("Mamba: width that step sizes are computed from", least=0),
-    "seq": Parameter("Tokens per sequence (training) or prompt (inference)", default_said="the model's"),
+    "seq": Parameter(
+        "Tokens per sequence (training) or prompt (inference)",
+        default_said="the model's; of a prompt behind an encoder 1",
+    ),
     "mode": Parameter(
         "Training step, prefill, decode, serve (prefill, then decode) or disaggregated (each on ranks of its own)"
     ),
@@ -170,6 +173,15 @@ PARAMETERS = {
     "widths": Parameter("Widths, inputs first, comma-separated"),
     "image": Parameter("Side of the image, pixels"),
     "patch": Parameter("Side of an image's patches, pixels", least=0),
+    "encoder_layers": Parameter("Layers of an encoder that the model attends to", default_said="the model's"),
+    "encoder_seq": Parameter(
+        "Tokens per sequence that the encoder reads (of sound: two frames each)", default_said="the model's"
+    ),
+    "encoder_stages": Parameter(
+        "Pipeline stages that have the encoder's layers",
+        default_said="a share of pp like the encoder's of all layers",
+        most=MAX_GENERATED_NPUS,
+    ),
     "classes": Parameter("Number of classes"),
     "bottom": Parameter("Bottom MLP widths, comma-separated"),
     "top": Parameter("Top MLP widths, comma-separated"),

@@ -401,6 +401,10 @@ class TransformerRequest(Request):
         As in `TransformerConfig`.
     image, patch
         The same for images; the classes are the vocabulary.
+    encoder_layers, encoder_seq
+        Layers of the encoder, and tokens per sequence that it reads; other sizes are those of both.
+    encoder_stages
+        Pipeline stages that have the encoder's layers.
     seq
         Tokens per sequence (training) or per prompt (inference); default: the preset's.
     mode
@@ -467,6 +471,9 @@ class TransformerRequest(Request):
     dt_rank: int | None = None
     image: int | None = None
     patch: int | None = None
+    encoder_layers: int | None = None
+    encoder_seq: int | None = None
+    encoder_stages: int | None = None
     seq: int | None = None
     mode: Mode = Mode.TRAIN
     decode_steps: int = 1
@@ -504,6 +511,17 @@ class TransformerRequest(Request):
         if self.layer_file is not None:
             sizes["kinds"] = read_layers(self.layer_file)
         return sized_transformer(self.model, sizes, self.seq)
+
+    @checked
+    def prompt(self, model: TransformerConfig) -> int:
+        """Tokens of a prompt: behind an encoder, whose source is what is asked, one that begins the answer.
+
+        Parameters
+        ----------
+        model
+            Sizes of the model.
+        """
+        return 1 if model.encoder is not None and self.seq is None else model.sequence
 
     def layout(self) -> TransformerOptions:
         """Layout and kernels.
@@ -574,7 +592,7 @@ class TransformerRequest(Request):
             if self.iterations not in (None, 1):
                 raise UsageError("iterations are steps of training; an inference has decode-steps")
             options = InferenceOptions(
-                requests=self.micro_batch, micro_batches=self.batches(parallel), prompt=model.sequence,
+                requests=self.micro_batch, micro_batches=self.batches(parallel), prompt=self.prompt(model),
                 prefill=self.mode is not Mode.DECODE,
                 decode_steps=0 if self.mode is Mode.PREFILL else self.decode_steps,
             )  # fmt: skip
@@ -583,11 +601,16 @@ class TransformerRequest(Request):
                 return plan_disaggregated(
                     model, parallel, options, decoding, *given, compile_layers=self.compiled, load=load
                 )
-            return plan_inference(model, parallel, options, *given, compile_layers=self.compiled, load=load)
+            return plan_inference(
+                model, parallel, options, *given, compile_layers=self.compiled, load=load,
+                encoder_stages=self.encoder_stages,
+            )  # fmt: skip
         shape = TokenShape(self.micro_batch, model.sequence, model.sequence)
         layout, sizes = self.layout(), self.stage_layers
         if load is None:
-            stages = transformer_stages(model, parallel, shape, layout, sizes)
+            stages = transformer_stages(
+                model, parallel, shape, layout, sizes, encoder_stages=self.encoder_stages
+            )
             return self._step([stages], parallel, "transformer")
         positions = [
             transformer_stages(model, parallel, shape, layout, sizes, Experts(load, position))

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.ir import Layer, WeightGroup
 from chakra.generate.model.layer_kinds import Feed, Mixer
 from chakra.generate.model.placement import joined
@@ -54,6 +56,8 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
         )
         flops *= plan.training.iterations
         yield Check("matrix FLOPs of all ranks", flops, total_matmul_flops(plan), "FLOP")
+    if request.mode in (Mode.PREFILL, Mode.DECODE, Mode.SERVE) and request.capacity == 1.0:
+        yield from _inference(request, plan, stages, padded, flops=not (copied or request.causal))
     if request.mode is Mode.DISAGGREGATED:
         yield from _disaggregated(request, plan, stages, flops=not (copied or request.causal))
     if request.mode is Mode.TRAIN:
@@ -62,7 +66,10 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
         yield from _sharded(plan, stages)
         yield from _expert_parallel(request, plan, stages)
         yield from _mirrored(plan, stages)
-        if not model.has_experts and parallel.tp > 1 and plan.parallel.pp > 2:
+        yield from _tied(padded, plan, stages)
+        if model.encoder is not None:
+            yield from _encoder_parallel(request, plan, stages)
+        elif not model.has_experts and parallel.tp > 1 and plan.parallel.pp > 2:
             yield from _tensor_parallel(request, plan, stages[1])
 
 
@@ -71,6 +78,8 @@ def _copied(request: TransformerRequest, tp: int) -> bool:
     model = request.config()
     # routers and compressing matrices work on whatever part of the residual stream a rank has
     repeated = (model.has_experts or model.latent or model.patch > 0) and tp > 1 and not request.sp
+    # both convolutions of a spectrum are whole on every rank
+    repeated |= model.encoder is not None and model.encoder.mel > 0 and tp > 1
     few = any(
         (one.mixer is Mixer.ATTENTION and one.kv_heads < tp)
         or (one.mixer is Mixer.MAMBA2 and one.state_groups < tp)
@@ -108,14 +117,59 @@ def _disaggregated(
         yield Check("matrix FLOPs of all ranks", requests * total, total_matmul_flops(plan), "FLOP")
 
 
+def _inference(
+    request: TransformerRequest,
+    plan: StepPlan,
+    stages: tuple[StageSummary, ...],
+    padded: TransformerConfig,
+    *,
+    flops: bool,
+) -> Iterator[Check]:
+    """Matrix FLOPs of a batch of requests, and what it leaves in the caches of all ranks."""
+    requests = request.micro_batch * plan.training.micro_batches * plan.parallel.dp
+    prompt, steps = request.prompt(padded), 0 if request.mode is Mode.PREFILL else request.decode_steps
+    if flops:
+        contexts = tuple(prompt + step + 1 for step in range(steps))
+        prefilled = prompt if request.mode is not Mode.DECODE else 0
+        each = closed.inference_flops(padded, prompt=prefilled, contexts=contexts)
+        yield Check("matrix FLOPs of all ranks", requests * each, total_matmul_flops(plan), "FLOP")
+    if padded.encoder is not None:
+        tokens = request.micro_batch * plan.training.micro_batches * plan.parallel.dp
+        each = closed.kv_cache_bytes(padded, prompt + steps, plan.model.itemsize)
+        copies = max(1, plan.parallel.tp // padded.kv_heads)
+        found = sum(stage.memory.cache * stage.ranks for stage in stages)
+        yield Check("keys and values in caches", tokens * each * copies, found, "B")
+
+
+def _tied(model: TransformerConfig, plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
+    """Gradients of an embedding that several stages hold: V*h/T numbers, once a step, on each of them."""
+    for stage in stages if model.encoder is not None else ():
+        held = stage.stage in _embedding_stages(model, plan.parallel.pp, plan.model.opened)
+        size = model.vocabulary // plan.parallel.tp * model.hidden * plan.model.grad_itemsize
+        expected = held * size * plan.training.iterations
+        yield Check(
+            f"tied embedding, stage {stage.stage}, bytes",
+            expected,
+            _sum(stage, "embed", "ALL_REDUCE")[1],
+            "B",
+        )
+
+
+def _embedding_stages(model: TransformerConfig, stages: int, opened: int) -> set[int]:
+    """Stages that look tokens up by one matrix or multiply by it, where these are several."""
+    held = ({0} if model.shared_embedding else set()) | {opened} | ({stages - 1} if model.tied else set())
+    return held if len(held) > 1 else set()
+
+
 def _pipeline(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
     parallel = plan.parallel
     if parallel.pp == 1:
         return
     chains = parallel.world // parallel.pp
     expected = closed.pipeline_messages(
-        stages=parallel.pp, chunks=parallel.vp, micro_batches=plan.training.passes, chains=chains
-    )
+        stages=parallel.pp, chunks=parallel.vp, micro_batches=plan.training.passes, chains=chains,
+        encoder_stages=plan.model.opened if plan.model.memory_bytes else None,
+    )  # fmt: skip
     for kind in ("SEND", "RECV"):
         yield Check(
             f"pipeline {kind.lower()}s", expected, sum(_sum(s, "pp", kind)[0] * s.ranks for s in stages), ""
@@ -152,7 +206,12 @@ def _data_parallel(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator
     for stage in stages:
         # of a mixture of experts those of the experts go over a group of their own
         found = sum(_sum(stage, group, "ALL_REDUCE")[1] for group in ("dp", "edp"))
-        expected = stage.parameters * plan.model.grad_itemsize * plan.training.iterations
+        trained = sum(
+            sum(elements)
+            for layers in plan.layers_of(stage.stage, stage.position)
+            for elements in (_elements(layers, group) for group in WeightGroup.trained())
+        )
+        expected = trained * plan.model.grad_itemsize * plan.training.iterations
         yield Check(f"gradient bytes, stage {stage.stage}", expected, found, "B")
 
 
@@ -171,10 +230,18 @@ def _sharded(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check
                 _reductions(plan, chunks, group), ranks, parallel.rdp
             )
             across += summed
+            if group is WeightGroup.DENSE and plan.training.zero is Zero.WEIGHTS:
+                # weights that are not trained are gathered all the same
+                frozen = _gathers(plan, chunks, WeightGroup.FROZEN, ranks)
+            else:
+                frozen = 0
             # a group of context ranks has gathers of attention besides
             if not scattered or axes == ("cp",):
                 continue
-            expected = {"REDUCE_SCATTER": scattered, "ALL_GATHER": _gathers(plan, chunks, group, ranks)}
+            expected = {
+                "REDUCE_SCATTER": scattered,
+                "ALL_GATHER": frozen + _gathers(plan, chunks, group, ranks),
+            }
             for kind, size in expected.items():
                 name = f"{joined(axes)} {kind.lower().replace('_', '-')}, stage {stage.stage}"
                 yield Check(f"{name}, bytes", size, _sum(stage, joined(axes), kind)[1], "B")
@@ -268,6 +335,41 @@ def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSu
             expected_calls.append(
                 closed.CallCount("tp", CollectiveKind.ALL_REDUCE, plan.training.iterations, size)
             )
+    yield from _calls(stage, expected_calls)
+
+
+def _encoder_parallel(
+    request: TransformerRequest, plan: StepPlan, stages: tuple[StageSummary, ...]
+) -> Iterator[Check]:
+    """Tensor parallelism of stages that have layers alone: neither an embedding, nor the end of a stack."""
+    model, parallel = request.config(), plan.parallel
+    assert model.encoder is not None
+    if parallel.tp == 1:
+        return
+    row_bytes = request.micro_batch * model.hidden * plan.model.itemsize
+    source, own = model.encoder.sequence * row_bytes, model.sequence * row_bytes
+    given: dict[str, Any] = {
+        "tp": parallel.tp, "sp": request.layout().sp, "full_recompute": request.recompute is Recompute.FULL,
+        "regather": request.regather,
+    }  # fmt: skip
+    passes = plan.training.passes
+    for stage in stages:
+        found = [layer for chunk in plan.layers_of(stage.stage) for layer in chunk]
+        if not all(layer.recomputable for layer in found):
+            continue
+        layers = sum(not layer.encoder for layer in found)
+        calls = closed.tensor_parallel_calls(
+            blocks=2 * (len(found) - layers), micro_batches=passes, message_bytes=source, **given
+        )
+        calls += closed.tensor_parallel_calls(
+            blocks=3 * layers, micro_batches=passes, message_bytes=own, **given
+        )
+        calls += closed.cross_parallel_calls(blocks=layers, passes=passes, message_bytes=source, **given)
+        yield from _calls(stage, calls)
+
+
+def _calls(stage: StageSummary, expected_calls: Sequence[closed.CallCount]) -> Iterator[Check]:
+    """Calls and bytes on tensor-parallel groups by one rank of a stage."""
     for kind in dict.fromkeys(call.kind for call in expected_calls):
         of_kind = [call for call in expected_calls if call.kind is kind]
         calls, size = _sum(stage, "tp", kind.value)

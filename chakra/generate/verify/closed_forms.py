@@ -53,7 +53,8 @@ def _attention_parameters(model: TransformerConfig) -> int:
     if model.sinks:
         fixed += model.heads
     if model.biases:
-        fixed += (model.heads + 2 * model.kv_heads) * model.head_dim + model.hidden
+        keys = 2 if model.key_bias else 1
+        fixed += (model.heads + keys * model.kv_heads) * model.head_dim + model.hidden
     return fixed
 
 
@@ -119,7 +120,9 @@ def _feed_parameters(model: TransformerConfig, *, moe: bool, active: bool) -> in
 def parameters(model: TransformerConfig, *, active: bool = False) -> int:
     """All parameters: layers, embedding (twice unless tied), learned positions, final norm."""
     total = sum(count * layer_parameters(one, active=active) for one, count in model.variants().items())
-    total += model.learned_positions * model.hidden
+    total += model.learned_positions * model.hidden + model.relative_buckets * model.heads
+    if model.encoder is not None:
+        total += model.layers * _attention_parameters(model) + encoder_parameters(model, model.encoder)
     if model.patch:
         # one matrix for the patches, the class token, and the classifier
         bias = 1 if model.biases else 0
@@ -129,6 +132,19 @@ def parameters(model: TransformerConfig, *, active: bool = False) -> int:
         return total + _norm(model)
     total += model.vocabulary * model.hidden * (1 if model.tied else 2)
     return total + model.hidden * (2 if model.layer_norm else 1)
+
+
+def encoder_parameters(model: TransformerConfig, encoder: TransformerConfig) -> int:
+    """Parameters before the model: layers, positions, norm, and the embedding where it is not the model's.
+
+    A spectrum of m bands goes through convolutions of three frames, m*3*h + h and h*3*h + h.
+    """
+    h = encoder.hidden
+    total = encoder.layers * layer_parameters(encoder) + _norm(encoder)
+    total += encoder.learned_positions * h + encoder.relative_buckets * encoder.heads
+    if encoder.mel:
+        return total + 3 * encoder.mel * h + h + 3 * h * h + h
+    return total + (0 if model.shared_embedding else encoder.vocabulary * h)
 
 
 def pixels(model: TransformerConfig) -> int:
@@ -217,7 +233,49 @@ def training_flops(
         flops += 2 * layers * tokens + core + scan
     elif recompute is Recompute.SELECTIVE:
         flops += core
+    if model.encoder is not None:
+        flops += sequences * _encoder_training(model, model.encoder, sequence, recompute)
     return flops
+
+
+def _encoder_training(
+    model: TransformerConfig, encoder: TransformerConfig, sequence: int, recompute: Recompute
+) -> int:
+    """The same of an encoder and of what attends to it, for a sequence of s tokens and a source of S.
+
+    An encoder's layers see all S^2 pairs. Each layer behind it has 2*h*a*d for every token of its own, 2*h*k*d for every
+    one of the source, and s*S pairs.
+    """
+    matrices, core = stack_forward(encoder)
+    layers, cross = cross_forward(model, sequence, encoder.sequence)
+    times = 4 if recompute is Recompute.FULL else 3
+    cores = 3 if recompute is Recompute.NONE else 4
+    total = times * (matrices + layers) + cores * (core + cross)
+    if encoder.mel:
+        # a spectrum has no gradient
+        first, second = _spectrum(encoder)
+        total += 2 * first + 3 * second
+    return total
+
+
+def stack_forward(encoder: TransformerConfig) -> tuple[int, int]:
+    """Operations of an encoder's matrices and of its attention cores, forward, for one source."""
+    tokens = encoder.sequence
+    matrices = 2 * encoder.layers * layer_matrices(encoder.at(0)) * tokens
+    return matrices, encoder.layers * 4 * tokens * tokens * encoder.heads * encoder.head_dim
+
+
+def cross_forward(model: TransformerConfig, sequence: int, source: int) -> tuple[int, int]:
+    """Operations of the attention to an encoder, forward: of matrices, and of cores."""
+    h, a, k, d = model.hidden, model.heads, model.kv_heads, model.head_dim
+    matrices = 2 * model.layers * (2 * h * a * d * sequence + 2 * h * k * d * source)
+    return matrices, model.layers * 4 * sequence * source * a * d
+
+
+def _spectrum(encoder: TransformerConfig) -> tuple[int, int]:
+    """Operations of the two convolutions, forward: of twice as many frames as tokens, and of every second one."""
+    h, tokens = encoder.hidden, encoder.sequence
+    return 2 * (2 * tokens) * 3 * encoder.mel * h, 2 * tokens * 3 * h * h
 
 
 def megatron_flops(
@@ -242,8 +300,15 @@ def inference_flops(model: TransformerConfig, *, prompt: int = 0, contexts: tupl
         total += 2 * layers * prompt + 2 * head + core_products(model, prompt, causal=False)
         total += scan_products(model, prompt)
         total += 2 * pixels(model) * model.hidden * (prompt - 1)
+    if prompt and model.encoder is not None:
+        parts = [*stack_forward(model.encoder), *cross_forward(model, prompt, model.encoder.sequence)]
+        total += sum(parts) + (sum(_spectrum(model.encoder)) if model.encoder.mel else 0)
     for context in contexts:
         total += 2 * (layers + head)
+        if model.encoder is not None:
+            # keys and values of the source are there
+            matrices, core = cross_forward(model, 1, model.encoder.sequence)
+            total += matrices - cross_forward(model, 0, model.encoder.sequence)[0] + core
         for one, count in model.variants().items():
             width = one.heads * (2 * one.kv_rank + one.rope_dim) if one.kv_rank else core_width(one)
             total += 2 * count * _kept(one, context) * width
@@ -269,6 +334,8 @@ def kv_cache_bytes(model: TransformerConfig, context: int, itemsize: int = 2) ->
         if one.mixer in (Mixer.MAMBA, Mixer.MAMBA2):
             shared = 2 * one.state_groups * one.state_size if one.mixer is Mixer.MAMBA2 else 0
             total += count * (one.inner * one.state_size + (one.inner + shared) * one.conv_width) * itemsize
+    if model.encoder is not None:
+        total += model.layers * 2 * model.kv_heads * model.head_dim * model.encoder.sequence * itemsize
     return total
 
 
@@ -394,9 +461,35 @@ def latent_parallel_bytes(
     }
 
 
-def pipeline_messages(*, stages: int, chunks: int, micro_batches: int, chains: int) -> int:
-    """Point-to-point messages of a step over all ranks: 2*M*(P*v - 1) along each of the D*T*C chains."""
-    return 2 * micro_batches * (stages * chunks - 1) * chains
+def cross_parallel_calls(
+    *, blocks: int, passes: int, message_bytes: int, tp: int, sp: bool, full_recompute: bool = False,
+    regather: bool = True,
+) -> list[CallCount]:  # fmt: skip
+    """Calls for keys and values of an encoder's output in so many layers; ``message_bytes`` is b*S*h*w.
+
+    Its gradient is summed in each layer; with ``sp`` each layer gathers it.
+    """
+    times = blocks * passes
+    if not sp:
+        return [CallCount("tp", CollectiveKind.ALL_REDUCE, times, message_bytes)]
+    gathers = 1 + full_recompute + regather
+    return [
+        CallCount("tp", CollectiveKind.ALL_GATHER, gathers * times, message_bytes // tp),
+        CallCount("tp", CollectiveKind.REDUCE_SCATTER, times, message_bytes),
+    ]
+
+
+def pipeline_messages(
+    *, stages: int, chunks: int, micro_batches: int, chains: int, encoder_stages: int | None = None
+) -> int:
+    """Point-to-point messages of a step over all ranks: 2*M*(P*v - 1) along each of the D*T*C chains.
+
+    Behind the stages of an encoder, S, its output goes on from each of the P - S others to the next: P - S - 1 more.
+    """
+    boundaries = stages * chunks - 1
+    if encoder_stages is not None:
+        boundaries += stages - encoder_stages - 1
+    return 2 * micro_batches * boundaries * chains
 
 
 def sent_bytes(kind: CollectiveKind, size_bytes: int, ranks: int) -> float:

@@ -51,10 +51,11 @@ def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
             w.elements for chunk in chunks for layer in chunk for w in layer.weights() if w.group is group
         )
         shards = plan.parallel.size(plan.parallel.sharding(group.replica_axes()))
+        trained = plan.model.training and group in WeightGroup.trained()
         states += model_state_bytes(
             elements, shards, int(training.zero), itemsize=plan.model.itemsize,
-            grad_itemsize=plan.model.grad_itemsize if plan.model.training else 0,
-            state_bytes=training.optimizer_state_bytes if plan.model.training else 0,
+            grad_itemsize=plan.model.grad_itemsize if trained else 0,
+            state_bytes=training.optimizer_state_bytes if trained else 0,
         )  # fmt: skip
     if not plan.model.training:
         working = max(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from chakra.arguments import checked
 from chakra.et import NodeType
-from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.stages import EMBEDDING_GROUP, MIRROR_GROUP
 from chakra.generate.plan.template import CACHE_GROUP, TOKEN_GROUP
 from chakra.generate.plan.training import StagePlan, StepPlan
@@ -51,13 +50,13 @@ class StageSummary:
     position: int | None = None
 
 
-def group_size(parallel: ParallelConfig, name: str) -> int:
+def group_size(plan: StepPlan, name: str) -> int:
     """Members of a symbolic group."""
-    return (
-        2
-        if name in (EMBEDDING_GROUP, MIRROR_GROUP, CACHE_GROUP, TOKEN_GROUP)
-        else parallel.size(name.split("_"))
-    )
+    if name == EMBEDDING_GROUP:
+        return len(plan.model.tied_stages(plan.parallel.pp))
+    if name in (MIRROR_GROUP, CACHE_GROUP, TOKEN_GROUP):
+        return 2
+    return plan.parallel.size(name.split("_"))
 
 
 @checked
@@ -105,7 +104,7 @@ def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
         again,
         ops - matmul,
         moved,
-        _traffic(plan.parallel, calls, stays),
+        _traffic(plan, calls, stays),
         stage_memory(plan, stage),
         plan.name,
         stage.position,
@@ -113,7 +112,7 @@ def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
 
 
 def _traffic(
-    parallel: ParallelConfig,
+    plan: StepPlan,
     calls: Mapping[tuple[str, str, int], int],
     stays: Mapping[tuple[str, str, int], int],
 ) -> tuple[Traffic, ...]:
@@ -128,9 +127,9 @@ def _traffic(
         elif (group, kind, size) in stays:
             entry[2] += times * size - stays[group, kind, size]
         elif kind != "RECV":
-            entry[2] += times * sent_bytes(CollectiveKind(kind), size, group_size(parallel, group))
+            entry[2] += times * sent_bytes(CollectiveKind(kind), size, group_size(plan, group))
     return tuple(
-        Traffic(group, kind, group_size(parallel, group), int(count), int(size), sent)
+        Traffic(group, kind, group_size(plan, group), int(count), int(size), sent)
         for (group, kind), (count, size, sent) in merged.items()
     )
 
@@ -145,10 +144,12 @@ def total_parameters(plan: StepPlan) -> int:
         The step.
     """
     total = 0
+    # the first of the stages that hold a tied embedding counts for all of them
+    others = plan.model.tied_stages(plan.parallel.pp)[1:]
     for number, chunk in enumerate(plan.model.chunks):
         for layer in chunk:
             for weight in layer.weights():
-                if weight.tied and number and plan.model.tied_copy:
+                if weight.tied and number % plan.parallel.pp in others:
                     continue
                 copies = plan.parallel.size(weight.group.replica_axes()) * plan.parallel.pp * weight.copies
                 total += weight.elements * plan.parallel.world // copies
