@@ -1,7 +1,7 @@
-"""Write the table of frameworks in docs/guides/accuracy.md from their profiles and constants.
+"""Write the tables of frameworks in docs/reference/frameworks.md from their profiles and constants.
 
-python tools/framework_table.py            rewrite the table
-python tools/framework_table.py --check    fail if it is not in step
+python tools/framework_table.py            rewrite the tables
+python tools/framework_table.py --check    fail if they are not in step
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from made_files import renewed, require_each_once, write_or_check
 from chakra.generate.request.frameworks import FRAMEWORKS
 from chakra.replay.compute.frameworks import framework_document, frameworks_with_times
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "guides" / "accuracy.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "frameworks.md"
 
 
 def profiles(_: str) -> str:

@@ -1,4 +1,4 @@
-"""The guide's table of errors is what the command prints (the families that take seconds)."""
+"""The tables of errors and intervals are what the command prints (the families that take seconds)."""
 
 import json
 import math
@@ -12,6 +12,7 @@ from chakra.cli.main import run
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs/guides/accuracy.md"
+COUNT_OF_INTERVALS = ROOT / "docs/reference/prediction-errors.md"
 README = ROOT / "README.md"
 
 
@@ -95,7 +96,10 @@ def test_table_of_intervals(capsys: pytest.CaptureFixture[str]) -> None:
         f"| {100 * row['above']:.1f} | {row['width']:.2f}x |"
         for row in json.loads(capsys.readouterr().out)["intervals"]
     ]
-    assert "\n".join(printed) in GUIDE.read_text(encoding="utf-8")
+    assert "\n".join(printed) in COUNT_OF_INTERVALS.read_text(encoding="utf-8")
+    row = printed[0].split("|")
+    inside, width = row[3].strip(), row[6].strip()
+    assert f"{inside} % of all rows lie inside, at a width of {width}" in GUIDE.read_text(encoding="utf-8")
 
 
 def test_table_of_what_widens() -> None:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
         "benchmark_tables.py",  # tables that repeat figures of docs/benchmarks.md
         "collective_formulas.py",  # formulas of the guide on collectives
         "config_reference.py",  # docs/reference/configuration.md
-        "framework_table.py",  # tables of frameworks in the guide on accuracy
+        "framework_table.py",  # docs/reference/frameworks.md
         "generate_schema.py",  # schemas/et_def_pb2.py
         "library_pictures.py",  # pictures of the guide on collective libraries
         "network_pictures.py",  # pictures of the guide on networks
