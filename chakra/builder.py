@@ -44,6 +44,7 @@ from chakra.et.attributes import Value, attribute, comm_type
 from chakra.et.same_collective import IN_KINDS, OUT_KINDS
 from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.io import files
+from chakra.io.digits import whole_number
 from chakra.io.documents import lined_text
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo
 
@@ -529,7 +530,7 @@ class Workload:
         if name is None:
             name = str(len(self.groups) + 1)
             while name in self.groups:
-                name = str(int(name) + 1)
+                name = str(whole_number(name) + 1)
         if name in ("", "0"):
             raise WorkloadError(f"group {name!r}: this name means all ranks")
         if name in self.groups:

@@ -27,6 +27,7 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.digits import whole_number
 from chakra.io.documents import document_text, with_first_key
 from chakra.io.files import expect_prefix, made_folder
 
@@ -235,8 +236,8 @@ def _place(torch: ModuleType, rank: int | None) -> tuple[int, int]:
     if distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank()), int(distributed.get_world_size())
     try:
-        own = int(os.environ.get("RANK", "0")) if rank is None else rank
-        return own, max(int(os.environ.get("WORLD_SIZE", "1")), own + 1)
+        own = whole_number(os.environ.get("RANK", "0")) if rank is None else rank
+        return own, max(whole_number(os.environ.get("WORLD_SIZE", "1")), own + 1)
     except ValueError:
         raise UsageError("capture: the variables RANK and WORLD_SIZE must be numbers") from None
 

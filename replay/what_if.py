@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from chakra import __version__
 from chakra.errors import UsageError
 from chakra.et.families import FAMILIES
+from chakra.io.digits import decimal_number, whole_number
 from chakra.io.nearest import nearest
 from chakra.replay.config.key import Key, UnfitError
 from chakra.replay.config.keys import (
@@ -52,7 +53,7 @@ KEYS = {
     "compute-scale": "factor",
     "injection-scale": "factor",
 }
-_DIM = re.compile(r"dim(\d{1,3})\.(bandwidth|latency)")
+_DIM = re.compile(r"dim([0-9]{1,3})\.(bandwidth|latency)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def parse_changes(text: str) -> tuple[Change, ...]:
             raise UsageError(f"--what-if: {key} is given twice")
         relative = value[-1:] in ("x", "X")
         try:
-            number = float(value[:-1] if relative else value)
+            number = decimal_number(value[:-1] if relative else value)
         except ValueError:
             number = math.nan
         if not math.isfinite(number) or number < 0:
@@ -125,7 +126,7 @@ class Machine:
         key = change.key
         dim = _DIM.fullmatch(key)
         if dim:
-            self._change_dim(change, int(dim[1]), dim[2])
+            self._change_dim(change, whole_number(dim[1]), dim[2])
         elif key == "npu.flops":
             self._change_flops(change)
         elif key == "accelerator.speed":

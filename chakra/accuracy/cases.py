@@ -15,7 +15,7 @@ from chakra.errors import ChakraError
 from chakra.generate.model.presets import transformer
 from chakra.generate.plan.options import Recompute
 from chakra.generate.request.requests import TransformerRequest
-from chakra.io.digits import is_whole
+from chakra.io.digits import decimal_number, is_whole, whole_number
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ _GRADIENTS = (
 #: releases of Megatron-Bridge whose recipes record whole steps of mixtures of experts in MXFP8 as graphs (full_iteration;
 #: earlier ones record parts of a layer, which spare the host little)
 _RECORDED = re.compile(r'Megatron-Bridge.*release "26\.0[6-9]')
-_DEGREE = re.compile(rf"\b({'|'.join(DEGREES)})=?(\d{{1,9}})\b", re.I)
+_DEGREE = re.compile(rf"\b({'|'.join(DEGREES)})=?([0-9]{{1,9}})\b", re.I)
 #: sequence parallelism; nanotron's tensor parallelism has it in this mode
 _SEQUENCE = re.compile(r"\bsp\b|seqsel|sequence parallel|\breduce_scatter\b", re.I)
 _RECOMPUTE = (
@@ -185,7 +185,7 @@ def _is_chosen(row: Measured) -> bool:
     degrees = _degrees(row)
     if not (is_whole(row.micro_batch, 18) and is_whole(row.sequence, 18)):
         return False
-    tokens = int(row.micro_batch) * int(row.sequence)
+    tokens = whole_number(row.micro_batch) * whole_number(row.sequence)
     return degrees.get("pp", 1) == 1 and degrees.get("tp", 1) <= 8 and tokens >= 8192
 
 
@@ -234,9 +234,9 @@ def _framework(row: Measured) -> str:
 
 
 def _number(text: str, what: str) -> int:
-    if not re.fullmatch(r"\d{1,12}", text):
+    if not re.fullmatch(r"[0-9]{1,12}", text):
         raise _UnfitRowError(f"{what} is not printed" if not text else f"{what} is no whole number: {text!r}")
-    return int(text)
+    return whole_number(text)
 
 
 def _request(
@@ -288,7 +288,7 @@ def _types(row: Measured, precision: str) -> dict[str, object]:
 
 def _measured(row: Measured, request: TransformerRequest, npus: int) -> tuple[Quantity, float]:
     try:
-        value = float(row.value)
+        value = decimal_number(row.value)
     except ValueError:
         raise _UnfitRowError(f"the measured value is no number: {row.value!r}") from None
     if not 0 < value < float("inf"):

@@ -15,6 +15,7 @@ from importlib import resources
 from statistics import median
 
 from chakra.arguments import checked
+from chakra.io.digits import decimal_number, whole_number
 
 #: share of measured times that an interval shall hold
 SHARE = 0.9
@@ -250,13 +251,23 @@ def residuals() -> tuple[Residual, ...]:
 def _job(*cells: str) -> Job:
     """A job from its cells: many rows share one, which differ in batches."""
     machine, framework, dtype, npus, parameters, tp, cp, ep, pp, experts = cells
+    degrees = [whole_number(cell) for cell in (tp, cp, ep, pp)]
     return Job(
-        machine, framework, dtype, int(npus), float(parameters), int(tp), int(cp), int(ep), int(pp), experts == "1"
-    )  # fmt: skip
+        machine,
+        framework,
+        dtype,
+        whole_number(npus),
+        decimal_number(parameters),
+        degrees[0],
+        degrees[1],
+        degrees[2],
+        degrees[3],
+        experts == "1",
+    )
 
 
 def _residual(family: str, *cells: str) -> Residual:
-    return Residual(family, _job(*cells[:-2]), float(cells[-2]), cells[-1] == "1")
+    return Residual(family, _job(*cells[:-2]), decimal_number(cells[-2]), cells[-1] == "1")
 
 
 @checked

@@ -6,7 +6,7 @@ from typing import Any
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.io.digits import is_whole
+from chakra.io.digits import decimal_number, is_whole, whole_number
 from chakra.platforms import Platform, load_platform
 from chakra.platforms.cluster import with_fabric
 from chakra.replay.compute import compute_parameters
@@ -29,9 +29,9 @@ _NOT_MODELLED = (
 )
 #: shares of these types' peaks, which a base of an older generation lacks, are those of its nearest type
 _NEAREST = {"fp8": "bf16", "nvfp4": "fp8"}
-_PER_NODE = re.compile(r"(\d{1,9})\s*Gb/s per node", re.I)
-_PORTS_PER_NODE = re.compile(r"(\d{1,9})x\s*(\d{1,9})\s*Gb/s per node", re.I)
-_PER_GPU = re.compile(r"(\d{1,9})\s*Gb/s per GPU", re.I)
+_PER_NODE = re.compile(r"([0-9]{1,9})\s*Gb/s per node", re.I)
+_PORTS_PER_NODE = re.compile(r"([0-9]{1,9})x\s*([0-9]{1,9})\s*Gb/s per node", re.I)
+_PER_GPU = re.compile(r"([0-9]{1,9})\s*Gb/s per GPU", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +99,20 @@ def read_machine(hardware: str, nodes: str, gpus_per_node: str, network: str) ->
     if not nodes or not gpus_per_node:
         return "number of nodes or of accelerators a node is not printed"
     for name, text in (("nodes", nodes), ("gpus_per_node", gpus_per_node)):
-        if not is_whole(text, 6) or not int(text):
+        if not is_whole(text, 6) or not whole_number(text):
             return f"{name} is no whole number from 1 to 999999: {text!r}"
-    per_node, npus = int(gpus_per_node), int(nodes) * int(gpus_per_node)
+    per_node, npus = whole_number(gpus_per_node), whole_number(nodes) * whole_number(gpus_per_node)
     memory = next((gbps for pattern, gbps in _MEMORIES if pattern.search(hardware)), None)
     return Machine(preset, npus, _fabric(network, per_node), memory)
 
 
 def _fabric(network: str, per_node: int) -> float | None:
     if found := _PORTS_PER_NODE.search(network):
-        return int(found[1]) * int(found[2]) / per_node
+        return whole_number(found[1]) * whole_number(found[2]) / per_node
     if found := _PER_NODE.search(network):
-        return int(found[1]) / per_node
+        return whole_number(found[1]) / per_node
     if found := _PER_GPU.search(network):
-        return float(found[1])
+        return decimal_number(found[1])
     return None
 
 

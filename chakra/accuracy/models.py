@@ -8,9 +8,10 @@ from chakra.errors import UsageError
 from chakra.generate.model.layer_kinds import Mixer
 from chakra.generate.model.presets import TRANSFORMERS
 from chakra.generate.request.requests import TransformerRequest
+from chakra.io.digits import whole_number
 
 #: sizes in parentheses after a model's name, by what they are called there
-_SIZE = re.compile(r"\b(layers|hidden|heads|kv|ffn|vocab)\s+(\d{1,12})(?:\.0)?\b")
+_SIZE = re.compile(r"\b(layers|hidden|heads|kv|ffn|vocab)\s+([0-9]{1,12})(?:\.0)?\b")
 _FIELDS = {"kv": "kv_heads", "vocab": "vocabulary"}
 #: words that say what was done with a model, not which one it is
 _NOT_THE_NAME = re.compile(
@@ -87,7 +88,7 @@ def read_model(text: str) -> Model | str:
     if kind is None:
         return f"{name.strip()!r} is no kind of model that is known: {', '.join(word for word, _ in _KINDS)}"
     values = {"model": kind, **sizes}
-    hidden = int(str(sizes["hidden"]))
+    hidden = whole_number(str(sizes["hidden"]))
     if kind == "gpt3-175b":
         values.setdefault("ffn", 4 * hidden)
     values.setdefault("kv_heads", sizes["heads"])

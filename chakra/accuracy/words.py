@@ -8,7 +8,7 @@ from chakra.io.nearest import nearest
 
 #: degrees of a layout, with their number: ``tp8``, ``tp=8``; ``NA`` where a source says that there is none
 DEGREES = ("tp", "pp", "cp", "vp", "ep", "dp", "fsdp", "zero")
-_DEGREE = re.compile(rf"({'|'.join(DEGREES)})=?(\d{{1,9}}|na)", re.I)
+_DEGREE = re.compile(rf"({'|'.join(DEGREES)})=?([0-9]{{1,9}}|na)", re.I)
 #: words of a layout that stand by themselves. Those of the second line are nanotron's (its modes of tensor parallelism,
 #: and its engine of pipelines), of the third those of tables that print no layout, but where it lies
 _SWITCHES = (
@@ -37,8 +37,8 @@ _NOTED = {
     "recompute": ("none", "sel", "selective", "seqsel", "full"),
     "activation checkpointing": ("false", "true"),
 }
-_RATE = re.compile(r"\d\s*[GMT]i?B(?:it)?(?:/s|ps)", re.I)
-_READ_RATE = re.compile(r"\d+\s*Gb/s per (?:node|GPU)", re.I)
+_RATE = re.compile(r"[0-9]\s*[GMT]i?B(?:it)?(?:/s|ps)", re.I)
+_READ_RATE = re.compile(r"[0-9]+\s*Gb/s per (?:node|GPU)", re.I)
 
 
 def precision_of(text: str) -> str | None:
@@ -87,7 +87,7 @@ def _of_layout(text: str) -> str | None:
         if not word or word.lower() in _SWITCHES:
             continue
         # a misspelt degree is compared without its number
-        letters = re.sub(r"[=\d]+$", "", word.lower())
+        letters = re.sub(r"[=0-9]+$", "", word.lower())
         hint = nearest(letters, (*DEGREES, *_SWITCHES)) or f"; known: {_listed(DEGREES, 'N')}, sp"
         return f"parallelism: no word {word!r}{hint}"
     return None
@@ -112,7 +112,7 @@ def _of_model(text: str) -> str | None:
     given: dict[str, str] = {}
     for part in ",".join(re.findall(r"\(([^)]*)", text)).split(","):
         plain = " ".join(part.lower().split())
-        found = re.fullmatch(r"(\w+) \d{1,12}(?:\.0)?(?: default)?", plain)
+        found = re.fullmatch(r"(\w+) [0-9]{1,12}(?:\.0)?(?: default)?", plain)
         if found and found[1] in SIZES and given.setdefault(found[1], plain) != plain:
             return f"workload_model: {given[found[1]]!r} and {plain!r} contradict each other"
         if not plain or plain in _VARIANTS or (found and found[1] in SIZES):

@@ -11,7 +11,7 @@ import re
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io import files
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, signed_whole_number, whole_number
 
 #: shortest key, in bytes: what cannot be tried out
 MIN_KEY_BYTES = 16
@@ -26,7 +26,7 @@ MAX_APART_NS = 4 * 10**16
 #: digits of a number, as the name of a process group, that stays: more may be a date, an account or a telephone
 _GROUP_DIGITS = 6
 #: the number in front of a name, as ASTRA-sim reads it
-_FRONT = re.compile(r"\s*[+-]?\d+")
+_FRONT = re.compile(r"\s*[+-]?[0-9]+")
 #: hash digits of a class: with 2^64 values, a million names collide once in 37 million jobs
 _DIGITS = 16
 
@@ -35,7 +35,7 @@ KINDS = {
     "collective": r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|[nr]ccl|gloo",
     "copy": r"memcpy|memset|copy_",
     "attention": r"attention|attn|flash|sdpa|fmha",
-    "conv": r"conv(olution)?\d?d?(?![a-z])|cudnn",
+    "conv": r"conv(olution)?[0-9]?d?(?![a-z])|cudnn",
     "gemm": r"gemm|gemv|matmul|(?<![a-z])(mm|bmm|addmm|baddbmm|linear)(?![a-z])|cutlass|cublas",
     "norm": r"(layer|batch|group|rms)_?norm",
     "embedding": r"embedding",
@@ -116,7 +116,7 @@ class Labels:
         if len(digits) > _GROUP_DIGITS:
             number = str(10**_GROUP_DIGITS + self._long_number(front[0].strip()))
         else:
-            number = str(int(front[0]))
+            number = str(signed_whole_number(front[0].strip()))
             if name == front[0] and (is_whole(name) or (name.isascii() and name == number)):
                 return name
         return number if name == front[0] else number + self.label("group", name)
@@ -132,7 +132,7 @@ class Labels:
     def number(self, kind: str, text: str) -> int:
         """The class of a text among those of its kind as a number from 1, by first use, also with a key."""
         known = self._known.setdefault(kind, {})
-        return int(known.setdefault(text, str(len(known) + 1)))
+        return whole_number(known.setdefault(text, str(len(known) + 1)))
 
     @checked
     def instant(self, time_ns: int) -> int:

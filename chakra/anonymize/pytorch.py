@@ -24,6 +24,7 @@ from chakra.converters.pytorch.read.split_sizes import rows_of
 from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import ConversionError
 from chakra.io import files
+from chakra.io.digits import signed_whole_number, whole_number
 
 #: words of collectives, all variants reduced
 _WORDS = {*COLLECTIVES, *NOT_COMMUNICATION, "send", "recv", "coalesced"} - {""}
@@ -120,8 +121,8 @@ _EVENT_INTS = (
 #: shares of a collective, which a replay needs: a list of sizes as text
 _EVENT_SPLITS = ("In split size", "Out split size")
 _DTYPE = re.compile(
-    r"[A-Za-z]+\d{0,2}|[Ff]loat8_?e\dm\d[a-z]{0,4}"
-    r"|c10::(Half|BFloat16|complex<(float|double)>|Float8_e\dm\d[a-z]{0,4})"
+    r"[A-Za-z]+[0-9]{0,2}|[Ff]loat8_?e[0-9]m[0-9][a-z]{0,4}"
+    r"|c10::(Half|BFloat16|complex<(float|double)>|Float8_e[0-9]m[0-9][a-z]{0,4})"
 )
 _VERSION = re.compile(r"[0-9](\.[0-9]{1,2}){0,2}(-chakra\.[0-9](\.[0-9]{1,2}){0,2})?")
 #: a clock that starts later is one that was read, us
@@ -370,7 +371,7 @@ class Recordings:
         """Process or thread: the system's numbers become others; a device's row says which device and stream it is."""
         text = str(value)
         if CATEGORIES[category] not in (OP, CALL) and re.fullmatch(r"[0-9]{1,5}", text):
-            number = int(text)
+            number = whole_number(text)
             if number < _MAX_ROW:
                 return number
         return self.labels.number(kind, text) + (0 if CATEGORIES[category] in (OP, CALL) else _MAX_ROW)
@@ -413,7 +414,7 @@ def _integers(given: dict[str, object], names: tuple[str, ...]) -> dict[str, obj
         if isinstance(value, bool) or _is_integer(value):
             out[name] = value
         elif isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
-            out[name] = int(value)
+            out[name] = signed_whole_number(value)
     return out
 
 

@@ -16,7 +16,7 @@ from chakra.et.manifest import ABSOLUTE, PEER_MODE, RELATIVE
 from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.operators import operator_text, operators_text, parse_operators
 from chakra.et.schema import INTEGER_MEMBERS
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.replay.workload.process_groups import definitions
 from chakra.replay.workload.recorded import ALONE, COST, DEVICE_GAP, EXPLAINED, RANKS, SPAN, STEPS, TURN
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
@@ -183,8 +183,8 @@ def _tensors(trace: Trace, columns: TraceColumns, name: str, labels: Labels) -> 
         values = list(attr.string_list.values)
         kept: list[str] = []
         for tensor, size in zip(values[::2], values[1::2], strict=False):
-            if is_whole(size, 19) and int(size) < 1 << 63:
-                kept += (labels.label("tensor", tensor), str(int(size)))
+            if is_whole(size, 19) and whole_number(size) < 1 << 63:
+                kept += (labels.label("tensor", tensor), str(whole_number(size)))
         codes[node] = table.setdefault(tuple(kept), len(table))
     if table:
         messages = []

@@ -282,9 +282,10 @@ def _meetings(run: Run) -> dict[str, tuple[I64, I64, I64, list[str]]]:
     """Group -> start, last member's start, end and kind of its collectives, in the order of their ends."""
     rows: dict[str, list[tuple[int, int, int, str]]] = {}
     for row in run.table("collectives"):
-        times = [row.get(key) for key in ("start_ns", "ready_ns", "end_ns")]
-        if all(type(time) is int for time in times):
-            start, ready, end = (int(str(time)) for time in times)
+        given = [row.get(key) for key in ("start_ns", "ready_ns", "end_ns")]
+        times = [time for time in given if isinstance(time, int) and not isinstance(time, bool)]
+        if len(times) == len(given):
+            start, ready, end = times
             rows.setdefault(str(row.get("group") or ""), []).append((start, ready, end, str(row.get("kind"))))
     out = {}
     for group, found in rows.items():
@@ -295,7 +296,7 @@ def _meetings(run: Run) -> dict[str, tuple[I64, I64, I64, list[str]]]:
 
 
 #: how names of generated nodes begin that count micro-batches, layers or buckets; those of kernels do not
-_COUNTED = re.compile(r"[A-Z]\d+ |(?:\w+\.)?(?:layer|block|bucket|chunk|stage)s?\d+")
+_COUNTED = re.compile(r"[A-Z][0-9]+ |(?:\w+\.)?(?:layer|block|bucket|chunk|stage)s?[0-9]+")
 
 
 def _add_nodes(

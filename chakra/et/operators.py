@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
 from chakra.errors import TraceError
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 
 #: name of the attribute
 ATTRIBUTE = "operator"
@@ -358,7 +358,7 @@ def _flag(text: str) -> bool:
 def _size(text: str) -> int:
     if not is_whole(text, 19):
         raise ValueError(text)
-    return int(text)
+    return whole_number(text)
 
 
 _READERS: dict[object, Callable[[str], object]] = {int: _size, bool: _flag, str: str, Direction: Direction}

@@ -16,6 +16,7 @@ from typing import IO
 
 from chakra.errors import ChakraError, TraceError, UsageError
 from chakra.io import leftovers
+from chakra.io.digits import whole_number
 from chakra.io.gunzip import GZIP_MAGIC as GZIP_MAGIC
 from chakra.io.gunzip import Unpacker
 from chakra.io.limits import MAX_STREAM_BYTES
@@ -377,7 +378,7 @@ def ranks_found(prefix: PathLike) -> dict[int, str]:
     for name in names:
         match = pattern.fullmatch(name)
         if match:
-            found.setdefault(int(match[1]), os.path.join(folder, name))
+            found.setdefault(whole_number(match[1]), os.path.join(folder, name))
     return dict(sorted(found.items()))
 
 
@@ -568,7 +569,7 @@ def unusable_json(cause: Exception) -> str:
     """Why Python's decoder gave up on text that may be JSON, without its hint how to change Python's settings."""
     if isinstance(cause, RecursionError):
         return "nested too deeply"
-    digits = re.search(r"value has (\d+) digits", str(cause))
+    digits = re.search(r"value has ([0-9]+) digits", str(cause))
     return (
         f"a number of {digits[1]} digits; 64 bits have at most 20" if digits else str(cause).partition(";")[0]
     )

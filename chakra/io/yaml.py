@@ -8,6 +8,7 @@ of any shape (studies, platforms, requests), where tags and merge keys, which ar
 YAML 1.2, are refused.
 """
 
+import contextlib
 import math
 import os
 import re
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from chakra.errors import ConfigError
+from chakra.io.digits import decimal_number, signed_whole_number
 from chakra.io.limits import MAX_DOCUMENT_BYTES, MAX_YAML_VALUES
 from chakra.io.shown import shortened
 from chakra.io.text import read_text
@@ -115,9 +117,11 @@ _WORDS = {
 def scalar(text: str) -> Plain:
     """Value of an unquoted YAML 1.2 scalar; digits after a leading zero stay text (YAML 1.1: octal)."""
     if _INTEGER.fullmatch(text):
-        return int(text) if len(text) < 400 else text
+        return signed_whole_number(text) if len(text) < 400 else text
     if _FLOAT.fullmatch(text) and not re.match(r"[-+]?0[0-9]", text):
-        return float(text)
+        # more than a float holds stays a text, which no reader of numbers takes
+        with contextlib.suppress(ValueError):
+            return decimal_number(text)
     return _WORDS.get(text.strip(), text)
 
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from chakra.errors import UsageError
+from chakra.io.digits import whole_number
 
 
 def names() -> list[str]:
@@ -30,7 +31,7 @@ def load(name: str) -> dict[str, Any]:
     matches = matches or [k for k in known if k.removeprefix("chakra.").rsplit("/", 1)[0] == name]
     if not matches:
         raise UsageError(f"there is no schema {name!r}; there are: {', '.join(known)}")
-    newest = max(matches, key=lambda k: int(k.rsplit("/", 1)[1]))
+    newest = max(matches, key=lambda k: whole_number(k.rsplit("/", 1)[1]))
     text = files(__name__).joinpath(newest.replace("/", "-") + ".json").read_text(encoding="utf-8")
     document: dict[str, Any] = json.loads(text)
     return document

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chakra.arguments import checked
 from chakra.errors import ConfigError, UsageError
-from chakra.io.digits import is_whole
+from chakra.io.digits import decimal_number, is_whole, whole_number
 from chakra.io.nearest import nearest
 from chakra.io.shipped import shipped_document, shipped_names
 from chakra.io.text import read_text
@@ -20,12 +20,12 @@ from chakra.replay.config.model import Topology
 #: one-way latency per hop that a fabric gets when nothing else is known, ns
 FABRIC_LATENCY_NS = 1000.0
 
-_CLUSTER = re.compile(r"^\s*(?:(\d{1,18})\s*x\s+)?(\S+?)(?:\s+over\s+(.+?))?\s*$", re.IGNORECASE)
-_RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*g(?:b/s|bps|bit/s|be)?$", re.IGNORECASE)
-_RATIO = re.compile(r"^(\d{1,9}(?:\.\d{1,9})?)(?::(\d{1,9}(?:\.\d{1,9})?))?$")
+_CLUSTER = re.compile(r"^\s*(?:([0-9]{1,18})\s*x\s+)?(\S+?)(?:\s+over\s+(.+?))?\s*$", re.IGNORECASE)
+_RATE = re.compile(r"^([0-9]+(?:\.[0-9]+)?)\s*g(?:b/s|bps|bit/s|be)?$", re.IGNORECASE)
+_RATIO = re.compile(r"^([0-9]{1,9}(?:\.[0-9]{1,9})?)(?::([0-9]{1,9}(?:\.[0-9]{1,9})?))?$")
 #: bounds of what no network has
 _MOST_OVERSUBSCRIBED, _MOST_GBPS = 1e6, 1e6
-_PORTS = re.compile(r"^(\d+)-ports?$", re.IGNORECASE)
+_PORTS = re.compile(r"^([0-9]+)-ports?$", re.IGNORECASE)
 #: words for a shape; None: a part of other words
 _SHAPES = {
     **dict.fromkeys(("rail-optimised", "rail-optimized", "rails", "rail"), Shape.RAILS),
@@ -108,7 +108,7 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
         )
     count, name, fabric = match.groups()
     # "8x hgx-h100" and "8xhgx-h100"
-    glued = re.match(r"^(\d+)x([a-z].*)$", name, re.IGNORECASE)
+    glued = re.match(r"^([0-9]+)x([a-z].*)$", name, re.IGNORECASE)
     if count is None and glued and name.lower() not in platform_names():
         count, name = glued.groups()
     platform = load_platform(name)
@@ -116,11 +116,11 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
         platform = with_fabric(platform, fabric)
     if count is None:
         return platform.sized(npus) if sized or npus is not None else platform
-    if int(count) < 1:
+    if whole_number(count) < 1:
         raise UsageError(f"{words!r}: the number of machines must be at least 1")
-    whole = platform.sized(machines=int(count))
-    if npus is not None and npus != int(count) * platform.node_npus:
-        raise UsageError(f"{words!r} has {int(count) * platform.node_npus} NPUs, not {npus}")
+    whole = platform.sized(machines=whole_number(count))
+    if npus is not None and npus != whole_number(count) * platform.node_npus:
+        raise UsageError(f"{words!r} has {whole_number(count) * platform.node_npus} NPUs, not {npus}")
     return whole
 
 
@@ -166,7 +166,7 @@ class _Words:
         found, ports = _RATE.match(token), _PORTS.match(token)
         if found:
             self._once("a rate", self.rate is None)
-            self.rate = float(found.group(1)) / 8
+            self.rate = decimal_number(found.group(1)) / 8
             if not 0 < self.rate <= _MOST_GBPS:
                 raise UsageError(f"{self.words!r}: a port has a rate above 0, up to {8 * _MOST_GBPS:g}G")
         elif word in ("oversubscribed", "oversubscription"):
@@ -224,11 +224,11 @@ class _Words:
         self.shape = Shape.RAILS
 
     def _count(self, word: str, rest: list[str], *units: str) -> int:
-        if not rest or not re.fullmatch(r"[1-9]\d{0,6}", rest[0]):
+        if not rest or not re.fullmatch(r"[1-9][0-9]{0,6}", rest[0]):
             raise UsageError(
                 f"{self.words!r}: {word!r} needs a number, such as '{word} {'of ' * (not units)}4'"
             )
-        number = int(rest.pop(0))
+        number = whole_number(rest.pop(0))
         if rest and rest[0].lower() in units:
             rest.pop(0)
         return number
@@ -239,8 +239,8 @@ class _Words:
             raise UsageError(
                 f"{self.words!r}: 'oversubscribed' needs a number or a ratio, such as 'oversubscribed 4' or 4:1"
             )
-        up = float(found.group(2) or 1)
-        ratio = float(found.group(1)) / up if up else float("inf")
+        up = decimal_number(found.group(2) or "1")
+        ratio = decimal_number(found.group(1)) / up if up else float("inf")
         if not 1 <= ratio <= _MOST_OVERSUBSCRIBED:
             raise UsageError(
                 f"{self.words!r}: oversubscription must be at least 1, up to {_MOST_OVERSUBSCRIBED:g}, not {ratio:g}"
@@ -251,7 +251,7 @@ class _Words:
         self._once("a number of ports", self.ports is None)
         if len(number) > 5:
             raise UsageError(f"{self.words!r}: no switch has {number} ports")
-        self.ports = int(number)
+        self.ports = whole_number(number)
 
     def fabric(self) -> Fabric | None:
         """The network switch by switch; None where the words ask for no more than a switch dimension."""
@@ -273,9 +273,9 @@ def _places(path: str) -> tuple[int, ...]:
     found = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         for word in line.partition("#")[0].replace(",", " ").split():
-            if not re.fullmatch(r"\d{1,7}", word):
+            if not re.fullmatch(r"[0-9]{1,7}", word):
                 raise ConfigError(f"{path}:{number}: {word[:40]!r} is not the place of a machine, such as 12")
-            found.append(int(word))
+            found.append(whole_number(word))
     if not found:
         raise ConfigError(f"{path}: no places of machines")
     return tuple(found)

@@ -22,7 +22,7 @@ MOST_BOXES: Final = 32
 MOST_SIDE: Final = 16
 WIDTH: Final = 1000.0
 LEFT: Final = 130.0
-_DIGITS: Final = re.compile(r"\d+")
+_DIGITS: Final = re.compile(r"[0-9]+")
 
 #: an NPU by its number, a switch by its name
 Vertex = int | str

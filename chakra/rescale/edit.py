@@ -121,7 +121,7 @@ def _bridge(node: Node, gone: Mapping[int, list[int]]) -> None:
 
 def numbered(name: str, number: int) -> str:
     """A bucket's name with another number."""
-    return re.sub(r"bucket\d+", f"bucket{number}", name, count=1)
+    return re.sub(r"bucket[0-9]+", f"bucket{number}", name, count=1)
 
 
 def _record(payload: bytes) -> bytes:

@@ -218,7 +218,7 @@ def _uneven(
 def _bucket_family(trace: Trace, index: int) -> str:
     """Name of a collective without micro-batch label and bucket number."""
     name = trace.name_table[int(trace.name_codes[index])]
-    return re.sub(r"bucket\d+", "bucket", name)
+    return re.sub(r"bucket[0-9]+", "bucket", name)
 
 
 def _rebucket(
@@ -287,6 +287,7 @@ def _compute_edits(trace: Trace, rules: SizeRules, edits: Edits, changes: Change
         shrinks = bool(optimizer[index]) and rules.sharded and int(trace.is_cpu_op[index]) != 1
         if not expert and not shrinks:
             continue
+        bytes_now = 0
         for name, part in (("num_ops", "expert_ops"), ("tensor_size", "expert_bytes")):
             whole = int(getattr(trace, name)[index])
             if whole == ABSENT:
@@ -296,11 +297,13 @@ def _compute_edits(trace: Trace, rules: SizeRules, edits: Edits, changes: Change
             if of_experts:
                 edits.set(index, part, -(-of_experts // rules.factor))
             dense = -(-rest // rules.factor) if shrinks else rest
-            edits.set(index, name, dense + -(-of_experts // rules.factor))
+            now = dense + -(-of_experts // rules.factor)
+            edits.set(index, name, now)
+            if name == "tensor_size":
+                bytes_now = now
         if trace.operator_codes[index] >= 0:
             text = trace.operator_table[int(trace.operator_codes[index])]
-            bytes_now = edits.values.get(index, {}).get("tensor_size", 0)
-            edits.set(index, OPERATOR, _rescaled(text, rules.factor, int(bytes_now)))
+            edits.set(index, OPERATOR, _rescaled(text, rules.factor, bytes_now))
         if shrinks:
             before = int(durations[index])
             after = max(-(-before // rules.factor), min(before, _SHORTEST_NS))

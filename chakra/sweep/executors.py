@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.workers import worker_pool
 
 #: more processes or threads are surely a mistake
@@ -162,7 +162,7 @@ def _knock(address: str) -> None:
     try:
         if scheme not in ("", "tcp", "tls") or not is_whole(port, 5):
             raise ValueError("an address is tcp://HOST:PORT or tls://HOST:PORT")
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        socket.create_connection((host.strip("[]"), whole_number(port)), timeout=10).close()
     except (OSError, ValueError, OverflowError) as error:
         raise UsageError(f"no Dask scheduler answers at {address}: {error}") from None
 

@@ -14,7 +14,7 @@ from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.et.manifest import SUFFIX
 from chakra.et.operators import COUNTS
 from chakra.generate.request.requests import REQUESTS
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 
 if TYPE_CHECKING:
     from chakra.platforms.model import Platform
@@ -274,7 +274,7 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
             )
         if DIM_KEYS[key] not in network:
             raise ConfigError(f"network.{name}: the network is given link by link, without {DIM_KEYS[key]!r}")
-        k, column = int(dim[3:]), list(network[DIM_KEYS[key]])
+        k, column = whole_number(dim[3:]), list(network[DIM_KEYS[key]])
         if k >= len(column):
             raise ConfigError(f"network.{name}: the network has {len(column)} dimensions")
         column[k] = value

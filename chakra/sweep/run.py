@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.sweep.executors import Runner
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.optimise import optimise
@@ -51,10 +51,10 @@ class Shard:
             not slash
             or not is_whole(first, 18)
             or not is_whole(second, 18)
-            or not 1 <= int(first) <= int(second)
+            or not 1 <= whole_number(first) <= whole_number(second)
         ):
             raise UsageError(f"a shard is i/n with 1 <= i <= n, such as 3/16, not {text!r}")
-        return cls(int(first), int(second))
+        return cls(whole_number(first), whole_number(second))
 
     @checked
     def of(self, points: Sequence[Point]) -> list[Point]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
+from chakra.io.digits import exact_number, whole_number
 from chakra.io.files import PathLike, open_stream
 from chakra.io.limits import MAX_LINE_BYTES
 from chakra.timeline.document import from_document
@@ -18,12 +19,12 @@ from chakra.timeline.model import Timeline
 # Names may hold commas and equal signs: everything between the fourth "=" and the closing node->type is the
 # name.
 _LINE = re.compile(
-    r"(?:\[[^\]]*\]\s*)*(?P<word>issue|callback)\s*,[^=]*=\s*(?P<npu>\d+)\s*,[^=]*=\s*(?P<tick>\d+)\s*,"
+    r"(?:\[[^\]]*\]\s*)*(?P<word>issue|callback)\s*,[^=]*=\s*(?P<npu>[0-9]+)\s*,[^=]*=\s*(?P<tick>[0-9]+)\s*,"
     r"[^=]*=\s*"
-    r"(?P<id>\d+)\s*(?:,[^=]*=\s?(?P<name>.*?))?(?:,\s*node->type=(?P<type>\d+)\s*)?$"
+    r"(?P<id>[0-9]+)\s*(?:,[^=]*=\s?(?P<name>.*?))?(?:,\s*node->type=(?P<type>[0-9]+)\s*)?$"
 )
 _HEAD = re.compile(r"\s*(\[[^\]\n\"{]*\]\s*){2,}[^\s\[\]{}\",]|\s*(issue|callback)\s*,")
-_FREQUENCY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(MHz|GHz)?\s*$", re.IGNORECASE)
+_FREQUENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(MHz|GHz)?\s*$", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -94,7 +95,7 @@ def read_log(
                 if match is None:
                     _refuse_cut(line, path, number)
                     continue
-                npu, tick = int(match["npu"]), round(int(match["tick"]) * scale)
+                npu, tick = whole_number(match["npu"]), round(whole_number(match["tick"]) * scale)
                 if npus is not None and npu >= npus:
                     raise UsageError(f"{path}: line {number}: sys {npu}, but --num_npus is {npus}")
                 if tick >= 2**62:
@@ -153,7 +154,7 @@ def is_log(path: PathLike) -> bool:
 
 def _take(rank: _Rank, match: re.Match[str], tick: int) -> int:
     """Take one line in; 1 if it is a callback that nothing was issued for."""
-    node = int(match["id"])
+    node = whole_number(match["id"])
     if match["word"] == "issue":
         name = match["name"] or f"node {node}"
         rank.running[node] = len(rank.ids)
@@ -189,7 +190,7 @@ def parse_frequency(text: str) -> Fraction:
     """
     match = _FREQUENCY.match(text)
     if match and len(match[1]) < 20:
-        value = Fraction(match[1]) * (1000 if (match[2] or "").lower() == "ghz" else 1)
+        value = Fraction(exact_number(match[1])) * (1000 if (match[2] or "").lower() == "ghz" else 1)
         if value > 0:
             return value
     raise UsageError(f"--npu_frequency {text}: expected a number of MHz, such as 1000, or 1.5GHz")

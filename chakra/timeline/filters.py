@@ -8,7 +8,7 @@ import numpy as np
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.timeline.model import Counter, Timeline
 
 #: Bytes a slice, a flow and a counter value take, about, in each format (measured on replays of transformer
@@ -110,7 +110,7 @@ def parse_ranks(text: str) -> set[int]:
         bounds = part.strip().split("-")
         if not all(is_whole(bound, 9) for bound in bounds) or len(bounds) > 2:
             raise UsageError(f"--ranks {text}: expected ranks such as 0,3,8-15")
-        first, last = int(bounds[0]), int(bounds[-1])
+        first, last = whole_number(bounds[0]), whole_number(bounds[-1])
         if last < first or last - first > 10_000_000:
             raise UsageError(f"--ranks {text}: {part.strip()} is no range")
         ranks.update(range(first, last + 1))

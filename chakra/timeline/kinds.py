@@ -3,7 +3,7 @@
 from typing import Final
 
 from chakra.et import NodeType
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 
 #: Row names and their order within a rank, by category.
 ROWS: Final[dict[str, tuple[str, int]]] = {
@@ -38,7 +38,7 @@ _WORDS: Final = (
 def type_of(text: str) -> NodeType:
     """The node type that a word names, such as ``COMM_COLL``, ``COMM_COLL_NODE`` or the number 7."""
     if is_whole(text, 9):
-        number = int(text)
+        number = whole_number(text)
         return NodeType(number) if number in NodeType.__members__.values() else NodeType.INVALID
     upper = text.upper()
     for word, node_type in _WORDS:

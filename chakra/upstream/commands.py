@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import rich_click as click
 
+from chakra.cli.support.numbers import WholeNumber, WholeRange
 from chakra.errors import UsageError
 
 #: what an option without effect is good for, in its help
@@ -156,27 +157,25 @@ def _old_converter() -> click.Command:
 
 
 @click.command("chakra_generator", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--num_npus", type=WholeRange(1, 1 << 20), default=64, show_default=True, help="Traces a set.")
 @click.option(
-    "--num_npus", type=click.IntRange(1, 1 << 20), default=64, show_default=True, help="Traces a set."
-)
-@click.option(
-    "--default_runtime", type=click.IntRange(0), default=5, show_default=True, help="us of compute nodes."
+    "--default_runtime", type=WholeRange(0), default=5, show_default=True, help="us of compute nodes."
 )
 @click.option(
     "--default_tensor_size",
-    type=click.IntRange(0),
+    type=WholeRange(0),
     default=1024,
     show_default=True,
     help="Bytes of memory nodes, sends and receives.",
 )
 @click.option(
     "--default_comm_size",
-    type=click.IntRange(0),
+    type=WholeRange(0),
     default=65536,
     show_default=True,
     help="Bytes of collectives.",
 )
-@click.option("--num_dims", type=int, help="Taken; collectives are of all NPUs.")
+@click.option("--num_dims", type=WholeNumber(), help="Taken; collectives are of all NPUs.")
 def _generator(
     num_npus: int,
     default_runtime: int,

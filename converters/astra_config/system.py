@@ -7,6 +7,7 @@ from typing import Any
 
 from chakra.converters.astra_config._common import ConvertedConfig, nearest, plain
 from chakra.errors import ConfigError
+from chakra.io.digits import decimal_number, whole_number
 from chakra.io.documents import document_text
 from chakra.replay.config.algorithms import NATIVE_ALGORITHMS
 
@@ -30,14 +31,14 @@ def _alias(**names: str) -> Callable[[str], Any]:
 
 
 def _whole(text: str) -> int:
-    if re.fullmatch(r"\d{1,18}", text) is None:
+    if re.fullmatch(r"[0-9]{1,18}", text) is None:
         raise ValueError(f"must be a whole number, but is {text!r}")
-    return int(text)
+    return whole_number(text)
 
 
 def _real(text: str) -> float | int:
     try:
-        value = float(text)
+        value = decimal_number(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or value < 0:
@@ -46,7 +47,7 @@ def _real(text: str) -> float | int:
 
 
 _ALGORITHM = re.compile(
-    r"ring|direct\d{0,5}|halvingDoubling|doubleBinaryTree|oneRing|oneDirect\d{0,5}|oneHalvingDoubling"
+    r"ring|direct[0-9]{0,5}|halvingDoubling|doubleBinaryTree|oneRing|oneDirect[0-9]{0,5}|oneHalvingDoubling"
 )
 
 

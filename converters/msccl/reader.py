@@ -22,6 +22,7 @@ from chakra.converters.msccl.program import (
     Threadblock,
 )
 from chakra.errors import ConfigError
+from chakra.io.digits import signed_whole_number
 from chakra.io.files import read_raw
 from chakra.io.limits import MAX_CONFIG_BYTES
 from chakra.io.shown import shortened
@@ -81,11 +82,11 @@ class _Reading:
 
     def number(self, values: Mapping[str, str], key: str, least: int, most: int) -> int:
         text = self.text(values, key)
-        if not _WHOLE.fullmatch(text) or not least <= int(text) <= most:
+        if not _WHOLE.fullmatch(text) or not least <= signed_whole_number(text) <= most:
             raise self.error(
                 f"{self.place()}{key} is {shortened(text)!r}, not a number from {least} to {most}"
             )
-        return int(text)
+        return signed_whole_number(text)
 
     # ---------------------------------------------------------------------------------------------- elements
 

@@ -10,6 +10,7 @@ from statistics import median
 from chakra.converters.pytorch.all_ranks.job_replay import RankGraph, replay_job
 from chakra.converters.pytorch.graph.event_cost import CALL_SHARE, without_events
 from chakra.errors import UsageError
+from chakra.io.digits import decimal_number
 from chakra.io.files import read_json
 
 #: what `--deprofile` takes for a constant that the recording's own steps without profiler give
@@ -81,7 +82,7 @@ def parse_cost(text: str) -> float | None:
     if text == AUTO:
         return None
     try:
-        value = float(text.removesuffix("us"))
+        value = decimal_number(text.removesuffix("us"))
     except ValueError:
         value = -1.0
     if not 0 <= value <= _MOST_US:

@@ -11,10 +11,11 @@ from chakra.converters.pytorch.job import Inputs
 from chakra.converters.pytorch.read.file_kinds import head_and_kind
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import ConversionError, UsageError
+from chakra.io.digits import whole_number
 
-_NUMBER = re.compile(r"rank[_\-.]?(\d+)", re.IGNORECASE)
+_NUMBER = re.compile(r"rank[_\-.]?([0-9]+)", re.IGNORECASE)
 _WORDS = re.compile(
-    r"rank[_\-.]?\d+|(?<![a-z0-9])(et|kineto|host|device|trace|traces|execution|pt|json|gz|chakra|pytorch|linked)(?![a-z0-9])",
+    r"rank[_\-.]?[0-9]+|(?<![a-z0-9])(et|kineto|host|device|trace|traces|execution|pt|json|gz|chakra|pytorch|linked)(?![a-z0-9])",
     re.IGNORECASE,
 )
 
@@ -158,7 +159,7 @@ def _look(path: Path) -> TraceFile | None:
         rank = int(info.group(1))
     named = _NUMBER.search(path.name)
     if rank is None and named:
-        rank = int(named.group(1))
+        rank = whole_number(named.group(1))
     pid = re.search(rb'"pid"\s*:\s*(\d+)', head)
     words = _WORDS.sub(" ", path.name)
     job = ".".join(re.findall(r"[A-Za-z0-9_\-]*[A-Za-z0-9][A-Za-z0-9_\-]*", words)).strip("_-")

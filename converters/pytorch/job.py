@@ -24,12 +24,13 @@ from chakra.converters.pytorch.write.linked_json import read_linked, write_linke
 from chakra.converters.pytorch.write.replay_check import ReplayCheck, replay_span
 from chakra.errors import ConversionError, ThresholdError, UsageError
 from chakra.et import read_trace
+from chakra.io.digits import whole_number
 from chakra.io.files import atomic_bytes
 
 #: Larger traces are read back and compared only when asked for: that takes as long as writing them.
 CHECK_UP_TO = 300_000
 
-_RANK = re.compile(r"rank[_\-.]?(\d+)", re.IGNORECASE)
+_RANK = re.compile(r"rank[_\-.]?([0-9]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ def rank_of(inputs: Inputs, device: DeviceTrace | None) -> int:
     for path in (inputs.device, inputs.host, inputs.linked):
         match = _RANK.search(path.name) if path is not None else None
         if match:
-            return int(match.group(1))
+            return whole_number(match.group(1))
     return 0
 
 
@@ -242,7 +243,7 @@ def take_off(linked: Linked, operator_us: float) -> None:
 
 def groups_file(output: Path) -> Path:
     """Name of the group file beside an execution trace: ``job.0.et`` -> ``job.comm_groups.json``."""
-    stem = re.sub(r"(\.\d+)?\.et(\.gz)?$", "", output.name)
+    stem = re.sub(r"(\.[0-9]+)?\.et(\.gz)?$", "", output.name)
     return output.with_name(f"{stem}.comm_groups.json")
 
 

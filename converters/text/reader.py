@@ -13,7 +13,7 @@ from chakra.arguments import checked
 from chakra.converters.text.grammar import CommWord, Layer, Layout, Step, TextWorkload
 from chakra.converters.text.policies import POLICIES, UPSTREAM_POLICIES, Backward, Header
 from chakra.errors import ConversionError
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.io.files import EXECUTION_TRACE, kind_of, read_bytes
 
 #: Largest time and size: what an int64 count of ns (times are at most us) and an int64 of bytes can hold.
@@ -328,9 +328,9 @@ class _Words:
             raise self.error(
                 f"{what} must be a whole number, but is {word[:60]!r}{self._foreign(word)}", back=1
             )
-        if len(word) > 25 or not least <= int(word) <= most:
+        if len(word) > 25 or not least <= whole_number(word) <= most:
             raise self.error(f"{what} must lie between {least} and {most}, but is {word[:60]}", back=1)
-        return int(word)
+        return whole_number(word)
 
     def numbers(self, what: str) -> frozenset[int]:
         count = self.number(f"the number of {what}")

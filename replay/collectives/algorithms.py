@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 
 from chakra.errors import ConfigError
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.replay.collectives import registry
 from chakra.replay.config.algorithms import IN_NETWORK, NATIVE_ALGORITHMS, flat_name
 from chakra.replay.engines.kernels import codes
@@ -101,8 +101,8 @@ def parse(name: str, where: str) -> Algorithm:
         text = base[len("direct") :]
         if text == "":
             return Algorithm(Family.DIRECT, flat)
-        if is_whole(text, 18) and int(text) > 0:
-            return Algorithm(Family.DIRECT, flat, int(text))
+        if is_whole(text, 18) and whole_number(text) > 0:
+            return Algorithm(Family.DIRECT, flat, whole_number(text))
         raise ConfigError(
             f"{where}: window of {name!r} is not a positive number; use direct or direct<w>, w >= 1"
         )

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError
 from chakra.et.operators import ELEMENT_BITS, KernelKind
+from chakra.io.digits import decimal_number
 from chakra.io.nearest import nearest
 from chakra.replay.config.measured_constants import FitError, instance_of
 
@@ -328,7 +329,7 @@ def compute_parameters_to(parameters: ComputeParameters) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.4g}") if abs(value) > 1e-6 else 0.0
+        return decimal_number(f"{value:.4g}") if abs(value) > 1e-6 else 0.0
     if isinstance(value, (int, str)):
         return value
     return {

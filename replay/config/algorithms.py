@@ -7,6 +7,7 @@ import re
 
 from chakra.arguments import checked
 from chakra.errors import ConfigError
+from chakra.io.digits import whole_number
 from chakra.replay import plugins
 
 #: ASTRA-sim's algorithms; a window of up to five digits may follow the two direct ones
@@ -95,6 +96,6 @@ def canonical(name: str, *, as_head: bool) -> str | None:
         match = _HEAD_WINDOW.match(name[: len("oneDirect" if name.startswith("one") else "direct") + 5])
     if match is None:
         return None
-    if int(match[2]) == 0:
+    if whole_number(match[2]) == 0:
         raise ValueError("a window of 0 messages never sends anything")
-    return f"{match[1]}{int(match[2])}"
+    return f"{match[1]}{whole_number(match[2])}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chakra.arguments import checked
+from chakra.io.digits import signed_whole_number
 from chakra.io.shown import describe
 from chakra.replay.config.files import Source
 from chakra.replay.config.key import Schema, UnfitError
@@ -67,7 +68,7 @@ def _name(section: Section, key: object) -> str:
             raise section.error(key, "must be a text: it is a group's name")
         key = str(key)
     if section.as_head and (match := _LEADING_INTEGER.match(key)):
-        number = int(match[1])
+        number = signed_whole_number(match[1])
         if number <= 0:
             raise section.error(key, "is not a group's name: ASTRA-sim's groups are numbered from 1")
         return str(number)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.replay.config.key import Schema, UnfitError
 from chakra.replay.config.readers import Count, ListOf
 
@@ -50,7 +50,7 @@ def npu_number(vertex: object) -> int | None:
     if isinstance(vertex, int) and not isinstance(vertex, bool):
         return vertex
     if isinstance(vertex, str) and is_whole(vertex, 11):
-        return int(vertex)
+        return whole_number(vertex)
     return None
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from chakra.arrays import F64
 from chakra.errors import ConfigError
+from chakra.io.digits import decimal_number, whole_number
 from chakra.io.files import unusable_json
 from chakra.io.shown import describe
 from chakra.io.text import read_text
@@ -92,13 +93,13 @@ def _from_lines(text: str, npus: int, name: str) -> list[tuple[object, object, s
             raise ConfigError(
                 f"{name}:{number}: expected `NPU factor` or `FIRST-LAST factor`, found {describe(body)}"
             )
-        first, last = int(match[1]), int(match[2] or match[1])
+        first, last = whole_number(match[1]), whole_number(match[2] or match[1])
         if last < first:
             raise ConfigError(f"{name}:{number}: {first}-{last} is not a range of NPUs")
         if last >= npus:
             raise ConfigError(f"{name}:{number}: NPU {last}: the network has {npus} NPUs (0 to {npus - 1})")
         try:
-            factor: object = float(match[3])
+            factor: object = decimal_number(match[3])
         except ValueError:
             factor = match[3]
         pairs.extend((npu, factor, f"{name}:{number}") for npu in range(first, last + 1))
@@ -111,7 +112,7 @@ def _filled(pairs: list[tuple[object, object, str]], npus: int) -> F64:
     for key, value, place in pairs:
         if isinstance(key, bool) or not re.fullmatch(r"[0-9]{1,18}", str(key)):
             raise ConfigError(f"{place}: key '{key}' must be the number of an NPU")
-        npu = int(str(key))
+        npu = whole_number(str(key))
         if npu >= npus:
             raise ConfigError(f"{place}: NPU {npu}: the network has {npus} NPUs (0 to {npus - 1})")
         if npu in seen:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.digits import decimal_number
 from chakra.io.limits import MAX_LINKED_NPUS, MAX_LINKS
 from chakra.replay.config.links import check_reach, with_dims
 from chakra.replay.config.model import Link, Links, Network, Topology
@@ -148,7 +149,7 @@ def parse_slow(texts: Iterable[str]) -> dict[str, float]:
     for text in texts:
         name, sign, value = text.rpartition("=")
         try:
-            factor = float(value)
+            factor = decimal_number(value)
         except ValueError:
             sign = ""
             factor = 0.0

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from chakra.arguments import checked
 from chakra.errors import ConfigError
+from chakra.io.digits import whole_number
 from chakra.io.limits import MAX_LINKED_NPUS, MAX_LINKS
 from chakra.io.nearest import nearest
 from chakra.io.shown import describe, shortened
@@ -319,9 +320,9 @@ class _Reader:
         if not _SLICE.fullmatch(indices):
             raise self.error(where, f"[{shortened(indices)}] is not a slice such as [0:2]")
         if ":" not in indices:
-            first, last, step = int(indices), int(indices) + 1, 1
+            first, last, step = whole_number(indices), whole_number(indices) + 1, 1
         else:
-            given = [int(part) if part else None for part in indices.split(":")]
+            given = [whole_number(part) if part else None for part in indices.split(":")]
             first = given[0] or 0
             last = count if given[1] is None else given[1]
             step = given[2] if len(given) == 3 and given[2] is not None else 1
@@ -446,7 +447,7 @@ def _ranks(reader: _Reader, annotations: Plain, npus: list[str]) -> list[str]:
                 raise reader.error(
                     f"{where}: node {i}", f"rank {describe(text)} of {shortened(name)!r}, which is no xpu"
                 )
-            rank_of[name] = int(text)
+            rank_of[name] = whole_number(text)
     if not rank_of:
         return npus
     if sorted(rank_of.values()) != list(range(len(npus))):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from chakra.errors import UsageError
-from chakra.io.digits import is_whole
+from chakra.io.digits import decimal_number, is_whole
 from chakra.io.files import atomic_text
 from chakra.replay.config.model import CollectiveKind
 from chakra.replay.workload.model import Engine, Op
@@ -194,7 +194,7 @@ def statistics_lines(result: "ReplayResult", npu: int) -> Iterator[str]:
 def _stamp() -> str:
     """`[date time.ms]` of the run."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    now = float(epoch) if epoch and is_whole(epoch, 11) else time.time()
+    now = decimal_number(epoch) if epoch and is_whole(epoch, 11) else time.time()
     moment = time.gmtime(now) if epoch else time.localtime(now)
     return f"[{time.strftime('%Y-%m-%d %H:%M:%S', moment)}.{int(now % 1 * 1000):03d}]"
 

@@ -12,6 +12,7 @@ from chakra.arguments import checked
 from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.et import ABSENT, NodeType, Trace
+from chakra.io.digits import whole_number
 from chakra.replay.collectives.library.shape import Choice
 from chakra.replay.collectives.plan import Plan, library_phase
 from chakra.replay.config.model import CollectiveKind, Links, Memory, Network, Switches, System
@@ -216,7 +217,9 @@ class ReplayResult:
         for program, count in zip(self.workload.programs, runs.tolist(), strict=True):
             for name, n in program.corrections.items():
                 total[name] += n * count
-        return {name: int(total[name]) for name in sorted(total, key=lambda c: int(c[1:])) if total[name]}
+        return {
+            name: int(total[name]) for name in sorted(total, key=lambda c: whole_number(c[1:])) if total[name]
+        }
 
     # -- network -----------------------------------------------------------------------------------------------
 

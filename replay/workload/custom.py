@@ -13,6 +13,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import ConfigError, WorkloadError
 from chakra.et import ABSENT, NodeType, Trace, read_traces
+from chakra.io.digits import whole_number
 from chakra.replay.config.model import CollectiveKind, System
 from chakra.replay.workload.bindings import children_in_order
 from chakra.replay.workload.model import Op
@@ -53,7 +54,7 @@ def load_per_node(path: str, system: System) -> dict[int, str]:
         value = entry.value
         if not re.fullmatch(r"[0-9]{1,20}", str(key)) or not isinstance(value, str):
             raise ConfigError(f"{where}: {key!r}: expected a node id and the prefix of an algorithm's traces")
-        out[int(str(key))] = value
+        out[whole_number(str(key))] = value
     return out
 
 

@@ -133,5 +133,5 @@ def files_of_ranks(prefix: str, npus: int) -> list[str]:
 
 def prefix_of(file: str) -> str:
     """The prefix of a trace ``PREFIX.<rank>.et`` that exists; empty for anything else."""
-    match = re.fullmatch(r"(.+)\.\d+\.et(\.gz)?", file)
+    match = re.fullmatch(r"(.+)\.[0-9]+\.et(\.gz)?", file)
     return match[1] if match is not None and os.path.isfile(file) else ""

@@ -308,8 +308,42 @@ def _commands() -> list[Case]:
     return [Case(f"command-{name}", args, GOOD) for name, args in lines.items()]
 
 
+#: texts that Python's own float or int takes: an underscore, no number, no end, too large, digits of another script
+_ODD = {"underscore": "1_0", "nan": "nan", "inf": "inf", "large": "1e400", "script": "\u0661\u0660"}
+
+
+def _numbers() -> list[Case]:
+    """Texts that are no numbers, wherever one is read; lines of files say what stands in a cell."""
+    study = "workload: {kind: mlp, npus: 4}\nplatform: dgx-a100\nparameters:\n  workload.dp: [1]\n"
+    mixtral = "generate transformer --model mixtral-8x7b --npus 8 -o out"
+    lines: dict[str, tuple[str, Files]] = {
+        "whole": (REPLAY + " --num-queues-per-dim @", {}), "step": ("link --device d.json -o out.json --step @", {}),
+        "real": (REPLAY + " --injection-scale @", {}), "bounded": ("topology torus --shape 4x4 --latency @", {}),
+        "list": ("generate transformer --npus 8 --tp @ -o out", {}), "shape": ("topology torus --shape 4x@", {}),
+        "ratio": ("topology fat-tree --down 8,4 --oversubscription @", {}),
+        "kernel-speed": (REPLAY + " --kernel-speed matmul=@", {}), "slow-link": (REPLAY + " --slow-link 0-1=@", {}),
+        "what-if": (REPLAY + " --what-if dim0.bandwidth=@x", {}), "scale-file": (REPLAY + " --npu-scale f.txt", {"f.txt": "0 @\n"}),
+        "load": (mixtral + " --expert-load zipf:@", {}), "share": (mixtral + " --expert-load-file f.csv", {"f.csv": "expert,share\n0,@\n"}),
+        "expert": (mixtral + " --expert-load-file f.csv", {"f.csv": "expert,share\n@,1\n"}),
+        "layers": (mixtral + " --layer-file f.csv", {"f.csv": "layers,ffn\n@,64\n"}),
+        "deprofile": ("convert pytorch --host h.json --device d.json -o out --deprofile @", {}),
+        "size": ("convert msccl --algorithm ring --npus 4 --collective all_reduce --size @ -o out", {}),
+        "machines": ("platform show @xhgx-h100", {}), "study-size": ("sweep study.yml -o out", {"study.yml": study.replace("[1]", "[@]")}),
+        "study-rate": ("sweep study.yml -o out", {"study.yml": study.replace("dgx-a100", "hgx-h100 over @G")}),
+        "shard": ("sweep study.yml -o out --shard 1/@", {"study.yml": study}),
+        "text": ("convert text -i w.txt -o out", {"w.txt": "MICRO\n@\n"}), "network": (REPLAY, {"n.yml": NETWORK.replace("500.0", "@")}),
+        "ranks": ("timeline w.0.et out.json --ranks @", {}), "group": (REPLAY + " --comm-group-configuration g.json", {"g.json": '{"1": [0, "@"]}'}),
+        "upstream-key": ("convert config -i f.txt -o out.json", {"f.txt": "scheduling-policy: LIFO\nL: @\n"}),
+    }  # fmt: skip
+    return [
+        Case(f"odd-{name}-{odd}", args.replace("@", text), GOOD | {file: str(body).replace("@", text) for file, body in files.items()})
+        for name, (args, files) in lines.items()
+        for odd, text in _ODD.items()
+    ]  # fmt: skip
+
+
 _PARTS: tuple[Callable[[], list[Case]], ...] = (
-    _network, _system, _memory_and_groups, _traces, _converters, _tools, _commands,
+    _network, _system, _memory_and_groups, _traces, _converters, _tools, _commands, _numbers,
 )  # fmt: skip
 
 

@@ -169,8 +169,8 @@ def test_the_command_fits_prints_errors_and_writes_costs_that_it_reads(tmp_path:
         (["--node-ranks", "4"], "ranks, and a node of hgx-h100 has|rate of a network port"),
         (["--library", "dgx-2"], "no costs of a collective library for 'dgx-2'"),
         (["--min-bytes", "999999999999"], "no measurements between"),
-        (["--network-us", "nan"], "--network-us must be a number of at least 0, not nan"),
-        (["--nic-gbps", "inf"], "--nic-gbps must be a number of at least 0, not inf"),
+        (["--network-us", "-2"], "--network-us must be a number of at least 0, not -2"),
+        (["--nic-gbps", "-3"], "--nic-gbps must be a number of at least 0, not -3"),
         (["--max-error", "-1"], "--max-error must be a number of at least 0, not -1"),
     ],
 )

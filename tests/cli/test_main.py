@@ -43,7 +43,7 @@ def test_every_command_of_the_table_exists(chakra: Callable[..., Any]) -> None:
             "chakra replay: error: Invalid value for '--num-queues-per-dim'",
         ),
         (["replay", "--format", "jsno"], "Did you mean 'json'?\n"),
-        (["replay", "--injection-scale", "fast"], "'fast' is not a valid float"),
+        (["replay", "--injection-scale", "fast"], "'fast' is not a number"),
         (["replay", "--rendezvous-protocol=maybe"], "'maybe' is neither true nor false"),
         (["replay"], "chakra replay: error: Missing option '-w'"),
         (["replay", "-w", "w", "-s", "s", "-n", "n", "extra"], "unexpected extra argument (extra)"),

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import DecimalRange, WholeRange
 from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
+from chakra.io.digits import whole_number
 from chakra.io.documents import document_text
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ MAX_PLACES = 3
 @click.option("--family", "families", multiple=True, help="Only families whose name contains this text.")
 @click.option(
     "--every",
-    type=click.IntRange(min=1),
+    type=WholeRange(min=1),
     default=1,
     show_default=True,
     help="Only every N-th row of each family.",
@@ -39,7 +41,7 @@ MAX_PLACES = 3
 @click.option("--picture", metavar="SVG", help="Draw predicted over measured into this file.")
 @click.option(
     "--max-error",
-    type=click.FloatRange(min=0),
+    type=DecimalRange(min=0),
     help="End with code 4 if a family's mean error is above this, %.",
 )
 @click.option(
@@ -381,7 +383,7 @@ def _document(
                 "parallelism": one.cases[0].row.parallelism, "where": one.cases[0].row.where,
                 "measured": one.cases[0].measured, "low": one.low, "high": one.high,
                 "micro_batches": [
-                    {"micro_batch": int(case.row.micro_batch), "predicted": predicted}
+                    {"micro_batch": whole_number(case.row.micro_batch), "predicted": predicted}
                     for case, predicted in zip(one.cases, one.predicted, strict=True)
                 ],
             }

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import DecimalNumber, WholeRange
 from chakra.cli.support.options import Options, format_option, refuse_idle
 from chakra.cli.support.sizes import Size
 from chakra.errors import ThresholdError, UsageError
@@ -28,7 +29,7 @@ _OF_NETWORKS = ("system", "topology", "algorithm", "splits", "local_mem_bw", "en
     type=click.Choice(["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]),
     help="Collective, where the log does not say.",
 )
-@click.option("--ranks", type=click.IntRange(min=2), help="Number of ranks, where the log does not say.")
+@click.option("--ranks", type=WholeRange(min=2), help="Number of ranks, where the log does not say.")
 @click.option(
     "--topology",
     type=click.Choice(["Ring", "FullyConnected", "Switch"]),
@@ -43,19 +44,17 @@ _OF_NETWORKS = ("system", "topology", "algorithm", "splits", "local_mem_bw", "en
     show_default=True,
     help="Algorithm that the replay will use.",
 )
-@click.option(
-    "--splits", type=click.IntRange(min=1), default=1, show_default=True, help="Chunks per collective."
-)
+@click.option("--splits", type=WholeRange(min=1), default=1, show_default=True, help="Chunks per collective.")
 @click.option(
     "--local-mem-bw",
-    type=float,
+    type=DecimalNumber(),
     default=0.0,
     show_default=True,
     help="Bandwidth of reductions, GB/s of 10^9 B/s; 0: free.",
 )
 @click.option(
     "--endpoint-delay",
-    type=click.IntRange(min=0),
+    type=WholeRange(min=0),
     help="Keep the endpoint delay at this many ns instead of fitting it.",
 )
 @click.option(
@@ -64,7 +63,10 @@ _OF_NETWORKS = ("system", "topology", "algorithm", "splits", "local_mem_bw", "en
 @click.option("--max-bytes", type=Size(), metavar="SIZE", help="Leave out larger sizes (1073741824, 1GiB).")
 @click.option("--in-place", is_flag=True, help="Use the in-place columns.")
 @click.option(
-    "--max-error", type=float, metavar="PERCENT", help="Exit with code 4 when the mean error is larger."
+    "--max-error",
+    type=DecimalNumber(),
+    metavar="PERCENT",
+    help="Exit with code 4 when the mean error is larger.",
 )
 @click.option(
     "--library",
@@ -73,22 +75,22 @@ _OF_NETWORKS = ("system", "topology", "algorithm", "splits", "local_mem_bw", "en
 )
 @click.option(
     "--nic-gbps",
-    type=float,
+    type=DecimalNumber(),
     help="With --library: rate of a network port, GB/s of 10^9 bytes (400 Gb/s are 50), for logs of several nodes.",
 )
 @click.option(
     "--nics",
-    type=click.IntRange(min=1),
+    type=WholeRange(min=1),
     help="With --library: network ports of a node. [default: one a rank]",
 )
 @click.option(
     "--node-ranks",
-    type=click.IntRange(min=1),
+    type=WholeRange(min=1),
     help="With --library: ranks of a node. [default: of the machine]",
 )
 @click.option(
     "--network-us",
-    type=float,
+    type=DecimalNumber(),
     default=0.0,
     show_default=True,
     help="With --library: latency that the network's plugin reports, us (EFA: 35 to 75).",

@@ -9,6 +9,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import WholeNumber, WholeRange
 from chakra.cli.support.options import Options, refuse_idle
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
@@ -18,10 +19,8 @@ from chakra.replay.options import BACKENDS
 @click.command(cls=ChakraCommand)
 @click.argument("a", metavar="A", required=False)
 @click.argument("b", metavar="B", required=False)
-@click.option(
-    "--rank", type=click.IntRange(0), help="Rank to compare; default: the one that ends last, in each."
-)
-@click.option("--step", type=int, help="Of recordings only this ProfilerStep.")
+@click.option("--rank", type=WholeRange(0), help="Rank to compare; default: the one that ends last, in each.")
+@click.option("--step", type=WholeNumber(), help="Of recordings only this ProfilerStep.")
 @click.option("--job", metavar="STEM", help="Job, where a folder of recordings holds several.")
 @click.option(
     "--backends",

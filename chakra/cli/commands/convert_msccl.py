@@ -5,6 +5,7 @@ from pathlib import Path
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import WholeRange
 from chakra.cli.support.sizes import Size
 from chakra.cli.support.written import need_file, say, written_option
 from chakra.errors import UsageError
@@ -40,7 +41,7 @@ from chakra.errors import UsageError
     type=click.Choice(["all_reduce", "reduce_scatter", "all_gather", "all_to_all"], case_sensitive=False),
     help="With --algorithm: what it does.",
 )
-@click.option("--npus", type=click.IntRange(2), metavar="N", help="With --algorithm: ranks.")
+@click.option("--npus", type=WholeRange(2), metavar="N", help="With --algorithm: ranks.")
 @written_option()
 def command(
     source: Path | None,

@@ -8,6 +8,7 @@ import rich_click as click
 
 from chakra.cli.commands.link import linking_options, settings_of, show
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import WholeRange
 from chakra.cli.support.options import refuse_idle
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
@@ -36,7 +37,7 @@ JOB_SCHEMA = "chakra.convert.pytorch/1"
 )
 @click.option("--job", help="With --dir: name of the job, where the folder holds several.")
 @click.option(
-    "--rank", type=click.IntRange(0), help="Rank (default: as recorded, else from the file name, else 0)."
+    "--rank", type=WholeRange(0), help="Rank (default: as recorded, else from the file name, else 0)."
 )
 @click.option(
     "--output",
@@ -83,7 +84,7 @@ JOB_SCHEMA = "chakra.convert.pytorch/1"
     "--jobs",
     "-j",
     "workers",
-    type=click.IntRange(0),
+    type=WholeRange(0),
     default=0,
     help="With --dir: processes (default: CPUs).",
 )

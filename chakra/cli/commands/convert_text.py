@@ -5,6 +5,7 @@ from pathlib import Path
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import WholeRange
 from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
 from chakra.io.documents import document_text
@@ -25,11 +26,11 @@ from chakra.io.documents import document_text
     "--npus",
     "--num-npus",
     "npus",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     help="Number of NPUs (default: the network's, or that of a SimAI header).",
 )
 @click.option(
-    "--passes", "--num-passes", "passes", type=click.IntRange(1), default=1, show_default=True, help="Passes."
+    "--passes", "--num-passes", "passes", type=WholeRange(1), default=1, show_default=True, help="Passes."
 )
 @click.option(
     "--network",
@@ -39,7 +40,7 @@ from chakra.io.documents import document_text
 )
 @click.option(
     "--model-parallel",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     metavar="N",
     help="NPUs that share one model replica (default: the file's own number, else dimension 0 of the "
     "network).",

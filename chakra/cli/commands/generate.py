@@ -3,6 +3,7 @@
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import DecimalRange, WholeRange
 from chakra.cli.support.sizes import Size
 from chakra.cli.support.subcommands import LazySubcommands
 
@@ -38,21 +39,19 @@ def command() -> None:
     metavar="SIZE",
     help="Bytes that each rank brings in, such as 1048576 or 1MiB.",
 )
-@click.option(
-    "--npus", "--num-npus", "npus", type=click.IntRange(min=1), required=True, help="Number of NPUs."
-)
+@click.option("--npus", "--num-npus", "npus", type=WholeRange(min=1), required=True, help="Number of NPUs.")
 @click.option(
     "--count",
-    type=click.IntRange(min=1),
+    type=WholeRange(min=1),
     default=1,
     show_default=True,
     help="Collectives, one after another.",
 )
 @click.option(
-    "--compute-us", type=click.FloatRange(min=0), default=0.0, help="Microseconds of compute before each."
+    "--compute-us", type=DecimalRange(min=0), default=0.0, help="Microseconds of compute before each."
 )
 @click.option(
-    "--group-size", type=click.IntRange(min=1), help="Split the NPUs into groups of this many neighbours."
+    "--group-size", type=WholeRange(min=1), help="Split the NPUs into groups of this many neighbours."
 )
 @click.option(
     "--gzip",

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import DecimalNumber, WholeNumber
 from chakra.cli.support.progress import ProgressBar
 from chakra.cli.support.quiet import hush
 from chakra.errors import ThresholdError, UsageError
 from chakra.generate.request.parameters import Amount, Member, Size, Sizes, keys_of
 from chakra.generate.request.requests import REQUESTS, Request, TransformerRequest
+from chakra.io.digits import signed_whole_number
 from chakra.io.documents import document_text
 from chakra.replay.config.key import Key
 from chakra.replay.config.readers import Flag, Text
@@ -36,7 +38,7 @@ class IntList(_IntListBase):
         if isinstance(value, tuple):
             return value
         try:
-            return tuple(int(item) for item in str(value).split(","))
+            return tuple(signed_whole_number(item) for item in str(value).split(","))
         except ValueError:
             self.fail(f"{value!r} is not a comma-separated list of whole numbers", param, ctx)
 
@@ -56,7 +58,7 @@ def _option(key: Key[object]) -> Any:
         return click.option(f"{flag}/--no-{key.name}", key.field, **common)
     if isinstance(reader, Member):
         return click.option(flag, key.field, type=click.Choice(reader.words), **common)
-    kinds = {Sizes: IntList(), Size: int, Amount: float, Text: str}
+    kinds = {Sizes: IntList(), Size: WholeNumber(), Amount: DecimalNumber(), Text: str}
     return click.option(flag, key.field, type=kinds[type(reader)], **common)
 
 

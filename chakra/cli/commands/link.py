@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import DecimalNumber, DecimalRange, WholeNumber, WholeRange
 from chakra.cli.support.options import Command, Decorator, Options, format_option, refuse_idle
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
@@ -31,11 +32,11 @@ def linking_options(function: Command) -> Command:
             help="Time of a thread that no operator covers (Python between operators): nodes of its own, added to the "
             "next node, or left out.",
         ),
-        click.option("--step", type=int, metavar="N", help="Only ProfilerStep#N."),
+        click.option("--step", type=WholeNumber(), metavar="N", help="Only ProfilerStep#N."),
         click.option(
             "--window",
             nargs=2,
-            type=float,
+            type=DecimalNumber(),
             metavar="FROM TO",
             help="Only operators that start in this window, in milliseconds since the first event of the device trace.",
         ),
@@ -65,21 +66,21 @@ def linking_options(function: Command) -> Command:
         ),
         click.option(
             "--min-matched",
-            type=click.FloatRange(0, 1),
+            type=DecimalRange(0, 1),
             default=0.9,
             show_default=True,
             help="Exit code 4 when a smaller share of host operators is matched.",
         ),
         click.option(
             "--min-attached",
-            type=click.FloatRange(0, 1),
+            type=DecimalRange(0, 1),
             default=0.5,
             show_default=True,
             help="Exit code 4 when a smaller share of device operations hangs on an operator.",
         ),
         click.option(
             "--min-recorded",
-            type=click.FloatRange(0, 1),
+            type=DecimalRange(0, 1),
             default=0.9,
             show_default=True,
             help="Exit code 4 when a smaller share of kernel launches has a kernel in the trace.",
@@ -161,7 +162,7 @@ def show(summary: dict[str, Any], output: str, output_format: str) -> None:
 )
 @click.option("--device", "--chakra-device-trace", "device", type=_PATH, required=True, help="Kineto trace.")
 @click.option(
-    "--rank", type=click.IntRange(0), help="Rank (default: as recorded, else from the file name, else 0)."
+    "--rank", type=WholeRange(0), help="Rank (default: as recorded, else from the file name, else 0)."
 )
 @click.option(
     "--output",

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.support.numbers import WholeNumber
 from chakra.cli.support.options import format_option
 from chakra.cli.support.subcommands import Subcommands
 from chakra.io.documents import document_text
@@ -47,7 +48,7 @@ def list_command(output_format: str) -> None:
 
 @command.command("show")
 @click.argument("machine", nargs=-1, required=True)
-@click.option("--npus", type=int, help="NPUs in all.")
+@click.option("--npus", type=WholeNumber(), help="NPUs in all.")
 @format_option()
 def show_command(machine: tuple[str, ...], npus: int | None, output_format: str) -> None:
     """Every number of a machine with its unit, status and source."""
@@ -129,7 +130,7 @@ def _document(platform: "Platform") -> dict[str, object]:
 
 @command.command("write")
 @click.argument("machine", nargs=-1, required=True)
-@click.option("--npus", type=int, help="NPUs in all.")
+@click.option("--npus", type=WholeNumber(), help="NPUs in all.")
 @click.option("-o", "--output", "prefix", required=True, metavar="PREFIX", help="Prefix of the two files.")
 def write_command(machine: tuple[str, ...], npus: int | None, prefix: str) -> None:
     """Write PREFIX.network.yml and PREFIX.system.json for a replay."""

@@ -15,9 +15,11 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.machine import put_machine
+from chakra.cli.support.numbers import DecimalNumber, DecimalRange, WholeRange
 from chakra.cli.support.options import Options
 from chakra.cli.support.running import Running
 from chakra.errors import EXIT_INTERRUPTED, ThresholdError, UsageError
+from chakra.io.digits import decimal_number
 from chakra.replay.options import BACKENDS, COLLECTIVE_ALGORITHMS, COLLECTIVE_PROTOCOLS, InputWarning
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     "--num-queues-per-dim",
     "--queues-per-dim",
     "queues_per_dim",
-    type=click.IntRange(1, 1_000_000),
+    type=WholeRange(1, 1_000_000),
     default=1,
     show_default=True,
     metavar="N",
@@ -112,7 +114,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--injection-scale",
-    type=float,
+    type=DecimalNumber(),
     default=1.0,
     show_default=True,
     metavar="X",
@@ -120,7 +122,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--comm-scale",
-    type=float,
+    type=DecimalNumber(),
     default=1.0,
     show_default=True,
     metavar="X",
@@ -128,7 +130,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--compute-scale",
-    type=float,
+    type=DecimalNumber(),
     default=1.0,
     show_default=True,
     metavar="X",
@@ -141,7 +143,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--accelerator-speed",
-    type=float,
+    type=DecimalNumber(),
     default=1.0,
     show_default=True,
     metavar="X",
@@ -169,7 +171,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--host-speed",
-    type=float,
+    type=DecimalNumber(),
     default=1.0,
     show_default=True,
     metavar="X",
@@ -200,7 +202,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--collective-channels",
-    type=click.IntRange(1, 1_000_000),
+    type=WholeRange(1, 1_000_000),
     metavar="N",
     help="Most channels of the collective library (NCCL_MAX_NCHANNELS). [default: as the system file says]",
 )
@@ -218,7 +220,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--comm-streams",
-    type=click.IntRange(1, 1_000_000),
+    type=WholeRange(1, 1_000_000),
     default=1,
     show_default=True,
     metavar="N",
@@ -264,7 +266,7 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option(
     "--cost-per-npu-hour",
-    type=click.FloatRange(1e-6, 1e9),
+    type=DecimalRange(1e-6, 1e9),
     metavar="PRICE",
     help="What an NPU costs in an hour, in any currency: adds costs to the result.",
 )
@@ -421,7 +423,7 @@ def _speeds(texts: tuple[str, ...]) -> dict[str, float]:
     for text in texts:
         name, sign, value = text.rpartition("=")
         try:
-            factor = float(value.removesuffix("x")) if sign and name else float("nan")
+            factor = decimal_number(value.removesuffix("x")) if sign and name else float("nan")
         except ValueError:
             factor = float("nan")
         if not 0 < factor < float("inf"):

@@ -5,6 +5,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import WholeNumber
 from chakra.cli.support.options import format_option
 from chakra.io.documents import document_text
 
@@ -17,7 +18,9 @@ SCHEMA = "chakra.rescale/1"
 @click.option(
     "-o", "--output", metavar="PREFIX", required=True, help="Prefix of the manifest and traces to write."
 )
-@click.option("--npus", type=int, required=True, help="Ranks wanted: a multiple of those there are.")
+@click.option(
+    "--npus", type=WholeNumber(), required=True, help="Ranks wanted: a multiple of those there are."
+)
 @click.option(
     "--along",
     type=click.Choice(["data", "pipeline", "expert"]),

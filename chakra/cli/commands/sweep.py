@@ -12,6 +12,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.compiling import tell_of_workers
+from chakra.cli.support.numbers import WholeRange
 from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(cls=ChakraCommand)
 @click.argument("study_file", metavar="STUDY.yml", type=click.Path())
 @click.option("-o", "--output", metavar="DIR", help="Folder of results.  [default: STUDY.results]")
-@click.option("--workers", type=click.IntRange(min=1), help="Parallel runs.  [default: all cores]")
+@click.option("--workers", type=WholeRange(min=1), help="Parallel runs.  [default: all cores]")
 @click.option("--threads", is_flag=True, help="Threads instead of processes.")
 @click.option(
     "--scheduler", metavar="ADDRESS", help="Dask scheduler, such as tcp://host:8786 (cluster extra)."
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 @click.option("--shard", metavar="I/N", help="Run only every N-th point, from the I-th (for batch arrays).")
 @click.option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=WholeRange(min=0),
     metavar="N",
     help="Seed of a random or optuna study, in place of the study's own.",
 )
 @click.option("--retry-failed", is_flag=True, help="Run points again that failed before.")
 @click.option(
-    "--top", type=click.IntRange(min=0), default=10, show_default=True, help="Rows of the ranked table."
+    "--top", type=WholeRange(min=0), default=10, show_default=True, help="Rows of the ranked table."
 )
 @click.option(
     "--report/--no-report",
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--reports",
-    type=click.IntRange(min=0),
+    type=WholeRange(min=0),
     default=4,
     show_default=True,
     metavar="N",

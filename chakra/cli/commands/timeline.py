@@ -8,6 +8,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import WholeRange
 from chakra.cli.support.options import Options, filename_options, refuse_idle
 from chakra.converters.pytorch.folder import find_inputs, names_recordings
 from chakra.converters.pytorch.read.file_kinds import kind_of
@@ -37,7 +38,7 @@ from chakra.viz.graph.select import parse_time, parse_window
     "--num_npus",
     "--num-npus",
     "npus",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     help="NPUs of an ASTRA-sim log, to be checked.",
 )
 @click.option(
@@ -68,7 +69,7 @@ from chakra.viz.graph.select import parse_time, parse_window
 @click.option("--min-duration", metavar="TIME", help="Leave out shorter slices, such as 500ns.")
 @click.option(
     "--max-size",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     default=1000,
     show_default=True,
     metavar="MB",

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from chakra.cli.support.numbers import DecimalNumber, DecimalRange, WholeNumber, WholeRange
 from chakra.cli.support.subcommands import Subcommands
 from chakra.cli.support.written import need_file, say, written_option
 from chakra.errors import UsageError
+from chakra.io.digits import decimal_number, signed_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,13 +29,13 @@ def command() -> None:
 
 
 def _numbers(
-    kind: type[int] | type[float],
+    read: "Callable[[str], int] | Callable[[str], float]",
 ) -> "Callable[[click.Context, click.Parameter, str | None], list[int] | list[float] | None]":
     def parse(_: click.Context, param: click.Parameter, value: str | None) -> list[int] | list[float] | None:
         if value is None:
             return None
         try:
-            return [kind(part) for part in value.replace("x", ",").split(",")]
+            return [read(part) for part in value.replace("x", ",").split(",")]
         except ValueError:
             raise UsageError(f"{param.opts[-1]}: expected numbers such as 8,4, found {value!r}") from None
 
@@ -48,7 +50,7 @@ def _speed(function: "Command") -> "Command":
     function = click.option(
         "--latency",
         "latency_ns",
-        type=click.FloatRange(min=0),
+        type=DecimalRange(min=0),
         default=500.0,
         show_default=True,
         metavar="NS",
@@ -57,7 +59,7 @@ def _speed(function: "Command") -> "Command":
     return click.option(
         "--bandwidth",
         "bandwidth_gibps",
-        type=click.FloatRange(min=0, min_open=True),
+        type=DecimalRange(min=0, min_open=True),
         default=50.0,
         show_default=True,
         metavar="GB/S",
@@ -91,19 +93,19 @@ def _write(name: str, network: "Network", output: str | None, output_format: str
 @click.option(
     "--down",
     required=True,
-    callback=_numbers(int),
+    callback=_numbers(signed_whole_number),
     metavar="N,N..",
     help="NPUs per leaf switch, leaves per switch above, ...",
 )
 @click.option(
     "--up",
-    callback=_numbers(int),
+    callback=_numbers(signed_whole_number),
     metavar="N,N..",
     help="Parents of an NPU, of a leaf, ... [default: 1, then as down]",
 )
 @click.option(
     "--oversubscription",
-    callback=_numbers(float),
+    callback=_numbers(decimal_number),
     default="1",
     show_default=True,
     metavar="X,X..",
@@ -119,12 +121,14 @@ def fat_tree(output: str | None, output_format: str, oversubscription: list[floa
 
 
 @command.command("rail")
-@click.option("--nodes", type=int, required=True, metavar="N", help="Number of nodes.")
-@click.option("--npus-per-node", type=int, default=8, show_default=True, metavar="N", help="NPUs per node.")
+@click.option("--nodes", type=WholeNumber(), required=True, metavar="N", help="Number of nodes.")
+@click.option(
+    "--npus-per-node", type=WholeNumber(), default=8, show_default=True, metavar="N", help="NPUs per node."
+)
 @click.option(
     "--node-bandwidth",
     "node_bandwidth_gibps",
-    type=float,
+    type=DecimalNumber(),
     default=400.0,
     show_default=True,
     metavar="GB/S",
@@ -133,7 +137,7 @@ def fat_tree(output: str | None, output_format: str, oversubscription: list[floa
 @click.option(
     "--node-latency",
     "node_latency_ns",
-    type=float,
+    type=DecimalNumber(),
     default=250.0,
     show_default=True,
     metavar="NS",
@@ -141,7 +145,7 @@ def fat_tree(output: str | None, output_format: str, oversubscription: list[floa
 )
 @click.option(
     "--spines",
-    type=click.IntRange(min=0),
+    type=WholeRange(min=0),
     default=0,
     show_default=True,
     metavar="N",
@@ -149,7 +153,7 @@ def fat_tree(output: str | None, output_format: str, oversubscription: list[floa
 )
 @click.option(
     "--oversubscription",
-    type=float,
+    type=DecimalNumber(),
     default=1.0,
     show_default=True,
     metavar="X",
@@ -167,7 +171,7 @@ def rail(output: str | None, output_format: str, **options: Any) -> None:
 @click.option(
     "--shape",
     required=True,
-    callback=_numbers(int),
+    callback=_numbers(signed_whole_number),
     metavar="NxN..",
     help="Lengths; the first varies fastest.",
 )
@@ -181,27 +185,27 @@ def torus(output: str | None, output_format: str, mesh: bool, **options: Any) ->
 
 
 @command.command("dragonfly")
-@click.option("--groups", type=int, required=True, metavar="N", help="Groups.")
-@click.option("--routers", type=int, required=True, metavar="N", help="Routers per group.")
-@click.option("--npus-per-router", type=int, required=True, metavar="N", help="NPUs per router.")
+@click.option("--groups", type=WholeNumber(), required=True, metavar="N", help="Groups.")
+@click.option("--routers", type=WholeNumber(), required=True, metavar="N", help="Routers per group.")
+@click.option("--npus-per-router", type=WholeNumber(), required=True, metavar="N", help="NPUs per router.")
 @click.option(
     "--local-bandwidth",
     "local_bandwidth_gibps",
-    type=float,
+    type=DecimalNumber(),
     metavar="GB/S",
     help="Between routers of a group. [default: as --bandwidth]",
 )
 @click.option(
     "--global-bandwidth",
     "global_bandwidth_gibps",
-    type=float,
+    type=DecimalNumber(),
     metavar="GB/S",
     help="Between groups. [default: as --bandwidth]",
 )
 @click.option(
     "--global-latency",
     "global_latency_ns",
-    type=float,
+    type=DecimalNumber(),
     metavar="NS",
     help="Between groups. [default: as --latency]",
 )
@@ -226,20 +230,20 @@ def dragonfly(output: str | None, output_format: str, **options: Any) -> None:
 @click.option(
     "--bandwidth",
     "bandwidth_gibps",
-    type=click.FloatRange(min=0, min_open=True),
+    type=DecimalRange(min=0, min_open=True),
     metavar="GB/S",
     help="Of links that give none, or give it in transfers. [default: such links are an error]",
 )
 @click.option(
     "--latency",
     "latency_ns",
-    type=click.FloatRange(min=0),
+    type=DecimalRange(min=0),
     metavar="NS",
     help="Of links that give none. [default: such links are an error]",
 )
 @click.option(
     "--npus-count",
-    callback=_numbers(int),
+    callback=_numbers(signed_whole_number),
     metavar="N,N..",
     help="Logical dimensions, the first varying fastest. [default: one]",
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import WholeRange
 from chakra.cli.support.options import format_option
 from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, WorkloadError
 from chakra.et.manifest import SUFFIX
@@ -23,7 +24,7 @@ from chakra.io.files import missing_ranks, ranks_found
     help="Network file: gives the number of NPUs.",
 )
 @click.option(
-    "--npus", type=click.IntRange(min=1), metavar="N", help="Number of NPUs. [default: the files found]"
+    "--npus", type=WholeRange(min=1), metavar="N", help="Number of NPUs. [default: the files found]"
 )
 @click.option(
     "-g",

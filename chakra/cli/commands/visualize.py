@@ -8,6 +8,7 @@ from typing import Any
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.numbers import DecimalRange, WholeNumber, WholeRange
 from chakra.cli.support.options import Options, filename_options
 from chakra.cli.support.written import say, written_option
 from chakra.errors import UsageError
@@ -28,14 +29,14 @@ from chakra.viz.graph.source import read_graph
 )  # fmt: skip
 @click.option(
     "--boxes",
-    type=click.IntRange(2, 1_000_000),
+    type=WholeRange(2, 1_000_000),
     default=150,
     show_default=True,
     help="Boxes a folded picture should have at most.",
 )
-@click.option("--around", type=int, metavar="ID", help="Only the surroundings of this node.")
+@click.option("--around", type=WholeNumber(), metavar="ID", help="Only the surroundings of this node.")
 @click.option(
-    "--hops", type=click.IntRange(0), default=2, show_default=True, help="How far --around goes, in edges."
+    "--hops", type=WholeRange(0), default=2, show_default=True, help="How far --around goes, in edges."
 )
 @click.option(
     "--critical-path", is_flag=True, help="Only the longest path by durations, and only its own edges."
@@ -59,12 +60,12 @@ from chakra.viz.graph.source import read_graph
 )
 @click.option(
     "--limit",
-    type=click.IntRange(1),
+    type=WholeRange(1),
     help=f"Nodes that are drawn at most without folding [default: {PLAIN_LIMIT}; html: {HTML_LIMIT}].",
 )
 @click.option(
     "--budget",
-    type=click.FloatRange(0.1),
+    type=DecimalRange(0.1),
     default=20.0,
     show_default=True,
     metavar="SECONDS",

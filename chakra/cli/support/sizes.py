@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from chakra.errors import UsageError
+from chakra.io.digits import exact_number
 
 if TYPE_CHECKING:
     _IntBase = click.ParamType[int]
@@ -27,12 +28,14 @@ def parse_size(text: str) -> int:
         If the text is no size, or not a whole number of bytes.
     """
     match = re.fullmatch(
-        r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([kKMGT]?)(i?B?|)\s*", text.upper().replace("I", "i")
+        r"\s*([0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([kKMGT]?)(i?B?|)\s*", text.upper().replace("I", "i")
     )
     if match is None or (match[3] == "i") or (match[3] == "iB" and not match[2]):
         raise UsageError(f"{text!r} is not a size; write bytes (1048576) or a unit (1MiB, 64kB, 1.5GB)")
     base = 1000 if match[3] == "B" and match[2] else 1024
-    value = Fraction(match[1]) * base ** ("kMGT".index(match[2].replace("K", "k")) + 1 if match[2] else 0)
+    value = Fraction(exact_number(match[1])) * base ** (
+        "kMGT".index(match[2].replace("K", "k")) + 1 if match[2] else 0
+    )
     if value.denominator != 1:
         raise UsageError(f"{text!r} is not a whole number of bytes")
     return int(value)

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from chakra.errors import ConfigError, UsageError
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.io.limits import MAX_GENERATED_LAYERS
 from chakra.io.nearest import nearest
 from chakra.io.text import cells_by_line
@@ -183,8 +183,8 @@ def _word(text: str, column: str, words: list[str], where: str) -> str:
 
 
 def _number(text: str, column: str, where: str) -> int:
-    if not (is_whole(text, 13) and int(text) <= _MOST):
+    if not (is_whole(text, 13) and whole_number(text) <= _MOST):
         raise ConfigError(
             f"{where}: {column.replace('_', '-')} must be a whole number of 0 to 2^40, not {text[:40]!r}"
         )
-    return int(text)
+    return whole_number(text)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from chakra.errors import ConfigError, UsageError
 from chakra.generate.model.config import TransformerConfig
-from chakra.io.digits import is_whole
+from chakra.io.digits import decimal_number, is_whole, whole_number
 from chakra.io.text import cells_by_line
 
 #: largest exponent of a distribution: beyond it the first experts have all tokens anyway
@@ -181,7 +181,7 @@ def read_load(text: str | None, seed: int | None, path: str | Path | None) -> Ex
         return None
     word, _, number = text.partition(":")
     try:
-        exponent = float(number)
+        exponent = decimal_number(number)
     except ValueError:
         exponent = -1.0
     if word != "zipf" or not 0 <= exponent <= _STEEPEST:
@@ -219,12 +219,12 @@ def _read_shares(path: str | Path) -> dict[int | None, dict[int, float]]:
 def _whole(text: str, column: str, where: str) -> int:
     if not is_whole(text, 7):
         raise ConfigError(f"{where}: {column} must be a whole number of at least 0, not {text[:40]!r}")
-    return int(text)
+    return whole_number(text)
 
 
 def _share(text: str, where: str) -> float:
     try:
-        value = float(text)
+        value = decimal_number(text)
     except ValueError:
         value = -1.0
     if not (isfinite(value) and 0 <= value <= 1e18):

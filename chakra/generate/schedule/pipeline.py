@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from chakra.errors import ConfigError, UsageError
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.io.files import read_bytes
 
 PartT = TypeVar("PartT")
@@ -418,7 +418,7 @@ def _action(cell: str, where: str) -> Action:
     good = cell[0] in "FBIW" and all(is_whole(part, 7) for part in (name, chunk or "0"))
     if not good:
         raise ConfigError(f"{where}: {cell[:40]!r} is not an action such as F0, B3 or W2.1")
-    return Action(Phase(cell[0]), int(name), int(chunk or 0))
+    return Action(Phase(cell[0]), whole_number(name), whole_number(chunk or "0"))
 
 
 def check_schedule(

@@ -14,6 +14,7 @@ from chakra.generate.request.requests import Mode, TransformerRequest
 from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.step_totals import StageSummary, summarize, total_matmul_flops, total_parameters
+from chakra.io.digits import whole_number
 from chakra.replay.config.model import CollectiveKind
 
 
@@ -312,7 +313,7 @@ def _tensor_parallel(request: TransformerRequest, plan: StepPlan, stage: StageSu
             name = f"tp {kind.lower().replace('_', '-')}, stage {stage.stage}"
             yield Check(f"{name}, bytes", expected, _sum(stage, "tp", kind.value)[1], "B")
         return
-    kinds = [model.at(int(layer.name.removeprefix("layer"))) for layer in layers]
+    kinds = [model.at(whole_number(layer.name.removeprefix("layer"))) for layer in layers]
     expected_calls = closed.tensor_parallel_calls(
         blocks=sum((one.mixer is not Mixer.NONE) + (one.feed is not Feed.NONE) for one in kinds),
         micro_batches=micro_batches, message_bytes=message, tp=parallel.tp, sp=sp, full_recompute=full,

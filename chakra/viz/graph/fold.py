@@ -198,7 +198,7 @@ def _in_topological_order(graph: Graph) -> Graph:
 
 #: Share of nodes without children from which on control edges are taken for a call tree.
 _LEAVES_OF_A_TREE: Final = 0.3
-_NUMBERS: Final = re.compile(r"\d+")
+_NUMBERS: Final = re.compile(r"[0-9]+")
 
 
 @lru_cache(maxsize=1 << 17)

@@ -9,6 +9,7 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.arrays import I64, Bool
 from chakra.errors import UsageError
+from chakra.io.digits import decimal_number
 from chakra.viz.graph.graph import Graph, induced
 from chakra.viz.graph.levels import csr, order_and_levels
 from chakra.viz.style import EdgeKind, Kind
@@ -24,7 +25,7 @@ GROUPS_OF_KINDS: Final[dict[str, tuple[Kind, ...]]] = {
 }
 #: Hidden nodes pass on at most this many ancestors, so that a selection stays linear in the graph.
 _CARRIED: Final = 16
-_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s)?\s*$")
+_TIME = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ns|us|µs|ms|s)?\s*$")
 _TIME_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
@@ -257,4 +258,4 @@ def _time_ns(text: str) -> int | None:
     match = _TIME.match(text)
     if not match or len(match[1]) > 18:
         return None
-    return round(float(match[1]) * _TIME_NS[match[2] or "us"])
+    return round(decimal_number(match[1]) * _TIME_NS[match[2] or "us"])

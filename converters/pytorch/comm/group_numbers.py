@@ -5,7 +5,7 @@ from pathlib import Path
 
 from chakra.converters.pytorch.comm.operations import ProcessGroups
 from chakra.errors import ConversionError
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.io.documents import document_text
 from chakra.io.files import atomic_text
 
@@ -59,9 +59,9 @@ class GroupNumbers:
         for name, ranks in sorted(self.members.items(), key=lambda item: (item[1], item[0])):
             if name in ("", WORLD) and (not ranks or ranks == everyone or not self.world):
                 self.ids[name] = WORLD
-            elif is_whole(name, 10) and str(int(name)) == name and 0 < int(name) < 1 << 31:
+            elif is_whole(name, 10) and str(whole_number(name)) == name and 0 < whole_number(name) < 1 << 31:
                 self.ids[name] = name
-                taken.add(int(name))
+                taken.add(whole_number(name))
             else:
                 rest.append(name)
         number = 0
@@ -84,7 +84,7 @@ class GroupNumbers:
             for name, number in self.ids.items()
             if number != WORLD and self.members[name] and (number in wanted or len(self.members[name]) > 1)
         }
-        return dict(sorted(out.items(), key=lambda item: int(item[0])))
+        return dict(sorted(out.items(), key=lambda item: whole_number(item[0])))
 
 
 def write_groups(path: str | Path, content: dict[str, list[int]]) -> None:

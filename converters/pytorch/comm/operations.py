@@ -159,7 +159,7 @@ def groups_of(host: HostTrace | None, device: DeviceTrace) -> ProcessGroups:
 def _ranks_of(args: CommArgs) -> tuple[int, ...]:
     text = str(args.group_ranks or "")
     if text and "..." not in text:
-        found = tuple(int(n) for n in re.findall(r"\d+", text))
+        found = tuple(int(n) for n in re.findall(r"[0-9]+", text))
         if found:
             return found
     start, stride, size = (to_integer(v, -1) for v in (args.start, args.stride, args.group_size))

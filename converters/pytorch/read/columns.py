@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.io.digits import signed_whole_number
 
 
 @contextmanager
@@ -92,7 +93,7 @@ def to_integer(value: Any, default: int) -> int:
     number.
     """
     try:
-        number = int(value)
+        number = signed_whole_number(value.strip()) if isinstance(value, str) else int(value)
     except (TypeError, ValueError, OverflowError):
         return default
     if number >= 1 << 63:

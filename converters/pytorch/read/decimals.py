@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.io.digits import exact_number
 
 #: Marks a time stamp that is no number.
 BAD_TIME = -(1 << 62)
@@ -53,9 +54,9 @@ def nanoseconds(texts: Sequence[bytes]) -> I64:
 
 def _slow(text: bytes) -> int:
     try:
-        value = Decimal(text.strip(b'" \t').decode("ascii", "replace"))
-        if not value.is_finite() or abs(value) > Decimal(1 << 60):
+        value = exact_number(text.strip(b'" \t').decode("ascii", "replace"))
+        if abs(value) > Decimal(1 << 60):
             return BAD_TIME
         return int((value * 1000).to_integral_value())
-    except InvalidOperation:
+    except (ValueError, InvalidOperation):
         return BAD_TIME

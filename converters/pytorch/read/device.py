@@ -21,6 +21,7 @@ from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
 from chakra.converters.pytorch.read.times import event_times, never_read
 from chakra.errors import ConversionError
+from chakra.io.digits import whole_number
 from chakra.io.json_value import Json
 
 NONE = -1
@@ -549,7 +550,7 @@ def _finish(source: str, builder: _Builder, reader: ArrayReader[Any]) -> DeviceT
     )
 
 
-_STEP = re.compile(r"ProfilerStep#(\d+)$")
+_STEP = re.compile(r"ProfilerStep#([0-9]+)$")
 
 
 def profiler_steps(trace: DeviceTrace) -> dict[int, tuple[int, int]]:
@@ -557,7 +558,9 @@ def profiler_steps(trace: DeviceTrace) -> dict[int, tuple[int, int]]:
     out: dict[int, tuple[int, int]] = {}
     ops = trace.ops
     numbers = {
-        code: int(m.group(1)) for code, text in enumerate(trace.names.texts) if (m := _STEP.match(text))
+        code: whole_number(m.group(1))
+        for code, text in enumerate(trace.names.texts)
+        if (m := _STEP.match(text))
     }
     if not numbers:
         return out

@@ -18,6 +18,7 @@ import msgspec
 
 from chakra.converters.pytorch.read.first_bytes import describe_bytes
 from chakra.errors import ConversionError
+from chakra.io.digits import whole_number
 from chakra.io.files import open_file, reason
 from chakra.io.gunzip import GZIP_MAGIC, Unpacker
 
@@ -33,7 +34,7 @@ TRIES = 6
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _BAD_ESCAPE = re.compile(rb'\\(?:u(?![0-9a-fA-F]{4})|(?!["\\/bfnrtu]))')
 _NOT_A_NUMBER = re.compile(rb"(?<=[:\[,])(\s*)(-?(?:NaN|nan|Infinity|inf))(?=\s*[,}\]])")
-_BYTE_IN_MESSAGE = re.compile(r"\(byte (\d+)\)")
+_BYTE_IN_MESSAGE = re.compile(r"\(byte ([0-9]+)\)")
 
 
 class Source:
@@ -406,11 +407,13 @@ class ArrayReader(Generic[T]):
         match = _BYTE_IN_MESSAGE.search(text)
         if not match:
             return text
-        return _BYTE_IN_MESSAGE.sub(f"(byte {self._offset + int(match.group(1)) - shift} of the file)", text)
+        return _BYTE_IN_MESSAGE.sub(
+            f"(byte {self._offset + whole_number(match.group(1)) - shift} of the file)", text
+        )
 
     def _error(self, error: Exception, at: int, where: str) -> ConversionError:
         said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        text = _BYTE_IN_MESSAGE.sub(lambda m: f"(byte {at + int(m.group(1))})", said)
+        text = _BYTE_IN_MESSAGE.sub(lambda m: f"(byte {at + whole_number(m.group(1))})", said)
         return ConversionError(f"{self.path}: {where} is not valid JSON: {text}")
 
     def _wrong_document(self) -> ConversionError:

@@ -31,7 +31,7 @@ def rows_of(value: object) -> Rows:
     if isinstance(value, str):
         if "..." in value:
             return ()
-        value = [int(number) for number in re.findall(r"\d+", value)]
+        value = [int(number) for number in re.findall(r"[0-9]+", value)]
     if not isinstance(value, list) or any(isinstance(n, bool) or not isinstance(n, int) for n in value):
         return ()
     return tuple(value) if all(0 <= n < 1 << 62 for n in value) else ()

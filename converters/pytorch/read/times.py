@@ -12,6 +12,7 @@ import numpy as np
 
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.read.decimals import BAD_TIME, nanoseconds
+from chakra.io.digits import decimal_number
 
 #: greatest length, us
 MAX_MICROS = 1e15
@@ -52,7 +53,7 @@ def _number(value: Any) -> float:
     if value is msgspec.UNSET:
         return 0.0
     try:
-        return float(value)
+        return decimal_number(value.strip()) if isinstance(value, str) else float(value)
     except (TypeError, ValueError, OverflowError):
         return float("nan")
 

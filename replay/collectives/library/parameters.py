@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError
+from chakra.io.digits import decimal_number
 from chakra.replay.collectives.library.published import Generation
 from chakra.replay.config.measured_constants import FitError, instance_of
 from chakra.replay.config.model import CollectiveKind
@@ -291,7 +292,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     if isinstance(value, float):
-        return float(f"{value:.4g}")
+        return decimal_number(f"{value:.4g}")
     return str(value) if isinstance(value, Generation) else value
 
 

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from chakra.io.digits import decimal_number, signed_whole_number
 from chakra.replay.config.model import CollectiveKind
 
-_NUMBER = re.compile(r"^[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$")
+_NUMBER = re.compile(r"^[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$")
 #: programs, by the name before ``_perf``; None: not a collective that can be fitted
 PROGRAMS: dict[str, CollectiveKind | None] = {
     "all_reduce": CollectiveKind.ALL_REDUCE,
@@ -106,9 +107,13 @@ def printed(text: str) -> Printed | None:
         return None
     mantissa, _, exponent = text.lower().partition("e")
     digits = len(mantissa.partition(".")[2])
-    if len(exponent) > 4 or int(exponent or 0) - digits > sys.float_info.max_10_exp:
+    if len(exponent) > 4 or signed_whole_number(exponent or "0") - digits > sys.float_info.max_10_exp:
         return None
-    return Printed(float(text), 10.0 ** (int(exponent or 0) - digits))
+    try:
+        value = decimal_number(text)
+    except ValueError:
+        return None
+    return Printed(value, 10.0 ** (signed_whole_number(exponent or "0") - digits))
 
 
 def factor(kind: CollectiveKind, ranks: int) -> float:

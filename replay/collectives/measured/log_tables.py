@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chakra.errors import ConversionError
-from chakra.io.digits import is_whole
+from chakra.io.digits import is_whole, whole_number
 from chakra.replay.collectives.measured.log_rows import Printed, Row, kind_of, printed
 from chakra.replay.config.model import CollectiveKind
 
@@ -23,14 +23,14 @@ _TYPES = (
     "|char"
 )
 #: a row of a table, whatever stands before it: tags of mpirun, srun and torchrun, time stamps
-_ROW = re.compile(rf"(?:^|[\s:>\]|])(\d+)\s+(\d+)\s+(?:{_TYPES})\b(.*)$")
+_ROW = re.compile(rf"(?:^|[\s:>\]|])([0-9]+)\s+([0-9]+)\s+(?:{_TYPES})\b(.*)$")
 #: a line of numbers behind a type that is no row: its size is negative, has a unit, or was lost
-_LIKE_A_ROW = re.compile(rf"\s(?:{_TYPES})\s.*?\d\.\d+\s+\d+\.\d+\s+\d+\.\d")
-_RANK = re.compile(r"\bRank\s+(\d+)(?:\s+Group\s+(\d+))?\s+\S")
+_LIKE_A_ROW = re.compile(rf"\s(?:{_TYPES})\s.*?[0-9]\.[0-9]+\s+[0-9]+\.[0-9]+\s+[0-9]+\.[0-9]")
+_RANK = re.compile(r"\bRank\s+([0-9]+)(?:\s+Group\s+([0-9]+))?\s+\S")
 _PROGRAM = re.compile(r"\b(\w+)_perf\b")
 #: what a program prints behind its table
 _ENDS = re.compile(r"\b(?:Out of bounds values|Avg bus bandwidth)\s*:|\btest concluded\b")
-_BEGINS = re.compile(r"\bnThread\s+\d+\s+nGpus\b|\bUsing devices\b")
+_BEGINS = re.compile(r"\bnThread\s+[0-9]+\s+nGpus\b|\bUsing devices\b")
 _WORD = re.compile(r"^[A-Za-z]")
 #: largest number of digits of a size
 _SIZE_DIGITS = 18
@@ -129,7 +129,7 @@ def _text_sections(text: str, name: str) -> Iterator[Section]:
             if not section.begun():
                 section.program = program[1]
         if rank:
-            section.groups.setdefault(int(rank[2] or 0), set()).add(int(rank[1]))
+            section.groups.setdefault(whole_number(rank[2] or "0"), set()).add(whole_number(rank[1]))
         if re.search(r"\bcputime\b", line) and "size" in line:
             raise ConversionError(f"{name}: line {number}: the table has CPU times, not times of collectives")
     yield section
@@ -138,7 +138,7 @@ def _text_sections(text: str, name: str) -> Iterator[Section]:
 def _add_row(section: Section, found: re.Match[str], where: str) -> None:
     if len(found[1]) > _SIZE_DIGITS:
         raise ConversionError(f"{where}: a size must be below 10^18 bytes, not {found[1][:40]}")
-    size, words = int(found[1]), found[3].split()
+    size, words = whole_number(found[1]), found[3].split()
     if not size:
         return
     # an operation, then a root: either may be missing, so the values have to prove where they begin
@@ -162,7 +162,7 @@ def _add_row(section: Section, found: re.Match[str], where: str) -> None:
 
 def _wrong(words: list[str], begin: int) -> bool:
     """Whether wrong elements were counted behind values; old programs print an error there, which is no whole number."""
-    return len(words) > begin + 3 and is_whole(words[begin + 3], 18) and int(words[begin + 3]) > 0
+    return len(words) > begin + 3 and is_whole(words[begin + 3], 18) and whole_number(words[begin + 3]) > 0
 
 
 def _values(numbers: list[Printed | None], size: int, where: str, begins: range) -> tuple[int, Row] | None:
@@ -286,7 +286,7 @@ def _add_record(
 def _size(value: object) -> int | None:
     """A size of a record or cell, bytes; None where it is none."""
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-    return int(text) if is_whole(text, _SIZE_DIGITS) else None
+    return whole_number(text) if is_whole(text, _SIZE_DIGITS) else None
 
 
 def _true(value: object) -> bool:
@@ -299,9 +299,8 @@ _MOST_RANKS = 1 << 31
 
 def _stated(entry: Mapping[str, Any]) -> tuple[int, ...]:
     """Numbers of ranks that a record may mean: processes, or processes times the devices of each."""
-    try:
-        ranks, devices = int(entry.get("ranks") or 0), int(entry.get("gpusPerRank") or 1)
-    except (TypeError, ValueError):
+    ranks, devices = _size(entry.get("ranks") or 0), _size(entry.get("gpusPerRank") or 1)
+    if ranks is None or devices is None:
         return ()
     return tuple(dict.fromkeys(n for n in (ranks, ranks * devices) if 1 <= n <= _MOST_RANKS))
 
@@ -318,7 +317,7 @@ def _add_values(
     counted = next((plain[key] for key in ("wrong", "nwrong") if key in plain), None)
     if unread or row is None or not row.has_its_bandwidth():
         (section.inside_broken if inside else section.broken).append(where)
-    elif is_whole(str(counted).strip(), 18) and int(str(counted)) > 0:
+    elif is_whole(str(counted).strip(), 18) and whole_number(str(counted)) > 0:
         (section.inside_wrong if inside else section.wrong).append(where)
     else:
         (section.inside if inside else section.out).append(row)

@@ -67,7 +67,7 @@ def tables(name: str, machine: str) -> tuple[list[Measurement], str]:
 
 def _version(path: Path) -> tuple[int, ...]:
     """Of the folder that a table lies in."""
-    return tuple(int(number) for number in re.findall(r"\d+", path.parts[-2]))
+    return tuple(int(number) for number in re.findall(r"[0-9]+", path.parts[-2]))
 
 
 def measurements(rows: Iterable[Mapping[str, Any]], where: str) -> list[Measurement]:
