@@ -264,7 +264,7 @@ def test_a_bound_with_nothing_to_hold_is_refused(tmp_path, capsys) -> None:  # t
     assert "no word 'qzx7'" in said.out
     assert "--max-error has nothing to hold" in said.err
     assert run(["accuracy", "--file", str(path), "--max-error", "nan"]) == 2
-    assert "--max-error: not a number" in capsys.readouterr().err
+    assert "'--max-error': 'nan' is not a number" in capsys.readouterr().err
 
 
 def test_shipped_rows_are_read_or_named() -> None:

@@ -21,7 +21,23 @@ READERS: tuple[Callable[[str], object], ...] = (
     whole_number, signed_whole_number, decimal_number, exact_number,
 )  # fmt: skip
 #: what `int` or `float` takes, and people do not mean as a number
-ODD = ("1_0", " 1", "1 ", "1\n", "nan", "-inf", "Infinity", "\u0661", "\uff11", "0x1", "", "+", ".", "1e", "²")
+ODD = (
+    "1_0",
+    " 1",
+    "1 ",
+    "1\n",
+    "nan",
+    "-inf",
+    "Infinity",
+    "\u0661",
+    "\uff11",
+    "0x1",
+    "",
+    "+",
+    ".",
+    "1e",
+    "²",
+)
 
 
 @pytest.mark.parametrize("text", ODD)

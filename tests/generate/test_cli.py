@@ -121,7 +121,6 @@ def pairs(flat: tuple[str, ...]) -> list[tuple[str, int]]:
     (["--zero", "4"], "zero must be 0, 1, 2 or 3"),
     (["--peak-tflops", "5"], "go together"),
     (["--peak-tflops", "-5", "--mem-gbps", "1"], "peak_flops must be a positive number"),
-    (["--peak-tflops", "nan", "--mem-gbps", "1"], "peak-tflops must be a finite number"),
     (["--matmul-efficiency", "2", "--peak-tflops", "5", "--mem-gbps", "1"], "above 0 and at most 1"),
     (["--platform", "hgx-h10"], "did you mean 'hgx-h100'"),
     (["--capacity", "0"], "capacity must be a positive number"),

@@ -170,8 +170,8 @@ def test_a_job_is_not_written_over_its_recordings(tmp_path: Path, capsys: pytest
     [
         (["-o", ""], "--output: an empty value"),
         (["-o", "/"], "--output: / names a folder"),
-        (["-o", "x", "--window", "nan", "5"], "--window nan 5: expected two times"),
-        (["-o", "x", "--window", "0", "inf"], "--window 0 inf: expected two times"),
+        (["-o", "x", "--window", "nan", "5"], "'--window': 'nan' is not a number"),
+        (["-o", "x", "--window", "0", "inf"], "'--window': 'inf' is not a number"),
     ],
 )
 def test_a_slip_is_one_line(
