@@ -1,7 +1,7 @@
 """What upstream's text converter would write (mlcommons/chakra at 21585d8), its mistakes included, for
 comparison.
 
-Its differences from the rules are listed in the guide (docs/guides/text.md); the graphs themselves are rows
+Its differences from the rules are listed in docs/reference/text-dependencies.md; the graphs themselves are rows
 of the policy table. Where upstream's converter fails on a file there is nothing to compare with, and this
 module says so.
 """
