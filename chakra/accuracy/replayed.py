@@ -136,8 +136,9 @@ def _other_job(kind: str, parameters: Mapping[str, Any], npus: int) -> str | Non
         return "no several steps were measured together"
     if any(parameters.get(name) not in (None, "uniform") for name in ("expert_load", "expert_load_file")):
         return "no step with experts of unequal load was measured"
-    if parameters.get("schedule") == "dualpipe":
-        return "no step of DualPipe was measured"
+    for name, what in (("dualpipe", "DualPipe"), ("dualpipev", "DualPipeV")):
+        if parameters.get("schedule") == name:
+            return f"no step of {what} was measured"
     for name, what in (("graphs", "recorded graphs"), ("compiled", "compiled layers")):
         if parameters.get(name):
             return f"too few steps with {what} were measured"

@@ -134,7 +134,7 @@ def test_flops_of_all_ranks_add_up_exactly(
 def test_flops_do_not_depend_on_context_parallelism_or_schedule(
     context: ContextParallel, kind: ScheduleKind
 ) -> None:
-    parallel = ParallelConfig(tp=2, cp=2, pp=2)
+    parallel = ParallelConfig(tp=2, cp=2, pp=2, vp=2 if kind is ScheduleKind.DUALPIPEV else 1)
     training = TrainingOptions(micro_batches=4, schedule=kind)
     step = plan(SMALL, parallel, training=training, context=context)
     assert total_matmul_flops(step) == closed.training_flops(SMALL, 8, SMALL.sequence)

@@ -1,5 +1,6 @@
 """DualPipe: micro-batches from both ends, two copies of every part, and communication beside computation."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from chakra.errors import ConfigError, UsageError
 from chakra.generate import MoeRequest, TransformerRequest, build_workload, summarize
+from chakra.generate.model.presets import transformer
 from chakra.generate.schedule.pipeline import (
     ActionTimes,
     Phase,
@@ -22,7 +24,9 @@ from chakra.generate.schedule.pipeline import (
     placed,
     run_schedule,
 )
+from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.check import check_step
+from chakra.generate.verify.step_totals import total_parameters
 from chakra.replay import simulate
 from chakra.replay.checks.run import check_workload
 
@@ -36,6 +40,7 @@ SYSTEM = {
     "reduce-scatter-implementation": ["ring"], "all-to-all-implementation": ["direct"],
 }  # fmt: skip
 KIND = ScheduleKind.DUALPIPE
+FOLDED = ScheduleKind.DUALPIPEV
 
 
 @settings(deadline=None)
@@ -53,6 +58,38 @@ def test_bubble_and_activations_are_those_of_the_closed_forms(
     assert set(run.in_flight) == {stages + 1}
 
 
+@settings(deadline=None)
+@given(st.integers(1, 6), st.integers(0, 6), st.integers(1, 30), st.integers(0, 30), st.integers(0, 30))
+def test_the_folded_one_has_half_the_stages_and_their_idle_time(
+    stages: int, more: int, weight: int, longer: int, forward: int
+) -> None:
+    """DualPipeV, times per chunk: (P-1)(tf+tI-tW), and 2P + 1 chunks in flight."""
+    micro_batches = 2 * stages + more
+    times = ActionTimes(weight + longer + min(forward, weight), weight + longer, weight)
+    schedule, placement = build_schedule(FOLDED, stages, micro_batches), placed(FOLDED, stages)
+    check_schedule(schedule, micro_batches, placement=placement)
+    run = run_schedule(schedule, times, placement=placement)
+    assert run.longest_bubble == (stages - 1) * (times.forward + times.input - times.weight)
+    assert run.longest_bubble == bubble(FOLDED, stages, times)
+    assert set(run.in_flight) == {2 * stages + 1}
+
+
+def test_the_folded_one_is_half_of_the_other() -> None:
+    """Phases of stage p are those of stage p of twice as many stages and micro-batches."""
+    whole, half = build_schedule(KIND, 8, 20), build_schedule(FOLDED, 4, 10)
+    for stage in range(4):
+        assert [(a.phase, a.chunk, a.beside, a.micro_batch % 10) for a in whole[stage]] == [
+            (a.phase, a.chunk, a.beside, a.micro_batch) for a in half[stage]
+        ]
+
+
+def test_a_folded_stage_holds_both_ends_once() -> None:
+    placement = placed(FOLDED, 2)
+    assert [placement.layers("abcd", stage) for stage in range(2)] == [("a", "d"), ("b", "c")]
+    # the last stage goes on with what it has
+    assert placement.beyond(1, 0, 1) == (1, 1)
+
+
 def test_stages_hold_both_ends() -> None:
     placement = placed(KIND, 4)
     assert [placement.layers("abcd", stage) for stage in range(4)] == [
@@ -67,9 +104,14 @@ def test_stages_hold_both_ends() -> None:
 def requests(draw: st.DrawFn) -> TransformerRequest:
     pp = draw(st.sampled_from([2, 4]))
     dp = draw(st.sampled_from([1, 2, 4]))
+    folded = draw(st.booleans())
+    if folded:
+        pp //= 2 if pp == 4 else 1
     options = {
-        "pp": pp, "micro-batches": 2 * pp + 2 * draw(st.integers(0, 2)), "tp": draw(st.sampled_from([1, 2])), "dp": dp,
-        "sp": draw(st.booleans()), "zero": draw(st.sampled_from([0, 1])), "overlap": draw(st.booleans()),
+        "schedule": "dualpipev" if folded else "dualpipe", "pp": pp,
+        "micro-batches": 2 * pp + (1 if folded else 2) * draw(st.integers(0, 2)), "dp": dp,
+        "tp": draw(st.sampled_from([1, 2])),
+        "sp": draw(st.booleans()), "zero": draw(st.integers(0, 1)), "overlap": draw(st.booleans()),
         "comm-order": draw(st.sampled_from(["program", "stream"])), "host": draw(st.sampled_from(["none", "ahead"])),
         "recompute": draw(st.sampled_from(["none", "full"])), "iterations": draw(st.sampled_from([1, 2])),
         "exposed": draw(st.sampled_from(["", "tp", "dp,pp"])), "fuse": draw(st.booleans()),
@@ -87,7 +129,8 @@ def requests(draw: st.DrawFn) -> TransformerRequest:
 def test_closed_forms_hold(request: TransformerRequest) -> None:
     checks = check_step(request, request.plan())
     assert [check for check in checks if not check.passed] == []
-    assert any(check.name.startswith("gradients of both copies") for check in checks)
+    both = any(check.name.startswith("gradients of both copies") for check in checks)
+    assert both is (request.schedule is KIND)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -142,6 +185,28 @@ def test_nodes_of_a_pair_alternate_and_keep_their_work() -> None:
     ]
 
 
+def test_a_folded_pipeline_keeps_one_copy_of_tied_embeddings() -> None:
+    """Both are on the first stage, which needs no exchange for them; the last one sends nothing to itself."""
+    plan = TransformerRequest.from_mapping(
+        {"model": "gpt2-small", "layers": 8, "pp": 2, "schedule": "dualpipev", "micro-batches": 4}
+    ).plan()
+    assert total_parameters(plan) == closed.parameters(replace(transformer("gpt2-small"), layers=8))
+    traces, _ = ranks_of(build_workload(plan))
+    assert not [trace for trace in traces if "embed" in trace.pg_table]
+    sent, received = messages(traces)
+    assert sent == received
+    assert {pair[:2] for pair in sent} == {(0, 1), (1, 0)}
+    # four micro-batches each way, there and back
+    assert sum(sent.values()) == 4 * 2 * 2
+
+
+def test_memory_of_a_folded_stage_is_that_of_its_two_parts_alone() -> None:
+    folded, plain = (summarize(moe(schedule=kind, pp=pp)) for kind, pp in (("dualpipev", 2), ("1f1b", 4)))
+    assert [s.memory.states for s in folded] == [
+        plain[a].memory.states + plain[b].memory.states for a, b in ((0, 3), (1, 2))
+    ]
+
+
 def test_memory_holds_two_parts() -> None:
     dual, plain = summarize(moe()), summarize(moe(schedule="1f1b"))
     assert [s.memory.states for s in dual] == [
@@ -186,6 +251,11 @@ def test_phases_beside_each_other_are_forward_and_backward() -> None:
     ({"zero": 2, "dp": 2}, "zero must be 0 or 1"),
     ({"vp": 2, "layers": 8}, "vp must be 1"),
     ({"model": "gpt2-small", "pp": 4}, "embeddings cannot be tied"),
+    ({"schedule": "dualpipev", "layers": 8, "micro-batches": 7}, "two micro-batches for each stage: not 7 for 4 stages"),
+    ({"schedule": "dualpipev", "layers": 8, "vp": 2}, "two chunks on each stage already: vp must be 1"),
+    ({"schedule": "dualpipev", "layers": 8, "dp": 2, "zero": 2}, "zero must be 0 or 1"),
+    ({"schedule": "dualpipev", "pp": 1}, "dualpipev folds a pipeline: pp must be at least 2"),
+    ({"schedule": "dualpipev", "layers": 8, "encoder-layers": 8}, "the schedule not dualpipev"),
 ])  # fmt: skip
 def test_what_dualpipe_cannot_do_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):

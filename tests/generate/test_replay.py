@@ -87,6 +87,9 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     if kind is ScheduleKind.DUALPIPE:
         out |= {"pp": max(2, out["pp"]), "zero": out["zero"] % 2}
         out["micro-batches"] = 2 * out["pp"] + 2 * draw(st.integers(0, 1))
+    if kind is ScheduleKind.DUALPIPEV:
+        out |= {"pp": 2, "zero": out["zero"] % 2}
+        out["micro-batches"] = 4 + draw(st.integers(0, 2))
     return out
 
 
@@ -135,7 +138,8 @@ def test_replay_gives_each_schedule_its_time_to_the_nanosecond(
 ) -> None:
     if kind is ScheduleKind.DUALPIPE:
         stages += stages % 2
-    micro_batches, chunks = 3 * stages, 2 if kind is ScheduleKind.INTERLEAVED else 1
+    twice = kind in (ScheduleKind.INTERLEAVED, ScheduleKind.DUALPIPEV)
+    micro_batches, chunks = 3 * stages, 2 if twice else 1
     result = run_uniform(kind, stages, micro_batches, times, chunks)
     schedule, placement = build_schedule(kind, stages, micro_batches, chunks), placed(kind, stages, chunks)
     expected = run_schedule(schedule, times, chunks, placement)

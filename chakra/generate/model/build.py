@@ -22,13 +22,14 @@ def transformer_stages(
     layers_per_chunk: Sequence[int] | None = None,
     experts: Experts | None = None,
     encoder_stages: int | None = None,
+    places: Sequence[int] = (),
 ) -> StageModel:
     """Embedding, layers and head in pp*vp chunks, as a rank computes them; those of an encoder before them.
 
     Layers of one kind are built once and renamed, so the cost does not grow with the number of ranks or micro-batches.
     With ``experts`` the ranks are those of one expert-parallel position, and each layer with experts has its own load.
     ``encoder_stages`` of the stages are an encoder's, whose layers ``layers_per_chunk`` counts before the others; None:
-    as many as it has of the layers.
+    as many as it has of the layers. ``places`` are the stages of the chunks, if not in turn.
 
     Raises
     ------
@@ -47,12 +48,13 @@ def transformer_stages(
         shape = replace(shape, memory=model.encoder.sequence)
         spans = split_stacks((model.encoder.layers, model.layers), count, encoder_stages, layers_per_chunk)
     parts = _Parts(model, parallel, shape, options, experts)
+    stages = places or [number % parallel.pp for number in range(count)]
     chunks = [
-        tuple(parts.chunk(number % parallel.pp, span, first=number == 0, last=number == count - 1))
+        tuple(parts.chunk(stages[number], span, first=number == 0, last=number == count - 1))
         for number, span in enumerate(spans)
     ]
     memory = parts.make.memory_bytes()
-    return StageModel(tuple(chunks), options.itemsize, options.grad_itemsize, memory)
+    return StageModel(tuple(chunks), options.itemsize, options.grad_itemsize, memory, tuple(places))
 
 
 def _check_encoder(model: TransformerConfig, parallel: ParallelConfig) -> None:
@@ -63,8 +65,8 @@ def _check_encoder(model: TransformerConfig, parallel: ParallelConfig) -> None:
         )
     if parallel.vp > 1:
         raise UsageError(
-            f"model {model.name}: stages are an encoder's or those behind it, not both in turn: vp must be 1, not "
-            f"{parallel.vp}"
+            f"model {model.name}: stages are an encoder's or those behind it, not both: vp must be 1, and the "
+            "schedule not dualpipev"
         )
 
 

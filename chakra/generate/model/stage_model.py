@@ -14,7 +14,8 @@ class StageModel:
     """A model cut into chunks: ``chunks[g]`` are the layers of global chunk g = chunk * P + stage.
 
     ``itemsize`` and ``grad_itemsize`` are bytes per weight and per gradient. ``memory_bytes`` is a rank's part of what an
-    encoder gives to all layers behind it. ``cached_sequences`` and ``cached_tokens`` are the sequences of which a replica
+    encoder gives to all layers behind it. ``places`` are the stages of the chunks, where these do not follow each other
+    round the pipeline. ``cached_sequences`` and ``cached_tokens`` are the sequences of which a replica
     keeps keys and values (inference) and the tokens of each, which ``cache_shares`` ranks share.
     """
 
@@ -22,6 +23,7 @@ class StageModel:
     itemsize: int
     grad_itemsize: int
     memory_bytes: int = 0
+    places: tuple[int, ...] = ()
     training: bool = True
     cached_sequences: int = 0
     cached_tokens: int = 0
@@ -41,10 +43,14 @@ class StageModel:
         """Chunks of one stage, in the order of its chunk numbers."""
         return self.chunks[stage::stages]
 
+    def stage_of(self, chunk: int, stages: int) -> int:
+        """Stage of ``stages`` that has a chunk."""
+        return self.places[chunk] if self.places else chunk % stages
+
     def tied_stages(self, stages: int) -> tuple[int, ...]:
         """Stages of ``stages`` that hold copies of one embedding; none where it is on one of them alone."""
         holders = {
-            number % stages
+            self.stage_of(number, stages)
             for number, chunk in enumerate(self.chunks)
             if any(weight.tied for layer in chunk for weight in layer.weights())
         }

@@ -125,13 +125,21 @@ class StageBuilder:
         assert other is not None
         return other[0] - self.stage
 
+    def _crosses(self, chunk: int, step: int) -> bool:
+        """Whether the part after (1) or before (-1) a chunk's is on another stage.
+
+        What stays on a stage needs no message: its passes compute one after the other.
+        """
+        other = self.placement.beyond(self.stage, chunk, step)
+        return other is not None and other[0] != self.stage
+
     def _tag(self, boundary: int, direction: int) -> int:
         return (self._lanes * boundary + direction) * self.training.passes
 
     def _forward(self, builder: TemplateBuilder, chunk: int) -> None:
         layers, number = self.chunks[chunk], self._global(chunk)
         inputs: list[int] = []
-        if number:
+        if self._crosses(chunk, -1):
             size = self._boundary_bytes(number - 1)
             offset = self._offset(chunk, -1)
             inputs = [self._receive(builder, "recv.forward", offset, size, self._tag(number - 1, 0))]
@@ -147,7 +155,7 @@ class StageBuilder:
             how = kept[self.training.recompute] if layer.recomputable else Kept.ALL
             context = self._context(builder, Phase.FORWARD, number, i, memory)
             inputs = forward(context, layer, inputs, kept=how)
-        if number + 1 < len(self.model.chunks):
+        if self._crosses(chunk, 1):
             size = self._boundary_bytes(number)
             builder.send("send.forward", "pp", self._offset(chunk, 1), size, self._tag(number, 0), inputs)
         self._send_memory(builder, chunk, "forward", memory)
@@ -187,7 +195,7 @@ class StageBuilder:
         training = self.training
         phase = Phase.INPUT if split else Phase.BACKWARD
         gradient: list[int] = []
-        if number + 1 < len(self.model.chunks):
+        if self._crosses(chunk, 1):
             size = self._boundary_bytes(number)
             offset = self._offset(chunk, 1)
             gradient = [self._receive(builder, "recv.backward", offset, size, self._tag(number, 1))]
@@ -216,7 +224,7 @@ class StageBuilder:
                 builder.template.frees.append((builder.last_compute, f"{layer.name}.input"))
             if not split:
                 self._layer_done(builder, layer, buckets, sync=sync)
-        if number:
+        if self._crosses(chunk, -1):
             size = self._boundary_bytes(number - 1)
             if not split:
                 # a framework's backward returns, and its gradient is sent, when the weights' gradients are done too

@@ -121,6 +121,11 @@ def plan_schedule(training: TrainingOptions, parallel: ParallelConfig) -> Schedu
     check_passes(2 * parallel.pp * parallel.vp * training.passes)
     if training.schedule is ScheduleKind.DUALPIPE:
         _check_dualpipe(training, parallel)
+    if training.schedule is ScheduleKind.DUALPIPEV and training.zero > Zero.OPTIMIZER:
+        raise UsageError(
+            "dualpipev: gathers and reductions of each micro-batch would stand between the exchanges of a forward and a "
+            "backward beside each other: zero must be 0 or 1"
+        )
     if training.schedule_file:
         placement = placed(training.schedule, parallel.pp, parallel.vp)
         return read_schedule(

@@ -35,7 +35,7 @@ from chakra.generate.plan.template import EmitOptions, Stream
 from chakra.generate.plan.training import StepPlan, plan_step
 from chakra.generate.request.frameworks import framework, read_profile
 from chakra.generate.request.parameters import MOST_SIZE, keys_of, read_parameter
-from chakra.generate.schedule.pipeline import ScheduleKind
+from chakra.generate.schedule.pipeline import ScheduleKind, placed
 from chakra.io.documents import document_text
 from chakra.io.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
 from chakra.io.nearest import nearest
@@ -234,10 +234,26 @@ class Request:
             ep=self.ep,
             dp=1 if dp is None else dp,
             pp=self.pp,
-            vp=self.vp,
+            vp=self.chunks_per_stage(),
             order=self.order,
             shard=self.shard,
         )
+
+    def chunks_per_stage(self) -> int:
+        """Model chunks of each pipeline stage: ``vp``, or two where a schedule folds the pipeline.
+
+        Raises
+        ------
+        UsageError
+            Chunks, or a single stage, with such a schedule.
+        """
+        if self.schedule is not ScheduleKind.DUALPIPEV:
+            return self.vp
+        if self.vp > 1:
+            raise UsageError("dualpipev has two chunks on each stage already: vp must be 1")
+        if self.pp == 1:
+            raise UsageError("dualpipev folds a pipeline: pp must be at least 2")
+        return 2
 
     @checked
     def batches(self, parallel: ParallelConfig) -> int:
@@ -493,6 +509,16 @@ class TransformerRequest(Request):
     expert_load_file: str | None = None
     stage_layers: tuple[int, ...] | None = None
 
+    def chunks_per_stage(self) -> int:
+        """Model chunks of each pipeline stage; schedules are of training.
+
+        Raises
+        ------
+        UsageError
+            Chunks, or a single stage, with a schedule that folds the pipeline.
+        """
+        return Request.chunks_per_stage(self) if self.mode is Mode.TRAIN else self.vp
+
     def config(self) -> TransformerConfig:
         """Model sizes: the preset with replacements.
 
@@ -607,13 +633,16 @@ class TransformerRequest(Request):
             )  # fmt: skip
         shape = TokenShape(self.micro_batch, model.sequence, model.sequence)
         layout, sizes = self.layout(), self.stage_layers
+        places: tuple[int, ...] = ()
+        if self.schedule is ScheduleKind.DUALPIPEV:
+            places = tuple(stage for stage, _ in placed(self.schedule, parallel.pp).routes[0])
         if load is None:
             stages = transformer_stages(
-                model, parallel, shape, layout, sizes, encoder_stages=self.encoder_stages
+                model, parallel, shape, layout, sizes, encoder_stages=self.encoder_stages, places=places
             )
             return self._step([stages], parallel, "transformer")
         positions = [
-            transformer_stages(model, parallel, shape, layout, sizes, Experts(load, position))
+            transformer_stages(model, parallel, shape, layout, sizes, Experts(load, position), places=places)
             for position in range(parallel.ep)
         ]
         return self._step(positions, parallel, "transformer", uneven=True)

@@ -5,7 +5,7 @@ every simulator runs the same order. Times are integers of any unit; the generat
 
 Sources: GPipe (Huang et al. 2019), 1F1B (PipeDream-flush; Narayanan et al. 2021, arXiv 2104.04473, sections 2.2 and
 2.3 for the interleaved form), zero bubble (Qi et al. 2024, arXiv 2401.10241, figures 2 and 3), DualPipe (DeepSeek-AI
-2024, arXiv 2412.19437, section 3.2.1).
+2024, arXiv 2412.19437, section 3.2.1) and DualPipeV (cut in half, as the DualPipe repository has it).
 """
 
 from collections import deque
@@ -44,6 +44,7 @@ class ScheduleKind(StrEnum):
     ZB_H1 = "zb-h1"
     ZB_H2 = "zb-h2"
     DUALPIPE = "dualpipe"
+    DUALPIPEV = "dualpipev"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -118,12 +119,16 @@ def placed(kind: ScheduleKind, stages: int, chunks: int = 1) -> Placement:
     """The placement that a schedule works on.
 
     Chunks of virtual stages follow each other round the pipeline; with DualPipe stage p has parts p and P-1-p, for
-    micro-batches from both ends.
+    micro-batches from both ends; with DualPipeV parts p and 2P-1-p, for micro-batches that go there and back.
     """
     if kind is ScheduleKind.DUALPIPE:
         down = tuple((stage, 0) for stage in range(stages))
         up = tuple((stage, 1) for stage in reversed(range(stages)))
         return Placement((down, up))
+    if kind is ScheduleKind.DUALPIPEV:
+        there = tuple((stage, 0) for stage in range(stages))
+        back = tuple((stage, 1) for stage in reversed(range(stages)))
+        return Placement((there + back,))
     return Placement((tuple((stage, chunk) for chunk in range(chunks) for stage in range(stages)),))
 
 
@@ -254,18 +259,35 @@ def _dualpipe(stages: int, micro_batches: int) -> Schedule:
             "dualpipe needs an even number of stages and of micro-batches, and at least two micro-batches for each stage:"
             f" not {stages} and {micro_batches}"
         )
-    return tuple(_DualRow(stage, stages, micro_batches).row() for stage in range(stages))
+    half = micro_batches // 2
+    return tuple(
+        _DualRow(min(stage, stages - 1 - stage), stages // 2, half, (half, stage >= stages // 2)).row()
+        for stage in range(stages)
+    )
+
+
+def _dualpipev(stages: int, micro_batches: int) -> Schedule:
+    """The first half of a DualPipe of 2P stages: what its other half would send comes from the stage's own chunks."""
+    if micro_batches < 2 * stages:
+        raise UsageError(
+            "dualpipev needs at least two micro-batches for each stage: not "
+            f"{micro_batches} for {stages} stages"
+        )
+    return tuple(_DualRow(stage, stages, micro_batches, (0, False)).row() for stage in range(stages))
 
 
 class _DualRow:
-    """One stage's actions of DualPipe."""
+    """One stage's actions of DualPipe.
 
-    def __init__(self, stage: int, stages: int, micro_batches: int) -> None:
-        self.second = stage >= stages // 2
-        #: stages between this one and the middle, and between it and its end of the pipeline
-        self.near, self.far = stages // 2 - 1 - min(stage, stages - 1 - stage), min(stage, stages - 1 - stage)
-        self.half = micro_batches // 2
-        self.pairs = self.half - stages + self.far + 1
+    ``far`` are the stages between this one and its end of the pipeline, of ``deep`` before the middle; each way has
+    ``each`` micro-batches. ``way`` is the number of the first micro-batch of the second way, and whether the way that
+    begins nearer to this stage is the second.
+    """
+
+    def __init__(self, far: int, deep: int, each: int, way: tuple[int, bool]) -> None:
+        self.far, self.near = far, deep - 1 - far
+        self.half, self.second = way
+        self.pairs = each - 2 * deep + far + 1
         self.actions: list[Action] = []
         self.done = {(phase, chunk): 0 for phase in (Phase.FORWARD, Phase.BACKWARD) for chunk in (0, 1)}
         self.waiting: deque[Action] = deque()
@@ -331,13 +353,13 @@ def build_schedule(kind: ScheduleKind, stages: int, micro_batches: int, chunks: 
     micro_batches
         Micro-batches of a step, M.
     chunks
-        Model chunks per stage (virtual stages), v; more than one only with the interleaved schedule.
+        Model chunks per stage (virtual stages), v; more than one only with the interleaved schedule. DualPipeV has two.
 
     Raises
     ------
     UsageError
         Sizes below one, chunks with a schedule that has none, M not a multiple of P when interleaved, odd numbers or
-        M < 2P with DualPipe.
+        M < 2P with DualPipe and DualPipeV.
     """
     for what, number in (
         ("pipeline size", stages),
@@ -346,6 +368,8 @@ def build_schedule(kind: ScheduleKind, stages: int, micro_batches: int, chunks: 
     ):
         if number < 1:
             raise UsageError(f"{what} must be at least 1, not {number}")
+    if kind is ScheduleKind.DUALPIPEV:
+        return _dualpipev(stages, micro_batches)
     if chunks > 1 and kind is not ScheduleKind.INTERLEAVED:
         raise UsageError(f"virtual stages ({chunks}) need the interleaved schedule, not {kind}")
     if kind is ScheduleKind.GPIPE:
@@ -552,12 +576,12 @@ def bubble(kind: ScheduleKind, stages: int, times: ActionTimes) -> int:
 
     DualPipe: (P/2-1)(tf+tI-tW) for tW <= tI <= tf <= tI+tW, where a forward's output leaves when the forward is done.
     Where it leaves with the backward beside it, (P/2-1)(2tf+tI-tW), which for tf = tI is the paper's
-    (P/2-1)(F&B+B-3W).
+    (P/2-1)(F&B+B-3W). DualPipeV, times per chunk: (P-1)(tf+tI-tW), under the same.
     """
     if kind is ScheduleKind.DUALPIPE:
         return (stages // 2 - 1) * (times.forward + times.input - times.weight)
     full = times.forward + times.input
-    if kind is ScheduleKind.ZB_H1:
+    if kind in (ScheduleKind.ZB_H1, ScheduleKind.DUALPIPEV):
         return (stages - 1) * (full - times.weight)
     if kind is ScheduleKind.ZB_H2:
         return (stages - 1) * (full - 2 * times.weight)

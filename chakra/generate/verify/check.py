@@ -170,6 +170,7 @@ def _pipeline(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Chec
     expected = closed.pipeline_messages(
         stages=parallel.pp, chunks=parallel.vp, micro_batches=plan.training.passes, chains=chains,
         encoder_stages=plan.model.opened if plan.model.memory_bytes else None,
+        folded=plan.training.schedule is ScheduleKind.DUALPIPEV,
     )  # fmt: skip
     for kind in ("SEND", "RECV"):
         yield Check(

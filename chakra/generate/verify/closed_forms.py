@@ -480,13 +480,14 @@ def cross_parallel_calls(
 
 
 def pipeline_messages(
-    *, stages: int, chunks: int, micro_batches: int, chains: int, encoder_stages: int | None = None
-) -> int:
+    *, stages: int, chunks: int, micro_batches: int, chains: int, encoder_stages: int | None = None, folded: bool = False
+) -> int:  # fmt: skip
     """Point-to-point messages of a step over all ranks: 2*M*(P*v - 1) along each of the D*T*C chains.
 
     Behind the stages of an encoder, S, its output goes on from each of the P - S others to the next: P - S - 1 more.
+    Where a pipeline is folded (DualPipeV), the last stage has both sides of one boundary.
     """
-    boundaries = stages * chunks - 1
+    boundaries = stages * chunks - 1 - folded
     if encoder_stages is not None:
         boundaries += stages - encoder_stages - 1
     return 2 * micro_batches * boundaries * chains

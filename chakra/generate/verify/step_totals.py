@@ -149,7 +149,7 @@ def total_parameters(plan: StepPlan) -> int:
     for number, chunk in enumerate(plan.model.chunks):
         for layer in chunk:
             for weight in layer.weights():
-                if weight.tied and number % plan.parallel.pp in others:
+                if weight.tied and plan.model.stage_of(number, plan.parallel.pp) in others:
                     continue
                 copies = plan.parallel.size(weight.group.replica_axes()) * plan.parallel.pp * weight.copies
                 total += weight.elements * plan.parallel.world // copies
