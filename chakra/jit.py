@@ -37,6 +37,9 @@ def _tell_a_session() -> None:
         print(f"chakra: {COMPILING}", file=sys.stderr)  # noqa: T201
 
 
+#: seconds that loading compiled code takes, from the cache and from the compiler
+CHANGE_FROM_S = (0.5, 8.0)
+
 #: called before a kernel module is compiled that is not in the cache, once a process; a command line tells its user
 before_compiling: Callable[[], None] | None = _tell_a_session
 _told = False
@@ -83,6 +86,18 @@ def worth_compiling(
     if work >= compiled_from or f"{module_name}__compiled" in sys.modules:
         return True
     return work >= cached_from and is_cached(module_name)
+
+
+def worth_changing(module_name: str, seconds: float) -> bool:
+    """Whether plain code that has run for so long goes on compiled: once it has taken as long as it takes to get that.
+
+    An estimate of the work may be too low. With this rule a run takes at most twice what the better choice would have
+    taken, whatever is still to come (the rule of the ski rental problem).
+    """
+    of_cached, of_compiling = CHANGE_FROM_S
+    if seconds >= of_compiling:
+        return True
+    return seconds >= of_cached and (f"{module_name}__compiled" in sys.modules or is_cached(module_name))
 
 
 def compiled(module_name: str, *, boundscheck: bool = False) -> Any:

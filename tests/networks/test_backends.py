@@ -83,7 +83,7 @@ def test_what_cannot_be_compared_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         compare_backends(workload, system(), network, first="flo", second="flow")
     with pytest.raises(UsageError, match="backend: here they are first, 'aware', and second, 'flow'"):
         compare_backends(workload, system(), network, first="aware", second="flow", backend="flow")
-    monkeypatch.setattr(engine, "STEP", 50)
+    monkeypatch.setattr(engine, "PLAIN_STEP", 1)
     with pytest.raises(UsageError, match="ended before its end"):
         compare_backends(
             random_workload(N, 0),

@@ -134,7 +134,7 @@ def test_room_grows_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_progress_is_told_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Going back to the caller every few events does not change the result."""
     whole = run_collective("Ring", "ring", AR, 1 << 20, [0, 5, 0, 0], 4, backend="aware")
-    monkeypatch.setattr(message_engine, "STEP", 50 * 7)
+    monkeypatch.setattr(message_engine, "PLAIN_STEP", 7)
     seen: list[tuple[int, int]] = []
 
     def tell(done: int, now: int) -> bool:

@@ -215,7 +215,7 @@ def test_a_run_that_was_ended_counts_up_to_its_end(backend: str, monkeypatch: py
     """What flows have moved up to the end of a partial run is in."""
     from chakra.replay.engines.messages import engine
 
-    monkeypatch.setattr(engine, "STEP", 50 * 60)
+    monkeypatch.setattr(engine, "PLAIN_STEP", 60)
     result = simulate(
         grouped(12, [range(0, 12, 2)], 1 << 22),
         RINGS,

@@ -256,11 +256,13 @@ def share_links(s: State) -> None:
     n = m[head + R.FH_MEMBERS_N]
     m[head + R.FH_SOLVED] += 1
     m[head + R.FH_VISITED] += n
+    m[L.C_BUDGET] -= n  # each is as much work as an event
     for k in range(n):
         route = m[members + k]
         rate = m[route + R.FR_NEW]
         if rate < 0:
             rate = m[head + R.FH_CAP]
-        advance(s, route)
-        m[route + R.FR_RATE] = rate
-        plan_end(s, route)
+        if rate != m[route + R.FR_RATE]:  # at the same rate its first flow ends when it would have
+            advance(s, route)
+            m[route + R.FR_RATE] = rate
+            plan_end(s, route)

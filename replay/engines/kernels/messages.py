@@ -259,13 +259,12 @@ def run(s: State) -> int:
     """
     m = s.m
     room = len(m) - m[L.C_MARGIN]
-    budget = m[L.C_BUDGET]
     overlap = m[L.C_OVERLAP] != 0
     if m[L.C_ENDED] > 0:
         deliver(s)
     events = 0
     status = L.BUDGET
-    while events < budget:
+    while events < m[L.C_BUDGET]:
         if m[L.C_TOP] > room:
             status = L.GROW
             break

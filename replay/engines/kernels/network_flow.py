@@ -200,6 +200,7 @@ def add_flow(s: State, route: int, message: int) -> None:
         put_in_heap(s, route)
         return
     advance(s, route)
+    m[route + R.FR_RATE] = 0  # so that its end is planned anew
     left = m[message + L.M_AT]
     at = m[route + R.FR_FIRST]
     if m[at + L.M_AT] > left:
@@ -239,7 +240,8 @@ def end_flows(s: State, route: int) -> None:
         take_from_heap(s, route)
         leave_links(s, route)
         m[route + R.FR_RATE] = 0
-    else:  # the others get a new rate, and with it an end, in the same call of `wake_flows`
+    else:  # the others get a rate, and with it an end, in the same call of `wake_flows`
+        m[route + R.FR_RATE] = 0
         m[route + R.FR_END] = L.NEVER
         sift(s, route)
 

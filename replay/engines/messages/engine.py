@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.jit import compiled, worth_compiling
+from chakra.jit import compiled, worth_changing, worth_compiling
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.outside import meet
 from chakra.replay.engines.messages.tables import MessageTables, with_room
@@ -18,8 +18,8 @@ from chakra.replay.networks.exchange import Exchange
 
 #: seconds after which progress is shown while a network outside runs
 TELL_S = 0.2
-#: events after which control comes back for progress and interrupts
-STEP = 4_000_000
+#: events after which control comes back for progress and interrupts, compiled and plain
+STEP, PLAIN_STEP = 4_000_000, 20_000
 #: estimated events from which compiled code pays when it is loaded, when it must be loaded, and when it must be compiled
 #: first (eight seconds); plain Python takes about 3.5 us per event
 COMPILE_FROM = (20_000, 300_000, 2_000_000)
@@ -60,11 +60,19 @@ def simulate(
 
         state = L.State(tables.m.tolist(), tables.f.tolist())
     told = monotonic()
+    plain_s = 0.0
     ended = False
     while True:
         m: Any = state.m
-        m[L.C_BUDGET] = STEP if jit else STEP // 50
+        m[L.C_BUDGET] = STEP if jit else PLAIN_STEP
+        begun = monotonic()
         status = int(kernel.run(state))
+        if not jit:
+            plain_s += monotonic() - begun
+            if status == L.BUDGET and worth_changing(KERNEL, plain_s):
+                jit, kernel = True, compiled(KERNEL)
+                state = L.State(np.array(m, np.int64), np.array(state.f, np.float64))
+                m = state.m
         if status == L.BUDGET or (status == L.AWAIT and monotonic() > told + TELL_S):
             told = monotonic()
             done, now = int(m[L.C_NPUS]) - int(m[L.C_UNFINISHED]), int(m[L.C_NOW])

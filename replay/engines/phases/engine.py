@@ -6,12 +6,13 @@ What it covers: the congestion-unaware network with every native algorithm, proc
 """
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import numpy as np
 
 from chakra.errors import WorkloadError
-from chakra.jit import compiled, worth_compiling
+from chakra.jit import compiled, worth_changing, worth_compiling
 from chakra.replay.checks.run import order_problem
 from chakra.replay.engines.kernels import phases as kernel
 from chakra.replay.engines.kernels import phases_layout as L
@@ -77,9 +78,15 @@ class PhaseEngine:
         m: Any = tables.m if compile_it else tables.m.tolist()
         f: Any = tables.f if compile_it else tables.f.tolist()
         partial = False
+        plain_s = 0.0
         while True:
             m[L.C_BUDGET] = BUDGET if compile_it else PLAIN_BUDGET
+            begun = monotonic()
             status = module.run(L.State(m, f))
+            plain_s += monotonic() - begun
+            if not compile_it and status == L.BUDGET and worth_changing(KERNEL, plain_s):
+                compile_it, module = True, compiled(KERNEL)
+                m, f = np.array(m, np.int64), np.array(f, np.float64)
             if status == L.GROW:
                 more = len(m) - int(m[L.C_TOP]) + int(m[L.C_MARGIN])
                 m = np.concatenate([m, np.zeros(more, np.int64)]) if compile_it else m + [0] * more
