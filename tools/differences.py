@@ -22,7 +22,7 @@ Two modes, one engine:
   Malformed input (a cut file, a dependency cycle, a duplicate id, members of a group that run different
   collectives, a tree used for anything but all-reduce) is an error in both modes.
 
-`compat="astra-sim-1.0"` is [the older cost model](guides/collectives.md#--compat-astra-sim-10). Where ASTRA-sim is sound
+`compat="astra-sim-1.0"` is [the older cost model](reference/astra-sim-1.0.md). Where ASTRA-sim is sound
 both modes agree: the tutorials' demos are such cases.
 
 The page is written by `tools/differences.py` from `replay/results/corrections.py`; a test runs every example in both

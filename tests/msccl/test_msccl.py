@@ -199,7 +199,7 @@ def test_an_exported_algorithm_comes_back_as_ours(name: str, collective: str, n:
     ],
 )
 def test_other_exported_algorithms_send_our_bytes(name: str, collective: str, tmp_path: Path) -> None:
-    """Their times differ (docs/guides/collectives.md); bytes and messages do not."""
+    """Their times differ (docs/reference/msccl.md); bytes and messages do not."""
     algorithm = loaded(export_msccl(name, collective, 8), tmp_path)
     write_msccl(algorithm, tmp_path / "run", size_bytes=8 << 12)
     key = system_key(algorithm.collective)
