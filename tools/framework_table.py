@@ -19,12 +19,14 @@ def profiles(_: str) -> str:
     lines = ["| profile | parameter | value | why |", "|---|---|---|---|"]
     for framework in FRAMEWORKS.values():
         mark = "" if framework.validated else " (not validated)"
-        for field, value in framework.values.items():
+        told = [(field, value, framework.facts[field]) for field, value in framework.values.items()]
+        told += [(field, value, f"with `--zero 0`: {why}") for field, (value, why) in framework.whole.items()]
+        for field, value, why in told:
             shown = ("yes" if value else "no") if isinstance(value, bool) else value
-            shown = f"{shown:,.0f}" if isinstance(shown, float) else shown or ("none" if shown == "" else 0)
-            lines.append(
-                f"| `{framework.name}`{mark} | `--{field.replace('_', '-')}` | {shown} | {framework.facts[field]} |"
-            )
+            if isinstance(shown, float):
+                shown = f"{shown:,.0f}" if shown == int(shown) else f"{shown:,.1f}"
+            shown = shown or ("none" if shown == "" else 0)
+            lines.append(f"| `{framework.name}`{mark} | `--{field.replace('_', '-')}` | {shown} | {why} |")
     return "\n".join(lines)
 
 

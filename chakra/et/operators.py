@@ -24,6 +24,9 @@ from chakra.io.digits import is_whole, whole_number
 ATTRIBUTE = "operator"
 #: name of the metadata attribute that says which framework's program a trace is
 FRAMEWORK = "framework"
+#: name of the metadata attribute that says in which order a rank's collectives run, and its value where those of every
+#: stream are a chain of their own
+COMM_ORDER, BY_STREAM = "comm_order", "stream"
 #: name of the metadata attribute that says what all ranks of a generated step do together
 TOTALS = "totals"
 #: counts in it of which rates are made

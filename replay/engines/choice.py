@@ -10,6 +10,7 @@ import numpy as np
 from chakra.replay.collectives.plan import OLD_MODEL
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
+from chakra.replay.engines.tables import collectives_in_flight
 from chakra.replay.workload.model import Op
 
 #: events of messages up to which a run is done again with them where streams block each other: a second or two of
@@ -95,7 +96,8 @@ def why_links(scenario: Scenario) -> str | None:
         return "NPUs differ, so messages of a collective may meet on links"
     if any(len(set(p.slot[p.op == Op.COLLECTIVE].tolist())) > 1 for p in workload.programs):
         return "several streams communicate at a time"
-    if options.comm_streams > 1 or options.queues_per_dim > 1 or system.active_chunks > 1:
+    several = options.comm_streams > 1 or collectives_in_flight(workload.programs) > 1
+    if several or options.queues_per_dim > 1 or system.active_chunks > 1:
         return "several chunks at a time share links"
     for program in workload.programs:
         for call in program.calls:

@@ -9,7 +9,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.et import ABSENT, CommType, NodeType, Trace
-from chakra.et.operators import FRAMEWORK
+from chakra.et.operators import BY_STREAM, COMM_ORDER, FRAMEWORK
 from chakra.replay.collectives.call import Call
 from chakra.replay.compute.in_effect import operator_model
 from chakra.replay.config.model import CollectiveKind, Memory, System
@@ -26,9 +26,12 @@ def _framework(traces: Sequence[Trace]) -> str | None:
     """The framework whose program the traces are, where they say so."""
     if not any(len(trace.operator_table) for trace in traces):
         return None
-    return next(
-        (item.string_val for trace in traces for item in trace.metadata.attr if item.name == FRAMEWORK), None
-    )
+    return next((name for trace in traces if (name := _mark(trace, FRAMEWORK))), None)
+
+
+def _mark(trace: Trace, name: str) -> str | None:
+    """What a generated trace says of itself."""
+    return next((item.string_val for item in trace.metadata.attr if item.name == name), None)
 
 
 def compile_workload(
@@ -184,14 +187,30 @@ def _slots(draft: Draft) -> tuple[I64, I64]:
     slot[draft.engine == Engine.GPU] = 1
     slot[draft.cpu] = 0
     slot[draft.where(NodeType.COMM_RECV) & ~draft.cpu] = 3
-    # 1.0 has no communication slot: its workload layer issues whatever is ready
-    streams = UNBOUNDED if options.compat == OLD_MODEL else options.comm_streams
+    streams = _comm_streams(draft, slot)
     capacity = np.array([1, 1, streams, UNBOUNDED], np.int64)
     if options.astra or not is_recorded(draft.trace):
         return slot, capacity
     where = np.where(slot == 0, draft.trace.tid[draft.order], draft.trace.stream[draft.order])
     where = np.where((slot == 3) | (draft.engine == Engine.NONE), ABSENT, where)
     return _distinct(slot, where, capacity)
+
+
+def _comm_streams(draft: Draft, slot: I64) -> int:
+    """Collectives and messages that an NPU may have in flight.
+
+    NCCL's communicators have a device stream each, and do not wait for each other. So where a library gives collectives
+    their times, a trace whose streams are chains of their own has all of these in flight, if nobody asks for more.
+    """
+    setting = draft.setting
+    options = setting.options
+    if options.compat == OLD_MODEL:
+        # 1.0 has no communication slot: its workload layer issues whatever is ready
+        return UNBOUNDED
+    alone = options.comm_streams == 1 and not options.astra and setting.system.collective_library is not None
+    if not alone or _mark(draft.trace, COMM_ORDER) != BY_STREAM:
+        return options.comm_streams
+    return max(len(np.unique(draft.trace.stream[draft.order][slot == 2])), 1)
 
 
 def _recorded_slots(draft: Draft) -> tuple[I64, I64]:

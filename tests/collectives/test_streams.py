@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder
+from chakra.generate.plan.training import StepPlan, build_workload
+from chakra.generate.request.requests import TransformerRequest
+from chakra.platforms.cluster import cluster
 from chakra.replay import simulate
 
 AG = "ALL_GATHER"
@@ -158,3 +161,43 @@ def test_unequal_starts_of_a_broadcast() -> None:
     net = network(["Switch"], [4])
     together = simulate([one("BROADCAST", 1000)] * 4, system(["ring"]), net).finish_ns.max()
     assert simulate(traces, system(["ring"]), net).finish_ns.tolist() == [5000 + together] * 4
+
+
+def _library_ns(workload: Any, **options: Any) -> int:
+    """Time on two machines of 8 H100s with NCCL's times."""
+    machine = cluster("hgx-h100", 16)
+    return int(simulate(workload, machine.system(), machine.network(), **options).finish_ns.max())
+
+
+def test_a_librarys_collectives_do_not_take_turns_on_a_dimension() -> None:
+    """Two in flight take as long as the longer one (docs/guides/collective-library.md), whatever queues there are."""
+    sizes = [1 << 26, 1 << 24]
+    alone = [_library_ns([many([size])] * 16) for size in sizes]
+    both = [many(sizes)] * 16
+    assert _library_ns(both) == sum(alone)
+    assert (
+        _library_ns(both, comm_streams=2) == _library_ns(both, comm_streams=2, queues_per_dim=2) == max(alone)
+    )
+
+
+def test_streams_of_a_generated_workload_run_side_by_side_where_a_library_has_the_times() -> None:
+    """A trace of ``--comm-order stream`` has all its streams in flight, and only there: NCCL's communicators do."""
+    given = {
+        "layers": 4, "hidden": 2048, "heads": 16, "seq": 1024, "vocabulary": 8192, "npus": 16, "tp": 8, "global-batch": 2,
+        "exposed": "tp", "bucket-mb": 10,
+    }  # fmt: skip
+
+    def plan(order: str) -> StepPlan:
+        return TransformerRequest.from_mapping({**given, "comm-order": order}).plan()
+
+    chained, apart = (build_workload(plan(order)) for order in ("program", "stream"))
+    assert _library_ns(apart) == _library_ns(apart, comm_streams=2) < _library_ns(chained)
+    # a machine without a library keeps its one engine, and so does ASTRA-sim
+    made, net = system(["ring"]), network(["FullyConnected"], [16])
+    modes: list[dict[str, Any]] = [{}, {"compat": "astra-sim"}]
+    for options in modes:
+        one, two = (
+            simulate(apart, made, net, comm_streams=streams, queues_per_dim=2, **options)
+            for streams in (1, 2)
+        )
+        assert one.finish_ns.max() > two.finish_ns.max()

@@ -196,6 +196,28 @@ def test_every_value_of_a_framework_has_its_fact_and_can_be_overridden(name: str
         assert getattr(usual, "value", usual) == value
 
 
+@pytest.mark.parametrize("name", list(FRAMEWORKS))
+def test_a_framework_without_sharding_has_the_parameters_of_that_job(name: str) -> None:
+    """What differs where optimizer states are whole counts with ``zero`` 0 alone, and can be overridden, too."""
+    framework = FRAMEWORKS[name]
+    assert all(why and why == why.strip() for _, why in framework.whole.values())
+    for zero in (0, 1, None):
+        given = {**SIZES, "framework": name} | ({} if zero is None else {"zero": zero})
+        unsharded = not (framework.values["zero"] if zero is None else zero)
+        request = TransformerRequest.from_mapping(given)
+        for field, (value, _) in framework.whole.items():
+            usual = framework.values.get(field, getattr(TransformerRequest(), field))
+            read = getattr(request, field)
+            assert (getattr(read, "value", read) == value) is unsharded
+            assert unsharded or read == usual
+    if "exposed" in framework.whole:
+        chosen = TransformerRequest.from_mapping(
+            {**SIZES, "framework": name, "zero": 0, "exposed": "tp,dp,pp"}
+        )
+        assert chosen.exposed == "tp,dp,pp"
+    assert {name for name, profile in FRAMEWORKS.items() if profile.whole} == {"nanotron"}
+
+
 def test_help_names_every_framework_and_what_is_not_validated() -> None:
     validated, _, rest = PARAMETERS["framework"].meaning.partition("not validated:")
     for name, framework in FRAMEWORKS.items():

@@ -10,7 +10,7 @@ from chakra.arrays import I32, I64
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
 from chakra.et.manifest import WorkloadManifest
-from chakra.et.operators import FRAMEWORK
+from chakra.et.operators import BY_STREAM, COMM_ORDER, FRAMEWORK
 from chakra.generate.model.ir import Layer
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig, RankLayout
@@ -318,9 +318,14 @@ def build_workload(
         Facts for every trace's first record.
     """
     parameters = plan.about.get("parameters")
-    if isinstance(parameters, Mapping) and parameters.get("framework"):
-        # a replay takes the framework's operator times
-        metadata = {**(metadata or {}), FRAMEWORK: str(parameters["framework"])}
+    if isinstance(parameters, Mapping):
+        metadata = dict(metadata or {})
+        if parameters.get("framework"):
+            # a replay takes the framework's operator times
+            metadata[FRAMEWORK] = str(parameters["framework"])
+        if parameters.get("comm_order") == BY_STREAM:
+            # where a library gives collectives their times, those of several streams run side by side
+            metadata[COMM_ORDER] = BY_STREAM
     trace_of = np.empty(plan.world, dtype=np.int32)
     traces: list[Trace] = []
     groups: dict[str, I32] = {}

@@ -1,7 +1,7 @@
 """Frameworks as named sets of parameters: what overlaps with what, what is sharded, recomputed, and in which type."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from chakra.arguments import checked
@@ -27,6 +27,8 @@ class Framework:
         Why each is so, by the same fields.
     validated
         Whether measured rows were predicted with it.
+    whole
+        Parameters that are others where optimizer states are not sharded (``zero`` is 0): value and why, by field.
     """
 
     name: str
@@ -34,16 +36,26 @@ class Framework:
     values: Mapping[str, object]
     facts: Mapping[str, str]
     validated: bool = True
+    whole: Mapping[str, tuple[object, str]] = field(default_factory=dict)
+
+    def values_at(self, zero: int) -> dict[str, object]:
+        """Parameters of a job that shards as this stage of ZeRO does."""
+        others = {} if zero else {name: value for name, (value, _) in self.whole.items()}
+        return {**self.values, **others}
 
 
 def _framework(
-    name: str, title: str, facts: Mapping[str, tuple[object, str]], *, validated: bool = True
+    name: str,
+    title: str,
+    facts: Mapping[str, tuple[object, str]],
+    *,
+    validated: bool = True,
+    whole: Mapping[str, tuple[object, str]] | None = None,
 ) -> Framework:
     """A profile from what each parameter is, and why."""
     values = MappingProxyType({key: value for key, (value, _) in facts.items()})
-    return Framework(
-        name, title, values, MappingProxyType({key: why for key, (_, why) in facts.items()}), validated
-    )
+    reasons = MappingProxyType({key: why for key, (_, why) in facts.items()})
+    return Framework(name, title, values, reasons, validated, MappingProxyType(dict(whole or {})))
 
 
 _FUSED = (True, "attention is one fused kernel")
@@ -122,6 +134,11 @@ _ALL = (
             "flash": _FUSED,
             "causal": _SKIPPED,
             "host": _AHEAD,
+        },
+        whole={
+            "exposed": ("tp,pp", "DistributedDataParallel reduces buckets of gradients beside the last backward pass"),
+            "bucket_mb": (52.4, "its buckets of 25 MiB of 16-bit gradients, which are added up and reduced in 32 bits"),
+            "comm_order": ("stream", "each communicator has a stream of its own"),
         },
     ),
     _framework(

@@ -203,7 +203,9 @@ class Request:
             given[key.field] = read_parameter(key, value)
         if given.get("framework"):
             profile = framework(str(given["framework"]))
-            given = {**read_profile(profile.values, known), **given}
+            zero = given.get("zero", profile.values.get("zero"))
+            usual = profile.values_at(zero if isinstance(zero, int) else 0)
+            given = {**read_profile(usual, known), **given}
         made: Callable[..., Self] = cls
         return made(**given)
 
