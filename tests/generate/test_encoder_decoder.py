@@ -251,7 +251,7 @@ def test_messages_match_and_folded_replays_are_those_of_all_ranks(one: Transform
     ("options", "message"),
     [
         ({"cp": 2}, "context parallelism splits one sequence, and a model with an encoder has two"),
-        ({"pp": 2, "vp": 2}, "vp must be 1, not 2"),
+        ({"pp": 2, "vp": 2}, "vp must be 1, and the schedule"),
         ({"mode": "disaggregated"}, "keys and values of an encoder's output stay on the ranks"),
         ({"pp": 4, "schedule": "dualpipe", "micro_batches": 8}, "dualpipe"),
         ({"pp": 4, "encoder_stages": 4}, "1 to 3 of pp = 4, not 4"),

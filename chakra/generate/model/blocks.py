@@ -80,6 +80,8 @@ class TransformerOptions:
         Names of the element types, for what operators say of themselves.
     training
         Save activations and compute the loss; otherwise inference.
+    frozen_encoder
+        The encoder is not trained.
     capacity_factor
         MoE: tokens per expert relative to an even share.
     dispatch
@@ -95,6 +97,7 @@ class TransformerOptions:
     grad_itemsize: int = 4
     types: ElementTypes = ElementTypes()  # noqa: RUF009 - frozen
     training: bool = True
+    frozen_encoder: bool = False
     capacity_factor: float = 1.0
     dispatch: Dispatch | None = None
 

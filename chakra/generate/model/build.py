@@ -6,7 +6,7 @@ from dataclasses import replace
 from chakra.errors import UsageError
 from chakra.generate.model.blocks import TokenShape, TransformerOptions
 from chakra.generate.model.config import TransformerConfig
-from chakra.generate.model.ir import MEMORY, Layer
+from chakra.generate.model.ir import MEMORY, Layer, WeightGroup
 from chakra.generate.model.layer_kinds import Feed
 from chakra.generate.model.routing import Experts, dispatch_of
 from chakra.generate.model.stage_model import StageModel, split_layers, split_stacks
@@ -42,10 +42,15 @@ def transformer_stages(
     if model.encoder is None:
         if encoder_stages is not None:
             raise UsageError(f"model {model.name} has no encoder that encoder-stages could be of")
+        if options.frozen_encoder:
+            raise UsageError(f"model {model.name} has no encoder that freeze-encoder could be of")
         spans = split_layers(model.layers, count, layers_per_chunk)
     else:
-        _check_encoder(model, parallel)
-        shape = replace(shape, memory=model.encoder.sequence)
+        _check_encoder(model, parallel, frozen=options.frozen_encoder)
+        shape = replace(shape, memory=model.source_tokens)
+        if model.encoder.patch and encoder_stages is None and layers_per_chunk is None and count > 1:
+            # its layers take a small part of the time of the others'
+            encoder_stages = 1
         spans = split_stacks((model.encoder.layers, model.layers), count, encoder_stages, layers_per_chunk)
     parts = _Parts(model, parallel, shape, options, experts)
     stages = places or [number % parallel.pp for number in range(count)]
@@ -57,8 +62,13 @@ def transformer_stages(
     return StageModel(tuple(chunks), options.itemsize, options.grad_itemsize, memory, tuple(places))
 
 
-def _check_encoder(model: TransformerConfig, parallel: ParallelConfig) -> None:
-    if parallel.cp > 1:
+def _check_encoder(model: TransformerConfig, parallel: ParallelConfig, *, frozen: bool) -> None:
+    if frozen and model.source_tokens:
+        raise UsageError(
+            f"model {model.name}: an encoder that layers attend to is trained with them: freeze-encoder is of one of "
+            "images"
+        )
+    if parallel.cp > 1 and model.source_tokens:
         raise UsageError(
             f"model {model.name}: context parallelism splits one sequence, and a model with an encoder has two: cp must "
             f"be 1, not {parallel.cp}"
@@ -87,8 +97,13 @@ class _Parts:
         self.make = TransformerLayers(model, parallel, shape, options)
         self._encoder: TransformerLayers | None = None
         if model.encoder is not None:
-            tokens = model.encoder.sequence
-            source = TokenShape(shape.sequences, tokens, tokens)
+            tokens, images = model.encoder.sequence, model.images if model.encoder.patch else 1
+            source = TokenShape(shape.sequences * images, tokens, tokens)
+            if model.encoder.patch:
+                # images have no mask, and their tokens are not split
+                options = replace(options, sp=False, causal=False)
+            if options.frozen_encoder:
+                options = replace(options, training=False)
             self._encoder = TransformerLayers(model.encoder, parallel, source, options)
         self._prototypes: dict[object, Layer] = {}
         #: stages that hold the embedding already
@@ -109,15 +124,14 @@ class _Parts:
         kept = 0
         for index in span:
             if encoder and index < before:
-                yield replace(self._prototype(("encoder", 0), encoder), name=f"encoder{index}", encoder=True)
-                closing = encoder.closing() if index == before - 1 else None
-                if closing:
-                    yield replace(closing, name="encoder_norm", encoder=True)
+                yield self._of_encoder(self._prototype(("encoder", 0), encoder), f"encoder{index}")
+                if index == before - 1:
+                    yield from self._behind_encoder(encoder)
                 continue
             if encoder and index == before:
                 yield replace(self._embedding(stage), opens=True)
             layer = self._own_layer(index - before)
-            if encoder and not kept:
+            if self.shape.memory and not kept:
                 # the layers of a chunk read the same output of the encoder
                 kept = self.make.kept_memory_bytes()
                 layer = _keeping(layer, kept)
@@ -131,7 +145,27 @@ class _Parts:
         assert self._encoder is not None
         shared = self.model.shared_embedding
         layer = self._encoder.embedding(owns_weight=self._owns(stage) if shared else True, shared=shared)
-        return replace(layer, name="encoder_embedding", encoder=True)
+        return self._of_encoder(layer, "encoder_embedding")
+
+    def _behind_encoder(self, encoder: TransformerLayers) -> Iterator[Layer]:
+        closing = encoder.closing()
+        if closing:
+            yield self._of_encoder(closing, "encoder_norm")
+        if encoder.model.patch:
+            trained = replace(encoder.options, training=self.options.training)
+            make = TransformerLayers(encoder.model, self.parallel, encoder.shape, trained)
+            yield replace(make.projector(self.model.hidden), encoder=True)
+
+    def _of_encoder(self, layer: Layer, name: str) -> Layer:
+        """A layer of the encoder, with weights that are not trained where it is frozen."""
+        layer = replace(layer, name=name, encoder=True)
+        if not self.options.frozen_encoder:
+            return layer
+        operators = tuple(
+            replace(op, weights=tuple(replace(w, group=WeightGroup.FROZEN) for w in op.weights))
+            for op in layer.operators
+        )
+        return replace(layer, operators=operators, frozen=True, recomputable=False)
 
     def _embedding(self, stage: int) -> Layer:
         shared = self.model.tied or self.model.shared_embedding
@@ -156,7 +190,7 @@ class _Parts:
     def _prototype(self, kind: object, make: TransformerLayers) -> Layer:
         if kind not in self._prototypes:
             self._prototypes[kind] = TransformerLayers(
-                make.model.at(0), self.parallel, make.shape, self.options
+                make.model.at(0), self.parallel, make.shape, make.options
             ).layer()
         return self._prototypes[kind]
 

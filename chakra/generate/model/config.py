@@ -68,14 +68,20 @@ class TransformerConfig:
     encoder
         The model that is computed before these layers, whose output each of them attends to (T5, BART, Whisper); None:
         there are these layers alone. It has no output matrix, and its source sequence is ``encoder.sequence``.
+        An encoder of images is not attended to: a perceptron of two matrices, the projector, makes tokens of this model
+        of its patches, and these stand in the place of as many of the sequence's.
+    images
+        Images of a sequence, where the encoder is one of images.
     shared_embedding
         The encoder looks its tokens up in the embedding of this model.
     masked
         A query sees no later key; encoders have no mask.
     relative_buckets
         Rows of a table with a number for each head, which scores get by the distance of query and key (T5); 0: none.
-    embedding_norm
-        A norm stands behind the embedding and none behind the last layer: norms follow what they norm (BART).
+    embedding_norm, final_norm
+        A norm stands behind the embedding (BART, CLIP), and one behind the last layer (not in BART).
+    patch_bias
+        The matrix of the patches has a bias where linear layers have (not in CLIP).
     key_bias
         Keys have a bias where linear layers have (Whisper's have none).
     mel
@@ -133,7 +139,10 @@ class TransformerConfig:
     shared_embedding: bool = False
     masked: bool = True
     relative_buckets: int = 0
+    images: int = 1
     embedding_norm: bool = False
+    final_norm: bool = True
+    patch_bias: bool = True
     key_bias: bool = True
     mel: int = 0
     fixed_positions: bool = False
@@ -180,7 +189,15 @@ class TransformerConfig:
             raise UsageError(f"model {self.name}: an image has no embedding that could be tied")
 
     def _check_encoder(self, encoder: "TransformerConfig") -> None:
-        """What a model that attends to an encoder can be."""
+        """What a model that attends to an encoder, or has its images among its tokens, can be."""
+        if encoder.patch:
+            self._check_least("images")
+            if self.image_tokens >= self.sequence:
+                raise UsageError(
+                    f"model {self.name}: {self.image_tokens} of a sequence's tokens are images', and it has "
+                    f"{self.sequence}"
+                )
+            return
         for one in (self, encoder):
             if (
                 one.kinds
@@ -274,6 +291,16 @@ class TransformerConfig:
                 )
         if self.full_every and not self.window:
             raise UsageError(f"model {self.name}: full-every ({self.full_every}) needs a window")
+
+    @property
+    def image_tokens(self) -> int:
+        """Tokens of a sequence that are its images': all patches, without the class token."""
+        return self.images * (self.encoder.sequence - 1) if self.encoder and self.encoder.patch else 0
+
+    @property
+    def source_tokens(self) -> int:
+        """Tokens of a source that the layers attend to; 0 where there is none."""
+        return self.encoder.sequence if self.encoder and not self.encoder.patch else 0
 
     @property
     def depth(self) -> int:

@@ -172,8 +172,8 @@ class Layer:
     how many of the last tokens are kept there (0: all; 1 where one state stands for all tokens). ``cached_memory_bytes``
     is what a sequence leaves there whatever its tokens are: keys and values of the encoder's output.
 
-    ``encoder`` marks layers before the model's own. The first of the model's own ``opens`` them: what comes before it is
-    not its input, but what the layers behind it attend to.
+    ``encoder`` marks layers before the model's own; ``frozen`` ones are not trained, and nothing before them is. The
+    first of the model's own ``opens`` them: where layers attend to an encoder, what comes before it is not its input.
     """
 
     name: str
@@ -185,6 +185,7 @@ class Layer:
     window: int = 0
     cached_memory_bytes: int = 0
     encoder: bool = False
+    frozen: bool = False
     opens: bool = False
 
     def weights(self) -> Iterator[Weight]:

@@ -52,6 +52,7 @@ _T5 = "Raffel et al. 2020, arXiv 1910.10683, and the published configurations"
 _T5_1 = "Raffel et al. 2020, arXiv 1910.10683; sizes of the published checkpoints 1.1 and Flan-T5"
 _BART = "Lewis et al. 2020, arXiv 1910.13461, and the published configurations (norms before what they norm)"
 _WHISPER = "Radford et al. 2022, arXiv 2212.04356, and the published configuration"
+_LLAVA = "Liu et al. 2024, arXiv 2310.03744, and the published configurations"
 _QWEN3 = "Qwen team 2025, arXiv 2505.09388, and the published model configurations"
 
 
@@ -192,7 +193,8 @@ def _bart(name: str, layers: int, hidden: int, heads: int) -> TransformerConfig:
     """The published tables of positions have two rows more than positions."""
     return _behind_encoder(
         name, layers, hidden, heads, hidden // heads, 4 * hidden, 50265, 1024, _BART, gated=False, tied=True,
-        biases=True, layer_norm=True, learned_positions=1026, embedding_norm=True, dropout=True,
+        biases=True, layer_norm=True, learned_positions=1026, embedding_norm=True, final_norm=False,
+        dropout=True,
     )  # fmt: skip
 
 
@@ -212,6 +214,16 @@ def _whisper(name: str, layers: int, hidden: int, mel: int, vocabulary: int) -> 
         mel=mel,
     )
     return replace(own, encoder=encoder)
+
+
+def _llava(name: str, layers: int, hidden: int, heads: int, ffn: int) -> TransformerConfig:
+    """CLIP's ViT-L/14 of 336 pixels before Vicuna, whose vocabulary was filled up to 32064."""
+    tokens = tokens_of(336, 14)
+    clip = replace(
+        _vit("clip-l14", 24, 1024, 16, 14), image=336, sequence=tokens, learned_positions=tokens, embedding_norm=True,
+        patch_bias=False, masked=False, source=_LLAVA,
+    )  # fmt: skip
+    return replace(_llama(name, layers, hidden, heads, heads, ffn, 32064, 2048, _LLAVA), encoder=clip)
 
 
 def _gpt_oss(name: str, layers: int, experts: int) -> TransformerConfig:
@@ -307,6 +319,8 @@ _PRESETS = (
     _bart("bart-base", 6, 768, 12),
     _bart("bart-large", 12, 1024, 16),
     _whisper("whisper-large-v3", 32, 1280, 128, 51866),
+    _llava("llava-1.5-7b", 32, 4096, 32, 11008),
+    _llava("llava-1.5-13b", 40, 5120, 40, 13824),
     _openelm("openelm-270m", 16, 1280, 64),
     _openelm("openelm-450m", 20, 1536, 64),
     _openelm("openelm-1.1b", 28, 2048, 64),
@@ -339,7 +353,7 @@ SIZES = (
     "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
     "experts_per_token", "moe_ffn", "shared_experts", "q_rank", "kv_rank", "rope_dim", "value_dim", "window",
     "full_every", "sinks", "inner", "state_size", "state_heads", "state_groups", "conv_width", "chunk", "dt_rank",
-    "image", "patch", "encoder_layers", "encoder_seq",
+    "image", "patch", "images", "encoder_layers", "encoder_seq",
 )  # fmt: skip
 
 
@@ -355,16 +369,27 @@ def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None 
     given = dict(sizes)
     if sequence is not None:
         given["sequence"] = sequence
+    if given.get("kinds"):
+        given.setdefault("layers", len(given["kinds"]))
+    of_images = base.encoder if base and base.encoder and base.encoder.patch else None
+    if of_images is not None and base is not None:
+        return _with_images(base, of_images, given)
+    if given.get("images") is not None:
+        raise UsageError(f"model {base.name if base else 'custom'} has no images: images must not be given")
     image, patch = (given.get(key, getattr(base, key) if base else 0) for key in ("image", "patch"))
     if image or patch:
         if sequence is not None:
             raise UsageError("the sequence of an image follows from image and patch: seq must not be given")
         given["sequence"] = given["learned_positions"] = tokens_of(image, max(patch, 1))
-    if given.get("kinds"):
-        given.setdefault("layers", len(given["kinds"]))
     encoder = {key: given.pop(f"encoder_{key}") for key in ("layers", "seq") if f"encoder_{key}" in given}
     if base is None:
         return _encoded(_from_sizes(given), {}, encoder)
+    alone = _sized(replace(base, encoder=None), given) if given or encoder else base
+    return _encoded(alone, given, encoder, base.encoder)
+
+
+def _sized(base: TransformerConfig, given: dict[str, Any]) -> TransformerConfig:
+    """A model without an encoder, with some sizes replaced, and with them what follows from them."""
     if base.kinds and "kinds" not in given and "layers" in given:
         if given["layers"] > base.layers:
             raise UsageError(
@@ -374,14 +399,33 @@ def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None 
     if "heads" in given and "kv_heads" not in given:
         given["kv_heads"] = given["heads"] if base.kv_heads == base.heads else base.kv_heads
     # a head of latent attention does not follow from the width
-    sized = "hidden" in given or "heads" in given
-    if sized and "head_dim" not in given and not base.latent:
+    wide = "hidden" in given or "heads" in given
+    if wide and "head_dim" not in given and not base.latent:
         given["head_dim"] = given.get("hidden", base.hidden) // max(1, given.get("heads", base.heads))
-    if base.learned_positions and sequence is not None:
-        given["learned_positions"] = max(sequence, base.learned_positions)
-    # what it has of its own is replaced with it
-    alone = replace(base, encoder=None, **given) if given or encoder else base
-    return _encoded(alone, given, encoder, base.encoder)
+    if base.learned_positions and "sequence" in given and "learned_positions" not in given:
+        given["learned_positions"] = max(given["sequence"], base.learned_positions)
+    return replace(base, **given) if given else base
+
+
+def _with_images(
+    base: TransformerConfig, encoder: TransformerConfig, given: dict[str, Any]
+) -> TransformerConfig:
+    """A model of texts with images, with sizes of its own, and those of its encoder, replaced."""
+    if "encoder_seq" in given:
+        raise UsageError(
+            "the sequence of an image follows from image and patch: encoder-seq must not be given"
+        )
+    changes: dict[str, Any] = {key: given.pop(key) for key in ("image", "patch") if key in given}
+    if "encoder_layers" in given:
+        changes["layers"] = given.pop("encoder_layers")
+    if "image" in changes or "patch" in changes:
+        patch = max(changes.get("patch", encoder.patch), 1)
+        changes["sequence"] = changes["learned_positions"] = tokens_of(
+            changes.get("image", encoder.image), patch
+        )
+    images = given.pop("images", base.images)
+    own = _sized(replace(base, encoder=None), given)
+    return replace(own, images=images, encoder=replace(encoder, **changes))
 
 
 def _encoded(

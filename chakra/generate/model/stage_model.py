@@ -62,6 +62,10 @@ class StageModel:
         opens = (number for number, chunk in enumerate(self.chunks) if any(layer.opens for layer in chunk))
         return next(opens, 0)
 
+    def returns_gradient(self, boundary: int) -> bool:
+        """Whether a gradient goes back from the chunk behind a boundary: something before it is trained."""
+        return any(not layer.frozen for chunk in self.chunks[: boundary + 1] for layer in chunk)
+
     def carries_memory(self, boundary: int) -> bool:
         """Whether the encoder's output goes from chunk ``boundary`` to the next one beside the layers' own tensor."""
         return self.memory_bytes > 0 and self.opened <= boundary < len(self.chunks) - 1

@@ -11,6 +11,7 @@ from dataclasses import replace
 from chakra.et.operators import Direction, KernelKind, MatrixProduct
 from chakra.generate.model.audio import AudioLayers
 from chakra.generate.model.ir import (
+    INPUT,
     NO_WORK,
     Edge,
     Layer,
@@ -278,8 +279,13 @@ class TransformerLayers(AudioLayers):
         """
         model = self.model
         if model.patch:
-            return Layer("embedding", tuple(self._patch_operators()), 0, self.residual_bytes)
+            ops = self._patch_operators()
+            if model.embedding_norm:
+                ops.append(self._norm("embedding_norm", 1, self.residual_bytes))
+            return Layer("embedding", tuple(ops), 0, self.residual_bytes)
         ops = self._spectrum_operators() if model.mel else [self._lookup(owns_weight, model.tied or shared)]
+        if model.image_tokens and not self.shape.cached_memory:
+            ops.append(self._images())
         ops.append(self._positions(len(ops) - 1))
         if model.relative_buckets:
             ops.append(self._relative_positions(len(ops) - 1))
@@ -315,12 +321,25 @@ class TransformerLayers(AudioLayers):
         place = {"tp": self.residual}
         # tokens of a spectrum are whole on every rank, those of words terms of a sum
         edge = self._row_edge(producer, self.full_bytes)
+        if producer and not model.mel:
+            edge = self._stay(producer, self.residual_bytes)
         if model.mel:
             edge = Edge(producer, self.full_bytes, {"tp": REPLICATE}, place, place)
         return self._elementwise(
             "positions", (edge,), local, weights=weights, saved=local if model.dropout else 0,
             backward=options.training and model.dropout, kind=KernelKind.ADD,
         )  # fmt: skip
+
+    def _images(self) -> Operator:
+        """Tokens of images, put in the place of those that were looked up for them."""
+        tokens = self.shape.sequences * self.model.image_tokens
+        size, place = tokens * self.model.hidden * self.options.itemsize, {"tp": self.residual}
+        here = tokens * self.model.hidden // (self.parallel.tp if self.options.sp else 1)
+        images = Edge(INPUT, size, {"tp": REPLICATE}, place, place)
+        edges = (self._row_edge(0, self.full_bytes), images)
+        return replace(
+            self._elementwise("images", edges, here, kind=KernelKind.COPY), output_bytes=self.residual_bytes
+        )
 
     def _relative_positions(self, producer: int) -> Operator:
         """Numbers by distance that the scores of all layers get: a row of the table for each pair of positions."""
@@ -335,7 +354,7 @@ class TransformerLayers(AudioLayers):
 
     def closing(self) -> Layer | None:
         """The norm behind the last layer of an encoder; None where norms stand behind what they norm."""
-        if self.model.embedding_norm:
+        if not self.model.final_norm:
             return None
         return Layer(
             "norm", (self._norm("norm", -1, self.residual_bytes),), self.residual_bytes, self.residual_bytes
@@ -348,7 +367,7 @@ class TransformerLayers(AudioLayers):
         """
         model, options = self.model, self.options
         weights = (Weight(self.vocabulary * model.hidden, tied=model.tied),) if owns_weight else ()
-        ops = [] if model.embedding_norm else [self._norm("norm", -1, self.residual_bytes)]
+        ops = [self._norm("norm", -1, self.residual_bytes)] if model.final_norm else []
         rows = self.tokens
         if model.patch:
             return self._classifier(ops, weights)

@@ -8,9 +8,14 @@ is whole on every tp rank.
 
 from dataclasses import replace
 
+from chakra.errors import UsageError
 from chakra.et.operators import KernelKind
-from chakra.generate.model.ir import NO_WORK, Operator, Weight
+from chakra.generate.model.ir import INPUT, NO_WORK, Edge, Layer, Operator, OpKind, Weight
+from chakra.generate.model.placement import PARTIAL, REPLICATE
 from chakra.generate.model.state_space import StateSpaceLayers
+
+#: operations an element of the activation
+_ACTIVATION_OPS = 8
 
 
 class VisionLayers(StateSpaceLayers):
@@ -23,7 +28,7 @@ class VisionLayers(StateSpaceLayers):
         rows = self.shape.sequences * (model.sequence - 1)
         inputs = rows * pixels * self.options.itemsize
         weights = [Weight(pixels * model.hidden, copies=copies)]
-        if model.biases:
+        if model.biases and model.patch_bias:
             weights.append(Weight(model.hidden, copies=copies))
         made = self._gemm(
             "patches", self._stay(-1, inputs), rows, model.hidden, pixels, inputs, tuple(weights)
@@ -36,6 +41,38 @@ class VisionLayers(StateSpaceLayers):
             weights=(places,), backward=self.options.training, kind=KernelKind.ADD,
         )  # fmt: skip
         return [patches, positions]
+
+    def projector(self, width: int) -> Layer:
+        """Tokens of another model's ``width`` from the patches, by two matrices; the class token is left out.
+
+        tp splits the first by columns, the second by rows. Nothing before an encoder that is not trained has a gradient.
+        """
+        model, options, tp = self.model, self.options, self.parallel.tp
+        rows, local = self.shape.sequences * (model.sequence - 1), width // tp
+        if width % tp:
+            raise UsageError(f"hidden ({width}) must be a multiple of tp ({tp})")
+        size_in, inner = (rows * n * options.itemsize for n in (model.hidden, local))
+        whole = {"tp": REPLICATE}
+        first = self._gemm(
+            "project1", Edge(INPUT, size_in, whole, whole, {"tp": PARTIAL}), rows, local, model.hidden, size_in,
+            (Weight(model.hidden * local), Weight(local)),
+        )  # fmt: skip
+        if options.frozen_encoder:
+            edges = tuple(replace(edge, grad=None) for edge in first.edges)
+            first = replace(first, edges=edges, backward_input=NO_WORK)
+        act = self._elementwise(
+            "project_act", (self._stay(0, inner),), rows * local, ops=_ACTIVATION_OPS, saved=inner,
+            kind=KernelKind.ACTIVATION,
+        )  # fmt: skip
+        second = self._gemm(
+            "project2", self._stay(1, inner), rows, width, local, inner, (Weight(local * width),)
+        )
+        size = rows * width * options.itemsize
+        summed = Operator(
+            "projected", OpKind.ELEMENTWISE, (Edge(2, size, {"tp": PARTIAL}, whole, whole),), NO_WORK,
+            weights=(Weight(width, copies=tp),), output_bytes=size,
+        )  # fmt: skip
+        return Layer("projector", (first, act, second, summed), size_in, size)
 
     def _class_token(self) -> Operator:
         """The first token of every image, behind the last norm."""

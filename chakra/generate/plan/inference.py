@@ -102,7 +102,7 @@ class _StageSteps:
             inputs = [self._receive(builder, step - 1, last, size, back)]
         builder.required = [*inputs, *memory]
         for i, layer in enumerate(layers):
-            if layer.opens and not self._decodes(step):
+            if layer.opens and model.memory_bytes and not self._decodes(step):
                 memory, inputs = inputs, []
             context = PassContext(
                 builder, self.parallel.axis_sizes, self._ring_tag(step, number, i), memory=memory

@@ -150,7 +150,7 @@ class StageBuilder:
         gathers = _Gathers(self, builder, layers)
         for i, layer in enumerate(layers):
             gathers.before(i)
-            if layer.opens:
+            if layer.opens and self.model.memory_bytes:
                 memory, inputs = inputs, []
             how = kept[self.training.recompute] if layer.recomputable else Kept.ALL
             context = self._context(builder, Phase.FORWARD, number, i, memory)
@@ -195,17 +195,19 @@ class StageBuilder:
         training = self.training
         phase = Phase.INPUT if split else Phase.BACKWARD
         gradient: list[int] = []
-        if self._crosses(chunk, 1):
+        if self._crosses(chunk, 1) and self.model.returns_gradient(number):
             size = self._boundary_bytes(number)
             offset = self._offset(chunk, 1)
             gradient = [self._receive(builder, "recv.backward", offset, size, self._tag(number, 1))]
         of_memory = self._receive_memory(builder, chunk, "backward")
         builder.required = [Outside.FORWARD]
-        gathers = _Gathers(self, builder, layers[::-1]) if training.reshard_after_forward else None
+        trained = _trained(layers)
+        back = [layer for _, layer in trained]
+        gathers = _Gathers(self, builder, back) if training.reshard_after_forward else None
         buckets = self._buckets()
-        for i, layer in reversed(list(enumerate(layers))):
+        for place, (i, layer) in enumerate(trained):
             if gathers:
-                gathers.before(len(layers) - 1 - i)
+                gathers.before(place)
             context = self._context(builder, phase, number, i)
             prefix = ""
             if training.recompute is Recompute.FULL and layer.recomputable:
@@ -217,14 +219,14 @@ class StageBuilder:
                 selective=training.recompute is Recompute.SELECTIVE,
             )  # fmt: skip
             of_memory += context.memory_gradient
-            if layer.opens:
+            if layer.opens and self.model.memory_bytes:
                 # what all layers behind the encoder give back is what the encoder's backward begins with
                 gradient, of_memory = of_memory, []
             if prefix and not split:
                 builder.template.frees.append((builder.last_compute, f"{layer.name}.input"))
             if not split:
                 self._layer_done(builder, layer, buckets, sync=sync)
-        if self._crosses(chunk, -1):
+        if self._crosses(chunk, -1) and self.model.returns_gradient(number - 1):
             size = self._boundary_bytes(number - 1)
             if not split:
                 # a framework's backward returns, and its gradient is sent, when the weights' gradients are done too
@@ -242,7 +244,7 @@ class StageBuilder:
         builder.required = [Outside.INPUT]
         buckets = self._buckets()
         full = self.training.recompute is Recompute.FULL
-        for i, layer in reversed(list(enumerate(layers))):
+        for i, layer in _trained(layers):
             prefix = "recompute." if full and layer.recomputable else ""
             weight_gradients(self._context(builder, Phase.WEIGHT, number, i), layer, prefix=prefix)
             if prefix:
@@ -456,6 +458,11 @@ class _Gathers:
                     )
                 )  # fmt: skip
         return nodes
+
+
+def _trained(layers: Sequence[Layer]) -> list[tuple[int, Layer]]:
+    """Numbers and layers that a backward pass goes through, the last one first; frozen ones come before all others."""
+    return [(i, layer) for i, layer in reversed(list(enumerate(layers))) if not layer.frozen]
 
 
 def _padded(number: int, multiple: int) -> int:

@@ -183,7 +183,7 @@ def plan_step(
         raise UsageError(
             "dualpipe: first and last part of the model lie on the same stage; embeddings cannot be tied"
         )
-    if len(placement.routes) > 1 and model.opened:
+    if len(placement.routes) > 1 and any(layer.opens for chunk in model.chunks for layer in chunk):
         raise UsageError(
             "dualpipe: an encoder and what is behind it take different times, and each stage would hold both: take "
             "another schedule"

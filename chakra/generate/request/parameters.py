@@ -182,6 +182,8 @@ PARAMETERS = {
         default_said="a share of pp like the encoder's of all layers",
         most=MAX_GENERATED_NPUS,
     ),
+    "images": Parameter("Images of a sequence, of models of text with images", default_said="the model's"),
+    "freeze_encoder": Parameter("The encoder of images is not trained: no gradients, no optimizer states"),
     "classes": Parameter("Number of classes"),
     "bottom": Parameter("Bottom MLP widths, comma-separated"),
     "top": Parameter("Top MLP widths, comma-separated"),

@@ -423,6 +423,10 @@ class TransformerRequest(Request):
         Layers of the encoder, and tokens per sequence that it reads; other sizes are those of both.
     encoder_stages
         Pipeline stages that have the encoder's layers.
+    images
+        Images of a sequence, where the encoder is one of images.
+    freeze_encoder
+        The encoder is not trained: it has no gradients and no optimizer states.
     seq
         Tokens per sequence (training) or per prompt (inference); default: the preset's.
     mode
@@ -492,6 +496,8 @@ class TransformerRequest(Request):
     encoder_layers: int | None = None
     encoder_seq: int | None = None
     encoder_stages: int | None = None
+    images: int | None = None
+    freeze_encoder: bool = False
     seq: int | None = None
     mode: Mode = Mode.TRAIN
     decode_steps: int = 1
@@ -549,7 +555,7 @@ class TransformerRequest(Request):
         model
             Sizes of the model.
         """
-        return 1 if model.encoder is not None and self.seq is None else model.sequence
+        return 1 if model.source_tokens and self.seq is None else model.sequence
 
     def layout(self) -> TransformerOptions:
         """Layout and kernels.
@@ -565,7 +571,7 @@ class TransformerRequest(Request):
         return TransformerOptions(
             sp=self.sp and self.tp > 1, regather=self.regather, context=self.context, flash=self.flash,
             causal=self.causal, itemsize=itemsize, grad_itemsize=grad_itemsize, types=self.types(),
-            capacity_factor=self.capacity,
+            capacity_factor=self.capacity, frozen_encoder=self.freeze_encoder,
         )  # fmt: skip
 
     def _load(self, model: TransformerConfig) -> ExpertLoad | None:

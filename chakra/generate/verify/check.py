@@ -53,8 +53,9 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
     if request.mode is Mode.TRAIN and request.capacity == 1.0 and not copied:
         sequences = request.micro_batch * micro_batches * parallel.dp
         flops = closed.training_flops(
-            padded, sequences, model.sequence, request.recompute, causal=request.causal
-        )
+            padded, sequences, model.sequence, request.recompute, causal=request.causal,
+            frozen_encoder=request.freeze_encoder,
+        )  # fmt: skip
         flops *= plan.training.iterations
         yield Check("matrix FLOPs of all ranks", flops, total_matmul_flops(plan), "FLOP")
     if request.mode in (Mode.PREFILL, Mode.DECODE, Mode.SERVE) and request.capacity == 1.0:
@@ -62,15 +63,15 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
     if request.mode is Mode.DISAGGREGATED:
         yield from _disaggregated(request, plan, stages, flops=not (copied or request.causal))
     if request.mode is Mode.TRAIN:
-        yield from _pipeline(plan, stages)
+        yield from _pipeline(request, plan, stages)
         yield from _data_parallel(plan, stages)
         yield from _sharded(plan, stages)
         yield from _expert_parallel(request, plan, stages)
         yield from _mirrored(plan, stages)
         yield from _tied(padded, plan, stages)
-        if model.encoder is not None:
+        if model.source_tokens:
             yield from _encoder_parallel(request, plan, stages)
-        elif not model.has_experts and parallel.tp > 1 and plan.parallel.pp > 2:
+        elif not model.has_experts and parallel.tp > 1 and _middle(plan):
             yield from _tensor_parallel(request, plan, stages[1])
 
 
@@ -79,8 +80,8 @@ def _copied(request: TransformerRequest, tp: int) -> bool:
     model = request.config()
     # routers and compressing matrices work on whatever part of the residual stream a rank has
     repeated = (model.has_experts or model.latent or model.patch > 0) and tp > 1 and not request.sp
-    # both convolutions of a spectrum are whole on every rank
-    repeated |= model.encoder is not None and model.encoder.mel > 0 and tp > 1
+    # the matrix of patches and both convolutions of a spectrum are whole on every rank
+    repeated |= model.encoder is not None and model.encoder.mel + model.encoder.patch > 0 and tp > 1
     few = any(
         (one.mixer is Mixer.ATTENTION and one.kv_heads < tp)
         or (one.mixer is Mixer.MAMBA2 and one.state_groups < tp)
@@ -144,7 +145,7 @@ def _inference(
 
 def _tied(model: TransformerConfig, plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
     """Gradients of an embedding that several stages hold: V*h/T numbers, once a step, on each of them."""
-    for stage in stages if model.encoder is not None else ():
+    for stage in stages if model.source_tokens else ():
         held = stage.stage in _embedding_stages(model, plan.parallel.pp, plan.model.opened)
         size = model.vocabulary // plan.parallel.tp * model.hidden * plan.model.grad_itemsize
         expected = held * size * plan.training.iterations
@@ -156,21 +157,33 @@ def _tied(model: TransformerConfig, plan: StepPlan, stages: tuple[StageSummary, 
         )
 
 
+def _middle(plan: StepPlan) -> bool:
+    """Whether the second stage has layers of the model alone, neither an end of it nor an encoder."""
+    return plan.parallel.pp > 2 and not any(
+        layer.encoder or layer.opens for chunk in plan.layers_of(1) for layer in chunk
+    )
+
+
 def _embedding_stages(model: TransformerConfig, stages: int, opened: int) -> set[int]:
     """Stages that look tokens up by one matrix or multiply by it, where these are several."""
     held = ({0} if model.shared_embedding else set()) | {opened} | ({stages - 1} if model.tied else set())
     return held if len(held) > 1 else set()
 
 
-def _pipeline(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
+def _pipeline(
+    request: TransformerRequest, plan: StepPlan, stages: tuple[StageSummary, ...]
+) -> Iterator[Check]:
     parallel = plan.parallel
     if parallel.pp == 1:
         return
     chains = parallel.world // parallel.pp
+    # chunks before the one with the projector, the first part that is trained
+    first = [any(layer.name == "projector" for layer in chunk) for chunk in plan.model.chunks]
+    frozen = first.index(True) if request.freeze_encoder else 0
     expected = closed.pipeline_messages(
         stages=parallel.pp, chunks=parallel.vp, micro_batches=plan.training.passes, chains=chains,
         encoder_stages=plan.model.opened if plan.model.memory_bytes else None,
-        folded=plan.training.schedule is ScheduleKind.DUALPIPEV,
+        folded=plan.training.schedule is ScheduleKind.DUALPIPEV, frozen=frozen,
     )  # fmt: skip
     for kind in ("SEND", "RECV"):
         yield Check(
@@ -233,7 +246,7 @@ def _sharded(plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check
             )
             across += summed
             if group is WeightGroup.DENSE and plan.training.zero is Zero.WEIGHTS:
-                # weights that are not trained are gathered all the same
+                # weights that are not trained are gathered all the same, of frozen layers for the forward pass alone
                 frozen = _gathers(plan, chunks, WeightGroup.FROZEN, ranks)
             else:
                 frozen = 0
@@ -291,8 +304,14 @@ def _gathers(plan: StepPlan, chunks: Sequence[Sequence[Layer]], group: WeightGro
     training = plan.training
     elements = [number for layers in chunks for number in _elements(layers, group)]
     if training.zero is Zero.WEIGHTS:
-        passes = (2 if training.reshard_after_forward else 1) * training.passes
-        return passes * closed.gathered_shards(elements, ranks, plan.model.itemsize)
+        again = [
+            number
+            for layers in chunks
+            for number in _elements([layer for layer in layers if not layer.frozen], group)
+        ]
+        once = closed.gathered_shards(elements, ranks, plan.model.itemsize)
+        twice = closed.gathered_shards(again, ranks, plan.model.itemsize)
+        return training.passes * (once + (twice if training.reshard_after_forward else 0))
     whole = [sum(elements)] if training.optimizer_step else []
     return training.iterations * closed.gathered_shards(whole, ranks, plan.model.itemsize)
 

@@ -122,7 +122,8 @@ def parameters(model: TransformerConfig, *, active: bool = False) -> int:
     total = sum(count * layer_parameters(one, active=active) for one, count in model.variants().items())
     total += model.learned_positions * model.hidden + model.relative_buckets * model.heads
     if model.encoder is not None:
-        total += model.layers * _attention_parameters(model) + encoder_parameters(model, model.encoder)
+        attending = 0 if model.encoder.patch else model.layers * _attention_parameters(model)
+        total += attending + encoder_parameters(model, model.encoder)
     if model.patch:
         # one matrix for the patches, the class token, and the classifier
         bias = 1 if model.biases else 0
@@ -131,19 +132,25 @@ def parameters(model: TransformerConfig, *, active: bool = False) -> int:
         )
         return total + _norm(model)
     total += model.vocabulary * model.hidden * (1 if model.tied else 2)
-    return total + model.hidden * (2 if model.layer_norm else 1)
+    return total + (model.embedding_norm + model.final_norm) * _norm(model)
 
 
 def encoder_parameters(model: TransformerConfig, encoder: TransformerConfig) -> int:
     """Parameters before the model: layers, positions, norm, and the embedding where it is not the model's.
 
-    A spectrum of m bands goes through convolutions of three frames, m*3*h + h and h*3*h + h.
+    A spectrum of m bands goes through convolutions of three frames, m*3*h + h and h*3*h + h. Patches have one matrix and
+    a class token, and the projector to a model of width H has h*H + H and H*H + H.
     """
     h = encoder.hidden
-    total = encoder.layers * layer_parameters(encoder) + _norm(encoder)
+    norms = encoder.embedding_norm + encoder.final_norm
+    total = encoder.layers * layer_parameters(encoder) + norms * _norm(encoder)
     total += encoder.learned_positions * h + encoder.relative_buckets * encoder.heads
     if encoder.mel:
         return total + 3 * encoder.mel * h + h + 3 * h * h + h
+    if encoder.patch:
+        wide = model.hidden
+        patches = h * (pixels(encoder) + (1 if encoder.biases and encoder.patch_bias else 0)) + h
+        return total + patches + h * wide + wide + wide * wide + wide
     return total + (0 if model.shared_embedding else encoder.vocabulary * h)
 
 
@@ -211,6 +218,7 @@ def training_flops(
     recompute: Recompute = Recompute.NONE,
     *,
     causal: bool = False,
+    frozen_encoder: bool = False,
 ) -> int:
     """Matrix FLOPs of a step over ``sequences`` (B): 6*(L*N1 + h*V)*B*s + 12*L*B*s^2*a*d, plus recomputation.
 
@@ -233,9 +241,34 @@ def training_flops(
         flops += 2 * layers * tokens + core + scan
     elif recompute is Recompute.SELECTIVE:
         flops += core
-    if model.encoder is not None:
-        flops += sequences * _encoder_training(model, model.encoder, sequence, recompute)
-    return flops
+    if model.encoder is None:
+        return flops
+    if model.encoder.patch:
+        images = sequences * model.images
+        return flops + images * _images_training(model, model.encoder, recompute, frozen=frozen_encoder)
+    return flops + sequences * _encoder_training(model, model.encoder, sequence, recompute)
+
+
+def _images_training(
+    model: TransformerConfig, encoder: TransformerConfig, recompute: Recompute, *, frozen: bool
+) -> int:
+    """The same of an encoder of images and the projector, for one image.
+
+    A frozen encoder runs forward alone; the projector's first matrix then has no gradient of its input.
+    """
+    matrices, core = stack_forward(encoder)
+    patches, first, second = images_forward(model, encoder)
+    if frozen:
+        return matrices + core + patches + 2 * first + 3 * second
+    times = 4 if recompute is Recompute.FULL else 3
+    cores = 3 if recompute is Recompute.NONE else 4
+    return times * matrices + cores * core + 2 * patches + 3 * (first + second)
+
+
+def images_forward(model: TransformerConfig, encoder: TransformerConfig) -> tuple[int, int, int]:
+    """Operations of the matrix of an image's patches, and of the two of the projector, forward."""
+    h, wide, tokens = encoder.hidden, model.hidden, encoder.sequence - 1
+    return 2 * tokens * pixels(encoder) * h, 2 * tokens * h * wide, 2 * tokens * wide * wide
 
 
 def _encoder_training(
@@ -300,12 +333,14 @@ def inference_flops(model: TransformerConfig, *, prompt: int = 0, contexts: tupl
         total += 2 * layers * prompt + 2 * head + core_products(model, prompt, causal=False)
         total += scan_products(model, prompt)
         total += 2 * pixels(model) * model.hidden * (prompt - 1)
-    if prompt and model.encoder is not None:
+    if prompt and model.encoder is not None and model.encoder.patch:
+        total += model.images * sum([*stack_forward(model.encoder), *images_forward(model, model.encoder)])
+    elif prompt and model.encoder is not None:
         parts = [*stack_forward(model.encoder), *cross_forward(model, prompt, model.encoder.sequence)]
         total += sum(parts) + (sum(_spectrum(model.encoder)) if model.encoder.mel else 0)
     for context in contexts:
         total += 2 * (layers + head)
-        if model.encoder is not None:
+        if model.encoder is not None and not model.encoder.patch:
             # keys and values of the source are there
             matrices, core = cross_forward(model, 1, model.encoder.sequence)
             total += matrices - cross_forward(model, 0, model.encoder.sequence)[0] + core
@@ -334,7 +369,7 @@ def kv_cache_bytes(model: TransformerConfig, context: int, itemsize: int = 2) ->
         if one.mixer in (Mixer.MAMBA, Mixer.MAMBA2):
             shared = 2 * one.state_groups * one.state_size if one.mixer is Mixer.MAMBA2 else 0
             total += count * (one.inner * one.state_size + (one.inner + shared) * one.conv_width) * itemsize
-    if model.encoder is not None:
+    if model.encoder is not None and not model.encoder.patch:
         total += model.layers * 2 * model.kv_heads * model.head_dim * model.encoder.sequence * itemsize
     return total
 
@@ -480,17 +515,19 @@ def cross_parallel_calls(
 
 
 def pipeline_messages(
-    *, stages: int, chunks: int, micro_batches: int, chains: int, encoder_stages: int | None = None, folded: bool = False
+    *, stages: int, chunks: int, micro_batches: int, chains: int, encoder_stages: int | None = None, folded: bool = False,
+    frozen: int = 0,
 ) -> int:  # fmt: skip
     """Point-to-point messages of a step over all ranks: 2*M*(P*v - 1) along each of the D*T*C chains.
 
     Behind the stages of an encoder, S, its output goes on from each of the P - S others to the next: P - S - 1 more.
-    Where a pipeline is folded (DualPipeV), the last stage has both sides of one boundary.
+    Where a pipeline is folded (DualPipeV), the last stage has both sides of one boundary. Nothing goes back across the
+    first ``frozen`` boundaries, before which nothing is trained.
     """
     boundaries = stages * chunks - 1 - folded
     if encoder_stages is not None:
         boundaries += stages - encoder_stages - 1
-    return 2 * micro_batches * boundaries * chains
+    return micro_batches * (2 * boundaries - frozen) * chains
 
 
 def sent_bytes(kind: CollectiveKind, size_bytes: int, ranks: int) -> float:
