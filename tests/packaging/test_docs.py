@@ -27,7 +27,7 @@ NOT_RUN = {
     ("docs/guides/pytorch.md", "from chakra.capture import capture"):
         "needs PyTorch and a training loop; tests/pytorch/test_capture.py runs one",
     ("docs/guides/sweeps.md", "chakra sweep docs/studies/gpt3"): "takes a minute; the next test compares the study",
-    ("docs/guides/sweeps.md", "chakra sweep docs/studies/fabrics"):
+    ("docs/reference/fabrics.md", "chakra sweep docs/studies/fabrics"):
         "takes minutes; tests/sweep/test_fabrics.py runs the study at a smaller size",
 }  # fmt: skip
 
