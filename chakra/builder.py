@@ -46,6 +46,7 @@ from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.io import files
 from chakra.io.digits import whole_number
 from chakra.io.documents import lined_text
+from chakra.io.readable import counted, verb
 from chakra.schemas.et_def_pb2 import AttributeProto, IOInfo
 
 __all__ = ["Handle", "TraceBuilder", "Workload"]
@@ -109,7 +110,7 @@ class TraceBuilder:
     ) -> None:
         if rank < 0 or (npus is not None and rank >= npus):
             raise WorkloadError(
-                f"rank {rank} does not exist" + ("" if npus is None else f" among {npus} NPUs")
+                f"rank {rank} does not exist" + ("" if npus is None else f" among {counted(npus, 'NPU')}")
             )
         self.rank = rank
         self.npus = npus
@@ -117,7 +118,7 @@ class TraceBuilder:
         self._drafts: list[_Draft] = []
 
     def __repr__(self) -> str:
-        return f"<TraceBuilder of rank {self.rank}: {len(self)} node{'s' * (len(self) != 1)}>"
+        return f"<TraceBuilder of rank {self.rank}: {counted(len(self), 'node')}>"
 
     def __len__(self) -> int:
         return len(self._drafts)
@@ -254,7 +255,9 @@ class TraceBuilder:
             if kind not in kinds:
                 raise TraceError(f"collective {title!r}: {name} means nothing in {kind.name}")
             if members is not None and len(sizes) != members:
-                raise TraceError(f"collective {title!r}: {name} has {len(sizes)} sizes for {members} members")
+                raise TraceError(
+                    f"collective {title!r}: {name} has {counted(len(sizes), 'size')} for {counted(members, 'member')}"
+                )
             summed = name == IN_SPLIT and kind is not CommType.SCATTER
             if summed and sum(int(size) for size in sizes) != size_bytes:
                 raise TraceError(f"collective {title!r}: {name} does not add up to size_bytes {size_bytes}")
@@ -484,7 +487,9 @@ class TraceBuilder:
         if isinstance(peer, bool) or not isinstance(peer, int | np.integer) or peer < 0:
             raise WorkloadError(f"node {name!r}: the peer must be a rank, not {shown(peer)}")
         if self.npus is not None and peer >= self.npus:
-            raise WorkloadError(f"node {name!r}: rank {shown(peer)} does not exist among {self.npus} NPUs")
+            raise WorkloadError(
+                f"node {name!r}: rank {shown(peer)} does not exist among {counted(self.npus, 'NPU')}"
+            )
         if peer == self.rank:
             raise WorkloadError(
                 f"node {name!r}: rank {peer} cannot exchange a message with itself; "
@@ -596,7 +601,7 @@ class Workload:
             If the rank does not exist or has no nodes.
         """
         if not 0 <= rank < self.npus:
-            raise WorkloadError(f"rank {rank} does not exist among {self.npus} NPUs")
+            raise WorkloadError(f"rank {rank} does not exist among {counted(self.npus, 'NPU')}")
         return self._traces[rank]
 
     def traces(self) -> list[Trace]:
@@ -609,7 +614,10 @@ class Workload:
             return (self._uniform.build(),) * self.npus
         idle = [rank for rank in range(self.npus) if not len(self._builders.get(rank, ()))]
         if idle:
-            raise WorkloadError(f"rank {idle[0]} has no nodes ({len(idle)} of {self.npus} ranks have none)")
+            raise WorkloadError(
+                f"rank {idle[0]} has no nodes ({len(idle)} of {counted(self.npus, 'rank')} "
+                f"{verb(self.npus, 'has', 'have')} none)"
+            )
         contents: dict[tuple[object, ...], list[int]] = {}
         written: dict[int, bytes] = {}
         for rank in range(self.npus):

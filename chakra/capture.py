@@ -30,6 +30,7 @@ from chakra.errors import UsageError
 from chakra.io.digits import whole_number
 from chakra.io.documents import document_text, with_first_key
 from chakra.io.files import expect_prefix, made_folder
+from chakra.io.readable import counted
 
 __all__ = ["Recording", "capture"]
 
@@ -172,7 +173,7 @@ def capture(
                     path.unlink(missing_ok=True)
         if not recording.recorded:
             raise UsageError(
-                f"capture: the block ended after {recording.steps} steps; {wait + warmup + steps} are needed "
+                f"capture: the block ended after {counted(recording.steps, 'step')}; {wait + warmup + steps} are needed "
                 f"({wait} wait + {warmup} warm-up + {steps} recorded): call step() after every step"
             )
         with open(facts, "w", encoding="utf-8") as file:

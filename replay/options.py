@@ -8,6 +8,7 @@ import numpy as np
 from chakra.arguments import check_fields, shown
 from chakra.arrays import F64, AnyArray
 from chakra.errors import UsageError
+from chakra.io.readable import counted
 
 #: `compat` of ASTRA-sim 1.0's cost model
 OLD_MODEL = "astra-sim-1.0"
@@ -157,11 +158,14 @@ def npu_scales(npu_scale: object, npus: int) -> F64 | None:
         given = np.array(npu_scale, np.float64)
     if given is None or given.dtype.kind not in "iuf":
         raise UsageError(
-            f"npu_scale: a list or array of one factor for each of {npus} NPUs is needed, not {shown(npu_scale)}"
+            f"npu_scale: a list or array of one factor for each of {counted(npus, 'NPU')} is needed, not "
+            f"{shown(npu_scale)}"
         )
     scale = given.astype(np.float64)
     if scale.shape != (npus,):
-        raise UsageError(f"npu_scale: {scale.size} factors for {npus} NPUs; give one per NPU")
+        raise UsageError(
+            f"npu_scale: {counted(scale.size, 'factor')} for {counted(npus, 'NPU')}; give one per NPU"
+        )
     if not np.isfinite(scale).all() or (scale < 0).any():
         raise UsageError("npu_scale: factors must be numbers of at least 0")
     return scale

@@ -10,6 +10,7 @@ from typing import Any
 
 from chakra.et.manifest import read_manifest
 from chakra.io.files import ranks_found
+from chakra.io.readable import counted
 from chakra.replay.checks.limits import check_limits
 from chakra.replay.checks.run import check_dimensions, check_run, check_switches, run_warnings
 from chakra.replay.collectives.library.in_effect import placed_library
@@ -108,7 +109,7 @@ def prepare(
     check_dimensions(matched, membership, machine, network, options)
     if placed_library(machine, network, options) is None:
         check_switches(matched, membership, machine, network, options)
-    source = os.fspath(workload) if named else f"{len(matched.traces)} traces"
+    source = os.fspath(workload) if named else f"{counted(len(matched.traces), 'trace')}"
     return Prepared(scenario, warnings, source)
 
 
@@ -141,4 +142,6 @@ def unused_traces(prefix: str, npus: int) -> list[str]:
         return []
     first = ", ".join(str(rank) for rank in beyond[:3]) + (", ..." if len(beyond) > 3 else "")
     count = f"{len(beyond)} more rank" + ("s" if len(beyond) > 1 else "")
-    return [f"{prefix}.<rank>.et: traces of {count} ({first}) are not used: the network has {npus} NPUs"]
+    return [
+        f"{prefix}.<rank>.et: traces of {count} ({first}) are not used: the network has {counted(npus, 'NPU')}"
+    ]

@@ -16,6 +16,7 @@ from chakra.generate.model.presets import transformer
 from chakra.generate.plan.options import Recompute
 from chakra.generate.request.requests import TransformerRequest
 from chakra.io.digits import decimal_number, is_whole, whole_number
+from chakra.io.readable import counted
 
 T = TypeVar("T")
 
@@ -168,7 +169,9 @@ def read_case(row: Measured, *, framework: str | None = None) -> Case | Unread:
         check_plan(request)
         shards, replicas = _degrees(row).get("fsdp", 0), request.parallel().dp * request.parallel().cp
         if shards > 1 and shards != replicas:
-            raise _UnfitRowError(f"shards of {shards} of {replicas} replicas (hybrid sharding) are not read")
+            raise _UnfitRowError(
+                f"shards of {shards} of {counted(replicas, 'replica')} (hybrid sharding) are not read"
+            )
     except (_UnfitRowError, ChakraError) as error:
         reason = str(error)
         return Unread(row, family, reason if len(reason) <= MAX_REASON else f"{reason[:MAX_REASON]} ...")

@@ -16,6 +16,7 @@ from statistics import median
 
 from chakra.arguments import checked
 from chakra.io.digits import decimal_number, whole_number
+from chakra.io.readable import counted
 
 #: share of measured times that an interval shall hold
 SHARE = 0.9
@@ -211,7 +212,7 @@ class _Group:
         if sizes:
             found["size"] = f"measured with {' and '.join(sizes)}"
         if len(self.logs) < LEAST_ROWS:
-            found["few rows"] = f"only {len(self.logs)} row{'s' * (len(self.logs) != 1)}"
+            found["few rows"] = f"only {counted(len(self.logs), 'row')}"
         return found
 
     def too_far(self, job: Job) -> bool:
@@ -309,7 +310,8 @@ def _nearest(job: Job, groups: Sequence[_Group]) -> Interval | NothingNear:
     near = [group for group in groups if not group.too_far(job)]
     if not near:
         return NothingNear(
-            f"no step was measured with nearly {job.npus} NPUs and {job.parameters / 1e9:.3g} billion parameters"
+            f"no step was measured with nearly {counted(job.npus, 'NPU')} and {job.parameters / 1e9:.3g} billion "
+            "parameters"
         )
     # of groups equally near the largest one
     return min(near, key=lambda group: (group.distance(job), -len(group.logs))).interval(job)

@@ -7,6 +7,7 @@ from typing import Any
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.digits import decimal_number, is_whole, whole_number
+from chakra.io.readable import counted, verb
 from chakra.platforms import Platform, load_platform
 from chakra.platforms.cluster import with_fabric
 from chakra.replay.compute import compute_parameters
@@ -81,7 +82,8 @@ class Machine:
             part = max(size for size in range(1, node + 1) if self.npus % size == 0)
             if 2 * part <= node:
                 raise UsageError(
-                    f"{self.npus} NPUs are no whole number of machines of {node} or of more than half of one"
+                    f"{counted(self.npus, 'NPU')} {verb(self.npus, 'is', 'are')} no whole number of machines of "
+                    f"{node} or of more than half of one"
                 )
             inner = replace(platform.dims[0], npus=part)
             platform = replace(platform, dims=(inner, *platform.dims[1:]))

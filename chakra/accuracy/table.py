@@ -12,6 +12,7 @@ from chakra.arguments import checked
 from chakra.errors import ConfigError
 from chakra.io.files import read_bytes
 from chakra.io.nearest import nearest
+from chakra.io.readable import counted
 
 #: a column that is the same in all rows
 _SHARED = re.compile(r"^# (\w+): (.*)\n", re.MULTILINE)
@@ -151,7 +152,7 @@ def _rows(text: str, where: str) -> Iterator[Measured]:
                 continue
             if len(cells) > len(header):
                 raise ConfigError(
-                    f"{where}: line {line} has {len(cells)} cells, the header has {len(header)}"
+                    f"{where}: line {line} has {counted(len(cells), 'cell')}, the header has {len(header)}"
                 )
             row = {**shared, **dict(zip(header, cells, strict=False))}
             values = {name: row.get(name, "").strip() for name in COLUMNS}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from chakra.io.readable import counted
 from chakra.replay.collectives.library import Communicator
 from chakra.replay.collectives.library.parameters import RING_KINDS
 from chakra.replay.collectives.measured.log_rows import factor
@@ -42,7 +43,8 @@ def rate_doubt(measurements: Sequence[Measurement], nodes: Communicator | None) 
     if _LEAST_SHARE <= share <= _MOST_SHARE or (share < 1 and max(size for _, size in reached) < _FULL_BYTES):
         return None
     return (
-        f"--nic-gbps {nodes.nic_gbps:g} is contradicted: at most {best:.3g} GB/s went through each of {ports} ports of a "
+        f"--nic-gbps {nodes.nic_gbps:g} is contradicted: at most {best:.3g} GB/s went through each of "
+        f"{counted(ports, 'port')} of a "
         f"node ({100 * share:.0f} % of it, at {size} bytes). It is in GB/s of 10^9 bytes: a port of 400 Gb/s has 50"
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 from chakra.arguments import check_fields, checked
 from chakra.arrays import F64
 from chakra.errors import ConversionError
+from chakra.io.readable import counted, verb
 from chakra.replay.collectives.library import (
     Communicator,
     Evidence,
@@ -189,12 +190,14 @@ def communicator_of(row: Measurement, machine: MachineParameters, nodes: Communi
         return Communicator(row.ranks, row.ranks)
     if nodes is None:
         raise ConversionError(
-            f"{row.source}: {row.ranks} ranks, and a node of {machine.name} has {machine.node_ranks}: for several nodes "
+            f"{row.source}: {counted(row.ranks, 'rank')}, and a node of {machine.name} has {machine.node_ranks}: "
+            "for several nodes "
             "the rate of a network port is needed"
         )
     if row.ranks % nodes.node_ranks:
         raise ConversionError(
-            f"{row.source}: {row.ranks} ranks are no whole number of nodes of {nodes.node_ranks}"
+            f"{row.source}: {counted(row.ranks, 'rank')} {verb(row.ranks, 'is', 'are')} no whole number of nodes of "
+            f"{nodes.node_ranks}"
         )
     return replace(nodes, ranks=row.ranks)
 
@@ -208,7 +211,7 @@ def _splits(rows: Sequence["FitRow"]) -> list[tuple[str, Callable[[Measurement],
         splits.append(("every second size", lambda row: row.size_bytes in even))
     ranks = sorted({row.measurement.ranks for row in rows if row.comm.nodes == 1})
     if len(ranks) >= 3:
-        splits += [(f"{n} ranks", _without(n)) for n in ranks]
+        splits += [(f"{counted(n, 'rank')}", _without(n)) for n in ranks]
     return splits
 
 

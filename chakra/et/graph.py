@@ -10,6 +10,7 @@ from chakra.arrays import I32, I64, U64, Bool, bounds
 from chakra.errors import TraceError
 from chakra.et import _graph_kernel
 from chakra.et.columns import Columns
+from chakra.io.readable import counted
 
 #: Nodes and edges above which a compiled kernel saves more than loading it costs: about half a second with numba,
 #: a tenth where numba runs already. Plain Python takes a third of a microsecond for each.
@@ -302,4 +303,4 @@ def _name_cycle(parents: Csr, waiting: I64, ids: U64) -> str:
     names = [str(ids[i]) for i in [*cycle, cycle[0]]]
     if len(names) > _CYCLE_SHOWN + 1:
         names = [*names[: _CYCLE_SHOWN - 1], "...", names[-2], names[-1]]
-    return f"dependency cycle of {len(cycle)} node{'s' * (len(cycle) > 1)}: {' -> '.join(names)}"
+    return f"dependency cycle of {counted(len(cycle), 'node')}: {' -> '.join(names)}"

@@ -38,6 +38,7 @@ from chakra.arrays import I32, I64, AnyArray
 from chakra.errors import WorkloadError
 from chakra.io.files import read_json
 from chakra.io.limits import MAX_GROUP_MEMBERS, MAX_NPUS
+from chakra.io.readable import counted, verb
 
 if TYPE_CHECKING:
     from chakra.et import Trace
@@ -100,7 +101,7 @@ class WorkloadManifest:
         self._check("trace_of", self.trace_of, 1, len(self.traces))
         if len(self.trace_of) != self.npus:
             raise WorkloadError(
-                f"{self.source}: {len(self.trace_of)} entries of trace_of for {self.npus} NPUs"
+                f"{self.source}: {counted(len(self.trace_of), 'entry')} of trace_of for {counted(self.npus, 'NPU')}"
             )
         if not isinstance(given.groups, Mapping) or not isinstance(given.about, Mapping):
             raise WorkloadError(f"{self.source}: groups and about must be dicts")
@@ -132,7 +133,9 @@ class WorkloadManifest:
         """
         table = self._table(name)
         if not 0 <= rank < self.npus:
-            raise WorkloadError(f"{self.source}: rank {rank} does not exist among {self.npus} NPUs")
+            raise WorkloadError(
+                f"{self.source}: rank {rank} does not exist among {counted(self.npus, 'NPU')}"
+            )
         row = int(self.rows(name)[rank])
         if row < 0:
             raise WorkloadError(f"{self.source}: rank {rank} is in no group {name!r}")
@@ -231,7 +234,9 @@ def _count(digits: object, where: str) -> int:
             )
         total *= digit[0]
     if total > MAX_NPUS:
-        raise WorkloadError(f"{where}: describes {total} ranks, more than the {MAX_NPUS} supported")
+        raise WorkloadError(
+            f"{where}: describes {counted(total, 'rank')}, more than the {MAX_NPUS} supported"
+        )
     return total
 
 
@@ -303,7 +308,7 @@ def manifest_from_dict(
             raise WorkloadError(f"{where}: must be an object with 'trace' and 'ranks'")
         index = _integer(entry["trace"], f"{where}: trace")
         if not 0 <= index < len(traces):
-            raise WorkloadError(f"{where}: trace {index} is not one of the {len(traces)} traces")
+            raise WorkloadError(f"{where}: trace {index} is not one of the {counted(len(traces), 'trace')}")
         ranks = _ranks_from_json(entry["ranks"], f"{where}: ranks")
         if len(ranks) and (ranks.min() < 0 or ranks.max() >= npus):
             raise WorkloadError(f"{where}: ranks outside 0..{npus - 1}")
@@ -317,7 +322,10 @@ def manifest_from_dict(
             raise WorkloadError(f"{where}: a rank is given a trace twice")
     missing = np.flatnonzero(trace_of < 0)
     if len(missing):
-        raise WorkloadError(f"{source}: {len(missing)} ranks have no trace, the first is rank {missing[0]}")
+        raise WorkloadError(
+            f"{source}: {counted(len(missing), 'rank')} {verb(len(missing), 'has', 'have')} no trace, the first is "
+            f"rank {missing[0]}"
+        )
     groups = document.get("groups", {})
     if not isinstance(groups, dict):
         raise WorkloadError(f"{source}: 'groups' must be an object")

@@ -16,6 +16,7 @@ from chakra.et.codec import decode_records, frame
 from chakra.et.trace import Trace, make_trace
 from chakra.et.wire import make_records, parse_metadata
 from chakra.io import files
+from chakra.io.readable import counted
 from chakra.schemas.protolib import encode_varint
 
 #: Files above this size are mapped instead of copied into memory.
@@ -178,7 +179,7 @@ def decode_trace(data: U8, source: str, *, repair: bool = False) -> Trace:
 
 def _advice(kind: str, data: U8) -> str:
     if kind == files.JSON and len(data) <= _SHORT and files.is_cut(data.tobytes()):
-        return f": it is cut off after {len(data)} bytes, before anything says what it is"
+        return f": it is cut off after {counted(len(data), 'byte')}, before anything says what it is"
     if kind in (files.KINETO, files.HOST_TRACE):
         return "; `chakra link` joins it with its partner into one"
     if kind == files.TEXT_WORKLOAD:

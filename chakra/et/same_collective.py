@@ -22,6 +22,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.et.schema import IN_SPLIT, OUT_SPLIT, CommType
+from chakra.io.readable import counted
 
 #: kinds whose shares of what goes in may differ, and of what comes out
 IN_KINDS = (CommType.ALL_TO_ALL, CommType.REDUCE_SCATTER, CommType.REDUCE_SCATTER_BLOCK, CommType.SCATTER)
@@ -85,7 +86,10 @@ def agree(sides: Sequence[Side]) -> Agreed | Differs:
                 return Differs(k, k, name, f"{name} means nothing in {side.kind.name}")
             if len(values) != len(sides):
                 return Differs(
-                    k, k, name, f"{name} has {len(values)} sizes, but the group has {len(sides)} members"
+                    k,
+                    k,
+                    name,
+                    f"{name} has {counted(len(values), 'size')}, but the group has {counted(len(sides), 'member')}",
                 )
     if all(side.in_split is None and side.out_split is None for side in sides):
         return _without_lists(sides)

@@ -16,6 +16,7 @@ from chakra.et.columns import Columns, Records
 from chakra.et.graph import Csr, IdMap, resolve, topological_order, transposed
 from chakra.et.schema import ABSENT, INTEGER_MEMBERS, NodeType
 from chakra.et.wire import parse_metadata, parse_node
+from chakra.io.readable import counted
 from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Trace(Columns):
         return self.n_nodes
 
     def __repr__(self) -> str:
-        return f"<Trace {self.source}: {self.n_nodes} nodes>"
+        return f"<Trace {self.source}: {counted(self.n_nodes, 'node')}>"
 
     @property
     def name_table(self) -> tuple[str, ...]:
@@ -204,7 +205,7 @@ class Trace(Columns):
 
     def _place(self, index: int) -> int:
         if not -self.n_nodes <= index < self.n_nodes:
-            raise IndexError(f"node index {index} of {self.n_nodes} nodes")
+            raise IndexError(f"node index {index} of {counted(self.n_nodes, 'node')}")
         return index % self.n_nodes
 
     def nodes(self) -> Iterator[NodeView]:

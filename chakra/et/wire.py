@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError
 from chakra.arrays import I64, U8
 from chakra.errors import TraceError
 from chakra.et.columns import Records
+from chakra.io.readable import counted
 from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 from chakra.schemas.protolib import MAX_LENGTH_BYTES
 
@@ -60,7 +61,7 @@ def explain_length(tail: bytes, left: int, source: str, offset: int, record: int
     for position, byte in enumerate(tail[:MAX_LENGTH_BYTES]):
         length |= (byte & 0x7F) << 7 * position
         if byte < 0x80:
-            problem = f"a record of {length} bytes, but only {left - position - 1} are left"
+            problem = f"a record of {counted(length, 'byte')}, but only {left - position - 1} are left"
             break
     what = (
         "not an execution trace, or cut off at its start" if record == 0 else "the file is cut off or damaged"

@@ -15,6 +15,7 @@ from chakra.et.read import decode_trace
 from chakra.et.schema import ABSENT, NodeType
 from chakra.et.trace import Trace
 from chakra.io import files
+from chakra.io.readable import counted
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
 
 #: Version text of the files we write.
@@ -61,7 +62,7 @@ class TraceColumns:
     @checked
     def __init__(self, n: int) -> None:
         if n < 0:
-            raise TraceError(f"a trace cannot have {n} nodes")
+            raise TraceError(f"a trace cannot have {counted(n, 'node')}")
         self.n = n
         self.ids: U64 = np.arange(n, dtype=np.uint64)
         self.types: U8 = np.full(n, NodeType.COMP, np.uint8)
@@ -88,7 +89,9 @@ class TraceColumns:
         """
         if table is None:
             if not isinstance(names, Iterable) or any(not isinstance(name, str) for name in names):
-                raise TraceError(f"names: one text for each of {self.n} nodes is needed, not {shown(names)}")
+                raise TraceError(
+                    f"names: one text for each of {counted(self.n, 'node')} is needed, not {shown(names)}"
+                )
             texts = [str(name) for name in cast("Sequence[str]", names)]
             distinct = {text: code for code, text in enumerate(dict.fromkeys(texts))}
             names, table = [distinct[text] for text in texts], list(distinct)
@@ -233,7 +236,7 @@ class TraceColumns:
         trace = decode_trace(np.frombuffer(self.encode(), np.uint8), source)
         if trace.dropped_ctrl_deps:
             raise TraceError(
-                f"{source}: {trace.dropped_ctrl_deps} control dependencies on nodes that do not exist"
+                f"{source}: {counted(trace.dropped_ctrl_deps, 'control dependency')} on nodes that do not exist"
             )
         trace.check()
         return trace
@@ -245,7 +248,7 @@ class TraceColumns:
         if given.ndim == 0:
             given = np.full(self.n, given)
         if given.shape != (self.n,):
-            raise TraceError(f"{what}: {given.size} values for {self.n} nodes")
+            raise TraceError(f"{what}: {counted(given.size, 'value')} for {counted(self.n, 'node')}")
         return _integers(what, given, dtype)
 
     def _codes(self, what: str, codes: npt.ArrayLike, size: int, *, optional: bool = True) -> I32:
@@ -263,7 +266,7 @@ class TraceColumns:
             or np.any(np.diff(bounds) < 0)
         ):
             raise TraceError(
-                f"{what}: offsets must be {self.n + 1} ascending numbers from 0 to {len(targets)}"
+                f"{what}: offsets must be {counted(self.n + 1, 'ascending number')} from 0 to {len(targets)}"
             )
         return bounds, targets
 

@@ -18,6 +18,7 @@ import numpy as np
 from chakra.arrays import I32, I64
 from chakra.errors import UsageError
 from chakra.io.limits import MAX_GENERATED_NPUS
+from chakra.io.readable import counted
 
 AXES = ("tp", "cp", "ep", "dp", "pp")
 #: Megatron-LM's default: first is fastest in the rank number
@@ -47,7 +48,9 @@ class ParallelConfig:
             if getattr(self, axis) < 1:
                 raise UsageError(f"{axis} must be at least 1, not {getattr(self, axis)}")
         if self.world > MAX_GENERATED_NPUS:
-            raise UsageError(f"tp*cp*dp*pp = {self.world} NPUs; at most {MAX_GENERATED_NPUS} are generated")
+            raise UsageError(
+                f"tp*cp*dp*pp = {counted(self.world, 'NPU')}; at most {MAX_GENERATED_NPUS} are generated"
+            )
         names = self.order.split("-")
         if sorted(names) != sorted(AXES):
             raise UsageError(

@@ -20,6 +20,7 @@ from chakra.io.digits import whole_number
 from chakra.io.gunzip import GZIP_MAGIC as GZIP_MAGIC
 from chakra.io.gunzip import Unpacker
 from chakra.io.limits import MAX_STREAM_BYTES
+from chakra.io.readable import counted
 
 PathLike = str | os.PathLike[str]
 
@@ -352,7 +353,7 @@ def gunzip(packed: bytes, source: str, *, error: type[ChakraError] = TraceError)
         if "not gzip" in str(cause):
             raise error(f"{source}: {cause}") from cause
         raise error(
-            f"{source}: the gzip data is damaged after {unpacker.given} uncompressed bytes ({cause})"
+            f"{source}: the gzip data is damaged after {counted(unpacker.given, 'uncompressed byte')} ({cause})"
         ) from cause
     except (EOFError, OSError) as cause:
         raise error(f"{source}: {cause}") from cause
@@ -395,7 +396,7 @@ def traces_named(prefix: PathLike) -> str:
     found = [os.path.basename(name) for name in ranks_found(text).values()]
     if not found:
         return ""
-    more = f" and {len(found) - 1} more execution traces begin" if len(found) > 1 else " begins"
+    more = f" and {counted(len(found) - 1, 'more execution trace')} begin" if len(found) > 1 else " begins"
     return f"{found[0]}{more} with this name"
 
 
@@ -593,7 +594,11 @@ def json_fault(cause: Exception) -> str:
     """What is wrong with a text that Python's decoder refused: where it stops being JSON, or why it cannot be used."""
     if isinstance(cause, json.JSONDecodeError):
         text = cause.doc.encode(errors="surrogatepass")
-        cut = f"; the text ends inside a bracket or string, after {len(text)} bytes" if is_cut(text) else ""
+        cut = (
+            f"; the text ends inside a bracket or string, after {counted(len(text), 'byte')}"
+            if is_cut(text)
+            else ""
+        )
         return f"line {cause.lineno} column {cause.colno}: not JSON ({cause.msg}{cut})"
     return f"not usable JSON: {unusable_json(cause)}"
 

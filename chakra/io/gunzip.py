@@ -5,6 +5,7 @@ import zlib
 from typing import IO
 
 from chakra.io.limits import GZIP_FREE_BYTES, GZIP_MAX_RATIO
+from chakra.io.readable import counted
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -65,7 +66,7 @@ class Unpacker(io.RawIOBase):
             if self._at >= len(self._block) and not self._refill():
                 if self._member is None:
                     return b""
-                raise EOFError(f"the gzip data is cut off after {self.given} uncompressed bytes")
+                raise EOFError(f"the gzip data is cut off after {counted(self.given, 'uncompressed byte')}")
             if self._member is None and not self._next_member():
                 continue
             data = self._inflate(most)

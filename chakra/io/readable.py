@@ -38,6 +38,46 @@ def count_text(count: int) -> str:
     return f"{count:,}"
 
 
+def nouns(count: int, noun: str) -> str:
+    """The noun alone, as it stands behind a count.
+
+    >>> nouns(1, "rank"), nouns(0, "dependency"), nouns(2, "leaf switch")
+    ('rank', 'dependencies', 'leaf switches')
+    """
+    if count == 1:
+        return noun
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return noun[:-1] + "ies"
+    return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
+
+
+def verb(count: int, one: str, many: str) -> str:
+    """The verb behind a count of things.
+
+    >>> verb(1, "has", "have"), verb(0, "has", "have")
+    ('has', 'have')
+    """
+    return one if count == 1 else many
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun, in the singular for one.
+
+    >>> counted(1, "factor"), counted(2000, "NPU")
+    ('1 factor', '2000 NPUs')
+    """
+    return f"{count} {nouns(count, noun)}"
+
+
+def counted_text(count: int, noun: str) -> str:
+    """As `counted`, with thousands separated.
+
+    >>> counted_text(1, "node"), counted_text(2000, "node")
+    ('1 node', '2,000 nodes')
+    """
+    return f"{count_text(count)} {nouns(count, noun)}"
+
+
 def _short(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
 

@@ -9,6 +9,7 @@ from chakra.arguments import checked
 from chakra.errors import ConfigError, UsageError
 from chakra.io.digits import decimal_number, is_whole, whole_number
 from chakra.io.nearest import nearest
+from chakra.io.readable import counted
 from chakra.io.shipped import shipped_document, shipped_names
 from chakra.io.text import read_text
 from chakra.io.yaml import read_document
@@ -120,7 +121,9 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
         raise UsageError(f"{words!r}: the number of machines must be at least 1")
     whole = platform.sized(machines=whole_number(count))
     if npus is not None and npus != whole_number(count) * platform.node_npus:
-        raise UsageError(f"{words!r} has {whole_number(count) * platform.node_npus} NPUs, not {npus}")
+        raise UsageError(
+            f"{words!r} has {counted(whole_number(count) * platform.node_npus, 'NPU')}, not {npus}"
+        )
     return whole
 
 

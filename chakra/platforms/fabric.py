@@ -13,6 +13,7 @@ from typing import Any
 
 from chakra.arguments import check_fields
 from chakra.errors import UsageError
+from chakra.io.readable import counted, verb
 from chakra.replay.config.model import Topology
 
 #: a link of a network file: two ends, GB/s of 2^30 B/s per direction, ns
@@ -85,7 +86,7 @@ class Fabric:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.ports < 2:
-            raise UsageError(f"{self.shape} of {self.ports} ports: a switch has at least 2")
+            raise UsageError(f"{self.shape} of {counted(self.ports, 'port')}: a switch has at least 2")
         if self.oversubscription < 1:
             raise UsageError(f"oversubscription must be at least 1, not {self.oversubscription:g}")
         if self.rack < 1:
@@ -144,14 +145,16 @@ class Fabric:
     def _check_places(self, machines: int) -> None:
         total = self.within or machines
         if machines > total:
-            raise UsageError(f"{machines} machines within {total}")
+            raise UsageError(f"{counted(machines, 'machine')} within {total}")
         if not self.places:
             return
         if len(self.places) != machines:
-            raise UsageError(f"{len(self.places)} places for {machines} machines")
+            raise UsageError(f"{counted(len(self.places), 'place')} for {counted(machines, 'machine')}")
         wrong = [place for place in self.places if not 0 <= place < total]
         if wrong:
-            raise UsageError(f"place {wrong[0]} is none of the {total} machines, which count from 0")
+            raise UsageError(
+                f"place {wrong[0]} is none of the {counted(total, 'machine')}, which count from 0"
+            )
 
     def _leaves_of(self, machines: int, block: int, blocks: int) -> list[int]:
         """The leaf switch, or set of rail leaves, at which each of the job's machines lies."""
@@ -176,13 +179,15 @@ class Fabric:
                     "rail-only has one switch a rail: nothing can be oversubscribed, and all places are alike"
                 )
             if total > self.ports:
-                raise self._too_many(f"{total} machines", self.ports)
+                raise self._too_many(f"{counted(total, 'machine')}", self.ports)
             yield from ([npu, f"rail{npu % each}", 1] for npu in range(machines * each))
             return
         down, levels = self._levels(total, each)
         if levels == 1 and self.oversubscription > 1:
             raise UsageError(
-                f"{self.shape} of {self.ports} ports: {total * each} interfaces fit one switch, which has nothing to "
+                f"{self.shape} of {counted(self.ports, 'port')}: {counted(total * each, 'interface')} "
+                f"{verb(total * each, 'fits', 'fit')} one "
+                "switch, which has nothing to "
                 "oversubscribe"
             )
         block = self._block(down, each)
@@ -213,7 +218,8 @@ class Fabric:
         block = down // per_machine
         if block < 1:
             raise UsageError(
-                f"{self.shape} of {self.ports} ports: a leaf switch has no room for the {per_machine} interfaces of a "
+                f"{self.shape} of {counted(self.ports, 'port')}: a leaf switch has no room for the "
+                f"{counted(per_machine, 'interface')} of a "
                 "machine"
             )
         return block
@@ -223,7 +229,7 @@ class Fabric:
         half = self.ports // 2
         pods = ceil(len(leaves) / half)
         if pods > self.ports:
-            raise self._too_many(f"{len(leaves)} leaf switches", self.ports * half)
+            raise self._too_many(f"{counted(len(leaves), 'leaf switch')}", self.ports * half)
         for number, leaf in enumerate(leaves):
             yield from ([leaf, f"pod{number // half}.{place}", 1] for place in range(half))
         for pod in range(pods):
@@ -232,7 +238,9 @@ class Fabric:
             )
 
     def _too_many(self, what: str, most: int) -> UsageError:
-        return UsageError(f"{self.shape} of {self.ports} ports: {what}, but at most {most} can be joined")
+        return UsageError(
+            f"{self.shape} of {counted(self.ports, 'port')}: {what}, but at most {most} can be joined"
+        )
 
 
 def _longest_way(dim: Inside) -> int:

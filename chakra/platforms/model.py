@@ -8,6 +8,7 @@ from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError, UsageError
 from chakra.io.limits import MAX_NPUS
 from chakra.io.nearest import nearest
+from chakra.io.readable import counted, verb
 from chakra.platforms.fabric import Fabric, Inside
 from chakra.platforms.keys import (
     ACCELERATOR,
@@ -202,13 +203,15 @@ class Platform:
         if npus is None and wanted == 1:
             raise UsageError(f"{self.name}: one machine is one NPU; say how many")
         if wanted > MAX_NPUS:
-            raise UsageError(f"{self.name}: {wanted} NPUs; a network has at most {MAX_NPUS}")
+            raise UsageError(f"{self.name}: {counted(wanted, 'NPU')}; a network has at most {MAX_NPUS}")
         scale_out = [dim for dim in self.dims if dim.npus is None]
         fixed = [dim for dim in self.dims if dim.npus is not None]
         if wanted < node or not scale_out:
             return replace(self, dims=self._cut(fixed, wanted), fabric=None)
         if wanted % node:
-            raise UsageError(f"{self.name}: {wanted} NPUs are no whole number of machines of {node}")
+            raise UsageError(
+                f"{self.name}: {counted(wanted, 'NPU')} {verb(wanted, 'is', 'are')} no whole number of machines of {node}"
+            )
         dims = tuple(replace(dim, npus=wanted // node) if dim.npus is None else dim for dim in self.dims)
         fabric = self.fabric if dims[-1].npus != 1 else None
         return replace(self, dims=tuple(dim for dim in dims if dim.npus != 1) or dims[:1], fabric=fabric)
@@ -226,7 +229,8 @@ class Platform:
             left //= size
         if left != 1:
             raise UsageError(
-                f"{self.name} has {self.node_npus} NPUs and no scale-out network: {wanted} NPUs cannot be laid out on it"
+                f"{self.name} has {counted(self.node_npus, 'NPU')} and no scale-out network: "
+                f"{counted(wanted, 'NPU')} cannot be laid out on it"
             )
         return tuple(kept)
 

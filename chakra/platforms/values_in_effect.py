@@ -2,6 +2,7 @@
 
 import os
 
+from chakra.io.readable import counted, verb
 from chakra.platforms.cluster import load_platform
 from chakra.platforms.keys import ACCELERATOR, ACCELERATOR_KEYS, DIM_KEYS, DIMS, KIND, PLATFORM_KEYS, Status
 from chakra.platforms.model import Number
@@ -30,8 +31,8 @@ def values_in_effect(path: str | os.PathLike[str]) -> FileInEffect:
         rows += [_row(key, dim, source, f"{DIMS.name}[{k}].") for key in DIM_KEYS]
     assumed = sum(number.status is Status.ASSUMED for _, number in platform.numbers())
     notes = (
-        f"{platform.node_npus} NPUs per machine",
-        f"{assumed} numbers are assumed: nobody published them",
+        f"{counted(platform.node_npus, 'NPU')} per machine",
+        f"{counted(assumed, 'number')} {verb(assumed, 'is', 'are')} assumed: nobody published them",
     )
     return FileInEffect("platform", source, tuple(rows), notes)
 

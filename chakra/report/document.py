@@ -13,6 +13,7 @@ from chakra.arrays import I64
 from chakra.errors import UsageError
 from chakra.io import files
 from chakra.io.files import PathLike
+from chakra.io.readable import counted
 
 SCHEMA: Final = "chakra.replay.result/1"
 
@@ -149,7 +150,7 @@ def _integers(value: object, name: str, key: str, length: int | None) -> I64:
     if not isinstance(value, list) or not all(type(item) is int or item is None for item in value):
         raise UsageError(f"{name}: {key} is no list of integers")
     if length is not None and len(value) != length:
-        raise UsageError(f"{name}: {key} has {len(value)} entries, finish_ns has {length}")
+        raise UsageError(f"{name}: {key} has {counted(len(value), 'entry')}, finish_ns has {length}")
     if any(item is not None and abs(item) >= 2**63 for item in value):
         raise UsageError(f"{name}: {key} holds a number of more than 64 bits")
     # NPUs that never finished have null (or -1): shown as no time at all.

@@ -7,6 +7,7 @@ import numpy as np
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.readable import counted, verb
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.npu_groups import npu_groups
 from chakra.timeline.model import CATEGORIES, Timeline
@@ -60,7 +61,8 @@ def graph_figure(graph: Graph) -> "Figure":
     """
     if graph.n_nodes > _MOST_BOXES:
         raise UsageError(
-            f"{graph.title}: {graph.n_nodes} boxes are too many for a figure ({_MOST_BOXES}); fold it first"
+            f"{graph.title}: {counted(graph.n_nodes, 'box')} {verb(graph.n_nodes, 'is', 'are')} too many for a "
+            f"figure ({_MOST_BOXES}); fold it first"
         )
     figure, axes = _new(*_inches(graph))
     from matplotlib.patches import PathPatch, Polygon
@@ -131,7 +133,8 @@ def timeline_figure(timeline: Timeline) -> "Figure":
     """
     if timeline.n_slices > _MOST_SLICES:
         raise UsageError(
-            f"{timeline.n_slices} slices are too many for a figure ({_MOST_SLICES}); filter the timeline "
+            f"{counted(timeline.n_slices, 'slice')} {verb(timeline.n_slices, 'is', 'are')} too many for a figure "
+            f"({_MOST_SLICES}); filter the timeline "
             f"first"
         )
     figure, axes = _new(10, 1 + 0.28 * len(timeline.rows))

@@ -11,7 +11,7 @@ from typing import Final
 from markupsafe import Markup
 
 from chakra.io.markup import closing, element, empty, escaped, nested
-from chakra.io.readable import count_text, shortened
+from chakra.io.readable import count_text, counted_text, shortened
 from chakra.report.charts import axis, opened
 from chakra.report.document import Run
 from chakra.report.tables import link_name
@@ -178,7 +178,7 @@ def _figures(among: Sequence[Wire], ends: str) -> str:
     mean = sum(wire.share for wire in among) / len(among)
     most = max(among, key=lambda wire: wire.share)
     return (
-        f"{ends}: {count_text(len(among))} link{'s' * (len(among) != 1)}, {100 * mean:.1f} % in the mean, "
+        f"{ends}: {counted_text(len(among), 'link')}, {100 * mean:.1f} % in the mean, "
         f"{100 * most.share:.1f} % at most ({_end(most.start)} → {_end(most.end)})"
     )
 

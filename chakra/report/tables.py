@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
 
-from chakra.io.readable import bytes_text, count_text, duration_text, printable
+from chakra.io.readable import bytes_text, count_text, counted, counted_text, duration_text, printable
 from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
 from chakra.timeline.lenient import number
 
@@ -27,7 +27,7 @@ class Table:
 def answer(run: Run) -> str:
     """One sentence that says what the run is asked for: how long, how sure, and what to do first."""
     what = "The run was ended after" if run.document.get("partial") else "The run takes"
-    text = f"{what} {duration_text(run.end_ns)} on {count_text(run.npus)} NPU{'s' * (run.npus != 1)}"
+    text = f"{what} {duration_text(run.end_ns)} on {counted_text(run.npus, 'NPU')}"
     interval = run.document.get("interval")
     if isinstance(interval, Mapping) and interval.get("low_ns") is not None:
         low, high = (duration_text(int(number(interval.get(key)))) for key in ("low_ns", "high_ns"))
@@ -192,7 +192,7 @@ def _ran(row: Mapping[str, object]) -> str:
     if not all(told):
         return text_of(row.get("algorithm"))
     channels = int(number(row.get("library_channels")))
-    return f"{text_of(row.get('algorithm'))} {'/'.join(told)}, {channels} channel{'s' * (channels != 1)}"
+    return f"{text_of(row.get('algorithm'))} {'/'.join(told)}, {counted(channels, 'channel')}"
 
 
 def _members(value: object) -> str:

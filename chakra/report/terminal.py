@@ -3,7 +3,7 @@
 from chakra.alignment import aligned
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.io.readable import duration_text
+from chakra.io.readable import counted, duration_text
 from chakra.report import tables
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.npu_groups import npu_groups
@@ -77,7 +77,7 @@ def _bars(run: Run, most: int) -> list[str]:
             filled += cells
         lines.append(f"{group.label:<{width}}  |{bar:<{_BAR}}| {duration_text(group.finish_ns)}")
     if left_out:
-        lines.append(f"({left_out} NPUs between these not shown)")
+        lines.append(f"({counted(left_out, 'NPU')} between these not shown)")
     present = [
         (key, word)
         for key, word in ACCOUNT_PARTS

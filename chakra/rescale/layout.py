@@ -13,6 +13,7 @@ import numpy as np
 from chakra.arrays import I32, I64
 from chakra.errors import WorkloadError
 from chakra.io.limits import MAX_GROUP_MEMBERS
+from chakra.io.readable import counted, verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def find_growth(npus: int, wanted: int, links: Sequence[I64], hops: Sequence[int
     """
     if wanted < npus or wanted % npus:
         raise WorkloadError(
-            f"{wanted} ranks from {npus}: the number must be a multiple of the recorded ranks"
+            f"{counted(wanted, 'rank')} from {npus}: the number must be a multiple of the recorded ranks"
         )
     labels = _components(npus, links)
     count = int(labels.max()) + 1
@@ -85,7 +86,9 @@ def find_growth(npus: int, wanted: int, links: Sequence[I64], hops: Sequence[int
     growth = Growth(stride, count, count * (wanted // npus))
     if (growth.position(np.arange(npus)) != labels).any() or npus % (stride * count):
         raise WorkloadError(
-            f"the {count} replicas do not lie at one stride of the rank number (the second begins at rank {stride}): "
+            f"the {counted(count, 'replica')} {verb(count, 'does', 'do')} not lie at one stride of the rank number "
+            "(the second begins at "
+            f"rank {stride}): "
             "name the group that grows with --group"
         )
     return growth

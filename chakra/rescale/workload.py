@@ -15,6 +15,7 @@ from chakra.errors import UsageError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace, read_traces
 from chakra.et.manifest import RELATIVE, SUFFIX, WorkloadManifest, read_manifest
 from chakra.io.files import missing_ranks, ranks_found
+from chakra.io.readable import counted
 from chakra.replay.config import load_groups
 from chakra.replay.workload.load import prefix_of
 from chakra.replay.workload.recorded import recorded_ranks
@@ -103,7 +104,8 @@ def read_workload(
     count, missing = missing_ranks(found, max(recorded_ranks(traces), max(found) + 1))
     if count:
         raise WorkloadError(
-            f"{name}.<rank>.et: no trace of {count} of the job's {count + len(paths)} ranks: {missing}; more ranks are "
+            f"{name}.<rank>.et: no trace of {count} of the job's {counted(count + len(paths), 'rank')}: {missing}; "
+            "more ranks are "
             "made from all of a job"
         )
     beside = groups if groups is not None else name + _GROUPS_SUFFIX
@@ -388,7 +390,7 @@ def said(
     if rules.sharded:
         calls, was, now = changes.optimizer
         notes.append(
-            f"weights are sharded: {calls} nodes of the optimizer work on 1/{rules.factor} of theirs"
+            f"weights are sharded: {counted(calls, 'node')} of the optimizer work on 1/{rules.factor} of theirs"
             + (f" ({was / 1e3:,.1f} us -> {now / 1e3:,.1f} us in the distinct traces)" if was else "")
         )
     elif rules.optimizer != OPTIMIZER:
@@ -397,7 +399,8 @@ def said(
         )
     if changes.uneven:
         notes.append(
-            f"{changes.uneven} collectives of unequal shares: a member's share goes to its replicas in equal parts"
+            f"{counted(changes.uneven, 'collective')} of unequal shares: a member's share goes to its replicas in "
+            "equal parts"
         )
     if changes.unsaid_experts:
         notes.append(

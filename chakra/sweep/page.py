@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from chakra.arguments import checked
-from chakra.io.readable import count_text, printable, shortened
+from chakra.io.readable import count_text, counted, counted_text, printable, shortened
 from chakra.report import charts
 from chakra.report.page import rendered
 from chakra.report.tables import Table
@@ -93,7 +93,7 @@ def _values(study: Study, outcome: Outcome) -> str:
 
 def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], near: set[str]) -> str:
     """One sentence: the best design, its figure, how sure it is, and what else it may be."""
-    count = f"{count_text(len(outcomes))} design{'s' * (len(outcomes) != 1)}"
+    count = f"{counted_text(len(outcomes), 'design')}"
     if not best:
         return f"None of {count} gave a result."
     first = best[0]
@@ -101,7 +101,7 @@ def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], 
     if "step_high_ms" in first.metrics:
         low, high = figures([first.metrics["step_low_ms"], first.metrics["step_high_ms"]])
         text += f"; measured, its step would take {low} to {high} ms with 90 %"
-        others = "1 other design" if len(near) == 1 else f"{len(near)} other designs"
+        others = "1 other design" if len(near) == 1 else f"{counted(len(near), 'other design')}"
         text += f", within which {others if near else 'no other design'} lie{'s' * (len(near) < 2)}"
     else:
         text += "; no measured framework is near, so that nothing says how far the figure can be trusted"

@@ -6,6 +6,7 @@ from pathlib import Path
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.files import atomic_bytes
+from chakra.io.readable import counted
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
@@ -76,7 +77,7 @@ def plot(study: Study, outcomes: Sequence[Outcome], path: str | Path) -> Path:
     axes = figure.add_subplot()
     axes.scatter(
         [o.metrics[first] for o in good], [o.metrics[second] for o in good], s=18, facecolors="none", edgecolors="0.45",
-        label=f"{len(good)} points",
+        label=f"{counted(len(good), 'point')}",
     )  # fmt: skip
     axes.plot(
         [o.metrics[first] for o in best], [o.metrics[second] for o in best], "o-", color="black", markersize=5,

@@ -15,6 +15,7 @@ from chakra.et.manifest import SUFFIX
 from chakra.et.operators import COUNTS
 from chakra.generate.request.requests import REQUESTS
 from chakra.io.digits import is_whole, whole_number
+from chakra.io.readable import counted
 
 if TYPE_CHECKING:
     from chakra.platforms.model import Platform
@@ -276,7 +277,7 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
             raise ConfigError(f"network.{name}: the network is given link by link, without {DIM_KEYS[key]!r}")
         k, column = whole_number(dim[3:]), list(network[DIM_KEYS[key]])
         if k >= len(column):
-            raise ConfigError(f"network.{name}: the network has {len(column)} dimensions")
+            raise ConfigError(f"network.{name}: the network has {counted(len(column), 'dimension')}")
         column[k] = value
         network[DIM_KEYS[key]] = column
     system.update({str(key).replace("_", "-"): value for key, value in system_given.items()})

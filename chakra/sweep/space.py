@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError
+from chakra.io.readable import counted
 from chakra.io.shown import describe
 from chakra.replay.config.key import Key, Required, UnfitError
 from chakra.sweep.keys import COUNT, LOG, RANGE, RANGE_KEYS, STEP, VALUES
@@ -226,7 +227,7 @@ def check_space(parameters: tuple[Parameter, ...], source: str, *, crossed: bool
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     if crossed and total > MAX_POINTS:
-        raise ConfigError(f"{source}: {total} combinations: more than {MAX_POINTS}")
+        raise ConfigError(f"{source}: {counted(total, 'combination')}: more than {MAX_POINTS}")
 
 
 def grid(parameters: tuple[Parameter, ...]) -> Iterator[Point]:
@@ -240,7 +241,7 @@ def grid(parameters: tuple[Parameter, ...]) -> Iterator[Point]:
     lists = [parameter.listed() for parameter in parameters]
     total = math.prod(len(values) for values in lists)
     if total > MAX_POINTS:
-        raise ConfigError(f"{total} combinations: more than {MAX_POINTS}")
+        raise ConfigError(f"{counted(total, 'combination')}: more than {MAX_POINTS}")
     names = [parameter.name for parameter in parameters]
     for values in itertools.product(*lists):
         yield dict(zip(names, values, strict=True))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chakra.alignment import aligned
+from chakra.io.readable import counted
 from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
 from chakra.sweep.metrics import METRICS
@@ -143,7 +144,7 @@ def unranked(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
     if not count:
         return []
     return [
-        f"{count} design{'s' * (count != 1)} that ran ha{'ve' if count != 1 else 's'} no {study.objective}, not ranked"
+        f"{counted(count, 'design')} that ran ha{'ve' if count != 1 else 's'} no {study.objective}, not ranked"
     ]
 
 

@@ -5,6 +5,7 @@ import os
 
 from chakra.errors import ConfigError, UsageError
 from chakra.generate.request.requests import REQUESTS
+from chakra.io.readable import counted
 from chakra.io.shown import describe
 from chakra.io.yaml import read_entries
 from chakra.replay.config.key import Key
@@ -107,7 +108,7 @@ def _values(parameter: Parameter) -> object:
     if parameter.values:
         return _plain(list(parameter.values))
     how = f" in steps of {parameter.step:g}" if parameter.step is not None else ""
-    how += f", {parameter.count} values" if parameter.count is not None else ""
+    how += f", {counted(parameter.count, 'value')}" if parameter.count is not None else ""
     return f"{parameter.low:g} to {parameter.high:g}{how}{', logarithmic' if parameter.log else ''}"
 
 
@@ -115,10 +116,10 @@ def _notes(study: Study) -> tuple[str, ...]:
     """How many points there are; they are counted one by one only where that is quick."""
     method = study.method
     if method.kind != "grid":
-        return (f"{method.number} points, {method.kind}",)
+        return (f"{counted(method.number, 'point')}, {method.kind}",)
     most = math.prod(parameter.size() for parameter in study.parameters)
     if most > 100_000:
-        return (f"up to {most} points before constraints",)
+        return (f"up to {counted(most, 'point')} before constraints",)
     total = math.prod(len(parameter.listed()) for parameter in study.parameters)
     left = sum(1 for _ in study.points())
-    return (f"{total} points" + (f", of which constraints leave {left}" if left < total else ""),)
+    return (f"{counted(total, 'point')}" + (f", of which constraints leave {left}" if left < total else ""),)

@@ -12,6 +12,7 @@ from chakra.et import NodeType, Trace
 from chakra.io.digits import exact_number, whole_number
 from chakra.io.files import PathLike, open_stream
 from chakra.io.limits import MAX_LINE_BYTES
+from chakra.io.readable import counted, verb
 from chakra.timeline.document import from_document
 from chakra.timeline.kinds import type_of
 from chakra.timeline.model import Timeline
@@ -130,10 +131,14 @@ def read_log(
     result = LogRead(from_document(document, traces=traces, source=str(path)))
     if stray:
         result.remarks.append(
-            f"{stray} callback lines have no issue line (ASTRA-sim's log rotation loses lines); left out"
+            f"{counted(stray, 'callback line')} {verb(stray, 'has', 'have')} no issue line (ASTRA-sim's log "
+            "rotation loses lines); left out"
         )
     if open_nodes:
-        result.remarks.append(f"{open_nodes} nodes have no callback line; drawn to the end of the log")
+        result.remarks.append(
+            f"{counted(open_nodes, 'node')} {verb(open_nodes, 'has', 'have')} no callback line; drawn to the end of "
+            "the log"
+        )
     return result
 
 

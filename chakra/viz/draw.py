@@ -13,6 +13,7 @@ from typing import Final, Literal
 from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
 from chakra.io.files import PathLike, atomic_bytes, atomic_text
+from chakra.io.readable import counted, verb
 from chakra.viz.formats.dot import dot_pieces, dot_text
 from chakra.viz.formats.graphml import graphml_pieces
 from chakra.viz.formats.graphviz_worker import HOW_TO_GET_IT, NO_GRAPHVIZ
@@ -141,7 +142,10 @@ def draw(graph: Graph, path: PathLike, options: DrawOptions | None = None) -> Dr
         return Drawing(os.fspath(path), graph.n_nodes, graph.n_edges, remarks)
     _refuse_large(graph, options.limit or PLAIN_LIMIT, path)
     if graph.n_nodes > _SUGGEST_ABOVE and options.fold is None:
-        remarks.append(f"{graph.n_nodes} boxes are hard to read; smaller pictures: {_SUGGESTIONS}")
+        remarks.append(
+            f"{counted(graph.n_nodes, 'box')} {verb(graph.n_nodes, 'is', 'are')} hard to read; smaller "
+            f"pictures: {_SUGGESTIONS}"
+        )
     data = _by_graphviz(graph, picture, options, remarks)
     if data is None:
         data = _by_own_layout(graph, picture, remarks)
@@ -170,7 +174,10 @@ def _draw_html(graph: Graph, path: PathLike, options: DrawOptions) -> Drawing:
     with atomic_text(path) as file:
         file.write(html_text(graph, tree))
     return Drawing(
-        os.fspath(path), graph.n_nodes, graph.n_edges, [f"{tree.n_groups} groups can be expanded in the page"]
+        os.fspath(path),
+        graph.n_nodes,
+        graph.n_edges,
+        [f"{counted(tree.n_groups, 'group')} can be expanded in the page"],
     )
 
 
@@ -184,7 +191,7 @@ def _folded(graph: Graph, options: DrawOptions, remarks: list[str]) -> Graph:
         reduced = transitively_reduced(small)
         if reduced.n_edges < small.n_edges:
             remarks.append(
-                f"{small.n_edges - reduced.n_edges} edges that longer paths imply are left out (--all-edges "
+                f"{counted(small.n_edges - reduced.n_edges, 'edge')} that longer paths imply are left out (--all-edges "
                 f"keeps them)"
             )
         small = reduced
@@ -241,12 +248,14 @@ def _by_graphviz(graph: Graph, picture: str, options: DrawOptions, remarks: list
         return None
     if graph.n_nodes > _DOT_REFUSE:
         raise UsageError(
-            f"--layout dot: {graph.n_nodes} nodes would take dot hours (at most {_DOT_REFUSE}); use --layout "
+            f"--layout dot: {counted(graph.n_nodes, 'node')} would take dot hours (at most {_DOT_REFUSE}); use --layout "
             f"own, or "
             f"{_SUGGESTIONS}"
         )
     if graph.n_nodes > _DOT_WARN:
-        remarks.append(f"dot may need minutes for {graph.n_nodes} nodes; --layout own takes a second")
+        remarks.append(
+            f"dot may need minutes for {counted(graph.n_nodes, 'node')}; --layout own takes a second"
+        )
     with tempfile.TemporaryDirectory(prefix="chakra-") as folder:
         out = Path(folder) / f"picture.{picture}"
         command = [sys.executable, "-m", "chakra.viz.formats.graphviz_worker", picture, str(out)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from chakra.arguments import checked
 from chakra.converters.astra_config._common import ConvertedConfig, error_at, nearest, plain, read_text
 from chakra.errors import ConfigError
+from chakra.io.readable import counted
 from chakra.io.yaml import parse_document
 from chakra.io.yaml_text import entry_text
 
@@ -164,7 +165,9 @@ def _dimension(
     usable = _links_of_a_message(topology, npus, links)
     if npus > 1 and usable == 0:
         needed = (
-            "2 links (one each way)" if topology == "Ring" else f"{npus - 1} links (one to each other NPU)"
+            "2 links (one each way)"
+            if topology == "Ring"
+            else f"{counted(npus - 1, 'link')} (one to each other NPU)"
         )
         raise error_at(
             source, "links-count", f"entry {k} is {links}; a {topology} of {npus} needs at least {needed}"
@@ -267,9 +270,11 @@ def _list(
     if found is None:
         raise error_at(source, key, "is missing")
     if not isinstance(found, list) or len(found) != count:
-        given = f"has {len(found)} entries" if isinstance(found, list) else f"is {found!r}"
+        given = f"has {counted(len(found), 'entry')}" if isinstance(found, list) else f"is {found!r}"
         raise error_at(
-            source, key, f"must be a list with one entry for each of the {count} dimensions, but {given}"
+            source,
+            key,
+            f"must be a list with one entry for each of the {counted(count, 'dimension')}, but {given}",
         )
     return found
 

@@ -21,6 +21,7 @@ from chakra.converters.msccl.program import (
     Threadblock,
 )
 from chakra.errors import ConfigError
+from chakra.io.readable import counted
 from chakra.replay.config.model import CollectiveKind
 
 #: (which part of the data, set of ranks that have contributed, as bits)
@@ -103,7 +104,9 @@ class _Machine:
         if kind is CollectiveKind.ALL_REDUCE or kind is CollectiveKind.REDUCE_SCATTER:
             count = ranks.bit_count()
             who = (
-                f"rank {ranks.bit_length() - 1}" if count == 1 else f"{count} of {self.algorithm.npus} ranks"
+                f"rank {ranks.bit_length() - 1}"
+                if count == 1
+                else f"{count} of {counted(self.algorithm.npus, 'rank')}"
             )
             return f"chunk {part} of {who}"
         rank, index = divmod(part, self.algorithm.input_chunks)
@@ -236,7 +239,7 @@ class _Machine:
             if len(came) != step.count:
                 raise self.error(
                     number,
-                    f"receives {step.count} chunks, but {self.where(sender)} sends {len(came)}",
+                    f"receives {counted(step.count, 'chunk')}, but {self.where(sender)} sends {len(came)}",
                 )
             values = self.reduced(number, values, came) if step.type in REDUCES else came
         elif step.type == "re":

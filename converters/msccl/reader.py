@@ -25,6 +25,7 @@ from chakra.errors import ConfigError
 from chakra.io.digits import signed_whole_number
 from chakra.io.files import read_raw
 from chakra.io.limits import MAX_CONFIG_BYTES
+from chakra.io.readable import counted
 from chakra.io.shown import shortened
 from chakra.replay.config.model import CollectiveKind
 
@@ -130,9 +131,13 @@ class _Reading:
         npus = self.number(values, "ngpus", 1, MAX_RANKS)
         chunks = self.number(values, "nchunksperloop", 1, MAX_MOVED_CHUNKS)
         if kind is not CollectiveKind.ALL_REDUCE and chunks % npus:
-            raise self.error(f"nchunksperloop {chunks} is no multiple of {npus} ranks, as {word} needs")
+            raise self.error(
+                f"nchunksperloop {chunks} is no multiple of {counted(npus, 'rank')}, as {word} needs"
+            )
         if chunks * npus > MAX_MOVED_CHUNKS:
-            raise self.error(f"buffers of {chunks} chunks on {npus} ranks: at most {MAX_MOVED_CHUNKS} in all")
+            raise self.error(
+                f"buffers of {counted(chunks, 'chunk')} on {counted(npus, 'rank')}: at most {MAX_MOVED_CHUNKS} in all"
+            )
         sizes = [
             self.number(values, key, 0, 1 << 50) if key in values else None
             for key in ("minBytes", "maxBytes")

@@ -20,6 +20,7 @@ from chakra.converters.pytorch.job import Inputs, Settings, read_and_link
 from chakra.converters.pytorch.read.repeated import repeated_ids
 from chakra.errors import ConversionError
 from chakra.et import CommType
+from chakra.io.readable import counted
 
 #: how exactly a time must be known, as a share of it, where clocks were aligned
 _EXACT = 0.1
@@ -149,7 +150,7 @@ def _group_times(
     expected = _expected(group, table)
     reason = None
     if expected and not expected <= set(ranks):
-        reason = f"recordings of {len(ranks)} of its {len(expected)} members"
+        reason = f"recordings of {len(ranks)} of its {counted(len(expected), 'member')}"
     elif len(ranks) < 2:
         reason = "one member only"
     elif any(end < 0 for member in members for _, _, _, end in member.calls):
@@ -169,7 +170,10 @@ def _group_times(
             left[made] += 1
         else:
             found[made[:2]].append(made[2])
-    notes += [f"group {group}: {count} collectives left out: {why}" for why, count in sorted(left.items())]
+    notes += [
+        f"group {group}: {counted(count, 'collective')} left out: {why}"
+        for why, count in sorted(left.items())
+    ]
     return [
         CollectiveTime(
             CommType(kind), len(members), size, tuple(times), f"group {group}, {len(times)} recorded"

@@ -26,6 +26,7 @@ from chakra.errors import ConversionError, ThresholdError, UsageError
 from chakra.et import read_trace
 from chakra.io.digits import whole_number
 from chakra.io.files import atomic_bytes
+from chakra.io.readable import counted, verb
 
 #: Larger traces are read back and compared only when asked for: that takes as long as writing them.
 CHECK_UP_TO = 300_000
@@ -287,18 +288,19 @@ def enforce(summary: dict[str, Any], settings: Settings) -> None:
     matching, attaching = summary["matching"], summary["attaching"]
     if matching["share"] < settings.min_matched:
         raise ThresholdError(
-            f"{name}: {matching['matched']} of {matching['candidates']} host operators matched "
+            f"{name}: {matching['matched']} of {counted(matching['candidates'], 'host operator')} matched "
             f"({matching['share']:.1%}), below --min-matched {settings.min_matched:g}"
         )
     if attaching["share"] < settings.min_attached:
         raise ThresholdError(
-            f"{name}: {attaching['attached']} of {attaching['kept']} device operations attached "
+            f"{name}: {attaching['attached']} of {counted(attaching['kept'], 'device operation')} attached "
             f"({attaching['share']:.1%}), below --min-attached {settings.min_attached:g}"
         )
     launches, lost = attaching["kernel_launches"], attaching["kernel_launches_lost"]
     if launches and (launches - lost) / launches < settings.min_recorded:
         raise ThresholdError(
-            f"{name}: {lost} of {launches} kernel launches have no kernel in the trace, so "
+            f"{name}: {lost} of {counted(launches, 'kernel launch')} {verb(launches, 'has', 'have')} no kernel in "
+            "the trace, so "
             f"{(launches - lost) / launches:.1%} are recorded, below --min-recorded {settings.min_recorded:g}"
         )
     if settings.strict:
@@ -306,12 +308,16 @@ def enforce(summary: dict[str, Any], settings: Settings) -> None:
         if summary["dropped_against_time"]:
             problems.append(f"edges against time dropped: {summary['dropped_against_time']}")
         if lost:
-            problems.append(f"{lost} of {launches} kernel launches have no kernel in the trace")
+            problems.append(
+                f"{lost} of {counted(launches, 'kernel launch')} {verb(launches, 'has', 'have')} no "
+                "kernel in the trace"
+            )
         if attaching["kinds_of_repeated_ids"]:
             problems.append("ids that should be unique are there several times")
         if attaching["communication_as_computing"]:
             problems.append(
-                f"{attaching['communication_as_computing']} kernels that look like communication are kept as computing"
+                f"{counted(attaching['communication_as_computing'], 'kernel')} that look like communication are "
+                "kept as computing"
             )
         if problems:
             raise ThresholdError(f"{name}: --strict: {'; '.join(problems)}")

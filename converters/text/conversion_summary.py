@@ -12,6 +12,7 @@ from chakra.converters.text.passes import COLLECTIVE, COMPUTE, PHASES, SPANS, UP
 from chakra.converters.text.policies import POLICIES, Issue
 from chakra.converters.text.spans import HOW_TO_SAY, Dims, EvenGroups, Members, Nobody
 from chakra.et import CommType
+from chakra.io.readable import counted
 
 if TYPE_CHECKING:
     from chakra.converters.text.convert import Converted
@@ -86,16 +87,16 @@ class Summary:
     def to_text(self) -> str:
         """The summary for people."""
         plural = "" if self.passes == 1 else "es"
-        head = f"{self.source}: {self.policy}, {self.layers} layers, {self.passes} pass{plural}"
+        head = f"{self.source}: {self.policy}, {counted(self.layers, 'layer')}, {self.passes} pass{plural}"
         meant = "" if self.time_unit == "ns" else " (ASTRA-sim 1.0 meant ns: --time-unit ns)"
         lines = [
-            f"{head}, {self.npus} NPUs",
+            f"{head}, {counted(self.npus, 'NPU')}",
             f"times    read as {self.time_unit}{meant}",
-            f"each NPU {self.nodes} nodes, {self.edges} dependencies",
-            f"compute  {self.computes} nodes, {self.compute_ns:,} ns",
+            f"each NPU {counted(self.nodes, 'node')}, {counted(self.edges, 'dependency')}",
+            f"compute  {counted(self.computes, 'node')}, {self.compute_ns:,} ns",
         ]
         if self.updates:
-            lines.append(f"update   {self.updates} nodes, {self.update_ns:,} ns")
+            lines.append(f"update   {counted(self.updates, 'node')}, {self.update_ns:,} ns")
         lines += [
             f"comm     {item.count} x {item.kind}, {item.size_bytes:,} bytes, {item.joins}"
             for item in self.collectives
@@ -170,10 +171,15 @@ def _joins(members: Members | None, npus: int) -> str:
     if isinstance(members, EvenGroups):
         if members.outer and members.block:
             count = members.block // members.inner
-            return f"groups of {count} NPUs, {members.inner} ranks apart, within {members.block} neighbours"
+            return (
+                f"groups of {counted(count, 'NPU')}, {counted(members.inner, 'rank')} apart, within "
+                f"{counted(members.block, 'neighbour')}"
+            )
         if members.outer:
-            return f"groups of {npus // members.inner} NPUs, {members.inner} ranks apart"
-        return f"groups of {members.inner} neighbouring NPUs"
+            return (
+                f"groups of {counted(npus // members.inner, 'NPU')}, {counted(members.inner, 'rank')} apart"
+            )
+        return f"groups of {counted(members.inner, 'neighbouring NPU')}"
     return "all NPUs"
 
 
@@ -192,12 +198,12 @@ def notes_on(converted: "Converted") -> tuple[str, ...]:
     if converted.sizes_unknown:
         notes.append(
             f"the sizes of the model- and data-parallel groups are not known, so their collectives join all "
-            f"{converted.npus} NPUs, as upstream has it; {HOW_TO_SAY}"
+            f"{counted(converted.npus, 'NPU')}, as upstream has it; {HOW_TO_SAY}"
         )
     layout = workload.layout
     if layout is not None and layout.pp > 1:
         notes.append(
-            f"the rows are those of one of {layout.pp} pipeline stages: neither the messages between stages "
+            f"the rows are those of one of {counted(layout.pp, 'pipeline stage')}: neither the messages between stages "
             f"({layout.pp_comm_bytes:,} bytes each) nor the pipeline's bubble are in the file"
         )
     policy = POLICIES[workload.policy]
@@ -211,11 +217,8 @@ def notes_on(converted: "Converted") -> tuple[str, ...]:
         missing = sorted(traffic - issued[phase])
         if missing:
             layers = _list(missing[:8]) + (", ..." if len(missing) > 8 else "")
-            notes.append(
-                f"{len(missing)} {word} collective{'s' * (len(missing) > 1)} without a node "
-                f"({_reason(converted, phase)}): layers "
-                f"{layers}"
-            )
+            count = counted(len(missing), f"{word} collective")
+            notes.append(f"{count} without a node ({_reason(converted, phase)}): layers {layers}")
     bottom = workload.last_bottom_layer
     if policy.issue_input is Issue.FIRST_FROM_TOP and bottom == len(workload.layers) - 1:
         notes.append(

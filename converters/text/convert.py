@@ -29,6 +29,7 @@ from chakra.converters.text.spans import (
 from chakra.converters.text.upstream import upstream_graph, upstream_rank_files
 from chakra.errors import ConversionError, UsageError
 from chakra.io.documents import lined_text
+from chakra.io.readable import counted
 
 #: Bounds that keep a mistyped number from filling the memory.
 MAX_NPUS = 1 << 20
@@ -301,7 +302,7 @@ def _npus(npus: int | None, dims: Sequence[int] | None) -> int:
         raise UsageError("the number of NPUs is needed: give --npus N or --network FILE")
     if npus is not None and total is not None and npus != total:
         raise UsageError(
-            f"--npus {npus} contradicts the network, whose dimensions {list(dims or ())} hold {total} NPUs"
+            f"--npus {npus} contradicts the network, whose dimensions {list(dims or ())} hold {counted(total, 'NPU')}"
         )
     return npus if npus is not None else int(total or 0)
 
@@ -349,7 +350,7 @@ def _check_size(workload: TextWorkload, passes: int) -> None:
     per_pass = (3 * len(workload.layers) + recomputed) * 4
     if per_pass > MAX_NODES_PER_PASS or per_pass * passes > MAX_NODES:
         raise UsageError(
-            f"{workload.source}: {len(workload.layers)} layers x {passes} passes may give "
-            f"{per_pass * passes} nodes a rank; at most {MAX_NODES_PER_PASS} a pass and {MAX_NODES} in all "
+            f"{workload.source}: {counted(len(workload.layers), 'layer')} x {counted(passes, 'pass')} may give "
+            f"{counted(per_pass * passes, 'node')} a rank; at most {MAX_NODES_PER_PASS} a pass and {MAX_NODES} in all "
             f"are converted"
         )

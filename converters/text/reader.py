@@ -15,6 +15,7 @@ from chakra.converters.text.policies import POLICIES, UPSTREAM_POLICIES, Backwar
 from chakra.errors import ConversionError
 from chakra.io.digits import is_whole, whole_number
 from chakra.io.files import EXECUTION_TRACE, kind_of, read_bytes
+from chakra.io.readable import counted
 
 #: Largest time and size: what an int64 count of ns (times are at most us) and an int64 of bytes can hold.
 MAX_TIME = (1 << 63) // 1000 - 1
@@ -169,13 +170,13 @@ def _layers(words: "_Words", count: int, *, per_layer: bool, groups: bool = Fals
     for index in range(count):
         if words.at_end():
             raise ConversionError(
-                f"{words.source}: the header says {count} layers, but the file ends after {index}"
+                f"{words.source}: the header says {counted(count, 'layer')}, but the file ends after {index}"
             )
         layers.append(_layer(words, index, strict=True, per_layer=per_layer, groups=groups))
     if not words.at_end():
         raise words.error(
-            f"{words.peek()!r} follows the last layer; the header says {count} layers (a layer has "
-            f"{13 if per_layer else 12} words)"
+            f"{words.peek()!r} follows the last layer; the header says {counted(count, 'layer')} (a layer has "
+            f"{counted(13 if per_layer else 12, 'word')})"
         )
     return tuple(layers)
 

@@ -16,6 +16,7 @@ from chakra.converters.text.grammar import CommWord, Phase, Step, TextWorkload
 from chakra.converters.text.passes import span_of
 from chakra.converters.text.policies import POLICIES, Header, Policy, Span
 from chakra.errors import ConversionError, UsageError
+from chakra.io.readable import counted
 
 
 class Style(Enum):
@@ -144,7 +145,7 @@ def _resolve(span: Span, workload: TextWorkload, machine: Machine, style: Style)
         if style is Style.AUTO:
             return Everyone()
         raise UsageError(
-            f"{workload.source}: {workload.policy} splits the {machine.npus} NPUs into model- and "
+            f"{workload.source}: {workload.policy} splits the {counted(machine.npus, 'NPU')} into model- and "
             f"data-parallel groups of unknown size; {HOW_TO_SAY}"
         )
     size = machine.npus // inner if outer else inner
@@ -159,7 +160,7 @@ def _resolve(span: Span, workload: TextWorkload, machine: Machine, style: Style)
     if style is Style.DIMS:
         where = "no network is given" if machine.dims is None else f"none of {list(machine.dims)} ends there"
         raise UsageError(
-            f"{workload.source}: groups of {inner} neighbouring NPUs cannot be said by network dimensions "
+            f"{workload.source}: groups of {counted(inner, 'neighbouring NPU')} cannot be said by network dimensions "
             f"({where}); "
             f"use --span groups"
         )
@@ -197,7 +198,8 @@ def _resolve_layout(span: Span, workload: TextWorkload, machine: Machine, style:
     if style is Style.DIMS:
         where = "no network is given" if machine.dims is None else f"none of {list(machine.dims)} ends there"
         raise UsageError(
-            f"{workload.source}: groups of every {stride}th of {end} NPUs cannot be said by network dimensions "
+            f"{workload.source}: groups of every {stride}th of {counted(end, 'NPU')} cannot be said by network "
+            "dimensions "
             f"({where}); use --span groups"
         )
     if stride == 1:
@@ -220,12 +222,12 @@ def check_layout(workload: TextWorkload, machine: Machine) -> None:
     if layout.stage is not None and machine.npus != layout.stage:
         raise ConversionError(
             f"{where}: all_gpus is {layout.all_gpus} and pp {layout.pp}, and the rows are one stage's: "
-            f"{layout.stage} NPUs, not {machine.npus}"
+            f"{counted(layout.stage, 'NPU')}, not {machine.npus}"
         )
     if machine.npus % (layout.tp * layout.ep):
         raise ConversionError(
             f"{where}: model_parallel_NPU_group x ep is {layout.tp * layout.ep}, which does not divide the "
-            f"{machine.npus} NPUs of a stage"
+            f"{counted(machine.npus, 'NPU')} of a stage"
         )
     if machine.model_parallel not in (None, layout.tp):
         raise ConversionError(
@@ -280,7 +282,7 @@ def _inner_size(span: Span, workload: TextWorkload, machine: Machine) -> int | N
         if machine.npus % group:
             told = "--model-parallel" if machine.model_parallel is not None else "model_parallel_NPU_group"
             raise ConversionError(
-                f"{workload.source}: {told} {group} does not divide the {machine.npus} NPUs; give "
+                f"{workload.source}: {told} {group} does not divide the {counted(machine.npus, 'NPU')}; give "
                 f"--model-parallel N with "
                 f"N among {_divisors(machine.npus)}"
             )

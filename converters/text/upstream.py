@@ -17,6 +17,7 @@ from chakra.converters.text.passes import COLLECTIVE, PHASES, Graph, Rules, buil
 from chakra.converters.text.policies import UPSTREAM_POLICIES
 from chakra.errors import ConversionError
 from chakra.et import ABSENT, NodeType, TraceColumns
+from chakra.io.readable import counted
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata
 
 
@@ -44,7 +45,7 @@ def _refuse_failing(workload: TextWorkload) -> None:
     reason = None
     if workload.policy in ("MODEL", "HYBRID_DATA_MODEL", "HYBRID_MODEL_DATA"):
         if 0 < workload.header_count < n:
-            reason = f"the header says {workload.header_count} layers, but {n} follow"
+            reason = f"the header says {counted(workload.header_count, 'layer')}, but {n} follow"
     elif workload.last_bottom_layer is not None:
         if workload.last_bottom_layer == 0:
             reason = "the last bottom layer is 0"

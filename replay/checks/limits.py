@@ -5,6 +5,7 @@ The engines count in int64 and do not check; what could overflow is refused here
 
 from chakra.errors import ConfigError, WorkloadError
 from chakra.io.limits import MAX_CHUNKS
+from chakra.io.readable import counted
 from chakra.replay.config.keys import SPLITS
 from chakra.replay.config.model import Network, System, bytes_per_ns
 from chakra.replay.config.readers import SLOWEST
@@ -37,7 +38,8 @@ def check_limits(workload: Workload, system: System, network: Network, options: 
         nodes = max(program.n_comm, 1)
         if size * nodes * workload.npus > MOST_BYTES:
             raise WorkloadError(
-                f"{source}: comm_size {size:,} bytes times {nodes} communication nodes on {workload.npus} NPUs "
+                f"{source}: comm_size {size:,} bytes times {counted(nodes, 'communication node')} on "
+                f"{counted(workload.npus, 'NPU')} "
                 "does not fit 64 bits"
             )
         if float(program.duration_ns.sum(dtype=float)) > MOST_BYTES:

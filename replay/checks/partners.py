@@ -13,6 +13,7 @@ import numpy as np
 
 from chakra.arrays import I64, U64, AnyArray
 from chakra.et.same_collective import Differs, agree
+from chakra.io.readable import counted
 from chakra.replay.collectives.call import Call
 from chakra.replay.workload.communicators import Communicator, Membership, short
 from chakra.replay.workload.match_sizes import side_of
@@ -205,7 +206,7 @@ def _difference_text(
 
 
 def _collectives(count: int) -> str:
-    return "no collective" if count == 0 else f"{count} collective{'s' * (count > 1)}"
+    return "no collective" if count == 0 else f"{counted(count, 'collective')}"
 
 
 def source_of(workload: Workload, npu: int) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import ChakraError, ConfigError, StallError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
+from chakra.io.readable import counted
 from chakra.replay.checks.partners import (
     Problem,
     call_text,
@@ -74,7 +75,9 @@ def check_workload(traces: Sequence[Trace], groups: Mapping[str, Sequence[int]],
     """
     errors: list[Finding] = []
     if len(traces) != npus:
-        errors.append(Finding("error", f"{len(traces)} traces for {npus} NPUs; give one per NPU"))
+        errors.append(
+            Finding("error", f"{counted(len(traces), 'trace')} for {counted(npus, 'NPU')}; give one per NPU")
+        )
     distinct: dict[int, int] = {}
     trace_of = np.array([distinct.setdefault(id(t), len(distinct)) for t in traces], np.int64)
     unique = [traces[int(np.argmax(trace_of == k))] for k in range(len(distinct))]
@@ -160,7 +163,7 @@ def check_run(
     shown = "; ".join(problem.message for problem in (hard or problems)[:SHOWN])
     more = len(problems) - min(len(hard or problems), SHOWN)
     if more:
-        shown += f"; and {more} more problem{'s' * (more > 1)} (chakra validate lists them)"
+        shown += f"; and {counted(more, 'more problem')} (chakra validate lists them)"
     raise WorkloadError(shown) if hard else StallError(f"the workload cannot end: {shown}")
 
 
@@ -284,7 +287,7 @@ def unit_warnings(trace: Trace) -> Iterator[str]:
 
 
 def _and_more(count: int) -> str:
-    return f" (and {count - 1} more node{'s' * (count > 2)})" if count > 1 else ""
+    return f" (and {counted(count - 1, 'more node')})" if count > 1 else ""
 
 
 def traffic_warnings(workload: Workload) -> Iterator[str]:
@@ -313,7 +316,7 @@ def run_warnings(workload: Workload, options: RunOptions) -> Iterator[str]:
             empty += count * int(np.asarray(zero)[calls].sum())
     if empty:
         yield (
-            f"{empty} collective node{'s' * (empty != 1)} of 0 bytes: they wait for all members and move nothing (C1; "
+            f"{counted(empty, 'collective node')} of 0 bytes: they wait for all members and move nothing (C1; "
             "ASTRA-sim charges time for them, or hangs)"
         )
     yield from traffic_warnings(workload)

@@ -4,6 +4,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ConfigError
+from chakra.io.readable import counted
 from chakra.replay.collectives.steps import LAST_OF_ROUND, Do, StepAlgorithm, Steps, Symmetry, from_arrays
 
 
@@ -45,7 +46,7 @@ def checked_steps(made: object, n: int, words: str) -> Steps:
             "chakra.replay.collectives.steps"
         )
     if made.n != n:
-        raise ConfigError(f"{words} is for {made.n} members")
+        raise ConfigError(f"{words} is for {counted(made.n, 'member')}")
     rows: object = made.messages
     whole: object = made.whole
     symmetry: object = made.symmetry

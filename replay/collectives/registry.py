@@ -7,6 +7,7 @@ object is a `chakra.replay.collectives.steps.StepAlgorithm`.
 from functools import cache, lru_cache
 
 from chakra.errors import ConfigError
+from chakra.io.readable import counted
 from chakra.replay import plugins
 from chakra.replay.collectives import (
     bruck,
@@ -75,6 +76,6 @@ def steps(name: str, do: Do, n: int, size_bytes: int, link: Link) -> Steps:
         raise ConfigError(f"algorithm {name!r} cannot run {do.name} (it runs {able})")
     if name in OURS:
         return algorithm.schedule(do, n, size_bytes, link)
-    words = f"collective algorithm {name!r}: schedule of {do.name} for {n} members"
+    words = f"collective algorithm {name!r}: schedule of {do.name} for {counted(n, 'member')}"
     made = plugins.guarded(lambda: algorithm.schedule(do, n, size_bytes, link), f"{words} failed")
     return checked_steps(made, n, words)

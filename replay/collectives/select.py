@@ -6,6 +6,7 @@ Sources: replay semantics, sections 1.3, 3.2, 3.3, 7.1 and 7.2; corrections C1, 
 from dataclasses import dataclass, replace
 
 from chakra.errors import ConfigError, WorkloadError
+from chakra.io.readable import counted, verb
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
 from chakra.replay.collectives.call import Call, Uneven
@@ -117,7 +118,7 @@ def implementation(kind: CollectiveKind, system: System, network: Network) -> li
         )
     if len(names) > len(network.dims):
         raise ConfigError(
-            f"{system.source}: key {key!r} names {len(names)} algorithms, but {network.source} has "
+            f"{system.source}: key {key!r} names {counted(len(names), 'algorithm')}, but {network.source} has "
             f"{len(network.dims)} dimension(s)"
         )
     return [parse(name, f"{system.source}: key {key!r}") for name in names]
@@ -184,12 +185,18 @@ def _check_size(algorithm: Algorithm, kind: CollectiveKind, ring: int, whole: bo
         if kind is CollectiveKind.ALL_TO_ALL:
             raise ConfigError(f"{what} cannot run ALL_TO_ALL; use ring or direct")
         if not power:
-            raise ConfigError(f"{what} needs a power of two, but {ring} NPUs take part; {NOT_POWER}")
+            raise ConfigError(
+                f"{what} needs a power of two, but {counted(ring, 'NPU')} {verb(ring, 'takes', 'take')} part; {NOT_POWER}"
+            )
     if algorithm.family is Family.TREE:
         if kind is not CollectiveKind.ALL_REDUCE:
             raise ConfigError(f"{what} runs ALL_REDUCE only, not {kind.value}; use ring or direct")
         if not power or not whole:
-            where = f"{ring} NPUs take part" if whole else "a process group uses it"
+            where = (
+                f"{counted(ring, 'NPU')} {verb(ring, 'takes', 'take')} part"
+                if whole
+                else "a process group uses it"
+            )
             raise ConfigError(
                 f"{what} needs a power of two NPUs of one dimension, but {where}; use pipelinedTree, which runs on "
                 "any number, or ring"

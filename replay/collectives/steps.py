@@ -19,6 +19,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ConfigError
+from chakra.io.readable import counted
 from chakra.replay.engines.kernels import codes
 
 __all__ = [
@@ -234,7 +235,8 @@ def from_arrays(n: int, rounds: Sequence[I64], whole: int, symmetry: Symmetry = 
             if len(members) != len(ends):
                 member = int(members[np.argmax(counts)])
                 raise ConfigError(
-                    f"collective schedule: round {k} (from 0): member {member} {word} {counts.max()} messages; "
+                    f"collective schedule: round {k} (from 0): member {member} {word} "
+                    f"{counted(counts.max(), 'message')}; "
                     "one is the most"
                 )
         if (rows[:, 0] == rows[:, 1]).any():

@@ -17,6 +17,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ConfigError
+from chakra.io.readable import counted, counted_text
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.call import Uneven
@@ -108,7 +109,8 @@ def uneven_steps(name: str, do: Do, uneven: Uneven, whole: int) -> Steps | None:
         many = n * (n - 1) * (n if do is Do.ALL_TO_ALL else 2) // 2
         if many > MOST_MESSAGES:
             raise ConfigError(
-                f"ring: an uneven {do.name} of {n} members has {many:,} messages; use direct for unequal shares"
+                f"ring: an uneven {do.name} of {counted(n, 'member')} has {counted_text(many, 'message')}; use "
+                "direct for unequal shares"
             )
         rounds = _ring_all_to_all(sizes) if do is Do.ALL_TO_ALL else _ring(sizes, gather=do is Do.ALL_GATHER)
     elif name == HALVING_DOUBLING:

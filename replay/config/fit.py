@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from chakra.arguments import checked
 from chakra.errors import ConfigError
+from chakra.io.readable import counted
 from chakra.replay.config.keys import IMPLEMENTATION_KEYS, N_NODES, NPUS_PER_NODE
 from chakra.replay.config.model import Memory, MemoryKind, Network, System, Topology
 
@@ -30,15 +31,15 @@ def check_fit(network: Network, system: System, memory: Memory | None = None) ->
     for kind, names in system.implementations.items():
         if len(names) > len(network.dims):
             raise ConfigError(
-                f"{system.source}: key '{IMPLEMENTATION_KEYS[kind]}' names {len(names)} algorithms, but the "
-                f"network ({network.source}) has {len(network.dims)} dimension{'s' * (len(network.dims) > 1)}"
+                f"{system.source}: key '{IMPLEMENTATION_KEYS[kind]}' names {counted(len(names), 'algorithm')}, but the "
+                f"network ({network.source}) has {counted(len(network.dims), 'dimension')}"
             )
     if memory is not None and memory.kind is MemoryKind.PER_NODE:
         served = memory.n_nodes * memory.npus_per_node
         if served < network.npus:
             raise ConfigError(
                 f"{memory.source}: key '{N_NODES.name}' ({memory.n_nodes}) times '{NPUS_PER_NODE.name}' "
-                f"({memory.npus_per_node}) serves {served} NPUs, but the network has {network.npus}"
+                f"({memory.npus_per_node}) serves {counted(served, 'NPU')}, but the network has {network.npus}"
             )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from chakra.arguments import checked
 from chakra.io.digits import signed_whole_number
+from chakra.io.readable import counted
 from chakra.io.shown import describe
 from chakra.replay.config.files import Source
 from chakra.replay.config.key import Schema, UnfitError
@@ -86,7 +87,9 @@ def _ranks(section: Section, key: object, npus: int | None) -> tuple[int, ...]:
         raise section.error(key, unfit.told(value)) from None
     beyond = next((rank for rank in ranks if npus is not None and rank >= npus), None)
     if beyond is not None and npus is not None:
-        raise section.error(key, f"has rank {beyond}, but the network has {npus} NPUs (0 to {npus - 1})")
+        raise section.error(
+            key, f"has rank {beyond}, but the network has {counted(npus, 'NPU')} (0 to {npus - 1})"
+        )
     return ranks
 
 

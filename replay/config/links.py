@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from chakra.errors import ConfigError
 from chakra.io.nearest import nearest
+from chakra.io.readable import counted
 from chakra.io.shown import describe
 from chakra.io.text import read_text
 from chakra.io.yaml_text import block_text, entry_text
@@ -136,7 +137,9 @@ class _Names:
         for count in counts:
             self.npus *= count
         if self.npus > MAX_INT:
-            raise section.error("npus_count", f"gives {self.npus} NPUs in all, more than {MAX_INT}")
+            raise section.error(
+                "npus_count", f"gives {counted(self.npus, 'NPU')} in all, more than {MAX_INT}"
+            )
         self.others: dict[str, int] = {}
 
     def number(self, key: str, i: int, written: object, *, add: bool = True) -> int:
@@ -151,7 +154,8 @@ class _Names:
         if isinstance(vertex, int):
             if not 0 <= vertex < self.npus:
                 raise self.section.error(
-                    key, f"entry {i}: NPU {vertex} is not one of the {self.npus} NPUs 0 to {self.npus - 1}"
+                    key,
+                    f"entry {i}: NPU {vertex} is not one of the {counted(self.npus, 'NPU')} 0 to {self.npus - 1}",
                 )
             return vertex
         if vertex not in self.others:

@@ -8,6 +8,7 @@ from typing import Any
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.limits import MAX_NPUS
+from chakra.io.readable import counted
 from chakra.io.yaml import Entry
 from chakra.io.yaml_text import entry_text
 from chakra.replay.config.files import Source
@@ -89,7 +90,8 @@ def _blocks_network(section: Section) -> Network:
     if len(topologies) > MAX_DIMS:
         raise section.error(
             TOPOLOGY.name,
-            f"has {len(topologies)} entries; a network of at most {MAX_NPUS} NPUs has at most {MAX_DIMS} dimensions",
+            f"has {counted(len(topologies), 'entry')}; a network of at most {MAX_NPUS} NPUs has at most {MAX_DIMS} "
+            "dimensions",
         )
     counts, bandwidths, latencies = (
         section.read(NPUS_COUNT),
@@ -100,14 +102,14 @@ def _blocks_network(section: Section) -> Network:
         if len(values) != len(topologies):
             raise section.error(
                 key.name,
-                f"has {len(values)} entries, but '{TOPOLOGY.name}' has {len(topologies)}: one per dimension",
+                f"has {counted(len(values), 'entry')}, but '{TOPOLOGY.name}' has {len(topologies)}: one per dimension",
             )
     said = section.read(SWITCHES)
     switches = (Switches.PLAIN,) * len(topologies) if said is None else said
     if len(switches) != len(topologies):
         raise section.error(
             SWITCHES.name,
-            f"has {len(switches)} entries, but '{TOPOLOGY.name}' has {len(topologies)}: one per dimension",
+            f"has {counted(len(switches), 'entry')}, but '{TOPOLOGY.name}' has {len(topologies)}: one per dimension",
         )
     for k, (topology, can) in enumerate(zip(topologies, switches, strict=True)):
         if can is not Switches.PLAIN and topology is not Topology.SWITCH:
@@ -125,7 +127,8 @@ def _blocks_network(section: Section) -> Network:
     )
     if network.npus > MAX_NPUS:
         raise section.error(
-            NPUS_COUNT.name, f"gives {network.npus} NPUs in all, more than the {MAX_NPUS} supported"
+            NPUS_COUNT.name,
+            f"gives {counted(network.npus, 'NPU')} in all, more than the {MAX_NPUS} supported",
         )
     return network
 

@@ -12,6 +12,7 @@ from chakra.arrays import F64
 from chakra.errors import ConfigError
 from chakra.io.digits import decimal_number, whole_number
 from chakra.io.files import unusable_json
+from chakra.io.readable import counted
 from chakra.io.shown import describe
 from chakra.io.text import read_text
 from chakra.replay.config.files import read_json
@@ -78,7 +79,9 @@ def _json_list(name: str, text: str) -> list[Any]:
 
 def _from_sequence(values: list[Any], npus: int, name: str) -> list[tuple[object, object, str]]:
     if len(values) != npus:
-        raise ConfigError(f"{name}: has {len(values)} factors, but the network has {npus} NPUs")
+        raise ConfigError(
+            f"{name}: has {counted(len(values), 'factor')}, but the network has {counted(npus, 'NPU')}"
+        )
     return [(i, value, name) for i, value in enumerate(values)]
 
 
@@ -97,7 +100,9 @@ def _from_lines(text: str, npus: int, name: str) -> list[tuple[object, object, s
         if last < first:
             raise ConfigError(f"{name}:{number}: {first}-{last} is not a range of NPUs")
         if last >= npus:
-            raise ConfigError(f"{name}:{number}: NPU {last}: the network has {npus} NPUs (0 to {npus - 1})")
+            raise ConfigError(
+                f"{name}:{number}: NPU {last}: the network has {counted(npus, 'NPU')} (0 to {npus - 1})"
+            )
         try:
             factor: object = decimal_number(match[3])
         except ValueError:
@@ -114,7 +119,7 @@ def _filled(pairs: list[tuple[object, object, str]], npus: int) -> F64:
             raise ConfigError(f"{place}: key '{key}' must be the number of an NPU")
         npu = whole_number(str(key))
         if npu >= npus:
-            raise ConfigError(f"{place}: NPU {npu}: the network has {npus} NPUs (0 to {npus - 1})")
+            raise ConfigError(f"{place}: NPU {npu}: the network has {counted(npus, 'NPU')} (0 to {npus - 1})")
         if npu in seen:
             raise ConfigError(f"{place}: NPU {npu} is given twice")
         seen.add(npu)

@@ -8,6 +8,7 @@ import numpy as np
 from chakra.arguments import shown
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_NPUS
+from chakra.io.readable import counted
 from chakra.replay.config.model import Dimension, LinkTopology, Network
 from chakra.replay.networks.interface import OutsideNetwork
 from chakra.replay.plugins import guarded
@@ -40,7 +41,9 @@ def outside_network(made: Any) -> Network:
     dims = tuple(_dimension(f"{words}: dimension {d}", dim) for d, dim in enumerate(stated))
     network = Network(dims, words, outside=made)
     if network.npus > MAX_NPUS:
-        raise ConfigError(f"{words} has {network.npus} NPUs in all, more than the {MAX_NPUS} supported")
+        raise ConfigError(
+            f"{words} has {counted(network.npus, 'NPU')} in all, more than the {MAX_NPUS} supported"
+        )
     return network
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from chakra.io.readable import counted
 from chakra.replay.config.files import Source
 from chakra.replay.config.key import Key
 from chakra.replay.config.keys import (
@@ -114,7 +115,11 @@ def network_in_effect(src: Source | Section, network: Network, compat: str | Non
         section = Section.of(src, kind="network", compat=compat, yaml=True)
     if section.given(PLUGIN):
         dims = " x ".join(f"{dim.topology.value}({dim.npus})" for dim in network.dims)
-        said = (f"{network.npus} NPUs in all: {dims}",) if network.links is None else _link_notes(network)
+        said = (
+            (f"{counted(network.npus, 'NPU')} in all: {dims}",)
+            if network.links is None
+            else _link_notes(network)
+        )
         if network.outside is not None:
             said += (f"network {network.outside.name!r} simulates the transfers itself",)
         rows = _rows(section, PLUGIN_KEYS, {key.name: section.raw(key) for key in PLUGIN_KEYS})
@@ -122,7 +127,7 @@ def network_in_effect(src: Source | Section, network: Network, compat: str | Non
     if network.links is not None:
         return FileInEffect("network", section.source, _link_rows(section, network), _link_notes(network))
     rates = ", ".join(f"{dim.bytes_per_ns:g}" for dim in network.dims)
-    notes = (f"{network.npus} NPUs in all; a link moves {rates} bytes per ns",)
+    notes = (f"{counted(network.npus, 'NPU')} in all; a link moves {rates} bytes per ns",)
     values: dict[str, object] = {
         key.name: key.of_each(network.dims) for key in NETWORK_KEYS if key is not PACKETS
     }
@@ -154,7 +159,7 @@ def _link_rows(section: Section, network: Network) -> tuple[ValueInEffect, ...]:
     assert links is not None
     values = {key.name: key.of(links) for key in (ROUTING, ECMP, NPUS_FORWARD, LINK_SWITCHES)} | {
         NPUS_COUNT.name: NPUS_COUNT.of_each(network.dims),
-        LINKS.name: f"{len(links.links)} links",
+        LINKS.name: f"{counted(len(links.links), 'link')}",
         LINKS_BANDWIDTH.name: section.raw(LINKS_BANDWIDTH),
         LINKS_LATENCY.name: section.raw(LINKS_LATENCY),
         ROUTES.name: f"{len(links.routes)} routes" if links.routes else None,
@@ -172,7 +177,8 @@ def _link_notes(network: Network) -> tuple[str, ...]:
     ends = {(link.src, link.dst) for link in links.links}
     one_way = sum((dst, src) not in ends for src, dst in ends)
     count = (
-        f"{network.npus} NPUs and {len(links.vertices)} switches; {len(links.links)} links, a direction each"
+        f"{counted(network.npus, 'NPU')} and {counted(len(links.vertices), 'switch')}; "
+        f"{counted(len(links.links), 'link')}, a direction each"
     )
     least = network.dims[0].bandwidth_gibps
     return (
@@ -264,7 +270,7 @@ def _algorithm_notes(key: str, names: tuple[str, ...], network: Network) -> list
         if name in ("halvingDoubling", "oneHalvingDoubling", "doubleBinaryTree") and size & (size - 1):
             nearest = 1 << round(math.log2(size))
             notes.append(
-                f"'{key}': {name} on {size} NPUs (dimension {d}), not a power of two such as {nearest}"
+                f"'{key}': {name} on {counted(size, 'NPU')} (dimension {d}), not a power of two such as {nearest}"
             )
         if name.startswith("one") and len(names) > d + 1:
             notes.append(f"'{key}': {name} spans all NPUs, so the entries after it are not used")
@@ -274,6 +280,6 @@ def _algorithm_notes(key: str, names: tuple[str, ...], network: Network) -> list
     if len(names) < len(network.dims):
         left = ", ".join(str(d) for d in range(len(names), len(network.dims)))
         notes.append(
-            f"'{key}' names {len(names)} algorithms: dimensions {left} take no part in such a collective"
+            f"'{key}' names {counted(len(names), 'algorithm')}: dimensions {left} take no part in such a collective"
         )
     return notes

@@ -7,6 +7,7 @@ from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.digits import decimal_number
 from chakra.io.limits import MAX_LINKED_NPUS, MAX_LINKS
+from chakra.io.readable import counted
 from chakra.replay.config.links import check_reach, with_dims
 from chakra.replay.config.model import Link, Links, Network, Topology
 
@@ -104,12 +105,14 @@ def _check_size(network: Network) -> None:
     """Refuse building blocks that stand for more links than are listed one by one."""
     if network.npus > MAX_LINKED_NPUS:
         raise UsageError(
-            f"{network.source}: {network.npus} NPUs; links fail or slow down on networks of at most {MAX_LINKED_NPUS}"
+            f"{network.source}: {counted(network.npus, 'NPU')}; links fail or slow down on networks of at most "
+            f"{MAX_LINKED_NPUS}"
         )
     per_npu = sum(dim.npus - 1 if dim.topology is Topology.FULLY_CONNECTED else 2 for dim in network.dims)
     if network.npus * per_npu > 2 * MAX_LINKS:
         raise UsageError(
-            f"{network.source}: {network.npus * per_npu} links; links fail or slow down where there are at most "
+            f"{network.source}: {counted(network.npus * per_npu, 'link')}; links fail or slow down where there are "
+            "at most "
             f"{2 * MAX_LINKS}"
         )
 

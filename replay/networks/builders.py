@@ -10,6 +10,7 @@ from math import prod
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.limits import MAX_LINKED_NPUS, MAX_LINKS
+from chakra.io.readable import counted, counted_text
 from chakra.replay.config.model import Network
 from chakra.replay.config.network import MAX_DIMS, load_network
 
@@ -53,17 +54,17 @@ def fat_tree(
     _whole(down, "down", 1)
     h = len(down)
     if h > MAX_LEVELS:
-        raise UsageError(f"down: {h} levels of switches; a fat tree has at most {MAX_LEVELS}")
+        raise UsageError(f"down: {counted(h, 'level')} of switches; a fat tree has at most {MAX_LEVELS}")
     parents = list(up) if up is not None else [1, *down[:-1]]
     _whole(parents, "up", 1)
     if len(parents) != h:
-        raise UsageError(f"up: {len(parents)} numbers for {h} levels of switches")
+        raise UsageError(f"up: {counted(len(parents), 'number')} for {counted(h, 'level')} of switches")
     ratios = (
         [float(oversubscription)] * (h - 1) if isinstance(oversubscription, int | float) else oversubscription
     )
     if len(ratios) != h - 1:
         raise UsageError(
-            f"oversubscription: {len(ratios)} numbers for {h - 1} levels of switches below the top"
+            f"oversubscription: {counted(len(ratios), 'number')} for {counted(h - 1, 'level')} of switches below the top"
         )
     for ratio in ratios:
         _positive(ratio, "oversubscription")
@@ -164,7 +165,7 @@ def torus(shape: Sequence[int], *, bandwidth_gibps: float, latency_ns: float, wr
     """
     _whole(shape, "shape", 2)
     if len(shape) > MAX_DIMS:
-        raise UsageError(f"shape: {len(shape)} dimensions; a torus has at most {MAX_DIMS}")
+        raise UsageError(f"shape: {counted(len(shape), 'dimension')}; a torus has at most {MAX_DIMS}")
     npus = prod(shape)
     _within(npus)
     _bounded(npus * len(shape))
@@ -264,10 +265,11 @@ def _positive(value: float, what: str) -> None:
 def _within(npus: int) -> None:
     if npus > MAX_LINKED_NPUS:
         raise UsageError(
-            f"{npus:,} NPUs; a network given link by link has at most {MAX_LINKED_NPUS:,}: use building blocks"
+            f"{counted_text(npus, 'NPU')}; a network given link by link has at most {MAX_LINKED_NPUS:,}: use "
+            "building blocks"
         )
 
 
 def _bounded(links: int) -> None:
     if links > MAX_LINKS:
-        raise UsageError(f"{links:,} links; a list of links has at most {MAX_LINKS:,}")
+        raise UsageError(f"{counted_text(links, 'link')}; a list of links has at most {MAX_LINKS:,}")

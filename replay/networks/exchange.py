@@ -8,6 +8,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ChakraError, ConfigError
+from chakra.io.readable import counted
 from chakra.replay.networks.interface import (
     NEVER_NS,
     CountsLinks,
@@ -145,7 +146,9 @@ class Exchange:
                     f"{self._words}: advance() answered {int(column.max())}, more than 2^63 - 1"
                 )
         if len(ids) != len(ends):
-            raise ConfigError(f"{self._words}: advance() returned {len(ids)} numbers and {len(ends)} ends")
+            raise ConfigError(
+                f"{self._words}: advance() returned {counted(len(ids), 'number')} and {len(ends)} ends"
+            )
         return ids.astype(np.int64), ends.astype(np.int64)
 
     def _check_numbers(self, ids: I64) -> None:
@@ -243,7 +246,8 @@ class Exchange:
         busy = found.busy_ns
         if busy.ndim != 2 or len(busy) != len(found.links):
             raise ConfigError(
-                f"{self._words}: use_over_time() must answer a row of intervals for each of {len(found.links)} links, "
+                f"{self._words}: use_over_time() must answer a row of intervals for each of "
+                f"{counted(len(found.links), 'link')}, "
                 f"not an array of shape {busy.shape}"
             )
         if not (np.isfinite(busy) & (busy >= 0)).all():

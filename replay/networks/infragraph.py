@@ -18,6 +18,7 @@ from chakra.errors import ConfigError
 from chakra.io.digits import whole_number
 from chakra.io.limits import MAX_LINKED_NPUS, MAX_LINKS
 from chakra.io.nearest import nearest
+from chakra.io.readable import counted
 from chakra.io.shown import describe, shortened
 from chakra.io.yaml import Plain, read_document
 from chakra.replay.config.links import links_network
@@ -541,11 +542,12 @@ def import_infragraph(
     npus = _ranks(reader, annotations, [name for name, kind in types.items() if kind in NPU_TYPES])
     if not 2 <= len(npus) <= MAX_LINKED_NPUS:
         raise ConfigError(
-            f"{source}: instances have {len(npus)} components of the type xpu; a network has 2 to {MAX_LINKED_NPUS}"
+            f"{source}: instances have {counted(len(npus), 'component')} of the type xpu; a network has 2 to "
+            f"{MAX_LINKED_NPUS}"
         )
     if npus_count is not None and math.prod(npus_count) != len(npus):
         raise ConfigError(
-            f"{source}: npus_count gives {math.prod(npus_count)} NPUs, but there are {len(npus)}"
+            f"{source}: npus_count gives {counted(math.prod(npus_count), 'NPU')}, but there are {len(npus)}"
         )
     _leave_out(reader, types, leave_out)
     _without_dead_ends(reader, set(npus))

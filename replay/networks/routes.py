@@ -12,6 +12,7 @@ import numpy as np
 from chakra.arrays import F64, I64, AnyArray, bounds
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_ROUTED_NPUS
+from chakra.io.readable import counted
 from chakra.replay.config.model import Links, Network, Topology
 
 FAR = np.int64(1) << 62
@@ -50,7 +51,8 @@ def link_graph(network: Network, pairs: I64) -> LinkGraph:
     n = network.npus
     if n > MAX_ROUTED_NPUS:
         raise ConfigError(
-            f"{network.source}: {n} NPUs; a network of single links has at most {MAX_ROUTED_NPUS} unless the backend is "
+            f"{network.source}: {counted(n, 'NPU')}; a network of single links has at most {MAX_ROUTED_NPUS} unless "
+            "the backend is "
             "flow (--backend flow)"
         )
     if links.ecmp in SPLITTING:

@@ -13,6 +13,7 @@ from chakra.alignment import aligned
 from chakra.errors import UsageError
 from chakra.io.documents import json_text, lined_text
 from chakra.io.markup import element, nested
+from chakra.io.readable import counted, counted_text
 from chakra.replay.config.model import LinkTopology
 from chakra.replay.options import OUTSIDE
 
@@ -164,7 +165,7 @@ def format_html(summary: str, npus: Sequence[Mapping[str, Any]]) -> str:
     )
     rows = nested("table", nested("thead", nested("tr", head)) + nested("tbody", body))
     cut = len(npus) - len(shown)
-    more = element("p", f"... and {cut:,} more NPUs") if cut else ""
+    more = element("p", f"... and {counted_text(cut, 'more NPU')}") if cut else ""
     return nested("div", element("pre", summary) + rows + more)
 
 
@@ -185,7 +186,7 @@ def _summary(document: Document) -> Iterator[str]:
     last = max(range(len(finish)), key=finish.__getitem__)
     first = min(range(len(finish)), key=finish.__getitem__)
     spread = (
-        ("the only NPU" if len(finish) == 1 else f"all {len(finish)} NPUs at the same time")
+        ("the only NPU" if len(finish) == 1 else f"all {counted(len(finish), 'NPU')} at the same time")
         if finish[first] == finish[last]
         else f"NPU {last} last, NPU {first} first at {_time(finish[first])}"
     )
@@ -235,7 +236,7 @@ def _interval(interval: Mapping[str, Any]) -> str:
     ends = f"{interval['low_ns'] / size:.4g} to {interval['high_ns'] / size:.4g} {unit}"
     differs = "".join(f"; {text}" for text in interval["differs"])
     rows = interval["rows"]
-    nearest = f"{interval['family']}, {rows} measured row{'s' * (rows != 1)}{differs}"
+    nearest = f"{interval['family']}, {counted(rows, 'measured row')}{differs}"
     return f"{100 * interval['share']:g} % interval     {ends} ({nearest})"
 
 
@@ -251,7 +252,7 @@ def _machine(document: Document) -> Iterator[str]:
     for d, dim in enumerate(network.get("dims") or []):
         listed = dim["topology"] == LinkTopology.LINKS
         yield (
-            f"{'network' if d == 0 else '':18}dim {d}: {dim['topology']} of {dim['npus']} NPU{'s' * (dim['npus'] != 1)}, "
+            f"{'network' if d == 0 else '':18}dim {d}: {dim['topology']} of {counted(dim['npus'], 'NPU')}, "
             f"{dim['bandwidth_gibps']:g} GB/s (of 2^30 B/s) "
             f"{'out of an NPU' if listed else 'per link and direction'}, "
             f"{dim['latency_ns']:g} ns {'a way' if listed else 'per hop'}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from chakra.io.readable import counted
 from chakra.replay.collectives.library.in_effect import placed_library
 from chakra.replay.collectives.select import ROOTED, priced_kind
 from chakra.replay.config.fit import idle_dimensions, whole_list
@@ -48,8 +49,9 @@ def idle_dimension_warnings(scenario: Scenario) -> Iterator[str]:
         which = ", ".join(f"{d} ({network.dims[d].topology} of {network.dims[d].npus})" for d in idle)
         carry = "carry" if len(idle) > 1 else "carries"
         yield InputWarning(
-            f"{system.source}: key '{IMPLEMENTATION_KEYS[kind]}' names {len(names)} algorithm{'s' * (len(names) != 1)} "
-            f"for {len(network.dims)} dimensions: dimension{'s' * (len(idle) > 1)} {which} {carry} nothing of it, and "
+            f"{system.source}: key '{IMPLEMENTATION_KEYS[kind]}' names {counted(len(names), 'algorithm')} "
+            f"for {counted(len(network.dims), 'dimension')}: dimension{'s' * (len(idle) > 1)} {which} {carry} "
+            "nothing of it, and "
             f"NPUs that differ there are never joined; a list for all of them is [{listed}]"
         )
 
@@ -82,7 +84,9 @@ def _custom_warning(
     programs = scenario.custom_algorithms.of(prefix, members)
     named = f"{scenario.system.source}: custom algorithm {prefix!r}"
     if more := position_file(resolve_prefix(prefix, scenario.system), members):
-        yield InputWarning(f"{named} has more positions ({more}) than the {members} members that run it")
+        yield InputWarning(
+            f"{named} has more positions ({more}) than the {counted(members, 'member')} that run it"
+        )
     sent = sum(int(p.p2p_bytes[p.op[p.op != Op.TIMER] == Op.SEND].sum()) for p in programs)
     least = size * (members - 1)
     if kind is CollectiveKind.ALL_REDUCE:
@@ -112,7 +116,7 @@ def untimed_warnings(workload: Workload, system: System) -> Iterator[str]:
         count += len(nodes) * often
     if count:
         yield InputWarning(
-            f"{place}{count} compute node{'s' * (count != 1)} with operations and no duration take 0 ns: give durations, "
+            f"{place}{counted(count, 'compute node')} with operations and no duration take 0 ns: give durations, "
             "switch on roofline-enabled with peak-perf and local-mem-bw, or replay on a known machine (--platform)"
         )
 

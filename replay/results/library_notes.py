@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from chakra.io.readable import counted
 from chakra.replay.collectives.library.in_effect import why_no_library
 from chakra.replay.collectives.library.shape import Forced
 from chakra.replay.config.model import CollectiveKind, System
@@ -73,7 +74,7 @@ def _held(forced: Forced) -> str:
     """What a library is held to, in words; empty: nothing."""
     parts = ["/".join(str(part) for part in (forced.algorithm, forced.protocol) if part)]
     if forced.channels:
-        parts.append("one channel" if forced.channels == 1 else f"{forced.channels} channels")
+        parts.append("one channel" if forced.channels == 1 else f"{counted(forced.channels, 'channel')}")
     return " with ".join(part for part in parts if part)
 
 
@@ -101,7 +102,7 @@ def _measured_note(name: str, asked: dict[tuple[CollectiveKind, int, int], bool]
     """Which of a run's different collectives (kind, bytes, ranks) were measured, and one that was not."""
     found = sum(asked.values())
     beyond = [
-        f"{kind.lower()} of {size:,} bytes on {ranks} ranks"
+        f"{kind.lower()} of {size:,} bytes on {counted(ranks, 'rank')}"
         for (kind, size, ranks), one in sorted(asked.items())
         if not one
     ]

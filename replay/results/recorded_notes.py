@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.et import Trace
+from chakra.io.readable import counted
 from chakra.replay.compute.other_accelerator import accelerator_named, recorded_on
 from chakra.replay.compute.parameters import FIRST_TYPE, ComputeParameters
 from chakra.replay.engines.scenario import Scenario
@@ -89,12 +90,14 @@ def recording_notes(traces: Sequence[Trace], npus: int, finish_ns: int) -> list[
     ranks, steps = recorded_ranks(traces), recorded_steps(traces)
     if npus < ranks:
         out.append(
-            f"the recorded job had {ranks} ranks, this replay has {npus}: collectives of all ranks span these alone "
+            f"the recorded job had {counted(ranks, 'rank')}, this replay has {npus}: collectives of all ranks span "
+            "these alone "
             "(--replicate on a machine of all ranks repeats the traces)"
         )
     if steps > 1:
         out.append(
-            f"the recording holds {steps} profiler steps: one takes {finish_ns / steps / 1e6:,.3f} ms on average"
+            f"the recording holds {counted(steps, 'profiler step')}: one takes {finish_ns / steps / 1e6:,.3f} ms on "
+            "average"
         )
     return out
 

@@ -13,6 +13,7 @@ from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.et import ABSENT, NodeType, Trace
 from chakra.io.digits import whole_number
+from chakra.io.readable import counted_text
 from chakra.replay.collectives.library.shape import Choice
 from chakra.replay.collectives.plan import Plan, library_phase
 from chakra.replay.config.model import CollectiveKind, Links, Memory, Network, Switches, System
@@ -356,7 +357,8 @@ class ReplayResult:
         last = int(self.finish_ns.max(initial=0))
         partial = ", partial" if self.partial else ""
         return (
-            f"<ReplayResult: {self.npus:,} NPUs, finished after {last:,} ns, {self.options.backend}{partial}>"
+            f"<ReplayResult: {counted_text(self.npus, 'NPU')}, finished after {last:,} ns, "
+            f"{self.options.backend}{partial}>"
         )
 
     def __str__(self) -> str:
@@ -420,7 +422,7 @@ class ReplayResult:
         """How the run was computed: what was folded, in closed form, or simulated, and why."""
         classes = self.raw.partition.n_classes
         lines = [
-            f"engine: {self.raw.engine}, backend {self.options.backend}, {self.raw.events:,} events",
+            f"engine: {self.raw.engine}, backend {self.options.backend}, {counted_text(self.raw.events, 'event')}",
             f"NPUs: {self.npus:,} simulated as {classes:,} class{'es' if classes != 1 else ''} of equal NPUs",
         ]
         return lines + list(self.raw.notes)

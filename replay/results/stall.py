@@ -11,6 +11,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import StallError
+from chakra.io.readable import counted, verb
 from chakra.replay.checks.partners import call_text, group_text, node_name, some, tags_of
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
@@ -60,7 +61,9 @@ class Stall:
         raw = self.raw
         blocked = np.flatnonzero(raw.finish_per_npu() < 0)
         now = max(int(raw.finish_ns.max(initial=0)), int(raw.issue_ns.max(initial=0)))
-        parts = [f"the replay stalled at {now} ns: {len(blocked)} of {self.workload.npus} NPUs cannot finish"]
+        parts = [
+            f"the replay stalled at {now} ns: {len(blocked)} of {counted(self.workload.npus, 'NPU')} cannot finish"
+        ]
         for npu in blocked[:SHOWN].tolist():
             waits = self.waits(npu)
             text = " and ".join(w.text for w in waits[:2])
@@ -68,12 +71,14 @@ class Stall:
                 text += f" and {len(waits) - 2} more"
             parts.append(f"NPU {npu} {text or self._idle_text(npu)}")
         if len(blocked) > SHOWN:
-            parts.append(f"{len(blocked) - SHOWN} more NPUs are blocked")
+            parts.append(
+                f"{counted(len(blocked) - SHOWN, 'more NPU')} {verb(len(blocked) - SHOWN, 'is', 'are')} blocked"
+            )
         cycle = self.cycle(blocked)
         if cycle:
             shown = [str(npu) for npu in cycle[:CYCLE_SHOWN]]
             if len(cycle) > CYCLE_SHOWN:
-                shown.append(f"... ({len(cycle)} NPUs)")
+                shown.append(f"... ({counted(len(cycle), 'NPU')})")
             parts.append(f"wait cycle: NPU {' -> '.join([*shown, str(cycle[0])])}")
         return "; ".join(parts)
 
@@ -202,7 +207,8 @@ class Stall:
         left = np.flatnonzero(issue < 0)
         if not len(left):
             return "has issued everything"
-        return f"cannot issue {node_name(self.workload, npu, int(left[0]))} ({len(left)} nodes are left)"
+        count = f"{counted(len(left), 'node')} {verb(len(left), 'is', 'are')} left"
+        return f"cannot issue {node_name(self.workload, npu, int(left[0]))} ({count})"
 
     def cycle(self, blocked: I64) -> list[int]:
         """NPUs that wait for each other in a circle; empty if the waiting ends at a partner who never comes."""

@@ -14,6 +14,7 @@ from chakra.arrays import I64
 from chakra.errors import ConfigError, WorkloadError
 from chakra.et import ABSENT, NodeType, Trace, read_traces
 from chakra.io.digits import whole_number
+from chakra.io.readable import counted
 from chakra.replay.config.model import CollectiveKind, System
 from chakra.replay.workload.bindings import children_in_order
 from chakra.replay.workload.model import Op
@@ -105,7 +106,8 @@ def load_algorithm(prefix: str, members: int, system: System, *, astra: bool) ->
             paths.append(path)
     if not astra and not missing and (more := position_file(base, members)):
         raise ConfigError(
-            f"{system.source}: custom algorithm {prefix!r} is for more positions than the {members} members of the "
+            f"{system.source}: custom algorithm {prefix!r} is for more positions than the "
+            f"{counted(members, 'member')} of the "
             f"group that runs it: there is {more}"
         )
     if missing:

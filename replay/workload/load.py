@@ -14,6 +14,7 @@ from chakra.errors import UsageError, WorkloadError
 from chakra.et import Trace, read_traces
 from chakra.et.manifest import SUFFIX, read_manifest
 from chakra.io.files import missing_ranks, ranks_found
+from chakra.io.readable import counted
 from chakra.replay.workload.communicators import GroupTable
 from chakra.replay.workload.in_memory import is_built, is_shared
 
@@ -35,13 +36,17 @@ def load_workload(workload: object, npus: int) -> Loaded:
     """Read what `simulate` takes as a workload."""
     if is_built(workload):
         if workload.npus != npus:
-            raise WorkloadError(f"the workload is for {workload.npus} NPUs, but the network has {npus}")
+            raise WorkloadError(
+                f"the workload is for {counted(workload.npus, 'NPU')}, but the network has {npus}"
+            )
         built = load_workload(workload.traces(), npus)
         return built._replace(groups={name: [ranks] for name, ranks in workload.groups.items()})
     if is_shared(workload):
         trace_of = np.asarray(workload.trace_of, np.int64)
         if len(trace_of) != npus:
-            raise WorkloadError(f"the workload is for {len(trace_of)} NPUs, but the network has {npus}")
+            raise WorkloadError(
+                f"the workload is for {counted(len(trace_of), 'NPU')}, but the network has {npus}"
+            )
         if not all(isinstance(trace, Trace) for trace in workload.traces):
             raise UsageError("workload: its traces must be of the class chakra.et.Trace")
         relative = getattr(workload, "peer_mode", "absolute") == "relative"
@@ -58,9 +63,7 @@ def load_workload(workload: object, npus: int) -> Loaded:
         )
     entries: list[object] = [workload] if isinstance(workload, Trace) else list(workload)
     if len(entries) != npus:
-        raise WorkloadError(
-            f"{len(entries)} trace{'s' * (len(entries) != 1)} for {npus} NPU{'s' * (npus != 1)}; give one per NPU"
-        )
+        raise WorkloadError(f"{counted(len(entries), 'trace')} for {counted(npus, 'NPU')}; give one per NPU")
     # an entry may stand for thousands of equal ranks, so entries are looked at once each
     keys = list(map(id, entries))
     distinct = dict(zip(keys, entries, strict=True))
@@ -119,7 +122,7 @@ def files_of_ranks(prefix: str, npus: int) -> list[str]:
         there = [rank for rank in found if rank < npus]
         repeatable = there and there[-1] == len(there) - 1 and npus % len(there) == 0
         raise WorkloadError(
-            f"{prefix}.<rank>.et: no file for {missing} of {npus} ranks: {shown}"
+            f"{prefix}.<rank>.et: no file for {missing} of {counted(npus, 'rank')}: {shown}"
             + (
                 ""
                 if os.path.isdir(Path(prefix).parent)

@@ -15,6 +15,7 @@ from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.et import Trace
 from chakra.io.files import ranks_found
+from chakra.io.readable import counted
 from chakra.replay.workload.communicators import GroupTable
 from chakra.replay.workload.in_memory import is_built, is_shared
 from chakra.replay.workload.model import Bindings, Workload
@@ -47,7 +48,7 @@ def traced_ranks(workload: object, npus: int) -> int:
         count = len(workload) if isinstance(workload, Sized) else 0
     if count == 0 or count > npus or npus % count:
         raise WorkloadError(
-            f"{count} traced rank{'s' * (count != 1)} cannot be repeated over {npus} NPUs: "
+            f"{counted(count, 'traced rank')} cannot be repeated over {counted(npus, 'NPU')}: "
             "the number of NPUs must be a multiple of the number of traces"
         )
     return count
@@ -96,6 +97,7 @@ def repeat_blocks(workload: Workload, groups: GroupTable, traced: int) -> tuple[
 def repeated_text(traced: int, npus: int) -> str:
     """What the summary says about it."""
     return (
-        f"{traced} trace{'s' * (traced != 1)} repeated over {npus} NPUs (--replicate): rank i runs the trace of rank "
+        f"{counted(traced, 'trace')} repeated over {counted(npus, 'NPU')} (--replicate): rank i runs the "
+        "trace of rank "
         f"i mod {traced}, peers and process groups are shifted to its block, all-ranks collectives span all NPUs"
     )

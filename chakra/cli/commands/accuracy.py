@@ -12,6 +12,7 @@ from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
 from chakra.io.digits import whole_number
 from chakra.io.documents import document_text
+from chakra.io.readable import counted, verb
 
 if TYPE_CHECKING:
     from chakra.accuracy import Case, FamilyScore, Prediction, RangePrediction, Unread
@@ -112,7 +113,9 @@ def command(
             click.echo(f"chakra: note: {path}: columns that are not read: {', '.join(others)}", err=True)
     if twice := len(rows) - len(set(rows)):
         click.echo(
-            f"chakra: note: {twice} rows are equal to others, and count as often as they stand", err=True
+            f"chakra: note: {counted(twice, 'row')} {verb(twice, 'is', 'are')} equal to others, and count as often "
+            "as they stand",
+            err=True,
         )
     found = [read_case(row, framework=framework) for row in rows]
     found = [
@@ -324,7 +327,7 @@ def _lines(
         lines += _table_of_ranges(ranges)
     reasons = _reasons(unread, predictions)
     if reasons:
-        lines += ["", f"not predicted: {sum(map(len, reasons.values()))} rows"]
+        lines += ["", f"not predicted: {counted(sum(map(len, reasons.values())), 'row')}"]
         lines += [
             f"  {len(places):4d}  {family}: {reason}{_places(places)}"
             for (family, reason), places in reasons.items()
@@ -338,7 +341,7 @@ def _lines(
             what = ", ".join(
                 text
                 for text in (
-                    item.case.family, item.case.model, item.case.machine.preset, f"{item.case.machine.npus} NPUs",
+                    item.case.family, item.case.model, item.case.machine.preset, counted(item.case.machine.npus, "NPU"),
                     row.parallelism, f"micro-batch {row.micro_batch}", f"batch {row.global_batch}", row.precision,
                 )
                 if text

@@ -6,6 +6,7 @@ import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.io.documents import document_text
+from chakra.io.readable import counted
 
 #: version of the summary's document
 SCHEMA = "chakra.anonymize/1"
@@ -109,10 +110,10 @@ def _kept() -> dict[str, str]:
 def _lines(document: dict[str, Any]) -> list[str]:
     """The summary for people."""
     written = document["files"]
-    lines = [f"{len(written)} file{'s' * (len(written) != 1)} written, {document['nodes']} distinct nodes"]
+    lines = [f"{counted(len(written), 'file')} written, {counted(document['nodes'], 'distinct node')}"]
     lines += [f"kept      {what}: {text}" for what, text in document["kept"].items()]
     lines += [
-        f"replaced  {text}: {document['classes'].get(what, 0)} classes"
+        f"replaced  {text}: {counted(document['classes'].get(what, 0), 'class')}"
         for what, text in document["replaced"].items()
     ]
     return [*lines, f"dropped   {document['dropped']}"]

@@ -10,6 +10,7 @@ from chakra.cli.support.options import Options, format_option, refuse_idle
 from chakra.cli.support.sizes import Size
 from chakra.errors import ThresholdError, UsageError
 from chakra.io.documents import document_text
+from chakra.io.readable import counted
 
 if TYPE_CHECKING:
     from chakra.calibrate import Calibration, Measurement
@@ -240,7 +241,7 @@ def _write(fitted: "Calibration", logs: tuple[str, ...], options: Options) -> No
     if options["output"]:
         lines = [
             f"# fitted by chakra calibrate to {sources}",
-            f"# algorithm {options['algorithm']}, {len(fitted.residuals)} measurements",
+            f"# algorithm {options['algorithm']}, {counted(len(fitted.residuals), 'measurement')}",
             f"# mean error {100 * fitted.mean_error:.2f} %",
             "# bandwidth in GB/s of 2^30 bytes per link and direction, latency in ns per hop",
         ]

@@ -10,7 +10,7 @@ from chakra.cli.support.command import ChakraCommand
 from chakra.errors import UsageError
 from chakra.io.digits import is_whole
 from chakra.io.documents import document_text
-from chakra.io.readable import printable
+from chakra.io.readable import counted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -231,7 +231,7 @@ def text_of(part: dict[str, Any]) -> list[str]:
     lines = [f"{part['kind']}: {part['source']}"]
     if part["kind"] == "groups":
         lines += [
-            f"  {printable(name)}: {len(ranks)} ranks: {_short(ranks)}"
+            f"  {printable(name)}: {counted(len(ranks), 'rank')}: {_short(ranks)}"
             for name, ranks in part["groups"].items()
         ]
         return [*lines, "  ok", ""]

@@ -9,6 +9,7 @@ from chakra.cli.support.numbers import WholeRange
 from chakra.cli.support.sizes import Size
 from chakra.cli.support.written import need_file, say, written_option
 from chakra.errors import UsageError
+from chakra.io.readable import counted
 
 
 @click.command(cls=ChakraCommand)
@@ -87,7 +88,8 @@ def _convert(source: Path, prefix: str, size_bytes: int, system: Path | None, ou
         click.echo(f"note: {note}", err=True)
     blocks = sum(map(len, algorithm.ranks))
     click.echo(
-        f"{algorithm.collective.lower()} of {algorithm.npus} ranks in {algorithm.steps} steps, carried out without a "
+        f"{algorithm.collective.lower()} of {counted(algorithm.npus, 'rank')} in "
+        f"{counted(algorithm.steps, 'step')}, carried out without a "
         f"fault; traces written to {prefix}.<rank>.et",
         err=True,
     )
@@ -117,5 +119,5 @@ def _export(
         return
     with atomic_text(output) as file:
         file.write(text)
-    click.echo(f"{algorithm} ({collective.lower()}) of {npus} ranks written to {output}", err=True)
+    click.echo(f"{algorithm} ({collective.lower()}) of {counted(npus, 'rank')} written to {output}", err=True)
     say(output_format, "convert msccl", [output], {"npus": npus, "steps": text.count("<step ")})

@@ -13,6 +13,7 @@ from chakra.cli.support.options import refuse_idle
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
+from chakra.io.readable import counted
 
 if TYPE_CHECKING:
     from chakra.converters.pytorch.job import Settings
@@ -208,7 +209,7 @@ def _job(
         for note in result.clock_notes:
             click.echo(f"clocks: {note}")
         if not result.mismatches and len(result.outcomes) > 1:
-            click.echo(f"collectives and messages match across {len(result.outcomes)} ranks")
+            click.echo(f"collectives and messages match across {counted(len(result.outcomes), 'rank')}")
         if result.deprofiled is not None:
             click.echo("\n".join(result.deprofiled.said()))
         if check:

@@ -18,6 +18,7 @@ from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.errors import EXIT_INTERNAL
 from chakra.io.documents import document_text
+from chakra.io.readable import counted
 
 DISTRIBUTION = "chakra-replay"
 
@@ -48,7 +49,7 @@ def command(ctx: click.Context, /, output_format: str) -> None:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:
             click.echo(f"{finding.status:4}  {finding.name:{width}}  {finding.detail}")
-        count = f"{len(failed)} problem{'s' * (len(failed) != 1)} found"
+        count = f"{counted(len(failed), 'problem')} found"
         click.echo(count if failed else "all is well")
     if failed:
         ctx.exit(EXIT_INTERNAL)

@@ -6,6 +6,7 @@ from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.numbers import DecimalRange, WholeRange
 from chakra.cli.support.sizes import Size
 from chakra.cli.support.subcommands import LazySubcommands
+from chakra.io.readable import counted
 
 GENERATORS = {
     "collective": "chakra.cli.commands.generate:collective",
@@ -103,4 +104,4 @@ def collective(
     workload.run(program, uniform=len(groups) == 1)
     written = workload.write(output, compress=compress)
     names = written[0] if len(written) == 1 else f"{written[0]} to {written[-1]}"
-    click.echo(f"wrote {len(written)} file{'s' * (len(written) != 1)}: {names}", err=True)
+    click.echo(f"wrote {counted(len(written), 'file')}: {names}", err=True)

@@ -17,6 +17,7 @@ from chakra.generate.request.parameters import Amount, Member, Size, Sizes, keys
 from chakra.generate.request.requests import REQUESTS, Request, TransformerRequest
 from chakra.io.digits import signed_whole_number
 from chakra.io.documents import document_text
+from chakra.io.readable import counted, verb
 from chakra.replay.config.key import Key
 from chakra.replay.config.readers import Flag, Text
 
@@ -158,7 +159,7 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
     if options["output"] and isinstance(request, TransformerRequest):
         click.echo(f"note: {framework_note(request)}", err=True)
     if failed:
-        raise ThresholdError(f"{failed} closed forms are not met")
+        raise ThresholdError(f"{counted(failed, 'closed form')} {verb(failed, 'is', 'are')} not met")
 
 
 def framework_note(request: Request) -> str:
@@ -206,7 +207,7 @@ def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> N
     write = write_plain if options["files"] else write_shared
     with ProgressBar("writing traces", total) as bar:
         path = write(workload, options["output"], (lambda done: bar.show(completed=done)) if bar else None)
-    click.echo(f"wrote {path} and {total} trace{'s' * (total != 1)}", err=True)
+    click.echo(f"wrote {path} and {counted(total, 'trace')}", err=True)
 
 
 def _check(request: Request, plan: Any, *, err: bool) -> int:

@@ -9,6 +9,7 @@ import rich_click as click
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.options import format_option
 from chakra.io.documents import document_text
+from chakra.io.readable import counted
 
 if TYPE_CHECKING:
     from chakra.et.trace_summary import TraceSummary
@@ -101,12 +102,12 @@ def _lines(summary: "TraceSummary", files: list[str]) -> list[str]:
         group = f"group {row.group!r}" if row.group else "all ranks"
         lines.append(f"  collective: {row.count} x {row.kind}, {group}, {row.bytes} bytes")
     for row in (*summary.messages, *summary.memory):
-        lines.append(f"  {row.kind}: {row.count} nodes, {row.bytes} bytes")
+        lines.append(f"  {row.kind}: {counted(row.count, 'node')}, {row.bytes} bytes")
     path = summary.critical_path
     if path.length_ns is None:
         lines.append(f"  critical path: none, {path.problem} (--repair drops its control dependencies)")
     else:
         lines.append(
-            f"  critical path: {path.length_ns} ns over {len(path.nodes)} nodes (durations in the trace)"
+            f"  critical path: {path.length_ns} ns over {counted(len(path.nodes), 'node')} (durations in the trace)"
         )
     return lines

@@ -20,6 +20,7 @@ from chakra.cli.support.options import Options
 from chakra.cli.support.running import Running
 from chakra.errors import EXIT_INTERRUPTED, ThresholdError, UsageError
 from chakra.io.digits import decimal_number
+from chakra.io.readable import counted
 from chakra.replay.options import BACKENDS, COLLECTIVE_ALGORITHMS, COLLECTIVE_PROTOCOLS, InputWarning
 
 if TYPE_CHECKING:
@@ -352,9 +353,7 @@ class Shown:
         if self.strict and contradictions:
             raise UsageError(f"--strict: {contradictions[0]}")
         if self.strict and warnings:
-            raise ThresholdError(
-                f"--strict: {len(warnings)} warning{'s' * (len(warnings) > 1)}: {warnings[0]}"
-            )
+            raise ThresholdError(f"--strict: {counted(len(warnings), 'warning')}: {warnings[0]}")
 
 
 def _check_options(shown: Shown, workload: str, *, what_if: bool) -> None:

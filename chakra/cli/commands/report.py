@@ -8,7 +8,7 @@ import rich_click as click
 from chakra.cli.support.command import ChakraCommand
 from chakra.errors import UsageError
 from chakra.io.files import atomic_text
-from chakra.io.readable import bytes_text
+from chakra.io.readable import bytes_text, counted
 from chakra.report import essence, read_run, report_html
 from chakra.report.document import Run
 
@@ -50,7 +50,7 @@ def command(runs: tuple[Path, ...], output: Path | None, names: tuple[str, ...])
     with atomic_text(output) as file:
         file.write(page)
     click.echo(
-        f"wrote {output}: {len(found)} run{'s' if len(found) > 1 else ''}, {bytes_text(len(page.encode()))}",
+        f"wrote {output}: {counted(len(found), 'run')}, {bytes_text(len(page.encode()))}",
         err=True,
     )
 

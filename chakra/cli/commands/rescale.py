@@ -8,6 +8,7 @@ from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.numbers import WholeNumber
 from chakra.cli.support.options import format_option
 from chakra.io.documents import document_text
+from chakra.io.readable import counted
 
 #: version of the summary's document
 SCHEMA = "chakra.rescale/1"
@@ -89,11 +90,14 @@ def _lines(document: dict[str, Any]) -> list[str]:
 
     at, begun = document["positions"], document["from"]
     lines = [
-        f"{document['npus']} ranks from {begun['npus']} along {document['along']}, in {document['traces']} traces",
-        f"replicas: {at['recorded']} -> {at['now']}, {at['stride']} rank{'s' * (at['stride'] != 1)} apart",
+        (
+            f"{counted(document['npus'], 'rank')} from {begun['npus']} along {document['along']}, in "
+            f"{counted(document['traces'], 'trace')}"
+        ),
+        f"replicas: {at['recorded']} -> {at['now']}, {counted(at['stride'], 'rank')} apart",
     ]
     lines += [
-        f"group {name}: {group['members'][0]} -> {group['members'][1]} ranks ({group['exchanges']})"
+        f"group {name}: {group['members'][0]} -> {counted(group['members'][1], 'rank')} ({group['exchanges']})"
         for name, group in document["groups"].items()
     ]
     rows = [

@@ -17,6 +17,7 @@ from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
+from chakra.io.readable import counted, counted_text, verb
 
 if TYPE_CHECKING:
     from chakra.sweep.executors import Runner
@@ -99,7 +100,7 @@ def command(study_file: str, **options: Any) -> None:
                 f"{study_file}: objective: none of {_points(ran)} that ran has {study.objective}"
             )
         raise UsageError(
-            f"{study_file}: none of {len(outcomes)} points gave a result; the first: {outcomes[0].reason}"
+            f"{study_file}: none of {counted(len(outcomes), 'point')} gave a result; the first: {outcomes[0].reason}"
         )
 
 
@@ -146,7 +147,7 @@ class _Progress(AbstractContextManager["_Progress"]):
 
 
 def _points(count: int) -> str:
-    return f"{count:,} point{'s' if count != 1 else ''}"
+    return f"{counted_text(count, 'point')}"
 
 
 def _write(
@@ -240,7 +241,10 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
     ranked = sorted(reasons.items(), key=lambda item: (item[0][0] != "failed", -item[1]))
     lines += [f"{status} {count}x: {reason}" for (status, reason), count in ranked[:5]]
     if len(ranked) > 5:
-        lines.append(f"{len(ranked) - 5} more reasons are in the table of results")
+        lines.append(
+            f"{counted(len(ranked) - 5, 'more reason')} {verb(len(ranked) - 5, 'is', 'are')} in the table "
+            "of results"
+        )
     return "\n".join(lines)
 
 

@@ -15,7 +15,7 @@ from chakra.converters.pytorch.read.file_kinds import kind_of
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import UsageError
 from chakra.io import files
-from chakra.io.readable import bytes_text
+from chakra.io.readable import bytes_text, counted
 from chakra.timeline import (
     Timeline,
     estimated_bytes,
@@ -105,7 +105,9 @@ def command(
     expected = estimated_bytes(timeline, file_format)
     if options["estimate"]:
         click.echo(f"{expected}")
-        click.echo(f"about {bytes_text(expected)} as {file_format}: {timeline.n_slices} slices", err=True)
+        click.echo(
+            f"about {bytes_text(expected)} as {file_format}: {counted(timeline.n_slices, 'slice')}", err=True
+        )
         return
     if expected > options["max_size"] * 1_000_000:
         raise UsageError(
@@ -116,7 +118,7 @@ def command(
     size = write_timeline(timeline, target, file_format)
     seconds = time.perf_counter() - started
     click.echo(
-        f"wrote {target}: {timeline.n_slices} of {whole} slices, {timeline.n_flows} flows, "
+        f"wrote {target}: {timeline.n_slices} of {counted(whole, 'slice')}, {counted(timeline.n_flows, 'flow')}, "
         f"{bytes_text(size)}, {seconds:.1f} s",
         err=True,
     )

@@ -10,6 +10,7 @@ from chakra.cli.support.subcommands import Subcommands
 from chakra.cli.support.written import need_file, say, written_option
 from chakra.errors import UsageError
 from chakra.io.digits import decimal_number, signed_whole_number
+from chakra.io.readable import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +84,9 @@ def _write(name: str, network: "Network", output: str | None, output_format: str
     links = len(network.links.links)
     switches = len(network.links.vertices)
     click.echo(
-        f"{output}: {network.npus} NPUs, {switches} switches, {links} links (one per direction)", err=True
+        f"{output}: {counted(network.npus, 'NPU')}, {counted(switches, 'switch')}, {counted(links, 'link')} (one "
+        "per direction)",
+        err=True,
     )
     figures = {"npus": network.npus, "switches": switches, "directed_links": links}
     say(output_format, f"topology {name}", [output], figures)

@@ -12,6 +12,7 @@ from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, W
 from chakra.et.manifest import SUFFIX
 from chakra.io.documents import document_text
 from chakra.io.files import missing_ranks, ranks_found
+from chakra.io.readable import counted
 
 
 @click.command(cls=ChakraCommand)
@@ -55,7 +56,7 @@ def command(
 
         of_network = load_network(network).npus
         if npus is not None and npus != of_network:
-            raise UsageError(f"--npus {npus}: {network} has {of_network} NPUs")
+            raise UsageError(f"--npus {npus}: {network} has {counted(of_network, 'NPU')}")
         npus = of_network
     paths = trace_files(prefix, npus)
     findings = check(paths, groups, npus)
@@ -63,9 +64,9 @@ def command(
     errors = [finding for finding in findings if finding["severity"] == "error"]
     warnings = [finding for finding in findings if finding["severity"] == "warning"]
     if errors:
-        raise WorkloadError(f"{prefix}: {_number(len(errors), 'error')} in {_number(len(paths), 'trace')}")
+        raise WorkloadError(f"{prefix}: {counted(len(errors), 'error')} in {counted(len(paths), 'trace')}")
     if strict and warnings:
-        raise ThresholdError(f"--strict: {_number(len(warnings), 'warning')}")
+        raise ThresholdError(f"--strict: {counted(len(warnings), 'warning')}")
 
 
 def trace_files(prefix: str, npus: int | None) -> list[str]:
@@ -92,10 +93,12 @@ def trace_files(prefix: str, npus: int | None) -> list[str]:
     count = max(found) + 1 if npus is None else npus
     missing, shown = missing_ranks(found, count)
     if missing:
-        raise WorkloadError(f"{prefix}.<rank>.et: no file for {_number(missing, 'rank')}: {shown}")
+        raise WorkloadError(f"{prefix}.<rank>.et: no file for {counted(missing, 'rank')}: {shown}")
     beyond = sorted(rank for rank in found if rank >= count)
     if beyond:
-        raise WorkloadError(f"{found[beyond[0]]}: rank {beyond[0]}, but there are only {count} NPUs")
+        raise WorkloadError(
+            f"{found[beyond[0]]}: rank {beyond[0]}, but there are only {counted(count, 'NPU')}"
+        )
     return [found[rank] for rank in range(count)]
 
 
@@ -142,8 +145,4 @@ def show(
     for finding in findings:
         click.echo(f"{finding['severity']}: {finding['message']}")
     if not findings and not quiet:
-        click.echo(f"{Path(prefix).name}: {_number(len(paths), 'trace')}: no findings")
-
-
-def _number(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
+        click.echo(f"{Path(prefix).name}: {counted(len(paths), 'trace')}: no findings")

@@ -12,6 +12,7 @@ from chakra.cli.support.numbers import DecimalRange, WholeNumber, WholeRange
 from chakra.cli.support.options import Options, filename_options
 from chakra.cli.support.written import say, written_option
 from chakra.errors import UsageError
+from chakra.io.readable import counted
 from chakra.viz.draw import FORMATS, HTML_LIMIT, PLAIN_LIMIT, DrawOptions, draw, format_of
 from chakra.viz.graph import select
 from chakra.viz.graph.fold import Folding
@@ -107,7 +108,8 @@ def command(
         click.echo(f"note: {remark}", err=True)
     seconds = time.perf_counter() - started
     click.echo(
-        f"wrote {drawing.path}: {drawing.boxes} boxes, {drawing.edges} edges, {seconds:.1f} s", err=True
+        f"wrote {drawing.path}: {counted(drawing.boxes, 'box')}, {counted(drawing.edges, 'edge')}, {seconds:.1f} s",
+        err=True,
     )
     figures = {"nodes": graph.n_nodes, "boxes": drawing.boxes, "edges": drawing.edges}
     say(output_format, "visualize", [drawing.path], figures, drawing.remarks)

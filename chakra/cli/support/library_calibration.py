@@ -8,6 +8,7 @@ import rich_click as click
 
 from chakra.errors import ThresholdError, UsageError
 from chakra.io.documents import document_text
+from chakra.io.readable import counted
 
 if TYPE_CHECKING:
     from chakra.calibrate import Measurement
@@ -68,7 +69,7 @@ def _nodes(machine: "MachineParameters", options: dict[str, Any]) -> "Communicat
     node = options["node_ranks"] or machine.node_ranks
     if node > machine.node_ranks:
         raise UsageError(
-            f"--node-ranks: a node of {machine.name} has at most {machine.node_ranks} ranks, not {node}"
+            f"--node-ranks: a node of {machine.name} has at most {counted(machine.node_ranks, 'rank')}, not {node}"
         )
     rate = options["nic_gbps"]
     if rate is None:
@@ -123,7 +124,10 @@ def _text(fit: "LibraryFit") -> str:
     for kind, unseen, times in _groups(fit):
         if times:
             worst = max(times, key=lambda t: abs(t.error))
-            place = f"{worst.measurement.ranks} ranks, {worst.measurement.size_bytes} B: {100 * worst.error:+.1f} %"
+            place = (
+                f"{counted(worst.measurement.ranks, 'rank')}, {worst.measurement.size_bytes} B: "
+                f"{100 * worst.error:+.1f} %"
+            )
             rows.append((
                 kind, f"without {unseen}" if unseen else "in sample", str(len(times)), _percent(mean_error(times)),
                 _percent(mean_error(times, LARGE_BYTES)), place,

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from chakra.cli.support.progress import ProgressBar
+from chakra.io.readable import counted_text
 
 
 class Running(AbstractContextManager["Running"]):
@@ -32,7 +33,7 @@ class Running(AbstractContextManager["Running"]):
 
     def __call__(self, nodes: int, now_ns: int) -> bool:
         """Show how far the run is; False asks it to end."""
-        self._bar.show(what=f"{nodes:,} nodes done, simulated time {now_ns:,} ns")
+        self._bar.show(what=f"{counted_text(nodes, 'node')} done, simulated time {now_ns:,} ns")
         return not self._interrupted
 
     def __exit__(

@@ -6,6 +6,7 @@ from typing import Any
 
 from chakra.errors import UsageError
 from chakra.generate.model.layer_kinds import STATE_SPACE, Feed, LayerKind, Mixer
+from chakra.io.readable import counted, verb
 
 
 def tokens_of(image: int, patch: int) -> int:
@@ -221,7 +222,8 @@ class TransformerConfig:
         """Each kind of layer by itself, with the number of the first such layer in what is wrong."""
         if len(self.kinds) != self.layers:
             raise UsageError(
-                f"model {self.name}: {len(self.kinds)} layers are listed, and layers is {self.layers}"
+                f"model {self.name}: {counted(len(self.kinds), 'layer')} {verb(len(self.kinds), 'is', 'are')} "
+                f"listed, and layers is {self.layers}"
             )
         known: set[LayerKind] = set()
         for index, kind in enumerate(self.kinds):

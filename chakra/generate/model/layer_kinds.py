@@ -8,6 +8,7 @@ from chakra.errors import ConfigError, UsageError
 from chakra.io.digits import is_whole, whole_number
 from chakra.io.limits import MAX_GENERATED_LAYERS
 from chakra.io.nearest import nearest
+from chakra.io.readable import counted
 from chakra.io.text import cells_by_line
 
 
@@ -106,7 +107,7 @@ def read_layers(path: str | Path) -> tuple[LayerKind, ...]:
     for number, cells in lines[1:]:
         where = f"{path}: line {number}"
         if len(cells) > len(columns):
-            raise ConfigError(f"{where}: {len(cells)} cells for {len(columns)} columns")
+            raise ConfigError(f"{where}: {counted(len(cells), 'cell')} for {counted(len(columns), 'column')}")
         given = {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
         count = _number(given.pop(_COUNT, "1"), _COUNT, where)
         if count < 1 or len(kinds) + count > MAX_GENERATED_LAYERS:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from math import prod
 
 from chakra.errors import UsageError
+from chakra.io.readable import counted
 from chakra.replay.config.model import CollectiveKind
 
 
@@ -151,7 +152,9 @@ def convert(
             result = size * ranks
         elif kind in (None, CollectiveKind.REDUCE_SCATTER):
             if size % ranks:
-                raise UsageError(f"{size} bytes do not divide among the {ranks} ranks of {' x '.join(axes)}")
+                raise UsageError(
+                    f"{size} bytes do not divide among the {counted(ranks, 'rank')} of {' x '.join(axes)}"
+                )
             result = size // ranks
         if kind is CollectiveKind.ALL_TO_ALL and shares is not None:
             result = sum(shares.received)

@@ -8,6 +8,7 @@ from chakra.errors import UsageError
 from chakra.generate.model.config import TransformerConfig, tokens_of
 from chakra.generate.model.layer_kinds import Feed, LayerKind, Mixer, pattern_layers
 from chakra.io.nearest import nearest
+from chakra.io.readable import counted
 
 
 def _gpt(name: str, layers: int, hidden: int, heads: int, sequence: int, source: str) -> TransformerConfig:
@@ -393,7 +394,7 @@ def _sized(base: TransformerConfig, given: dict[str, Any]) -> TransformerConfig:
     if base.kinds and "kinds" not in given and "layers" in given:
         if given["layers"] > base.layers:
             raise UsageError(
-                f"model {base.name} lists its {base.layers} layers: layers can be fewer, not {given['layers']}"
+                f"model {base.name} lists its {counted(base.layers, 'layer')}: layers can be fewer, not {given['layers']}"
             )
         given["kinds"] = base.kinds[: max(given["layers"], 0)]
     if "heads" in given and "kv_heads" not in given:

@@ -15,6 +15,7 @@ from pathlib import Path
 from chakra.errors import ConfigError, UsageError
 from chakra.generate.model.config import TransformerConfig
 from chakra.io.digits import decimal_number, is_whole, whole_number
+from chakra.io.readable import counted
 from chakra.io.text import cells_by_line
 
 #: largest exponent of a distribution: beyond it the first experts have all tokens anyway
@@ -50,7 +51,8 @@ class ExpertLoad:
             shares = sum(weight > 0 for weight in weights)
             if shares < visited:
                 raise UsageError(
-                    f"{self.source}: {shares} experts of layer {layer} have a share, and a token visits {visited}"
+                    f"{self.source}: {counted(shares, 'expert')} of layer {layer} have a share, and a token visits "
+                    f"{visited}"
                 )
             self._known[key] = apportioned(tokens * visited, weights, tokens)
         return self._known[key]
@@ -203,7 +205,7 @@ def _read_shares(path: str | Path) -> dict[int | None, dict[int, float]]:
     for number, cells in lines[1:]:
         where = f"{path}: line {number}"
         if len(cells) != len(columns):
-            raise ConfigError(f"{where}: {len(cells)} cells for {len(columns)} columns")
+            raise ConfigError(f"{where}: {counted(len(cells), 'cell')} for {counted(len(columns), 'column')}")
         row = dict(zip(columns, cells, strict=True))
         layer = _whole(row["layer"], "layer", where) if row.get("layer") else None
         expert = _whole(row["expert"], "expert", where)

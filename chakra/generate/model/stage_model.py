@@ -7,6 +7,7 @@ from itertools import accumulate
 from chakra.errors import UsageError
 from chakra.generate.model.ir import Layer
 from chakra.io.limits import MAX_GENERATED_NODES
+from chakra.io.readable import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,8 @@ class StageModel:
             steps = sum(op.ring.steps for layer in chunk for op in layer.operators if op.ring)
             if 3 * steps > MAX_GENERATED_NODES:
                 raise UsageError(
-                    f"{steps} steps of attention round the ring of cp ranks: more than {MAX_GENERATED_NODES} nodes; "
+                    f"{counted(steps, 'step')} of attention round the ring of cp ranks: more than "
+                    f"{MAX_GENERATED_NODES} nodes; "
                     "take fewer cp ranks, or --context all-gather"
                 )
 
@@ -94,13 +96,16 @@ def split_layers(layers: int, chunks: int, sizes: Sequence[int] | None = None) -
     """
     if sizes is None:
         if chunks > layers:
-            raise UsageError(f"{layers} layers cannot fill {chunks} pipeline chunks (pp x vp)")
+            raise UsageError(
+                f"{counted(layers, 'layer')} cannot fill {counted(chunks, 'pipeline chunk')} (pp x vp)"
+            )
         base, extra = divmod(layers, chunks)
         low = (chunks - extra) // 2
         sizes = [base + (low <= chunk < low + extra) for chunk in range(chunks)]
     if len(sizes) != chunks or sum(sizes) != layers or min(sizes) < 0:
         raise UsageError(
-            f"layers per chunk {list(sizes)}: {chunks} counts of at least 0 are needed that add up to {layers} layers"
+            f"layers per chunk {list(sizes)}: {counted(chunks, 'count')} of at least 0 are needed that add up to "
+            f"{counted(layers, 'layer')}"
         )
     ends = list(accumulate(sizes))
     return [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]

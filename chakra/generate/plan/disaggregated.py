@@ -25,6 +25,7 @@ from chakra.generate.parallel import ParallelConfig, RankLayout
 from chakra.generate.plan.inference import TOKEN_BYTES, InferenceOptions, plan_inference
 from chakra.generate.plan.template import CACHE_GROUP, TOKEN_GROUP, EmitOptions, TemplateBuilder, behind
 from chakra.generate.plan.training import StagePlan, StepPlan, check_passes
+from chakra.io.readable import counted, verb
 
 #: what tells a rank of one side
 _PLACE = ("pp", "tp", "dp")
@@ -181,8 +182,11 @@ def plan_disaggregated(
     together = decoding.requests // options.requests
     if batches % (together * decoding.parallel.dp):
         raise UsageError(
-            f"{batches} prefill batches (micro-batches*dp) must be a multiple of {together * decoding.parallel.dp}, the "
-            f"batches that {decoding.parallel.dp} decode replicas take in at once (decode-batch/micro-batch each)"
+            f"{counted(batches, 'prefill batch')} (micro-batches*dp) must be a multiple of "
+            f"{together * decoding.parallel.dp}, the "
+            f"batches that {counted(decoding.parallel.dp, 'decode replica')} "
+            f"{verb(decoding.parallel.dp, 'takes', 'take')} in at once "
+            "(decode-batch/micro-batch each)"
         )
     check_passes(batches * (parallel.pp + decoding.parallel.pp * (decoding.steps + 1)))
     prefill = plan_inference(

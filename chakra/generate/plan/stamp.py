@@ -17,6 +17,7 @@ from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.generate.plan.template import N_CHAINS, Outside, Stream, Template
 from chakra.io.limits import MAX_GENERATED_NODES
+from chakra.io.readable import counted
 from chakra.replay.config.model import CollectiveKind
 from chakra.schemas.et_def_pb2 import AttributeProto
 
@@ -71,7 +72,8 @@ def stamp_trace(
     n = int(ends[-1]) if len(ends) else 0
     if n > MAX_GENERATED_NODES:
         raise UsageError(
-            f"a trace of {n} nodes, where at most {MAX_GENERATED_NODES} are generated: take larger buckets, or fewer "
+            f"a trace of {counted(n, 'node')}, where at most {MAX_GENERATED_NODES} are generated: take larger "
+            "buckets, or fewer "
             "layers, micro-batches or decode steps"
         )
     owner = np.repeat(np.arange(len(stamps), dtype=np.int64), sizes)

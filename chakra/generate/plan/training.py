@@ -28,6 +28,7 @@ from chakra.generate.schedule.pipeline import (
     read_schedule,
 )
 from chakra.io.limits import MAX_GENERATED_PASSES
+from chakra.io.readable import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,8 @@ def check_passes(count: int) -> None:
     """
     if count > MAX_GENERATED_PASSES:
         raise UsageError(
-            f"{count} passes (stages x micro-batches x phases or decode steps); at most {MAX_GENERATED_PASSES} are "
+            f"{counted(count, 'pass')} (stages x micro-batches x phases or decode steps); at most "
+            f"{MAX_GENERATED_PASSES} are "
             "generated"
         )
 
@@ -189,7 +191,9 @@ def plan_step(
             "another schedule"
         )
     if len(model.chunks) != parallel.pp * parallel.vp:
-        raise UsageError(f"{len(model.chunks)} model chunks for pp*vp = {parallel.pp * parallel.vp}")
+        raise UsageError(
+            f"{counted(len(model.chunks), 'model chunk')} for pp*vp = {parallel.pp * parallel.vp}"
+        )
     schedule = plan_schedule(training, parallel)
     stages = []
     for stage, row in enumerate(schedule):

@@ -39,6 +39,7 @@ from chakra.generate.schedule.pipeline import ScheduleKind, placed
 from chakra.io.documents import document_text
 from chakra.io.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
 from chakra.io.nearest import nearest
+from chakra.io.readable import counted
 from chakra.replay.compute import compute_parameters
 from chakra.replay.compute.frameworks import framework_changes
 
@@ -607,7 +608,8 @@ class TransformerRequest(Request):
             raise UsageError(f"decode ranks: {error}") from None
         if theirs.world + parallel.world > MAX_GENERATED_NPUS:
             raise UsageError(
-                f"{theirs.world + parallel.world} NPUs of both kinds; at most {MAX_GENERATED_NPUS} are generated"
+                f"{counted(theirs.world + parallel.world, 'NPU')} of both kinds; at most {MAX_GENERATED_NPUS} are "
+                "generated"
             )
         requests = self.micro_batch if self.decode_batch is None else self.decode_batch
         return Decoding(theirs, requests, self.decode_steps)

@@ -19,6 +19,7 @@ from typing import TypeVar
 from chakra.errors import ConfigError, UsageError
 from chakra.io.digits import is_whole, whole_number
 from chakra.io.files import read_bytes
+from chakra.io.readable import counted
 
 PartT = TypeVar("PartT")
 
@@ -416,7 +417,9 @@ def read_schedule(
             rows.append(tuple(row))
     schedule = tuple(rows)
     if len(schedule) != stages:
-        raise ConfigError(f"{path}: {len(schedule)} lines with actions, but the pipeline has {stages} stages")
+        raise ConfigError(
+            f"{path}: {counted(len(schedule), 'line')} with actions, but the pipeline has {counted(stages, 'stage')}"
+        )
     try:
         check_schedule(schedule, micro_batches, chunks, placement)
         run_schedule(schedule, ActionTimes(1, 1, 1), chunks, placement)
@@ -462,7 +465,8 @@ def check_schedule(
                 raise UsageError(f"stage {stage} does {action} twice")
             if action.micro_batch >= micro_batches or action.chunk >= chunks:
                 raise UsageError(
-                    f"stage {stage} does {action}, but there are {micro_batches} micro-batches and {chunks} chunks"
+                    f"stage {stage} does {action}, but there are {counted(micro_batches, 'micro-batch')} and "
+                    f"{counted(chunks, 'chunk')}"
                 )
             if placement is not None and action.micro_batch not in _taken(
                 placement, stage, action, micro_batches

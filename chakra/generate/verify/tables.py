@@ -6,19 +6,21 @@ from dataclasses import replace
 from chakra.alignment import aligned
 from chakra.generate.plan.training import StepPlan
 from chakra.generate.verify.step_totals import StageSummary, summarize, total_matmul_flops, total_parameters
+from chakra.io.readable import counted
 
 
 def plan_text(plan: StepPlan) -> str:
     """Totals of a plan, a line per stage, and the traffic of one rank of each stage that differs."""
     stages = summarize(plan)
     steps = plan.training.iterations
+    span = "one step" if steps == 1 else counted(steps, "step")
     lines = [
         *(_size(part) for part in plan.parts),
         f"parameters {total_parameters(plan):.4e}, matrix FLOPs of all ranks {total_matmul_flops(plan):.6e}",
         "",
         _stage_table(stages),
         "",
-        f"bytes per collective, one rank of the stage, {'one step' if steps == 1 else f'{steps} steps'}",
+        f"bytes per collective, one rank of the stage, {span}",
         _traffic_table(stages),
     ]
     return "\n".join(lines)
@@ -30,9 +32,9 @@ def _size(plan: StepPlan) -> str:
     degrees = " x ".join(
         f"{axis} {p.axis_sizes[axis]}" for axis in ("tp", "cp", "dp", "pp") if p.axis_sizes[axis] > 1
     )
-    size = f"{p.world} NPUs ({degrees or 'one rank'}), {plan.training.micro_batches} micro-batches"
-    size += f", {steps} steps" if steps > 1 else ""
-    return f"{plan.name + ': ' if plan.name else ''}{size}, {p.pp} pipeline stages"
+    size = f"{counted(p.world, 'NPU')} ({degrees or 'one rank'}), {counted(plan.training.micro_batches, 'micro-batch')}"
+    size += f", {counted(steps, 'step')}" if steps > 1 else ""
+    return f"{plan.name + ': ' if plan.name else ''}{size}, {counted(p.pp, 'pipeline stage')}"
 
 
 def _named(stage: StageSummary) -> str:

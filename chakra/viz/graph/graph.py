@@ -8,7 +8,7 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.arrays import I32, I64, U8, U64, Bool
 from chakra.et import ABSENT, CommType, NodeType, Trace
-from chakra.io.readable import bytes_text, count_text, duration_text
+from chakra.io.readable import bytes_text, counted_text, duration_text
 from chakra.schemas.et_def_pb2 import Node
 from chakra.viz.style import KIND_STYLES, EdgeKind, Kind
 
@@ -72,7 +72,7 @@ class Graph:
 
     def count_text(self, node: int) -> str:
         """How many nodes a folded one stands for; empty for a plain node."""
-        return f"{count_text(int(self.members[node]))} nodes" if self.members[node] > 1 else ""
+        return f"{counted_text(int(self.members[node]), 'node')}" if self.members[node] > 1 else ""
 
     def cost_text(self, node: int) -> str:
         """A node's note, bytes and duration, as far as it has them."""

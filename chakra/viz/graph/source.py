@@ -6,6 +6,7 @@ from chakra.arguments import checked
 from chakra.errors import TraceError
 from chakra.et import read_trace
 from chakra.io.files import PathLike, open_stream
+from chakra.io.readable import counted
 from chakra.schemas.et_def_pb2 import GlobalMetadata, Node
 from chakra.schemas.protolib import decode_message
 from chakra.viz.graph.graph import Graph, dependencies_of, from_trace
@@ -34,7 +35,8 @@ def read_graph(path: PathLike) -> Graph:
     nodes = _messages(path)
     if len(nodes) != trace.n_nodes:
         return from_trace(
-            trace, f"{title} ({trace.dropped_data_deps} data dependencies on absent nodes not drawn)"
+            trace,
+            f"{title} ({counted(trace.dropped_data_deps, 'data dependency')} on absent nodes not drawn)",
         )
     return from_trace(trace, title, written=dependencies_of(nodes))
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-from chakra.io.readable import count_text, printable, shortened
+from chakra.io.readable import counted_text, printable, shortened
 from chakra.viz.graph.graph import Graph
 from chakra.viz.layout.layers import NODE_HEIGHT, NODE_WIDTH, Layout
 from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
@@ -86,10 +86,10 @@ def scene_of(graph: Graph, layout: Layout, subtitle: str = "") -> Scene:
     scene = Scene(max(layout.width, 560.0), layout.height + top, printable(graph.title))
     heading = shortened(printable(graph.title), int(scene.width / (TITLE_SIZE * 0.62)))
     scene.captions.append(Caption(10, 20, heading, TITLE_SIZE, bold=True))
-    facts = f"{count_text(graph.n_nodes)} boxes, {count_text(graph.n_edges)} edges"
+    facts = f"{counted_text(graph.n_nodes, 'box')}, {counted_text(graph.n_edges, 'edge')}"
     represented = int(graph.members.sum())
     if represented != graph.n_nodes:
-        facts += f", for {count_text(represented)} nodes"
+        facts += f", for {counted_text(represented, 'node')}"
     scene.captions.append(Caption(10, 33, f"{facts}{'; ' + subtitle if subtitle else ''}"))
     _legend(scene, graph)
     _lanes(scene, graph, layout, top)

@@ -13,6 +13,7 @@ from chakra.converters.pytorch.write.link_summary import summarize
 from chakra.et import CommType, NodeType
 from chakra.et.same_collective import Differs, Side, agree
 from chakra.io.files import missing_ranks
+from chakra.io.readable import counted
 
 #: kinds in which each rank's record has its own share only: of what goes in, and of what comes out
 _GATHERS, _SCATTERS = (CommType.ALL_GATHER,), (CommType.REDUCE_SCATTER, CommType.SCATTER)
@@ -73,7 +74,8 @@ def lacking(parts: list[RankPart], table: GroupNumbers) -> tuple[list[int], str]
     ranks = sorted(set(range(table.world)) - set(here))
     count, shown = missing_ranks(here, table.world)
     return ranks, (
-        f"the recorded job has {table.world} ranks, of which {count} have no trace here: {shown}; a replay of these "
+        f"the recorded job has {counted(table.world, 'rank')}, of which {count} have no trace here: {shown}; a "
+        "replay of these "
         "traces alone is a smaller job (--replicate on a machine of all ranks repeats them)"
     )
 
@@ -99,7 +101,7 @@ def fill_members(parts: list[RankPart]) -> list[str]:
                 if part.rank in members:
                     part.groups.add(name, members)
             continue
-        said = f"{sizes[name]} ranks" if sizes[name] else "an unknown number of ranks"
+        said = f"{counted(sizes[name], 'rank')}" if sizes[name] else "an unknown number of ranks"
         out.append(
             f"group {name!r} of {said}: no recording lists its members, and it is used by rank"
             f"{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)[:8]))}{', ...' * (len(ranks) > 8)}; "
@@ -134,7 +136,8 @@ def cross_check(parts: list[RankPart], table: GroupNumbers) -> list[str]:
         group, source, target = key
         if source in ranks and target in ranks and sent.get(key, []) != received.get(key, []):
             out.append(
-                f"group {group}: rank {source} sends {len(sent.get(key, []))} messages to rank {target}, which receives "
+                f"group {group}: rank {source} sends {counted(len(sent.get(key, [])), 'message')} to rank {target}, "
+                "which receives "
                 f"{len(received.get(key, []))}, or their sizes differ"
             )
     return out
@@ -152,7 +155,9 @@ def _compare(group: str, members: list[int], by_rank: dict[int, list[Side]], *, 
     for rank in members[1:]:
         own = len(by_rank.get(rank, []))
         if own != count:
-            out.append(f"group {group}: {count} collectives on rank {members[0]}, {own} on rank {rank}")
+            out.append(
+                f"group {group}: {counted(count, 'collective')} on rank {members[0]}, {own} on rank {rank}"
+            )
     if out:
         return out
     for i in range(count):

@@ -15,6 +15,7 @@ from chakra.arrays import I64
 from chakra.converters.pytorch.all_ranks.agreement import RankPart
 from chakra.converters.pytorch.comm.group_numbers import GroupNumbers
 from chakra.et import CommType
+from chakra.io.readable import counted
 
 #: collectives whose members all wait for all
 _TOGETHER = frozenset(
@@ -83,7 +84,8 @@ def _judged(rank: int, known: int, found: _Difference, clocks: Clocks) -> int:
     if found.low - found.high > DRIFT_NS:
         clocks.unfit.add(rank)
         clocks.notes.append(
-            f"ranks {known} and {rank}: their clocks fit no common difference ({found.count} collectives): not aligned"
+            f"ranks {known} and {rank}: their clocks fit no common difference "
+            f"({counted(found.count, 'collective')}): not aligned"
         )
         return 0
     if found.low - LEAST_NS <= 0 <= found.high + LEAST_NS:

@@ -27,6 +27,7 @@ from chakra.converters.pytorch.read.kernel_names import (
 )
 from chakra.converters.pytorch.read.split_sizes import EQUAL, Rows, Shares, rows_of, split_bytes
 from chakra.et import CommType, NodeType
+from chakra.io.readable import counted, verb
 
 POINT_TO_POINT: dict[str, int] = {"send": NodeType.COMM_SEND, "recv": NodeType.COMM_RECV}
 COLLECTIVES: dict[str, int] = {
@@ -506,12 +507,15 @@ def device_communication(
 def _warnings(finder: _Finder, members: dict[int, list[Comm]]) -> list[str]:
     source = finder.device.source
     warnings = [
-        f"{source}: {count} device operations of communication {name!r} have no kind; kept as computation"
+        f"{source}: {counted(count, 'device operation')} of communication {name!r} have no kind; kept as computation"
         for name, count in finder.unknown.items()
     ]
     unsized = sum(not c.known_size for batch in members.values() for c in batch)
     if unsized:
-        warnings.append(f"{source}: {unsized} communication nodes have no size in either trace; written as 0")
+        warnings.append(
+            f"{source}: {counted(unsized, 'communication node')} {verb(unsized, 'has', 'have')} no size in either "
+            "trace; written as 0"
+        )
     return warnings
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.read.device import DeviceTrace
 from chakra.converters.pytorch.read.repeated import one_kernel
+from chakra.io.readable import counted, verb
 from chakra.jit import compiled
 
 #: Above this many rows the compiled kernels pay for their start.
@@ -152,7 +153,9 @@ _CAPTURE = re.compile(r"stream(begin|end)capture", re.IGNORECASE)
 def lost_text(source: str, launches: int, lost: int) -> str:
     """What is said of launches of a file whose kernels are missing."""
     return (
-        f"{source}: {lost} of {launches} kernel launches have no kernel in the trace: the profiler lost their records, "
+        f"{source}: {lost} of {counted(launches, 'kernel launch')} {verb(launches, 'has', 'have')} no kernel in the "
+        "trace: the profiler lost "
+        "their records, "
         "so their device time is missing"
     )
 

@@ -12,6 +12,7 @@ from chakra.arrays import I64
 from chakra.converters.pytorch.read.device import DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.errors import ConversionError
+from chakra.io.readable import counted, verb
 from chakra.jit import compiled
 
 #: Share of equal names below which ids belong to different runs.
@@ -72,8 +73,8 @@ def pair(host: HostTrace, device: DeviceTrace) -> Pairing:
         return best
     if not structural.matched:
         raise ConversionError(
-            f"{host.source}: none of its {len(real)} operators is found in {device.source} "
-            f"({len(device.ops.name)} operators), by id or by name: the files are of different programs"
+            f"{host.source}: none of its {counted(len(real), 'operator')} is found in {device.source} "
+            f"({counted(len(device.ops.name), 'operator')}), by id or by name: the files are of different programs"
         )
     return structural
 
@@ -101,7 +102,10 @@ def _by_key(
     own, own_counts = np.unique(rf_id, return_counts=True)
     repeated = own[(own_counts > 1) & (own != 0)]
     if len(repeated):
-        notes.append(f"{method}: {len(repeated)} ids appear on several host nodes and are not used")
+        notes.append(
+            f"{method}: {counted(len(repeated), 'id')} {verb(len(repeated), 'appears', 'appear')} on several host "
+            "nodes and are not used"
+        )
     if not len(values):
         return None
     at = np.minimum(np.searchsorted(values, rf_id), len(values) - 1)
@@ -170,7 +174,9 @@ def _by_structure(host: HostTrace, device: DeviceTrace, real: I64, notes: list[s
         op[rows[ok]] = rows_of[thread][matched[ok]]
         taken.add(thread)
         edits += d
-    method = "structure: " + ("equal windows" if windows and not edits else f"aligned with {edits} edits")
+    method = "structure: " + (
+        "equal windows" if windows and not edits else f"aligned with {counted(edits, 'edit')}"
+    )
     return Pairing(op, _inverse(op, len(device.ops.name)), method, len(real), 1.0, notes)
 
 

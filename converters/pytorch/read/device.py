@@ -23,6 +23,7 @@ from chakra.converters.pytorch.read.times import event_times, never_read
 from chakra.errors import ConversionError
 from chakra.io.digits import whole_number
 from chakra.io.json_value import Json
+from chakra.io.readable import counted
 
 NONE = -1
 OP, CALL, DEVICE, SYNC, RECORD = range(5)
@@ -514,7 +515,7 @@ def _finish(source: str, builder: _Builder, reader: ArrayReader[Any]) -> DeviceT
     starts = [int(t["start"].min()) for t in tables if len(t["start"])]
     if not starts:
         raise ConversionError(
-            f"{source}: no operator, runtime or device event among {builder.events} events; "
+            f"{source}: no operator, runtime or device event among {counted(builder.events, 'event')}; "
             "was the profiler started with activities?"
         )
     first = min(starts)

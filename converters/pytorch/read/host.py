@@ -20,6 +20,7 @@ from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
 from chakra.errors import ConversionError
 from chakra.io.json_value import Json
+from chakra.io.readable import counted, verb
 
 KNOWN_SCHEMAS = (
     "1.0.1", "1.0.2-chakra.0.0.4", "1.0.3-chakra.0.0.4", "1.0.4-chakra.0.0.4", "1.1.0-chakra.0.0.4",
@@ -320,7 +321,9 @@ def assemble(path: str, builder: _Builder, reader: ArrayReader[Any]) -> HostTrac
             "read by the keys that are present"
         )
     if builder.unreadable:
-        trace.warnings.append(f"{path}: {builder.unreadable} communication records could not be read")
+        trace.warnings.append(
+            f"{path}: {counted(builder.unreadable, 'communication record')} could not be read"
+        )
     return trace
 
 
@@ -333,12 +336,13 @@ def _shift_codes(trace: HostTrace, schemas: Names, codes: I64) -> I64:
 def _check_ids(source: str, ids: I64) -> None:
     if (ids < 0).any():
         raise ConversionError(
-            f"{source}: {int((ids < 0).sum())} nodes have no id; every node needs a unique number"
+            f"{source}: {counted(int((ids < 0).sum()), 'node')} {verb(int((ids < 0).sum()), 'has', 'have')} no id; "
+            "every node needs a unique number"
         )
     repeated = np.flatnonzero(ids[1:] == ids[:-1])
     if len(repeated):
         raise ConversionError(
-            f"{source}: node id {int(ids[repeated[0]])} appears more than once ({len(repeated)} repeats); "
+            f"{source}: node id {int(ids[repeated[0]])} appears more than once ({counted(len(repeated), 'repeat')}); "
             "are several traces joined in one file?"
         )
 

@@ -10,6 +10,7 @@ from chakra.converters.pytorch.link import NODE_DEVICE, NODE_DEVICE_GAP, NODE_TU
 from chakra.converters.pytorch.read.device import KERNEL
 from chakra.converters.pytorch.time.host_time import NODE_GAP, NODE_JOIN, NODE_OP, NODE_SYNC
 from chakra.et import ABSENT, Trace
+from chakra.io.readable import counted, verb
 
 _KIND_NAMES = {
     NODE_OP: "operators",
@@ -141,17 +142,21 @@ def self_check(linked: Linked, trace: Trace, *, exact_time: bool = True) -> list
     problems: list[str] = []
     graph = linked.graph
     if trace.n_nodes != len(graph):
-        return [f"{trace.n_nodes} nodes written, {len(graph)} expected"]
+        return [f"{counted(trace.n_nodes, 'node')} written, {len(graph)} expected"]
     if trace.dropped_ctrl_deps or trace.dropped_data_deps:
-        problems.append(f"{trace.dropped_ctrl_deps + trace.dropped_data_deps} dependencies on absent nodes")
+        problems.append(
+            f"{counted(trace.dropped_ctrl_deps + trace.dropped_data_deps, 'dependency')} on absent nodes"
+        )
     # Process group records may have become METADATA nodes (1): they are computation (4) in the graph.
     types = np.where(trace.types == 1, 4, trace.types)
     for kind in np.unique(graph.type).tolist():
         written, expected = int((types == kind).sum()), int((graph.type == kind).sum())
         if written != expected:
-            problems.append(f"{written} nodes of type {kind} written, {expected} expected")
+            problems.append(f"{counted(written, 'node')} of type {kind} written, {expected} expected")
     if len(trace.data_ids) != len(graph.sources):
-        problems.append(f"{len(trace.data_ids)} data dependencies written, {len(graph.sources)} expected")
+        problems.append(
+            f"{counted(len(trace.data_ids), 'data dependency')} written, {len(graph.sources)} expected"
+        )
     if exact_time:
         problems += _device_time(linked, trace)
     comm = sorted(graph.comm)
@@ -200,7 +205,11 @@ def _lost_collectives(linked: Linked) -> str | None:
     rows = np.flatnonzero(linked.kept & (gpu.comm >= 0) & (gpu.kind == KERNEL)).tolist()
     named = {row for row in rows if comm[int(gpu.comm[row])].collective}
     lost = named - communicating
-    return f"{len(lost)} collectives of the device trace are not communication nodes" if lost else None
+    return (
+        f"{counted(len(lost), 'collective')} of the device trace are not communication nodes"
+        if lost
+        else None
+    )
 
 
 def lines(summary: dict[str, Any]) -> list[str]:
@@ -210,20 +219,20 @@ def lines(summary: dict[str, Any]) -> list[str]:
     out = [f"rank {summary['rank']}"]
     if host:
         out.append(
-            f"  host trace    {host['file']}: schema {host['schema'] or '(none)'}, {host['nodes']} nodes"
+            f"  host trace    {host['file']}: schema {host['schema'] or '(none)'}, {counted(host['nodes'], 'node')}"
         )
     out.append(
-        f"  device trace  {gpu['file']}: {gpu['events']} events, {gpu['operators']} operators, "
-        f"{gpu['device_operations']} device operations, {len(gpu['steps'])} profiler steps"
+        f"  device trace  {gpu['file']}: {counted(gpu['events'], 'event')}, {counted(gpu['operators'], 'operator')}, "
+        f"{counted(gpu['device_operations'], 'device operation')}, {counted(len(gpu['steps']), 'profiler step')}"
     )
     out += [
-        f"  repaired      {s['file']}: {s['repaired_places']} places, {s['lost_bytes']} bytes cut off"
+        f"  repaired      {s['file']}: {counted(s['repaired_places'], 'place')}, {s['lost_bytes']} bytes cut off"
         for s in (host, gpu)
         if s and (s["repaired_places"] or s["lost_bytes"])
     ]
     if host:
         out.append(
-            f"  matched       {matching['matched']} of {matching['candidates']} operators "
+            f"  matched       {matching['matched']} of {counted(matching['candidates'], 'operator')} "
             f"({matching['share']:.1%}) by {matching['method']}"
         )
         out += [f"                {note}" for note in matching["notes"]]
@@ -240,7 +249,7 @@ def lines(summary: dict[str, Any]) -> list[str]:
         )
     recorded = bool(gpu["device_operations"])
     out.append(
-        f"  attached      {attaching['attached']} of {attaching['kept']} device operations "
+        f"  attached      {attaching['attached']} of {counted(attaching['kept'], 'device operation')} "
         f"({attaching['share']:.1%}); "
         f"{attaching['by_correlation']} by correlation, {attaching['by_external_id']} by External id; "
         f"without launch {attaching['without_launch']}, before the window {attaching['before_the_window']}, "
@@ -251,7 +260,9 @@ def lines(summary: dict[str, Any]) -> list[str]:
     )
     if attaching["kernel_launches_lost"]:
         out.append(
-            f"  lost          {attaching['kernel_launches_lost']} of {attaching['kernel_launches']} kernel launches have "
+            f"  lost          {attaching['kernel_launches_lost']} of "
+            f"{counted(attaching['kernel_launches'], 'kernel launch')} "
+            f"{verb(attaching['kernel_launches'], 'has', 'have')} "
             "no kernel in the trace"
         )
     for title, table in (

@@ -43,6 +43,7 @@ from chakra.converters.pytorch.write.linked_tables import (
 )
 from chakra.errors import ConversionError
 from chakra.io.files import atomic_bytes
+from chakra.io.readable import counted
 
 _KINDS = {KERNEL: "kernel", MEMCPY: "gpu_memcpy", MEMSET: "gpu_memset"}
 _KIND_OF = {text: kind for kind, text in _KINDS.items()}
@@ -490,7 +491,9 @@ def _syncs(extra: dict[str, object], key: str, names: Names, source: str) -> Syn
     if table is None:
         table = [[] for _ in range(1 + len(_SYNC_COLUMNS))]
     if not isinstance(table, list) or len(table) != 1 + len(_SYNC_COLUMNS):
-        raise ConversionError(f"{source}: chakra_link: '{key}' must be {1 + len(_SYNC_COLUMNS)} lists")
+        raise ConversionError(
+            f"{source}: chakra_link: '{key}' must be {counted(1 + len(_SYNC_COLUMNS), 'list')}"
+        )
     known = texts(table[0], key, source)
     columns = integer_table(table[1:], key, len(_SYNC_COLUMNS), source)
     if len(columns[0]) != len(known):

@@ -4,6 +4,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ConversionError
+from chakra.io.readable import counted
 
 #: microseconds that int64 nanoseconds can hold with room for sums
 MAX_MICROS = 2.0**62 / 1000
@@ -19,7 +20,7 @@ def integer_table(value: object, key: str, columns: int, source: str) -> list[I6
     """
     where = f"{source}: chakra_link: '{key}'"
     if not isinstance(value, list) or len(value) != columns or not all(isinstance(c, list) for c in value):
-        raise ConversionError(f"{where} must be {columns} lists")
+        raise ConversionError(f"{where} must be {counted(columns, 'list')}")
     if len({len(column) for column in value}) > 1:
         raise ConversionError(f"{where} has lists of unequal length: {[len(column) for column in value]}")
     for column in value:

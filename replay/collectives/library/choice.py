@@ -7,6 +7,7 @@ topology search and the ceilings of a generation give. See :mod:`~chakra.replay.
 import math
 
 from chakra.errors import UsageError
+from chakra.io.readable import counted
 from chakra.replay.collectives.library import published as table
 from chakra.replay.collectives.library.parameters import MachineParameters
 from chakra.replay.collectives.library.prediction import RING_ONLY, Prediction, ring_steps
@@ -41,7 +42,8 @@ def choose(
     if not wanted:
         asked = "/".join(str(part) for part in (forced.algorithm, forced.protocol) if part)
         raise UsageError(
-            f"{machine.library} has no {kind.lower()} with {asked} on {comm.nodes} nodes of {comm.node_ranks} ranks of "
+            f"{machine.library} has no {kind.lower()} with {asked} on {counted(comm.nodes, 'node')} of "
+            f"{counted(comm.node_ranks, 'rank')} of "
             f"{machine.name}; it has {', '.join(f'{a}/{p}' for a, p in found)}"
         )
     algorithm, protocol = min(wanted, key=lambda key: wanted[key].time_us(size_bytes))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
+from chakra.io.readable import counted
 from chakra.replay.collectives.library import published as table
 from chakra.replay.collectives.library.choice import EXCHANGES, choose, predictions
 from chakra.replay.collectives.library.parameters import ExchangeCosts, MachineParameters, RingCosts
@@ -115,7 +116,8 @@ def library_time(
         time = math.inf
     if not time <= _MOST_US:
         raise UsageError(
-            f"{machine.name}: {kind.lower()} of {size_bytes:,} bytes on {comm.ranks} ranks takes more than a year at "
+            f"{machine.name}: {kind.lower()} of {size_bytes:,} bytes on {counted(comm.ranks, 'rank')} takes more "
+            "than a year at "
             "these costs and rates"
         )
     return LibraryTime(round(1000 * time), choice)

@@ -9,6 +9,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import ConfigError, UsageError
 from chakra.io.limits import MAX_DOCUMENT_BYTES
+from chakra.io.readable import counted
 from chakra.io.text import read_text
 from chakra.io.yaml import parse_document
 from chakra.replay.collectives.library.choice import EXCHANGES
@@ -206,7 +207,7 @@ def _node(network: Network, machine: MachineParameters) -> tuple[int, float]:
         node = machine.node_ranks  # dimensions of a list of links are names; what is joined is in the links
     if node == 1 and network.npus > 1:
         raise ConfigError(
-            f"{network.source}: dimension 0 has {network.dims[0].npus} NPUs, and a node of {machine.name} has "
+            f"{network.source}: dimension 0 has {counted(network.dims[0].npus, 'NPU')}, and a node of {machine.name} has "
             f"{machine.node_ranks}: collective-library cannot place them"
         )
     if node == network.npus:

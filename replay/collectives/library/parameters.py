@@ -7,6 +7,7 @@ from typing import Any, Literal
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConfigError
 from chakra.io.digits import decimal_number
+from chakra.io.readable import counted, verb
 from chakra.replay.collectives.library.published import Generation
 from chakra.replay.config.measured_constants import FitError, instance_of
 from chakra.replay.config.model import CollectiveKind
@@ -223,15 +224,20 @@ class MachineParameters:
                 f"{self.name}: levels must be whole numbers above 0 in ascending order, not {list(self.levels)}"
             )
         if len(self.search_gbps) != len(self.levels):
-            raise ConfigError(f"{self.name}: {len(self.levels)} levels need as many values of search_gbps")
+            raise ConfigError(
+                f"{self.name}: {counted(len(self.levels), 'level')} {verb(len(self.levels), 'needs', 'need')} as "
+                "many values of search_gbps"
+            )
         for kind in RING_KINDS:
             if kind in self.rings and len(self.rings[kind].simple_gbps) != len(self.levels):
                 raise ConfigError(
-                    f"{self.name}: {kind}: {len(self.levels)} levels need as many values of simple_gbps"
+                    f"{self.name}: {kind}: {counted(len(self.levels), 'level')} "
+                    f"{verb(len(self.levels), 'needs', 'need')} as many values of simple_gbps"
                 )
         if self.exchange and len(self.exchange.gbps) != len(self.levels):
             raise ConfigError(
-                f"{self.name}: {EXCHANGE}: {len(self.levels)} levels need as many values of gbps"
+                f"{self.name}: {EXCHANGE}: {counted(len(self.levels), 'level')} "
+                f"{verb(len(self.levels), 'needs', 'need')} as many values of gbps"
             )
 
     def level(self, ranks: int) -> int:

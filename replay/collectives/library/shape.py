@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from chakra.arguments import check_fields
 from chakra.errors import UsageError
+from chakra.io.readable import counted
 
 
 class Algorithm(StrEnum):
@@ -63,7 +64,8 @@ class Communicator:
         check_fields(self)
         if self.ranks < 1 or self.node_ranks < 1 or self.ranks % self.node_ranks:
             raise UsageError(
-                f"a communicator has nodes of equally many ranks, not {self.ranks} ranks on nodes of {self.node_ranks}"
+                f"a communicator has nodes of equally many ranks, not {counted(self.ranks, 'rank')} on nodes of "
+                f"{self.node_ranks}"
             )
         if self.nics < 0 or not (0 <= self.nic_gbps < float("inf") and 0 <= self.network_us < float("inf")):
             raise UsageError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from chakra.arguments import check_fields, checked
 from chakra.errors import ConversionError, UsageError
 from chakra.io.files import read_bytes
+from chakra.io.readable import counted
 from chakra.replay.collectives.measured.log_rows import PROGRAMS, Row, factor, fitting_ranks, shown
 from chakra.replay.collectives.measured.log_tables import Section, named_kind, read_sections
 from chakra.replay.config.model import CollectiveKind
@@ -210,7 +211,7 @@ def _measured(
         if len(broken) > max(1, _MOST_BROKEN * (len(good) + len(broken))):
             raise ConversionError(
                 f"{shown(broken)}: time and bandwidths contradict each other or are missing in {len(broken)} of "
-                f"{len(good) + len(broken)} rows; is this a whole table of nccl-tests?"
+                f"{counted(len(good) + len(broken), 'row')}; is this a whole table of nccl-tests?"
             )
         notes.append(f"{shown(broken)}: left out: time and bandwidths contradict each other or are missing")
     if wrong:
@@ -245,10 +246,10 @@ def _ranks(
         return listed
     if proven is None:
         raise ConversionError(
-            f"{where}: the log lists {listed} ranks, and the bandwidths are those of {says}; give --ranks"
+            f"{where}: the log lists {counted(listed, 'rank')}, and the bandwidths are those of {says}; give --ranks"
         )
     notes.append(
-        f"{where}: the log lists {listed} ranks, and the bandwidths are those of {proven}: taken as {proven}"
+        f"{where}: the log lists {counted(listed, 'rank')}, and the bandwidths are those of {proven}: taken as {proven}"
     )
     return proven
 
@@ -266,5 +267,7 @@ def _listed(section: Section, where: str, proven: int | None) -> int | None:
         return max(next(iter(groups.values()))) + 1
     sizes = {len(members) for members in groups.values()}
     if len(sizes) > 1 and proven is None:
-        raise ConversionError(f"{where}: the log lists {len(groups)} groups of different sizes; give --ranks")
+        raise ConversionError(
+            f"{where}: the log lists {counted(len(groups), 'group')} of different sizes; give --ranks"
+        )
     return proven if len(sizes) > 1 else sizes.pop()

@@ -10,6 +10,7 @@ import numpy as np
 from chakra.arguments import check_fields, checked
 from chakra.arrays import F64
 from chakra.errors import ChakraError, ConfigError
+from chakra.io.readable import counted
 from chakra.replay.collectives.library.shape import Communicator
 from chakra.replay.collectives.measured import silicon
 from chakra.replay.collectives.measured.nccl_log import Measurement, read_whole_log
@@ -101,7 +102,10 @@ def _spread(found: _Found) -> list[str]:
     more = f", and {len(apart) - 1} more differ by over {_MOST_SPREAD:g} times" if len(apart) > 1 else ""
     far = f"{min(times):g} to {max(times):g} us{more}"
     return [
-        f"measured times of {kind.lower()} of {size:,} bytes on {ranks} ranks go from {far}; the medians are taken"
+        (
+            f"measured times of {kind.lower()} of {size:,} bytes on {counted(ranks, 'rank')} go from {far}; the medians "
+            "are taken"
+        )
     ]
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from chakra.arrays import I64, bounds
+from chakra.io.readable import counted
 from chakra.replay.collectives.library.in_effect import PlacedLibrary
 from chakra.replay.collectives.library.messages import WINDOW, Lane, pair_roles
 from chakra.replay.engines.messages.alone import Alone, LibraryCall
@@ -123,7 +124,7 @@ class Delays:
         count, ratio = self.longest
         if not count:
             return ()
-        what = f"{count} of {len(self.ns)} distinct collectives, up to {ratio:.2f} times its time"
+        what = f"{count} of {counted(len(self.ns), 'distinct collective')}, up to {ratio:.2f} times its time"
         return (
             f"the links of this network need longer than the library for {what}: those take what they need",
         )

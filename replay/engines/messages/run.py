@@ -11,6 +11,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
+from chakra.io.readable import counted, counted_text
 from chakra.replay.checks.run import order_problem
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.call import Call
@@ -110,7 +111,7 @@ class MessageRun:
         if len(peers) and (peers >= n).any():
             npu = int(np.argwhere(peers >= n)[0][0])
             raise WorkloadError(
-                f"NPU {npu} sends to or receives from rank {int(peers.max())}, but there are {n} NPUs"
+                f"NPU {npu} sends to or receives from rank {int(peers.max())}, but there are {counted(n, 'NPU')}"
             )
 
     def _call_plans(self) -> I64:
@@ -401,7 +402,7 @@ class MessageRun:
             relieved=int(m[L.C_RELIEVED]),
             notes=(
                 *self._fold_notes(),
-                f"{int(m[L.C_MESSAGES]):,} messages and hops simulated one by one",
+                f"{counted_text(int(m[L.C_MESSAGES]), 'message')} and hops simulated one by one",
                 *order_notes(int(m[L.C_RELIEVED])),
             ),
             messages_counted=True,
@@ -426,7 +427,10 @@ class MessageRun:
             return ()
         classes, npus = self.who.partition.n_classes, self.workload.npus
         return (
-            f"flows of {classes:,} of {npus:,} NPUs simulated, which stand for all that cannot be told apart",
+            (
+                f"flows of {classes:,} of {counted_text(npus, 'NPU')} simulated, which stand for all that cannot be "
+                "told apart"
+            ),
         )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from chakra.arrays import I64, bounds
 from chakra.errors import WorkloadError
+from chakra.io.readable import counted_text, verb
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import Do, Phase
 from chakra.replay.collectives.select import counted_bytes
@@ -219,8 +220,10 @@ class PhaseTables:
         if size > physical_memory():
             raise WorkloadError(
                 f"the run needs about {size / 2**30:.0f} GiB: {self.actors.n:,} of "
-                f"{self.scenario.workload.npus:,} NPUs behave differently and are simulated one by one "
-                f"({int(self.actors.node_start[-1]):,} nodes). NPUs fold into classes when process groups lie alike in "
+                f"{counted_text(self.scenario.workload.npus, 'NPU')} "
+                f"{verb(self.scenario.workload.npus, 'behaves', 'behave')} differently and are simulated one by one "
+                f"({counted_text(int(self.actors.node_start[-1]), 'node')}). NPUs fold into classes when process "
+                "groups lie alike in "
                 "the network: choose dimensions that align with the groups"
             )
 

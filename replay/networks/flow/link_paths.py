@@ -10,6 +10,7 @@ import numpy as np
 from chakra.arrays import I64, bounds, ranges
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_LINKED_NPUS
+from chakra.io.readable import counted
 from chakra.jit import compiled, worth_compiling
 from chakra.replay.config.model import Links, Network
 from chakra.replay.networks.flow.found import Found
@@ -101,7 +102,8 @@ def _links(network: Network) -> Links:
     n = network.npus
     if n > MAX_LINKED_NPUS:
         raise ConfigError(
-            f"{network.source}: {n} NPUs; a network of single links has at most {MAX_LINKED_NPUS}, larger ones are "
+            f"{network.source}: {counted(n, 'NPU')}; a network of single links has at most {MAX_LINKED_NPUS}, "
+            "larger ones are "
             "described by building blocks"
         )
     return links

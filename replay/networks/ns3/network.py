@@ -10,6 +10,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ConfigError, UsageError
+from chakra.io.readable import counted, counted_text, verb
 from chakra.replay.config.model import Links, Network, Packets
 from chakra.replay.config.packet_keys import FIRST_SEGMENTS
 from chakra.replay.config.packets import queue_of, threshold_of
@@ -73,13 +74,15 @@ def with_packets(network: Network, *, long_run: bool = False) -> Network:
         )
     if network.npus > MAX_NPUS:
         raise ConfigError(
-            f"{network.source}: {network.npus} NPUs; packets are simulated for at most {MAX_NPUS}; --backend flow goes "
+            f"{network.source}: {counted(network.npus, 'NPU')}; packets are simulated for at most {MAX_NPUS}; "
+            "--backend flow goes "
             "to more"
         )
     links = network.links or block_links(network)
     if len(links.links) > MAX_LINKS:
         raise ConfigError(
-            f"{network.source}: {len(links.links)} links, a direction each; packets are simulated on at most {MAX_LINKS}"
+            f"{network.source}: {counted(len(links.links), 'link')}, a direction each; packets are simulated on at "
+            f"most {MAX_LINKS}"
         )
     if links.ecmp in SPLITTING:
         raise ConfigError(
@@ -279,7 +282,8 @@ class Ns3Run:
             route = route_of(graph, key)
             if len(route) > MAX_HOPS:
                 raise ConfigError(
-                    f"{self._network.source}: the way from NPU {key // n} to NPU {key % n} has {len(route)} links; a "
+                    f"{self._network.source}: the way from NPU {key // n} to NPU {key % n} has "
+                    f"{counted(len(route), 'link')}; a "
                     f"packet lives for {MAX_HOPS}"
                 )
             self._simulation.AddRoute(key // n, key % n, route, len(route))
@@ -325,11 +329,14 @@ class Ns3Run:
 
     def _stuck(self) -> str:
         """Why nothing happens any more."""
-        left = f"{self._flying} transfers are under way, but nothing happens any more"
+        under_way = f"{counted(self._flying, 'transfer')} {verb(self._flying, 'is', 'are')} under way"
+        left = f"{under_way}, but nothing happens any more"
         if not self._lossless:
             return left
         return (
-            f"{left}: {int(self._simulation.Stopped())} links have stopped each other around a loop (back pressure on "
+            f"{left}: {counted(int(self._simulation.Stopped()), 'link')} "
+            f"{verb(int(self._simulation.Stopped()), 'has', 'have')} stopped each other around a loop "
+            "(back pressure on "
             "routes that close a circle); use another routing, larger buffers or transport tcp"
         )
 
@@ -358,8 +365,14 @@ class Ns3Run:
     def notes(self) -> Iterable[str]:
         """Packets in all, and what became of them."""
         total = self._counts().sum(axis=0).tolist()
-        said = f"ns-3 ({self._network.packets.transport}, MTU {self._network.packets.mtu}): {total[1]:,} packets on links"
-        yield f"{said}, {total[2]:,} dropped, {total[3]:,} marked, {int(self._simulation.Events()):,} events"
+        said = (
+            f"ns-3 ({self._network.packets.transport}, MTU {self._network.packets.mtu}): "
+            f"{counted_text(total[1], 'packet')} on links"
+        )
+        yield (
+            f"{said}, {total[2]:,} dropped, {total[3]:,} marked, "
+            f"{counted_text(int(self._simulation.Events()), 'event')}"
+        )
 
     def _counts(self) -> I64:
         """Bytes, packets, dropped, marked, busy ns and queued ns of each link."""
