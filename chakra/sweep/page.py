@@ -19,7 +19,7 @@ from chakra.sweep.run import ranked
 from chakra.sweep.sensitivity import ValueCost, sensitivity
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
-from chakra.sweep.table import alike, figures, heading, metric_column, notes, unranked, within_interval
+from chakra.sweep.table import figures, heading, metric_column, result_notes, within_interval
 
 #: rows of designs on a page, and circles of the picture
 MOST_DESIGNS = 2000
@@ -67,7 +67,7 @@ def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, 
         title=f"Study: {printable(study.name)}",
         answer=_answer(study, outcomes, best, near),
         facts=_facts(study, outcomes, best, on_front),
-        notes=[printable(note) for note in [*notes(study), *unranked(study, outcomes), *alike(best)]],
+        notes=[printable(note) for note in result_notes(study, outcomes, best)],
         axes=[label(name) for name in study.pareto],
         picture=_picture(study, shown, on_front),
         objective=label(study.objective),

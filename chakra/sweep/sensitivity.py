@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TypeGuard
 
 from chakra.arguments import checked
+from chakra.io.readable import counted_text
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.run import ranked
 from chakra.sweep.store import Outcome
@@ -72,6 +73,43 @@ def sensitivity(study: Study, outcomes: Sequence[Outcome]) -> list[ValueCost]:
     good = ranked(study, outcomes)
     names = [parameter.name for parameter in study.parameters]
     return [cost for name in names for cost in _costs(study, name, names, outcomes, good)]
+
+
+#: why a parameter of a replay may change nothing, where that is a rule
+_RULES = {
+    "accelerator-speed": "it divides recorded times alone; kernel-speed divides those of operator models, too",
+    "host-speed": "it divides recorded times alone",
+    "start": "it places the beginnings of recorded ranks alone",
+    "accelerator": "it changes recorded kernels alone",
+}
+
+
+@checked
+def without_effect(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
+    """Parameters that change no result, among designs that differ in nothing else; for people. Nothing without such.
+
+    Parameters
+    ----------
+    study
+        The study.
+    outcomes
+        Outcomes of its points.
+    """
+    good = [outcome for outcome in outcomes if outcome.ok]
+    names = [parameter.name for parameter in study.parameters]
+    found = []
+    for name in names:
+        groups = [alike for alike in _alike(name, names, good).values() if len(alike) > 1]
+        if not groups or any(one.metrics != alike[0].metrics for alike in groups for one in alike):
+            continue
+        pairs = counted_text(sum(math.comb(len(alike), 2) for alike in groups), "pair")
+        reason = (
+            _RULES.get(name.removeprefix("replay.").replace("_", "-"), "")
+            if name.startswith("replay.")
+            else ""
+        )
+        found.append(f"{name} changed nothing in any of {pairs} of designs{reason and ': '}{reason}")
+    return found
 
 
 def _costs(

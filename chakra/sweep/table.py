@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chakra.alignment import aligned
-from chakra.io.readable import counted
+from chakra.io.readable import counted, verb
 from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.pareto import front, label
+from chakra.sweep.sensitivity import without_effect
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
 
@@ -144,8 +145,23 @@ def unranked(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
     if not count:
         return []
     return [
-        f"{counted(count, 'design')} that ran ha{'ve' if count != 1 else 's'} no {study.objective}, not ranked"
+        f"{counted(count, 'design')} that ran {verb(count, 'has', 'have')} no {study.objective}, not ranked"
     ]
+
+
+def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome]) -> list[str]:
+    """All that a reader of the results should know; for people.
+
+    Parameters
+    ----------
+    study
+        The study.
+    outcomes
+        Outcomes of its points.
+    best
+        Good ones, best first.
+    """
+    return [*notes(study), *unranked(study, outcomes), *without_effect(study, outcomes), *alike(best)]
 
 
 def _machines(study: Study) -> list[str]:

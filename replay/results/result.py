@@ -43,7 +43,7 @@ from chakra.replay.results.time_account import (
 )
 from chakra.replay.symmetry.classes import coordinates
 from chakra.replay.workload.communicators import Communicator, Membership
-from chakra.replay.workload.kernel_speeds import accelerator_notes
+from chakra.replay.workload.kernel_speeds import accelerator_notes, idle_speed_notes
 from chakra.replay.workload.model import Engine, Op, Program, Workload
 from chakra.replay.workload.starts import start_notes
 
@@ -334,6 +334,7 @@ class ReplayResult:
         traces = self.workload.traces
         return [
             *compute_notes(traces, self.system, self.scenario.options),
+            *idle_speed_notes(traces, self.scenario.options),
             *accelerator_notes(traces, self.scenario.options),
             *start_notes(traces, self.scenario.options, self.system),
             *([] if self.partial else recording_notes(traces, self.npus, int(self.finish_ns.max()))),

@@ -14,7 +14,7 @@ from chakra.io.nearest import nearest
 from chakra.replay.compute.other_accelerator import Ratios, accelerator_named, ratios, recorded_on
 from chakra.replay.options import RunOptions
 from chakra.replay.workload.node_draft import Draft
-from chakra.replay.workload.recorded import accelerator_time
+from chakra.replay.workload.recorded import accelerator_time, host_time
 
 #: what stands for every family that memory bounds
 MEMORY = "memory-bound"
@@ -131,6 +131,19 @@ def set_kernel_speeds(draft: Draft) -> None:
             int(np.flatnonzero(where)[int(np.argmax(scaled))]), "the scaled time does not fit 64 bits"
         )
     draft.duration_ns[where] = np.rint(scaled).astype(np.int64)
+
+
+def idle_speed_notes(traces: tuple[Trace, ...], options: RunOptions) -> list[str]:
+    """Speeds of the recorded host or accelerator that no node takes: operator models and rooflines have their own."""
+    speeds = (
+        ("--host-speed", options.host_speed, host_time, "host"),
+        ("--accelerator-speed", options.accelerator_speed, accelerator_time, "accelerator"),
+    )
+    return [
+        f"{option} has no effect: no node of the workload has a recorded time of the {who}"
+        for option, speed, whose, who in speeds
+        if speed != 1.0 and not any((whose(trace) & (trace.durations_ns() > 0)).any() for trace in traces)
+    ]
 
 
 def accelerator_notes(traces: tuple[Trace, ...], options: RunOptions) -> list[str]:

@@ -248,7 +248,7 @@ def test_a_table_of_one_row_is_drawn_and_equal_rows_are_named(tmp_path) -> None:
         csv.writer(file).writerows([list(row), list(row.values()), list(row.values())])
     done = CliRunner().invoke(command, ["--file", str(path), "--picture", str(picture)])
     assert done.exit_code == 0, done.output
-    assert "note: 1 rows are equal to others" in done.stderr
+    assert "note: 1 row is equal to others" in done.stderr
     assert picture.read_text(encoding="utf-8").count("<circle") == 3
 
 

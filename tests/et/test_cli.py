@@ -40,8 +40,8 @@ def test_info_as_text(trace_file: Path, capsys: pytest.CaptureFixture[str]) -> N
         "compute: 2000 ns on the accelerator, 500 ns on the CPU",
         "collective: 1 x ALL_REDUCE, all ranks, 64 bytes",
         "collective: 1 x ALL_REDUCE, group '3', 32 bytes",
-        "COMM_SEND: 1 nodes, 10 bytes",
-        "MEM_LOAD: 1 nodes, 11 bytes",
+        "COMM_SEND: 1 node, 10 bytes",
+        "MEM_LOAD: 1 node, 11 bytes",
         "critical path: 2500 ns over 2 nodes",
         "1  COMP  500 ns  c",
     ):

@@ -136,7 +136,7 @@ def test_a_hand_written_manifest() -> None:
     ({"traces": []}, "'traces' must be a non-empty list"),
     ({"peer_mode": "up"}, "peer_mode must be 'relative' or 'absolute', not 'up'"),
     ({"trace_of": {}}, "'trace_of' must be a list"),
-    ({"trace_of": [{"trace": 0, "ranks": [0, 1, 2]}]}, "1 ranks have no trace, the first is rank 3"),
+    ({"trace_of": [{"trace": 0, "ranks": [0, 1, 2]}]}, "1 rank has no trace, the first is rank 3"),
     ({"trace_of": [{"trace": 2, "ranks": [0]}]}, "trace 2 is not one of the 2 traces"),
     ({"trace_of": [{"trace": 0, "ranks": [0, 0]}]}, "a rank is given a trace twice"),
     ({"trace_of": [{"trace": 0, "ranks": [4]}]}, r"ranks outside 0\.\.3"),

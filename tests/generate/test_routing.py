@@ -244,13 +244,13 @@ def test_loads_that_mean_nothing_are_refused(options: dict[str, Any], message: s
     ("expert,share,share\n1,1,1\n", "the first line must name the columns"),
     ("expert,share,weight\n1,1,1\n", "the first line must name the columns"),
     ("expert,share\n", "no shares below"),
-    ("expert,share\n1\n", "line 2: 1 cells for 2 columns"),
+    ("expert,share\n1\n", "line 2: 1 cell for 2 columns"),
     ("expert,share\nx,1\n", "line 2: expert must be a whole number"),
     ("expert,share\n1,-1\n", "line 2: share must be a number"),
     ("expert,share\n1,nan\n", "line 2: share must be a number"),
     ("expert,share\n1,1\n1,2\n", "line 3: expert 1 has a share already"),
     ("expert,share\n8,1\n", "a share of expert 8, but layer 0 has experts 0 to 7"),
-    ("expert,share\n1,1\n2,0\n", "1 experts of layer 0 have a share, and a token visits 2"),
+    ("expert,share\n1,1\n2,0\n", "1 expert of layer 0 has a share, and a token visits 2"),
     ("layer,expert,share\n1,1,1\n1,2,1\n", "no shares for the experts of layer 0"),
 ])  # fmt: skip
 def test_files_that_are_wrong_are_named(text: str, message: str, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ WRONG = {
     ),
     "sizes that do not fit": (
         GOOD.replace('dstoff="0" cnt="1"', 'dstoff="0" cnt="2"', 1),
-        "rank 1, threadblock 0, step 1 (rrcs): receives 1 chunks, but rank 0, threadblock 0, step 0 sends 2",
+        "rank 1, threadblock 0, step 1 (rrcs): receives 1 chunk, but rank 0, threadblock 0, step 0 sends 2",
     ),
     "a rank too much": (GOOD.replace('ngpus="3"', 'ngpus="4"'), "rank 3 of 4 has no <gpu>"),
     "a rank out of range": (

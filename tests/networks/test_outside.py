@@ -354,7 +354,7 @@ def test_a_network_that_says_when_its_links_were_busy() -> None:
         (UseOverTime(1, [(0, 1, 1.0)], np.zeros((1, 700))), None),
         (
             UseOverTime(7, [(0, 1, 1.0)], np.zeros((2, 100))),
-            r"a row .* for each of 1 links, .* shape \(2, 100\)",
+            r"a row .* for each of 1 link, .* shape \(2, 100\)",
         ),
         (
             UseOverTime(7, [(0, 1, 1.0)], np.full((1, 100), np.nan)),

@@ -108,7 +108,7 @@ def test_a_two_process_job_is_captured_linked_and_replayed(tmp_path: Path) -> No
 @pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed (the capture extra)")
 def test_a_block_that_ends_early_leaves_nothing_behind(tmp_path: Path) -> None:
     """Half a recording is no recording."""
-    message = "the block ended after 1 steps; 3 are needed"
+    message = "the block ended after 1 step; 3 are needed"
     with (
         pytest.raises(UsageError, match=message),
         capture(tmp_path / "job", steps=2, warmup=1) as recording,

@@ -113,7 +113,7 @@ def test_a_time_that_nobody_measured_is_missing(key: str, value: Any, job: MiniJ
     assert [trace.names.texts[c] for c in trace.device.name] == ["k1"]
     assert read_kineto([path]).n_slices == 5
     outcome = convert_rank(Inputs(device=path), tmp_path / "o.0.et", Settings(min_recorded=0))
-    assert any("1 events without a usable time" in text for text in outcome.summary["warnings"])
+    assert any("1 event without a usable time" in text for text in outcome.summary["warnings"])
 
 
 def test_a_device_clock_that_was_never_read(job: MiniJob, tmp_path: Path) -> None:

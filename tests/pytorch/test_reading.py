@@ -225,7 +225,7 @@ def test_an_empty_trace_is_an_error_not_an_empty_success(tmp_path: Path) -> None
     """No operator, call or device event: nothing can be linked."""
     path = tmp_path / "x.json"
     path.write_text('{"traceEvents": [{"ph": "M", "name": "x"}]}')
-    with pytest.raises(ConversionError, match="no operator, runtime or device event among 1 events"):
+    with pytest.raises(ConversionError, match="no operator, runtime or device event among 1 event"):
         read_device_trace(path)
 
 
@@ -261,7 +261,7 @@ def test_host_layouts_are_told_apart_by_keys(tmp_path: Path) -> None:
     ("nodes", "message"),
     [
         ([{"id": 4, "name": "a"}, {"id": 4, "name": "b"}], "node id 4 appears more than once"),
-        ([{"name": "a"}], "1 nodes have no id"),
+        ([{"name": "a"}], "1 node has no id"),
         ([], "no nodes"),
     ],
 )

@@ -308,7 +308,7 @@ def test_keys_of_a_library_alone_are_noted(tmp_path: Path, key: str, value: Any)
         ({"collective_algorithm": "ring"}, "collective_algorithm: 'ring' is not one of Tree, Ring"),
         ({"collective_protocol": "ll"}, "collective_protocol: 'll' is not one of LL, LL128, Simple"),
         ({"collective_channels": 0}, "collective_channels: 0 is not a whole number"),
-        ({"collective_algorithm": "PAT"}, "nccl has no all_reduce with PAT on 1 nodes of 8 ranks"),
+        ({"collective_algorithm": "PAT"}, "nccl has no all_reduce with PAT on 1 node of 8 ranks"),
     ],
 )
 def test_what_a_library_cannot_be_held_to_is_refused(

@@ -226,3 +226,16 @@ def test_a_recording_says_its_accelerator(shared: Path, tmp_path: Path) -> None:
     assert {a.name: a.string_val for a in trace.metadata.attr}["accelerator"] == "NVIDIA H200"
     notes = simulate(str(tmp_path / "infer"), SYSTEM, NETWORK, accelerator="b200").notes
     assert any("B200 SXM in place of the recorded H200 SXM" in note for note in notes)
+
+
+@pytest.mark.parametrize("option", ["accelerator_speed", "host_speed"])
+def test_a_speed_of_recorded_times_without_such_times_is_said(option: str) -> None:
+    request = TransformerRequest(model="gpt2-small", layers=2, npus=1)
+    system = {**SYSTEM, "roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 3000}
+    workload = build_workload(request.plan())
+    who = option.removesuffix("_speed")
+    said = f"--{who}-speed has no effect: no node of the workload has a recorded time of the {who}"
+    speed: dict[str, Any] = {option: 2.0}
+    assert said in simulate(workload, system, NETWORK, **speed).notes
+    assert said not in simulate(workload, system, NETWORK).notes
+    assert said not in simulate([recording()], SYSTEM, NETWORK, accelerator_speed=2.0).notes

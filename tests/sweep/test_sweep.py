@@ -30,6 +30,7 @@ from chakra.sweep import (
     write_table,
 )
 from chakra.sweep.point import point_key
+from chakra.sweep.sensitivity import without_effect
 from chakra.sweep.store import Outcome as StoredOutcome
 from chakra.sweep.table import alike, figures, notes, ranked_table, unranked
 
@@ -528,7 +529,7 @@ def test_a_study_without_a_result_is_an_error(tmp_path: Path) -> None:
     path = write_study(tmp_path, parameters={"workload.tp": [3]})
     result = invoke(str(path), "--workers", "1")
     assert isinstance(result.exception, UsageError)
-    assert "none of 1 points gave a result; the first: width 128" in str(result.exception)
+    assert "none of 1 point gave a result; the first: width 128" in str(result.exception)
 
 
 def test_designs_without_the_objective_are_counted(tmp_path: Path) -> None:
@@ -564,7 +565,7 @@ def test_failures_of_any_kind_are_outcomes() -> None:
     assert "unknown replay option 'bakend'" in run_point(merged)["reason"]
     merged["replay"] = {}
     merged["network"] = {"dim9.latency": 1}
-    assert "the network has 1 dimensions" in run_point(merged)["reason"]
+    assert "the network has 1 dimension" in run_point(merged)["reason"]
     merged["network"] = {"speed": 1}
     assert "must be dim<k>" in run_point(merged)["reason"]
 
@@ -718,3 +719,32 @@ def test_a_study_without_a_terminal_says_when_it_begins_and_ends(tmp_path: Path)
     quiet = CliRunner().invoke(with_quiet(command), [path, "--workers", "1", "--no-report", "--quiet"])
     assert quiet.exit_code == 0
     assert quiet.stderr == ""
+
+
+def test_a_parameter_that_changes_nothing_is_named(tmp_path: Path) -> None:
+    """Durations are those of the generated nodes' operator model, which a speed of recorded times does not divide."""
+    study = small(
+        platform="hgx-h100",
+        parameters={"workload.dp": [4, 8], "replay.accelerator-speed": [1.0, 2.0, 4.0]},
+    )
+    found = run(study, tmp_path)
+    assert len(found) == 6
+    # 3 speeds make 3 pairs for each of 2 values of dp
+    [note] = without_effect(study, found)
+    assert note == (
+        "replay.accelerator-speed changed nothing in any of 6 pairs of designs: it divides recorded times alone; "
+        "kernel-speed divides those of operator models, too"
+    )
+    assert "changed nothing in any of 6 pairs" in study_html(study, found, {})
+
+
+def test_a_parameter_without_pairs_is_not_judged(tmp_path: Path) -> None:
+    """Values of a list that go together: no design differs from another in one of them alone."""
+    study = small(parameters={"workload.dp": [4]})
+    assert without_effect(study, run(study, tmp_path)) == []
+    study = small(parameters={"workload.dp": [2, 4], "workload.micro-batches": [1, 2]})
+    assert without_effect(study, run(study, tmp_path)) == []
+    # as long as two of the same study differ, nothing is said
+    mixed = run(study, tmp_path)
+    mixed = [one for one in mixed if one.point["workload.micro-batches"] == 1]
+    assert without_effect(study, mixed) == []

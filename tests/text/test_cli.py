@@ -41,7 +41,7 @@ def test_text(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         == 0
     )
     out, err = capsys.readouterr()
-    assert "HYBRID_DATA_MODEL, 1 layers, 1 pass, 4 NPUs" in out
+    assert "HYBRID_DATA_MODEL, 1 layer, 1 pass, 4 NPUs" in out
     assert "ASTRA-sim 1.0 meant ns" in out
     assert "note: the layers' update times are not used" in err
     assert len(list(tmp_path.glob("o.*.et"))) == 4

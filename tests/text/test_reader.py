@@ -84,7 +84,7 @@ BAD = {
     "fewer layers than said": ("DATA\n2\n" + LAYER, r"the header says 2 layers, but the file ends after 1"),
     "more layers than said": (
         "DATA\n1\n" + 2 * LAYER,
-        r"line 4: 'L' follows the last layer; the header says 1 layers",
+        r"line 4: 'L' follows the last layer; the header says 1 layer",
     ),
     "cut layer": (
         "DATA\n1\nL -1 1 NONE 0 1 NO",

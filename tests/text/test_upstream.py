@@ -113,7 +113,7 @@ def test_a_wrong_count_adds_a_collective(load: Load) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("MODEL\n1\n" + 2 * "a -1 1 NONE 0 2 NONE 0 3 NONE 0 4\n", "the header says 1 layers, but 2 follow"),
+        ("MODEL\n1\n" + 2 * "a -1 1 NONE 0 2 NONE 0 3 NONE 0 4\n", "the header says 1 layer, but 2 follow"),
         ("HYBRID_DLRM 0\n1\na -1 1 ALLTOALL 0 2 NONE 0 3 NONE 0 4\n", "the last bottom layer is 0"),
         (
             "HYBRID_DLRM 1\n2\n" + 2 * "a -1 1 NONE 0 2 NONE 0 3 NONE 0 4\n",

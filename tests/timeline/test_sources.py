@@ -86,13 +86,13 @@ def test_upstreams_older_lines_are_classified_by_name(tmp_path: Path) -> None:
         (0, "communication", 1, 3, "COMM_SEND_NODE_x"),
         (0, "compute", 4, 0, "COMP_NODE_y"),
     ]
-    assert read.remarks == ["1 nodes have no callback line; drawn to the end of the log"]
+    assert read.remarks == ["1 node has no callback line; drawn to the end of the log"]
 
 
 def test_odd_logs(tmp_path: Path) -> None:
     path = tmp_path / "log.log"
     path.write_text("callback,sys->id=0, tick=9, node->id=7, node->name=x, node->type=4\n" + LOG)
-    assert "1 callback lines have no issue line" in read_log(path).remarks[0]
+    assert "1 callback line has no issue line" in read_log(path).remarks[0]
     for text, words in (
         ("nothing\n", "no issue or callback line"),
         ("issue,sys->id=0, tick=zero, node->id=1\n", "line 1"),

@@ -224,7 +224,7 @@ def _counts(outcomes: "list[Outcome]") -> dict[str, int]:
 
 
 def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top: int) -> str:
-    from chakra.sweep.table import alike, notes, ranked_table, unranked
+    from chakra.sweep.table import ranked_table, result_notes
 
     counts = _counts(outcomes)
     ran = f"{counts['ok']} ran, {counts['infeasible']} infeasible, {counts['failed']} failed"
@@ -233,7 +233,7 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
     if table:
         lines += ["", table]
     if best:
-        lines += [f"note: {note}" for note in [*notes(study), *unranked(study, outcomes), *alike(best)]]
+        lines += [f"note: {note}" for note in result_notes(study, outcomes, best)]
     reasons: dict[tuple[str, str], int] = {}
     for o in outcomes:
         if o.status != "ok":
@@ -250,7 +250,7 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
 
 def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") -> dict[str, object]:
     from chakra.sweep import front, sensitivity
-    from chakra.sweep.table import alike, notes, unranked
+    from chakra.sweep.table import result_notes
 
     def entry(o: "Outcome") -> dict[str, object]:
         return {"point": o.point, "status": o.status, "metrics": o.metrics, "reason": o.reason, "key": o.key}
@@ -260,7 +260,7 @@ def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") 
         "study": study.name,
         "objective": study.objective,
         "counts": _counts(outcomes),
-        "notes": [*notes(study), *unranked(study, outcomes), *alike(best)],
+        "notes": result_notes(study, outcomes, best),
         "ranked": [entry(o) for o in best],
         "pareto": [entry(o) for o in front(study, outcomes)],
         "sensitivity": [cost.to_dict() for cost in sensitivity(study, outcomes)],

@@ -15,7 +15,7 @@ from pathlib import Path
 from chakra.errors import ConfigError, UsageError
 from chakra.generate.model.config import TransformerConfig
 from chakra.io.digits import decimal_number, is_whole, whole_number
-from chakra.io.readable import counted
+from chakra.io.readable import counted, verb
 from chakra.io.text import cells_by_line
 
 #: largest exponent of a distribution: beyond it the first experts have all tokens anyway
@@ -51,8 +51,8 @@ class ExpertLoad:
             shares = sum(weight > 0 for weight in weights)
             if shares < visited:
                 raise UsageError(
-                    f"{self.source}: {counted(shares, 'expert')} of layer {layer} have a share, and a token visits "
-                    f"{visited}"
+                    f"{self.source}: {counted(shares, 'expert')} of layer {layer} {verb(shares, 'has', 'have')} a share, and a "
+                    f"token visits {visited}"
                 )
             self._known[key] = apportioned(tokens * visited, weights, tokens)
         return self._known[key]
