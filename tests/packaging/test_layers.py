@@ -254,10 +254,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "values_in_effect",
         "outcomes",
         "pareto",
-        "table",
         "optimise",
         "run",
         "sensitivity",
+        "table",
         "page",
     ),
     "chakra.timeline": (

@@ -51,8 +51,8 @@ class ExpertLoad:
             shares = sum(weight > 0 for weight in weights)
             if shares < visited:
                 raise UsageError(
-                    f"{self.source}: {counted(shares, 'expert')} of layer {layer} {verb(shares, 'has', 'have')} a share, and a "
-                    f"token visits {visited}"
+                    f"{self.source}: {counted(shares, 'expert')} of layer {layer} {verb(shares, 'has', 'have')} a share, "
+                    f"and a token visits {visited}"
                 )
             self._known[key] = apportioned(tokens * visited, weights, tokens)
         return self._known[key]
