@@ -27,7 +27,7 @@ from chakra.converters.pytorch.read.repeated import repeated_ids
 from chakra.converters.pytorch.read.times import untimed_text
 from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import UsageError
-from chakra.et.families import kernel_family
+from chakra.et.families import kernel_family, operator_family
 from chakra.io import files
 from chakra.report import Run, read_run
 from chakra.report.document import computed_of
@@ -326,7 +326,7 @@ def _add_nodes(
         elif name.lower().startswith(("memcpy", "memset")):
             spans.add(Kind.COPY, "", start, end)
         else:
-            family = kernel_family(name)
+            family = operator_family(computed[i]) or kernel_family(name)
             spans.add(Kind.COMPUTE, family, start, end)
             if end > start:
                 kin = counted_name(name) if _COUNTED.match(name) else ""

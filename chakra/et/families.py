@@ -1,4 +1,6 @@
-"""What kind of work a kernel does, by its name: the families that differ in what limits them.
+"""What kind of work a kernel does: the families that differ in what limits them.
+
+A generated node says what it computes; of a recorded kernel the name tells.
 
 Names are facts of the libraries that launch the kernels: cuBLAS and CUTLASS (``sm90_xmma_gemm``, ``nvjet``, ``cutlass``),
 cuDNN and MIOpen (``implicit_convolve``, ``winograd``), Tensile (``Cijk_``), FlashAttention (``flash_fwd_kernel``,
@@ -7,11 +9,12 @@ operators of generated workloads (``layer0.qkv``).
 """
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
 from chakra.arguments import checked
+from chakra.errors import TraceError
+from chakra.et.operators import Attention, Host, Kernel, KernelKind, MatrixProduct, parse_operators
 
 #: families in the order in which a name is tried
 FAMILIES: Final = (
@@ -69,6 +72,30 @@ def _family(name: str) -> str:
     return "other"
 
 
-def families_of(names: Iterable[str]) -> list[str]:
-    """The family of each name."""
-    return [_family(name) for name in names]
+#: families of operators that memory bounds; the others are "memory"
+_OF_KIND: Final = {
+    KernelKind.NORM: "norm",
+    KernelKind.LOSS: "reduction",
+    KernelKind.SCAN: "reduction",
+    KernelKind.OPTIMIZER: "optimizer",
+    KernelKind.CAST: "copy",
+    KernelKind.COPY: "copy",
+}
+
+
+@lru_cache(maxsize=1 << 16)
+def operator_family(text: str) -> str | None:
+    """The family of what a generated node computes, by its first operator; None for a text that says none."""
+    try:
+        found = parse_operators(text)
+    except TraceError:
+        return None
+    match found[0][0] if found else None:
+        case MatrixProduct(role=role):
+            return "convolution" if role == "convolution" else "matmul"
+        case Attention():
+            return "attention"
+        case Kernel(kind=kind):
+            return _OF_KIND.get(kind, "memory")
+        case Host() | None:
+            return None

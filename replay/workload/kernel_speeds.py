@@ -8,8 +8,7 @@ import numpy as np
 from chakra.arrays import F64, Bool
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
-from chakra.et.families import FAMILIES, MEMORY_BOUND, kernel_family
-from chakra.et.operators import Attention, MatrixProduct, parse_operators
+from chakra.et.families import FAMILIES, MEMORY_BOUND, kernel_family, operator_family
 from chakra.io.nearest import nearest
 from chakra.replay.compute.other_accelerator import Ratios, accelerator_named, ratios, recorded_on
 from chakra.replay.options import RunOptions
@@ -54,7 +53,8 @@ def speed_factors(trace: Trace, speeds: tuple[tuple[str, float], ...]) -> F64:
     of_family = {family: _of(family, speeds) for family in FAMILIES}
     by_family = np.array([of_family[family] for family in families])
     if len(trace.operator_table):
-        said = np.array([*(of_family[_family_of(text)] for text in trace.operator_table), np.nan])
+        told = [operator_family(text) for text in trace.operator_table]
+        said = np.array([*(np.nan if family is None else of_family[family] for family in told), np.nan])
         own = said[trace.operator_codes]
         chosen: F64 = np.where(np.isnan(own), by_family[trace.name_codes], own) * by_name[trace.name_codes]
         return chosen
@@ -68,21 +68,6 @@ def _of(family: str, speeds: tuple[tuple[str, float], ...]) -> float:
         if selector == family or (selector == MEMORY and family in MEMORY_BOUND):
             out *= factor
     return out
-
-
-def _family_of(text: str) -> str:
-    """Family of what a generated node computes: that of its first operator."""
-    found = parse_operators(text)
-    if not found:
-        return "other"
-    first = found[0][0]
-    return (
-        "matmul"
-        if isinstance(first, MatrixProduct)
-        else "attention"
-        if isinstance(first, Attention)
-        else "memory"
-    )
 
 
 def recorded_kernels(trace: Trace) -> Bool:

@@ -18,7 +18,8 @@ from chakra.compare.spans import Kind, account
 from chakra.converters.pytorch import Settings, convert_job, find_inputs
 from chakra.errors import UsageError
 from chakra.et import write_trace
-from chakra.et.families import FAMILIES, kernel_family
+from chakra.et.families import FAMILIES, kernel_family, operator_family
+from chakra.generate import TransformerRequest, build_workload
 from chakra.replay import simulate
 
 DDP = Path(__file__).resolve().parents[1] / "data" / "pytorch" / "ddp"
@@ -148,6 +149,47 @@ def test_shapes_tell_renamed_kernels_apart() -> None:
 def test_families(name: str, family: str) -> None:
     assert kernel_family(name) == family
     assert family in FAMILIES
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ("gemm m=8 n=4 k=2", "matmul"),
+        ("gemm m=8 n=4 k=2 role=router", "matmul"),
+        ("gemm m=8 n=4 k=2 role=convolution", "convolution"),
+        ("norm elements=64 bytes=256", "norm"),
+        ("loss elements=64 bytes=256", "reduction"),
+        ("scan elements=64 bytes=256", "reduction"),
+        ("conv1d elements=64 bytes=256", "memory"),
+        ("copy elements=64 bytes=256", "copy"),
+        ("optimizer elements=64 bytes=256", "optimizer"),
+        ("3 * add elements=64 bytes=256 + gemm m=8 n=4 k=2", "memory"),
+        ("of another tool", None),
+        ("gemm m=8", None),
+    ],
+)
+def test_families_of_what_generated_nodes_compute(text: str, family: str | None) -> None:
+    assert operator_family(text) == family
+
+
+@pytest.mark.parametrize(
+    ("model", "products"),
+    [
+        ("t5-small", {"qkv", "cross_q", "cross_kv", "cross_proj"}),
+        ("mamba-130m", {"in_proj", "x_proj", "out_proj"}),
+        ("vit-b16", {"patches", "qkv"}),
+    ],
+)
+def test_operators_of_generated_models_have_families(model: str, products: set[str], tmp_path: Path) -> None:
+    """Names such as cross_q and in_proj are no library's; what the nodes compute counts."""
+    request = TransformerRequest(model=model, npus=1, micro_batch=1)
+    roofline = {"roofline-enabled": 1, "peak-perf": 900, "local-mem-bw": 3000}
+    result = simulate(build_workload(request.plan()), roofline, NETWORK | {"npus_count": [1]})
+    (tmp_path / "run.json").write_text(json.dumps(result.to_dict(nodes=True)))
+    [rank] = read_source(tmp_path / "run.json").ranks.values()
+    assert "other" not in {kernel.family for kernel in rank.kernels}
+    names = {name for kernel in rank.kernels if kernel.family == "matmul" for name in kernel.name.split(".")}
+    assert products <= names
 
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
