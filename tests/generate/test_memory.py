@@ -2,7 +2,7 @@
 
 import pytest
 
-from chakra.generate import TransformerRequest, summarize
+from chakra.generate import Mode, TransformerRequest, summarize
 
 
 @pytest.mark.parametrize("layers", [2, 32])
@@ -13,3 +13,39 @@ def test_weights_gathered_together_are_neighbours(layers: int) -> None:
     layer = (2 * hidden * hidden + 2 * hidden * 1024 + 3 * hidden * 14336 + 2 * hidden) * 2
     plan = TransformerRequest(model="llama3-8b", layers=layers, npus=8, zero=3).plan()
     assert summarize(plan)[0].memory.transient == head + layer
+
+
+def largest_result(model: str, mode: str, **more: int) -> int:
+    """Twice the largest result of an operator, which inference holds beside weights and cache."""
+    plan = TransformerRequest(model=model, mode=Mode(mode), npus=1, micro_batch=8, **more).plan()
+    return summarize(plan)[0].memory.transient
+
+
+def test_serving_holds_what_its_prefill_holds() -> None:
+    """GPT-2 small: the results of the MLP's first product, 8 x 1,024 tokens of 4 x 768 numbers of 2 bytes."""
+    mlp = 8 * 1024 * 4 * 768 * 2
+    assert largest_result("gpt2-small", "prefill", seq=1024) == 2 * mlp
+    assert largest_result("gpt2-small", "serve", seq=1024, decode_steps=3) == 2 * mlp
+    assert largest_result("gpt2-small", "decode", seq=1024, decode_steps=3) == 2 * 8 * 50257 * 2
+
+
+def test_decoding_does_not_hold_the_results_of_an_encoder() -> None:
+    """Whisper large: a vocabulary of 51,866 for each of 8 requests, whatever the encoder's length."""
+    for length in (1, 1500):
+        found = largest_result("whisper-large-v3", "decode", decode_steps=1, encoder_seq=length)
+        assert found == 2 * 8 * 51866 * 2
+
+
+@pytest.mark.parametrize("mode", ["prefill", "serve", "decode"])
+def test_a_stage_without_layers_passes_the_tensor_on(mode: str) -> None:
+    plan = TransformerRequest(
+        model="gpt2-small", layers=4, mode=Mode(mode), npus=3, pp=3, stage_layers=(2, 0, 2), seq=64, decode_steps=2
+    ).plan()
+    sent = {
+        template.comm_bytes[node]
+        for template in plan.stages[1].templates
+        for node, name in enumerate(template.names)
+        if name == "send"
+    }
+    tokens = {"prefill": {64}, "serve": {64, 1}, "decode": {1}}[mode]
+    assert sent == {count * 768 * 2 for count in tokens}

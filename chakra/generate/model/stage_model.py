@@ -68,6 +68,13 @@ class StageModel:
         """Whether a gradient goes back from the chunk behind a boundary: something before it is trained."""
         return any(not layer.frozen for chunk in self.chunks[: boundary + 1] for layer in chunk)
 
+    def boundary_bytes(self, boundary: int) -> int:
+        """Size of the tensor between chunks ``boundary`` and ``boundary + 1``; one without layers passes it on."""
+        for chunk in self.chunks[boundary::-1]:
+            if chunk:
+                return chunk[-1].output_bytes
+        return 0
+
     def carries_memory(self, boundary: int) -> bool:
         """Whether the encoder's output goes from chunk ``boundary`` to the next one beside the layers' own tensor."""
         return self.memory_bytes > 0 and self.opened <= boundary < len(self.chunks) - 1

@@ -1,11 +1,15 @@
 """How long an operator takes, in whole ns: a roofline with an efficiency per kind, or a machine's operator times."""
 
+import math
 from dataclasses import dataclass, field
 
 from chakra.errors import UsageError
 from chakra.et.operators import operator_text
 from chakra.generate.model.ir import OpKind, Work
 from chakra.replay.compute import ComputeParameters, operator_ns
+
+#: no operator takes longer
+MOST_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,17 @@ class ComputeModel:
     def duration_ns(self, kind: OpKind, work: Work) -> int:
         """Larger of compute and memory time, rounded up, plus the launch cost."""
         peak = self.peak_flops * (self.matmul_efficiency if kind.is_matmul else 1.0)
-        seconds = max(work.flops / peak, work.bytes / (self.memory_bytes_per_s * self.memory_efficiency))
-        return int(-(-seconds * 1e9 // 1)) + self.launch_ns
+        bandwidth = self.memory_bytes_per_s * self.memory_efficiency
+        needs = ((work.flops, peak), (work.bytes, bandwidth))
+        ns = max(
+            (1e9 * (amount / speed if speed else math.inf) for amount, speed in needs if amount), default=0.0
+        )
+        if not ns < MOST_NS:
+            raise UsageError(
+                f"an operator of kind {kind} takes more ns than 64 bits hold: peak-tflops, mem-gbps or their "
+                "efficiencies are too small"
+            )
+        return math.ceil(ns) + self.launch_ns
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from chakra.generate.model.blocks import TokenShape, TransformerOptions
 from chakra.generate.model.build import transformer_stages
 from chakra.generate.model.compilation import compiled
 from chakra.generate.model.config import TransformerConfig
+from chakra.generate.model.ir import Layer
 from chakra.generate.model.routing import ExpertLoad, Experts
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig
@@ -86,13 +87,13 @@ class _StageSteps:
         last, first = len(model.chunks) - 1, self._first(step)
         if number < first:
             return None
-        layers = [layer for layer in model.chunks[number] if not (layer.encoder and self._decodes(step))]
+        layers = self._layers(step, number)
         builder = TemplateBuilder(self.emit)
         builder.host_does("passes")
         inputs: list[int] = []
         memory: list[int] = []
         if number > first:
-            inputs = [self._receive(builder, step, number - 1, _output_bytes(model, number - 1))]
+            inputs = [self._receive(builder, step, number - 1, model.boundary_bytes(number - 1))]
             if self._carries(step, number - 1):
                 tag = self._tag(step, len(model.chunks) + number)
                 memory = [builder.receive("recv.encoder", "pp", -1, model.memory_bytes, tag)]
@@ -109,7 +110,7 @@ class _StageSteps:
             )
             inputs = forward(context, layer, inputs, kept=Kept.NOTHING)
         if number < last:
-            self._send(builder, step, number, _output_bytes(model, number), inputs)
+            self._send(builder, step, number, model.boundary_bytes(number), inputs)
             if self._carries(step, number):
                 tag = self._tag(step, len(model.chunks) + number + 1)
                 builder.send("send.encoder", "pp", 1, model.memory_bytes, tag, memory)
@@ -121,6 +122,26 @@ class _StageSteps:
         builder.flush_host()
         self.templates.append(builder.template)
         return len(self.templates) - 1
+
+    def _layers(self, step: int, number: int) -> list[Layer]:
+        """Layers of a chunk that run in a step."""
+        chunk = self.models[step].chunks[number]
+        return [layer for layer in chunk if not (layer.encoder and self._decodes(step))]
+
+    @property
+    def working_bytes(self) -> int:
+        """The largest result of an operator of the stage: in the first step, or in the last, whose cache is longest."""
+        chunks = range(self.stage, len(self.models[0].chunks), self.parallel.pp)
+        return max(
+            (
+                op.output_bytes
+                for step in {0, len(self.models) - 1}
+                for number in chunks
+                for layer in self._layers(step, number)
+                for op in layer.operators
+            ),
+            default=0,
+        )
 
     def _decodes(self, step: int) -> bool:
         """Whether a step is one token for each request, for which an encoder has nothing to do."""
@@ -152,10 +173,6 @@ class _StageSteps:
         self, builder: TemplateBuilder, step: int, boundary: int, size: int, data: list[int], offset: int = 1
     ) -> None:
         builder.send("send", "pp", offset, size, self._tag(step, boundary), data)
-
-
-def _output_bytes(model: StageModel, chunk: int) -> int:
-    return model.chunks[chunk][-1].output_bytes
 
 
 def plan_inference(
@@ -202,7 +219,11 @@ def plan_inference(
                         template = templates[chunk]
                         if template is not None:
                             stamps.append(Stamp(template, micro_batch, label))
-            stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps), ranks, position))
+            stages.append(
+                StagePlan(
+                    stage, tuple(builder.templates), tuple(stamps), ranks, position, builder.working_bytes
+                )
+            )
     training = TrainingOptions(micro_batches=options.micro_batches)
     schedule = forward_only(parallel.pp, options.micro_batches, parallel.vp)
     last = models[0][-1]

@@ -140,7 +140,7 @@ class StageBuilder:
         layers, number = self.chunks[chunk], self._global(chunk)
         inputs: list[int] = []
         if self._crosses(chunk, -1):
-            size = self._boundary_bytes(number - 1)
+            size = self.model.boundary_bytes(number - 1)
             offset = self._offset(chunk, -1)
             inputs = [self._receive(builder, "recv.forward", offset, size, self._tag(number - 1, 0))]
         memory = self._receive_memory(builder, chunk, "forward")
@@ -156,7 +156,7 @@ class StageBuilder:
             context = self._context(builder, Phase.FORWARD, number, i, memory)
             inputs = forward(context, layer, inputs, kept=how)
         if self._crosses(chunk, 1):
-            size = self._boundary_bytes(number)
+            size = self.model.boundary_bytes(number)
             builder.send("send.forward", "pp", self._offset(chunk, 1), size, self._tag(number, 0), inputs)
         self._send_memory(builder, chunk, "forward", memory)
 
@@ -183,20 +183,13 @@ class StageBuilder:
         builder.host_waits(index, builder.last_compute)
         return index
 
-    def _boundary_bytes(self, boundary: int) -> int:
-        """Size of the tensor between global chunks ``boundary`` and ``boundary + 1``."""
-        for chunk in self.model.chunks[boundary::-1]:
-            if chunk:
-                return chunk[-1].output_bytes
-        return 0
-
     def _backward(self, builder: TemplateBuilder, chunk: int, *, split: bool, sync: bool) -> None:
         layers, number = self.chunks[chunk], self._global(chunk)
         training = self.training
         phase = Phase.INPUT if split else Phase.BACKWARD
         gradient: list[int] = []
         if self._crosses(chunk, 1) and self.model.returns_gradient(number):
-            size = self._boundary_bytes(number)
+            size = self.model.boundary_bytes(number)
             offset = self._offset(chunk, 1)
             gradient = [self._receive(builder, "recv.backward", offset, size, self._tag(number, 1))]
         of_memory = self._receive_memory(builder, chunk, "backward")
@@ -227,7 +220,7 @@ class StageBuilder:
             if not split:
                 self._layer_done(builder, layer, buckets, sync=sync)
         if self._crosses(chunk, -1) and self.model.returns_gradient(number - 1):
-            size = self._boundary_bytes(number - 1)
+            size = self.model.boundary_bytes(number - 1)
             if not split:
                 # a framework's backward returns, and its gradient is sent, when the weights' gradients are done too
                 gradient = [*gradient, builder.last_compute]

@@ -127,7 +127,7 @@ class _Tables:
             except OverflowError:
                 what = {"flops": "operations", "durations_ns": "ns", "tag_bases": "tags"}.get(name, "bytes")
                 raise UsageError(
-                    f"a node of {max(values)} {what}: 64 bits do not hold it; make the model or the batch smaller"
+                    f"a node has so many {what} that 64 bits do not hold it; make the model or the batch smaller"
                 ) from None
 
         self.types = column("types").astype(np.uint8)

@@ -35,7 +35,8 @@ from chakra.io.readable import counted
 class StagePlan:
     """Templates of one stage and the order in which they are stamped, for some of its ranks or (None) for all.
 
-    ``position`` is the expert-parallel position of the ranks, where positions differ.
+    ``position`` is the expert-parallel position of the ranks, where positions differ; ``working_bytes`` the largest
+    result of an operator that runs in any step of inference.
     """
 
     stage: int
@@ -43,6 +44,7 @@ class StagePlan:
     stamps: tuple[Stamp, ...]
     ranks: tuple[int, ...] | None = None
     position: int | None = None
+    working_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,10 +58,8 @@ def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
             state_bytes=training.optimizer_state_bytes if trained else 0,
         )  # fmt: skip
     if not plan.model.training:
-        working = max(
-            (op.output_bytes for chunk in chunks for layer in chunk for op in layer.operators), default=0
-        )
-        return StageMemory(int(states), 0, 2 * working, plan.model.cache_bytes(stage.stage, plan.parallel.pp))
+        cache = plan.model.cache_bytes(stage.stage, plan.parallel.pp)
+        return StageMemory(int(states), 0, 2 * stage.working_bytes, cache)
     kept = [sum(layer_activations(layer, training.recompute) for layer in chunk) for chunk in chunks]
     held = peak = 0
     for action in plan.schedule[stage.stage]:
