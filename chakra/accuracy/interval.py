@@ -41,6 +41,8 @@ WIDENING: Mapping[str, float] = {
     "element type": 0.25,
     "experts": 0.40,
 }
+#: degrees of a job that intervals ask for
+_DEGREES = ("tp", "cp", "ep", "pp")
 #: presets of which rows are measured, and those that share a generation with one
 _GENERATIONS: Mapping[str, str] = {
     "dgx-a100": "A100", "hgx-h100": "Hopper", "hgx-h200": "Hopper", "hgx-b200": "Blackwell", "hgx-b300": "Blackwell",
@@ -178,15 +180,15 @@ class FamilyCoverage:
 class _Group:
     """Rows of one family that an interval is made of: what they share, and what they were off by, as logarithms."""
 
-    def __init__(self, family: str, rows: Sequence[Residual]) -> None:
+    def __init__(self, family: str, rows: Sequence[Residual], used: frozenset[str] | None = None) -> None:
         self.family = family
+        #: degrees that every row has, and no others; None where rows differ in them
+        self.used = used
         self.job = rows[0].job
         self.logs = sorted(-math.log(row.ratio) for row in rows)
         self.npus = _range(row.job.npus for row in rows)
         self.parameters = _range(row.job.parameters for row in rows)
-        self.degrees = {
-            name: max(getattr(row.job, name) for row in rows) for name in ("tp", "cp", "ep", "pp")
-        }
+        self.degrees = {name: max(getattr(row.job, name) for row in rows) for name in _DEGREES}
 
     def differences(self, job: Job) -> dict[str, str]:
         """Keys of `WIDENING` that count for a job, with words for people."""
@@ -216,7 +218,9 @@ class _Group:
         return found
 
     def too_far(self, job: Job) -> bool:
-        """Whether a job is of so different a size that the rows say nothing about it."""
+        """Whether a job is so different, in size or in what it spreads over ranks, that the rows say nothing about it."""
+        if self.used is not None and self.used != _used(job):
+            return True
         ends = ((job.npus, self.npus), (job.parameters, self.parameters))
         return not all(_within(value, measured, SIZE_LIMIT) for value, measured in ends)
 
@@ -313,8 +317,10 @@ def _nearest(job: Job, groups: Sequence[_Group]) -> Interval | NothingNear:
             f"no step was measured with nearly {counted(job.npus, 'NPU')} and {job.parameters / 1e9:.3g} billion "
             "parameters"
         )
-    # of groups equally near the largest one
-    return min(near, key=lambda group: (group.distance(job), -len(group.logs))).interval(job)
+    # of groups equally near one of rows that use the same degrees, then the largest one
+    return min(near, key=lambda group: (group.distance(job), group.used is None, -len(group.logs))).interval(
+        job
+    )
 
 
 def _groups(rows: Iterable[Residual]) -> list[_Group]:
@@ -324,7 +330,20 @@ def _groups(rows: Iterable[Residual]) -> list[_Group]:
             job = row.job
             key = (row.family, job.machine, job.framework, _BITS[job.dtype], job.experts)
             found.setdefault(key, []).append(row)
-    return [_Group(str(key[0]), group) for key, group in found.items()]
+    groups: list[_Group] = []
+    for (family, *_), group in found.items():
+        groups.append(_Group(str(family), group))
+        alike: dict[frozenset[str], list[Residual]] = {}
+        for row in group:
+            alike.setdefault(_used(row.job), []).append(row)
+        large = ((used, part) for used, part in alike.items() if LEAST_ROWS <= len(part) < len(group))
+        groups += [_Group(str(family), part, used) for used, part in large]
+    return groups
+
+
+def _used(job: Job) -> frozenset[str]:
+    """Degrees above 1: what a step communicates, and so what its time may be off by."""
+    return frozenset(name for name in _DEGREES if getattr(job, name) > 1)
 
 
 @lru_cache(maxsize=1)

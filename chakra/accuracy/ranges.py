@@ -55,10 +55,7 @@ def range_cases(row: Measured, *, framework: str | None = None) -> tuple[Case, .
     """
     if row.micro_batch:
         return ()
-    tried = (
-        read_case(replace(row, micro_batch=str(size), where=row.where), framework=framework)
-        for size in MICRO_BATCHES
-    )
+    tried = (read_case(replace(row, micro_batch=str(size)), framework=framework) for size in MICRO_BATCHES)
     return tuple(case for case in tried if isinstance(case, Case))
 
 

@@ -100,6 +100,20 @@ def test_few_rows_are_wider_than_many() -> None:
     assert math.log(many.high) == pytest.approx(WIDENING["source"])
 
 
+def test_rows_that_use_the_same_degrees_are_taken_where_there_are_enough() -> None:
+    """Rows with tp scatter ten times as much as those without: a job goes by its own, and by all if those are few."""
+    plain = replace(JOB, tp=1)
+    quiet, loud = rows_of(LEAST_ROWS, plain, spread=0.01), rows_of(30, spread=0.1, seed=2)
+    for job, rows in ((plain, quiet), (JOB, loud)):
+        own, mixed = found(job, rows), found(job, [*quiet, *loud])
+        assert (mixed.low, mixed.high, mixed.rows) == (own.low, own.high, len(rows))
+    few = found(plain, [*quiet[1:], *loud])
+    assert few.rows == LEAST_ROWS - 1 + 30
+    assert few.width > found(plain, [*quiet, *loud]).width
+    # neither part is of jobs with a pipeline: all rows are, with what they lack
+    assert found(replace(plain, pp=2), [*quiet, *loud]).differs == ("measured without pp",)
+
+
 def test_the_nearest_family_is_taken_and_rows_that_were_tuned_on_are_not() -> None:
     near = rows_of(30)
     far = [replace(row, family="another", job=replace(JOB, framework="fsdp1")) for row in rows_of(300)]

@@ -320,9 +320,13 @@ def _lines(
     if tuned:
         lines += ["", "rows that constants were tuned on", *_table(tuned)]
     if ranges:
+        from chakra.accuracy.ranges import MICRO_BATCHES
+
+        *others, last = MICRO_BATCHES
+        each = f"{', '.join(map(str, others))} and {last}"
         lines += [
             "",
-            "without a printed micro-batch: predicted with each of 1, 2, 4 and 8 that fits; counted nowhere",
+            f"without a printed micro-batch: predicted with each of {each} that fits; counted nowhere",
         ]
         lines += _table_of_ranges(ranges)
     reasons = _reasons(unread, predictions)
