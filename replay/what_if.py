@@ -24,6 +24,7 @@ from chakra.replay.config.links import with_dims
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import LinkTopology, Memory, Network, System
 from chakra.replay.config.network import load_network
+from chakra.replay.config.readers import MOST_QUANTITY
 from chakra.replay.config.system import load_system
 from chakra.replay.results.result import ReplayResult
 from chakra.replay.workload.kernel_speeds import MEMORY
@@ -99,8 +100,10 @@ def parse_changes(text: str) -> tuple[Change, ...]:
             number = decimal_number(value[:-1] if relative else value)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number) or number < 0:
-            raise UsageError(f"--what-if: {key}: expected 2x or a number of at least 0, found {value!r}")
+        if not 0 <= number <= MOST_QUANTITY:
+            raise UsageError(
+                f"--what-if: {key}: expected 2x or a number of at least 0 and at most {MOST_QUANTITY:g}, found {value!r}"
+            )
         out[key] = Change(key, number, relative)
     return tuple(out.values())
 
@@ -238,8 +241,10 @@ def _replaced(machine: M, key: Key[int], change: Change, least: int = 0) -> M:
 
 
 def _positive(change: Change, value: float) -> float:
-    if not 0 < value < math.inf:
-        raise UsageError(f"--what-if: {change}: gives {value:g}, expected more than 0")
+    if not 0 < value <= MOST_QUANTITY:
+        raise UsageError(
+            f"--what-if: {change}: gives {value:g}, expected more than 0 and at most {MOST_QUANTITY:g}"
+        )
     return value
 
 

@@ -71,7 +71,8 @@ def bytes_per_ns(bandwidth_gibps: float) -> float:
 class Dimension:
     """One network dimension: `npus` positions joined by `topology`, every link alike.
 
-    Of a list of links: a logical dimension; its bandwidth is what the NPU with the least can send, its latency the mean.
+    Of a list of links: a logical dimension; its bandwidth is what the NPU with the least can send over all its links, its
+    latency the mean of all links. What messages along it meet: `chakra.replay.networks.first_links`.
 
     Attributes
     ----------
@@ -221,6 +222,11 @@ class Network:
         for dim in self.dims:
             total *= dim.npus
         return total
+
+    @property
+    def crosses_every_dim(self) -> bool:
+        """Whether messages cross every dimension in which their ends differ: not where dimensions are names."""
+        return isinstance(self.dims[0].topology, Topology)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ T_co = TypeVar("T_co", covariant=True)
 MAX_INT = 2**31 - 1
 #: largest number that a double holds
 MAX_NUMBER = 1.7976931348623157e308
+#: largest quantity of a configuration, in any unit: what is computed of a few of them stays finite
+MOST_QUANTITY = 1e90
 #: largest number that C++ writes into a float of four bytes without overflow, with room for rounding
 MAX_SINGLE = 3.4e38
 #: slowest rate, and the step in which rates are counted
@@ -137,13 +139,15 @@ class Number:
             raise UnfitError(
                 self.rule or f"must be a finite number {bound}{f' ({self.of})' if self.of else ''}"
             )
+        if number > MOST_QUANTITY:
+            raise UnfitError(f"must be at most {MOST_QUANTITY:g}")
         return number
 
     def schema(self) -> Schema:
         return {
             "type": "number",
             "exclusiveMinimum" if self.above_zero else "minimum": 0,
-            "maximum": MAX_NUMBER,
+            "maximum": MOST_QUANTITY,
         }
 
 

@@ -13,6 +13,7 @@ from chakra.io.limits import MAX_LINKED_NPUS, MAX_LINKS
 from chakra.io.readable import counted, counted_text
 from chakra.replay.config.model import Network
 from chakra.replay.config.network import MAX_DIMS, load_network
+from chakra.replay.config.readers import MOST_QUANTITY
 
 #: levels of switches of a fat tree; NPUs bound the dimensions of a torus
 MAX_LEVELS = 64
@@ -258,8 +259,8 @@ def _whole(values: Sequence[int], what: str, least: int) -> None:
 
 
 def _positive(value: float, what: str) -> None:
-    if not 0 < value < float("inf"):
-        raise UsageError(f"{what}: expected a number above 0, found {value!r}")
+    if not 0 < value <= MOST_QUANTITY:
+        raise UsageError(f"{what}: expected a number above 0 and at most {MOST_QUANTITY:g}, found {value!r}")
 
 
 def _within(npus: int) -> None:

@@ -1,7 +1,7 @@
 """Books of a run: bytes per dimension, and per link where links are modelled, from who sends how much to whom.
 
 Conservation: what the books of all dimensions or links hold is what the algorithms send (tests/replay/test_books.py).
-A message counts in every dimension in which its ends differ.
+Which dimensions a message counts in: `chakra.replay.results.crossed`.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from chakra.replay.config.model import Topology
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.traffic import Messages, library_messages, phase_messages
-from chakra.replay.symmetry.classes import coordinates
+from chakra.replay.symmetry.classes import booked_dims
 from chakra.replay.workload.model import Op
 
 
@@ -145,9 +145,9 @@ def _crossings(scenario: Scenario, rings: I64, row: I64, place: I64, messages: M
     which = order[at]
     source = np.repeat(rings[row, place], each)
     target = rings[np.repeat(row, each), messages.target[which]]
-    differs = coordinates(scenario.network, source) != coordinates(scenario.network, target)
+    booked = booked_dims(scenario.network, source, target)
     size = messages.size[which] * messages.count
-    return np.asarray((differs * size[:, None]).sum(axis=0), np.int64)
+    return np.asarray((booked * size[:, None]).sum(axis=0), np.int64)
 
 
 def link_rows(scenario: Scenario, raw: RawRun) -> list[dict[str, Any]]:

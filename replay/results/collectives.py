@@ -9,11 +9,10 @@ import numpy as np
 from chakra.arrays import I64, ranges
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.library.shape import Choice
-from chakra.replay.collectives.plan import Plan
+from chakra.replay.collectives.plan import FLAT, Plan
 from chakra.replay.config.model import CollectiveKind, Network
 from chakra.replay.engines.outcome import RawRun
-from chakra.replay.results.crossed import Crossed
-from chakra.replay.symmetry.classes import coordinates
+from chakra.replay.results.crossed import Crossed, Within
 from chakra.replay.workload.communicators import Communicator, Membership, first_places
 from chakra.replay.workload.model import Program
 
@@ -81,10 +80,40 @@ def bus_factor(kind: CollectiveKind, n: int) -> tuple[float, float]:
     return 1.0, 1.0  # BROADCAST, REDUCE
 
 
-def _least(plan: Plan, factor: float) -> float:
-    """Bytes that each NPU must send over S: where switches reduce, its own data once."""
-    switched = any(phase.algorithm.family is Family.SWITCH for phase in plan.variants[0])
-    return min(factor, 1.0) if switched else factor
+def bound_ns(plan: Plan, size: int, n: int, within: Within) -> float | None:
+    """Time below which a collective of n members cannot end where messages share links, ns; None: it moves nothing.
+
+    All members together must send what bus bandwidth counts, n times S times the factor, over all that they can
+    send; where switches reduce, their own data once. Each alone must send what no other has: its data, or its part of
+    sums and its blocks for others. Of unequal shares the busiest member's bytes are known, not who that is.
+
+    Parameters
+    ----------
+    plan
+        What is run.
+    size
+        comm_size, bytes.
+    n
+        Members that exchange data.
+    within
+        What these can send to each other.
+    """
+    if not within.least or plan.kind is CollectiveKind.BARRIER:
+        return None
+    scale, factor = bus_factor(plan.kind, n)
+    if any(phase.algorithm.family is Family.SWITCH for phase in plan.variants[0]):
+        factor = min(factor, 1.0)
+    mean = size * scale * factor
+    if plan.uneven:
+        return mean / within.most
+    own = {
+        CollectiveKind.ALL_REDUCE: float(size),
+        CollectiveKind.ALL_GATHER: float(size),
+        CollectiveKind.REDUCE_SCATTER: mean,
+        CollectiveKind.REDUCE_SCATTER_BLOCK: mean,
+        CollectiveKind.ALL_TO_ALL: mean,
+    }.get(plan.kind, 0.0)
+    return max(n * mean / within.total, own / within.least)
 
 
 def algorithm_name(plan: Plan) -> str:
@@ -153,10 +182,12 @@ def collective_rows(
     )
     example = {int(raw.comm_of[c]): comm for c, comm in reversed(list(enumerate(membership.comms)))}
     kinds: dict[_What, int] = {}
+    ran_by = [(int(plan), example[int(comm)]) for plan, comm in pairs]
+    bounds = _bounds(raw, crossed, ran_by)
     what = np.array(
         [
-            kinds.setdefault(_what(raw, crossed, plan, example[comm], ran), len(kinds))
-            for plan, comm in pairs.tolist()
+            kinds.setdefault(_what(raw, plan, comm, bound, ran), len(kinds))
+            for (plan, comm), bound in zip(ran_by, bounds, strict=True)
         ]
     )
     groups = Groups.of(raw, membership)
@@ -194,6 +225,8 @@ class _What:
     #: comm_size; of unequal shares, of the even collective that brings as many bytes through its ports as the busiest
     #: member does
     size: int
+    #: members that exchange data with each other: fewer where a collective of all NPUs involves some dimensions only
+    exchange: int
     bound_ns: float | None
     uneven: bool
     ran: tuple[str, str, int] | None
@@ -201,7 +234,7 @@ class _What:
     def row(self, group: str, times: list[int], count: int) -> dict[str, Any]:
         start, ready, end, waiting = times
         time = end - ready
-        scale, factor = bus_factor(self.kind, self.members)
+        scale, factor = bus_factor(self.kind, self.exchange)
         timed = time > 0 and self.kind is not CollectiveKind.BARRIER
         row: dict[str, Any] = {
             "kind": self.kind.value,
@@ -227,26 +260,66 @@ class _What:
         return row
 
 
-def _what(raw: RawRun, crossed: Crossed, number: int, comm: Communicator, ran: Ran) -> _What:
-    plan, size, members = raw.plans[number], int(raw.plan_bytes[number]), comm.size
-    scale, factor = bus_factor(plan.kind, members)
-    egress = crossed.egress_bytes_per_ns(_spans(crossed.network, comm))
-    bounded = egress and plan.kind is not CollectiveKind.BARRIER
+def _what(raw: RawRun, number: int, comm: Communicator, bound: "_Bound", ran: Ran) -> _What:
+    plan = raw.plans[number]
     choice = ran(plan, comm)
     return _What(
         plan.kind,
         algorithm_name(plan),
-        members,
-        size,
-        size * scale * _least(plan, factor) / egress if bounded else None,
+        comm.size,
+        int(raw.plan_bytes[number]),
+        bound.exchange,
+        bound.ns,
         plan.uneven,
         (choice.algorithm.value, choice.protocol.value, choice.channels) if choice is not None else None,
     )
 
 
-def _spans(network: Network, comm: Communicator) -> set[int]:
-    """Dimensions in which the members of a group differ."""
-    if comm.whole:
-        return set(range(len(network.dims)))
-    where = coordinates(network, comm.members)
-    return set(np.flatnonzero((where != where[0]).any(axis=0)).tolist())
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """How many members exchange data with each other, and the time that bounds theirs."""
+
+    exchange: int
+    ns: float | None
+
+
+def _bounds(raw: RawRun, crossed: Crossed, ran_by: list[tuple[int, Communicator]]) -> list[_Bound]:
+    """Bounds of plans on groups."""
+    network = crossed.network
+    sets: dict[tuple[bytes, tuple[int, ...]], list[I64]] = {}
+    keys = []
+    for number, comm in ran_by:
+        dims = _joined(raw.plans[number], comm, len(network.dims))
+        keys.append((comm.members.tobytes(), dims))
+        if keys[-1] not in sets:
+            sets[keys[-1]] = _planes(network, dims) if dims else [comm.members]
+    every = [members for some in sets.values() for members in some]
+    found = iter(crossed.within(every))
+    within = {key: [next(found) for _ in some] for key, some in sets.items()}
+    out = []
+    for (number, _), key in zip(ran_by, keys, strict=True):
+        plan, size = raw.plans[number], int(raw.plan_bytes[number])
+        n = len(sets[key][0])
+        times = [bound_ns(plan, size, n, one) for one in within[key]]
+        known = [time for time in times if time is not None]
+        out.append(_Bound(n, max(known) if known else None))
+    return out
+
+
+def _joined(plan: Plan, comm: Communicator, dims: int) -> tuple[int, ...]:
+    """Dimensions that a collective of all NPUs joins, where these are some only; else ()."""
+    phases = [phase for variant in plan.variants for phase in variant]
+    phases += [phase for pair in plan.templates for phase in pair]
+    views = {phase.view for phase in phases}
+    if not comm.whole or FLAT in views or not 0 < len(views) < dims:
+        return ()
+    return tuple(sorted(views))
+
+
+def _planes(network: Network, dims: tuple[int, ...]) -> list[I64]:
+    """Sets of NPUs that differ in some dimensions only."""
+    grid = np.arange(network.npus).reshape([dim.npus for dim in reversed(network.dims)])
+    axes = [len(network.dims) - 1 - k for k in dims]
+    rest = [axis for axis in range(grid.ndim) if axis not in axes]
+    size = int(np.prod([network.dims[k].npus for k in dims]))
+    return list(np.sort(grid.transpose(rest + axes).reshape(-1, size), axis=1))

@@ -353,7 +353,7 @@ def _count_collectives(found: Counter[str], scenario: Scenario) -> None:
                         found[name] += count * shape.npus
                     if not _integer(bindings.groups[call.group]):
                         found["C18"] += count * shape.npus
-                    if not {"C1", "C7"} & set(names[key]) and len(network.dims) > 1:
+                    if not {"C1", "C7"} & set(names[key]) and _charges_dims(network):
                         for algorithm in _flat_algorithms(call, shape.whole, system):
                             found["C5"] += count * shape.npus_across(algorithm, network)
 
@@ -439,6 +439,11 @@ def _flat_algorithms(call: Call, whole: bool, system: System) -> list[Algorithm]
     return [algorithm for algorithm in parsed if algorithm.flat][:1]
 
 
+def _charges_dims(network: Network) -> bool:
+    """Whether a message may take time in several dimensions: links have none, and take it once whatever the mode."""
+    return network.links is None and network.outside is None and len(network.dims) > 1
+
+
 def _crosses(members: I64, algorithm: Algorithm, network: Network) -> np.typing.NDArray[np.bool_]:
     """Per ring (rings, size): whether a message between two of its members crosses several dimensions."""
     n = members.shape[1]
@@ -467,7 +472,7 @@ def _count_messages(found: Counter[str], workload: Workload, network: Network) -
             continue
         found["C19"] += len(npus) * int(((program.p2p_tag < 0) | (program.p2p_tag >= ASTRA_TAGS)).sum())
         found["C20"] += len(npus) * int((program.p2p_bytes == 0).sum())
-        if len(network.dims) > 1:
+        if _charges_dims(network):
             uses = np.bincount(program.p2p_peer)
             own = np.broadcast_to(npus[:, None], (len(npus), len(uses)))
             crossed = (hops_between(network, own, peers[npus][:, : len(uses)]) > 0).sum(axis=2) > 1

@@ -1,94 +1,129 @@
-"""What messages cross in each dimension: over which bandwidth an NPU sends into it, and with which latency."""
+"""What messages cross: over which bandwidth NPUs send into each dimension and to the members of a group, how far it is.
 
+The rules keep the law that no dimension is busy for more than all the time:
+
+- *Building blocks*, also with failed or slow links: a message crosses every dimension in which its ends differ, and
+  is booked in each of them. Their links are those of the dimension out of all NPUs, as fast as they are; bandwidth and
+  latency are a link's, as the file gives them.
+- *Lists of links* have dimensions in name only, so a message belongs to one: the highest in which its ends differ.
+  GPUs of a machine are joined by dimension 0, machines by dimension 1, and a message to another place in another machine
+  need not take a link of dimension 0. Links, bandwidth and latency: `chakra.replay.networks.first_links`.
+- *Networks of other packages* are booked as lists of links are; their dimensions are what they state.
+
+What is booked in all dimensions comes to the bytes that NPUs send on lists of links, and to these times the dimensions
+that each message crosses on building blocks. Both are the same in the last dimension, and where messages stay in one.
+
+Within a group an NPU can send over the links that its shortest ways to the other members begin with, on all networks: two
+of a ring, one to each other member of a full mesh, one of a switch, in each dimension in which members differ.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 
 import numpy as np
 
 from chakra.arrays import F64, I64
-from chakra.replay.config.model import LinkTopology, Network, Topology
-from chakra.replay.networks.flow.link_paths import link_paths
-
-#: pairs of NPUs of a list of links whose routes are looked at, a dimension; of larger networks some NPUs, evenly spread
-MOST_PAIRS = 16_384
+from chakra.replay.config.model import LinkTopology, Network, Topology, bytes_per_ns
+from chakra.replay.networks.first_links import FirstLinks
+from chakra.replay.symmetry.classes import coordinates
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Crossed:
-    """Bandwidths and latencies of the dimensions of a network, as its messages meet them.
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Bytes per ns that members of a group can send to the others: the least, the most, and all together."""
 
-    Attributes
-    ----------
-    bytes_per_ns
-        Of each link of a list of links; empty for building blocks.
-    first
-        By dimension and NPU looked at: the links over which the NPU sends to the others of its line.
-    latency_ns
-        By dimension: mean latency of the routes along it, ns.
-    """
-
-    network: Network
-    bytes_per_ns: F64
-    first: tuple[tuple[frozenset[int], ...], ...]
-    latency_ns: tuple[float, ...]
+    least: float
+    most: float
+    total: float
 
     @classmethod
-    def of(cls, network: Network) -> "Crossed":
-        """What is crossed in a network: routes are looked at where it is a list of links."""
-        if network.links is None or network.dims[0].topology is not LinkTopology.LINKS:
-            return cls(network, np.zeros(0), (), tuple(dim.latency_ns for dim in network.dims))
-        sources = np.array([link.src for link in network.links.links], np.int64)
-        speeds = np.array([link.bytes_per_ns for link in network.links.links])
-        most = max(dim.npus for dim in network.dims)
-        looked = np.unique(
-            np.linspace(0, network.npus - 1, min(network.npus, max(MOST_PAIRS // most, 1))).astype(np.int64)
-        )
-        first, latency, inner = [], [], 1
-        for dim in network.dims:
-            pairs = _line(looked, inner, dim.npus)
-            inner *= dim.npus
-            paths = link_paths(network, pairs) if len(pairs) else None
-            found: dict[int, set[int]] = {npu: set() for npu in looked.tolist()}
-            if paths is not None:
-                for npu, (begin, end) in zip(paths.src.tolist(), pairwise(paths.first.tolist()), strict=True):
-                    links = paths.link[paths.start[begin] : paths.start[end]]
-                    found[npu].update(links[sources[links] == npu].tolist())
-            first.append(tuple(frozenset(found[npu]) for npu in looked.tolist()))
-            latency.append(float(paths.latency_ns.mean()) if paths is not None else 0.0)
-        return cls(network, speeds, tuple(first), tuple(latency))
+    def of(cls, gibps: F64) -> "Within":
+        """From GB/s of 2^30 B/s of each member."""
+        return cls(*(bytes_per_ns(float(some)) for some in (gibps.min(), gibps.max(), gibps.sum())))
 
-    def egress_bytes_per_ns(self, dims: set[int]) -> float:
-        """Bandwidth with which one NPU can send into some dimensions: two links of a ring, all of a full mesh.
 
-        Of a list of links it is that of the links that its routes begin with, of the NPU that can send least.
-        """
-        if self.first:
-            chosen = [
-                frozenset[int]().union(*parts) for parts in zip(*(self.first[k] for k in dims), strict=True)
-            ]
-            return min((float(self.bytes_per_ns[sorted(links)].sum()) for links in chosen), default=0.0)
-        total = 0.0
-        for k in dims:
-            dim = self.network.dims[k]
-            links = 1
-            if dim.topology is Topology.RING:
-                links = 1 if dim.npus == 2 else 2
-            elif dim.topology is Topology.FULLY_CONNECTED:
-                links = dim.npus - 1
-            total += links * dim.bytes_per_ns
-        return total
+class Crossed:
+    """Bandwidths and latencies of the dimensions and groups of a network, as its messages meet them."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._listed = network.dims[0].topology is LinkTopology.LINKS
+
+    @cached_property
+    def _first(self) -> FirstLinks | None:
+        links = self.network.links
+        return None if links is None else FirstLinks(self.network, links)
 
     def bandwidth_gibps(self, k: int) -> float:
-        """GB/s of 2**30 bytes of a link of a dimension; of a list of links, what an NPU can send into it."""
-        if not self.first:
+        """GB/s of 2^30 B/s of a link of a dimension; of a list of links, what the slowest NPU can send into it."""
+        if not self._listed or self._first is None:
             return self.network.dims[k].bandwidth_gibps
-        return self.egress_bytes_per_ns({k}) * 1e9 / (1 << 30)
+        return float(self._first.directions.npu_gibps[:, k].min())
+
+    def latency_ns(self, k: int) -> float:
+        """Latency of a hop of a dimension, ns; of a list of links, mean of ways between NPUs that differ in it alone."""
+        if not self._listed or self._first is None:
+            return self.network.dims[k].latency_ns
+        return float(self._first.directions.latency_ns[k])
+
+    def all_bytes_per_ns(self, k: int) -> float:
+        """Bandwidth of all links of a dimension together, one direction each."""
+        if self._listed and self._first is not None:
+            return bytes_per_ns(float(self._first.directions.all_gibps[k]))
+        if self.network.links is not None:
+            return bytes_per_ns(float(self._by_dimension[k]))
+        dim = self.network.dims[k]
+        links = _links_within(dim.topology, np.arange(dim.npus), dim.npus)
+        return float(links.sum()) * (self.network.npus // dim.npus) * dim.bytes_per_ns
+
+    @cached_property
+    def _by_dimension(self) -> F64:
+        """GB/s of the links out of all NPUs that each dimension of building blocks has left."""
+        network = self.network
+        out = np.zeros(len(network.dims))
+        switches = [
+            k
+            for k, dim in enumerate(network.dims)
+            if dim.topology is Topology.SWITCH
+            for _ in range(network.npus // dim.npus)
+        ]
+        for link in network.links.links if network.links is not None else ():
+            if link.src >= network.npus:
+                continue
+            if link.dst >= network.npus:
+                k = switches[link.dst - network.npus]
+            else:
+                ends = coordinates(network, np.array([link.src, link.dst]))
+                k = int(np.flatnonzero(ends[0] != ends[1])[0])
+            out[k] += link.bandwidth_gibps
+        return out
+
+    def within(self, groups: Sequence[I64]) -> list[Within]:
+        """What members can send to the others, of groups given by the numbers of their NPUs."""
+        if self._first is not None:
+            return [Within.of(gibps) for gibps in self._first.sent_within(groups)]
+        return [Within.of(self._block_gibps(members)) for members in groups]
+
+    def _block_gibps(self, members: I64) -> F64:
+        """GB/s of 2^30 B/s that each member can send to the others over building blocks."""
+        where = coordinates(self.network, members)
+        out = np.zeros(len(members))
+        for k, dim in enumerate(self.network.dims):
+            places, which = np.unique(where[:, k], return_inverse=True)
+            out += _links_within(dim.topology, places, dim.npus)[which.reshape(-1)] * dim.bandwidth_gibps
+        return out
 
 
-def _line(npus: I64, inner: int, count: int) -> I64:
-    """Pairs of NPUs with the others that differ from them in one dimension only."""
-    own = npus // inner % count
-    others = npus[:, None] + (np.arange(count) - own[:, None]) * inner
-    pairs = np.stack([np.repeat(npus, count), others.ravel()], axis=1)
-    apart: I64 = pairs[pairs[:, 0] != pairs[:, 1]]
-    return apart
+def _links_within(topology: Topology | LinkTopology, places: I64, n: int) -> I64:
+    """Links over which each of some positions, ascending, sends to the others of them, in a dimension of n positions."""
+    if len(places) < 2:
+        return np.zeros(len(places), np.int64)
+    if topology is Topology.FULLY_CONNECTED:
+        return np.full(len(places), len(places) - 1)
+    if topology is not Topology.RING:
+        return np.ones(len(places), np.int64)
+    ahead = (np.roll(places, -1) - places) % n
+    behind = np.roll(ahead, 1)
+    # the shorter way round, ascending on a tie
+    return np.asarray((2 * ahead <= n).astype(np.int64) + (2 * behind < n))

@@ -6,7 +6,6 @@ Input is the result document (``ReplayResult.to_dict``), so that stored results 
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from chakra.alignment import aligned
@@ -59,7 +58,7 @@ def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
         document["account"] = {name: values.tolist() for name, values in result.account.items()}
         document["collectives"] = result.collectives
         document["dimensions"] = result.dimensions
-        document["inputs"] = {"network": {"dims": [asdict(dim) for dim in result.network.dims]}}
+        document["inputs"] = {"network": {"dims": result.dimensions}}
     return document
 
 
@@ -333,7 +332,7 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
         )
     yield "GB/s of 10^9 B/s; algbw = bytes / time from the last member's start, busbw as nccl-tests define it"
     yield (
-        "bound = bytes that an NPU must send / bandwidth of all its links, without latencies and steps: small "
+        "bound = bytes that NPUs must send / bandwidth of their links to the others, without latencies and steps: small "
         "collectives take many times that"
     )
 

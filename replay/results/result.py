@@ -41,7 +41,7 @@ from chakra.replay.results.time_account import (
     exposed_as_astra,
     roofline_averages,
 )
-from chakra.replay.symmetry.classes import coordinates
+from chakra.replay.symmetry.classes import booked_dims
 from chakra.replay.workload.communicators import Communicator, Membership
 from chakra.replay.workload.kernel_speeds import accelerator_notes, idle_speed_notes
 from chakra.replay.workload.model import Engine, Op, Program, Workload
@@ -226,7 +226,7 @@ class ReplayResult:
 
     @cached_property
     def _crossed(self) -> Crossed:
-        return Crossed.of(self.network)
+        return Crossed(self.network)
 
     @cached_property
     def collectives(self) -> list[dict[str, Any]]:
@@ -243,7 +243,7 @@ class ReplayResult:
 
     @cached_property
     def dimensions(self) -> list[dict[str, Any]]:
-        """Per network dimension: bytes that an NPU sends on average, and the share of its links' time that takes."""
+        """Per network dimension: bytes that an NPU sends on average, share of the links' time that all take."""
         weight = np.bincount(self.raw.partition.class_of, minlength=self.raw.partition.n_classes)
         sent = (self.raw.dim_bytes * weight[:, None]).sum(axis=0)
         if self.raw.messages_counted:
@@ -254,23 +254,22 @@ class ReplayResult:
         span = int(self.finish_ns.max(initial=0))
         rows = []
         for k, dim in enumerate(self.network.dims):
-            each = float(sent[k]) / self.npus
-            capacity = self._crossed.egress_bytes_per_ns({k}) * span
+            capacity = self._crossed.all_bytes_per_ns(k) * span
             rows.append(
                 {
                     "dim": k,
                     "topology": dim.topology.value,
                     "npus": dim.npus,
                     "bandwidth_gibps": self._crossed.bandwidth_gibps(k),
-                    "latency_ns": self._crossed.latency_ns[k],
-                    "bytes_per_npu": each,
-                    "utilisation": each / capacity if capacity else 0.0,
+                    "latency_ns": self._crossed.latency_ns(k),
+                    "bytes_per_npu": float(sent[k]) / self.npus,
+                    "utilisation": float(sent[k]) / capacity if capacity else 0.0,
                 }
             )
         return rows
 
     def _message_bytes(self) -> I64:
-        """Bytes of point-to-point messages per dimension, over all NPUs; a message counts where its ends differ."""
+        """Bytes of point-to-point messages per dimension, over all NPUs."""
         total = np.zeros(len(self.network.dims), np.int64)
         if not any(p.p2p_is_send.any() for p in self.workload.programs):
             return total
@@ -284,9 +283,8 @@ class ReplayResult:
                 program.p2p_peer[send], weights=program.p2p_bytes[send], minlength=peers.shape[1]
             ).astype(np.int64)
             for slot in np.flatnonzero(per_peer):
-                there = coordinates(self.network, peers[npus, slot])
-                differs = there != coordinates(self.network, npus)
-                total += differs.sum(axis=0) * per_peer[slot]
+                booked = booked_dims(self.network, npus, peers[npus, slot])
+                total += booked.sum(axis=0) * per_peer[slot]
         return total
 
     @cached_property
@@ -471,7 +469,7 @@ class ReplayResult:
                         "topology": d.topology.value,
                         "npus": d.npus,
                         "bandwidth_gibps": self._crossed.bandwidth_gibps(k),
-                        "latency_ns": self._crossed.latency_ns[k],
+                        "latency_ns": self._crossed.latency_ns(k),
                         **({"switches": d.switches.value} if d.switches is not Switches.PLAIN else {}),
                     }
                     for k, d in enumerate(self.network.dims)

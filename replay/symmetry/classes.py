@@ -51,6 +51,18 @@ def coordinates(network: Network, npus: I64) -> I64:
     return out
 
 
+def booked_dims(network: Network, a: I64, b: I64) -> AnyArray:
+    """Whether a message between NPUs a and b is booked in each dimension; last axis = dimension.
+
+    In all in which its ends differ on building blocks, in the highest of them where dimensions are names.
+    """
+    differ: AnyArray = coordinates(network, a) != coordinates(network, b)
+    if network.crosses_every_dim:
+        return differ
+    above = np.cumsum(differ[..., ::-1], axis=-1)[..., ::-1]
+    return np.asarray(differ & (above == 1))
+
+
 def hops_between(network: Network, a: I64, b: I64) -> I64:
     """Hops per dimension between NPUs a and b (arrays of equal shape); last axis = dimension."""
     first, second = coordinates(network, a), coordinates(network, b)

@@ -14,9 +14,10 @@ import numpy as np
 
 from chakra.arrays import I64, U64, AnyArray, bounds, ranges
 from chakra.replay.config.model import Network
+from chakra.replay.networks.flow.mixing import Lists, between, mix
 from chakra.replay.networks.flow.paths import Paths, key_width
 from chakra.replay.networks.flow.sections import Sections
-from chakra.replay.symmetry.classes import Partition, partition, row_codes
+from chakra.replay.symmetry.classes import Partition, booked_dims, partition, row_codes
 from chakra.replay.symmetry.flow_roles import Talk
 from chakra.replay.symmetry.rings_used import RingsUsed
 from chakra.replay.workload.communicators import Membership
@@ -68,7 +69,7 @@ def fold(
     begin
         Classes lie within those that have equal numbers here.
     """
-    graph = _Graph(said, routes, network.npus)
+    graph = _Graph(said, routes, network)
     npu = np.asarray(workload.program_of, np.int64)
     if begin is not None:
         npu = row_codes(np.stack([npu, begin], axis=1))
@@ -94,7 +95,8 @@ class _Colours:
 class _Graph:
     """Pairs of NPUs, the sections that each uses, and the links of these."""
 
-    def __init__(self, said: Talk, routes: Sections, npus: int) -> None:
+    def __init__(self, said: Talk, routes: Sections, network: Network) -> None:
+        npus = network.npus
         self.routes, self.npus = routes, npus
         self.links = len(routes.bytes_per_ns)
         width = key_width(routes.dst, npus)
@@ -104,31 +106,32 @@ class _Graph:
         place = np.searchsorted(keys, said.src * width + said.dst)
         most = int(said.role.max(initial=0)) + 1
         place, role = np.divmod(np.unique(place * most + said.role), most)
-        self.role = _Lists(place, len(keys)).sums(_mix(role))
+        #: with the dimensions that are booked: an NPU stands for others in books, too
+        self.role = mix(Lists(place, len(keys)).sums(mix(role)), _booked(routes, network))
         self.pair = np.repeat(np.arange(len(keys)), np.diff(routes.start))
-        self.by_source, self.by_target = _Lists(routes.src, npus), _Lists(routes.dst, width)
-        self.users = _Lists(routes.section, len(routes.begin) - 1)
+        self.by_source, self.by_target = Lists(routes.src, npus), Lists(routes.dst, width)
+        self.users = Lists(routes.section, len(routes.begin) - 1)
         self.section = np.repeat(np.arange(len(routes.begin) - 1), np.diff(routes.begin))
-        self.hops = _Lists(routes.link, self.links)
+        self.hops = Lists(routes.link, self.links)
         #: what stands for a weight: odd, so that no digit of what it is multiplied by is lost
-        self.share = _mix(routes.weight) | np.uint64(1)
+        self.share = mix(routes.weight) | np.uint64(1)
 
     def refine(self, npu: I64) -> _Colours:
         """Refine colours of NPUs, links and pairs until none of them splits any more."""
         r = self.routes
-        of_npu, of_link = _mix(npu), _mix(r.bytes_per_ns.view(np.uint64))
-        one, two = (_mix(np.full(1, way)) | np.uint64(1) for way in (1, 2))
+        of_npu, of_link = mix(npu), mix(r.bytes_per_ns.view(np.uint64))
+        one, two = (mix(np.full(1, way)) | np.uint64(1) for way in (1, 2))
         counts = (_different(of_npu), _different(of_link))
         while True:
-            section = _between(of_link[r.link] * self.share, r.begin)
-            crossed = _between(section[r.section], r.start)
-            ends = np.concatenate([of_npu, _mix(self.ports)])
-            pair = _mix(self.role, r.latency_ns, of_npu[r.src], ends[r.dst], crossed)
+            section = between(of_link[r.link] * self.share, r.begin)
+            crossed = between(section[r.section], r.start)
+            ends = np.concatenate([of_npu, mix(self.ports)])
+            pair = mix(self.role, r.latency_ns, of_npu[r.src], ends[r.dst], crossed)
             used = self.users.sums(pair[self.pair])
-            of_link = _mix(of_link, self.hops.sums(used[self.section] * self.share))
+            of_link = mix(of_link, self.hops.sums(used[self.section] * self.share))
             sent = self.by_source.sums(pair * one)
             heard = self.by_target.sums(pair * two)[: self.npus]
-            of_npu = _mix(of_npu, sent, heard)
+            of_npu = mix(of_npu, sent, heard)
             now = (_different(of_npu), _different(of_link))
             if now == counts:  # pairs that are alike stay so, as nothing that they touch was split
                 return _Colours(_codes(of_npu), _codes(of_link), _codes(pair), now[0])
@@ -219,34 +222,13 @@ class _Routes:
     latency_ns: I64
 
 
-def _mix(*columns: AnyArray) -> U64:
-    """A number per row that looks random, equal for equal rows: the finaliser of SplitMix64 (Steele et al., 2014)."""
-    out = np.full(len(columns[0]), 0x9E3779B97F4A7C15, np.uint64)
-    for column in columns:
-        out = (out ^ column.astype(np.uint64)) * np.uint64(0xD1B54A32D192ED03)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            out = (out ^ (out >> np.uint64(shift))) * np.uint64(factor)
-        out ^= out >> np.uint64(31)
+def _booked(routes: Sections, network: Network) -> I64:
+    """Bits of the dimensions in which messages of each pair are booked; none of those to switches."""
+    out = np.zeros(len(routes.src), np.int64)
+    inside = np.flatnonzero(routes.dst < network.npus)
+    booked = booked_dims(network, routes.src[inside], routes.dst[inside])
+    out[inside] = booked @ (1 << np.arange(len(network.dims)))
     return out
-
-
-class _Lists:
-    """Things by what each is of."""
-
-    def __init__(self, of: I64, n: int) -> None:
-        self.order = np.argsort(of, kind="stable")
-        self.start = bounds(np.bincount(of, minlength=n))
-
-    def sums(self, values: U64) -> U64:
-        """Sum of the values of each list, modulo 2^64: a number for a multiset of numbers that look random."""
-        return _between(values[self.order], self.start)
-
-
-def _between(values: U64, start: I64) -> U64:
-    """Sums of lists that lie one behind the other, modulo 2^64."""
-    out = np.zeros(len(values) + 1, np.uint64)
-    np.cumsum(values, out=out[1:])
-    return out[start[1:]] - out[start[:-1]]
 
 
 def _different(values: U64) -> int:

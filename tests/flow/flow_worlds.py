@@ -37,7 +37,7 @@ class World:
         head[L.C_DIM_ROWS] = block.room(L.DIM_ROW)
         head[L.C_NET], head[L.C_NPUS] = L.NET_FLOW, npus
         head[L.C_CLEAR], head[L.C_LAST_TICK] = L.NEVER, -1
-        self.rows = FlowRows(block, head, self.flows, 1, adaptive=adaptive, every_dim=True)
+        self.rows = FlowRows(block, head, self.flows, 1, adaptive=adaptive)
         head[L.C_TOP] = block.size
         block.put(0, head)
         m = with_room(block.build(), 1 << 16)

@@ -184,7 +184,7 @@ def test_a_sprayed_message_is_there_when_its_slowest_way_has_brought_its_last_by
         assert told == int(max(sums)), (src, dst, sums)
 
 
-@pytest.mark.parametrize("fast", [1e7, 1e9, 1e12, 1e15, 1e300])
+@pytest.mark.parametrize("fast", [1e7, 1e9, 1e12, 1e15, 1e90])
 @pytest.mark.parametrize("slow", [1e-3, 0.1, 50.0])
 def test_a_link_without_bound_costs_the_slow_ones_nothing(fast: float, slow: float) -> None:
     """Three flows leave one fast port over slow links: each has its own; two that enter by one share it."""

@@ -37,11 +37,10 @@ from chakra.replay.engines.kernels.layout import row
         FH_NPUS,  # table: number of each NPU that is simulated
         FH_SENT,  # table: bytes that each of them has sent, by logical dimension
         FH_PORTS,  # number from which receivers are ports of switches: four of each dimension or tree
-        FH_EVERY,  # whether a message is counted in every dimension in which its ends differ, not in the lowest
         FH_GROUPS,  # links: first row of the communicators, whose numbers are those of their trees; 0: building blocks
         FH_GROUPS_N,
     ),
-) = row(29)
+) = row(28)
 
 # a pair of NPUs that exchange messages: the routes from one to the other
 (

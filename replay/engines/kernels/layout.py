@@ -104,6 +104,7 @@ NEVER = 1 << 62
         C_NET,  # NET_ constants
         C_MESSAGES,  # hops so far
         C_COORDS,
+        C_EVERY_DIM,  # a message is booked in every dimension in which its ends differ, not in the highest only
         C_ROUTE_START,
         C_FLOW,  # head of the tables of flows that share links
         C_USE_N,  # intervals in which the use of each link is summed
@@ -129,7 +130,7 @@ NEVER = 1 << 62
         C_SCRATCH,  # table for phases that are evaluated member by member
         C_CREDITS,  # heap of such a phase's credits
     ),
-) = row(72)
+) = row(73)
 ACTIONS = C_SIZE  # stack of what is to be done before the next event: (what, a, b)
 NPU_BASE = ACTIONS + 3 * 8
 

@@ -28,14 +28,16 @@ def switch_begins(s: State, x: int) -> None:
 
 
 def switch_dimension(s: State, x: int) -> int:
-    """The dimension whose switch joins the members of a stream's ring: the one in which they differ."""
+    """The dimension whose switch joins the members of a stream's ring: the highest in which they differ."""
     m = s.m
     n_dims = m[L.C_DIMS]
     here = m[L.C_COORDS] + ring_npu(s, x, 0) * n_dims
-    there = m[L.C_COORDS] + ring_npu(s, x, 1) * n_dims
     k = 0
-    while m[here + k] == m[there + k]:
-        k += 1
+    for place in range(1, m[x + L.S_RING_N] if m[L.C_EVERY_DIM] == 0 else 2):
+        there = m[L.C_COORDS] + ring_npu(s, x, place) * n_dims
+        for above in range(k, n_dims):
+            if m[here + above] != m[there + above]:
+                k = above
     return k
 
 

@@ -42,15 +42,26 @@ def counted_delay(s: State, message: int, src: int) -> int:
     return delay
 
 
-def count_bytes(s: State, message: int, src: int) -> None:
-    """Count a message on single links for the lowest logical dimension in which its ends differ."""
+def book(s: State, src: int, dst: int, size: int, first: int, step: int) -> None:
+    """Book a message between two NPUs, in words from `first` on, `step` apart, one for each dimension.
+
+    Building blocks are booked in each dimension in which the ends differ, also where links of theirs have failed.
+    Dimensions of single links are names, and a message belongs to the highest.
+    """
     m = s.m
-    dst = m[message + L.M_DST]
     n_dims = m[L.C_DIMS]
-    for k in range(n_dims):
-        if m[m[L.C_COORDS] + src * n_dims + k] != m[m[L.C_COORDS] + dst * n_dims + k]:
-            m[m[L.C_DIM_ROWS] + k * L.DIM_ROW + L.D_BYTES] += booked_bytes(s, message)
-            return
+    here, there = m[L.C_COORDS] + src * n_dims, m[L.C_COORDS] + dst * n_dims
+    for k in range(n_dims - 1, -1, -1):
+        if m[here + k] != m[there + k]:
+            m[first + k * step] += size
+            if m[L.C_EVERY_DIM] == 0:
+                return
+
+
+def book_message(s: State, message: int, src: int) -> None:
+    """Book a message where all NPUs have one account."""
+    m = s.m
+    book(s, src, m[message + L.M_DST], booked_bytes(s, message), m[L.C_DIM_ROWS] + L.D_BYTES, L.DIM_ROW)
 
 
 def route_delay(s: State, src: int, dst: int, size: int) -> int:
@@ -106,5 +117,5 @@ def send_by_route_delay(s: State, message: int, src: int) -> None:
     dst, size = m[message + L.M_DST], m[message + L.M_SIZE]
     m[message + L.M_AT] = dst
     m[message + L.M_HOPS] = 1
-    count_bytes(s, message, src)
+    book_message(s, message, src)
     schedule(s, m[L.C_NOW] + route_delay(s, src, dst, size), message)

@@ -18,7 +18,7 @@ from chakra.replay.engines.kernels.flow_sharing import (
 )
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import free_row, schedule, take_row
-from chakra.replay.engines.kernels.network_delays import booked_bytes
+from chakra.replay.engines.kernels.network_delays import book, booked_bytes
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -125,21 +125,6 @@ def count_on_links(s: State, route: int, size: int) -> None:
         m[link + R.FL_MESSAGES] += 1
 
 
-def count_dimension(s: State, src: int, npu: int, dst: int, size: int) -> None:
-    """Count a message of `src`, whose number is `npu`, for the dimensions in which its ends differ.
-
-    Over building blocks it crosses each of them. Those of single links are names, and the lowest counts.
-    """
-    m = s.m
-    n_dims = m[L.C_DIMS]
-    here, there = m[L.C_COORDS] + npu * n_dims, m[L.C_COORDS] + dst * n_dims
-    for k in range(n_dims):
-        if m[here + k] != m[there + k]:
-            m[m[m[L.C_FLOW] + R.FH_SENT] + src * n_dims + k] += size
-            if m[m[L.C_FLOW] + R.FH_EVERY] == 0:
-                return
-
-
 def start_flow(s: State, message: int, src: int) -> None:
     """A message leaves `src`. One to the NPU itself is there at the end of this tick."""
     m = s.m
@@ -151,7 +136,7 @@ def start_flow(s: State, message: int, src: int) -> None:
         m[message + L.M_AT] = dst
         schedule(s, m[L.C_NOW], message)
         return
-    count_dimension(s, src, npu, dst, booked_bytes(s, message))
+    book(s, npu, dst, booked_bytes(s, message), m[head + R.FH_SENT] + src * m[L.C_DIMS], 1)
     start_on(s, message, choose_route(s, src, dst))
 
 

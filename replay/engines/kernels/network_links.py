@@ -5,7 +5,7 @@ from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.link_use import WHOLE, add_use
 from chakra.replay.engines.kernels.messages_events import schedule
-from chakra.replay.engines.kernels.network_delays import booked_bytes, count_bytes
+from chakra.replay.engines.kernels.network_delays import book_message, booked_bytes
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -128,7 +128,7 @@ def enter_route(s: State, message: int, src: int) -> None:
     m[message + L.M_AT] = dst
     m[message + L.M_ROUTE] = at
     m[message + L.M_HOPS] = m[m[L.C_ROUTE_START] + pair + 1] - at
-    count_bytes(s, message, src)
+    book_message(s, message, src)
     enter_link(s, m[at], message)
 
 

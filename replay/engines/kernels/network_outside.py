@@ -11,7 +11,7 @@ is the tick up to which the network has answered: `NEVER` when it holds nothing,
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.kernels.layout import State
 from chakra.replay.engines.kernels.messages_events import open_bucket
-from chakra.replay.engines.kernels.network_delays import count_bytes
+from chakra.replay.engines.kernels.network_delays import book_message
 
 #: nothing here is compiled for its own sake, only as part of `messages.run`
 ENTRY_POINTS = ()
@@ -24,7 +24,7 @@ def hand_over(s: State, message: int, src: int) -> None:
     dst, size = m[message + L.M_DST], m[message + L.M_SIZE]
     m[message + L.M_AT] = dst
     m[message + L.M_HOPS] = 1
-    count_bytes(s, message, src)
+    book_message(s, message, src)
     n = m[L.C_MAIL_N]
     at = m[L.C_MAIL] + n * L.MAIL_ROW
     m[at + L.ML_MESSAGE] = message

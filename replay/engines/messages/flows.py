@@ -86,7 +86,6 @@ class FlowRows:
         dims: int,
         *,
         adaptive: bool,
-        every_dim: bool,
         ports: int = 0,
     ) -> None:
         p = flows.paths
@@ -125,7 +124,7 @@ class FlowRows:
         row[R.FH_TIGHT] = block.room(self._links + 1)
         row[R.FH_HEAP], row[R.FH_MEMBERS] = block.room(n_routes + 1), block.room(n_routes)
         row[R.FH_PLAN], row[R.FH_SHARING] = L.NEVER, -1
-        row[R.FH_ADAPTIVE], row[R.FH_EVERY] = adaptive, every_dim
+        row[R.FH_ADAPTIVE] = adaptive
         row[R.FH_PORTS] = ports
         self.head = head[L.C_FLOW] = block.add(row)
         #: different ticks at which messages may be there that have left at one tick

@@ -34,6 +34,7 @@ class NetworkRows:
         head[L.C_DIMS] = len(dims)
         head[L.C_DIM_ROWS] = self._rows_at
         head[L.C_COORDS] = block.add(self.coords)
+        head[L.C_EVERY_DIM] = network.crosses_every_dim
         self._first = block.size
         self._count = 0
         #: per dimension: number of its first link, and how many it has
@@ -47,8 +48,7 @@ class NetworkRows:
         elif isinstance(graph, Flows):
             head[L.C_NET] = L.NET_FLOW
             adaptive = network.links is not None and network.links.ecmp == "adaptive"
-            every = network.links is None
-            self._flows = FlowRows(block, head, graph, len(dims), adaptive=adaptive, every_dim=every, ports=n)
+            self._flows = FlowRows(block, head, graph, len(dims), adaptive=adaptive, ports=n)
             if network.links is None:
                 self._count_links()
         elif graph is not None:
