@@ -294,7 +294,17 @@ def test_refused_in_one_line(name: str, fence: Callable[..., Any], tmp_path: Pat
         (("resnet", "--npus", 8, "--image", 10**9), "64 bits do not hold it"),
         (("transformer", "--npus", 8, "--peak-tflops", "1e-308", "--mem-gbps", "1e-308"), "are too small"),
         (
-            ("transformer", "--npus", 8, "--peak-tflops", 1, "--mem-gbps", 1, "--matmul-efficiency", "1e-320"),
+            (
+                "transformer",
+                "--npus",
+                8,
+                "--peak-tflops",
+                1,
+                "--mem-gbps",
+                1,
+                "--matmul-efficiency",
+                "1e-320",
+            ),
             "more ns than 64 bits hold",
         ),
         (("transformer", "--tp", 1 << 20, "--dp", 1 << 20), "at most 4194304 are generated"),
