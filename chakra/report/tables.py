@@ -350,7 +350,7 @@ def operators(run: Run, most: int = 30) -> Table:
 
 #: numbers in names that count: by themselves, behind one capital (F3: forward of micro-batch 3), and behind these words
 _COUNTS = re.compile(
-    r"(?<![A-Za-z0-9])[0-9]+|(?<=\b[A-Z])[0-9]+|(?<=layer)[0-9]+|(?<=layers)[0-9]+|(?<=block)[0-9]+|(?<=bucket)[0-9]+|(?<=chunk)[0-9]+"
+    r"(?<![A-Za-z0-9])[0-9]+|(?<=\b[A-Z])[0-9]+|(?<=layer)[0-9]+|(?<=layers)[0-9]+|(?<=encoder)[0-9]+|(?<=block)[0-9]+|(?<=bucket)[0-9]+|(?<=chunk)[0-9]+"
     r"|(?<=stage)[0-9]+"
 )
 

@@ -64,6 +64,20 @@ def test_openelm_has_the_published_parameters(name: str, published: int) -> None
     assert closed.parameters(model) + 2 * model.head_dim * model.layers == published
 
 
+@pytest.mark.parametrize(
+    ("name", "published", "attending", "skipped"),
+    [("llama-nemotron-49b", 49_867_145_216, 49, 0), ("llama-nemotron-253b", 253_401_268_224, 64, 81)],
+)
+def test_llama_nemotron_has_the_published_blocks(
+    name: str, published: int, attending: int, skipped: int
+) -> None:
+    """Parameters, layers with attention and layers without a feed-forward, counted from the published configurations."""
+    model = transformer(name)
+    assert closed.parameters(model) == published
+    assert sum(kind.mixer is Mixer.ATTENTION for kind in model.kinds) == attending
+    assert sum(kind.feed is Feed.NONE for kind in model.kinds) == skipped
+
+
 def test_openelm_has_the_published_widths() -> None:
     kinds = transformer("openelm-270m").kinds
     assert [kind.heads for kind in kinds] == [12] * 5 + [16] * 7 + [20] * 4

@@ -9,7 +9,7 @@ from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.ir import MEMORY, Layer, WeightGroup
 from chakra.generate.model.layer_kinds import Feed
 from chakra.generate.model.routing import Experts, dispatch_of
-from chakra.generate.model.stage_model import StageModel, split_layers, split_stacks
+from chakra.generate.model.stage_model import StageModel, balanced, split_layers, split_stacks
 from chakra.generate.model.transformer import TransformerLayers
 from chakra.generate.parallel import ParallelConfig
 
@@ -60,6 +60,34 @@ def transformer_stages(
     ]
     memory = parts.make.memory_bytes()
     return StageModel(tuple(chunks), options.itemsize, options.grad_itemsize, memory, tuple(places))
+
+
+def balanced_stages(
+    model: TransformerConfig, parallel: ParallelConfig, shape: TokenShape, options: TransformerOptions
+) -> list[int]:
+    """Layers of each chunk, an encoder's first, so that the chunk with most matrix operations has least.
+
+    Experts count as if they were visited evenly.
+
+    Raises
+    ------
+    UsageError
+        More chunks than layers, or sizes that do not divide by the parallel degrees.
+    """
+    if model.encoder is not None:
+        shape = replace(shape, memory=model.source_tokens)
+    costs = _Parts(model, parallel, shape, options, None).costs()
+    return balanced(costs, parallel.pp * parallel.vp)
+
+
+def _cost(*layers: Layer) -> int:
+    """Matrix operations of layers; one that is trained goes backward, too, which takes twice as many."""
+    return sum(
+        op.forward.flops * (1 if layer.frozen else 3)
+        for layer in layers
+        for op in layer.operators
+        if op.kind.is_matmul
+    )
 
 
 def _check_encoder(model: TransformerConfig, parallel: ParallelConfig, *, frozen: bool) -> None:
@@ -114,6 +142,18 @@ class _Parts:
         owns = stage not in self._holders
         self._holders.add(stage)
         return owns
+
+    def costs(self) -> list[int]:
+        """What each layer costs, with what is before the first one, and behind an encoder's last and the last of all."""
+        encoder, costs = self._encoder, []
+        if encoder:
+            one = _cost(self._of_encoder(self._prototype(("encoder", 0), encoder), ""))
+            costs = [one] * encoder.model.layers
+            costs[0] += _cost(self._of_encoder(encoder.embedding(), ""))
+            costs[-1] += _cost(*self._behind_encoder(encoder))
+        costs += [_cost(self._own_layer(index)) for index in range(self.model.layers)]
+        costs[-1] += _cost(self.make.head(owns_weight=True))
+        return costs
 
     def chunk(self, stage: int, span: range, *, first: bool, last: bool) -> Iterator[Layer]:
         """Layers of a chunk: those of an encoder have the first numbers of ``span``."""

@@ -1,6 +1,6 @@
 """Presets of transformer models by name, and models of sizes that replace a preset's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +45,7 @@ _MAMBA = "Gu and Dao 2023, arXiv 2312.00752, and the published configurations"
 _MAMBA2 = "Dao and Gu 2024, arXiv 2405.21060, and the published configurations"
 _JAMBA = "Lieber et al. 2024, arXiv 2403.19887, and the published configuration"
 _NEMOTRON_H = "NVIDIA 2025, arXiv 2504.03624, and the published configurations"
+_LLAMA_NEMOTRON = "NVIDIA 2025, arXiv 2505.00949, and the published configurations"
 _VIT = "Dosovitskiy et al. 2021, arXiv 2010.11929, table 1"
 _VIT22 = (
     "Dehghani et al. 2023, arXiv 2302.05442, table 1 (blocks one after the other; biases of the MLP left out)"
@@ -135,6 +136,45 @@ def _jamba() -> TransformerConfig:
     return TransformerConfig(
         "jamba-v0.1", 32, 4096, 32, 8, 128, 14336, 65536, 4096, experts=16, experts_per_token=2, moe_ffn=14336,
         kinds=4 * block, inner=8192, state_size=16, dt_rank=256, inner_norms=True, rotary=False, source=_JAMBA,
+    )  # fmt: skip
+
+
+#: Llama-Nemotron, found by a search over Llama's layers: how many follow each other, whether they have attention, and how
+#: wide the feed-forward is, as a multiple of 2/3 of the hidden width (0: none)
+_SUPER = (
+    (1, True, 2.625), (5, True, 5.25), (2, False, 2.625), (3, True, 5.25), (1, False, 3.28125), (30, True, 5.25),
+    (1, False, 1.3125), (2, False, 2.625), (1, False, 1.3125), (1, False, 5.25), (1, False, 1.3125), (1, False, 2.625),
+    (3, False, 1.3125), (1, True, 5.25), (1, False, 1.3125), (2, False, 1.0), (1, False, 1.3125), (3, False, 1.0),
+    (2, False, 1.3125), (2, False, 0.5), (2, False, 1.0), (2, False, 0.5), (1, False, 1.0), (2, False, 0.5),
+    (9, True, 5.25),
+)  # fmt: skip
+_ULTRA = (
+    (1, True, 0.4875), (1, True, 0.975), (6, True, 1.4625), (1, True, 1.95), (4, False, 0), (3, True, 1.95),
+    (2, True, 4.875), (6, False, 0), (3, True, 4.875), (5, False, 0), (3, True, 4.875), (1, True, 2.4375),
+    (3, False, 0), (3, True, 1.95), (1, False, 1.95), (1, True, 4.875), (1, False, 4.875), (5, False, 0),
+    (4, True, 4.875), (5, False, 0), (4, True, 4.875), (5, False, 0), (4, True, 4.875), (5, False, 0),
+    (4, True, 4.875), (5, False, 0), (1, True, 4.875), (3, True, 3.4125), (2, False, 0), (1, True, 2.925),
+    (3, True, 2.4375), (2, False, 2.4375), (1, True, 2.4375), (1, False, 0), (7, False, 2.4375), (1, True, 2.4375),
+    (5, False, 0), (1, True, 2.925), (1, True, 4.875), (1, False, 4.875), (1, True, 4.875), (8, False, 0),
+    (1, False, 36.5625), (8, False, 0), (1, False, 39.0), (8, False, 0), (1, False, 31.40625), (5, False, 0),
+    (1, False, 27.5625), (1, False, 1.95), (1, True, 1.95), (1, True, 2.4375), (1, False, 0), (2, True, 2.4375),
+    (1, True, 3.4125), (4, True, 4.875), (1, True, 2.4375),
+)  # fmt: skip
+
+
+def _llama_nemotron(
+    name: str, hidden: int, heads: int, runs: Sequence[tuple[int, bool, float]]
+) -> TransformerConfig:
+    """Widths are whole multiples of 256."""
+    kinds: list[LayerKind] = []
+    for count, attends, multiple in runs:
+        width = -(-int(2 * multiple * hidden / 3) // 256) * 256
+        mixer, feed = Mixer.ATTENTION if attends else Mixer.NONE, Feed.MLP if width else Feed.NONE
+        kinds += [LayerKind(mixer, feed, ffn=width or None)] * count
+    widest = max(kind.ffn or 0 for kind in kinds)
+    return TransformerConfig(
+        name, len(kinds), hidden, heads, 8, hidden // heads, widest, 128256, 8192, kinds=tuple(kinds),
+        source=_LLAMA_NEMOTRON,
     )  # fmt: skip
 
 
@@ -306,6 +346,8 @@ _PRESETS = (
     _nemotron_h(
         "nemotron-h-8b", "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", 4096, 21504, 32, 128, 128
     ),
+    _llama_nemotron("llama-nemotron-49b", 8192, 64, _SUPER),
+    _llama_nemotron("llama-nemotron-253b", 16384, 128, _ULTRA),
     _vit("vit-b16", 12, 768, 12, 16),
     _vit("vit-l16", 24, 1024, 16, 16),
     _vit("vit-h14", 32, 1280, 16, 14),

@@ -118,6 +118,46 @@ def split_layers(layers: int, chunks: int, sizes: Sequence[int] | None = None) -
     return [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
+def balanced(costs: Sequence[int], chunks: int) -> list[int]:
+    """How many layers each chunk gets so that the one with most to do has least; each gets one at least.
+
+    Parameters
+    ----------
+    costs
+        What each layer costs.
+    chunks
+        Parts to cut them into.
+
+    Raises
+    ------
+    UsageError
+        More chunks than layers.
+    """
+    if chunks > len(costs):
+        raise UsageError(f"{len(costs)} layers cannot fill {chunks} pipeline chunks (pp x vp)")
+    low, high = max(costs), sum(costs)
+    while low < high:
+        bound = (low + high) // 2
+        if len(_filled(costs, bound, chunks)) <= chunks:
+            high = bound
+        else:
+            low = bound + 1
+    return _filled(costs, low, chunks)
+
+
+def _filled(costs: Sequence[int], bound: int, chunks: int) -> list[int]:
+    """Chunks of at most ``bound``, filled one after the other, that leave a layer for each of those behind them."""
+    sizes, held = [0], 0
+    for number, cost in enumerate(costs):
+        left, needed = len(costs) - number, chunks - len(sizes)
+        if sizes[-1] and (held + cost > bound or left <= needed):
+            sizes.append(0)
+            held = 0
+        sizes[-1] += 1
+        held += cost
+    return sizes
+
+
 def split_stacks(
     stacks: tuple[int, int], stages: int, encoder_stages: int | None, sizes: Sequence[int] | None = None
 ) -> list[range]:

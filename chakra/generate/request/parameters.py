@@ -170,6 +170,9 @@ PARAMETERS = {
         "CSV file with the share of each expert: columns expert, share, perhaps layer"
     ),
     "stage_layers": Parameter("Layers of each pipeline chunk, comma-separated"),
+    "balance_stages": Parameter(
+        "Cut the layers so that the pipeline chunk with most matrix operations has least, not into even numbers"
+    ),
     "widths": Parameter("Widths, inputs first, comma-separated"),
     "image": Parameter("Side of the image, pixels"),
     "patch": Parameter("Side of an image's patches, pixels", least=0),

@@ -10,7 +10,7 @@ from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
 from chakra.et.operators import ELEMENT_BITS
 from chakra.generate.model.blocks import ContextParallel, TokenShape, TransformerOptions
-from chakra.generate.model.build import transformer_stages
+from chakra.generate.model.build import balanced_stages, transformer_stages
 from chakra.generate.model.classic import (
     DLRM,
     DlrmConfig,
@@ -447,6 +447,8 @@ class TransformerRequest(Request):
         are the first ones, or a CSV file of shares.
     stage_layers
         Layers of each pipeline chunk.
+    balance_stages
+        Cut the layers so that the chunk with most matrix operations has least, instead of into even numbers.
     layer_file
         CSV file with the layers of a model whose layers are not all alike (`chakra.generate.model.layer_kinds`).
     layer_pattern
@@ -517,6 +519,7 @@ class TransformerRequest(Request):
     expert_seed: int | None = None
     expert_load_file: str | None = None
     stage_layers: tuple[int, ...] | None = None
+    balance_stages: bool = False
 
     def chunks_per_stage(self) -> int:
         """Model chunks of each pipeline stage; schedules are of training.
@@ -586,6 +589,19 @@ class TransformerRequest(Request):
             raise UsageError("expert-load says how many tokens each expert gets: capacity must be 1")
         return load
 
+    def _stage_layers(
+        self, model: TransformerConfig, parallel: ParallelConfig, shape: TokenShape
+    ) -> Sequence[int] | None:
+        """Layers of each pipeline chunk, where they are given or balanced."""
+        if not self.balance_stages:
+            return self.stage_layers
+        if self.stage_layers is not None or self.encoder_stages is not None:
+            raise UsageError(
+                "balance-stages says what every stage has: stage-layers and encoder-stages must not be given"
+            )
+        layout = replace(self.layout(), training=self.mode is Mode.TRAIN)
+        return balanced_stages(model, parallel, shape, layout)
+
     def _decoding(self, parallel: ParallelConfig) -> Decoding | None:
         """The decode ranks of a disaggregated inference; None in other modes, which have no options for them."""
         names = ("decode_tp", "decode_ep", "decode_dp", "decode_pp", "decode_batch")
@@ -632,7 +648,8 @@ class TransformerRequest(Request):
                 prefill=self.mode is not Mode.DECODE,
                 decode_steps=0 if self.mode is Mode.PREFILL else self.decode_steps,
             )  # fmt: skip
-            given = (self.layout(), self.emit(), self.stage_layers, self.about("transformer"))
+            sizes = self._stage_layers(model, parallel, options.shapes()[0])
+            given = (self.layout(), self.emit(), sizes, self.about("transformer"))
             if decoding is not None:
                 return plan_disaggregated(
                     model, parallel, options, decoding, *given, compile_layers=self.compiled, load=load
@@ -642,7 +659,7 @@ class TransformerRequest(Request):
                 encoder_stages=self.encoder_stages,
             )  # fmt: skip
         shape = TokenShape(self.micro_batch, model.sequence, model.sequence)
-        layout, sizes = self.layout(), self.stage_layers
+        layout, sizes = self.layout(), self._stage_layers(model, parallel, shape)
         places: tuple[int, ...] = ()
         if self.schedule is ScheduleKind.DUALPIPEV:
             places = tuple(stage for stage, _ in placed(self.schedule, parallel.pp).routes[0])

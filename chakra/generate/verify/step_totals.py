@@ -1,7 +1,7 @@
 """What a planned step does, per rank of each stage: FLOPs, parameters, and bytes of every collective."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from chakra.arguments import checked
@@ -11,6 +11,7 @@ from chakra.generate.plan.template import CACHE_GROUP, TOKEN_GROUP
 from chakra.generate.plan.training import StagePlan, StepPlan
 from chakra.generate.verify.closed_forms import sent_bytes
 from chakra.generate.verify.memory import StageMemory, stage_memory
+from chakra.io.digits import is_whole, whole_number
 from chakra.replay.config.model import CollectiveKind
 
 
@@ -33,7 +34,8 @@ class Traffic:
 class StageSummary:
     """Totals of one rank of one stage; ``part`` says of which part of the workload, where it has several,
 
-    ``position`` of which expert-parallel position, where experts are not visited evenly.
+    ``position`` of which expert-parallel position, where experts are not visited evenly; ``layers`` are the numbers of
+    its layers, in words.
     """
 
     stage: int
@@ -48,6 +50,7 @@ class StageSummary:
     memory: StageMemory
     part: str = ""
     position: int | None = None
+    layers: str = ""
 
 
 def group_size(plan: StepPlan, name: str) -> int:
@@ -108,6 +111,25 @@ def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
         stage_memory(plan, stage),
         plan.name,
         stage.position,
+        _layer_spans([layer.name for chunk in chunks for layer in chunk]),
+    )
+
+
+def _layer_spans(names: Sequence[str]) -> str:
+    """The numbers of layers in words: those in a row as a span, an encoder's behind its name."""
+    spans: list[tuple[str, int, int]] = []
+    for name in names:
+        stack = "encoder " if name.startswith("encoder") else ""
+        digits = name.removeprefix("encoder").removeprefix("layer")
+        if not is_whole(digits, 9):
+            continue
+        number = whole_number(digits)
+        if spans and spans[-1][0] == stack and spans[-1][2] == number - 1:
+            spans[-1] = (stack, spans[-1][1], number)
+        else:
+            spans.append((stack, number, number))
+    return ", ".join(
+        f"{stack}{first}" if first == last else f"{stack}{first}-{last}" for stack, first, last in spans
     )
 
 

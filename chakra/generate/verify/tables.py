@@ -67,12 +67,12 @@ def _distinct(stages: Sequence[StageSummary]) -> list[StageSummary]:
 
 def _stage_table(stages: Sequence[StageSummary]) -> str:
     header = (
-        "stage", "ranks", "nodes", "parameters", "matrix TFLOP", "other Gop", "HBM traffic GB", "states GB",
+        "stage", "layers", "ranks", "nodes", "parameters", "matrix TFLOP", "other Gop", "HBM traffic GB", "states GB",
         "activations GB", "peak GB",
     )  # fmt: skip
     rows = [
         (
-            _named(s), str(s.ranks), str(s.nodes), f"{s.parameters:.4e}", f"{s.matmul_flops / 1e12:.3f}",
+            _named(s), s.layers or "-", str(s.ranks), str(s.nodes), f"{s.parameters:.4e}", f"{s.matmul_flops / 1e12:.3f}",
             f"{s.other_ops / 1e9:.3f}", f"{s.memory_traffic_bytes / 1e9:.3f}", f"{s.memory.states / 1e9:.3f}",
             f"{(s.memory.activations + s.memory.transient) / 1e9:.3f}", f"{s.memory.total / 1e9:.3f}",
         )
