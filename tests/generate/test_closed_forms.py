@@ -14,6 +14,7 @@ from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.template import EmitOptions
 from chakra.generate.plan.training import StepPlan, plan_step
+from chakra.generate.request.requests import TransformerRequest
 from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.memory import layer_activations
@@ -346,6 +347,14 @@ def test_tied_embedding_is_reduced_between_first_and_last_stage() -> None:
     calls = [traffic(stage, "embed", "ALL_REDUCE") for stage in summarize(step)]
     expected = SMALL_GPT.vocabulary * SMALL_GPT.hidden // 2 * 4
     assert [call.size_bytes for call in calls] == [expected, 0, 0, expected]
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_a_rank_reduces_the_tied_gradients_that_it_holds(zero: int) -> None:
+    """From ZeRO 2 on its shard alone: 50,257 x 768 numbers of 4 bytes over 4 replicas."""
+    step = TransformerRequest(model="gpt2-small", pp=2, dp=4, zero=zero, micro_batches=2).plan()
+    found = traffic(summarize(step)[0], "embed", "ALL_REDUCE").size_bytes
+    assert found == 50257 * 768 // (4 if zero >= 2 else 1) * 4
 
 
 @pytest.mark.parametrize("tp", [1, 2, 4])

@@ -348,7 +348,7 @@ class StageBuilder:
                     for group, bucket in buckets.items():
                         bucket.ready += self._elements(layer, group) * self.model.grad_itemsize
                 self._flush(builder, buckets)
-        partial = sum(weight.elements for weight in self.weights() if weight.partial_tp)
+        partial = self._held_gradients([weight for weight in self.weights() if weight.partial_tp])
         if partial and self.parallel.tp > 1:
             builder.collective(
                 "grads.tp.all_reduce", CollectiveKind.ALL_REDUCE, "tp", partial * self.model.grad_itemsize,
@@ -372,7 +372,17 @@ class StageBuilder:
         """Elements of a tied embedding that this stage shares with another stage."""
         if self.stage not in self.model.tied_stages(self.parallel.pp):
             return 0
-        return sum(weight.elements for weight in self.weights() if weight.tied)
+        return self._held_gradients([weight for weight in self.weights() if weight.tied])
+
+    def _held_gradients(self, weights: Sequence[Weight]) -> int:
+        """Gradients of some weights that a rank has at the end of its passes: its shard from ZeRO 2 on."""
+        whole = self.training.zero < Zero.GRADIENTS
+        return sum(
+            weight.elements
+            if whole
+            else -(-weight.elements // self.parallel.size(self.shard_axes(weight.group)))
+            for weight in weights
+        )
 
     def _optimizer(self, builder: TemplateBuilder) -> None:
         training = self.training

@@ -176,7 +176,11 @@ PARAMETERS = {
     "widths": Parameter("Widths, inputs first, comma-separated"),
     "image": Parameter("Side of the image, pixels"),
     "patch": Parameter("Side of an image's patches, pixels", least=0),
-    "encoder_layers": Parameter("Layers of an encoder that the model attends to", default_said="the model's"),
+    "encoder_layers": Parameter(
+        "Layers of an encoder that the model attends to",
+        default_said="the model's",
+        most=MAX_GENERATED_LAYERS,
+    ),
     "encoder_seq": Parameter(
         "Tokens per sequence that the encoder reads (of sound: two frames each)", default_said="the model's"
     ),

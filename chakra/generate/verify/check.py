@@ -144,10 +144,16 @@ def _inference(
 
 
 def _tied(model: TransformerConfig, plan: StepPlan, stages: tuple[StageSummary, ...]) -> Iterator[Check]:
-    """Gradients of an embedding that several stages hold: V*h/T numbers, once a step, on each of them."""
+    """Gradients of an embedding that several stages hold: V*h/T numbers, once a step, on each of them.
+
+    From ZeRO 2 on a rank has those of its shard alone.
+    """
+    shards = plan.parallel.size(plan.parallel.sharding(WeightGroup.DENSE.replica_axes()))
+    sharded = plan.training.zero >= Zero.GRADIENTS
     for stage in stages if model.source_tokens else ():
         held = stage.stage in _embedding_stages(model, plan.parallel.pp, plan.model.opened)
-        size = model.vocabulary // plan.parallel.tp * model.hidden * plan.model.grad_itemsize
+        elements = model.vocabulary // plan.parallel.tp * model.hidden
+        size = (-(-elements // shards) if sharded else elements) * plan.model.grad_itemsize
         expected = held * size * plan.training.iterations
         yield Check(
             f"tied embedding, stage {stage.stage}, bytes",
