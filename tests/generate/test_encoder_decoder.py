@@ -271,3 +271,13 @@ def test_what_an_encoder_does_not_go_with(options: dict[str, Any], message: str)
     given = {**SIZES, **{name.replace("_", "-"): value for name, value in options.items()}}
     with pytest.raises(UsageError, match=message):
         TransformerRequest.from_mapping({key: v for key, v in given.items() if v is not None}).plan()
+
+
+@pytest.mark.parametrize(("stages", "encoder"), [(2, 1), (3, 1), (4, 2), (5, 2), (6, 3), (7, 3)])
+def test_of_two_cuts_as_near_the_one_with_fewer_stages_of_the_encoder_is_taken(
+    stages: int, encoder: int
+) -> None:
+    """Decoder layers do more than those of an encoder, which attend to one thing only."""
+    plan = TransformerRequest(model="t5-base", pp=stages, micro_batch=1).plan()
+    kinds = [any(layer.encoder for layer in chunk) for chunk in plan.model.chunks]
+    assert kinds == [True] * encoder + [False] * (stages - encoder)

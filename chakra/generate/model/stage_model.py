@@ -179,7 +179,9 @@ def split_stacks(
     if sizes is not None or (stages == 1 and encoder_stages is None):
         return split_layers(encoder + decoder, stages, sizes)
     if encoder_stages is None:
-        encoder_stages = min(max(round(stages * encoder / (encoder + decoder)), 1), stages - 1)
+        # the nearest share; of two as near the smaller, because layers behind the encoder do more
+        both = encoder + decoder
+        encoder_stages = min(max(-((both - 2 * stages * encoder) // (2 * both)), 1), stages - 1)
     if stages == 1:
         raise UsageError(
             "one stage has the encoder and what is behind it: encoder-stages needs pp of at least 2"
