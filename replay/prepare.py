@@ -13,7 +13,7 @@ from chakra.io.files import ranks_found
 from chakra.io.readable import counted
 from chakra.replay.checks.limits import check_limits
 from chakra.replay.checks.run import check_dimensions, check_run, check_switches, run_warnings
-from chakra.replay.collectives.library.in_effect import placed_library
+from chakra.replay.collectives.library.in_effect import uses_library
 from chakra.replay.config.groups import load_groups
 from chakra.replay.config.memory import load_memory
 from chakra.replay.config.model import Memory, Network, System
@@ -96,7 +96,7 @@ def prepare(
     matched, membership = match_ranks(
         compiled, groups, dims=len(network.dims), astra=options.astra, traced=repeated
     )
-    if placed_library(machine, network, options) is not None:
+    if uses_library(machine, network, options):
         matched, membership = dimensions_as_groups(matched, membership, network)
     scenario = Scenario(matched, membership, machine, network, memory_of_machine, options, custom)
     warnings += [
@@ -107,7 +107,7 @@ def prepare(
     check_limits(matched, machine, network, options)
     check_run(matched, membership, options, named_by_rank=named, traced_ranks=traced)
     check_dimensions(matched, membership, machine, network, options)
-    if placed_library(machine, network, options) is None:
+    if not uses_library(machine, network, options):
         check_switches(matched, membership, machine, network, options)
     source = os.fspath(workload) if named else f"{counted(len(matched.traces), 'trace')}"
     return Prepared(scenario, warnings, source)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from chakra.errors import ConfigError
+from chakra.io.digits import decimal_number
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -64,6 +65,8 @@ class Expression:
         if isinstance(node, ast.Constant):
             if type(node.value) not in (int, float, str, bool):
                 raise ConfigError(f"{self._source}: {self.text!r}: only numbers and texts are allowed")
+            if type(node.value) in (int, float):
+                self._check_number(ast.get_source_segment(self.text.strip(), node) or "")
             return
         if isinstance(node, ast.BinOp) and type(node.op) not in _BINARY:
             raise ConfigError(
@@ -76,6 +79,13 @@ class Expression:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self._check(child)
+
+    def _check_number(self, written: str) -> None:
+        """Refuse what Python writes as numbers and people do not: ``1_0``, ``0x10``, ``1e400``."""
+        try:
+            decimal_number(written)
+        except ValueError as error:
+            raise ConfigError(f"{self._source}: {self.text!r}: {error}") from None
 
     def value(self, names: Mapping[str, object]) -> object:
         """Evaluate with these values.

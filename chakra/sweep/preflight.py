@@ -6,6 +6,7 @@ would make a point that nobody asked for.
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.generate.request.requests import REQUESTS, DlrmRequest, Request, TransformerRequest
@@ -17,6 +18,9 @@ from chakra.replay.config import load_network, load_system
 from chakra.replay.options import BACKENDS, COMPAT_MODES
 from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS, price_of
 from chakra.sweep.study import FILES, Study
+
+#: a network of which a study's values replace a part, one at a time
+ONE_DIMENSION = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "latency": [500.0]}
 
 
 def check_study(study: Study) -> None:
@@ -97,6 +101,14 @@ def _files(study: Study) -> None:
                 raise UsageError(f"{section}: {error}") from None
 
 
+def _loads(name: str, load: Callable[[Mapping[str, Any]], object], mapping: Mapping[str, Any]) -> None:
+    """Refuse a value that no network or system takes."""
+    try:
+        load(mapping)
+    except ConfigError as error:
+        raise UsageError(f"{name}: {error}") from None
+
+
 def _prices(study: Study) -> None:
     """Prices by machine name machines, and every machine of the study has one."""
     if not isinstance(study.price, Mapping):
@@ -149,6 +161,11 @@ def _options(study: Study) -> None:
             raise UsageError(
                 f"network.{name}: must be dim<k>.<{'|'.join(DIM_KEYS)}>, such as dim1.bandwidth{hint}"
             )
+        for value in _values(study, f"network.{name}") if name != "file" else ():
+            _loads(f"network.{name}", load_network, {**ONE_DIMENSION, DIM_KEYS[key]: [value]})
+    for name in _keys(study, "system"):
+        for value in _values(study, f"system.{name}") if name != "file" else ():
+            _loads(f"system.{name}", load_system, {_plain(name): value})
     for name in _keys(study, "replay"):
         option = name.replace("-", "_")
         if option not in REPLAY_OPTIONS:

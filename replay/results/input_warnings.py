@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from chakra.io.readable import counted
-from chakra.replay.collectives.library.in_effect import placed_library
+from chakra.replay.collectives.library.in_effect import uses_library
 from chakra.replay.collectives.select import ROOTED, priced_kind
 from chakra.replay.config.fit import idle_dimensions, whole_list
 from chakra.replay.config.keys import IMPLEMENTATION_KEYS
@@ -23,7 +23,7 @@ def idle_dimension_warnings(scenario: Scenario) -> Iterator[str]:
     The list keeps its meaning (replay semantics, section 3.2): dimensions after it carry nothing.
     """
     system, network = scenario.system, scenario.network
-    if placed_library(system, network, scenario.options) is not None:
+    if uses_library(system, network, scenario.options):
         return
     kinds = []
     for t, bindings in enumerate(scenario.workload.bindings):

@@ -1,9 +1,10 @@
 """The result of a replay: times, and everything that can be derived from them on demand."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -46,6 +47,8 @@ from chakra.replay.workload.communicators import Communicator, Membership
 from chakra.replay.workload.kernel_speeds import accelerator_notes, idle_speed_notes
 from chakra.replay.workload.model import Engine, Op, Program, Workload
 from chakra.replay.workload.starts import start_notes
+
+T = TypeVar("T")
 
 SCHEMA = "chakra.replay.result/1"
 #: types of values that are plain already
@@ -186,16 +189,27 @@ class ReplayResult:
     def _times(self) -> list[ActorTimes]:
         return [actor_times(self.raw, program, actor) for actor, program in enumerate(self._programs)]
 
+    def _of_each(self, figure: Callable[[ActorTimes], T]) -> list[T]:
+        """A figure of every actor; those that did the same at the same times have it once."""
+        known: dict[tuple[int, bytes], T] = {}
+        out = []
+        for times in self._times:
+            key = id(times.program), times.digest
+            if key not in known:
+                known[key] = figure(times)
+            out.append(known[key])
+        return out
+
     @cached_property
     def account(self) -> dict[str, I64]:
         """Time account per NPU in ns: compute, CPU only, transfer, waiting, memory, idle; adds up to the finish."""
-        rows = np.stack([times.account() for times in self._times])
+        rows = np.stack(self._of_each(ActorTimes.account))
         return {name: self._per_npu(list(rows[:, k])) for k, name in enumerate(ACCOUNT)}
 
     @cached_property
     def statistics(self) -> dict[str, AnyArray]:
         """ASTRA-sim's statistics per NPU: wall, GPU, CPU, communication and remote-memory time, overlap (ns)."""
-        figures = [times.measures() for times in self._times]
+        figures = self._of_each(ActorTimes.measures)
         out: dict[str, AnyArray] = {name: self._per_npu([f[name] for f in figures]) for name in figures[0]}
         averages = [
             roofline_averages(program, self.system, self.raw.issue_ns[self.raw.nodes(actor)])

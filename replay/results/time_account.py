@@ -5,6 +5,7 @@ Sources: `differences.md` (time account, C9) and replay semantics, section 2.4.
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 
 import numpy as np
 
@@ -31,6 +32,14 @@ class ActorTimes:
     ready: I64
     engine: I64
     end: int
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Equal for actors of one program whose nodes ran at the same times."""
+        found = blake2b(self.end.to_bytes(8, "little", signed=True), digest_size=16)
+        for column in (self.issue, self.finish, self.ready, self.engine):
+            found.update(np.ascontiguousarray(column).data)
+        return found.digest()
 
     @cached_property
     def _coverage(self) -> tuple[I64, AnyArray]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.sweep import Shard, study_from
 from chakra.sweep.expressions import Expression
+from chakra.sweep.preflight import check_study
 from chakra.sweep.space import grid, parameter_from, sampled
 
 BASE: dict[str, Any] = {"workload": {"kind": "mlp", "dp": 8}, "platform": "hgx-h100"}
@@ -145,10 +146,28 @@ def test_a_point_replaces_fixed_values() -> None:
     ({"method": {"random": 5, "optuna": 5}}, "method must be grid"),
     ({"constraints": "memory"}, "constraints must be a list"),
     ({"constraints": ["a +"]}, "is not an expression"),
+    ({"constraints": ["step_ms < 1_0"]}, "'1_0' is not a number"),
+    ({"constraints": ["step_ms < 0x10"]}, "'0x10' is not a number"),
+    ({"constraints": ["step_ms < 1e400"]}, "'1e400' is not a number"),
 ])  # fmt: skip
 def test_wrong_studies_are_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         study_from({**BASE, **changes}, "s.yml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"network": {"dim0.bandwidth": float("nan")}}, "network.dim0.bandwidth: .*above 0, found"),
+        ({"network": {"dim0.latency": "10ns"}}, "network.dim0.latency: .*'latency' entry 0 must be"),
+        ({"parameters": {"network.dim0.bandwidth": [50, -5]}}, "network.dim0.bandwidth: .*above 0, found -5"),
+        ({"parameters": {"network.dim0.topology": ["Ring", "Mesh"]}}, "network.dim0.topology: .*Mesh"),
+        ({"system": {"active-chunks-per-dimension": 0}}, "system.active-chunks-per-dimension: .*from 1 to"),
+    ],
+)
+def test_values_that_no_machine_takes_are_refused_before_a_run(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=f"s.yml: {message}"):
+        check_study(study_from({**BASE, **changes}, "s.yml"))
 
 
 @pytest.mark.parametrize(

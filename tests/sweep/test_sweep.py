@@ -231,7 +231,9 @@ def test_shards_together_are_the_whole_study(tmp_path: Path) -> None:
 
 
 def test_points_that_cannot_be_are_recorded_and_the_rest_kept(tmp_path: Path) -> None:
-    study = small(parameters={"workload.tp": [1, 3], "network.dim0.bandwidth": [100, -5], "workload.dp": [4]})
+    study = small(
+        parameters={"workload.tp": [1, 3], "network.dim0.bandwidth": [100, 1e-80], "workload.dp": [4]}
+    )
     outcomes = run(study, tmp_path)
     assert [outcome.status for outcome in outcomes] == ["ok", "failed", "infeasible", "infeasible"]
     assert "must be a multiple of tp (3)" in outcomes[2].reason

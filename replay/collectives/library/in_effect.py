@@ -139,6 +139,11 @@ def why_no_library(system: System, network: Network, options: RunOptions) -> str
     return None
 
 
+def uses_library(system: System, network: Network, options: RunOptions) -> bool:
+    """Whether a run's collectives take the times of a library, or `placed_library` says what is wrong with it."""
+    return system.collective_library is not None and why_no_library(system, network, options) is None
+
+
 def placed_library(system: System, network: Network, options: RunOptions) -> PlacedLibrary | None:
     """The library whose times a run's collectives take; None: the algorithms of the system file.
 
@@ -159,7 +164,7 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
             f"--{next(iter(options.held))} holds a collective library to something; name one with collective-library and "
             "collective-costs in the system file"
         )
-    if system.collective_library is None or why_no_library(system, network, options) is not None:
+    if not uses_library(system, network, options):
         return None
     machine = _machine(system)
     node, rate = _node(network, machine)
