@@ -158,6 +158,39 @@ def test_steps_of_a_pipeline_follow_each_other(kind: ScheduleKind, steps: int) -
     assert result.finish_ns.max() == steps * (6 + 4 - 1) * 2000
 
 
+RENDEZVOUS = [
+    {"schedule": kind, "pp": pp, "micro-batches": micro_batches, "tp": tp}
+    for kind in ("gpipe", "1f1b", "zb-h1", "zb-h2", "dualpipe", "dualpipev")
+    for pp in (2, 3, 4, 6)
+    for micro_batches, tp in ((2 * pp, 1), (2 * pp + 2, 2))
+    if kind != "dualpipe" or pp % 2 == 0
+] + [
+    {"schedule": kind, "pp": 4, "micro-batches": 8, "tp": 2, "encoder-layers": 12, "encoder-stages": stages}
+    for kind in ("gpipe", "1f1b", "zb-h1", "zb-h2")
+    for stages in (1, 2, 3)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", RENDEZVOUS, ids=lambda one: "-".join(map(str, one.values())))
+def test_sends_that_wait_for_receives_cost_nothing_where_communication_is_free(
+    options: dict[str, Any],
+) -> None:
+    request = TransformerRequest.from_mapping({
+        "model": "", "layers": 12, "hidden": 32, "heads": 8, "vocabulary": 64, "seq": 32,
+        "peak-tflops": 0.01, "mem-gbps": 10.0, **options,
+    })  # fmt: skip
+    workload = build_workload(request.plan())
+    free = {"topology": ["Switch"], "npus_count": [workload.npus], "bandwidth": [1e5], "latency": [0]}
+    system = {**SYSTEM, "endpoint-delay": 0}
+    eager, waiting, alone = (
+        int(simulate(workload, system, free, rendezvous=waits, comm_streams=streams).finish_ns.max())
+        for waits, streams in ((False, 4), (True, 4), (True, 1))
+    )
+    assert waiting <= 1.001 * eager
+    # with one communication at a time, a send that waits holds up collectives of tp
+    assert alone <= (1.05 if workload.npus > request.pp else 1.001) * eager
+
+
 def test_makespan_is_never_below_the_ideal_on_a_real_network() -> None:
     options = {
         "model": "gpt2-small",

@@ -130,11 +130,11 @@ def test_a_schedule_survives_a_csv_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "message"), [
     ("F0,B0\nF0,X0", "line 2: 'X0' is not an action"),
-    ("F0,B0", "1 lines with actions, but the pipeline has 2 stages"),
+    ("F0,B0", "1 line with actions, but the pipeline has 2 stages"),
     ("F0,B0\nB0,F0", "deadlock"),
     ("F0,B0\nF0", "needs either B or both I and W"),
     ("F0,B0\nF0,F0,B0", "does F0 twice"),
-    ("F0,B0\nF0,B0,F1", "does F1, but there are 1 micro-batches"),
+    ("F0,B0\nF0,B0,F1", "does F1, but there are 1 micro-batch and 1 chunk"),
     ("F0,B0\nB0", "never does F0"),
 ])  # fmt: skip
 def test_wrong_schedule_files_are_refused(tmp_path: Path, text: str, message: str) -> None:

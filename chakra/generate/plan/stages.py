@@ -158,7 +158,8 @@ class StageBuilder:
         if self._crosses(chunk, 1):
             size = self.model.boundary_bytes(number)
             builder.send("send.forward", "pp", self._offset(chunk, 1), size, self._tag(number, 0), inputs)
-        self._send_memory(builder, chunk, "forward", memory)
+        # with the output, not before: a send that waits for its receive would hold up the collectives of this pass
+        self._send_memory(builder, chunk, "forward", [*memory, *inputs])
 
     def _receive_memory(self, builder: TemplateBuilder, chunk: int, way: str) -> list[int]:
         """The encoder's output, from the stage before, or (``way`` backward) its gradient, from the one after."""
@@ -178,8 +179,12 @@ class StageBuilder:
             builder.send(f"send.{way}.encoder", "pp", self._offset(chunk, step), size, tag, nodes)
 
     def _receive(self, builder: TemplateBuilder, name: str, offset: int, size_bytes: int, tag: int) -> int:
-        """A receive from a neighbouring stage, for which the host waits, and for all that the device has to do."""
-        index = builder.receive(name, "pp", offset, size_bytes, tag)
+        """A receive from a neighbouring stage, for which the host waits, and for all that the device has to do.
+
+        One message of each kind is awaited ahead, as programs post the next receive together with a send: a stage that
+        sends does not wait for what its neighbour computes in between.
+        """
+        index = builder.receive(name, "pp", offset, size_bytes, tag, ctrl=[Outside.POSTED])
         builder.host_waits(index, builder.last_compute)
         return index
 
@@ -227,7 +232,7 @@ class StageBuilder:
                 of_memory = [*of_memory, builder.last_compute]
             offset = self._offset(chunk, -1)
             builder.send("send.backward", "pp", offset, size, self._tag(number - 1, 1), gradient)
-            self._send_memory(builder, chunk, "backward", of_memory)
+            self._send_memory(builder, chunk, "backward", [*of_memory, *gradient])
         if not split and sync and self._reduces_in_pass():
             # after the send, which other stages wait for
             self._flush(builder, buckets)

@@ -27,7 +27,8 @@ class Stamp:
     """One use of a template.
 
     ``label`` names the micro-batch in node names. ``forward`` and ``input`` are the indices of the stamps that
-    :attr:`Outside.FORWARD` and :attr:`Outside.INPUT` mean (-1: none). ``second`` is the second of two actions beside each
+    :attr:`Outside.FORWARD` and :attr:`Outside.INPUT` mean (-1: none), ``posted`` that of :attr:`Outside.POSTED` (-1: the
+    one before). ``second`` is the second of two actions beside each
     other, whose nodes the template marks; its own template is not looked at.
     """
 
@@ -36,6 +37,7 @@ class Stamp:
     label: str = ""
     forward: int = -1
     input: int = -1
+    posted: int = -1
     second: "Stamp | None" = None
 
     @property
@@ -179,7 +181,7 @@ class _Tables:
 
 
 def _outside(templates: Sequence[Template], stamps: Sequence[Stamp], first: I64) -> I64:
-    """(n_stamps, 8 + N_CHAINS) node id for each outside code (column -code), -1 where there is none yet."""
+    """(n_stamps, 10 + N_CHAINS) node id for each outside code (column -code), -1 where there is none yet."""
     table = np.full((len(stamps), -Outside.CHAIN + N_CHAINS), -1, dtype=np.int64)
     compute = send = host = step = -1
     chains = [-1] * N_CHAINS
@@ -198,6 +200,10 @@ def _outside(templates: Sequence[Template], stamps: Sequence[Stamp], first: I64)
                 made = templates[stamps[other].template]
                 own = stamps[other].micro_batch == wanted.micro_batch and made.first_compute >= 0
                 row[-code] = int(first[other]) + (made.first_compute if own else made.last_compute)
+        for code, other in ((Outside.POSTED, stamp.posted), (Outside.SECOND_POSTED, second.posted)):
+            row[-code] = compute
+            if other >= 0:
+                row[-code] = int(first[other]) + templates[stamps[other].template].last_compute
         t, base = templates[stamp.template], int(first[i])
         if t.last_compute >= 0:
             compute = base + t.last_compute

@@ -53,8 +53,12 @@ class Outside(IntEnum):
     STEP = -6
     #: as `FORWARD`, of the second of two actions beside each other
     SECOND_FORWARD = -7
+    #: last compute node of the action behind which the receives of this one are posted
+    POSTED = -8
+    #: as `POSTED`, of the second of two actions beside each other
+    SECOND_POSTED = -9
     #: last collective before this action, one code per chain
-    CHAIN = -8
+    CHAIN = -10
 
     @staticmethod
     def chain(number: int) -> int:
@@ -220,9 +224,16 @@ def interleaved(first: Template, then: Template, *, order: str) -> Template:
     return out
 
 
+#: codes that mean other nodes to the second of two actions beside each other
+_SECONDS: dict[int, int] = {
+    Outside.FORWARD: Outside.SECOND_FORWARD,
+    Outside.POSTED: Outside.SECOND_POSTED,
+}
+
+
 def _seconds(dep: int, side: int) -> int:
     """A node outside, as the second action means it."""
-    return Outside.SECOND_FORWARD if side and dep == Outside.FORWARD else dep
+    return _SECONDS.get(dep, dep) if side else dep
 
 
 def _turning(first: Template, then: Template) -> list[list[bool]]:

@@ -243,6 +243,7 @@ def _of_step(
             label=f"step{step}.{stamp.label}".rstrip("."),
             forward=stamp.forward if stamp.forward < 0 else before + stamp.forward,
             input=stamp.input if stamp.input < 0 else before + stamp.input,
+            posted=stamp.posted if stamp.posted < 0 else before + stamp.posted,
             second=_of_step([stamp.second], step, training, before)[0] if stamp.second else None,
         )
         for stamp in stamps
@@ -264,6 +265,8 @@ def _stamps(builder: StageBuilder, row: Iterable[Action]) -> list[Stamp]:
         joins = beside and i > 0 and row[i - 1].beside
         count += not joins
         position[action] = count - 1
+    # the last pass of each chunk forward and backward: behind it the next one's message is awaited
+    before: dict[tuple[bool, int], int] = {}
     several = len(builder.chunks) > 1
     stamps: list[Stamp] = []
     for i, action in enumerate(row):
@@ -271,13 +274,17 @@ def _stamps(builder: StageBuilder, row: Iterable[Action]) -> list[Stamp]:
         chunk = f".{c}" if several else ""
         forward = position.get(Action(Phase.FORWARD, m, c), -1) if action.phase is not Phase.FORWARD else -1
         sync = always or last.get(c) == i
+        way = action.phase is Phase.FORWARD, c
         stamp = Stamp(
             -1,
             micro_batch=m,
             label=f"{action.phase}{m}{chunk}",
             forward=forward,
             input=position.get(Action(Phase.INPUT, m, c), -1) if action.phase is Phase.WEIGHT else -1,
+            posted=before.get(way, -1),
         )
+        if action.phase is not Phase.WEIGHT:
+            before[way] = position[action]
         if position[action] < len(stamps):
             pair = builder.pair(row[i - 1], action, sync=sync)
             stamps[-1] = replace(stamps[-1], template=pair, second=stamp)
