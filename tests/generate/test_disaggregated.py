@@ -181,7 +181,7 @@ def test_a_disaggregated_inference_is_not_rescaled() -> None:
     ({"decode-dp": 2, "micro-batches": 3}, "3 prefill batches .* must be a multiple of 2"),
     ({"decode-tp": 3}, "heads .8. must be a multiple of tp .3."),
     ({"decode-ep": 2}, "decode ranks: expert parallel degree ep=2 must divide"),
-    ({"mode": "decode", "decode-tp": 2}, "decode-tp is of decode ranks"),
+    ({"mode": "decode", "decode-tp": 2}, "decode-tp is of mode disaggregated; mode decode does not read it"),
     ({"decode-steps": 0}, "nothing to do"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_named(options: dict[str, Any], message: str) -> None:

@@ -262,6 +262,11 @@ def test_messages_match_and_folded_replays_are_those_of_all_ranks(one: Transform
         ({"layer_pattern": "*-"}, "layers of one kind"),
         ({"encoder_layers": None}, "has no encoder that encoder-seq could be of"),
         ({"encoder_layers": None, "encoder_seq": None, "encoder_stages": 1, "pp": 2}, "has no encoder that"),
+        ({"model": "openelm-270m", "encoder_layers": 3}, "encoder-layers must not be given"),
+        (
+            {"pp": 4, "schedule": "dualpipe", "micro_batches": 8, "model": "t5-v1.1-xl"},
+            "dualpipe: an encoder",
+        ),
         ({"encoder_layers": 0}, "layers must be at least 1, not 0"),
         ({"tp": 2, "sp": True, "encoder_seq": 47}, r"sequence/cp \(47\) must be a multiple of tp \(2\)"),
     ],

@@ -153,3 +153,11 @@ def test_exposed_communication_is_waited_for() -> None:
     waited = finish_ms({}, exposed="dp", **changes)
     serial = finish_ms({}, overlap=False, **changes)
     assert beside < waited <= serial
+
+
+def test_every_host_node_says_what_it_issues() -> None:
+    workload = build_workload(TransformerRequest(**{**SIZES, "host": HostOption.AHEAD}).plan())
+    hosts = [name for name in workload.traces[0].name_table if "host." in name]
+    assert hosts
+    assert not [name for name in hosts if name.endswith("host.")]
+    assert "host.steps" in hosts

@@ -96,7 +96,7 @@ def test_rates_count_all_steps() -> None:
 @pytest.mark.parametrize(("given", "message"), [
     ({"iterations": 0}, "iterations must be at least 1, not 0"),
     ({"iterations": 2, "optimizer-step": False}, "several iterations need the optimizer's step"),
-    ({"iterations": 2, "mode": "decode"}, "iterations are steps of training"),
+    ({"iterations": 2, "mode": "decode"}, "iterations is of mode train; mode decode does not read it"),
     ({"iterations": 1 << 20, "micro-batches": 1 << 20}, "x iterations are"),
 ])  # fmt: skip
 def test_iterations_that_mean_nothing_are_refused(given: dict[str, Any], message: str) -> None:

@@ -125,8 +125,47 @@ def test_the_pipeline_returns_every_token_to_the_first_stage() -> None:
     ({"mode": "decode", "decode-steps": 0}, "nothing to do"),
     ({"mode": "decode", "cp": 2}, "decoding does not split the context"),
     ({"mode": "decode", "micro-batch": 3, "tp": 2, "sp": True}, r"requests per micro-batch \(3\)"),
+    ({"micro-batch": 1, "seq": 1, "tp": 2, "sp": True}, r"sequences per micro-batch \(1\) must be a multiple of tp"),
+    ({"mode": "prefill", "zero": 3}, "zero is of mode train; mode prefill does not read it"),
+    ({"mode": "serve", "recompute": "full"}, "recompute is of mode train"),
+    ({"mode": "decode", "schedule": "dualpipev"}, "schedule is of mode train"),
+    ({"mode": "decode", "shard": 2, "dp": 4, "framework": "fsdp2"}, "shard is of mode train"),
+    ({"mode": "prefill", "optimizer-bytes": 16}, "optimizer-bytes is of mode train"),
+    ({"decode-steps": 4}, "decode-steps is of mode prefill, decode, serve, disaggregated; mode train does not read it"),
     ({"mode": "serve", "decode-steps": -1}, "decode steps must not be negative"),
 ])  # fmt: skip
 def test_wrong_inference_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         TransformerRequest.from_mapping({"model": "llama2-7b", "seq": 64, **options}).plan()
+
+
+@pytest.mark.parametrize("name", ["megatron", "megatron-2022", "fsdp1", "fsdp2", "nanotron", "maxtext"])
+def test_what_a_framework_says_of_training_is_no_request_for_it(name: str) -> None:
+    plan = TransformerRequest.from_mapping(
+        {"model": "llama2-7b", "layers": 2, "seq": 64, "mode": "serve", "framework": name, "iterations": 1}
+    ).plan()
+    assert total_matmul_flops(plan) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "rows"),
+    [
+        ("whisper-large-v3", {}, 448),
+        # a prompt of one token, and each token but the last one generated is read again
+        ("whisper-large-v3", {"mode": "serve", "decode-steps": 447}, 448),
+        ("whisper-large-v3", {"mode": "serve", "decode-steps": 500}, 501),
+        ("whisper-large-v3", {"mode": "decode", "decode-steps": 8, "seq": 448}, 456),
+        ("gpt2-small", {"mode": "serve", "decode-steps": 8, "seq": 1000}, 1024),
+        ("gpt2-small", {"mode": "serve", "decode-steps": 30, "seq": 1000}, 1030),
+        ("gpt2-small", {"mode": "prefill", "seq": 1000}, 1024),
+        # two rows more than positions
+        ("bart-base", {"seq": 1024}, 1026),
+        ("bart-base", {"seq": 1025}, 1027),
+        ("bart-base", {"mode": "serve", "seq": 1024, "decode-steps": 1}, 1027),
+        ("llama2-7b", {"mode": "serve", "seq": 64}, 0),
+    ],
+)
+def test_a_table_of_positions_has_room_for_prompt_and_answer(
+    name: str, options: dict[str, Any], rows: int
+) -> None:
+    assert TransformerRequest.from_mapping({"model": name, **options}).config().learned_positions == rows

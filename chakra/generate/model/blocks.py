@@ -152,7 +152,10 @@ class Blocks:
         if shape.queries > 1 and options.sp:
             _divides("sequence/cp", shape.queries // cp, "tp", tp)
         elif options.sp:
-            _divides("requests per micro-batch", shape.sequences, "tp", tp)
+            what = "requests per micro-batch"
+            if options.training:
+                what = "sequences of one token are split as a whole: sequences per micro-batch"
+            _divides(what, shape.sequences, "tp", tp)
         if model.kinds or model.mixer is not Mixer.ATTENTION:
             return
         if cp > 1 and shape.queries > 1 and options.context is ContextParallel.ULYSSES:

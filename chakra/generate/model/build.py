@@ -103,8 +103,8 @@ def _check_encoder(model: TransformerConfig, parallel: ParallelConfig, *, frozen
         )
     if parallel.vp > 1:
         raise UsageError(
-            f"model {model.name}: stages are an encoder's or those behind it, not both: vp must be 1, and the "
-            "schedule not dualpipev"
+            f"model {model.name}: an encoder's layers come before all others, and chunks would mix both on every "
+            "stage: vp must be 1, and the schedule not dualpipev"
         )
 
 

@@ -400,8 +400,13 @@ SIZES = (
 )  # fmt: skip
 
 
-def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None = None) -> TransformerConfig:
+def sized_transformer(
+    name: str, sizes: Mapping[str, Any], sequence: int | None = None, generated: int = 0
+) -> TransformerConfig:
     """A preset with some sizes replaced, or with an empty name a model of sizes alone.
+
+    A table of learned positions that is too short for the sequence, with the tokens that are ``generated`` behind it,
+    is as long as they need.
 
     Raises
     ------
@@ -428,7 +433,19 @@ def sized_transformer(name: str, sizes: Mapping[str, Any], sequence: int | None 
     if base is None:
         return _encoded(_from_sizes(given), {}, encoder)
     alone = _sized(replace(base, encoder=None), given) if given or encoder else base
-    return _encoded(alone, given, encoder, base.encoder)
+    model = _encoded(alone, given, encoder, base.encoder)
+    if not generated or not model.learned_positions:
+        return model
+    # behind an encoder a prompt is the token that begins the answer
+    prompt = 1 if model.source_tokens and sequence is None else model.sequence
+    rows = max(model.learned_positions, _position_rows(base, prompt + generated))
+    return replace(model, learned_positions=rows)
+
+
+def _position_rows(base: TransformerConfig, tokens: int) -> int:
+    """Rows of a preset's table of positions for so many tokens: some tables have rows that no position uses."""
+    unused = max(0, base.learned_positions - base.sequence)
+    return max(base.learned_positions, tokens + unused)
 
 
 def _sized(base: TransformerConfig, given: dict[str, Any]) -> TransformerConfig:
@@ -446,7 +463,7 @@ def _sized(base: TransformerConfig, given: dict[str, Any]) -> TransformerConfig:
     if wide and "head_dim" not in given and not base.latent:
         given["head_dim"] = given.get("hidden", base.hidden) // max(1, given.get("heads", base.heads))
     if base.learned_positions and "sequence" in given and "learned_positions" not in given:
-        given["learned_positions"] = max(given["sequence"], base.learned_positions)
+        given["learned_positions"] = _position_rows(base, given["sequence"])
     return replace(base, **given) if given else base
 
 
@@ -485,6 +502,11 @@ def _encoded(
             raise UsageError(
                 f"model {model.name} has no encoder that encoder-seq could be of: give encoder-layers"
             )
+        if model.kinds:
+            raise UsageError(
+                f"model {model.name} lists its layers one by one, and an encoder and what attends to it have layers of "
+                "one kind: encoder-layers must not be given"
+            )
         return with_encoder(model, of_encoder["layers"], of_encoder.get("seq", model.sequence))
     if model.encoder is encoder:
         return model
@@ -495,7 +517,7 @@ def _encoded(
     if "seq" in of_encoder:
         changes["sequence"] = of_encoder["seq"]
         if encoder.learned_positions:
-            changes["learned_positions"] = max(of_encoder["seq"], encoder.learned_positions)
+            changes["learned_positions"] = _position_rows(encoder, of_encoder["seq"])
     return replace(model, encoder=replace(encoder, **changes))
 
 

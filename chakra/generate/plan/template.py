@@ -311,6 +311,11 @@ class HostThread:
         elif work.launches:
             self.count("experts", work.launches)
 
+    @property
+    def first(self) -> str:
+        """What it has to do first; "" for nothing."""
+        return next(iter(self._counts), "")
+
     def begin_pass(self) -> None:
         """What follows is another graph."""
         self._launched = False
@@ -588,7 +593,7 @@ class TemplateBuilder:
         text = issue.text()
         if text:
             ctrl = [issue.last, *issue.waits]
-            name = self.template.names[-1] if self.template.names else ""
+            name = self.template.names[-1] if self.template.names else issue.first
             issue.last = self._append(f"host.{name}", NodeType.COMP, [], ctrl, stream=Stream.HOST)
             self.template.operators[issue.last] = text
             if isinstance(self.options.compute, OperatorTimes):

@@ -183,14 +183,14 @@ def plan_step(
         A model that is not cut into pp x vp chunks, or sizes that do not divide.
     """
     placement = placed(training.schedule, parallel.pp, parallel.vp)
-    if len(placement.routes) > 1 and model.tied_stages(parallel.pp):
-        raise UsageError(
-            "dualpipe: first and last part of the model lie on the same stage; embeddings cannot be tied"
-        )
     if len(placement.routes) > 1 and any(layer.opens for chunk in model.chunks for layer in chunk):
         raise UsageError(
             "dualpipe: an encoder and what is behind it take different times, and each stage would hold both: take "
             "another schedule"
+        )
+    if len(placement.routes) > 1 and model.tied_stages(parallel.pp):
+        raise UsageError(
+            "dualpipe: first and last part of the model lie on the same stage; embeddings cannot be tied"
         )
     if len(model.chunks) != parallel.pp * parallel.vp:
         raise UsageError(

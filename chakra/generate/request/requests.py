@@ -34,7 +34,7 @@ from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.template import EmitOptions, Stream
 from chakra.generate.plan.training import StepPlan, plan_step
 from chakra.generate.request.frameworks import framework, read_profile
-from chakra.generate.request.parameters import MOST_SIZE, keys_of, read_parameter
+from chakra.generate.request.parameters import MOST_SIZE, PARAMETERS, keys_of, read_parameter
 from chakra.generate.schedule.pipeline import ScheduleKind, placed
 from chakra.io.documents import document_text
 from chakra.io.limits import MAX_GENERATED_NODES, MAX_GENERATED_NPUS
@@ -59,6 +59,20 @@ class Mode(Enum):
     SERVE = "serve"
     #: prefill on some ranks, decoding on others
     DISAGGREGATED = "disaggregated"
+
+
+#: modes that read a parameter, of those that ask for something that some modes do not have; those that say how it is
+#: done (sizes of buckets, gathers ahead, types of gradients) mean nothing where it is not, in training, too
+READ_IN: dict[str, tuple[Mode, ...]] = {
+    **dict.fromkeys(
+        ("schedule", "schedule_file", "recompute", "zero", "shard", "optimizer_bytes", "iterations"), (Mode.TRAIN,)
+    ),
+    # prefill is the first part of a request that may decode, too
+    "decode_steps": (Mode.PREFILL, Mode.DECODE, Mode.SERVE, Mode.DISAGGREGATED),
+    **dict.fromkeys(
+        ("decode_tp", "decode_ep", "decode_dp", "decode_pp", "decode_batch"), (Mode.DISAGGREGATED,)
+    ),
+}  # fmt: skip
 
 
 class Host(Enum):
@@ -521,6 +535,22 @@ class TransformerRequest(Request):
     stage_layers: tuple[int, ...] | None = None
     balance_stages: bool = False
 
+    def _refuse_unread(self) -> None:
+        """Refuse what is given and the mode does not read; what a framework's profile says of training is no request."""
+        said: Mapping[str, object] = {}
+        keys = {key.name: key for key in keys_of(type(self))}
+        if self.framework:
+            said = read_profile(framework(self.framework).values_at(self.zero), keys)
+        for key in keys.values():
+            modes = READ_IN.get(key.field, tuple(Mode))
+            value = getattr(self, key.field)
+            usual = value in (key.default, said.get(key.field, key.default))
+            # what stands for "not given" is no other choice either
+            if self.mode in modes or usual or str(value) == PARAMETERS[key.field].default_said:
+                continue
+            where = ", ".join(mode.value for mode in modes)
+            raise UsageError(f"{key.name} is of mode {where}; mode {self.mode.value} does not read it")
+
     def chunks_per_stage(self) -> int:
         """Model chunks of each pipeline stage; schedules are of training.
 
@@ -548,7 +578,9 @@ class TransformerRequest(Request):
             sizes["kinds"] = pattern_layers(self.layer_pattern, self.layers)
         if self.layer_file is not None:
             sizes["kinds"] = read_layers(self.layer_file)
-        return sized_transformer(self.model, sizes, self.seq)
+        return sized_transformer(
+            self.model, sizes, self.seq, 0 if self.mode in (Mode.TRAIN, Mode.PREFILL) else self.decode_steps
+        )
 
     @checked
     def prompt(self, model: TransformerConfig) -> int:
@@ -604,13 +636,7 @@ class TransformerRequest(Request):
 
     def _decoding(self, parallel: ParallelConfig) -> Decoding | None:
         """The decode ranks of a disaggregated inference; None in other modes, which have no options for them."""
-        names = ("decode_tp", "decode_ep", "decode_dp", "decode_pp", "decode_batch")
-        given = [name for name in names if getattr(self, name) is not None]
         if self.mode is not Mode.DISAGGREGATED:
-            if given:
-                raise UsageError(
-                    f"{given[0].replace('_', '-')} is of decode ranks: it needs mode disaggregated"
-                )
             return None
         if self.npus is not None:
             raise UsageError("npus would be those of both kinds of ranks: give dp and decode-dp instead")
@@ -638,11 +664,10 @@ class TransformerRequest(Request):
         UsageError
             Parameters that do not fit together.
         """
+        self._refuse_unread()
         model, parallel = self.config(), self.parallel()
         decoding, load = self._decoding(parallel), self._load(model)
         if self.mode is not Mode.TRAIN:
-            if self.iterations not in (None, 1):
-                raise UsageError("iterations are steps of training; an inference has decode-steps")
             options = InferenceOptions(
                 requests=self.micro_batch, micro_batches=self.batches(parallel), prompt=self.prompt(model),
                 prefill=self.mode is not Mode.DECODE,
