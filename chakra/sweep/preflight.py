@@ -6,7 +6,6 @@ would make a point that nobody asked for.
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.generate.request.requests import REQUESTS, DlrmRequest, Request, TransformerRequest
@@ -15,6 +14,7 @@ from chakra.io.nearest import nearest
 from chakra.io.shown import describe
 from chakra.platforms import cluster, platform_names
 from chakra.replay.config import load_network, load_system
+from chakra.replay.config.files import Source
 from chakra.replay.options import BACKENDS, COMPAT_MODES
 from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS, price_of
 from chakra.sweep.study import FILES, Study
@@ -101,10 +101,10 @@ def _files(study: Study) -> None:
                 raise UsageError(f"{section}: {error}") from None
 
 
-def _loads(name: str, load: Callable[[Mapping[str, Any]], object], mapping: Mapping[str, Any]) -> None:
+def _loads(name: str, load: Callable[[Source], object], given: Source) -> None:
     """Refuse a value that no network or system takes."""
     try:
-        load(mapping)
+        load(given)
     except ConfigError as error:
         raise UsageError(f"{name}: {error}") from None
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from chakra.errors import UsageError
 from chakra.generate.model.config import TransformerConfig, tokens_of
@@ -400,8 +400,12 @@ SIZES = (
 )  # fmt: skip
 
 
+#: sizes by name, as a request gives them
+Sizes: TypeAlias = dict[str, Any]
+
+
 def sized_transformer(
-    name: str, sizes: Mapping[str, Any], sequence: int | None = None, generated: int = 0
+    name: str, sizes: Mapping[str, object], sequence: int | None = None, generated: int = 0
 ) -> TransformerConfig:
     """A preset with some sizes replaced, or with an empty name a model of sizes alone.
 
@@ -414,7 +418,7 @@ def sized_transformer(
         No such preset, or sizes that are missing or contradict each other.
     """
     base = transformer(name) if name else None
-    given = dict(sizes)
+    given: Sizes = dict(sizes)
     if sequence is not None:
         given["sequence"] = sequence
     if given.get("kinds"):
@@ -448,7 +452,7 @@ def _position_rows(base: TransformerConfig, tokens: int) -> int:
     return max(base.learned_positions, tokens + unused)
 
 
-def _sized(base: TransformerConfig, given: dict[str, Any]) -> TransformerConfig:
+def _sized(base: TransformerConfig, given: Sizes) -> TransformerConfig:
     """A model without an encoder, with some sizes replaced, and with them what follows from them."""
     if base.kinds and "kinds" not in given and "layers" in given:
         if given["layers"] > base.layers:
@@ -467,15 +471,13 @@ def _sized(base: TransformerConfig, given: dict[str, Any]) -> TransformerConfig:
     return replace(base, **given) if given else base
 
 
-def _with_images(
-    base: TransformerConfig, encoder: TransformerConfig, given: dict[str, Any]
-) -> TransformerConfig:
+def _with_images(base: TransformerConfig, encoder: TransformerConfig, given: Sizes) -> TransformerConfig:
     """A model of texts with images, with sizes of its own, and those of its encoder, replaced."""
     if "encoder_seq" in given:
         raise UsageError(
             "the sequence of an image follows from image and patch: encoder-seq must not be given"
         )
-    changes: dict[str, Any] = {key: given.pop(key) for key in ("image", "patch") if key in given}
+    changes: Sizes = {key: given.pop(key) for key in ("image", "patch") if key in given}
     if "encoder_layers" in given:
         changes["layers"] = given.pop("encoder_layers")
     if "image" in changes or "patch" in changes:
@@ -490,7 +492,7 @@ def _with_images(
 
 def _encoded(
     model: TransformerConfig,
-    sizes: Mapping[str, Any],
+    sizes: Sizes,
     of_encoder: Mapping[str, int],
     encoder: TransformerConfig | None = None,
 ) -> TransformerConfig:
@@ -521,7 +523,7 @@ def _encoded(
     return replace(model, encoder=replace(encoder, **changes))
 
 
-def _from_sizes(sizes: dict[str, Any]) -> TransformerConfig:
+def _from_sizes(sizes: Sizes) -> TransformerConfig:
     needed = ["layers", "hidden", "heads", "vocabulary", "sequence"]
     if sizes.get("kinds"):
         # each kind may have heads of its own
