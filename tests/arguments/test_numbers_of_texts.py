@@ -105,6 +105,7 @@ def test_no_pattern_takes_digits_of_other_scripts() -> None:
 
 def test_the_type_checker_refuses_other_readers(tmp_path: Path) -> None:
     """The plugin of pyproject.toml, over a module in the place of the packages."""
+    pytest.importorskip("mypy", reason="the type checker is not installed")
     package = tmp_path / ".typing" / "chakra"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")

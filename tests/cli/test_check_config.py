@@ -133,7 +133,7 @@ def test_every_kind_of_file_is_known_by_its_content(chakra: Chakra, ring8: Path)
         assert re.search(rf"^  {of_links.name} ", out, re.MULTILINE), of_links.name
     assert "bandwidth     50 GB/s of 2^30 B/s  [star.yml:2; default: none]" in out
     assert "ecmp          hash  [default: hash]" in out
-    assert "2 NPUs and 1 switches; 4 links" in out
+    assert "2 NPUs and 1 switch; 4 links" in out
     assert "links of 9 to 50 GB/s of 2^30 B/s, 500 ns; every NPU can send 9 GB/s or more" in out
 
     out = chakra("check-config", "study.yml", "nodes.yml").out

@@ -456,7 +456,7 @@ def test_columns_refuse_what_makes_no_trace() -> None:
         columns.build()
     columns.set_data_deps([0, 0, 0], [])
     columns.set_ctrl_deps([0, 0, 1], [7])
-    with pytest.raises(TraceError, match="control dependencies"):
+    with pytest.raises(TraceError, match="1 control dependency on nodes"):
         columns.build()
 
 

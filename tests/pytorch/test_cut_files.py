@@ -9,6 +9,7 @@ import pytest
 from mini_job import MiniJob, simple
 
 from chakra.cli.main import run as chakra
+from chakra.io.readable import counted
 
 DEVICE, HOST = "rec/job.rank0.kineto.json", "rec/job.rank0.et.json"
 COMMANDS = {
@@ -72,7 +73,7 @@ def test_a_file_cut_in_its_first_bytes_is_said_to_be(
     [error] = capsys.readouterr().err.splitlines()
     said = f"error: {name}: " if not line.startswith("validate") else name
     assert said in error
-    place = f"after {'0 uncompressed' if 'gzip' in str(kept) else size} bytes"
+    place = "after 0 uncompressed bytes" if "gzip" in str(kept) else f"after {counted(size, 'byte')}"
     known = line.split()[0] in OTHERS and re.search("this is a Kineto trace|host trace", error)
     assert (place if size else "empty") in error or known
     assert not [path for path in recorded.iterdir() if path.name != "rec"]

@@ -439,7 +439,7 @@ def test_a_bad_list_is_refused_by_name() -> None:
         simulate(workload.traces(), {**machine("ring"), "all-reduce-implementation": ["ring"]}, network(2))
     with pytest.raises(TraceError, match="out_split_bytes means nothing in REDUCE_SCATTER"):
         workload.builder(0).collective("reduce_scatter", size_bytes=4, out_split_bytes=[2, 2])
-    with pytest.raises(TraceError, match="in_split_bytes has 1 sizes for 2 members"):
+    with pytest.raises(TraceError, match="in_split_bytes has 1 size for 2 members"):
         workload.builder(0).collective("all_to_all", size_bytes=4, in_split_bytes=[4])
     with pytest.raises(TraceError, match="does not add up to size_bytes 4"):
         workload.builder(0).collective("all_to_all", size_bytes=4, in_split_bytes=[4, 1])

@@ -134,7 +134,9 @@ def balanced(costs: Sequence[int], chunks: int) -> list[int]:
         More chunks than layers.
     """
     if chunks > len(costs):
-        raise UsageError(f"{len(costs)} layers cannot fill {chunks} pipeline chunks (pp x vp)")
+        raise UsageError(
+            f"{counted(len(costs), 'layer')} cannot fill {counted(chunks, 'pipeline chunk')} (pp x vp)"
+        )
     low, high = max(costs), sum(costs)
     while low < high:
         bound = (low + high) // 2
