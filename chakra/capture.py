@@ -188,7 +188,7 @@ def _torch() -> Any:
         raise UsageError(
             "capture: PyTorch is not installed; pip install 'chakra-replay[capture]' (or torch itself)"
         ) from None
-    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    version = tuple(whole_number(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < OLDEST_TORCH:
         wanted = ".".join(map(str, OLDEST_TORCH))
         raise UsageError(f"capture: PyTorch {torch.__version__} is too old; {wanted} or newer is needed")
