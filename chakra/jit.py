@@ -68,6 +68,11 @@ def cache_folder(source: bytes) -> str:
     return str(path)
 
 
+def _is_loaded(module_name: str) -> bool:
+    """Whether this process has compiled code of a module."""
+    return f"{module_name}__compiled" in sys.modules
+
+
 def is_cached(module_name: str) -> bool:
     """Whether compiled code of a module lies in the cache, so that using it costs no compilation."""
     return any(_wanted_folder(kernel_sources(module_name)[0]).rglob("*.nbi"))
@@ -83,7 +88,7 @@ def worth_compiling(
     """
     if work < loaded_from:
         return False
-    if work >= compiled_from or f"{module_name}__compiled" in sys.modules:
+    if work >= compiled_from or _is_loaded(module_name):
         return True
     return work >= cached_from and is_cached(module_name)
 
@@ -97,7 +102,7 @@ def worth_changing(module_name: str, seconds: float) -> bool:
     of_cached, of_compiling = CHANGE_FROM_S
     if seconds >= of_compiling:
         return True
-    return seconds >= of_cached and (f"{module_name}__compiled" in sys.modules or is_cached(module_name))
+    return seconds >= of_cached and (_is_loaded(module_name) or is_cached(module_name))
 
 
 def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
@@ -111,7 +116,7 @@ def compiled(module_name: str, *, boundscheck: bool = False) -> Any:
     what they call is compiled as a part of them (see `chakra.jit_unit`).
     """
     global _told
-    if before_compiling is not None and not _told and f"{module_name}__compiled" not in sys.modules:
+    if before_compiling is not None and not _told and not _is_loaded(module_name):
         folder = cache_folder(kernel_sources(module_name)[0] + b"boundscheck" * boundscheck)
         if not any(Path(folder).rglob("*.nbi")):
             _told = True

@@ -3,6 +3,7 @@
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from chakra.errors import ConfigError
@@ -126,6 +127,18 @@ class Expression:
                 return False
             left = right
         return True
+
+
+@lru_cache(maxsize=256)
+def expression(text: str, source: str) -> Expression:
+    """The expression of a text; a study asks it of each of its points.
+
+    Raises
+    ------
+    ConfigError
+        As `Expression`.
+    """
+    return Expression(text, source)
 
 
 def plain_name(name: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from chakra.sweep.executors import Runner
-from chakra.sweep.expressions import Expression
+from chakra.sweep.expressions import expression
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.point import point_key, run_point
 from chakra.sweep.space import Point
@@ -45,8 +45,8 @@ def constrained(study: Study, outcome: Outcome) -> Outcome:
         return outcome
     names: Mapping[str, Any] = {**study.names(outcome.point), **outcome.metrics}
     for text in study.constraints:
-        expression = Expression(text, f"{study.source}: constraints")
-        if expression.names & METRICS.keys() and not expression.value(names):
+        asked = expression(text, f"{study.source}: constraints")
+        if asked.names & METRICS.keys() and not asked.value(names):
             return Outcome(
                 outcome.key,
                 outcome.point,

@@ -27,7 +27,7 @@ from chakra.arguments import checked
 from chakra.errors import ConfigError, UsageError
 from chakra.io.yaml import read_document
 from chakra.replay.config.key import Key
-from chakra.sweep.expressions import Expression, plain_name
+from chakra.sweep.expressions import expression, plain_name
 from chakra.sweep.keys import (
     CONSTRAINTS,
     METHOD,
@@ -124,8 +124,8 @@ class Study:
         """Whether a point meets all constraints on parameters (those on results are checked after the run)."""
         names = self.names(point)
         for text in self.constraints:
-            expression = Expression(text, f"{self.source}: constraints")
-            if expression.names <= names.keys() and not expression.value(names):
+            asked = expression(text, f"{self.source}: constraints")
+            if asked.names <= names.keys() and not asked.value(names):
                 return False
         return True
 
@@ -221,11 +221,10 @@ def study_from(document: object, source: str) -> Study:
     _check_machine(fixed, parameters, source)
     constraints = read(CONSTRAINTS)
     texts = tuple(item for item in constraints if item != "memory")
-    for text in texts:
-        Expression(text, f"{source}: {CONSTRAINTS.name}")
+    conditions = [expression(text, f"{source}: {CONSTRAINTS.name}") for text in texts]
     objective, pareto, price = read(OBJECTIVE), read(PARETO), read(PRICE)
     costs = {name for name in METRICS if name.startswith("cost_")}
-    asked = {objective, *pareto, *(name for text in texts for name in Expression(text, source).names)} & costs
+    asked = {objective, *pareto, *(name for one in conditions for name in one.names)} & costs
     if asked and price is None:
         raise ConfigError(f"{source}: {min(asked)} needs a price: {PRICE.name}")
     method = read(METHOD)

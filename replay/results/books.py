@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from chakra.arrays import I64
+from chakra.arrays import I64, ranges
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.in_network import port_bytes
@@ -141,8 +141,7 @@ def _crossings(scenario: Scenario, rings: I64, row: I64, place: I64, messages: M
     order = np.argsort(messages.source, kind="stable")
     first = np.searchsorted(messages.source[order], np.arange(rings.shape[1] + 1))
     each = np.diff(first)[place]
-    at = np.repeat(first[place] - np.cumsum(each) + each, each) + np.arange(each.sum())
-    which = order[at]
+    which = order[ranges(first[place], each)]
     source = np.repeat(rings[row, place], each)
     target = rings[np.repeat(row, each), messages.target[which]]
     booked = booked_dims(scenario.network, source, target)

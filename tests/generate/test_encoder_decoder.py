@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
-from generated_ranks import messages, ranks_of
+from generated_ranks import assert_folding_changes_nothing, assert_forms_hold, messages, ranks_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,9 +12,7 @@ from chakra.et.operators import Attention, MatrixProduct, parse_operators
 from chakra.generate import TransformerRequest, build_workload, summarize
 from chakra.generate.model.presets import transformer
 from chakra.generate.verify import closed_forms as closed
-from chakra.generate.verify.check import check_step
 from chakra.generate.verify.step_totals import total_matmul_flops, total_parameters
-from chakra.replay import simulate
 from chakra.replay.checks.run import check_workload
 
 #: a source of 48 tokens, a target of 16; heads wider than hidden / heads
@@ -23,10 +20,6 @@ SIZES: dict[str, Any] = {
     "model": "", "layers": 4, "encoder-layers": 4, "hidden": 32, "heads": 4, "head-dim": 16, "ffn": 64,
     "vocabulary": 64, "seq": 16, "encoder-seq": 48, "micro-batch": 2, "micro-batches": 4, "bucket-mb": 0.01,
     "peak-tflops": 0.01, "mem-gbps": 10.0,
-}  # fmt: skip
-SYSTEM = {
-    "all-reduce-implementation": ["ring"], "all-gather-implementation": ["ring"],
-    "reduce-scatter-implementation": ["ring"], "all-to-all-implementation": ["direct"],
 }  # fmt: skip
 
 
@@ -227,24 +220,13 @@ def requests(draw: st.DrawFn) -> TransformerRequest:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_closed_forms_hold(one: TransformerRequest) -> None:
-    checks = check_step(one, one.plan())
-    assert [check for check in checks if not check.passed] == []
-    assert any(check.name == "parameters" for check in checks)
+    assert_forms_hold(one)
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_messages_match_and_folded_replays_are_those_of_all_ranks(one: TransformerRequest) -> None:
-    workload = build_workload(one.plan())
-    traces, groups = ranks_of(workload)
-    assert list(check_workload(traces, groups, len(traces))) == []
-    sent, received = messages(traces)
-    assert sent == received
-    assert all(count == 1 for count in sent.values())
-    network = {"topology": ["Switch"], "npus_count": [workload.npus], "bandwidth": [5.0], "latency": [100.0]}
-    times = [simulate(workload, SYSTEM, network, fold=fold).finish_ns for fold in (True, False)]
-    assert np.array_equal(times[0], times[1])
-    assert times[0].max() > 0
+    assert_folding_changes_nothing(build_workload(one.plan()))
 
 
 @pytest.mark.parametrize(

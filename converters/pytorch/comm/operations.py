@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, ranges
 from chakra.converters.pytorch.match.attach import Attachment
 from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.read.columns import to_integer
@@ -121,9 +121,7 @@ class Records:
     def expand(self, rows: I64) -> tuple[I64, I64]:
         """Device rows with a batch's row repeated, and the number of each within its batch."""
         counts = np.array([len(self.members.get(int(r), (None,))) for r in rows], np.int64)
-        out = np.repeat(rows, counts)
-        first = np.repeat(np.cumsum(counts) - counts, counts)
-        return out, np.arange(len(out)) - first
+        return np.repeat(rows, counts), ranges(np.zeros_like(counts), counts)
 
 
 def groups_of(host: HostTrace | None, device: DeviceTrace) -> ProcessGroups:
