@@ -1,69 +1,55 @@
 """What changes on another machine: one run as described, one with a few values changed."""
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import numpy as np
+
 from chakra import __version__
 from chakra.errors import UsageError
-from chakra.et.families import FAMILIES
-from chakra.io.digits import decimal_number, whole_number
-from chakra.io.nearest import nearest
-from chakra.replay.config.key import Key, UnfitError
-from chakra.replay.config.keys import (
-    ACTIVE_CHUNKS,
-    ENDPOINT_DELAY,
-    LOCAL_MEM_BW,
-    REMOTE_BANDWIDTH,
-    REMOTE_LATENCY,
-    SPLITS,
-)
+from chakra.io.digits import decimal_number
+from chakra.replay.config.key import UnfitError
+from chakra.replay.config.keys import ENDPOINT_DELAY, LOCAL_MEM_BW, REMOTE_BANDWIDTH
 from chakra.replay.config.links import with_dims
 from chakra.replay.config.memory import load_memory
-from chakra.replay.config.model import LinkTopology, Memory, Network, System
+from chakra.replay.config.model import Links, Memory, Network, System
 from chakra.replay.config.network import load_network
-from chakra.replay.config.readers import MOST_QUANTITY
+from chakra.replay.config.readers import MOST_QUANTITY, Whole
 from chakra.replay.config.system import load_system
+from chakra.replay.networks.routes import dimensions_of_links
+from chakra.replay.parameters import FLOPS, KERNELS, REMOTE, SCALES, Parameter, near, parameter_named
+from chakra.replay.results.idle_values import why_idle
 from chakra.replay.results.result import ReplayResult
-from chakra.replay.workload.kernel_speeds import MEMORY
+from chakra.replay.workload.kernel_speeds import idle_speed_notes
 
 SCHEMA = "chakra.replay.what_if/1"
 
 M = TypeVar("M", System, Memory)
 
-#: whole numbers of a system or a memory file, which say what is right for them
-_OF_SYSTEM = {
-    "system.endpoint-delay": ENDPOINT_DELAY,
-    "system.active-chunks": ACTIVE_CHUNKS,
-    "system.splits": SPLITS,
-}
-_OF_MEMORY = {"memory.latency": REMOTE_LATENCY, "memory.bandwidth": REMOTE_BANDWIDTH}
-_WHOLE = _OF_SYSTEM | _OF_MEMORY
-
-#: key -> unit of an absolute value
-KEYS = {
-    "npu.flops": "TFLOPS",
-    "accelerator.speed": "factor",
-    **{f"accelerator.{name}": "factor" for name in (MEMORY, *FAMILIES)},
-    "host.speed": "factor",
-    "npu.hbm": LOCAL_MEM_BW.unit,
-    **{name: key.unit for name, key in _WHOLE.items()},
-    "comm-scale": "factor",
-    "compute-scale": "factor",
-    "injection-scale": "factor",
-}
-_DIM = re.compile(r"dim([0-9]{1,3})\.(bandwidth|latency)")
-
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A new value of a key, or a factor on the present one."""
+    """A new value of a key, or a factor on the present one; the key is the name of a parameter."""
 
     key: str
     value: float
     relative: bool
+
+    @property
+    def parameter(self) -> Parameter:
+        """What is changed.
+
+        Raises
+        ------
+        UsageError
+            When there is no such parameter.
+        """
+        found = parameter_named(self.key)
+        if found is None:
+            raise UsageError(f"--what-if: unknown key {self.key!r}{near(self.key)}")
+        return found
 
     def of(self, now: float) -> float:
         """The value that takes the place of `now`."""
@@ -88,13 +74,12 @@ def parse_changes(text: str) -> tuple[Change, ...]:
             raise UsageError(
                 f"--what-if: expected KEY=VALUE such as dim0.bandwidth=2x, found {part.strip()!r}"
             )
-        if key not in KEYS and not _DIM.fullmatch(key):
-            names = ["dim0.bandwidth", "dim0.latency", *KEYS]
-            raise UsageError(
-                f"--what-if: unknown key {key!r}{nearest(key, names) or '; there are ' + ', '.join(names)}"
-            )
-        if key in out:
-            raise UsageError(f"--what-if: {key} is given twice")
+        known = parameter_named(key)
+        if known is None:
+            raise UsageError(f"--what-if: unknown key {key!r}{near(key)}")
+        if known.name in out:
+            also = "" if key == known.name else f", also as {key}"
+            raise UsageError(f"--what-if: {known.name} is given twice{also}")
         relative = value[-1:] in ("x", "X")
         try:
             number = decimal_number(value[:-1] if relative else value)
@@ -104,7 +89,7 @@ def parse_changes(text: str) -> tuple[Change, ...]:
             raise UsageError(
                 f"--what-if: {key}: expected 2x or a number of at least 0 and at most {MOST_QUANTITY:g}, found {value!r}"
             )
-        out[key] = Change(key, number, relative)
+        out[known.name] = Change(known.name, number, relative)
     return tuple(out.values())
 
 
@@ -126,38 +111,33 @@ class Machine:
         UsageError
             When the machine has no such value, or the new one is out of range.
         """
-        key = change.key
-        dim = _DIM.fullmatch(key)
-        if dim:
-            self._change_dim(change, whole_number(dim[1]), dim[2])
-        elif key == "npu.flops":
+        parameter = change.parameter
+        name, key = parameter.name, parameter.key
+        if parameter.dimension is not None:
+            self._change_dim(change, *parameter.dimension)
+        elif name == FLOPS:
             self._change_flops(change)
-        elif key == "accelerator.speed":
+        elif name == "accelerator.speed":
             self._change_accelerator(change)
-        elif key.startswith("accelerator."):
-            family = key.removeprefix("accelerator.")
+        elif name in SCALES:
+            self._scale(SCALES[name], change, positive=name == "host.speed")
+        elif name.startswith(KERNELS):
+            family = name.removeprefix(KERNELS)
             self.kernel_speeds[family] = _positive(change, change.of(self.kernel_speeds.get(family, 1.0)))
-        elif key == "host.speed":
-            self._speed("host_speed", change)
-        elif key in ("comm-scale", "compute-scale", "injection-scale"):
-            name = key.replace("-", "_")
-            self.scales[name] = change.of(self.scales.get(name, 1.0))
-        elif key in _OF_MEMORY:
+        elif parameter.study.startswith(f"{REMOTE}."):
             if self.memory is None:
-                raise UsageError(f"--what-if: {key}: the run has no remote memory")
+                raise UsageError(f"--what-if: {name}: the run has no remote memory")
             # a bandwidth of 0 is none in a file, and no change of one
-            least = int(_OF_MEMORY[key] is REMOTE_BANDWIDTH)
-            self.memory = _replaced(self.memory, _OF_MEMORY[key], change, least)
-        elif key == "npu.hbm":
-            if self.system.local_mem_bw_gbps == 0:
-                raise UsageError(
-                    f"--what-if: {key}: the system file gives no local-mem-bw, so memory takes no time"
-                )
-            bandwidth = _positive(change, change.of(self.system.local_mem_bw_gbps))
-            self.system = replace(self.system, local_mem_bw_gbps=bandwidth)
+            self.memory = _replaced(self.memory, change, least=int(key is REMOTE_BANDWIDTH))
         else:
-            self.system = _replaced(self.system, _OF_SYSTEM[key], change)
-            if _OF_SYSTEM[key] is ENDPOINT_DELAY:
+            if key is LOCAL_MEM_BW:
+                if self.system.local_mem_bw_gbps == 0:
+                    raise UsageError(
+                        f"--what-if: {name}: the system file gives no local-mem-bw, so memory takes no time"
+                    )
+                _positive(change, change.of(self.system.local_mem_bw_gbps))
+            self.system = _replaced(self.system, change)
+            if key is ENDPOINT_DELAY:
                 self.system = replace(self.system, endpoint_delay_given=True)
 
     def _change_flops(self, change: Change) -> None:
@@ -175,7 +155,7 @@ class Machine:
     def _change_accelerator(self, change: Change) -> None:
         """A faster accelerator: kernels' durations, and with the roofline its peak and its memory's bandwidth."""
         before = self.scales.get("accelerator_speed", 1.0)
-        self._speed("accelerator_speed", change)
+        self._scale("accelerator_speed", change, positive=True)
         factor = self.scales["accelerator_speed"] / before
         system = self.system
         if system.roofline:
@@ -186,8 +166,9 @@ class Machine:
                 local_mem_bw_gbps=system.local_mem_bw_gbps * factor,
             )
 
-    def _speed(self, name: str, change: Change) -> None:
-        self.scales[name] = _positive(change, change.of(self.scales.get(name, 1.0)))
+    def _scale(self, option: str, change: Change, *, positive: bool) -> None:
+        value = change.of(self.scales.get(option, 1.0))
+        self.scales[option] = _positive(change, value) if positive else value
 
     def _change_dim(self, change: Change, k: int, what: str) -> None:
         if k >= len(self.network.dims):
@@ -199,22 +180,8 @@ class Machine:
                 f"--what-if: {change.key}: {self.network.source} is simulated by another package, which decides what its "
                 "dimensions do"
             )
-        links = self.network.links
-        if links is not None:
-            single = self.network.dims[k].topology is LinkTopology.LINKS and len(self.network.dims) == 1
-            if not (single and change.relative):
-                raise UsageError(
-                    f"--what-if: {change.key}: the links are given one by one; only a factor on all links of a network "
-                    "of one dimension can be applied"
-                )
-            changed = []
-            for link in links.links:
-                if what == "bandwidth":
-                    value = _positive(change, change.of(link.bandwidth_gibps))
-                    changed.append(replace(link, bandwidth_gibps=value))
-                else:
-                    changed.append(replace(link, latency_ns=change.of(link.latency_ns)))
-            self.network = with_dims(replace(self.network, links=replace(links, links=tuple(changed))))
+        if self.network.links is not None:
+            self._change_links(change, self.network.links, k, what)
             return
         dims = list(self.network.dims)
         if what == "bandwidth":
@@ -224,17 +191,54 @@ class Machine:
             dims[k] = replace(dims[k], latency_ns=change.of(dims[k].latency_ns))
         self.network = replace(self.network, dims=tuple(dims))
 
+    def _change_links(self, change: Change, links: Links, k: int, what: str) -> None:
+        """A factor on the links of a dimension of a network given link by link."""
+        own = dimensions_of_links(self.network, links) == k
+        if not own.any():
+            raise UsageError(
+                f"--what-if: {change.key}: no link of {self.network.source} joins NPUs that differ in dimension {k} alone"
+            )
+        if not change.relative:
+            raise UsageError(
+                f"--what-if: {change.key}: the links are given one by one; give a factor on all of dimension {k}, such "
+                f"as {change.key}=2x"
+            )
+        changed = []
+        for link, mine in zip(links.links, own.tolist(), strict=True):
+            if not mine:
+                changed.append(link)
+            elif what == "bandwidth":
+                changed.append(
+                    replace(link, bandwidth_gibps=_positive(change, change.of(link.bandwidth_gibps)))
+                )
+            else:
+                changed.append(replace(link, latency_ns=change.of(link.latency_ns)))
+        self.network = with_dims(replace(self.network, links=replace(links, links=tuple(changed))))
 
-def _replaced(machine: M, key: Key[int], change: Change, least: int = 0) -> M:
-    """The machine with another value of a key, within the bounds that files keep."""
-    value = change.of(getattr(machine, key.field))
-    if value != int(value) and not change.relative:
+
+def _replaced(machine: M, change: Change, least: int = 0) -> M:
+    """The machine with another value of a key, within the bounds that files keep.
+
+    Raises
+    ------
+    UsageError
+        When the file gives no value to multiply, or the new one is out of range.
+    """
+    key = change.parameter.key
+    assert key is not None
+    now = getattr(machine, key.field)
+    if now is None and change.relative:
+        raise UsageError(
+            f"--what-if: {change}: {machine.source} gives no {key.name}; give a value in {key.unit}"
+        )
+    value = change.of(now or 0.0)
+    if isinstance(key.reader, Whole) and value != int(value) and not change.relative:
         raise UsageError(f"--what-if: {change}: expected a whole number of {key.unit}")
     try:
         number = key.reader.read(value)
     except UnfitError:
         number = -1
-    if number < least:
+    if not isinstance(number, int | float) or number < least:
         raise UsageError(f"--what-if: {change}: gives {value:g}, out of range")
     values: dict[str, Any] = {key.field: number}
     return replace(machine, **values)
@@ -250,11 +254,23 @@ def _positive(change: Change, value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """A run and its change."""
+    """A run and its change.
+
+    Attributes
+    ----------
+    changes
+        What was changed.
+    base, changed
+        The run as described, and the changed one.
+    notes
+        Changes that changed nothing, with the reason; then what a reader of the changed run should know and the run as
+        described does not say. A line each.
+    """
 
     changes: tuple[Change, ...]
     base: ReplayResult
     changed: ReplayResult
+    notes: tuple[str, ...] = ()
 
     def rows(self) -> list[tuple[str, float, float]]:
         """Name, ns before and ns after: the step (the last NPU's finish), then each account, mean over NPUs."""
@@ -282,13 +298,14 @@ class WhatIf:
                     "key": c.key,
                     "value": c.value,
                     "relative": c.relative,
-                    "unit": "" if c.relative else _unit(c.key),
+                    "unit": "" if c.relative else c.parameter.unit,
                 }
                 for c in self.changes
             ],
             "step": entry(*rows[0][1:]),
             "account": {f"{name}_ns": entry(before, after) for name, before, after in rows[1:]},
             "finish_ns": {"before": self.base.finish_ns.tolist(), "after": self.changed.finish_ns.tolist()},
+            "notes": list(self.notes),
             "warnings": list(dict.fromkeys([*self.base.warnings, *self.changed.warnings])),
         }
 
@@ -302,15 +319,9 @@ class WhatIf:
         lines += [
             "",
             "step: finish of the last NPU; the parts below are means over the NPUs and add up to their finish",
+            *(f"note: {note}" for note in self.notes),
         ]
         return "\n".join(lines) + "\n"
-
-
-def _unit(key: str) -> str:
-    dim = _DIM.fullmatch(key)
-    if dim:
-        return "GB/s of 2^30 B/s" if dim[2] == "bandwidth" else "ns"
-    return KEYS[key]
 
 
 def what_if(
@@ -341,23 +352,55 @@ def what_if(
 
     play: Callable[..., ReplayResult] = simulate
     parsed = parse_changes(changes) if isinstance(changes, str) else changes
-    scales = ("comm_scale", "compute_scale", "injection_scale", "host_speed", "accelerator_speed")
-    machine = Machine(
+    scales = {name: float(options.pop(name)) for name in SCALES.values() if name in options}
+    speeds = dict(options.pop("kernel_speeds", None) or {})
+    files = (
         load_network(network, compat=compat),
         load_system(system, compat=compat),
         None if memory is None else load_memory(memory, compat=compat),
-        {name: float(options.pop(name)) for name in scales if name in options},
-        dict(options.pop("kernel_speeds", None) or {}),
     )
 
-    def run() -> ReplayResult:
-        machine_files = (machine.system, machine.network)
+    def run(changes: tuple[Change, ...]) -> ReplayResult:
+        machine = Machine(*files, dict(scales), dict(speeds))
+        for change in changes:
+            machine.change(change)
         return play(
-            workload, *machine_files, memory=machine.memory, compat=compat, kernel_speeds=dict(machine.kernel_speeds),
-            **options, **machine.scales,
+            workload, machine.system, machine.network, memory=machine.memory, compat=compat,
+            kernel_speeds=machine.kernel_speeds, **options, **machine.scales,
         )  # fmt: skip
 
-    base = run()
-    for change in parsed:
-        machine.change(change)
-    return WhatIf(parsed, base, run())
+    base, changed = run(()), run(parsed)
+    return WhatIf(parsed, base, changed, (*_idle(parsed, base, changed, run), *_new_notes(base, changed)))
+
+
+def _idle(
+    changes: tuple[Change, ...],
+    base: ReplayResult,
+    changed: ReplayResult,
+    run: Callable[[tuple[Change, ...]], ReplayResult],
+) -> list[str]:
+    """Changes that change no time, with the reason.
+
+    Of several, one that there is a reason to suspect is replayed by itself.
+    """
+    nothing = _same(base, changed)
+    said = []
+    for change in changes:
+        reason = "it leaves the value as it is" if change.relative and change.value == 1 else None
+        reason = reason or why_idle(change.parameter.study, base)
+        if nothing or (reason and len(changes) > 1 and _same(base, run((change,)))):
+            said.append(f"{change} changed nothing: {reason or 'no time of this run depends on it'}")
+    return said
+
+
+def _same(base: ReplayResult, changed: ReplayResult) -> bool:
+    """Whether two runs take the same times in all that is compared."""
+    return np.array_equal(base.finish_ns, changed.finish_ns) and all(
+        np.array_equal(values, changed.account[name]) for name, values in base.account.items()
+    )
+
+
+def _new_notes(base: ReplayResult, changed: ReplayResult) -> list[str]:
+    """What a reader of the changed run should know, without what holds for both and what `_idle` says."""
+    known = [*base.notes, *idle_speed_notes(changed.workload.traces, changed.scenario.options)]
+    return [note for note in changed.notes if note not in known]

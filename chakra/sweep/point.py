@@ -16,16 +16,17 @@ from chakra.et.operators import COUNTS
 from chakra.generate.request.requests import REQUESTS
 from chakra.io.digits import is_whole, whole_number
 from chakra.io.readable import counted
+from chakra.replay.parameters import SCALES
 
 if TYPE_CHECKING:
     from chakra.platforms.model import Platform
+    from chakra.replay import ReplayResult
 
 #: entries of the network section that a platform's network takes: dim<k>.<key>
 DIM_KEYS = {"topology": "topology", "npus": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
 #: options of `simulate` that a study may set
 REPLAY_OPTIONS = {
-    "backend", "compat", "queues_per_dim", "injection_scale", "comm_scale", "compute_scale", "rendezvous", "comm_streams",
-    "host_speed", "accelerator_speed", "start", "ideal",
+    "backend", "compat", "queues_per_dim", "rendezvous", "comm_streams", "start", "ideal", *SCALES.values(),
 }  # fmt: skip
 #: endings of what a result depends on: modules, presets, measured rows
 _SOURCES = (".py", ".yml", ".csv", ".json")
@@ -136,7 +137,8 @@ def run_point(merged: Merged, *, needs_memory: bool = False, document: bool = Fa
     Returns
     -------
     dict
-        ``status`` "ok" with ``metrics``; "infeasible" (parameters that do not fit together, memory) or "failed", with a
+        ``status`` "ok" with ``metrics`` and ``idle``, the reasons why some of the given values may change nothing;
+        "infeasible" (parameters that do not fit together, memory) or "failed", with a
         one-line ``reason``. Never raises for a bad point: the others of a study go on.
     """
     try:
@@ -205,7 +207,7 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
         price=price,
     )
     metrics.update(rates)
-    out: dict[str, Any] = {"status": "ok", "metrics": metrics}
+    out: dict[str, Any] = {"status": "ok", "metrics": metrics, "idle": _idle(merged, result)}
     if document:
         out["document"] = result.to_dict()
         if interval is not None:
@@ -213,6 +215,20 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
         if rates:
             out["document"]["rates"] = rates
     return out
+
+
+def _idle(merged: Merged, result: "ReplayResult") -> dict[str, str]:
+    """Why given values of the machine and of the replay may change nothing, by parameter."""
+    from chakra.replay.results.idle_values import why_idle
+
+    given = [
+        f"{section}.{key}"
+        for section in ("network", "system", "replay")
+        for key in merged[section]
+        if key != "file"
+    ]
+    reasons = {name: why_idle(name.replace("_", "-"), result) for name in given}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def price_of(merged: Merged, platform: "Platform | None") -> float | None:

@@ -75,15 +75,6 @@ def sensitivity(study: Study, outcomes: Sequence[Outcome]) -> list[ValueCost]:
     return [cost for name in names for cost in _costs(study, name, names, outcomes, good)]
 
 
-#: why a parameter of a replay may change nothing, where that is a rule
-_RULES = {
-    "accelerator-speed": "it divides recorded times alone; kernel-speed divides those of operator models, too",
-    "host-speed": "it divides recorded times alone",
-    "start": "it places the beginnings of recorded ranks alone",
-    "accelerator": "it changes recorded kernels alone",
-}
-
-
 @checked
 def without_effect(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
     """Parameters that change no result, among designs that differ in nothing else; for people. Nothing without such.
@@ -103,11 +94,9 @@ def without_effect(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
         if not groups or any(one.metrics != alike[0].metrics for alike in groups for one in alike):
             continue
         pairs = counted_text(sum(math.comb(len(alike), 2) for alike in groups), "pair")
-        reason = (
-            _RULES.get(name.removeprefix("replay.").replace("_", "-"), "")
-            if name.startswith("replay.")
-            else ""
-        )
+        # the rule that holds in all of them, where there is one
+        reasons = {one.idle.get(name, "") for alike in groups for one in alike}
+        reason = reasons.pop() if len(reasons) == 1 else ""
         found.append(f"{name} changed nothing in any of {pairs} of designs{reason and ': '}{reason}")
     return found
 

@@ -8,7 +8,7 @@ import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ class Outcome:
         Why there are no metrics.
     cached
         Whether it was found.
+    idle
+        Why values that were given may change nothing, by parameter; only a second point shows whether they do.
     """
 
     key: str
@@ -49,6 +51,7 @@ class Outcome:
     metrics: Mapping[str, float]
     reason: str = ""
     cached: bool = False
+    idle: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -101,11 +104,12 @@ class Store:
             document = json.loads((self.points / f"{key}.json").read_text(encoding="utf-8"))
             outcome = document["outcome"]
             status, metrics, why = outcome["status"], outcome.get("metrics", {}), outcome.get("reason", "")
+            idle = {str(name): str(text) for name, text in outcome.get("idle", {}).items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         if status not in STATUSES or not isinstance(why, str) or not _are_metrics(metrics):
             return None
-        return Outcome(key, point, status, metrics, why, cached=True)
+        return Outcome(key, point, status, metrics, why, cached=True, idle=idle)
 
     @checked
     def put(self, key: str, point: Point, merged: Mapping[str, Any], outcome: Mapping[str, Any]) -> Outcome:
@@ -118,7 +122,7 @@ class Store:
         """
         if not isinstance(outcome.get("status"), str):
             raise UsageError("outcome: it needs a 'status', as run_point gives it")
-        kept = {name: outcome[name] for name in ("status", "metrics", "reason") if name in outcome}
+        kept = {name: outcome[name] for name in ("status", "metrics", "reason", "idle") if name in outcome}
         # a metric that is no finite number is none: JSON has no word for it
         metrics = {name: value for name, value in kept.get("metrics", {}).items() if math.isfinite(value)}
         document = {
@@ -129,7 +133,9 @@ class Store:
         }
         with atomic_text(self.points / f"{key}.json") as file:
             file.write(document_text(document, indent=1, default=str))
-        return Outcome(key, point, outcome["status"], metrics, outcome.get("reason", ""))
+        return Outcome(
+            key, point, outcome["status"], metrics, outcome.get("reason", ""), idle=outcome.get("idle", {})
+        )
 
 
 @checked

@@ -148,23 +148,35 @@ def weights(network: Network) -> I64:
 
 def _inside(network: Network, links: Links) -> AnyArray:
     """Which links lie inside a machine: NPUs that differ in other dimensions than the last, and what only they reach."""
-    each = network.npus // network.dims[-1].npus
+    return dimensions_of_links(network, links) < len(network.dims) - 1
+
+
+def dimensions_of_links(network: Network, links: Links) -> I64:
+    """(links,) the lowest dimension k with both ends among the NPUs that are equal above k and what only they reach.
+
+    What a switch reaches is what it reaches through others, too: a leaf switch of machines and its spines join machines,
+    a switch inside a machine does not.
+    """
     src = np.array([x.src for x in links.links], np.int64)
     dst = np.array([x.dst for x in links.links], np.int64)
     vertices = network.npus + len(links.vertices)
-    lowest, highest = np.full(vertices, vertices, np.int64), np.full(vertices, -1, np.int64)
     npus = np.arange(network.npus)
-    lowest[npus] = highest[npus] = npus // each
-    # what switches reach through one another, until nothing is new: the machines of each connected part of them
     ends = np.concatenate([src, dst]), np.concatenate([dst, src])
     switch = ends[0] >= network.npus
     here, there = ends[0][switch], ends[1][switch]
-    known = -1
-    while known != (known := int(highest.sum() - lowest.sum())):
-        np.minimum.at(lowest, here, lowest[there])
-        np.maximum.at(highest, here, highest[there])
-    whole = (lowest == highest) & (lowest >= 0)
-    return np.asarray(whole[src] & whole[dst] & (lowest[src] == lowest[dst]))
+    found = np.full(len(src), len(network.dims) - 1, np.int64)
+    each = np.cumprod([dim.npus for dim in network.dims])
+    for k in reversed(range(len(network.dims) - 1)):
+        lowest, highest = np.full(vertices, vertices, np.int64), np.full(vertices, -1, np.int64)
+        lowest[npus] = highest[npus] = npus // each[k]
+        # what switches reach through one another, until nothing is new: the groups of each connected part of them
+        known = -1
+        while known != (known := int(highest.sum() - lowest.sum())):
+            np.minimum.at(lowest, here, lowest[there])
+            np.maximum.at(highest, here, highest[there])
+        whole = (lowest == highest) & (lowest >= 0)
+        found[whole[src] & whole[dst] & (lowest[src] == lowest[dst])] = k
+    return found
 
 
 def distances(src: I64, dst: I64, weight: I64, to: int, n_vertices: int, closed: AnyArray) -> I64:

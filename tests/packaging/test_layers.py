@@ -81,6 +81,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "api",
         "backends",
         "topologies",
+        "parameters",
         "what_if",
     ),
     "chakra.replay.collectives": (

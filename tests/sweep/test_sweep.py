@@ -735,8 +735,10 @@ def test_a_parameter_that_changes_nothing_is_named(tmp_path: Path) -> None:
     [note] = without_effect(study, found)
     assert note == (
         "replay.accelerator-speed changed nothing in any of 6 pairs of designs: it divides recorded times alone; "
-        "kernel-speed divides those of operator models, too"
+        "accelerator.FAMILY (--kernel-speed) divides those of operator models, too"
     )
+    # stored points say it again
+    assert without_effect(study, run(study, tmp_path)) == [note]
     assert "changed nothing in any of 6 pairs" in study_html(study, found, {})
 
 

@@ -9,8 +9,10 @@ from chakra.builder import TraceBuilder, Workload
 from chakra.cli.main import run
 from chakra.errors import UsageError
 from chakra.et import Trace
+from chakra.platforms import cluster
 from chakra.replay import simulate
-from chakra.replay.what_if import parse_changes, what_if
+from chakra.replay.config.network import load_network
+from chakra.replay.what_if import WhatIf, parse_changes, what_if
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
 SYSTEM = {"all-reduce-implementation": ["ring"], "endpoint-delay": 10}
@@ -118,3 +120,130 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*args, "--what-if", "npu.flops=2x"]) == 0
     assert "-50,000" in capsys.readouterr().out
     assert run([*args, "--what-if", "npu.flops=2x", "--nodes", "--format", "json"]) == 2
+
+
+def cluster_step(words: str, changes: str, backend: str = "unaware") -> WhatIf:
+    """An all-reduce of all NPUs behind computing, on a machine in words."""
+    machine = cluster(words)
+    work = Workload(load_network(machine.network()).npus)
+
+    def program(b: TraceBuilder) -> None:
+        first = b.compute(duration_micros=100)
+        b.collective("all-reduce", size_bytes=1 << 24, after=first)
+
+    work.run(program, uniform=True)
+    return what_if(work.traces(), machine.system(), machine.network(), changes, backend=backend)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("dim0.bandwidth=0.25x", "whose links inside a node are part of them; another machine's times"),
+        ("dim0.latency=10x", "whose links inside a node are part of them; another machine's times"),
+        ("dim1.latency=10x", "with its own latencies; system.network-plugin-latency adds to them"),
+        ("system.splits=8", "only algorithms of a system file read it"),
+        ("injection-scale=10x", "only algorithms of a system file read it"),
+        ("host.speed=0.1x", "it divides recorded times of the host alone"),
+        ("dim1.bandwidth=1x", "it leaves the value as it is"),
+        ("accelerator.attention=2x", "no time of this run depends on it"),
+    ],
+)
+def test_a_key_that_changes_nothing_is_named_with_the_reason(change: str, reason: str) -> None:
+    found = cluster_step("2x hgx-h100 over 400G", change)
+    assert found.changed.finish_ns.tolist() == found.base.finish_ns.tolist()
+    [note] = found.notes
+    assert note.startswith(f"{change} changed nothing: ")
+    assert reason in note
+    assert found.to_dict()["notes"] == [note]
+    assert found.to_text().endswith(f"note: {note}\n")
+
+
+def test_what_a_reason_names_instead_has_an_effect() -> None:
+    for change in ("dim1.bandwidth=0.5x", "network-plugin-latency=100"):
+        found = cluster_step("2x hgx-h100 over 400G", change)
+        assert found.changed.finish_ns.max() > found.base.finish_ns.max()
+        assert found.notes == ()
+
+
+def test_of_several_keys_those_without_effect_are_named() -> None:
+    found = cluster_step("2x hgx-h100 over 400G", "dim0.latency=3x,dim1.bandwidth=0.5x,host.speed=2x")
+    assert [note.split(" changed nothing")[0] for note in found.notes] == ["dim0.latency=3x", "host.speed=2x"]
+    # without the library the latency inside a node counts
+    found = what_if(traces(), SYSTEM, NETWORK, "dim0.latency=3x,npu.flops=2x")
+    assert found.notes == ()
+
+
+def test_notes_of_the_changed_run_alone_are_told() -> None:
+    """Both runs say that collectives take the library's times; which of them are measured changes with nothing here."""
+    found = cluster_step("2x hgx-h100 over 400G", "dim1.bandwidth=0.5x")
+    assert any("collectives take the times of" in note for note in found.base.notes)
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("preferred-dataset-splits=8", "system.splits"),
+        ("system.preferred-dataset-splits=8", "system.splits"),
+        ("system.preferred_dataset_splits=8", "system.splits"),
+        ("active-chunks-per-dimension=2", "system.active-chunks"),
+        ("endpoint-delay=2", "system.endpoint-delay"),
+        ("network.dim1.latency=2x", "dim1.latency"),
+        ("replay.host-speed=2x", "host.speed"),
+        ("host-speed=2x", "host.speed"),
+        ("replay.comm-scale=2x", "comm-scale"),
+        ("local-mem-bw=2x", "npu.hbm"),
+        ("remote-mem-bw=2x", "memory.bandwidth"),
+        ("collective-channels=4", "system.collective-channels"),
+    ],
+)
+def test_keys_of_files_and_studies_are_taken(text: str, name: str) -> None:
+    [change] = parse_changes(text)
+    assert change.key == name
+
+
+def test_numbers_of_the_system_file_that_have_no_short_name() -> None:
+    system = {**SYSTEM, "local-reduction-delay": 500}
+    found = what_if(traces(), SYSTEM, NETWORK, "local-reduction-delay=500")
+    assert found.changed.finish_ns.tolist() == simulate(traces(), system, NETWORK).finish_ns.tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("system.splits=2,preferred-dataset-splits=4", "system.splits is given twice, also as preferred"),
+        ("preferred-dataset-split=4", "did you mean 'preferred-dataset-splits'"),
+        ("splits=4", "did you mean 'system.splits'"),
+        ("bandwidth=2x", "did you mean 'dim0.bandwidth'"),
+        ("collective-channels=2x", "gives no collective-channels; give a value in channels"),
+        ("overlap-computing-rate=2", "out of range"),
+    ],
+)
+def test_names_that_are_none(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        what_if(traces(), SYSTEM, NETWORK, text)
+
+
+@pytest.mark.parametrize(
+    ("count", "shape"),
+    [(2, "rails of 64 ports"), (2, "fat tree of 16 ports"), (4, "fat tree of 16 ports")],
+)
+def test_links_of_a_dimension_of_a_machine_with_switches(count: int, shape: str) -> None:
+    """Half the bandwidth between machines is the network that words with half the rate make; the machines stay."""
+    found = cluster_step(f"{count}x hgx-h100 over 400G {shape}", "dim1.bandwidth=0.5x", backend="flow")
+    half = cluster(f"{count}x hgx-h100 over 200G {shape}").network()
+    links, wanted = found.changed.network.links, load_network(half).links
+    assert links is not None
+    assert wanted is not None
+    assert [(x.src, x.dst, x.latency_ns) for x in links.links] == [
+        (x.src, x.dst, x.latency_ns) for x in wanted.links
+    ]
+    assert [x.bandwidth_gibps for x in links.links] == pytest.approx(
+        [x.bandwidth_gibps for x in wanted.links]
+    )
+    assert found.changed.finish_ns.max() > found.base.finish_ns.max()
+
+
+def test_a_value_for_many_links_is_refused_with_a_way_out() -> None:
+    with pytest.raises(UsageError, match=r"a factor on all of dimension 1, such as dim1.bandwidth=2x"):
+        cluster_step("2x hgx-h100 over 400G rails of 64 ports", "dim1.bandwidth=25", backend="flow")
