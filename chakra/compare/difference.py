@@ -8,6 +8,7 @@ from chakra.arguments import checked
 from chakra.compare.match import KernelRow, match_kernels
 from chakra.compare.spans import WORDS, Kind, Source, account, slowest
 from chakra.errors import UsageError
+from chakra.io.readable import duration_text
 
 SCHEMA = "chakra.compare/1"
 
@@ -93,8 +94,28 @@ class Comparison:
                 }
                 for row in self.kernels
             ],
-            "notes": list(dict.fromkeys(note for side in (self.a, self.b) for note in side.notes)),
+            "notes": list(self.notes),
         }  # fmt: skip
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not known of the two, and whether their intervals tell them apart."""
+        said = [note for side in (self.a, self.b) for note in side.notes]
+        return tuple(dict.fromkeys([*said, *_told_apart(self.a, self.b, self.b_ns - self.a_ns)]))
+
+
+def _told_apart(a: Source, b: Source, difference_ns: int) -> list[str]:
+    """Whether the slower of two predicted steps lies within the 90 % interval of the faster one, as a study's
+    page says it of its designs; nothing where one has no interval."""
+    if a.interval_ns is None or b.interval_ns is None:
+        return []
+    (fast, slow), names = ((a, b), "AB") if difference_ns >= 0 else ((b, a), "BA")
+    low, high = fast.interval_ns or (0, 0)
+    ends = f"the 90 % interval of {names[0]} ({duration_text(low)} to {duration_text(high)})"
+    if max(spans.end_ns for spans in slow.ranks.values()) > high:
+        return [f"the step of {names[1]} lies outside {ends}"]
+    shared = "errors that both share keep their order, others may change it"
+    return [f"the step of {names[1]} lies within {ends}: {shared}"]
 
 
 @checked

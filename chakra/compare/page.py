@@ -2,7 +2,7 @@
 
 from chakra.arguments import checked
 from chakra.compare.difference import PARTS, Comparison
-from chakra.compare.text import headline, signed
+from chakra.compare.text import answer, sides, signed
 from chakra.io.readable import count_text, duration_text, printable
 from chakra.report.page import rendered
 from chakra.report.tables import Table
@@ -40,14 +40,15 @@ def difference_html(found: Comparison) -> str:
     return rendered(
         "difference.html.j2",
         title=f"Difference of {printable(found.a.name)} and {printable(found.b.name)}",
-        headline=headline(found).splitlines(),
+        answer=answer(found),
+        sides=sides(found),
         totals=Table(("part", *times), rows),
         detail=Table(("part", "what", *times), detail, 0, 2),
         kernels=Table(
             ("", "family", "kernels of A", "kernels of B", "calls A", "calls B", *times), kernels,
             max(len(found.kernels) - _MOST_KERNELS, 0), 4,
         ),
-        notes=found.to_dict()["notes"],
+        notes=found.notes,
     )  # fmt: skip
 
 

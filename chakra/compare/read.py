@@ -275,7 +275,7 @@ def _replay(run: Run) -> Source:
         spans = ranks[rank] = RankSpans(0, int(run.finish_ns[rank]))
         spans.computes = any(str(engine).upper() == "GPU" for engine in entry.get("engines") or ["GPU"])
         _add_nodes(spans, entry, computed_of(run, entry) or [""] * len(entry["ids"]), meetings)
-    return Source(run.name, "replay", ranks)
+    return Source(run.name, "replay", ranks, interval_ns=run.interval_ns)
 
 
 def _meetings(run: Run) -> dict[str, tuple[I64, I64, I64, list[str]]]:

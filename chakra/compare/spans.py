@@ -125,12 +125,15 @@ class Source:
         Rank -> its spans.
     notes
         What is not known of it.
+    interval_ns
+        Ends of the 90 % interval of its time, of a replay that states one.
     """
 
     name: str
     what: str
     ranks: dict[int, RankSpans]
     notes: tuple[str, ...] = ()
+    interval_ns: tuple[int, int] | None = None
 
 
 def account(spans: RankSpans) -> dict[tuple[Kind, str], int]:

@@ -5,6 +5,9 @@ from chakra.arguments import checked
 from chakra.compare.difference import PARTS, Comparison
 from chakra.io.readable import duration_text, printable, shortened
 
+#: parts that the sentence names
+_NAMED = 3
+
 
 @checked
 def difference_text(found: Comparison, *, kernels: int = 15) -> str:
@@ -17,7 +20,7 @@ def difference_text(found: Comparison, *, kernels: int = 15) -> str:
     kernels
         Most rows of kernels.
     """
-    lines = [headline(found), ""]
+    lines = [*sides(found), answer(found), ""]
     rows = [(part, "", *_times(found, part)) for part in PARTS]
     parts = [(part.part, part.name, part.a_ns, part.b_ns) for part in found.parts if part.name]
     table = [
@@ -45,21 +48,33 @@ def difference_text(found: Comparison, *, kernels: int = 15) -> str:
             for row in changed
         ]
         lines += aligned(("", "kernel", "calls", "A", "B", "B - A"), body, left=2).splitlines()
-    lines += [f"note: {note}" for note in found.to_dict()["notes"]]
+    lines += [f"note: {note}" for note in found.notes]
     return "\n".join(lines)
 
 
-def headline(found: Comparison) -> str:
-    """What the two take, and by how much they differ."""
-    sides = [
+def sides(found: Comparison) -> list[str]:
+    """What each of the two is, and takes."""
+    return [
         f"{key} {duration_text(span)} ({side.what}, rank {rank} of {len(side.ranks)}, {printable(side.name)})"
         for key, side, rank, span in (
             ("A", found.a, found.rank_a, found.a_ns),
             ("B", found.b, found.rank_b, found.b_ns),
         )
     ]
-    share = f" ({100 * found.difference_ns / found.a_ns:+.1f} %)" if found.a_ns else ""
-    return "\n".join([*sides, f"B - A = {signed(found.difference_ns)}{share}"])
+
+
+def answer(found: Comparison) -> str:
+    """By how much the second differs from the first, and which parts make most of that, in one sentence."""
+    change = found.difference_ns
+    if not change:
+        return "B takes as long as A"
+    share = f" ({100 * abs(change) / found.a_ns:.1f} %)" if found.a_ns else ""
+    same_way = [part for part in found.parts if part.difference_ns * change > 0]
+    named = ", ".join(
+        f"{printable(part.name or part.part)} {signed(part.difference_ns)}"
+        for part in sorted(same_way, key=lambda part: -abs(part.difference_ns))[:_NAMED]
+    )
+    return f"B takes {duration_text(abs(change))}{share} {'longer' if change > 0 else 'less'} than A: {named}"
 
 
 def signed(time_ns: int) -> str:

@@ -14,6 +14,7 @@ from chakra.errors import UsageError
 from chakra.io import files
 from chakra.io.files import PathLike
 from chakra.io.readable import counted
+from chakra.timeline.lenient import number
 
 SCHEMA: Final = "chakra.replay.result/1"
 
@@ -59,6 +60,14 @@ class Run:
     def end_ns(self) -> int:
         """Finish of the last NPU."""
         return int(self.finish_ns.max(initial=0))
+
+    @property
+    def interval_ns(self) -> tuple[int, int] | None:
+        """Ends of the interval in which the step would be measured; None where the document states none."""
+        stated = self.document.get("interval")
+        if not isinstance(stated, Mapping) or stated.get("low_ns") is None:
+            return None
+        return int(number(stated["low_ns"])), int(number(stated.get("high_ns")))
 
     @checked
     def table(self, key: str) -> list[Mapping[str, object]]:

@@ -29,8 +29,8 @@ def answer(run: Run) -> str:
     what = "The run was ended after" if run.document.get("partial") else "The run takes"
     text = f"{what} {duration_text(run.end_ns)} on {counted_text(run.npus, 'NPU')}"
     interval = run.document.get("interval")
-    if isinstance(interval, Mapping) and interval.get("low_ns") is not None:
-        low, high = (duration_text(int(number(interval.get(key)))) for key in ("low_ns", "high_ns"))
+    if isinstance(interval, Mapping) and run.interval_ns is not None:
+        low, high = map(duration_text, run.interval_ns)
         text += f"; measured, it would take {low} to {high} with {100 * number(interval.get('share')):g} %"
     path = path_by_operator(run, 1).rows
     if path:
@@ -91,9 +91,9 @@ def _interval(run: Run) -> list[tuple[str, str]]:
     interval = run.document.get("interval")
     if not isinstance(interval, Mapping):
         return []
-    if interval.get("low_ns") is None:
+    if run.interval_ns is None:
         return [("Interval", f"none: nothing measured is near ({text_of(interval.get('reason'))})")]
-    low, high = (duration_text(int(number(interval.get(key)))) for key in ("low_ns", "high_ns"))
+    low, high = map(duration_text, run.interval_ns)
     differs = interval.get("differs")
     words = [interval.get("family"), *(differs if isinstance(differs, list) else [])]
     share = f"{100 * number(interval.get('share')):g} %"

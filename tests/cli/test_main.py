@@ -45,8 +45,9 @@ def test_every_command_of_the_table_exists(chakra: Callable[..., Any]) -> None:
         (["replay", "--format", "jsno"], "Did you mean 'json'?\n"),
         (["replay", "--injection-scale", "fast"], "'fast' is not a number"),
         (["replay", "--rendezvous-protocol=maybe"], "'maybe' is neither true nor false"),
-        (["replay"], "chakra replay: error: Missing option '-w'"),
-        (["replay", "-w", "w", "-s", "s", "-n", "n", "extra"], "unexpected extra argument (extra)"),
+        (["replay"], "no traces: give their PREFIX (rank i reads PREFIX.<i>.et), or -w PREFIX\n"),
+        (["replay", "a", "-w", "b"], "the traces are named twice: a and --workload b\n"),
+        (["replay", "w", "-s", "s", "-n", "n", "extra"], "unexpected extra argument (extra)"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_and_exit_2(

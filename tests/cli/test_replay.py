@@ -30,6 +30,11 @@ def test_short_options_print_astra_sims_lines_and_a_summary(chakra: Chakra, ring
     assert not (ring8 / "log").exists()
 
 
+def test_the_prefix_is_an_argument_too(chakra: Chakra, ring8: Path) -> None:
+    short, plain = chakra("replay", *SHORT), chakra("replay", "w", *SHORT[2:])
+    assert (plain.code, plain.err, plain.out) == (short.code, short.err, short.out)
+
+
 @pytest.mark.parametrize("separate", [False, True])
 def test_astra_sims_own_flags(chakra: Chakra, ring8: Path, separate: bool) -> None:
     """Replay semantics, section 1.1: a run script works by swapping the program's name, with `=` or with a blank."""

@@ -223,7 +223,40 @@ def test_two_replays(tmp_path: Path) -> None:
     late = compare(read_source(a), read_source(b), rank=3)
     assert next(p.difference_ns for p in late.parts if p.name == "matmul") == 5000
     assert not any(part.part == "waits for peers" and part.b_ns for part in late.parts)
-    assert f"B - A = +{found.difference_ns / 1000:.4g} µs" in difference_text(found)
+    words = f"B takes {found.difference_ns / 1000:.4g} µs ({100 * found.difference_ns / found.a_ns:.1f} %) longer than A"
+    assert f"{words}: all-reduce +5 µs" in difference_text(found)
+    assert "B takes as long as A\n" in difference_text(compare(read_source(a), read_source(a)))
+
+
+@pytest.mark.parametrize(
+    ("step_ns", "interval", "words"),
+    [
+        (1_000, (900, 1_200), "the step of B lies within the 90 % interval of A (900 ns to 1.2 µs): errors"),
+        (1_000, (900, 1_099), "the step of B lies outside the 90 % interval of A (900 ns to 1.099 µs)"),
+        (1_300, (1_050, 1_400), "the step of A lies outside the 90 % interval of B (900 ns to 1.15 µs)"),
+        (1_000, None, ""),
+    ],
+)
+def test_the_interval_of_the_faster_one_tells_whether_two_steps_differ(
+    tmp_path: Path, step_ns: int, interval: tuple[int, int] | None, words: str
+) -> None:
+    """B takes 1,100 ns with an interval of 900 to 1,150."""
+
+    def source(name: str, span_ns: int, ends: tuple[int, int] | None) -> Source:
+        return Source(name, "replay", {0: RankSpans(0, span_ns)}, interval_ns=ends)
+
+    found = compare(source("a", step_ns, interval), source("b", 1_100, (900, 1_150)))
+    assert [words in note for note in found.notes] == [True] * bool(words)
+
+
+def test_the_interval_of_a_document_is_read(tmp_path: Path) -> None:
+    path = replayed(tmp_path / "a.json", 0)
+    assert read_source(path).interval_ns is None
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"interval": {"low_ns": 5, "high_ns": 9}}))
+    assert read_source(path).interval_ns == (5, 9)
+    path.write_text(json.dumps(document | {"interval": {"low_ns": None, "high_ns": None, "reason": "none"}}))
+    assert read_source(path).interval_ns is None
 
 
 @pytest.mark.shared

@@ -11,7 +11,9 @@ from chakra.cli.main import cli
 from chakra.errors import ConfigError
 from chakra.replay import simulate
 
-PAGE = " ".join((Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text(encoding="utf-8").split())
+PAGE = " ".join(
+    (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text(encoding="utf-8").split()
+)
 NETWORK = {"topology": ["Ring", "Ring"], "npus_count": [2, 2], "bandwidth": [50, 50], "latency": [1, 1]}
 SYSTEM = {"preferred-dataset-splits": 4, "all-reduce-implementation": ["ring", "ring"]}
 LATER = ["bruck", "bruck"]

@@ -41,14 +41,14 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 
 
 @click.command(cls=ChakraCommand)
+@click.argument("prefix", metavar="PREFIX", required=False)
 @click.option(
     "-w",
     "--workload",
     "--workload-configuration",
     "workload",
-    required=True,
     metavar="PREFIX",
-    help="Traces: rank i reads PREFIX.<i>.et or PREFIX.<i>.et.gz.",
+    help="Traces (in place of the argument): rank i reads PREFIX.<i>.et or PREFIX.<i>.et.gz.",
 )
 @click.option(
     "-s",
@@ -290,21 +290,39 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option("-q", "--quiet", is_flag=True, help="Only the data: no summary, warnings or progress.")
 @click.option("--strict", is_flag=True, help="Exit with 4 if there is any warning.")
-def command(**options: Any) -> None:
+def command(prefix: str | None, **options: Any) -> None:
     """Replay execution traces on a described machine and print when each NPU finishes.
 
-    Example: chakra replay -w traces/run -s system.json -n network.yml
+    PREFIX names the traces: rank i reads PREFIX.<i>.et or PREFIX.<i>.et.gz, and a generated workload is
+    PREFIX.workload.json. Example: chakra replay traces/run -s system.json -n network.yml
     """
+    options["workload"] = _workload(prefix, options["workload"])
     options["output_format"] = options["output_format"] or _format_of(options["output"])
     shown = Shown(**{item.name: options.pop(item.name) for item in fields(Shown)})
     changes = options.pop("what_if")
     put_machine(options)
-    _check_options(shown, options["workload"], what_if=changes is not None)
+    _check_options(shown, what_if=changes is not None)
     run = _arguments(**options)
     if changes is not None:
         _compare(changes, run, shown)
     else:
         _replay(run, shown)
+
+
+def _workload(prefix: str | None, option: str | None) -> str:
+    """The prefix of the traces, which the argument or ASTRA-sim's option names.
+
+    Raises
+    ------
+    UsageError
+        If neither is there, or both.
+    """
+    if prefix is not None and option is not None:
+        raise UsageError(f"the traces are named twice: {prefix} and --workload {option}")
+    named = option if prefix is None else prefix
+    if named is None:
+        raise UsageError("no traces: give their PREFIX (rank i reads PREFIX.<i>.et), or -w PREFIX")
+    return named
 
 
 def _format_of(output: str | None) -> str:
@@ -356,12 +374,10 @@ class Shown:
             raise ThresholdError(f"--strict: {counted(len(warnings), 'warning')}: {warnings[0]}")
 
 
-def _check_options(shown: Shown, workload: str, *, what_if: bool) -> None:
+def _check_options(shown: Shown, *, what_if: bool) -> None:
     """Refuse options that do not go together, before the run."""
     if shown.nodes and shown.output_format == "text":
         raise UsageError("--nodes needs --format json, csv or parquet, or such a suffix of --output")
-    if not workload:
-        raise UsageError("--workload: the prefix is empty")
     if shown.output_format == "parquet" and shown.output is None:
         raise UsageError("--format parquet writes a file: give --output FILE")
     if shown.per_npu and shown.output_format != "text":
