@@ -63,11 +63,12 @@ class Run:
 
     @property
     def interval_ns(self) -> tuple[int, int] | None:
-        """Ends of the interval in which the step would be measured; None where the document states none."""
+        """Ends of the interval in which the step would be measured; None where the document states none, or no times."""
         stated = self.document.get("interval")
-        if not isinstance(stated, Mapping) or stated.get("low_ns") is None:
+        if not isinstance(stated, Mapping):
             return None
-        return int(number(stated["low_ns"])), int(number(stated.get("high_ns")))
+        low, high = (int(number(stated.get(end), -1)) for end in ("low_ns", "high_ns"))
+        return (low, high) if 0 <= low <= high else None
 
     @checked
     def table(self, key: str) -> list[Mapping[str, object]]:

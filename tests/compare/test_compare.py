@@ -255,8 +255,15 @@ def test_the_interval_of_a_document_is_read(tmp_path: Path) -> None:
     document = json.loads(path.read_text())
     path.write_text(json.dumps(document | {"interval": {"low_ns": 5, "high_ns": 9}}))
     assert read_source(path).interval_ns == (5, 9)
-    path.write_text(json.dumps(document | {"interval": {"low_ns": None, "high_ns": None, "reason": "none"}}))
-    assert read_source(path).interval_ns is None
+    for none in (
+        {"low_ns": None, "high_ns": None},
+        {"low_ns": 5},
+        {"low_ns": 9, "high_ns": 5},
+        {"low_ns": "5"},
+        5,
+    ):
+        path.write_text(json.dumps(document | {"interval": none}))
+        assert read_source(path).interval_ns is None, none
 
 
 @pytest.mark.shared
