@@ -17,6 +17,7 @@ from chakra.replay.config.keys import (
     ENDPOINT_DELAY,
     LATENCY,
     LOCAL_MEM_BW,
+    LOCAL_MEM_CAPACITY,
     REMOTE_BANDWIDTH,
     REMOTE_LATENCY,
     SPLITS,
@@ -45,6 +46,7 @@ _SHORT = {
     ACTIVE_CHUNKS.name: "system.active-chunks",
     SPLITS.name: "system.splits",
     LOCAL_MEM_BW.name: "npu.hbm",
+    LOCAL_MEM_CAPACITY.name: "npu.memory",
     REMOTE_LATENCY.name: "memory.latency",
     REMOTE_BANDWIDTH.name: "memory.bandwidth",
 }

@@ -9,6 +9,7 @@ import numpy as np
 
 from chakra import __version__
 from chakra.errors import UsageError
+from chakra.et.memory_need import need_in_words
 from chakra.io.digits import decimal_number
 from chakra.replay.config.key import UnfitError
 from chakra.replay.config.keys import ENDPOINT_DELAY, LOCAL_MEM_BW, REMOTE_BANDWIDTH
@@ -305,9 +306,28 @@ class WhatIf:
             "step": entry(*rows[0][1:]),
             "account": {f"{name}_ns": entry(before, after) for name, before, after in rows[1:]},
             "finish_ns": {"before": self.base.finish_ns.tolist(), "after": self.changed.finish_ns.tolist()},
+            **self._memory_need(),
             "notes": list(self.notes),
             "warnings": list(dict.fromkeys([*self.base.warnings, *self.changed.warnings])),
         }
+
+    def _memory_need(self) -> dict[str, Any]:
+        """What a rank needs of an NPU's memory before and after, where it is known."""
+        if self.base.memory_need is None:
+            return {}
+        before, after = (
+            self.base.memory_need.document(run.system.local_mem_capacity_bytes)
+            for run in (self.base, self.changed)
+        )
+        return {"memory_need": {"before": before, "after": after}}
+
+    def _memory_in_words(self) -> list[str]:
+        """The same as a line of text."""
+        found = [
+            "; changed: ".join(dict.fromkeys(need_in_words(need) for need in both.values()))
+            for both in self._memory_need().values()
+        ]
+        return [f"memory: {text}" for text in found]
 
     def to_text(self) -> str:
         """The comparison as a table."""
@@ -319,6 +339,7 @@ class WhatIf:
         lines += [
             "",
             "step: finish of the last NPU; the parts below are means over the NPUs and add up to their finish",
+            *self._memory_in_words(),
             *(f"note: {note}" for note in self.notes),
         ]
         return "\n".join(lines) + "\n"

@@ -1,11 +1,11 @@
 """What a step comes to: samples and tokens in a second, shares of the peak, costs. One rule for studies and replays."""
 
-import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeGuard
 
 from chakra.arguments import checked
-from chakra.et.operators import COUNTS, TOTALS
+from chakra.et.memory_need import generated_totals
+from chakra.et.operators import COUNTS
 from chakra.replay.results.result import ReplayResult
 
 
@@ -61,7 +61,8 @@ def replay_rates(result: ReplayResult, *, price: float | None = None) -> dict[st
     """
     if result.partial:
         return {}
-    totals = _totals(result)
+    found = generated_totals(result.workload.traces, result.npus)
+    totals = {name: float(count) for name in COUNTS if _is_count(count := found.get(name))}
     return rates_of(
         totals,
         int(result.finish_ns.max()),
@@ -71,18 +72,6 @@ def replay_rates(result: ReplayResult, *, price: float | None = None) -> dict[st
     )
 
 
-def _totals(result: ReplayResult) -> dict[str, float]:
-    """Totals that the generator wrote into the traces of as many ranks; empty for others."""
-    metadata: Any = result.workload.traces[0].metadata
-    text = next((item.string_val for item in metadata.attr if item.name == TOTALS), "")
-    try:
-        totals = json.loads(text)
-    except ValueError:
-        return {}
-    if not isinstance(totals, dict) or totals.get("npus") != result.npus:
-        return {}
-    return {
-        name: float(totals[name])
-        for name in COUNTS
-        if isinstance(totals.get(name), int | float) and 0 <= totals[name] < float("inf")
-    }
+def _is_count(value: object) -> TypeGuard[int | float]:
+    """Whether a total is a number that can be."""
+    return isinstance(value, int | float) and 0 <= value < float("inf")

@@ -29,6 +29,27 @@ def bytes_text(count: int) -> str:
     raise AssertionError("unreachable")
 
 
+def decimal_bytes_text(count: int) -> str:
+    """A size with its decimal unit, in which capacities of memories are told.
+
+    >>> decimal_bytes_text(80_000_000_000), decimal_bytes_text(553_312_000), decimal_bytes_text(12)
+    ('80 GB', '553.3 MB', '12 B')
+    """
+    for factor, unit in ((10**15, "PB"), (10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if abs(count) >= factor:
+            return f"{_short(count / factor)} {unit}"
+    return f"{count} B"
+
+
+def percent_text(share: float) -> str:
+    """A share in per cent, with thousands separated.
+
+    >>> percent_text(0.38312), percent_text(23.0)
+    ('38.3 %', '2,300.0 %')
+    """
+    return f"{100 * share:,.1f} %"
+
+
 def count_text(count: int) -> str:
     """A count with thousands separated.
 

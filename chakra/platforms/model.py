@@ -27,7 +27,7 @@ from chakra.platforms.keys import (
 from chakra.replay.collectives.library.presets import names_with_parameters, preset_parameters
 from chakra.replay.compute.presets import names_with_operator_times
 from chakra.replay.config.key import Key, Required, UnfitError
-from chakra.replay.config.model import Topology
+from chakra.replay.config.model import Topology, capacity_bytes
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class Accelerator:
     @property
     def memory_bytes(self) -> int:
         """Capacity in bytes."""
-        return int(self.capacity.value * 1e9)
+        return capacity_bytes(self.capacity.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +290,7 @@ class Platform:
             "collective-optimization": "localBWAware",
             "local-mem-bw": self.accelerator.mem_gbps,
             "peak-perf": self.accelerator.peak_tflops,
+            "local-mem-capacity": self.accelerator.capacity.value,
             "roofline-enabled": 1,
         }
         if self.name in names_with_parameters():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
 
+from chakra.et.memory_need import need_in_words
 from chakra.io.readable import bytes_text, count_text, counted, counted_text, duration_text, printable
 from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
 from chakra.timeline.lenient import number
@@ -60,6 +61,9 @@ def headline(run: Run) -> list[tuple[str, str]]:
         for key, _ in ACCOUNT_PARTS
         if key in run.account and int(run.account[key].sum()) > 0
     ]
+    need = run.document.get("memory_need")
+    if isinstance(need, Mapping):
+        facts.append(("Memory needed", need_in_words(need)))
     memory = run.document.get("memory")
     if isinstance(memory, Mapping) and isinstance(memory.get("peak_bytes"), list) and memory["peak_bytes"]:
         facts.append(("Peak memory", bytes_text(int(max(number(v) for v in memory["peak_bytes"])))))

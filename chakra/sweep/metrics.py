@@ -7,12 +7,14 @@ from chakra.replay.config.key import Schema, UnfitError
 
 #: Metrics of a point and whether more is better. ``mfu`` counts FLOPs of the model's matrix products, ``hfu`` also those
 #: of activations that are computed again; both as a share of the peak of all accelerators. ``step_low_ms`` and
-#: ``step_high_ms`` are the ends of the 90 % interval of ``step_ms`` (`chakra.accuracy.replay_interval`). Costs
+#: ``step_high_ms`` are the ends of the 90 % interval of ``step_ms`` (`chakra.accuracy.replay_interval`);
+#: ``memory_share`` is ``memory_gb`` as a share of an NPU's memory. Costs
 #: are those of all NPUs of a point, in the currency of the study's price.
 METRICS: dict[str, bool] = {
     "step_ms": False,
     "exposed_ms": False,
     "memory_gb": False,
+    "memory_share": False,
     "samples_per_s": True,
     "tokens_per_s": True,
     "tokens_per_s_per_npu": True,

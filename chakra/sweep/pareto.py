@@ -106,6 +106,7 @@ def label(metric: str) -> str:
         "step_high_ms": "90 % to [ms]",
         "exposed_ms": "exposed communication [ms]",
         "memory_gb": "peak memory [10^9 B]",
+        "memory_share": "peak memory [of an NPU's]",
         "samples_per_s": "samples/s",
         "tokens_per_s": "tokens/s",
         "tokens_per_s_per_npu": "tokens/s per NPU",

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from chakra.arguments import checked
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.et.manifest import SUFFIX
+from chakra.et.memory_need import MemoryNeed, generated_totals, need_of
 from chakra.et.operators import COUNTS
 from chakra.generate.request.requests import REQUESTS
 from chakra.io.digits import is_whole, whole_number
 from chakra.io.readable import counted
+from chakra.replay.config.key import UnfitError
+from chakra.replay.config.keys import LOCAL_MEM_CAPACITY
+from chakra.replay.config.model import capacity_bytes
 from chakra.replay.parameters import SCALES
 
 if TYPE_CHECKING:
@@ -167,16 +171,12 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
 
     platform = _platform(merged)
     metrics: dict[str, Any] = {}
-    workload, plan_metrics = _workload(merged["workload"], platform, merged["replay"])
+    workload, plan_metrics, need = _workload(merged["workload"], platform, merged["replay"])
     metrics.update(plan_metrics)
-    capacity = platform.accelerator.memory_bytes if platform else None
-    peak = metrics.get("memory_gb")
-    if needs_memory:
-        if capacity is None or peak is None:
-            raise ConfigError("the memory constraint needs a platform and a generated workload")
-        if peak * 1e9 > capacity:
-            raise UsageError(f"needs {peak:.1f} GB of memory, the accelerator has {capacity / 1e9:.1f} GB")
     network, system = machine(merged, metrics.get("npus"))
+    capacity = _capacity(system)
+    if needs_memory and (need is not None or capacity is None):
+        _require_memory(need, capacity)
     if callable(workload) and not any(str(key).startswith("roofline") for key in merged["system"]):
         # generated nodes carry durations (with the efficiencies asked for); the replay's own roofline has none
         system["roofline-enabled"] = 0
@@ -188,6 +188,10 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
         )
     made = workload() if callable(workload) else workload
     result = simulate(made, system, network, **options)
+    if need is None:  # files tell it once they are read
+        need = result.memory_need
+        if needs_memory:
+            _require_memory(need, capacity)
     step_ns = int(result.finish_ns.max())
     metrics["npus"] = int(result.npus)
     metrics["step_ms"] = step_ns / 1e6
@@ -197,6 +201,10 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
         metrics["step_low_ms"], metrics["step_high_ms"] = (
             factor * metrics["step_ms"] for factor in (interval.low, interval.high)
         )
+    if need is not None:
+        metrics["memory_gb"] = need.peak_bytes / 1e9
+        if capacity is not None:
+            metrics["memory_share"] = need.peak_bytes / capacity
     totals = {name: metrics.pop(name) for name in COUNTS if name in metrics}
     price = price_of(merged, platform)
     rates = rates_of(
@@ -229,6 +237,26 @@ def _idle(merged: Merged, result: "ReplayResult") -> dict[str, str]:
     ]
     reasons = {name: why_idle(name.replace("_", "-"), result) for name in given}
     return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _capacity(system: Mapping[str, Any]) -> int | None:
+    """Bytes of an NPU's memory, as the system says; None where it does not."""
+    value = system.get(LOCAL_MEM_CAPACITY.name)
+    try:
+        given = None if value is None else LOCAL_MEM_CAPACITY.reader.read(value)
+        return None if given is None else capacity_bytes(given)
+    except UnfitError as unfit:
+        raise ConfigError(f"system: key '{LOCAL_MEM_CAPACITY.name}' {unfit.told(value)}") from None
+
+
+def _require_memory(need: MemoryNeed | None, capacity: int | None) -> None:
+    """Refuse a point that needs more memory than an NPU has, by the rule by which a replay notes it."""
+    if need is None or capacity is None:
+        raise ConfigError(
+            f"the memory constraint needs a generated workload, and a platform or a system with {LOCAL_MEM_CAPACITY.name}"
+        )
+    if short := need.shortage(capacity):
+        raise UsageError(short)
 
 
 def price_of(merged: Merged, platform: "Platform | None") -> float | None:
@@ -282,7 +310,8 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
     if network_file is not None:
         network = {key: entry.value for key, entry in read_entries(network_file).items()}
     if system_file is not None:
-        system = {str(key): entry.value for key, entry in read_json(system_file).items()}
+        known = {key: system[key] for key in (LOCAL_MEM_CAPACITY.name,) if words is not None}
+        system = known | {str(key): entry.value for key, entry in read_json(system_file).items()}
     for name, value in network_given.items():
         dim, _, key = str(name).partition(".")
         if not dim.startswith("dim") or not is_whole(dim[3:], 9) or key not in DIM_KEYS:
@@ -302,8 +331,8 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
 
 def _workload(
     section: Mapping[str, object], platform: "Platform | None", replay: Mapping[str, object]
-) -> tuple[Any, dict[str, Any]]:
-    """A workload (or a function that makes it, called only when the point is run) and what its plan tells."""
+) -> tuple[Any, dict[str, Any], MemoryNeed | None]:
+    """A workload (or a function that makes it, called only when the point is run), what its plan tells, what it needs."""
     from chakra.platforms.compute import takes_operator_times
 
     given = dict(section)
@@ -317,8 +346,9 @@ def _workload(
             from chakra.et.manifest import read_manifest
 
             manifest = read_manifest(str(files))
-            return manifest, {"npus": manifest.npus}
-        return files, {}
+            need = need_of(generated_totals(manifest.traces, manifest.npus))
+            return manifest, {"npus": manifest.npus}, need
+        return files, {}, None
     kind = given.pop("kind", "transformer")
     if kind not in REQUESTS:
         raise ConfigError(f"workload.kind: {kind!r} is not one of {', '.join(REQUESTS)}")
@@ -334,9 +364,13 @@ def _workload(
     request = REQUESTS[kind].from_mapping(given)
     plan = request.plan()
     from chakra.generate.plan.training import build_workload
-    from chakra.generate.verify.totals import totals_fact, totals_of
+    from chakra.generate.verify.totals import totals_of
 
-    metrics: dict[str, Any] = totals_of(request, plan)
+    totals = totals_of(request, plan)
     # a replay's interval and rates depend on them
-    facts = {**request.facts(str(kind)), **totals_fact(metrics)}
-    return (lambda: build_workload(plan, names=False, metadata=facts)), metrics
+    facts = {**request.facts(str(kind)), **totals.fact()}
+    return (
+        (lambda: build_workload(plan, names=False, metadata=facts)),
+        dict[str, Any](totals.counts),
+        totals.memory,
+    )

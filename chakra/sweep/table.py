@@ -18,8 +18,12 @@ from chakra.sweep.study import Study
 _DIGITS = 4
 _MAX_DECIMALS = 6
 
-#: metrics of which a table shows per cents
-_SHARES = ("mfu", "hfu")
+#: metrics of which a table shows per cents, and their headings
+_SHARES = {
+    "mfu": "MFU [% of peak]",
+    "hfu": "HFU [% of peak]",
+    "memory_share": "peak memory [% of an NPU's]",
+}
 
 
 def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], top: int) -> str:
@@ -52,7 +56,7 @@ def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
 
 def heading(metric: str) -> str:
     """Heading of a metric's column, with its unit."""
-    return f"{metric.upper()} [% of peak]" if metric in _SHARES else label(metric)
+    return _SHARES.get(metric) or label(metric)
 
 
 def metric_column(name: str, shown: Sequence[Outcome]) -> list[str]:
@@ -149,6 +153,21 @@ def unranked(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
+def overfull(outcomes: Sequence[Outcome]) -> list[str]:
+    """How many designs ran that need more memory than an NPU has; for people. Nothing without such.
+
+    Parameters
+    ----------
+    outcomes
+        Outcomes of a study's points.
+    """
+    count = sum(outcome.ok and outcome.metrics.get("memory_share", 0) > 1 for outcome in outcomes)
+    if not count:
+        return []
+    some = f"{counted(count, 'design')} that ran {verb(count, 'needs', 'need')} more memory than the accelerator has"
+    return [f"{some} (memory_share above 100 %); constraints: [memory] leaves such out"]
+
+
 def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome]) -> list[str]:
     """All that a reader of the results should know; for people.
 
@@ -161,7 +180,13 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
     best
         Good ones, best first.
     """
-    return [*notes(study), *unranked(study, outcomes), *without_effect(study, outcomes), *alike(best)]
+    return [
+        *notes(study),
+        *overfull(outcomes),
+        *unranked(study, outcomes),
+        *without_effect(study, outcomes),
+        *alike(best),
+    ]
 
 
 def _machines(study: Study) -> list[str]:

@@ -347,6 +347,16 @@ SYSTEM_KEYS = (
         "peak compute rate of the roofline",
         compat="0 where absent",
     ),
+    LOCAL_MEM_CAPACITY := Key(
+        "local-mem-capacity",
+        Number(above_zero=True, of="GB"),
+        None,
+        "GB of 10^9 B",
+        "local_mem_capacity_gb",
+        "size of an NPU's memory; changes no time: results tell of a generated workload that needs more",
+        "not known",
+        compat=IGNORED,
+    ),
     ROOFLINE := Key(
         "roofline-enabled",
         Switch(),

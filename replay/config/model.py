@@ -265,6 +265,8 @@ class System:
         Time before each message, ns.
     peak_perf_tflops
         Peak of the roofline, 10^12 operations/s.
+    local_mem_capacity_gb
+        Size of an NPU's memory, 10^9 B; None where it is not known.
     roofline
         Whether compute times come from operations and bytes.
     trace_enabled
@@ -324,6 +326,7 @@ class System:
     #: GB/s of 10**9 bytes per second; 0 means reductions cost nothing
     local_mem_bw_gbps: float = 0.0
     peak_perf_tflops: float | None = None
+    local_mem_capacity_gb: float | None = None
     roofline: bool = False
     trace_enabled: bool = False
     replay_only: bool = False
@@ -346,6 +349,16 @@ class System:
     computing_rate: float = 1.0
     collective_rate: float = 1.0
     source: str = "<system>"
+
+    @property
+    def local_mem_capacity_bytes(self) -> int | None:
+        """Size of an NPU's memory in bytes; None where it is not known."""
+        return None if self.local_mem_capacity_gb is None else capacity_bytes(self.local_mem_capacity_gb)
+
+
+def capacity_bytes(capacity_gb: float) -> int:
+    """Whole bytes of a capacity in 10^9 B, at least one."""
+    return max(1, round(capacity_gb * 1e9))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from chakra.alignment import aligned
 from chakra.errors import UsageError
+from chakra.et.memory_need import need_entry, need_in_words
 from chakra.io.documents import json_text, lined_text
 from chakra.io.markup import element, nested
 from chakra.io.readable import counted, counted_text
@@ -54,6 +55,7 @@ def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
     }
     if summary:
         document["notes"] = result.notes
+        document |= need_entry(result.memory_need, result.system.local_mem_capacity_bytes)
         document["corrections"] = result.corrections
         document["account"] = {name: values.tolist() for name, values in result.account.items()}
         document["collectives"] = result.collectives
@@ -195,6 +197,8 @@ def _summary(document: Document) -> Iterator[str]:
     if document.get("interval"):
         yield _interval(document["interval"])
     yield from rates_in_words(document.get("rates") or {})
+    if document.get("memory_need"):
+        yield f"memory            {need_in_words(document['memory_need'])}"
     yield from _machine(document)
     yield from _account(document, last)
     yield from _collectives(document.get("collectives") or [], document.get("backend", "unaware"))

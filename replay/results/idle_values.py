@@ -178,6 +178,9 @@ _RULES: dict[str, Callable[[ReplayResult], str]] = {
     "npu.flops": _of_flops,
     "system.peak-perf": _of_computing_memory,
     "system.local-mem-bw": _of_computing_memory,
+    "system.local-mem-capacity": _always(
+        "it says whether a generated workload fits, and no time depends on it"
+    ),
     "memory.remote-mem-latency": _of_remote_memory,
     "memory.remote-mem-bw": _of_remote_memory,
     "replay.comm-scale": _of_communication,

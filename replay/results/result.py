@@ -13,6 +13,13 @@ from chakra.arguments import checked
 from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.et import ABSENT, NodeType, Trace
+from chakra.et.memory_need import (
+    MemoryNeed,
+    generated_totals,
+    need_entry,
+    need_of,
+    shortage_notes,
+)
 from chakra.io.digits import whole_number
 from chakra.io.readable import counted_text
 from chakra.replay.collectives.library.shape import Choice
@@ -338,6 +345,13 @@ class ReplayResult:
             return np.zeros(self.npus, np.int64)
         return self._per_npu([use.peak_bytes for use in uses])
 
+    @cached_property
+    def memory_need(self) -> MemoryNeed | None:
+        """What a rank needs at its peak, as the generator computed it; None for other workloads and under ``compat``."""
+        if self.options.compat is not None:
+            return None
+        return need_of(generated_totals(self.workload.traces, self.npus))
+
     # -- for people --------------------------------------------------------------------------------------------
 
     @cached_property
@@ -345,6 +359,7 @@ class ReplayResult:
         """What a reader of the times should know: compute at peak speed, which no machine reaches; late starts."""
         traces = self.workload.traces
         return [
+            *shortage_notes(self.memory_need, self.system.local_mem_capacity_bytes),
             *compute_notes(traces, self.system, self.scenario.options),
             *idle_speed_notes(traces, self.scenario.options),
             *accelerator_notes(traces, self.scenario.options),
@@ -466,6 +481,7 @@ class ReplayResult:
             "critical_path": self.critical_path,
             "memory": self._memory_document(),
         }
+        document |= need_entry(self.memory_need, self.system.local_mem_capacity_bytes)
         if nodes:
             if self._operator_codes:
                 document["operators"] = list(self._operator_codes)

@@ -165,7 +165,7 @@ def test_ranks_and_work_of_both_parts_are_counted() -> None:
     request = TransformerRequest.from_mapping(
         {**BASE, "tp": 2, "decode-tp": 4, "decode-dp": 2, "micro-batches": 4}
     )
-    totals = totals_of(request, request.plan())
+    totals = totals_of(request, request.plan()).counts
     assert (totals["npus"], totals["samples"]) == (2 + 8, 4)
 
 

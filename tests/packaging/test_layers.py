@@ -192,6 +192,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "schema",
         "manifest",
         "operators",
+        "memory_need",
         "families",
         "recorded_operators",
         "same_collective",

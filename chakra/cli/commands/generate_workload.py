@@ -22,7 +22,9 @@ from chakra.replay.config.key import Key
 from chakra.replay.config.readers import Flag, Text
 
 if TYPE_CHECKING:
+    from chakra.et.memory_need import MemoryNeed
     from chakra.generate.model.config import TransformerConfig
+    from chakra.generate.plan.training import StepPlan
 
     _IntListBase = click.ParamType[tuple[int, ...]]
 else:
@@ -135,18 +137,22 @@ def _run(kind: str, request_type: type[Request], options: dict[str, Any]) -> Non
 
 def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
     """Plan, check, write and describe one workload, as the options say."""
+    from chakra.et.memory_need import shortage_notes
     from chakra.generate.verify.tables import plan_text
 
     plan = request.plan()
+    need, capacity = _memory(plan, options["platform"])
     failed = _check(request, plan, err=options["shape"] == "json") if options["check"] else 0
     if options["output"]:
         _write(request, kind, plan, options)
     elif options["files"] or options["tensors"]:
         raise UsageError("--files and --tensors say how to write: give --output PREFIX too")
     if options["shape"] == "json":
-        click.echo(document_text(_document(plan), indent=1))
+        click.echo(document_text(_document(plan) | {"memory_need": need.document(capacity)}, indent=1))
     elif not (options["quiet"] and options["output"]):
         click.echo(plan_text(plan))
+    for note in shortage_notes(need, capacity):
+        click.echo(f"note: {note}", err=True)
     if request.peak_tflops is None and request.operator_model is None and options["output"]:
         click.echo(
             "note: nodes say what they compute and carry no durations: replay with --platform or roofline-enabled, or "
@@ -160,6 +166,16 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
         click.echo(f"note: {framework_note(request)}", err=True)
     if failed:
         raise ThresholdError(f"{counted(failed, 'closed form')} {verb(failed, 'is', 'are')} not met")
+
+
+def _memory(plan: "StepPlan", platform: str | None) -> "tuple[MemoryNeed, int | None]":
+    """What a rank of the fullest stage needs, and what a machine's accelerator has where one is named."""
+    from chakra.generate.verify.step_totals import summarize
+    from chakra.generate.verify.totals import memory_need
+    from chakra.platforms import load_platform
+
+    capacity = load_platform(platform).accelerator.memory_bytes if platform else None
+    return memory_need(summarize(plan)), capacity
 
 
 def framework_note(request: Request) -> str:
@@ -194,13 +210,13 @@ def speed_notes(request: Request) -> list[str]:
 def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> None:
     from chakra import __version__
     from chakra.generate.plan.training import build_workload
-    from chakra.generate.verify.totals import totals_fact, totals_of
+    from chakra.generate.verify.totals import totals_of
     from chakra.generate.write import write_plain, write_shared
 
     metadata: dict[str, str | int] = {
         "generator": f"chakra {__version__}",
         **request.facts(kind),
-        **totals_fact(totals_of(request, plan)),
+        **totals_of(request, plan).fact(),
     }
     workload = build_workload(plan, tensors=options["tensors"], metadata=metadata)
     total = workload.npus if options["files"] else len(workload.traces)

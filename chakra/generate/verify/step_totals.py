@@ -52,6 +52,12 @@ class StageSummary:
     position: int | None = None
     layers: str = ""
 
+    @property
+    def title(self) -> str:
+        """What tables call it: its number, with its part before and its expert-parallel position behind."""
+        position = "" if self.position is None else f" ep {self.position}"
+        return f"{self.part} {self.stage}{position}".lstrip()
+
 
 def group_size(plan: StepPlan, name: str) -> int:
     """Members of a symbolic group."""

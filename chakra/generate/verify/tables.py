@@ -37,11 +37,6 @@ def _size(plan: StepPlan) -> str:
     return f"{plan.name + ': ' if plan.name else ''}{size}, {counted(p.pp, 'pipeline stage')}"
 
 
-def _named(stage: StageSummary) -> str:
-    position = "" if stage.position is None else f" ep {stage.position}"
-    return f"{stage.part} {stage.stage}{position}".lstrip()
-
-
 def _distinct(stages: Sequence[StageSummary]) -> list[StageSummary]:
     """One line for ranks of a stage that differ only in whom they exchange messages with.
 
@@ -72,7 +67,7 @@ def _stage_table(stages: Sequence[StageSummary]) -> str:
     )  # fmt: skip
     rows = [
         (
-            _named(s), s.layers or "-", str(s.ranks), str(s.nodes), f"{s.parameters:.4e}", f"{s.matmul_flops / 1e12:.3f}",
+            s.title, s.layers or "-", str(s.ranks), str(s.nodes), f"{s.parameters:.4e}", f"{s.matmul_flops / 1e12:.3f}",
             f"{s.other_ops / 1e9:.3f}", f"{s.memory_traffic_bytes / 1e9:.3f}", f"{s.memory.states / 1e9:.3f}",
             f"{(s.memory.activations + s.memory.transient) / 1e9:.3f}", f"{s.memory.total / 1e9:.3f}",
         )
@@ -91,7 +86,7 @@ def _traffic_table(stages: Sequence[StageSummary]) -> str:
         previous = s.part, s.traffic
         rows += [
             (
-                _named(s), t.group, t.kind, str(t.members), str(t.calls), f"{t.size_bytes / 1e6:.3f}",
+                s.title, t.group, t.kind, str(t.members), str(t.calls), f"{t.size_bytes / 1e6:.3f}",
                 f"{t.sent_bytes / 1e6:.3f}",
             )
             for t in s.traffic

@@ -1,37 +1,56 @@
 """What all ranks of a generated step do together: what rates and shares of the peak are made of."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
+from chakra.et.memory_need import MEMORY, MemoryNeed
 from chakra.et.operators import TOTALS
 from chakra.generate.plan.training import StepPlan
 from chakra.generate.request.requests import Request, TransformerRequest
-from chakra.generate.verify.step_totals import summarize
+from chakra.generate.verify.step_totals import StageSummary, summarize
 from chakra.io.documents import document_text
 
 
-def totals_of(request: Request, plan: StepPlan) -> dict[str, float]:
-    """What all ranks of a generated step do together, as a trace's metadata and a study's points have it.
+@dataclass(frozen=True, slots=True)
+class StepTotals:
+    """Totals of a generated step, as a trace's metadata and a study's points have them.
 
-    ``npus``; ``memory_gb`` of the fullest rank, 10^9 B; ``matmul_flops`` of all ranks and ``recomputed_flops``, the part
-    of them that is done again in the backward pass; ``samples``; ``tokens`` where sequences are trained on;
-    ``iterations`` where there are several, all of which the others count.
+    Attributes
+    ----------
+    counts
+        ``npus``; ``matmul_flops`` of all ranks and ``recomputed_flops``, the part of them that is done again in the
+        backward pass; ``samples``; ``tokens`` where sequences are trained on; ``iterations`` where there are several, all
+        of which the others count.
+    memory
+        What a rank of the fullest stage needs.
     """
+
+    counts: dict[str, float]
+    memory: MemoryNeed
+
+    def fact(self) -> dict[str, str]:
+        """The same as metadata of a trace, by which a replay knows them."""
+        return {TOTALS: document_text({**self.counts, MEMORY: self.memory.fact()}, sort_keys=True)}
+
+
+def totals_of(request: Request, plan: StepPlan) -> StepTotals:
+    """What all ranks of a generated step do together, and what the fullest needs."""
     stages = summarize(plan)
     samples = request.micro_batch * plan.training.passes * plan.parallel.dp
-    totals: dict[str, float] = {
+    counts: dict[str, float] = {
         "npus": plan.world,
-        "memory_gb": max(stage.memory.total for stage in stages) / 1e9,
         "matmul_flops": sum(stage.matmul_flops * stage.ranks for stage in stages),
         "recomputed_flops": sum(stage.recomputed_flops * stage.ranks for stage in stages),
         "samples": samples,
     }
     if isinstance(request, TransformerRequest) and plan.model.training:
-        totals["tokens"] = samples * request.config().sequence
+        counts["tokens"] = samples * request.config().sequence
     if plan.training.iterations > 1:
-        totals["iterations"] = plan.training.iterations
-    return totals
+        counts["iterations"] = plan.training.iterations
+    return StepTotals(counts, memory_need(stages))
 
 
-def totals_fact(totals: Mapping[str, float]) -> dict[str, str]:
-    """The same as metadata of a trace, by which a replay knows them."""
-    return {TOTALS: document_text(dict(totals), sort_keys=True)}
+def memory_need(stages: tuple[StageSummary, ...]) -> MemoryNeed:
+    """What a rank of the stage that needs most needs; of equal ones the first."""
+    fullest = max(stages, key=lambda stage: stage.memory.total)
+    memory = fullest.memory
+    return MemoryNeed(fullest.title, memory.states, memory.activations, memory.transient, memory.cache)
