@@ -7,10 +7,12 @@ the network is asked of it (`chakra.replay.networks.answers`).
 
 import numpy as np
 
+from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.plan import OLD_MODEL
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.engines.tables import collectives_in_flight
+from chakra.replay.networks.answers import LINK_BY_LINK
 from chakra.replay.workload.model import Op
 
 #: events of messages up to which a run is done again with them where streams block each other: a second or two of
@@ -20,9 +22,24 @@ AGAIN_UP_TO = 5_000_000
 TIES_UP_TO = 1_000_000
 
 
+def why_not_on_network(scenario: Scenario) -> str | None:
+    """Why the network needs every message simulated, or None.
+
+    The phase-level engine knows how far the members of a collective are from each other on building blocks only. On
+    single links it takes collectives whose time is known as a whole, and point-to-point messages.
+    """
+    on_network = scenario.answers.why_no_classes()
+    if on_network is not None or scenario.network.links is None:
+        return on_network
+    used = scenario.rings_used
+    families = used.flat.union(used.groups, *used.dims)
+    sends = scenario.options.compat is not None or bool(families - {Family.LIBRARY, Family.NONE})
+    return LINK_BY_LINK if sends else None
+
+
 def why_every_npu(scenario: Scenario) -> str | None:
     """Why neither classes nor closed forms can be used, whatever the workload does with them; None if they can."""
-    on_network = scenario.answers.why_no_classes()
+    on_network = why_not_on_network(scenario)
     if on_network is not None:
         return on_network
     if scenario.system.shared_bus is not None:

@@ -5,7 +5,14 @@ from dataclasses import replace
 
 from chakra.errors import UsageError
 from chakra.replay.collectives.select import check_old_model
-from chakra.replay.engines.choice import fewest_events, why_again, why_every_npu, why_links, why_messages
+from chakra.replay.engines.choice import (
+    fewest_events,
+    why_again,
+    why_every_npu,
+    why_links,
+    why_messages,
+    why_not_on_network,
+)
 from chakra.replay.engines.messages.run import MessageRun
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.phases.channels import UnfoldableError
@@ -31,7 +38,7 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
     """
     options = scenario.options
     check_old_model(scenario.system, scenario.network, options)
-    on_network = scenario.answers.why_no_classes()
+    on_network = why_not_on_network(scenario)
     if on_network is not None and options.engine == "phases":
         raise UsageError(f"engine: 'phases' cannot run {scenario.network.source}: {on_network}")
     reason = why_every_npu(scenario)

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.config.model import Memory, Network, System
 from chakra.replay.networks.answers import EarlyAnswers, early_answers
+from chakra.replay.networks.ways import Ways
 from chakra.replay.options import RunOptions
 from chakra.replay.symmetry.classes import Partition, discrete, partition
 from chakra.replay.symmetry.rings_used import RingsUsed, rings_used
@@ -59,4 +62,14 @@ class Scenario:
         shared = any((program.op == Op.SERVER).any() for program in self.workload.programs)
         if not self.options.fold or shared:
             return discrete(self.workload.npus)
-        return partition(self.workload, self.membership, self.network, self.rings_used)
+        kinds = None if self.ways is None else self.ways.kinds
+        return partition(self.workload, self.membership, self.network, self.rings_used, kinds=kinds)
+
+    @cached_property
+    def ways(self) -> Ways | None:
+        """Ways of the point-to-point messages over single links, both back and forth; None on building blocks."""
+        if self.network.links is None:
+            return None
+        npu, slot = np.nonzero(self.workload.peers >= 0)
+        ends = np.stack([npu, self.workload.peers[npu, slot]], axis=1)
+        return Ways(self.network, np.concatenate([ends, ends[:, ::-1]]))

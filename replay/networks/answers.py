@@ -12,6 +12,9 @@ from chakra.replay.config.model import Network
 from chakra.replay.networks.closed_forms import has_closed_form, queued_duration
 from chakra.replay.options import BACKENDS, FLOW, OUTSIDE
 
+#: why messages of collectives are simulated one by one on single links
+LINK_BY_LINK = "the network is given link by link"
+
 
 class EarlyAnswers(Protocol):
     """What a network answers before a run."""
@@ -33,7 +36,7 @@ class EarlyAnswers(Protocol):
 
 
 class Delays:
-    """Building blocks without contention."""
+    """Building blocks, or single links, without contention."""
 
     def why_no_classes(self) -> str | None:
         """Equal NPUs have equal delays."""
@@ -116,9 +119,9 @@ def early_answers(network: Network, backend: str) -> EarlyAnswers:
         return EveryMessage("flows share links")
     if network.outside is not None:
         return EveryMessage(f"network {network.outside.name!r} is simulated outside the engine")
-    if network.links is not None:
-        return EveryMessage("the network is given link by link")
-    return Queues(network) if backend == "aware" else Delays()
+    if backend != "aware":
+        return Delays()
+    return EveryMessage(LINK_BY_LINK) if network.links is not None else Queues(network)
 
 
 def backend_on(network: Network, backend: str) -> str:

@@ -55,10 +55,7 @@ def link_graph(network: Network, pairs: I64) -> LinkGraph:
             "the backend is "
             "flow (--backend flow)"
         )
-    if links.ecmp in SPLITTING:
-        raise ConfigError(
-            f"{network.source}: ecmp {links.ecmp!r} is for flows: use --backend flow, or one of hash, first, destination"
-        )
+    refuse_splitting(network)
     keys = np.unique(pairs[:, 0] * n + pairs[:, 1])
     keys = keys[keys // n != keys % n]
     given = given_routes(network, links, keys)
@@ -76,6 +73,21 @@ def link_graph(network: Network, pairs: I64) -> LinkGraph:
         route_start=start,
         routes=link[order].astype(np.int64),
     )
+
+
+def refuse_splitting(network: Network) -> None:
+    """Refuse a network whose messages may take several routes, where each takes one.
+
+    Raises
+    ------
+    ConfigError
+        Naming the other ways of choosing among equal paths.
+    """
+    links = _links(network)
+    if links.ecmp in SPLITTING:
+        raise ConfigError(
+            f"{network.source}: ecmp {links.ecmp!r} is for flows: use --backend flow, or one of hash, first, destination"
+        )
 
 
 def _links(network: Network) -> Links:

@@ -7,7 +7,7 @@ Refinement starts with the programs and splits classes until nothing changes (th
 test can see); simulating one NPU per class then gives every NPU's times exactly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from chakra.replay.symmetry.rings_used import RingsUsed
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Workload
 
+#: kind of the way from each of some NPUs to another; equal ones take equally long, -1: to itself
+Kinds = Callable[[I64, I64], I64]
 #: sub-cluster groups larger than this are not tested for symmetry under algorithms that use all pairs
 MAX_PAIRS = 1024
 
@@ -77,6 +79,13 @@ def hops_between(network: Network, a: I64, b: I64) -> I64:
     return out
 
 
+def _far(network: Network, own: I64, peers: I64, kinds: Kinds | None) -> I64:
+    """How far NPUs are from their peers (arrays of equal shape), one column for each thing that tells; last axis."""
+    if kinds is None:
+        return hops_between(network, own, peers)
+    return np.stack([kinds(own, peers), kinds(peers, own)], axis=-1)
+
+
 def partners(size: int, families: frozenset[Family]) -> list[I64] | None:
     """Whom each member of a ring talks to, one array of positions per kind of message.
 
@@ -101,13 +110,14 @@ def partners(size: int, families: frozenset[Family]) -> list[I64] | None:
 
 
 def ring_labels(
-    network: Network, members: I64, families: frozenset[Family], *, by_links: bool = False
+    network: Network, members: I64, families: frozenset[Family], *, node: int = 1, by_links: bool = False
 ) -> tuple[AnyArray, I64]:
     """Whether rings look alike from each member, and a label of their distances.
 
     Parameters
     ----------
     members : (n_rings, size) NPU numbers
+    node : NPUs of a node of the collective library; 1: none
     by_links : links will tell how members lie to each other
 
     Returns
@@ -124,7 +134,7 @@ def ring_labels(
     if found is None:
         return np.zeros(n, bool), np.arange(n)
     alike = np.ones(n, bool)
-    first = [_nesting(network, members)] if Family.LIBRARY in families else []
+    first = [_nesting(network, node, members)] if Family.LIBRARY in families else []
     for partner in found:
         hops = hops_between(network, members, members[:, partner])
         alike &= (hops == hops[:, :1, :]).all(axis=(1, 2))
@@ -136,15 +146,21 @@ def ring_labels(
         # distances differ from member to member, so all of them count
         rows = [hops_between(network, members[odd], members[odd][:, p]).reshape(len(odd), -1) for p in found]
         if Family.LIBRARY in families:
-            rows.append(_nesting(network, members[odd]))
+            rows.append(_nesting(network, node, members[odd]))
         label[odd] = n + row_codes(np.concatenate(rows, axis=1))
     return alike, label
 
 
 def _apart(
-    network: Network, members: I64, families: frozenset[Family], alike: AnyArray, label: I64, odd: AnyArray
+    network: Network,
+    members: I64,
+    usage: RingsUsed,
+    alike: AnyArray,
+    label: I64,
+    odd: AnyArray,
 ) -> tuple[AnyArray, I64]:
     """The answer of `ring_labels` where the members of some rings (`odd`) play different roles."""
+    families, node = usage.groups, usage.node_npus
     found = partners(members.shape[1], families)
     if not odd.any() or found is None:
         return alike & ~odd, label
@@ -152,7 +168,7 @@ def _apart(
         hops_between(network, members[odd], members[odd][:, p]).reshape(int(odd.sum()), -1) for p in found
     ]
     if Family.LIBRARY in families:
-        rows.append(_together(network, members[odd]))
+        rows.append(_together(network, node, members[odd]))
     if not rows:
         return alike & ~odd, label
     label = label.copy()
@@ -160,22 +176,31 @@ def _apart(
     return alike & ~odd, label
 
 
-def distance_key(network: Network, members: I64, families: frozenset[Family], *, alike: bool) -> bytes:
+def distance_key(
+    network: Network, members: I64, families: frozenset[Family], *, node: int, alike: bool
+) -> bytes:
     """Equal for groups (members in ring order) whose members lie at equal distances; one member speaks for equals."""
     found = partners(len(members), families)
     if found is None:
         return members.tobytes()
     own = members[:1] if alike else members
-    nesting = _nesting(network, members[None, :]).tobytes() if Family.LIBRARY in families else b""
+    nesting = _nesting(network, node, members[None, :]).tobytes() if Family.LIBRARY in families else b""
     return nesting + b"".join(hops_between(network, own, members[p[: len(own)]]).tobytes() for p in found)
 
 
-def _nesting(network: Network, members: I64) -> I64:
-    """How groups (n_rings, size) lie on the blocks of inner dimensions: for each, how many blocks, and the fullest."""
+def _blocks(network: Network, node: int) -> list[int]:
+    """NPUs of the blocks of neighbouring numbers on which members lie: inner dimensions, and nodes of a library.
+
+    These are the same on building blocks; dimensions of single links are names, and may say nothing of nodes.
+    """
+    inner = np.cumprod([dim.npus for dim in network.dims[:-1]], dtype=np.int64).tolist()
+    return sorted({*inner, node} - {1})
+
+
+def _nesting(network: Network, node: int, members: I64) -> I64:
+    """How groups (n_rings, size) lie on blocks of neighbouring NPUs: for each, how many blocks, and the fullest."""
     columns = []
-    block = 1
-    for dim in network.dims[:-1]:
-        block *= dim.npus
+    for block in _blocks(network, node):
         blocks = np.sort(members // block, axis=1)
         begins = np.ones(blocks.shape, bool)
         begins[:, 1:] = blocks[:, 1:] != blocks[:, :-1]
@@ -187,13 +212,11 @@ def _nesting(network: Network, members: I64) -> I64:
     return np.stack(columns, axis=1) if columns else np.zeros((len(members), 0), np.int64)
 
 
-def _together(network: Network, members: I64) -> I64:
-    """Which members of groups (n_rings, size) share blocks of inner dimensions: for each, the first in its own."""
+def _together(network: Network, node: int, members: I64) -> I64:
+    """Which members of groups (n_rings, size) share blocks of neighbouring NPUs: for each, the first in its own."""
     columns = [np.zeros((len(members), 0), np.int64)]
-    block = 1
     places = np.arange(members.shape[1])
-    for dim in network.dims[:-1]:
-        block *= dim.npus
+    for block in _blocks(network, node):
         order = np.argsort(members // block, axis=1, kind="stable")
         blocks = np.take_along_axis(members // block, order, axis=1)
         begins = np.ones(blocks.shape, bool)
@@ -275,11 +298,11 @@ def _rings(
     for numbers in by_size.values():
         members = np.stack([membership.comms[c].members for c in numbers])
         slots = np.stack([slot_in[c] for c in numbers])
-        alike, label = ring_labels(network, members, usage.groups, by_links=usage.by_links)
+        alike, label = ring_labels(
+            network, members, usage.groups, node=usage.node_npus, by_links=usage.by_links
+        )
         if usage.uneven:
-            alike, label = _apart(
-                network, members, usage.groups, alike, label, np.isin(numbers, list(usage.uneven))
-            )
+            alike, label = _apart(network, members, usage, alike, label, np.isin(numbers, list(usage.uneven)))
         batches.append(_Rings(members, slots, slots, alike, label))
     whole = [c for c, comm in enumerate(membership.comms) if comm.whole]
     everyone = np.arange(n)
@@ -305,7 +328,9 @@ def _rings(
             columns += 1
         if usage.flat:
             members = membership.comms[c].members[None, :]
-            alike, label = ring_labels(network, members, usage.flat, by_links=usage.by_links)
+            alike, label = ring_labels(
+                network, members, usage.flat, node=usage.node_npus, by_links=usage.by_links
+            )
             if c in usage.uneven:
                 alike[:] = False
             batches.append(_Rings(members, of_npu[members], np.full_like(members, columns), alike, label))
@@ -314,9 +339,23 @@ def _rings(
 
 
 def partition(
-    workload: Workload, membership: Membership, network: Network, usage: RingsUsed, begin: I64 | None = None
+    workload: Workload,
+    membership: Membership,
+    network: Network,
+    usage: RingsUsed,
+    begin: I64 | None = None,
+    *,
+    kinds: Kinds | None = None,
 ) -> Partition:
-    """The coarsest classes such that one NPU of each can stand for all; they lie within those of `begin`, if given."""
+    """The coarsest classes such that one NPU of each can stand for all.
+
+    Parameters
+    ----------
+    begin
+        Classes lie within those of equal numbers here.
+    kinds
+        Kinds of ways between NPUs; None: hops over building blocks tell them.
+    """
     n = workload.npus
     peers = workload.peers
     batches, columns = _rings(workload, membership, network, usage)
@@ -328,8 +367,8 @@ def partition(
         # signed: which of two NPUs has the lower number decides the order of events at equal ticks, so a message
         # that wraps around the last NPU is unlike the others
         offsets = np.where(has_peer, peers - own, n)
-        hops = hops_between(network, np.broadcast_to(own, peers.shape), np.where(has_peer, peers, 0))
-        labels = row_codes(hops.reshape(-1, hops.shape[-1]))
+        apart = _far(network, np.broadcast_to(own, peers.shape), np.where(has_peer, peers, own), kinds)
+        labels = row_codes(apart.reshape(-1, apart.shape[-1]))
         labels = np.where(has_peer, labels.reshape(peers.shape), -1)
     n_colours = int(colour.max()) + 1
     while n_colours < n:

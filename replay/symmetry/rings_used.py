@@ -35,6 +35,8 @@ class RingsUsed:
     uneven: frozenset[int] = frozenset()
     #: links tell how members lie to each other, so that distances need not
     by_links: bool = False
+    #: NPUs of a node of the collective library, which counts how members lie on nodes; 1: no library
+    node_npus: int = 1
 
 
 def rings_used(
@@ -82,5 +84,10 @@ def rings_used(
                     else:
                         dims[phase.view].add(family)
     return RingsUsed(
-        tuple(frozenset(d) for d in dims), frozenset(flat), frozenset(groups), frozenset(uneven), each_message
+        tuple(frozenset(d) for d in dims),
+        frozenset(flat),
+        frozenset(groups),
+        frozenset(uneven),
+        each_message,
+        1 if plans.library is None else plans.library.node_npus,
     )

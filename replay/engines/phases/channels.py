@@ -1,6 +1,6 @@
 """Channels of point-to-point messages between actors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,11 +8,13 @@ import numpy as np
 from chakra.arrays import I64, bounds
 from chakra.errors import WorkloadError
 from chakra.replay.checks.partners import tags_of
-from chakra.replay.engines.kernels.layout import CONTROL_BYTES, State
-from chakra.replay.engines.kernels.packets import free_delay
+from chakra.replay.engines.kernels.layout import CONTROL_BYTES
 from chakra.replay.options import RunOptions
 from chakra.replay.symmetry.classes import Partition
 from chakra.replay.workload.model import Program, Workload
+
+#: sending and receiving NPU, bytes -> ns of a message
+Delay = Callable[[int, int, int], int]
 
 
 class UnfoldableError(Exception):
@@ -39,9 +41,9 @@ _SRC_ACTOR, _DST_ACTOR, _PLACE, _TAG, _BYTES, _SRC, _DST, _IS_SEND = range(8)
 
 
 def message_channels(
-    workload: Workload, classes: Partition, programs: Sequence[Program], net: State, options: RunOptions
+    workload: Workload, classes: Partition, programs: Sequence[Program], delay_ns: Delay, options: RunOptions
 ) -> Channels:
-    """Channels between actors, whose programs are given.
+    """Channels between actors, whose programs are given, on a network without contention.
 
     Raises
     ------
@@ -66,10 +68,9 @@ def message_channels(
         raise UnfoldableError
     ends = rows[first][:, [_SRC, _DST]].tolist()
     forth = [
-        free_delay(net, src, dst, size)
-        for (src, dst), size in zip(ends, distinct[:, _BYTES].tolist(), strict=True)
+        delay_ns(src, dst, size) for (src, dst), size in zip(ends, distinct[:, _BYTES].tolist(), strict=True)
     ]
-    back = [free_delay(net, dst, src, CONTROL_BYTES) if options.rendezvous else -1 for src, dst in ends]
+    back = [delay_ns(dst, src, CONTROL_BYTES) if options.rendezvous else -1 for src, dst in ends]
     return Channels(
         inverse,
         message_start,

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.replay.collectives.algorithms import Family
 from chakra.replay.config.model import Network
 from chakra.replay.symmetry.classes import Partition, distance_key, ring_labels, row_codes
 from chakra.replay.symmetry.rings_used import RingsUsed
@@ -73,11 +72,15 @@ def actor_communicators(
                 key: tuple[Any, ...] = ("whole", comm.name)
             else:
                 by_links = usage.by_links
-                alike, _ = ring_labels(network, comm.members[None, :], families, by_links=by_links)
+                alike, _ = ring_labels(
+                    network, comm.members[None, :], families, node=usage.node_npus, by_links=by_links
+                )
                 alike &= c not in usage.uneven
                 distance = b""
                 if not by_links:
-                    distance = distance_key(network, comm.members, families, alike=bool(alike[0]))
+                    distance = distance_key(
+                        network, comm.members, families, node=usage.node_npus, alike=bool(alike[0])
+                    )
                 if c not in slots_of:
                     slots_of[c] = np.argmax(membership.comm[comm.members] == c, axis=1)
                 slots = slots_of[c]
@@ -87,7 +90,7 @@ def actor_communicators(
                     key = ("group", tuple(classes.tolist()), tuple(slots.tolist()), distance)
             if key not in found:
                 found[key] = len(comms)
-                comms.append(_actor_comm(comm, class_of, network, families, uneven=c in usage.uneven))
+                comms.append(_actor_comm(comm, class_of, network, usage, uneven=c in usage.uneven))
             number = found[key]
             group_comm.append(number)
             group_member.append(comms[number].actors.index(int(class_of[npu])))
@@ -101,7 +104,7 @@ def actor_communicators(
 
 
 def _actor_comm(
-    comm: Communicator, class_of: I64, network: Network, families: frozenset[Family], *, uneven: bool
+    comm: Communicator, class_of: I64, network: Network, usage: RingsUsed, *, uneven: bool
 ) -> ActorComm:
     """A communicator as the actors see it."""
     classes = class_of[comm.members]
@@ -118,7 +121,8 @@ def _actor_comm(
             stand = index[class_of[lines]]
             first = [0] if len(actors) == 1 else np.unique(row_codes(stand), return_index=True)[1]
             views.append(tuple((lines[i], stand[i]) for i in np.sort(first)))
-    alike, _ = ring_labels(network, comm.members[None, :], families)
+    families = usage.flat if comm.whole else usage.groups
+    alike, _ = ring_labels(network, comm.members[None, :], families, node=usage.node_npus)
     views.append(((comm.members, local),))
     return ActorComm(
         comm.name, comm.whole, comm.size, actors, tuple(views), (0, bool(alike[0]) and not uneven)

@@ -1,6 +1,7 @@
 """The block of the phase-level kernel: rows of actors, communicators and collectives, and room for the state of a run."""
 
 import os
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from chakra.replay.collectives.plan import Do, Phase
 from chakra.replay.collectives.select import counted_bytes
 from chakra.replay.config.model import MemoryKind
 from chakra.replay.engines.kernels import phases_layout as L
-from chakra.replay.engines.kernels.packets import packet_count
+from chakra.replay.engines.kernels.packets import free_delay, packet_count
 from chakra.replay.engines.phases.channels import message_channels
 from chakra.replay.engines.phases.communicators import ActorComm, actor_communicators
 from chakra.replay.engines.phases.durations import Durations, is_sparse
@@ -76,7 +77,8 @@ class PhaseTables:
         self._block.room(L.NPU_BASE)
         queues = options.queues_per_dim
         self.actors = Actors(self._block, programs, self.program_of, self.dims, queues)
-        lanes = message_channels(scenario.workload, partition, self.actors.programs, net, options)
+        delay_ns = partial(free_delay, net) if scenario.ways is None else scenario.ways.delay_ns
+        lanes = message_channels(scenario.workload, partition, self.actors.programs, delay_ns, options)
         self._set_machine()
         codes = [add_code(self._block, code_of(program, scenario)) for program in programs]
         self.actors.set_programs(codes, self.program_of)
