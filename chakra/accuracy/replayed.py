@@ -11,7 +11,7 @@ from chakra.generate.model.layer_kinds import Mixer
 from chakra.generate.model.presets import SIZES, sized_transformer
 from chakra.generate.request.frameworks import FRAMEWORKS
 from chakra.replay.config.model import System
-from chakra.replay.options import RunOptions
+from chakra.replay.options import BACKENDS, RunOptions
 from chakra.replay.results.compute_notes import generated_at_speed, generated_with
 from chakra.replay.results.result import ReplayResult
 
@@ -168,8 +168,8 @@ def _other_machine(result: ReplayResult, parameters: Mapping[str, Any], *, timed
     for name in _SYSTEM:
         if getattr(system, name) != getattr(usual, name):
             return f"the system has another {name.replace('_', ' ')} than measured rows"
-    if result.options.backend != "unaware" or result.network.links is not None:
-        return "measured rows were predicted on networks of building blocks without contention"
+    if result.options.backend != BACKENDS[0] or result.network.outside is not None:
+        return f"contention is simulated, and measured rows were predicted without it (--backend {BACKENDS[0]})"
     return None
 
 

@@ -236,6 +236,19 @@ def test_a_replay_states_its_interval(said: Callable[..., str]) -> None:
     assert line_of(said("replay", "-w", "timed", "--platform", "hgx-h100")).startswith("90 % interval")
 
 
+def test_ports_do_not_take_the_interval_away(said: Callable[..., str]) -> None:
+    """What links say without contention is latency and bandwidth, as of building blocks."""
+    words = list(GENERATE)
+    words[words.index("--npus") + 1] = "16"
+    said(*words, "--pp", "2", "--framework", "megatron", "-o", "w")
+    machines = [cluster(f"2x hgx-h100 over 400G{more}") for more in ("", " rails of 64 ports")]
+    results = [simulate("w", machine.system(), machine.network()) for machine in machines]
+    without, ported = (replay_interval(result) for result in results)
+    assert isinstance(without, Interval)
+    assert without == ported
+    assert int(results[1].finish_ns.max()) == pytest.approx(int(results[0].finish_ns.max()), rel=1e-4)
+
+
 @pytest.mark.parametrize(
     ("generate", "replay", "reason"),
     [
@@ -244,7 +257,8 @@ def test_a_replay_states_its_interval(said: Callable[..., str]) -> None:
         (("--mode", "decode", "--framework", "megatron"), (), "no inference was measured"),
         (("--framework", "megatron"), ("--ideal",), "computation is timed by a peak"),
         (("--framework", "megatron"), ("--comm-scale", "2"), "the replay has another comm-scale"),
-        (("--framework", "megatron"), ("--backend", "aware"), "without contention"),
+        (("--framework", "megatron"), ("--backend", "aware"), "predicted without it (--backend unaware)"),
+        (("--framework", "megatron"), ("--backend", "flow"), "contention is simulated, and measured rows"),
         (
             ("--framework", "megatron", "--platform", "dgx-a100"), (),
             "the workload was generated with the times of dgx-a100",
