@@ -169,7 +169,9 @@ def _other_machine(result: ReplayResult, parameters: Mapping[str, Any], *, timed
         if getattr(system, name) != getattr(usual, name):
             return f"the system has another {name.replace('_', ' ')} than measured rows"
     if result.options.backend != BACKENDS[0] or result.network.outside is not None:
-        return f"contention is simulated, and measured rows were predicted without it (--backend {BACKENDS[0]})"
+        return (
+            f"contention is simulated, and measured rows were predicted without it (--backend {BACKENDS[0]})"
+        )
     return None
 
 

@@ -20,10 +20,13 @@ from chakra.sweep.sensitivity import ValueCost, sensitivity
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
 from chakra.sweep.table import figures, heading, metric_column, result_notes, within_interval
+from chakra.sweep.ties import EQUAL, thrift, tied
 
 #: rows of designs on a page, and circles of the picture
 MOST_DESIGNS = 2000
 _LONGEST = 60
+#: equally good designs that the answer names
+MOST_NAMED = 4
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 
 
@@ -92,12 +95,18 @@ def _values(study: Study, outcome: Outcome) -> str:
 
 
 def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], near: set[str]) -> str:
-    """One sentence: the best design, its figure, how sure it is, and what else it may be."""
+    """The best design, or those that are equally good, its figure, how sure it is, and what else it may be."""
     count = f"{counted_text(len(outcomes), 'design')}"
     if not best:
         return f"None of {count} gave a result."
-    first = best[0]
-    text = f"Of {count}, {_values(study, first) or 'the only one'} is best: {_figure(study.objective, first)}"
+    first, equal = best[0], tied(study, best)
+    if len(equal) > 1:
+        text = f"Of {count}, {len(equal)} are equally good, {100 * EQUAL:g} % or less apart: "
+        text += "; ".join(_values(study, outcome) for outcome in equal[:MOST_NAMED])
+        text += f"; and {len(equal) - MOST_NAMED} more" if len(equal) > MOST_NAMED else ""
+        text += f". The first {thrift(equal)}".rstrip() + f": {_figure(study.objective, first)}"
+    else:
+        text = f"Of {count}, {_values(study, first) or 'the only one'} is best: {_figure(study.objective, first)}"
     if "step_high_ms" in first.metrics:
         low, high = figures([first.metrics["step_low_ms"], first.metrics["step_high_ms"]])
         text += f"; measured, its step would take {low} to {high} ms with 90 %"

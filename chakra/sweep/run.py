@@ -7,13 +7,13 @@ from chakra.arguments import check_fields, checked
 from chakra.errors import UsageError
 from chakra.io.digits import is_whole, whole_number
 from chakra.sweep.executors import Runner
-from chakra.sweep.metrics import METRICS
 from chakra.sweep.optimise import optimise
 from chakra.sweep.outcomes import Progress, run_points
 from chakra.sweep.preflight import check_study
 from chakra.sweep.space import Point
 from chakra.sweep.store import Outcome, Store
 from chakra.sweep.study import Study
+from chakra.sweep.ties import by_merit
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,10 @@ def run_study(
 
 @checked
 def ranked(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Good points, best first by the objective; ties keep the order of the study.
+    """Good points, best first by the objective; of those that are as good as the best, the cheapest first.
+
+    Designs are equally good where their objectives differ by 0.1 % or less. Of these that with the least cost per hour
+    comes first, or the fewest NPUs; else the order of the study.
 
     Parameters
     ----------
@@ -134,4 +137,4 @@ def ranked(study: Study, outcomes: Sequence[Outcome]) -> list[Outcome]:
         Outcomes of its points.
     """
     good = [outcome for outcome in outcomes if outcome.ok and study.objective in outcome.metrics]
-    return sorted(good, key=lambda o: o.metrics[study.objective], reverse=METRICS[study.objective])
+    return by_merit(study, good)

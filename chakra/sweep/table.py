@@ -13,6 +13,7 @@ from chakra.sweep.pareto import front, label
 from chakra.sweep.sensitivity import without_effect
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
+from chakra.sweep.ties import tie_note
 
 #: the smallest figure of a column keeps this many digits that say something
 _DIGITS = 4
@@ -185,6 +186,7 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
         *overfull(outcomes),
         *unranked(study, outcomes),
         *without_effect(study, outcomes),
+        *tie_note(study, best),
         *alike(best),
     ]
 

@@ -256,6 +256,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "values_in_effect",
         "outcomes",
         "pareto",
+        "ties",
         "optimise",
         "run",
         "sensitivity",

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from viz_browser import Page, find_chromium
 
 from chakra import output_schemas
 from chakra.cli.commands.sweep import command
-from chakra.sweep import Outcome, Study, sensitivity, study_from, study_html
+from chakra.sweep import Outcome, Study, ranked, sensitivity, study_from, study_html
+from chakra.sweep.ties import tie_note, tied
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -116,6 +118,45 @@ def test_the_page_says_what_is_best_and_how_sure_that_is() -> None:
     assert page.count("<td>≈") == 1
     assert "such as" not in study_html(study(), OUTCOMES)
     assert "None of 1 design gave a result." in study_html(study(), OUTCOMES[4:5])
+
+
+def test_equally_good_designs_are_a_tie_that_the_cheapest_leads() -> None:
+    """80.08 ms is 0.1 % above 80, 80.09 more; without costs the NPUs decide, and without either nothing."""
+    first, equal, behind = (1, 1, 80.0), (2, 1, 80.08), (4, 1, 80.09)
+    cases: list[tuple[list[dict[str, float]], str, list[str]]] = [
+        ([{}, {}, {}], "The first: step 80 ms", ["1-1", "2-1", "4-1"]),
+        ([{"npus": 16}, {"npus": 8}, {"npus": 4}], "The first has the fewest NPUs: step 80.08 ms", ["2-1", "1-1", "4-1"]),
+        (
+            [{"npus": 8, "cost_per_hour": 20.0}, {"npus": 16, "cost_per_hour": 16.0}, {"npus": 1}],
+            "The first costs least: step 80.08 ms", ["2-1", "1-1", "4-1"],
+        ),
+        ([{"npus": 8, "cost_per_hour": 9.0}] * 3, "The first: step 80 ms", ["1-1", "2-1", "4-1"]),
+    ]  # fmt: skip
+    for more, said, order in cases:
+        outcomes = [
+            replace(one, metrics={**one.metrics, **rest})
+            for one, rest in zip([outcome(*row) for row in (first, equal, behind)], more, strict=True)
+        ]
+        best = ranked(study(), outcomes)
+        assert [o.key for o in best] == order
+        assert [o.key for o in tied(study(), best)] == order[:2]
+        page = study_html(study(), outcomes)
+        assert "Of 3 designs, 2 are equally good, 0.1 % or less apart: workload.tp " in page
+        assert said in page
+        assert "is best" not in page
+        [note] = tie_note(study(), best)
+        assert note.startswith("2 designs are equally good, 0.1 % or less apart in step_ms: ranks 1 to 2")
+    alone = [outcome(*first), outcome(*behind)]
+    assert tie_note(study(), ranked(study(), alone)) == []
+    assert "is best: step 80 ms" in study_html(study(), alone)
+
+
+def test_a_tie_of_many_is_counted_and_more_may_be_better() -> None:
+    """Six designs within 0.1 % of the greatest throughput."""
+    many = [outcome(tp, 1, 80.0, tokens_per_s=1000.0 - tp / 10) for tp in (1, 2, 4, 5, 8, 10, 16)]
+    by_tokens = study(objective="tokens_per_s")
+    assert [o.point[TP] for o in tied(by_tokens, ranked(by_tokens, many))] == [1, 2, 4, 5, 8, 10]
+    assert "; and 2 more. The first: tokens/s " in study_html(by_tokens, many)
 
 
 def test_reasons_that_differ_in_numbers_share_a_row() -> None:

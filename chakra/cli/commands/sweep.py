@@ -251,6 +251,7 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
 def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") -> dict[str, object]:
     from chakra.sweep import front, sensitivity
     from chakra.sweep.table import result_notes
+    from chakra.sweep.ties import tied
 
     def entry(o: "Outcome") -> dict[str, object]:
         return {"point": o.point, "status": o.status, "metrics": o.metrics, "reason": o.reason, "key": o.key}
@@ -261,6 +262,7 @@ def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") 
         "objective": study.objective,
         "counts": _counts(outcomes),
         "notes": result_notes(study, outcomes, best),
+        "tied": [o.key for o in tied(study, best)],
         "ranked": [entry(o) for o in best],
         "pareto": [entry(o) for o in front(study, outcomes)],
         "sensitivity": [cost.to_dict() for cost in sensitivity(study, outcomes)],
