@@ -40,19 +40,20 @@ def run_points(
 
 
 def constrained(study: Study, outcome: Outcome) -> Outcome:
-    """The outcome, infeasible if a constraint on results is not met."""
+    """The outcome, infeasible if a constraint on results is not met or asks for a figure that the point does not have."""
     if not outcome.ok:
         return outcome
     names: Mapping[str, Any] = {**study.names(outcome.point), **outcome.metrics}
     for text in study.constraints:
         asked = expression(text, f"{study.source}: constraints")
-        if asked.names & METRICS.keys() and not asked.value(names):
+        if not asked.names & METRICS.keys():
+            continue
+        lacking = sorted(asked.names - names.keys())
+        reason = f"constraint not met: {text}"
+        if lacking:
+            reason = f"constraint cannot be met: {text}: the point has no {lacking[0]}"
+        if lacking or not asked.value(names):
             return Outcome(
-                outcome.key,
-                outcome.point,
-                "infeasible",
-                outcome.metrics,
-                f"constraint not met: {text}",
-                outcome.cached,
-            )
+                outcome.key, outcome.point, "infeasible", outcome.metrics, reason, outcome.cached
+            )  # fmt: skip
     return outcome

@@ -193,9 +193,10 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
         if needs_memory:
             _require_memory(need, capacity)
     step_ns = int(result.finish_ns.max())
+    steps = metrics.get("iterations", 1)
     metrics["npus"] = int(result.npus)
-    metrics["step_ms"] = step_ns / 1e6
-    metrics["exposed_ms"] = float(result.exposed_comm_ns.max()) / 1e6
+    metrics["step_ms"] = step_ns / 1e6 / steps
+    metrics["exposed_ms"] = float(result.exposed_comm_ns.max()) / 1e6 / steps
     interval = replay_interval(result)
     if isinstance(interval, Interval):
         metrics["step_low_ms"], metrics["step_high_ms"] = (

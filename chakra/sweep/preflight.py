@@ -16,6 +16,8 @@ from chakra.platforms import cluster, platform_names
 from chakra.replay.config import load_network, load_system
 from chakra.replay.config.files import Source
 from chakra.replay.options import BACKENDS, COMPAT_MODES
+from chakra.sweep.expressions import expression
+from chakra.sweep.metrics import METRICS
 from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS, price_of
 from chakra.sweep.study import FILES, Study
 
@@ -42,6 +44,7 @@ def check_study(study: Study) -> None:
         _options(study)
         _files(study)
         _prices(study)
+        _constraints(study)
     except UsageError as error:
         raise ConfigError(f"{study.source}: {error}") from None
 
@@ -119,6 +122,18 @@ def _prices(study: Study) -> None:
             raise UsageError(f"cost-per-npu-hour: no machine preset {name!r}{nearest(name, names)}")
     for words in _values(study, "platform"):
         price_of({"price": study.price}, cluster(str(words), sized=False))
+
+
+def _constraints(study: Study) -> None:
+    """Constraints name values of the study, given or varied, and metrics: one that names another would never be asked."""
+    known = {*study.names({parameter.name: None for parameter in study.parameters}), *METRICS}
+    for text in study.constraints:
+        for name in sorted(expression(text, f"{study.source}: constraints").names - known):
+            hint = nearest(name, sorted(known))
+            raise UsageError(
+                f"constraints: {text!r}: the study gives no value named {name!r}"
+                f"{hint or ', and it is no metric'}; a text stands in quotes"
+            )
 
 
 def _workload(study: Study) -> None:

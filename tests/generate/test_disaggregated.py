@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from chakra.errors import UsageError
 from chakra.et import NodeType
 from chakra.et.manifest import WorkloadManifest
-from chakra.generate import MoeRequest, TransformerRequest, build_workload
+from chakra.generate import MoeRequest, TransformerRequest, build_workload, summarize
 from chakra.generate.verify.check import check_step
 from chakra.generate.verify.totals import totals_of
 from chakra.replay import simulate
@@ -187,3 +187,14 @@ def test_a_disaggregated_inference_is_not_rescaled() -> None:
 def test_what_does_not_fit_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         built(**options)
+
+
+def test_both_sides_are_balanced() -> None:
+    """One token behind 32 others: a layer has 2*7168 + 4*33*32 operations, the head 2*32*512."""
+    options = {**BASE, "layers": 8, "vocabulary": 512, "pp": 1, "decode-pp": 2, "balance-stages": True}
+    decode = summarize(TransformerRequest.from_mapping(options).plan().beside[0])
+    layer, head = 2 * 7168 + 4 * 33 * 32, 2 * 32 * 512
+    assert [(stage.layers, stage.matmul_flops) for stage in decode] == [
+        ("0-4", 5 * layer),
+        ("5-7", 3 * layer + head),
+    ]

@@ -113,7 +113,7 @@ def requests(draw: st.DrawFn) -> TransformerRequest:
         "images": draw(st.sampled_from([1, 2])), "seq": 48, "causal": draw(st.booleans()),
         "overlap": draw(st.booleans()), "comm-order": draw(st.sampled_from(["program", "stream"])),
         "fuse": draw(st.booleans()), "host": draw(st.sampled_from(["none", "ahead"])),
-        "compiled": draw(st.booleans()), "freeze-encoder": draw(st.booleans()),
+        "compiled": draw(st.booleans()),
         "exposed": draw(st.sampled_from(["", "tp", "dp,pp"])),
     }  # fmt: skip
     if pp > 1 and draw(st.booleans()):
@@ -127,6 +127,7 @@ def requests(draw: st.DrawFn) -> TransformerRequest:
             "zero": draw(st.integers(0, 3)), "recompute": draw(st.sampled_from(["none", "selective", "full"])),
             "iterations": draw(st.sampled_from([1, 2])), "reshard": draw(st.booleans()),
             "schedule": draw(st.sampled_from(["gpipe", "1f1b", "zb-h1", "zb-h2"])),
+            "freeze-encoder": draw(st.booleans()),
         }  # fmt: skip
     else:
         options |= {"mode": mode, "decode-steps": draw(st.integers(1, 3)), "sp": False}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chakra.generate import Mode, TransformerRequest, summarize
+from chakra.generate import Mode, MoeRequest, ScheduleKind, TransformerRequest, summarize
 
 
 @pytest.mark.parametrize("layers", [2, 32])
@@ -13,6 +13,52 @@ def test_weights_gathered_together_are_neighbours(layers: int) -> None:
     layer = (2 * hidden * hidden + 2 * hidden * 1024 + 3 * hidden * 14336 + 2 * hidden) * 2
     plan = TransformerRequest(model="llama3-8b", layers=layers, npus=8, zero=3).plan()
     assert summarize(plan)[0].memory.transient == head + layer
+
+
+#: parameters of Llama-2 7B
+LLAMA2_7B = 6_738_415_616
+
+
+@pytest.mark.parametrize(("once", "micro_batches", "gradients"), [(False, 4, 8), (True, 4, 1), (True, 1, 8)])
+def test_gradients_reduced_once_a_step_are_added_up_whole(
+    once: bool, micro_batches: int, gradients: int
+) -> None:
+    """ZeRO-3 over 8 ranks: 2 and 12 bytes a parameter are a rank's shard, the gradient's 4 only where it is scattered."""
+    plan = TransformerRequest(
+        model="llama2-7b", npus=8, zero=3, micro_batches=micro_batches, reduce_once=once
+    ).plan()
+    assert summarize(plan)[0].memory.states == 14 * LLAMA2_7B // 8 + 4 * LLAMA2_7B // gradients
+
+
+@pytest.mark.parametrize(("pp", "vp"), [(1, 1), (2, 1), (2, 2)])
+def test_weights_that_are_not_freed_behind_the_forward_are_all_there(pp: int, vp: int) -> None:
+    """Without resharding a stage's 2 bytes a parameter are whole while a micro-batch waits for its backward."""
+    plan = TransformerRequest(
+        model="llama2-7b",
+        pp=pp,
+        vp=vp,
+        dp=8,
+        zero=3,
+        micro_batches=4,
+        reshard=False,
+        schedule=ScheduleKind.INTERLEAVED if vp > 1 else ScheduleKind.ONE_F_ONE_B,
+    ).plan()
+    transient = [stage.memory.transient for stage in summarize(plan)]
+    assert sum(transient) == 2 * LLAMA2_7B
+
+
+@pytest.mark.parametrize(("dp", "shard"), [(1, None), (4, 1)])
+def test_weights_of_one_rank_are_not_gathered(dp: int, shard: int | None) -> None:
+    plan = TransformerRequest(model="llama3-8b", layers=2, dp=dp, shard=shard, zero=3).plan()
+    assert summarize(plan)[0].memory.transient == 0
+
+
+def test_experts_of_one_rank_are_not_gathered() -> None:
+    """Mixtral on 8 ranks with an expert each: a layer's attention, router and norms are gathered, with the head's."""
+    plan = MoeRequest(model="mixtral-8x7b", layers=2, dp=8, ep=8, zero=3).plan()
+    head = 32000 * 4096 + 4096
+    layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 8 * 4096 + 2 * 4096
+    assert summarize(plan)[0].memory.transient == 2 * (head + layer)
 
 
 def largest_result(

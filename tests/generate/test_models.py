@@ -127,6 +127,7 @@ def test_the_pipeline_returns_every_token_to_the_first_stage() -> None:
     ({"mode": "decode", "micro-batch": 3, "tp": 2, "sp": True}, r"requests per micro-batch \(3\)"),
     ({"micro-batch": 1, "seq": 1, "tp": 2, "sp": True}, r"sequences per micro-batch \(1\) must be a multiple of tp"),
     ({"mode": "prefill", "zero": 3}, "zero is of mode train; mode prefill does not read it"),
+    ({"mode": "serve", "freeze-encoder": True}, "freeze-encoder is of mode train; mode serve does not read it"),
     ({"mode": "serve", "recompute": "full"}, "recompute is of mode train"),
     ({"mode": "decode", "schedule": "dualpipev"}, "schedule is of mode train"),
     ({"mode": "decode", "shard": 2, "dp": 4, "framework": "fsdp2"}, "shard is of mode train"),

@@ -252,9 +252,21 @@ def test_loads_that_mean_nothing_are_refused(options: dict[str, Any], message: s
     ("expert,share\n8,1\n", "a share of expert 8, but layer 0 has experts 0 to 7"),
     ("expert,share\n1,1\n2,0\n", "1 expert of layer 0 has a share, and a token visits 2"),
     ("layer,expert,share\n1,1,1\n1,2,1\n", "no shares for the experts of layer 0"),
+    ("layer,expert,share\n,1,1\n,2,1\n3,1,1\n", "shares of layer 3, but the model has layers 0 to 2"),
 ])  # fmt: skip
 def test_files_that_are_wrong_are_named(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "load.csv"
     file.write_text(text, encoding="utf-8")
     with pytest.raises((ConfigError, UsageError), match=f"load.csv: .*{message}"):
         MoeRequest.from_mapping({**BASE, "expert-load-file": str(file)}).plan()
+
+
+def test_shares_of_a_layer_without_experts_are_refused(tmp_path: Path) -> None:
+    """DeepSeek-V2 Lite's first layer is dense."""
+    file = tmp_path / "load.csv"
+    lines = [f",{expert},1" for expert in range(64)]
+    file.write_text("\n".join(["layer,expert,share", *lines, "0,1,5"]), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"load\.csv: shares of layer 0, which has no experts"):
+        MoeRequest.from_mapping(
+            {"model": "deepseek-v2-lite", "layers": 3, "expert-load-file": str(file)}
+        ).plan()

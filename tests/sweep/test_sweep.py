@@ -262,6 +262,23 @@ def test_constraints_on_results(tmp_path: Path) -> None:
     assert {(o.metrics["npus"] <= 4, o.status) for o in outcomes} == {(True, "ok"), (False, "infeasible")}
 
 
+def test_a_constraint_on_a_figure_that_a_point_does_not_have_is_not_met(tmp_path: Path) -> None:
+    """A perceptron has no tokens."""
+    outcomes = run(small(constraints=["tokens_per_s > 1"]), tmp_path)
+    assert {(o.status, o.reason) for o in outcomes} == {
+        ("infeasible", "constraint cannot be met: tokens_per_s > 1: the point has no tokens_per_s")
+    }
+
+
+def test_a_step_among_several_takes_as_long_as_one(tmp_path: Path) -> None:
+    """Nothing goes over from one step of one stage to the next, so that three take three times as long as one."""
+    study = small(parameters={"workload.iterations": [1, 3]}, **{"cost-per-npu-hour": 2})
+    one, three = (outcome.metrics for outcome in run(study, tmp_path))
+    assert one["step_ms"] > 0
+    for metric in ("step_ms", "exposed_ms", "samples_per_s", "cost_per_step"):
+        assert three[metric] == pytest.approx(one[metric], rel=1e-9)
+
+
 def test_ranking_and_front() -> None:
     def outcome(name: str, step: float, memory: float, status: str = "ok") -> Outcome:
         return StoredOutcome(name, {}, status, {"step_ms": step, "memory_gb": memory})
@@ -619,6 +636,9 @@ def test_the_command_says_why_points_cannot_be(tmp_path: Path) -> None:
         ({"cost-per-npu-hour": 1.7e308}, "cost-per-npu-hour must be a number above 0"),
         ({"objective": "cost_per_step"}, "cost_per_step needs a price: cost-per-npu-hour"),
         ({"constraints": ["cost_per_hour < 3"]}, "cost_per_hour needs a price: cost-per-npu-hour"),
+        ({"constraints": ["step_m < 5"]}, "no value named 'step_m'; did you mean 'step_ms'?"),
+        ({"constraints": ["tp <= 8"]}, "'tp <= 8': the study gives no value named 'tp'"),
+        ({"constraints": ["workload_kind == mlp"]}, "no value named 'mlp', and it is no metric; a text stands in quotes"),
     ],
 )  # fmt: skip
 def test_a_mistyped_word_stops_the_study_before_anything_runs(

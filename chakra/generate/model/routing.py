@@ -57,6 +57,22 @@ class ExpertLoad:
             self._known[key] = apportioned(tokens * visited, weights, tokens)
         return self._known[key]
 
+    def check_layers(self, with_experts: Sequence[bool]) -> None:
+        """Refuse shares of layers that the model does not have; ``with_experts`` says of each layer whether it has some.
+
+        Raises
+        ------
+        UsageError
+            A file with a line for such a layer: its layers are numbered otherwise, or are another model's.
+        """
+        for layer in sorted(key for key in self.given if key is not None):
+            if layer >= len(with_experts):
+                raise UsageError(
+                    f"{self.source}: shares of layer {layer}, but the model has layers 0 to {len(with_experts) - 1}"
+                )
+            if not with_experts[layer]:
+                raise UsageError(f"{self.source}: shares of layer {layer}, which has no experts")
+
     def _weights(self, layer: int, experts: int) -> list[int]:
         """What the shares of a layer's experts are in proportion to.
 

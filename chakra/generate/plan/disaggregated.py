@@ -35,11 +35,15 @@ _HELD_BATCHES = 2
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """The decode ranks: their degrees, the requests of a batch, and the tokens that each request gets."""
+    """The decode ranks: their degrees, the requests of a batch, and the tokens that each request gets.
+
+    ``layers_per_chunk`` are the layers of each stage; None: even numbers.
+    """
 
     parallel: ParallelConfig
     requests: int
     steps: int
+    layers_per_chunk: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +203,7 @@ def plan_disaggregated(
             options, requests=decoding.requests, prefill=False, decode_steps=decoding.steps,
             micro_batches=batches // (together * decoding.parallel.dp),
         ),
-        layout, emit, compile_layers=compile_layers, load=load,
+        layout, emit, decoding.layers_per_chunk, compile_layers=compile_layers, load=load,
     )  # fmt: skip
     exchange = _Exchange(model, prefill, decode, options, together)
     held = options.requests * min(options.micro_batches, _HELD_BATCHES)

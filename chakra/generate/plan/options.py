@@ -42,9 +42,9 @@ class TrainingOptions:
     bucket_bytes
         Gradients are reduced in pieces of this size, as they become ready.
     reshard_after_forward
-        ZeRO-3: gather again for the backward pass.
+        ZeRO-3: gather again for the backward pass; else weights stay whole from a forward to its backward.
     reduce_once
-        ZeRO-3: reduce gradients once a step instead of once per micro-batch (``no_sync``).
+        ZeRO-3: reduce gradients once a step instead of once per micro-batch (``no_sync``); each rank holds them whole.
     prefetch
         ZeRO-3: layers gathered ahead of the one that runs.
     optimizer_state_bytes
@@ -79,6 +79,11 @@ class TrainingOptions:
             raise UsageError(f"prefetch must not be negative, not {self.prefetch}")
         if self.optimizer_state_bytes < 0:
             raise UsageError(f"optimizer state bytes must not be negative, not {self.optimizer_state_bytes}")
+
+    @property
+    def adds_up_whole(self) -> bool:
+        """Whether ZeRO-3 adds gradients up over micro-batches before it scatters them, all of them on each rank."""
+        return self.zero is Zero.WEIGHTS and self.reduce_once and self.micro_batches > 1
 
     @property
     def passes(self) -> int:

@@ -22,7 +22,7 @@ from chakra.generate.model.classic import (
 from chakra.generate.model.compilation import compiled
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.ir import ElementTypes
-from chakra.generate.model.layer_kinds import pattern_layers, read_layers
+from chakra.generate.model.layer_kinds import Feed, pattern_layers, read_layers
 from chakra.generate.model.presets import SIZES, sized_transformer
 from chakra.generate.model.routing import ExpertLoad, Experts, read_load
 from chakra.generate.model.stage_model import StageModel
@@ -65,7 +65,10 @@ class Mode(Enum):
 #: done (sizes of buckets, gathers ahead, types of gradients) mean nothing where it is not, in training, too
 READ_IN: dict[str, tuple[Mode, ...]] = {
     **dict.fromkeys(
-        ("schedule", "schedule_file", "recompute", "zero", "shard", "optimizer_bytes", "iterations"), (Mode.TRAIN,)
+        (
+            "schedule", "schedule_file", "recompute", "zero", "shard", "optimizer_bytes", "iterations", "freeze_encoder",
+        ),
+        (Mode.TRAIN,),
     ),
     # prefill is the first part of a request that may decode, too
     "decode_steps": (Mode.PREFILL, Mode.DECODE, Mode.SERVE, Mode.DISAGGREGATED),
@@ -617,6 +620,7 @@ class TransformerRequest(Request):
             return None
         if not model.has_experts:
             raise UsageError("expert-load is of experts, and the model has none")
+        load.check_layers([model.at(layer).feed is Feed.MOE for layer in range(model.layers)])
         if self.capacity != 1.0:
             raise UsageError("expert-load says how many tokens each expert gets: capacity must be 1")
         return load
@@ -634,18 +638,18 @@ class TransformerRequest(Request):
         layout = replace(self.layout(), training=self.mode is Mode.TRAIN)
         return balanced_stages(model, parallel, shape, layout)
 
-    def _decoding(self, parallel: ParallelConfig) -> Decoding | None:
+    def _decoding(self, model: TransformerConfig, parallel: ParallelConfig) -> Decoding | None:
         """The decode ranks of a disaggregated inference; None in other modes, which have no options for them."""
         if self.mode is not Mode.DISAGGREGATED:
             return None
         if self.npus is not None:
             raise UsageError("npus would be those of both kinds of ranks: give dp and decode-dp instead")
-        sizes = {
+        degrees = {
             axis: getattr(parallel, axis) if getattr(self, f"decode_{axis}") is None else getattr(self, f"decode_{axis}")
             for axis in ("tp", "ep", "dp", "pp")
         }  # fmt: skip
         try:
-            theirs = ParallelConfig(**sizes, order=self.order)
+            theirs = ParallelConfig(**degrees, order=self.order)
         except UsageError as error:
             raise UsageError(f"decode ranks: {error}") from None
         if theirs.world + parallel.world > MAX_GENERATED_NPUS:
@@ -654,7 +658,12 @@ class TransformerRequest(Request):
                 "generated"
             )
         requests = self.micro_batch if self.decode_batch is None else self.decode_batch
-        return Decoding(theirs, requests, self.decode_steps)
+        sizes = None
+        if self.balance_stages:
+            # as of the first step; a longer context changes all layers alike
+            shape = TokenShape(max(requests, 1), 1, self.prompt(model) + 1)
+            sizes = self._stage_layers(model, theirs, shape)
+        return Decoding(theirs, requests, self.decode_steps, sizes)
 
     def plan(self) -> StepPlan:
         """Plan a training step or an inference batch.
@@ -666,7 +675,7 @@ class TransformerRequest(Request):
         """
         self._refuse_unread()
         model, parallel = self.config(), self.parallel()
-        decoding, load = self._decoding(parallel), self._load(model)
+        decoding, load = self._decoding(model, parallel), self._load(model)
         if self.mode is not Mode.TRAIN:
             options = InferenceOptions(
                 requests=self.micro_batch, micro_batches=self.batches(parallel), prompt=self.prompt(model),

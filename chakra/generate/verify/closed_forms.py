@@ -564,12 +564,14 @@ def gathered_shards(elements: Iterable[int], shards: int, itemsize: int) -> int:
 
 
 def model_state_bytes(
-    elements: int, shards: int, zero: int, *, itemsize: int, grad_itemsize: int, state_bytes: int
-) -> float:
+    elements: int, shards: int, zero: int, *, itemsize: int, grad_itemsize: int, state_bytes: int,
+    whole_gradients: bool = False,
+) -> float:  # fmt: skip
     """Weights, gradients and optimizer states of ``elements`` parameters held by one rank.
 
-    ZeRO-0: w + w_g + states; 1: states/D; 2: also gradients/D; 3: everything/D.
+    ZeRO-0: w + w_g + states; 1: states/D; 2: also gradients/D; 3: everything/D. ``whole_gradients`` are added up over
+    micro-batches before they are scattered: w_g of ZeRO-3, too.
     """
     weights = elements * itemsize / (shards if zero >= 3 else 1)
-    grads = elements * grad_itemsize / (shards if zero >= 2 else 1)
+    grads = elements * grad_itemsize / (shards if zero >= 2 and not whole_gradients else 1)
     return weights + grads + elements * state_bytes / (shards if zero >= 1 else 1)

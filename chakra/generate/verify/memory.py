@@ -19,7 +19,8 @@ class StageMemory:
     """Bytes of one rank of a stage.
 
     ``states`` are weights, gradients and optimizer states; ``activations`` the peak of what passes keep for each
-    other; ``transient`` what recomputation (or gathering, ZeRO-3) holds for a while on top; ``cache`` keys and values.
+    other; ``transient`` what recomputation (or gathering, ZeRO-3) holds for a while on top, which without resharding is
+    every weight of a chunk from its forward to its backward; ``cache`` keys and values.
     """
 
     states: int
@@ -55,7 +56,7 @@ def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
         states += model_state_bytes(
             elements, shards, int(training.zero), itemsize=plan.model.itemsize,
             grad_itemsize=plan.model.grad_itemsize if trained else 0,
-            state_bytes=training.optimizer_state_bytes if trained else 0,
+            state_bytes=training.optimizer_state_bytes if trained else 0, whole_gradients=training.adds_up_whole,
         )  # fmt: skip
     if not plan.model.training:
         cache = plan.model.cache_bytes(stage.stage, plan.parallel.pp)
@@ -75,19 +76,41 @@ def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
     elif training.recompute is Recompute.SELECTIVE:
         transient = max((op.core_bytes for layer in layers for op in layer.operators), default=0)
     if training.zero is Zero.WEIGHTS:
-        # the layers of a chunk are gathered in order: those that are whole together are neighbours
-        transient += max(
-            (
-                sum(window)
-                for chunk in chunks
-                for window in _windows(chunk, plan.model.itemsize, training.prefetch + 1)
-            ),
-            default=0,
-        )
+        transient += _gathered_bytes(plan, stage)
     return StageMemory(-int(-states // 1), peak, transient)
 
 
-def _windows(layers: Sequence[Layer], itemsize: int, length: int) -> list[list[int]]:
-    """Bytes of the weights of every `length` neighbouring layers (all of them where there are fewer)."""
-    sizes = [layer.parameters * itemsize for layer in layers]
+def _gathered_bytes(plan: "StepPlan", stage: "StagePlan") -> int:
+    """Most bytes of weights that are whole at once (ZeRO-3).
+
+    The layers of a chunk are gathered in order: those that are whole together are neighbours. Without resharding a chunk
+    stays whole until no micro-batch waits for its backward. Weights that one rank holds alone are not gathered.
+    """
+    sizes = [[_gathered_of(plan, layer) for layer in chunk] for chunk in plan.chunks_of(stage)]
+    if plan.training.reshard_after_forward:
+        ahead = plan.training.prefetch + 1
+        return max((sum(window) for chunk in sizes for window in _windows(chunk, ahead)), default=0)
+    whole = [sum(chunk) for chunk in sizes]
+    waiting = [0] * len(whole)
+    most = 0
+    for action in plan.schedule[stage.stage]:
+        # gradients of weights (Phase.WEIGHT) need no weights
+        if action.phase is Phase.FORWARD:
+            waiting[action.chunk] += 1
+            most = max(most, sum(size for size, count in zip(whole, waiting, strict=True) if count))
+        elif action.phase in (Phase.BACKWARD, Phase.INPUT):
+            waiting[action.chunk] -= 1
+    return most
+
+
+def _gathered_of(plan: "StepPlan", layer: Layer) -> int:
+    """Bytes of a layer's weights that are sharded, and so whole only where they are gathered."""
+    parallel = plan.parallel
+    return plan.model.itemsize * sum(
+        weight.elements for weight in layer.weights() if parallel.sharding(weight.group.replica_axes())
+    )
+
+
+def _windows(sizes: Sequence[int], length: int) -> list[Sequence[int]]:
+    """Every `length` neighbouring layers' sizes (all of them where there are fewer)."""
     return [sizes[first : first + length] for first in range(max(len(sizes) - length, 0) + 1)]
