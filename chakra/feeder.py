@@ -201,6 +201,9 @@ class ETFeeder:
         self._left = set(range(len(self._trace)))
         self._ready = [(self._id(place), place) for place in self._left if not self._waiting[place]]
         heapq.heapify(self._ready)
+        #: places of the nodes that were taken and not given back, and of those that are done
+        self._taken: set[int] = set()
+        self._done: set[int] = set()
 
     def _id(self, place: int) -> int:
         return int(self._trace.ids[place])
@@ -219,7 +222,9 @@ class ETFeeder:
         """Take the free node of the smallest id; None if every node that is left waits for another."""
         if not self._ready:
             return None
-        return ETFeederNode(self._trace, heapq.heappop(self._ready)[1])
+        place = heapq.heappop(self._ready)[1]
+        self._taken.add(place)
+        return ETFeederNode(self._trace, place)
 
     @checked
     def pushBackIssuableNode(self, node_id: int) -> None:  # noqa: N802
@@ -228,9 +233,14 @@ class ETFeeder:
         Raises
         ------
         TraceError, UsageError
-            If there is no such node, or it has been removed.
+            If there is no such node, or it has been removed, is done, or was not taken: it would be issued twice.
         """
-        heapq.heappush(self._ready, (node_id, self._place(node_id)))
+        place = self._place(node_id)
+        if place not in self._taken or place in self._done:
+            state = "is done" if place in self._done else "was not taken"
+            raise UsageError(f"{self._trace.source}: node {node_id} {state}: it cannot be given back")
+        self._taken.remove(place)
+        heapq.heappush(self._ready, (node_id, place))
 
     @checked
     def lookupNode(self, node_id: int) -> ETFeederNode:  # noqa: N802
@@ -250,9 +260,13 @@ class ETFeeder:
         Raises
         ------
         TraceError, UsageError
-            If there is no such node, or it has been removed.
+            If there is no such node, or it has been removed, or was done before: a node that also waits for others would
+            become free too early.
         """
         place = self._place(node_id)
+        if place in self._done:
+            raise UsageError(f"{self._trace.source}: node {node_id} is done already")
+        self._done.add(place)
         offsets, index = self._trace.children()
         for child in index[offsets[place] : offsets[place + 1]].tolist():
             self._waiting[child] -= 1

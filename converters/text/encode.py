@@ -96,10 +96,11 @@ def _with_letters(columns: TraceColumns, column: I64, table: SpanGroups, first: 
 
 def rank_files(common: Common, table: SpanGroups) -> Iterator[tuple[list[int], U8]]:
     """Yield the distinct file contents with the ranks that have them; each rank comes once."""
-    if not common.places:
+    # groups that the policy has, but no collective of the file
+    used = [kind for kind, places in common.places.items() if len(places)]
+    if not used:
         yield list(range(table.npus)), common.data
         return
-    used = [kind for kind in table.kinds if len(common.places[kind])]
     numbers = np.stack([table.number_of(kind) for kind in used])
     owners: dict[tuple[int, ...], list[int]] = {}
     for rank, key in enumerate(zip(*numbers.tolist(), strict=True)):

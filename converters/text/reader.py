@@ -155,6 +155,7 @@ def _simai_header(words: "_Words") -> tuple[Layout, frozenset[int], frozenset[in
             found[name] = value
     if "tp" not in found:
         raise words.error("the header has no model_parallel_NPU_group:", back=1)
+    words.names_experts = "ep" in found
     layout = Layout(**found)
     each = layout.tp * layout.pp
     if layout.all_gpus is not None and layout.all_gpus % each:
@@ -270,6 +271,8 @@ class _Words:
             self._lines += [number] * len(found)
         self._next = 0
         self._end = len(self._words)
+        #: whether the header says how many ranks experts are spread over
+        self.names_experts = False
 
     def at_end(self) -> bool:
         return self._next >= self._end
@@ -315,6 +318,10 @@ class _Words:
         for group in _GROUPS:
             plain = word.removesuffix(group)
             if plain != word and plain in _GROUPED:
+                if not self.names_experts:
+                    raise self.error(
+                        f"{word!r} is among ranks with experts, and the header has no ep:", back=1
+                    )
                 return plain, group[1:]
         self._next -= 1
         named = [f"{plain}{group}" for plain in _GROUPED for group in _GROUPS]

@@ -181,6 +181,16 @@ def test_experts_of_one_rank_are_left_out_with_a_note(load: Load, tmp_path: Path
     )
 
 
+def test_a_file_without_collectives_is_one_file_for_all_ranks(load: Load, tmp_path: Path) -> None:
+    summary = write_converted(
+        load(text(rows="attention -1 2000 NONE 0 3000 NONE 0 1000 NONE 0 100\n"), npus=None), tmp_path / "out"
+    )
+    assert summary.npus == 16
+    for rank in (0, 15):
+        trace = read_trace(tmp_path / f"out.{rank}.et")
+        assert [NodeType(value) for value in trace.types] == 3 * [NodeType.COMP]
+
+
 def test_it_replays(tmp_path: Path) -> None:
     path = tmp_path / "aicb.txt"
     path.write_text(text())
@@ -201,6 +211,7 @@ def test_it_replays(tmp_path: Path) -> None:
         (("ep: 4", "ep: 3"), "model_parallel_NPU_group x ep is 6, which does not divide the 16 NPUs"),
         (("ep: 4", "ep: 0"), "the number behind 'ep:' must lie between 1 and"),
         (("ep: 4", "ep: 4 ep: 4"), "'ep:' is there twice"),
+        (("ep: 4 ", ""), "'ALLGATHER_DP_EP' is among ranks with experts, and the header has no ep:"),
         (("ga: 2", "gb: 2"), "'gb:' is not a label of a SimAI header"),
         (("model_parallel_NPU_group: 2 ", ""), "the header has no model_parallel_NPU_group:"),
         (("pp_comm: 0", "pp_comm: 0.5"), "the number behind 'pp_comm:' must be a whole number"),

@@ -50,6 +50,31 @@ def test_nodes_come_when_their_dependencies_are_done() -> None:
     assert not feeder.hasNodesToIssue()
 
 
+def test_a_node_is_done_once_and_given_back_once() -> None:
+    """Done twice, the first node of two would free what also waits for the second."""
+    builder = TraceBuilder()
+    first, second = (builder.compute(name, duration_ns=1) for name in ("first", "second"))
+    builder.compute("both", duration_ns=1, after=[first, second])
+    feeder = ETFeeder(builder.build())
+    with pytest.raises(ChakraError, match="node 0 was not taken: it cannot be given back"):
+        feeder.pushBackIssuableNode(0)
+    assert [feeder.getNextIssuableNode() for _ in range(2)] == [feeder.lookupNode(0), feeder.lookupNode(1)]
+    feeder.pushBackIssuableNode(0)
+    with pytest.raises(ChakraError, match="node 0 was not taken"):
+        feeder.pushBackIssuableNode(0)
+    assert feeder.getNextIssuableNode() == feeder.lookupNode(0)
+    feeder.freeChildrenNodes(0)
+    for call, message in (
+        (feeder.freeChildrenNodes, "node 0 is done already"),
+        (feeder.pushBackIssuableNode, "node 0 is done: it cannot be given back"),
+    ):
+        with pytest.raises(ChakraError, match=message):
+            call(0)
+    assert feeder.getNextIssuableNode() is None
+    feeder.freeChildrenNodes(1)
+    assert feeder.getNextIssuableNode() == feeder.lookupNode(2)
+
+
 def test_other_attributes_and_wrong_ids() -> None:
     builder = TraceBuilder()
     builder.compute("a", duration_ns=1, attrs={"colour": "red"})
