@@ -19,7 +19,7 @@ from chakra.sweep.run import ranked
 from chakra.sweep.sensitivity import ValueCost, sensitivity
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
-from chakra.sweep.table import figures, heading, metric_column, result_notes, within_interval
+from chakra.sweep.table import figures, fits, heading, metric_column, result_notes, within_interval
 from chakra.sweep.ties import EQUAL, thrift, tied
 
 #: rows of designs on a page, and circles of the picture
@@ -114,7 +114,18 @@ def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], 
         text += f", within which {others if near else 'no other design'} lie{'s' * (len(near) < 2)}"
     else:
         text += "; no measured framework is near, so that nothing says how far the figure can be trusted"
-    return f"{text}."
+    return f"{text}.{_room(study, best)}"
+
+
+def _room(study: Study, best: Sequence[Outcome]) -> str:
+    """That the best design needs more memory than there is, and the best one that does not; empty where it fits."""
+    if fits(best[0]):
+        return ""
+    text = f" It needs {100 * best[0].metrics['memory_share']:,.1f} % of an accelerator's memory"
+    design = next((outcome for outcome in best if fits(outcome)), None)
+    if design is None:
+        return f"{text}, and no design fits."
+    return f"{text}; of those that fit, {_values(study, design)} is best: {_figure(study.objective, design)}."
 
 
 def _figure(metric: str, outcome: Outcome) -> str:

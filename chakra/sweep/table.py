@@ -154,19 +154,39 @@ def unranked(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def overfull(outcomes: Sequence[Outcome]) -> list[str]:
-    """How many designs ran that need more memory than an NPU has; for people. Nothing without such.
+def fits(outcome: Outcome) -> bool:
+    """Whether a design needs no more memory than an NPU has; true where either is not known."""
+    return outcome.metrics.get("memory_share", 0) <= 1
+
+
+def overfull(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome]) -> list[str]:
+    """How many designs ran that need more memory than an NPU has, and which is the best that does not where the best
+    one does; for people. Nothing without such.
 
     Parameters
     ----------
+    study
+        The study.
     outcomes
-        Outcomes of a study's points.
+        Outcomes of its points.
+    best
+        Good ones, best first.
     """
-    count = sum(outcome.ok and outcome.metrics.get("memory_share", 0) > 1 for outcome in outcomes)
+    count = sum(outcome.ok and not fits(outcome) for outcome in outcomes)
     if not count:
         return []
     some = f"{counted(count, 'design')} that ran {verb(count, 'needs', 'need')} more memory than the accelerator has"
-    return [f"{some} (memory_share above 100 %); constraints: [memory] leaves such out"]
+    lines = [f"{some} (memory_share above 100 %); constraints: [memory] leaves such out"]
+    if best and not fits(best[0]):
+        share = (
+            f"the best design needs {100 * best[0].metrics['memory_share']:,.1f} % of an accelerator's memory"
+        )
+        rank = next((rank for rank, outcome in enumerate(best, 1) if fits(outcome)), None)
+        if rank is None:
+            return [*lines, f"{share}, and no design fits"]
+        value = metric_column(study.objective, [best[rank - 1]])[0]
+        lines.append(f"{share}; the best that fits has rank {rank}: {heading(study.objective)} {value}")
+    return lines
 
 
 def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome]) -> list[str]:
@@ -183,7 +203,7 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
     """
     return [
         *notes(study),
-        *overfull(outcomes),
+        *overfull(study, outcomes, best),
         *unranked(study, outcomes),
         *without_effect(study, outcomes),
         *tie_note(study, best),

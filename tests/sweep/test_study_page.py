@@ -16,6 +16,7 @@ from viz_browser import Page, find_chromium
 from chakra import output_schemas
 from chakra.cli.commands.sweep import command
 from chakra.sweep import Outcome, Study, ranked, sensitivity, study_from, study_html
+from chakra.sweep.table import overfull
 from chakra.sweep.ties import tie_note, tied
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -149,6 +150,34 @@ def test_equally_good_designs_are_a_tie_that_the_cheapest_leads() -> None:
     alone = [outcome(*first), outcome(*behind)]
     assert tie_note(study(), ranked(study(), alone)) == []
     assert "is best: step 80 ms" in study_html(study(), alone)
+
+
+def test_a_best_design_that_does_not_fit_is_said_with_the_best_that_does() -> None:
+    """A share of exactly the memory fits; a design without a known share is not said to be too large."""
+
+    def said(*shares: float | None) -> tuple[list[str], str]:
+        rows = [
+            outcome(tp, 1, 80.0 + tp, **({} if share is None else {"memory_share": share}))
+            for tp, share in zip((1, 2, 4), shares, strict=True)
+        ]
+        return overfull(study(), rows, ranked(study(), rows)), study_html(study(), rows)
+
+    notes, page = said(1.068, 1.0001, 1.0)
+    assert notes[0].startswith("2 designs that ran need more memory than the accelerator has")
+    assert notes[1:] == [
+        "the best design needs 106.8 % of an accelerator's memory; the best that fits has rank 3: step [ms] 84"
+    ]
+    words = "of those that fit, workload.tp 4, workload.micro-batch 1 is best: step 84 ms."
+    assert f"It needs 106.8 % of an accelerator&#39;s memory; {words}" in page
+    notes, page = said(1.5, 2.0, 12.5)
+    assert notes[1:] == ["the best design needs 150.0 % of an accelerator's memory, and no design fits"]
+    assert "It needs 150.0 % of an accelerator&#39;s memory, and no design fits." in page
+    notes, page = said(1.0, 2.0, 0.5)
+    assert len(notes) == 1
+    assert "It needs" not in page
+    notes, page = said(None, None, None)
+    assert notes == []
+    assert "It needs" not in page
 
 
 def test_a_tie_of_many_is_counted_and_more_may_be_better() -> None:
