@@ -8,7 +8,7 @@ from chakra.arguments import checked
 from chakra.compare.match import KernelRow, match_kernels
 from chakra.compare.spans import WORDS, Kind, Source, account, slowest
 from chakra.errors import UsageError
-from chakra.io.readable import duration_text
+from chakra.io.readable import counted, duration_text
 
 SCHEMA = "chakra.compare/1"
 
@@ -99,9 +99,26 @@ class Comparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not known of the two, and whether their intervals tell them apart."""
+        """What is not known of the two, whether they do as much, and whether their intervals tell them apart."""
         said = [note for side in (self.a, self.b) for note in side.notes]
-        return tuple(dict.fromkeys([*said, *_told_apart(self.a, self.b, self.b_ns - self.a_ns)]))
+        told = _unlike(self.a, self.b) or _told_apart(self.a, self.b, self.b_ns - self.a_ns)
+        return tuple(dict.fromkeys([*said, *told]))
+
+
+def _unlike(a: Source, b: Source) -> list[str]:
+    """What a sample takes in each of two runs of unlike many samples, whose times alone do not say which is faster."""
+    if a.samples is None or b.samples is None or a.samples == b.samples:
+        return []
+    each = [
+        f"{counted(samples, 'sample')} in {name}, {duration_text(round(_end(side) / samples))} each"
+        for name, side, samples in (("A", a, a.samples), ("B", b, b.samples))
+    ]
+    return [f"the two do not compute as much: {', '.join(each)}"]
+
+
+def _end(side: Source) -> int:
+    """When the last rank of a run has finished."""
+    return max(spans.end_ns for spans in side.ranks.values())
 
 
 def _told_apart(a: Source, b: Source, difference_ns: int) -> list[str]:
@@ -112,7 +129,7 @@ def _told_apart(a: Source, b: Source, difference_ns: int) -> list[str]:
     (fast, slow), names = ((a, b), "AB") if difference_ns >= 0 else ((b, a), "BA")
     low, high = fast.interval_ns or (0, 0)
     ends = f"the 90 % interval of {names[0]} ({duration_text(low)} to {duration_text(high)})"
-    if max(spans.end_ns for spans in slow.ranks.values()) > high:
+    if _end(slow) > high:
         return [f"the step of {names[1]} lies outside {ends}"]
     shared = "errors that both share keep their order, others may change it"
     return [f"the step of {names[1]} lies within {ends}: {shared}"]

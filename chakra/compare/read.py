@@ -32,6 +32,7 @@ from chakra.io import files
 from chakra.report import Run, read_run
 from chakra.report.document import computed_of
 from chakra.report.tables import counted_name
+from chakra.timeline.lenient import number
 
 #: names of collectives, by what their names in libraries, traces and documents contain
 _WORDS = tuple(
@@ -275,7 +276,15 @@ def _replay(run: Run) -> Source:
         spans = ranks[rank] = RankSpans(0, int(run.finish_ns[rank]))
         spans.computes = any(str(engine).upper() == "GPU" for engine in entry.get("engines") or ["GPU"])
         _add_nodes(spans, entry, computed_of(run, entry) or [""] * len(entry["ids"]), meetings)
-    return Source(run.name, "replay", ranks, interval_ns=run.interval_ns)
+    return Source(run.name, "replay", ranks, interval_ns=run.interval_ns, samples=_samples(run))
+
+
+def _samples(run: Run) -> int | None:
+    """Samples of the whole run; None where it does not say its rates."""
+    rates = run.document.get("rates")
+    if not isinstance(rates, Mapping) or "samples_per_s" not in rates:
+        return None
+    return round(number(rates["samples_per_s"]) * int(run.finish_ns.max(initial=0)) / 1e9) or None
 
 
 def _meetings(run: Run) -> dict[str, tuple[I64, I64, I64, list[str]]]:

@@ -127,6 +127,8 @@ class Source:
         What is not known of it.
     interval_ns
         Ends of the 90 % interval of its time, of a replay that states one.
+    samples
+        Samples (sequences) that are computed in its time, of a replay that says so.
     """
 
     name: str
@@ -134,6 +136,7 @@ class Source:
     ranks: dict[int, RankSpans]
     notes: tuple[str, ...] = ()
     interval_ns: tuple[int, int] | None = None
+    samples: int | None = None
 
 
 def account(spans: RankSpans) -> dict[tuple[Kind, str], int]:

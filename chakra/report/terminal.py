@@ -38,7 +38,9 @@ def essence(run: Run, bars: int = 8) -> str:
     UsageError
         If that is below 1.
     """
-    lines = [f"{word + ':':<24}{value}" for word, value in tables.headline(run)]
+    facts = tables.headline(run)
+    width = max((len(word) for word, _ in facts), default=0) + 3
+    lines = [f"{word + ':':<{width}}{value}" for word, value in facts]
     if run.document.get("partial"):
         lines.insert(0, "PARTIAL RESULT: the run was ended before all NPUs had finished")
     verdict = tables.waiting_verdict(run)

@@ -10,6 +10,7 @@ from exposure import check, communication, instants, length
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chakra.accuracy.rates import replay_rates
 from chakra.builder import TraceBuilder, Workload
 from chakra.cli.main import run as chakra
 from chakra.compare import Kernel, RankSpans, Source, compare, difference_html, difference_text, read_source
@@ -20,6 +21,7 @@ from chakra.errors import UsageError
 from chakra.et import write_trace
 from chakra.et.families import FAMILIES, kernel_family, operator_family
 from chakra.generate import TransformerRequest, build_workload
+from chakra.generate.verify.totals import totals_of
 from chakra.replay import simulate
 
 DDP = Path(__file__).resolve().parents[1] / "data" / "pytorch" / "ddp"
@@ -247,6 +249,31 @@ def test_the_interval_of_the_faster_one_tells_whether_two_steps_differ(
 
     found = compare(source("a", step_ns, interval), source("b", 1_100, (900, 1_150)))
     assert [words in note for note in found.notes] == [True] * bool(words)
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"), [(16, None), (48, "16 samples in A, 1 µs each, 48 samples in B, 900 ns each")]
+)
+def test_runs_of_unlike_many_samples_say_what_one_takes(samples: int, words: str | None) -> None:
+    """16 in 16 us; the other's step of 43.2 us lies outside the interval, which says nothing of three times the work."""
+    a = Source("a", "replay", {0: RankSpans(0, 16_000)}, interval_ns=(14_000, 18_000), samples=16)
+    b = Source("b", "replay", {0: RankSpans(0, 43_200)}, interval_ns=(40_000, 50_000), samples=samples)
+    notes = compare(a, b).notes
+    assert len(notes) == 1
+    assert notes[0] == f"the two do not compute as much: {words}" if words else "outside" in notes[0]
+
+
+def test_the_samples_of_a_generated_step_are_counted(tmp_path: Path) -> None:
+    """Three micro-batches of one sequence on each of four replicas."""
+    request = TransformerRequest(
+        model="gpt2-small", layers=1, npus=4, micro_batches=3, seq=16, peak_tflops=1.0, mem_gbps=100.0
+    )
+    plan = request.plan()
+    workload = build_workload(plan, metadata=totals_of(request, plan).fact())
+    result = simulate(workload, SYSTEM, NETWORK)
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({**result.to_dict(nodes=True), "rates": replay_rates(result)}))
+    assert read_source(path).samples == 12
 
 
 def test_the_interval_of_a_document_is_read(tmp_path: Path) -> None:
