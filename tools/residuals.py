@@ -50,6 +50,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         if case.quantity.value != "step time" or row["predicted"] is None:
             continue
         request = case.request
+        if request.config().kinds:
+            # jobs with layers of several kinds get no interval, and say nothing of others
+            continue
         degrees = request.parallel()
         model = request.config()
         writer.writerow(

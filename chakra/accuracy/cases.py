@@ -1,7 +1,7 @@
 """From a row's columns to what is generated and replayed: workload, machine and framework. One rule for every row."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -27,7 +27,7 @@ LEAST_SECONDS, MOST_SECONDS = 1e-9, 1e9
 
 _TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _MEMORY_UNITS = {"gib": float(1 << 30), "gb": 1e9, "mib": float(1 << 20), "mb": 1e6}
-#: families that are printed apart by element type
+#: families that are printed apart by element type, and models with state-space layers apart from others
 _BY_PRECISION = ("Megatron-Bridge", "DGX Cloud")
 
 
@@ -122,8 +122,12 @@ _GRADIENTS = (
     (re.compile(r"Megatron-Bridge"), "bf16"),
 )
 #: releases of Megatron-Bridge whose recipes record whole steps of mixtures of experts in MXFP8 as graphs (full_iteration;
-#: earlier ones record parts of a layer, which spare the host little)
+#: earlier ones record parts of a layer, which spare the host little), and exchange tokens with experts beside another
+#: micro-batch's computation (overlap_moe_expert_parallel_comm). Those of models with state-space layers do neither
 _RECORDED = re.compile(r'Megatron-Bridge.*release "26\.0[6-9]')
+#: whose recipes send tokens to experts by a library that sends each once to a node or rank (DeepEP, HybridEP): all but
+#: GPT-OSS's, of which those on H100 and B200 send a copy for each expert
+_ONCE = re.compile(r"Megatron-Bridge (?!.*GPT.OSS)", re.I)
 _DEGREE = re.compile(rf"\b({'|'.join(DEGREES)})=?([0-9]{{1,9}})\b", re.I)
 #: sequence parallelism; nanotron's tensor parallelism has it in this mode
 _SEQUENCE = re.compile(r"\bsp\b|seqsel|sequence parallel|\breduce_scatter\b", re.I)
@@ -219,6 +223,9 @@ def _family(row: Measured, precision: str | None) -> str:
     own = "".join(sign for sign in " ".join(row.source.split()) if sign.isprintable())
     name = _first(_FAMILIES, source) or own[:MAX_FAMILY] or "unnamed source"
     if name in _BY_PRECISION and precision:
+        model = read_model(row.workload_model)
+        if isinstance(model, Model) and transformer(str(model.values["model"])).has_states:
+            name = f"{name} Mamba"
         kind = {"bf16": "BF16", "fp16": "FP16", "nvfp4": "NVFP4"}.get(precision, "FP8")
         name = f"{name} {kind}"
     return name
@@ -255,11 +262,19 @@ def _request(
     values["micro_batch"] = _number(row.micro_batch, "micro-batch")
     values["global_batch"] = _number(row.global_batch, "global batch")
     values |= _types(row, precision)
-    experts = bool(transformer(str(model.values["model"])).experts)
+    config = transformer(str(model.values["model"]))
+    experts = bool(config.experts)
     if _SEQUENCE.search(f"{row.parallelism} {row.notes}"):
         values["sp"] = True
-    if experts and precision == "mxfp8" and _RECORDED.search(f"{row.source} {row.source_path_or_id}"):
-        values |= {"graphs": True, "compiled": True}
+    if experts and _ONCE.search(f"{row.source} {row.workload_model}"):
+        values["dispatch_domain"] = _domain(machine, degrees)
+    if (
+        experts
+        and not config.has_states
+        and precision == "mxfp8"
+        and _RECORDED.search(f"{row.source} {row.source_path_or_id}")
+    ):
+        values |= {"graphs": True, "compiled": True, "paired": True}
     if framework == "megatron" and degrees.get("tp", 1) > 1 and experts:
         # Megatron-Core does not train experts with tp otherwise
         values["sp"] = True
@@ -271,6 +286,13 @@ def _request(
     if recompute is not None:
         values["recompute"] = recompute
     return TransformerRequest.from_mapping({"framework": framework, **values})
+
+
+def _domain(machine: Machine, degrees: Mapping[str, int]) -> int:
+    """Expert-parallel ranks that share a copy of a token: those of a node where ep spans several, else each by itself."""
+    inside = degrees.get("tp", 1) * degrees.get("cp", 1)
+    here, ep = machine.platform().dims[0].npus // inside, degrees.get("ep", 1)
+    return here if 1 < here < ep and ep % here == 0 else 1
 
 
 def _types(row: Measured, precision: str) -> dict[str, object]:

@@ -30,13 +30,14 @@ _ALIASES = {
     "qwen3235ba22b": "qwen3-235b-a22b",
     "gptoss120b": "gpt-oss-120b",
     "gptoss20b": "gpt-oss-20b",
+    "nemotron3nano": "nemotron-3-nano-30b-a3b",
+    "nemotron3super": "nemotron-3-super-120b-a12b",
 }
 #: what a name says about the kind of model, where only sizes are printed
 _KINDS = (("llama", "llama3-8b"), ("gpt", "gpt3-175b"), ("megatron", "gpt3-175b"), ("mpt", "mpt-7b"))
 #: kinds of training and of model that no generated workload stands for
 _NOT_MODELLED = (
     (re.compile(r"\blora\b|\bsft\b", re.I), "fine-tuning with packed sequences or adapters is not modelled"),
-    (re.compile(r"nemotron[ _]?3", re.I), "state-space (Mamba) layers are not modelled"),
     (re.compile(r"tokendrop", re.I), "experts that drop tokens by a capacity that is not printed"),
 )
 

@@ -139,7 +139,8 @@ def _other_job(kind: str, parameters: Mapping[str, Any], npus: int) -> str | Non
     for name, what in (("dualpipe", "DualPipe"), ("dualpipev", "DualPipeV")):
         if parameters.get("schedule") == name:
             return f"no step of {what} was measured"
-    for name, what in (("graphs", "recorded graphs"), ("compiled", "compiled layers")):
+    recorded = (("graphs", "recorded graphs"), ("compiled", "compiled layers"), ("paired", "paired passes"))
+    for name, what in recorded:
         if parameters.get(name):
             return f"too few steps with {what} were measured"
     profile = FRAMEWORKS.get(str(parameters.get("framework")))

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chakra.arrays import F64
-from chakra.et.operators import Direction, MatrixProduct
+from chakra.et.operators import Direction, KernelKind, MatrixProduct
 from chakra.replay.compute.parameters import ComputeParameters, MatmulCosts, MemoryCosts
 from chakra.replay.compute.systolic import systolic_us
 
@@ -78,8 +78,13 @@ def _tiled_us(
 def matrix_us(products: Sequence[MatrixProduct], costs: MatmulCosts, parameters: ComputeParameters) -> F64:
     """Times of products of one element type on a machine, us."""
     if parameters.systolic is not None:
-        return systolic_us(products, costs, parameters.memory, parameters.systolic)
-    return products_us(products, costs, parameters.memory, parameters.units)
+        time = systolic_us(products, costs, parameters.memory, parameters.systolic)
+    else:
+        time = products_us(products, costs, parameters.memory, parameters.units)
+    # chunks of a recurrence are computed by kernels of the program's own, not by the library's
+    scan = KernelKind.SCAN.value
+    factor = parameters.kernels.get(scan, 1.0)
+    return time * np.array([factor if product.role == scan else 1.0 for product in products])
 
 
 def products_us(

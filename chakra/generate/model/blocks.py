@@ -86,6 +86,9 @@ class TransformerOptions:
         MoE: tokens per expert relative to an even share.
     dispatch
         MoE: tokens that this rank sends and receives in this layer, where experts are not visited evenly.
+    dispatch_domain
+        MoE: neighbouring expert-parallel ranks that get a token once, whatever number of their experts it visits, and
+        pass it on; 0: a copy travels for each expert.
     """
 
     sp: bool = False
@@ -100,6 +103,7 @@ class TransformerOptions:
     frozen_encoder: bool = False
     capacity_factor: float = 1.0
     dispatch: Dispatch | None = None
+    dispatch_domain: int = 0
 
 
 #: operations per element of a norm, for the operation count (memory-bound everywhere)
@@ -177,6 +181,8 @@ class Blocks:
         if model.experts and model.feed in (None, Feed.MOE):
             _divides("moe-ffn", model.moe_ffn, "tp", tp)
             _divides("experts", model.experts, "ep", self.parallel.ep)
+            if self.options.dispatch_domain:
+                _divides("ep", self.parallel.ep, "dispatch-domain", self.options.dispatch_domain)
 
     def _check_vision(self) -> None:
         name = f"model {self.model.name}"

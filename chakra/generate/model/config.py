@@ -40,6 +40,9 @@ class TransformerConfig:
     experts, experts_per_token, moe_ffn, shared_experts, dense_layers
         Mixture of experts: experts X per MoE layer, top-k, width of one expert, experts that every token visits,
         and how many first layers are dense. ``experts`` 0 is a dense model.
+    moe_latent
+        Width that tokens are compressed to before they are sent to experts, which work on it (LatentMoE, Nemotron 3
+        Super); router and shared experts take the hidden width. 0: they are sent as they are.
     tied
         Input and output embedding are one matrix.
     clamped
@@ -108,6 +111,7 @@ class TransformerConfig:
     moe_ffn: int = 0
     shared_experts: int = 0
     dense_layers: int = 0
+    moe_latent: int = 0
     q_rank: int = 0
     kv_rank: int = 0
     rope_dim: int = 0
@@ -263,6 +267,10 @@ class TransformerConfig:
             )
         if self.experts and self.moe_ffn < 1:
             raise UsageError(f"model {self.name}: the expert width moe-ffn must be at least 1")
+        if self.moe_latent < 0:
+            raise UsageError(f"model {self.name}: moe-latent must be at least 0, not {self.moe_latent}")
+        if self.moe_latent and self.biases:
+            raise UsageError(f"model {self.name}: experts of a latent width with biases are not known")
         dense = self.feed is Feed.MLP or (self.feed is None and (not self.experts or self.dense_layers))
         if self.ffn < 1 and dense:
             raise UsageError(f"model {self.name}: ffn must be at least 1, not {self.ffn}")
@@ -351,6 +359,11 @@ class TransformerConfig:
         return self.hidden * (wide + self.inner)
 
     @property
+    def expert_hidden(self) -> int:
+        """Width of the tokens that experts take and give."""
+        return self.moe_latent or self.hidden
+
+    @property
     def matrix_parameters(self) -> int:
         """Parameters of all matrices, every expert's included, without those of the input embedding."""
         fan = 3 if self.gated else 2
@@ -363,7 +376,8 @@ class TransformerConfig:
             if one.feed is Feed.MLP:
                 total += count * fan * one.hidden * one.ffn
             elif one.feed is Feed.MOE:
-                total += count * fan * one.hidden * one.moe_ffn * (one.experts + one.shared_experts)
+                total += count * fan * one.expert_hidden * one.moe_ffn * one.experts
+                total += count * one.hidden * (fan * one.moe_ffn * one.shared_experts + 2 * one.moe_latent)
         return total
 
     # ------------------------------------------------------------------ layers of different kinds
@@ -372,6 +386,11 @@ class TransformerConfig:
     def has_experts(self) -> bool:
         """Whether any layer has experts."""
         return any(one.feed is Feed.MOE for one in self.variants())
+
+    @property
+    def has_states(self) -> bool:
+        """Whether any layer passes a state along the sequence."""
+        return any(one.mixer in STATE_SPACE for one in self.variants())
 
     def at(self, layer: int) -> "TransformerConfig":
         """The model as if all its layers were like this one: its own sizes, mixer and feed-forward said outright."""

@@ -146,7 +146,9 @@ class Operator:
     """One operator with its work in each pass.
 
     ``saved_bytes`` are the activations kept from forward to backward. ``core`` marks the attention core, which
-    selective recomputation runs again; ``core_bytes`` is the part of ``saved_bytes`` that this drops.
+    selective recomputation runs again; ``core_bytes`` is the part of ``saved_bytes`` that this drops. ``counted`` is true
+    where the host reads from the device how many rows the operator has before it can issue it (experts that drop no
+    token).
     """
 
     name: str
@@ -161,6 +163,7 @@ class Operator:
     core: bool = False
     core_bytes: int = 0
     ring: Ring | None = None
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

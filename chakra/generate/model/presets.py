@@ -45,6 +45,7 @@ _MAMBA = "Gu and Dao 2023, arXiv 2312.00752, and the published configurations"
 _MAMBA2 = "Dao and Gu 2024, arXiv 2405.21060, and the published configurations"
 _JAMBA = "Lieber et al. 2024, arXiv 2403.19887, and the published configuration"
 _NEMOTRON_H = "NVIDIA 2025, arXiv 2504.03624, and the published configurations"
+_NEMOTRON_3 = "NVIDIA 2025, arXiv 2512.20856, and the published configurations"
 _LLAMA_NEMOTRON = "NVIDIA 2025, arXiv 2505.00949, and the published configurations"
 _VIT = "Dosovitskiy et al. 2021, arXiv 2010.11929, table 1"
 _VIT22 = (
@@ -124,6 +125,25 @@ def _nemotron_h(
         name, len(pattern), hidden, heads, 8, 128, ffn, 131072, 8192, gated=False, kinds=pattern_layers(pattern, None),
         inner=64 * state_heads, state_size=state, state_heads=state_heads, state_groups=8, rotary=False,
         source=_NEMOTRON_H,
+    )  # fmt: skip
+
+
+def _nemotron_3(
+    name: str,
+    pattern: str,
+    hidden: int,
+    state_heads: int,
+    experts: int,
+    visited: int,
+    moe_ffn: int,
+    latent: int,
+) -> TransformerConfig:
+    """Experts in the place of perceptrons, one that all tokens visit of twice their width."""
+    return TransformerConfig(
+        name, len(pattern), hidden, 32, 2, 128, 0, 131072, 8192, gated=False, kinds=pattern_layers(pattern, None),
+        experts=experts, experts_per_token=visited, moe_ffn=moe_ffn, shared_experts=2, moe_latent=latent,
+        inner=64 * state_heads, state_size=128, state_heads=state_heads, state_groups=8, chunk=128, rotary=False,
+        source=_NEMOTRON_3,
     )  # fmt: skip
 
 
@@ -346,6 +366,14 @@ _PRESETS = (
     _nemotron_h(
         "nemotron-h-8b", "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-", 4096, 21504, 32, 128, 128
     ),
+    _nemotron_3(
+        "nemotron-3-nano-30b-a3b", "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME", 2688, 64, 128, 6, 1856, 0
+    ),
+    _nemotron_3(
+        "nemotron-3-super-120b-a12b",
+        "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
+        4096, 128, 512, 22, 2688, 1024,
+    ),
     _llama_nemotron("llama-nemotron-49b", 8192, 64, _SUPER),
     _llama_nemotron("llama-nemotron-253b", 16384, 128, _ULTRA),
     _vit("vit-b16", 12, 768, 12, 16),
@@ -394,9 +422,9 @@ def transformer(name: str) -> TransformerConfig:
 #: parameters of a request that are sizes of the model
 SIZES = (
     "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
-    "experts_per_token", "moe_ffn", "shared_experts", "q_rank", "kv_rank", "rope_dim", "value_dim", "window",
-    "full_every", "sinks", "inner", "state_size", "state_heads", "state_groups", "conv_width", "chunk", "dt_rank",
-    "image", "patch", "images", "encoder_layers", "encoder_seq",
+    "experts_per_token", "moe_ffn", "shared_experts", "moe_latent", "q_rank", "kv_rank", "rope_dim", "value_dim",
+    "window", "full_every", "sinks", "inner", "state_size", "state_heads", "state_groups", "conv_width", "chunk",
+    "dt_rank", "image", "patch", "images", "encoder_layers", "encoder_seq",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import isfinite
+from math import comb, isfinite
 from pathlib import Path
 
 from chakra.errors import ConfigError, UsageError
@@ -152,6 +152,17 @@ def dispatch_of(
     sent = tuple(sum(copies[first : first + here]) for first in range(0, model.experts, here))
     own = copies[position * here : (position + 1) * here]
     return Dispatch(sent, sent[position], sum(number > 0 for number in own))
+
+
+def sent_once(tokens: int, experts: int, visited: int, domains: int) -> int:
+    """Copies of ``tokens`` that travel where each goes once to a domain that has any of its experts, rounded up.
+
+    A token visits ``visited`` of all experts, each set of them equally likely: of ``domains`` with equally many experts
+    it reaches ``domains * (1 - C(experts - experts/domains, visited) / C(experts, visited))``.
+    """
+    all_sets = comb(experts, visited)
+    missed = comb(experts - experts // domains, visited)
+    return -(-tokens * domains * (all_sets - missed) // all_sets)
 
 
 def apportioned(total: int, weights: Sequence[int], most: int) -> list[int]:

@@ -25,6 +25,7 @@ from chakra.generate.model.ir import (
 )
 from chakra.generate.model.layer_kinds import STATE_SPACE, Feed, Mixer
 from chakra.generate.model.placement import PARTIAL, REPLICATE, Shard, Shares
+from chakra.generate.model.routing import sent_once
 
 #: operations per element, for the memory-bound operators' operation counts (they are bandwidth-bound everywhere)
 _ACTIVATION_OPS, _SOFTMAX_OPS = 8, 5
@@ -102,22 +103,30 @@ class TransformerLayers(AudioLayers):
         return KernelKind.CLAMPED if self.model.clamped else KernelKind.ACTIVATION
 
     def _moe(self, base: int) -> list[Operator]:
-        """Router, dispatch, experts (split over ep and tp), combine, and shared experts beside them."""
+        """Router, dispatch, experts (split over ep and tp), combine, and shared experts beside them.
+
+        With a latent width two matrices stand around dispatch and combine, whole on every tp rank as the router is.
+        """
         model, options = self.model, self.options
-        item, rows = options.itemsize, self.residual_tokens
+        item, rows, width = options.itemsize, self.residual_tokens, model.expert_hidden
         # copies of tokens, one for each chosen expert (even routing)
         copies = _scaled(rows * model.experts_per_token, options.capacity_factor)
         router_bytes = rows * model.experts * item
         ops = [
             self._norm("norm2", base - 1, self.residual_bytes),
             self._router(base, router_bytes),
+        ]
+        if model.moe_latent:
+            ops.append(self._latent_matrix("latent_down", base, width, model.hidden))
+        sent = base + len(ops) - 1 if model.moe_latent else base
+        ops.append(
             self._elementwise(
-                "permute", (self._stay(base, self.residual_bytes), self._stay(base + 1, router_bytes)),
-                copies * model.hidden, kind=KernelKind.PERMUTE,
-            ),
-            *self._routed_mlp(base, copies),
-        ]  # fmt: skip
-        moved = copies * model.hidden
+                "permute", (self._stay(sent, rows * width * item), self._stay(base + 1, router_bytes)),
+                copies * width, kind=KernelKind.PERMUTE,
+            )
+        )  # fmt: skip
+        ops += self._routed_mlp(base + len(ops) - 1, copies)
+        moved = copies * width
         works = [
             kernel(KernelKind.PERMUTE, 2 * moved, 2 * moved * item, moved, direction, options.types)
             for direction in (Direction.FORWARD, Direction.BACKWARD)
@@ -126,10 +135,12 @@ class TransformerLayers(AudioLayers):
             Operator(
                 "unpermute", OpKind.ELEMENTWISE,
                 (self._combine(base + len(ops) - 1, copies), self._stay(base + 1, router_bytes)),
-                works[0], works[1] if options.training else NO_WORK, output_bytes=self.residual_bytes,
-                saved_bytes=self._saved(copies * model.hidden * item),
+                works[0], works[1] if options.training else NO_WORK, output_bytes=rows * width * item,
+                saved_bytes=self._saved(copies * width * item),
             )
         )  # fmt: skip
+        if model.moe_latent:
+            ops.append(self._latent_matrix("latent_up", base + len(ops) - 1, model.hidden, width))
         combined = base + len(ops) - 1
         extra: tuple[int, ...] = ()
         if model.shared_experts:
@@ -152,6 +163,14 @@ class TransformerLayers(AudioLayers):
         )  # fmt: skip
         return ops
 
+    def _latent_matrix(self, name: str, producer: int, columns: int, inner: int) -> Operator:
+        """A matrix between the residual stream's width and the experts'."""
+        weight = Weight(columns * inner, partial_tp=self.options.sp, copies=self.parallel.tp)
+        held = self.residual_tokens * inner * self.options.itemsize
+        return self._gemm(
+            name, self._stay(producer, held), self.residual_tokens, columns, inner, held, (weight,)
+        )
+
     def _router(self, base: int, output_bytes: int) -> Operator:
         """Scores of all experts for every token."""
         model, options = self.model, self.options
@@ -167,6 +186,19 @@ class TransformerLayers(AudioLayers):
             output_bytes=output_bytes, saved_bytes=self._saved(output_bytes),
         )  # fmt: skip
 
+    def _sent(self, copies: int) -> int:
+        """Copies of tokens that travel to experts."""
+        domain = self.options.dispatch_domain
+        if not domain:
+            return copies
+        model = self.model
+        return min(
+            copies,
+            sent_once(
+                self.residual_tokens, model.experts, model.experts_per_token, self.parallel.ep // domain
+            ),
+        )
+
     def _routed(self, copies: int) -> int:
         """Copies of tokens that reach the experts of one rank after dispatch."""
         if self.options.dispatch is not None:
@@ -178,38 +210,42 @@ class TransformerLayers(AudioLayers):
         dispatch = self.options.dispatch
         if dispatch is None or len(dispatch.sent) == 1:
             return None
-        token_bytes = self.model.hidden * self.options.itemsize
+        token_bytes = self.model.expert_hidden * self.options.itemsize
         sent = tuple(copies * token_bytes for copies in dispatch.sent)
         return Shares(sent, (dispatch.received * token_bytes,) * len(sent))
 
-    def _routed_mlp(self, base: int, copies: int) -> list[Operator]:
-        """The experts of one rank, behind the dispatch of tokens to them."""
+    def _routed_mlp(self, permuted: int, copies: int) -> list[Operator]:
+        """The experts of one rank, behind the dispatch of tokens to them; indices ``permuted`` + 1 and on."""
         model, parallel, item = self.model, self.parallel, self.options.itemsize
+        width = model.expert_hidden
         routed = self._routed(copies)
         local, fan = model.moe_ffn // parallel.tp, 2 if model.gated else 1
         here, inner_bytes = model.experts // parallel.ep, routed * local * item
         experts = Shard("expert")
         dispatch = Edge(
-            base + 2, copies * model.hidden * item, {"ep": Shard("token"), "tp": self.residual},
+            permuted, self._sent(copies) * width * item, {"ep": Shard("token"), "tp": self.residual},
             {"ep": experts, "tp": REPLICATE}, {"ep": experts, "tp": PARTIAL}, shares=self._shares(),
         )  # fmt: skip
         ops = [
-            self._experts(
-                "expert1", dispatch, routed, fan * local, model.hidden, here, routed * model.hidden * item
+            replace(
+                self._experts(
+                    "expert1", dispatch, routed, fan * local, width, here, routed * width * item
+                ),
+                counted=True,
             ),
             self._elementwise(
-                "expert_act", (self._stay(base + 3, fan * inner_bytes),), routed * local, reads=fan,
+                "expert_act", (self._stay(permuted + 1, fan * inner_bytes),), routed * local, reads=fan,
                 ops=_ACTIVATION_OPS, saved=fan * inner_bytes, kind=self._activation,
             ),
             self._experts(
-                "expert2", self._stay(base + 4, inner_bytes), routed, model.hidden, local, here, inner_bytes, whole=True
+                "expert2", self._stay(permuted + 2, inner_bytes), routed, width, local, here, inner_bytes, whole=True
             ),
         ]  # fmt: skip
         if model.biases:
             # p (x W + b): with the probability of a token, which no product has
-            elements = routed * model.hidden
+            elements = routed * width
             bias = self._elementwise(
-                "expert_bias", (self._stay(base + 5, elements * item),), elements, kind=KernelKind.BIAS
+                "expert_bias", (self._stay(permuted + 3, elements * item),), elements, kind=KernelKind.BIAS
             )
             launches = min(routed, here)
             ops.append(
@@ -224,7 +260,7 @@ class TransformerLayers(AudioLayers):
     def _combine(self, producer: int, copies: int) -> Edge:
         """Results of the experts, back to the ranks that have the tokens."""
         back = {"ep": Shard("token"), "tp": self.residual}
-        routed_bytes = self._routed(copies) * self.model.hidden * self.options.itemsize
+        routed_bytes = self._routed(self._sent(copies)) * self.model.expert_hidden * self.options.itemsize
         shares = self._shares()
         return Edge(
             producer, routed_bytes, {"ep": Shard("expert"), "tp": PARTIAL}, back, back,

@@ -36,6 +36,8 @@ class TrainingOptions:
         Steps, one after the other.
     schedule, schedule_file
         Pipeline schedule, or a CSV file that spells it out.
+    paired
+        Forward passes go beside backward passes of other micro-batches: what one communicates, the other computes beside.
     zero
         ZeRO stage. 0: gradients all-reduced; 1: reduce-scattered once a step; 2: once per micro-batch; 3: weights
         gathered for every layer and pass.
@@ -56,6 +58,7 @@ class TrainingOptions:
     micro_batches: int = 1
     schedule: ScheduleKind = ScheduleKind.ONE_F_ONE_B
     schedule_file: str | None = None
+    paired: bool = False
     recompute: Recompute = Recompute.NONE
     zero: Zero = Zero.NONE
     bucket_bytes: int = 40_000_000

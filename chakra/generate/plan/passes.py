@@ -70,6 +70,8 @@ def forward(
         for edge in op.edges:
             source = context.source(edge, inputs, outputs)
             data += builder.convert(name, edge_conversion(edge, context.axis_sizes), source)
+        if op.counted:
+            builder.host_reads()
         if op.ring:
             outputs.append([_ring(context, name, number, op, op.forward, data, op.ring.forward_bytes)])
         elif op.forward:

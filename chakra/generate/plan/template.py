@@ -568,6 +568,11 @@ class TemplateBuilder:
         if self._issue:
             self._issue.waits += nodes
 
+    def host_reads(self) -> None:
+        """Let the host thread wait for what was computed, of which it reads a number; recorded graphs need none."""
+        if not self.options.graphs:
+            self.host_waits(self._compute)
+
     def host_does(self, what: str) -> None:
         """Count a thing that the host does: a pass (an action of the schedule) or a step."""
         if self._issue:

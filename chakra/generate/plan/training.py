@@ -129,12 +129,23 @@ def plan_schedule(training: TrainingOptions, parallel: ParallelConfig) -> Schedu
             "dualpipev: gathers and reductions of each micro-batch would stand between the exchanges of a forward and a "
             "backward beside each other: zero must be 0 or 1"
         )
+    if training.paired and training.zero > Zero.OPTIMIZER:
+        raise UsageError(
+            "paired: gathers and reductions of each micro-batch would stand between the exchanges of a forward and a "
+            "backward beside each other: zero must be 0 or 1"
+        )
+    if training.schedule_file and training.paired:
+        raise UsageError(
+            "paired changes a built-in schedule: a schedule file says itself which passes go beside each other"
+        )
     if training.schedule_file:
         placement = placed(training.schedule, parallel.pp, parallel.vp)
         return read_schedule(
             training.schedule_file, parallel.pp, training.micro_batches, parallel.vp, placement
         )
-    return build_schedule(training.schedule, parallel.pp, training.micro_batches, parallel.vp)
+    return build_schedule(
+        training.schedule, parallel.pp, training.micro_batches, parallel.vp, paired=training.paired
+    )
 
 
 def _check_dualpipe(training: TrainingOptions, parallel: ParallelConfig) -> None:

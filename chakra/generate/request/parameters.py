@@ -69,6 +69,10 @@ PARAMETERS = {
     ),
     "schedule": Parameter("Pipeline schedule"),
     "schedule_file": Parameter("CSV file with the schedule: a line per stage, cells such as F0, B0, I1, W1"),
+    "paired": Parameter(
+        "Forward passes beside backward passes of other micro-batches: while one exchanges tokens with experts, the "
+        "other computes (1f1b and interleaved)"
+    ),
     "recompute": Parameter("Activations computed again in the backward pass"),
     "zero": Parameter("ZeRO stage: 0 none, 1 optimizer, 2 gradients, 3 weights (FSDP)"),
     "iterations": Parameter("Training steps, one after the other", default_said="1", most=1 << 20),
@@ -122,6 +126,7 @@ PARAMETERS = {
     "experts_per_token": Parameter("Experts that each token visits", least=0),
     "moe_ffn": Parameter("Width of one expert", least=0),
     "shared_experts": Parameter("Experts that every token visits", least=0, most=1 << 16),
+    "moe_latent": Parameter("Width that tokens are compressed to for experts, 0 for none", least=0),
     "q_rank": Parameter("Latent attention: width that queries are compressed to, 0 for none", least=0),
     "kv_rank": Parameter("Latent attention: width that keys and values are compressed to", least=0),
     "rope_dim": Parameter("Latent attention: width of a head's rotary part, beside head-dim", least=0),
@@ -160,6 +165,10 @@ PARAMETERS = {
     "flash": Parameter("Fused attention without a matrix of scores in memory"),
     "causal": Parameter("Count only the unmasked half of attention"),
     "capacity": Parameter("MoE capacity factor"),
+    "dispatch_domain": Parameter(
+        "Neighbouring ranks of ep (a node's) that get a token once and pass it on; 0 sends a copy for each expert",
+        least=0,
+    ),
     "expert_load": Parameter(
         "How often experts are visited: uniform, or zipf:EXPONENT, such as zipf:1.2", default_said="uniform"
     ),

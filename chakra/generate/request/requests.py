@@ -66,7 +66,8 @@ class Mode(Enum):
 READ_IN: dict[str, tuple[Mode, ...]] = {
     **dict.fromkeys(
         (
-            "schedule", "schedule_file", "recompute", "zero", "shard", "optimizer_bytes", "iterations", "freeze_encoder",
+            "schedule", "schedule_file", "paired", "recompute", "zero", "shard", "optimizer_bytes", "iterations",
+            "freeze_encoder",
         ),
         (Mode.TRAIN,),
     ),
@@ -116,7 +117,7 @@ class Request:
         Micro-batches per step; or give ``global_batch`` = micro_batch * micro_batches * dp.
     dtype, grad_dtype
         Element types of activations and weights, and of weight gradients.
-    schedule, schedule_file, zero, bucket_mb, reshard, reduce_once, prefetch, optimizer_bytes, optimizer_step
+    schedule, schedule_file, paired, zero, bucket_mb, reshard, reduce_once, prefetch, optimizer_bytes, optimizer_step
         As in `TrainingOptions`; bucket in MB of 10^6 bytes.
     matmul_dtype
         Element type of the operands of linear layers where it is another than ``dtype`` (fp8, mxfp8, nvfp4).
@@ -162,6 +163,7 @@ class Request:
     matmul_dtype: str | None = None
     schedule: ScheduleKind = ScheduleKind.ONE_F_ONE_B
     schedule_file: str | None = None
+    paired: bool = False
     recompute: Recompute = Recompute.NONE
     zero: int = 0
     bucket_mb: float = 40.0
@@ -315,7 +317,7 @@ class Request:
             # interleaving is 1F1B with several chunks per stage
             schedule = ScheduleKind.INTERLEAVED
         return TrainingOptions(
-            micro_batches=self.batches(parallel), schedule=schedule, schedule_file=self.schedule_file,
+            micro_batches=self.batches(parallel), schedule=schedule, schedule_file=self.schedule_file, paired=self.paired,
             recompute=self.recompute, zero=Zero(self.zero), bucket_bytes=int(min(self.bucket_mb, MOST_SIZE) * 1_000_000),
             reshard_after_forward=self.reshard, reduce_once=self.reduce_once, prefetch=self.prefetch,
             optimizer_state_bytes=self.optimizer_bytes, optimizer_step=self.optimizer_step,
@@ -457,7 +459,7 @@ class TransformerRequest(Request):
         Requests that a decode replica decodes together; None: ``micro_batch``.
     sp
         Sequence parallelism along tp.
-    regather, context, flash, causal, capacity
+    regather, context, flash, causal, capacity, dispatch_domain
         As in `TransformerOptions`.
     expert_load, expert_seed, expert_load_file
         How often each expert is visited, where that is not even: ``zipf:EXPONENT``, with a seed that says which experts
@@ -472,7 +474,7 @@ class TransformerRequest(Request):
         The same by letters, each a mixer or a feed-forward alone, repeated to fill ``layers``.
     layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary, gated
         Sizes that replace the preset's.
-    experts, experts_per_token, moe_ffn, shared_experts
+    experts, experts_per_token, moe_ffn, shared_experts, moe_latent
         The same for models with experts.
     q_rank, kv_rank, rope_dim, value_dim
         The same for latent attention.
@@ -497,6 +499,7 @@ class TransformerRequest(Request):
     experts_per_token: int | None = None
     moe_ffn: int | None = None
     shared_experts: int | None = None
+    moe_latent: int | None = None
     q_rank: int | None = None
     kv_rank: int | None = None
     rope_dim: int | None = None
@@ -532,6 +535,7 @@ class TransformerRequest(Request):
     flash: bool = True
     causal: bool = False
     capacity: float = 1.0
+    dispatch_domain: int = 0
     expert_load: str | None = None
     expert_seed: int | None = None
     expert_load_file: str | None = None
@@ -611,6 +615,7 @@ class TransformerRequest(Request):
             sp=self.sp and self.tp > 1, regather=self.regather, context=self.context, flash=self.flash,
             causal=self.causal, itemsize=itemsize, grad_itemsize=grad_itemsize, types=self.types(),
             capacity_factor=self.capacity, frozen_encoder=self.freeze_encoder,
+            dispatch_domain=self.dispatch_domain,
         )  # fmt: skip
 
     def _load(self, model: TransformerConfig) -> ExpertLoad | None:
@@ -623,6 +628,10 @@ class TransformerRequest(Request):
         load.check_layers([model.at(layer).feed is Feed.MOE for layer in range(model.layers)])
         if self.capacity != 1.0:
             raise UsageError("expert-load says how many tokens each expert gets: capacity must be 1")
+        if self.dispatch_domain:
+            raise UsageError(
+                "dispatch-domain counts tokens that visit experts evenly: it does not go with expert-load"
+            )
         return load
 
     def _stage_layers(

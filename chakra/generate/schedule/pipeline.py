@@ -183,19 +183,20 @@ def _gpipe(stages: int, micro_batches: int) -> Schedule:
     return tuple(forwards + backwards for _ in range(stages))
 
 
-def _one_f_one_b(stages: int, micro_batches: int) -> Schedule:
+def _one_f_one_b(stages: int, micro_batches: int, *, paired: bool) -> Schedule:
     rows = []
     for stage in range(stages):
-        warm_up = min(micro_batches, stages - 1 - stage)
+        # beside each other are passes that do not wait for each other: one forward more goes ahead
+        warm_up = min(micro_batches, stages - 1 - stage + paired)
         row = [Action(Phase.FORWARD, m) for m in range(warm_up)]
         for m in range(micro_batches - warm_up):
-            row += [Action(Phase.FORWARD, m + warm_up), Action(Phase.BACKWARD, m)]
+            row += [Action(Phase.FORWARD, m + warm_up, beside=paired), Action(Phase.BACKWARD, m)]
         row += [Action(Phase.BACKWARD, m) for m in range(micro_batches - warm_up, micro_batches)]
         rows.append(tuple(row))
     return tuple(rows)
 
 
-def _interleaved(stages: int, micro_batches: int, chunks: int) -> Schedule:
+def _interleaved(stages: int, micro_batches: int, chunks: int, *, paired: bool) -> Schedule:
     if micro_batches % stages:
         raise UsageError(
             f"the interleaved schedule needs micro-batches ({micro_batches}) to be a multiple of the pipeline size "
@@ -215,10 +216,10 @@ def _interleaved(stages: int, micro_batches: int, chunks: int) -> Schedule:
     for stage in range(stages):
         warm_up = total
         if micro_batches > stages:
-            warm_up = min(total, (stages - 1 - stage) * 2 + (chunks - 1) * stages)
+            warm_up = min(total, (stages - 1 - stage) * 2 + (chunks - 1) * stages + paired)
         row = [action(k, Phase.FORWARD) for k in range(warm_up)]
         for k in range(total - warm_up):
-            row += [action(k + warm_up, Phase.FORWARD), action(k, Phase.BACKWARD)]
+            row += [replace(action(k + warm_up, Phase.FORWARD), beside=paired), action(k, Phase.BACKWARD)]
         row += [action(k, Phase.BACKWARD) for k in range(total - warm_up, total)]
         rows.append(tuple(row))
     return tuple(rows)
@@ -342,7 +343,9 @@ class _DualRow:
         self.actions += self.waiting
 
 
-def build_schedule(kind: ScheduleKind, stages: int, micro_batches: int, chunks: int = 1) -> Schedule:
+def build_schedule(
+    kind: ScheduleKind, stages: int, micro_batches: int, chunks: int = 1, *, paired: bool = False
+) -> Schedule:
     """Order of work of every stage.
 
     Parameters
@@ -355,11 +358,13 @@ def build_schedule(kind: ScheduleKind, stages: int, micro_batches: int, chunks: 
         Micro-batches of a step, M.
     chunks
         Model chunks per stage (virtual stages), v; more than one only with the interleaved schedule. DualPipeV has two.
+    paired
+        1F1B and interleaved: each forward behind the first ones goes beside the backward that follows it.
 
     Raises
     ------
     UsageError
-        Sizes below one, chunks with a schedule that has none, M not a multiple of P when interleaved, odd numbers or
+        Pairs with another schedule, sizes below one, chunks with a schedule that has none, M not a multiple of P when interleaved, odd numbers or
         M < 2P with DualPipe and DualPipeV.
     """
     for what, number in (
@@ -369,6 +374,8 @@ def build_schedule(kind: ScheduleKind, stages: int, micro_batches: int, chunks: 
     ):
         if number < 1:
             raise UsageError(f"{what} must be at least 1, not {number}")
+    if paired and kind not in (ScheduleKind.ONE_F_ONE_B, ScheduleKind.INTERLEAVED):
+        raise UsageError(f"paired passes are of 1f1b and the interleaved schedule, not of {kind}")
     if kind is ScheduleKind.DUALPIPEV:
         return _dualpipev(stages, micro_batches)
     if chunks > 1 and kind is not ScheduleKind.INTERLEAVED:
@@ -376,9 +383,9 @@ def build_schedule(kind: ScheduleKind, stages: int, micro_batches: int, chunks: 
     if kind is ScheduleKind.GPIPE:
         return _gpipe(stages, micro_batches)
     if kind is ScheduleKind.ONE_F_ONE_B:
-        return _one_f_one_b(stages, micro_batches)
+        return _one_f_one_b(stages, micro_batches, paired=paired)
     if kind is ScheduleKind.INTERLEAVED:
-        return _interleaved(stages, micro_batches, chunks)
+        return _interleaved(stages, micro_batches, chunks, paired=paired)
     if kind is ScheduleKind.DUALPIPE:
         return _dualpipe(stages, micro_batches)
     return _zero_bubble(stages, micro_batches, deep=kind is ScheduleKind.ZB_H2)

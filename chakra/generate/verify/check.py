@@ -209,7 +209,7 @@ def _expert_parallel(
         tokens //= parallel.tp
     passes = 6 if request.recompute is Recompute.FULL else 4
     copies = sum(
-        count * one.experts_per_token * one.hidden
+        count * one.experts_per_token * one.expert_hidden
         for one, count in model.variants().items()
         if one.feed is Feed.MOE
     )

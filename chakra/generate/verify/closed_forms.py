@@ -107,8 +107,10 @@ def _feed_parameters(model: TransformerConfig, *, moe: bool, active: bool) -> in
     if not moe:
         return fixed + g * h * f + bias * (f * (g - 1) + h)
     visited = model.experts_per_token if active else model.experts
-    expert = g * h * model.moe_ffn
-    shared = model.shared_experts * expert
+    # experts of width w take tokens of h, or of l behind a matrix of h x l and before one of l x h
+    expert = g * model.expert_hidden * model.moe_ffn
+    shared = model.shared_experts * g * h * model.moe_ffn
+    fixed += 2 * h * model.moe_latent
     if bias:
         fixed += model.experts
         expert += model.moe_ffn * (g - 1) + h
@@ -175,7 +177,8 @@ def layer_matrices(model: TransformerConfig) -> int:
     elif model.mixer is not Mixer.NONE:
         total = _state_space_matrices(model)
     if model.feed is Feed.MOE:
-        total += h * model.experts + (model.experts_per_token + model.shared_experts) * g * h * model.moe_ffn
+        routed = model.experts_per_token * model.expert_hidden + model.shared_experts * h
+        total += h * (model.experts + 2 * model.moe_latent) + routed * g * model.moe_ffn
     elif model.feed is Feed.MLP:
         total += g * h * model.ffn
     return total
