@@ -20,7 +20,8 @@ from chakra.accuracy import Case, measured_rows, read_case
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "chakra" / "accuracy" / "residuals.csv"
 COLUMNS = (
-    "family", "machine", "framework", "dtype", "npus", "parameters", "tp", "cp", "ep", "pp", "experts", "ratio", "tuned",
+    "family", "machine", "framework", "dtype", "npus", "parameters", "tp", "cp", "ep", "pp", "experts", "states", "ratio",
+    "tuned",
 )  # fmt: skip
 
 
@@ -50,16 +51,13 @@ def table(rows: list[dict[str, Any]]) -> str:
         if case.quantity.value != "step time" or row["predicted"] is None:
             continue
         request = case.request
-        if request.config().kinds:
-            # jobs with layers of several kinds get no interval, and say nothing of others
-            continue
         degrees = request.parallel()
         model = request.config()
         writer.writerow(
             (
                 case.family, case.machine.preset, case.framework, request.matmul_dtype or request.dtype,
                 case.machine.npus, f"{model.matrix_parameters:.3g}", degrees.tp, degrees.cp, degrees.ep, degrees.pp,
-                int(bool(model.experts)), f"{row['predicted'] / row['measured']:.4f}", int(bool(case.row.tuned)),
+                int(bool(model.experts)), int(model.has_states), f"{row['predicted'] / row['measured']:.4f}", int(bool(case.row.tuned)),
             )
         )  # fmt: skip
     return out.getvalue()

@@ -291,7 +291,7 @@ def _request(
 def _domain(machine: Machine, degrees: Mapping[str, int]) -> int:
     """Expert-parallel ranks that share a copy of a token: those of a node where ep spans several, else each by itself."""
     inside = degrees.get("tp", 1) * degrees.get("cp", 1)
-    here, ep = machine.platform().dims[0].npus // inside, degrees.get("ep", 1)
+    here, ep = (machine.platform().dims[0].npus or 1) // inside, degrees.get("ep", 1)
     return here if 1 < here < ep and ep % here == 0 else 1
 
 

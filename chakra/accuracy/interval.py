@@ -29,17 +29,18 @@ SIZE_FACTOR = 2.0
 #: beyond this factor outside it nothing is near
 SIZE_LIMIT = 32.0
 #: what differs -> logarithm of the factor by which an interval is wider on either side; they add up as squares. The first
-#: always counts: a job is nobody's measured row.
+#: always counts: a job is nobody's measured row. That of the size is the amount at `SIZE_LIMIT`: it grows with the logarithm
+#: of how far the job lies outside.
 WIDENING: Mapping[str, float] = {
-    "source": 0.10,
-    "few rows": 0.20,
-    "parallelism": 0.10,
-    "size": 0.20,
-    "framework": 0.10,
-    "accelerator": 0.20,
-    "generation": 0.30,
-    "element type": 0.25,
-    "experts": 0.40,
+    "source": 0.07,
+    "few rows": 0.14,
+    "parallelism": 0.07,
+    "size": 0.30,
+    "framework": 0.07,
+    "accelerator": 0.14,
+    "generation": 0.21,
+    "element type": 0.175,
+    "experts": 0.28,
 }
 #: degrees of a job that intervals ask for
 _DEGREES = ("tp", "cp", "ep", "pp")
@@ -73,6 +74,8 @@ class Job:
         Parallel degrees.
     experts
         Whether the model is a mixture of experts.
+    states
+        Whether it has state-space layers; of such jobs too few were measured, and they say nothing of others.
     """
 
     machine: str
@@ -85,6 +88,7 @@ class Job:
     ep: int = 1
     pp: int = 1
     experts: bool = False
+    states: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +230,11 @@ class _Group:
 
     def distance(self, job: Job) -> float:
         """Sum of the squares of what widens an interval for a job."""
-        return sum(WIDENING[name] ** 2 for name in self.differences(job))
+        amounts = {name: WIDENING[name] for name in self.differences(job)}
+        far = max(_beyond(job.npus, self.npus), _beyond(job.parameters, self.parameters))
+        amounts["size"] = WIDENING["size"] * math.log(far) / math.log(SIZE_LIMIT)
+        # equal sums in another order are equal
+        return round(sum(amount**2 for amount in amounts.values()), 12)
 
     def interval(self, job: Job) -> Interval:
         """Quantiles of the rows with one row more, wider by the distance on either side."""
@@ -255,7 +263,7 @@ def residuals() -> tuple[Residual, ...]:
 @lru_cache(maxsize=1024)
 def _job(*cells: str) -> Job:
     """A job from its cells: many rows share one, which differ in batches."""
-    machine, framework, dtype, npus, parameters, tp, cp, ep, pp, experts = cells
+    machine, framework, dtype, npus, parameters, tp, cp, ep, pp, experts, states = cells
     degrees = [whole_number(cell) for cell in (tp, cp, ep, pp)]
     return Job(
         machine,
@@ -268,6 +276,7 @@ def _job(*cells: str) -> Job:
         degrees[2],
         degrees[3],
         experts == "1",
+        states == "1",
     )
 
 
@@ -307,6 +316,8 @@ def _nearest(job: Job, groups: Sequence[_Group]) -> Interval | NothingNear:
         return NothingNear("no framework is named")
     if job.machine not in _GENERATIONS:
         return NothingNear(f"no step was measured on a machine like {job.machine}")
+    if job.states:
+        return NothingNear("too few steps of models with state-space layers were measured")
     if job.dtype not in _BITS:
         return NothingNear(f"no step was measured in {job.dtype}")
     if not groups:
@@ -326,7 +337,7 @@ def _nearest(job: Job, groups: Sequence[_Group]) -> Interval | NothingNear:
 def _groups(rows: Iterable[Residual]) -> list[_Group]:
     found: dict[tuple[object, ...], list[Residual]] = {}
     for row in rows:
-        if not row.tuned:
+        if not (row.tuned or row.job.states):
             job = row.job
             key = (row.family, job.machine, job.framework, _BITS[job.dtype], job.experts)
             found.setdefault(key, []).append(row)
@@ -362,7 +373,7 @@ def coverage(rows: Iterable[Residual] | None = None) -> list[FamilyCoverage]:
     rows
         Measured rows instead of those that ship.
     """
-    held = [row for row in (residuals() if rows is None else rows) if not row.tuned]
+    held = [row for row in (residuals() if rows is None else rows) if not (row.tuned or row.job.states)]
     families = list(dict.fromkeys(row.family for row in held))
     found: list[FamilyCoverage] = []
     everywhere: list[tuple[float, Interval]] = []
@@ -399,6 +410,11 @@ def _range(values: Iterable[float]) -> tuple[float, float]:
 
 def _within(value: float, ends: tuple[float, float], factor: float = SIZE_FACTOR) -> bool:
     return ends[0] / factor <= value <= ends[1] * factor
+
+
+def _beyond(value: float, ends: tuple[float, float]) -> float:
+    """The factor by which a value lies outside a range; 1 inside."""
+    return max(ends[0] / value, value / ends[1], 1.0)
 
 
 def _span(ends: tuple[float, float]) -> str:

@@ -78,13 +78,14 @@ def _tiled_us(
 def matrix_us(products: Sequence[MatrixProduct], costs: MatmulCosts, parameters: ComputeParameters) -> F64:
     """Times of products of one element type on a machine, us."""
     if parameters.systolic is not None:
-        time = systolic_us(products, costs, parameters.memory, parameters.systolic)
+        time: F64 = systolic_us(products, costs, parameters.memory, parameters.systolic)
     else:
         time = products_us(products, costs, parameters.memory, parameters.units)
     # chunks of a recurrence are computed by kernels of the program's own, not by the library's
     scan = KernelKind.SCAN.value
     factor = parameters.kernels.get(scan, 1.0)
-    return time * np.array([factor if product.role == scan else 1.0 for product in products])
+    time *= np.array([factor if product.role == scan else 1.0 for product in products])
+    return time
 
 
 def products_us(

@@ -145,7 +145,7 @@ def test_nothing_near_says_why(changes: dict[str, str | None], reason: str) -> N
 def test_intervals_hold_the_median_of_their_rows_and_the_order_of_rows_is_nothing() -> None:
     shipped = list(residuals())
     shuffled = random.Random(3).sample(shipped, len(shipped))
-    for job in sorted({row.job for row in shipped}, key=repr)[::7]:
+    for job in sorted({row.job for row in shipped if not row.job.states}, key=repr)[::7]:
         interval = found(job, shipped)
         assert interval.low < interval.median < interval.high
         assert found(job, shuffled) == interval

@@ -92,7 +92,6 @@ def test_jobs_on_large_domains_take_equal_parts_of_them() -> None:
         ({"micro_batch": ""}, "micro-batch is not printed"),
         ({"nodes": ""}, "number of nodes"),
         ({"workload_model": "GPT (layers 24)"}, "its sizes are not printed"),
-        ({"workload_model": "Nemotron_3_Nano"}, "state-space"),
         ({"precision": ""}, "precision is not printed"),
         ({"notes": ""}, "no framework is named"),
         ({"notes": "framework=megatrn"}, "no framework 'megatrn'; did you mean 'megatron'?"),

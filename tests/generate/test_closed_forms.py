@@ -1,6 +1,9 @@
 """Generated training steps meet the closed forms of the literature, exactly where these are exact."""
 
 from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations
+from math import ceil
 from typing import Any
 
 import pytest
@@ -331,6 +334,36 @@ def test_expert_parallel_exchange(capacity: float, tp: int, sp: bool) -> None:
     tokens = 2 * SMALL_MOE.sequence // (tp if sp else 1)
     assert found.calls == 4 * SMALL_MOE.layers * 4
     assert found.size_bytes == found.calls * int(2 * tokens * capacity) * SMALL_MOE.hidden * 2
+
+
+@pytest.mark.parametrize(
+    ("domain", "reached"), [(1, Fraction(13, 7)), (2, Fraction(11, 7)), (4, Fraction(1))]
+)
+def test_a_token_travels_once_to_a_domain(domain: int, reached: Fraction) -> None:
+    """Of the 28 pairs of 8 experts on 4 ranks 4 lie on one rank, so that a token visits 2 - 4/28 ranks.
+
+    With two ranks in a domain 12 pairs lie in one of the two, 2 - 12/28; four ranks are all.
+    """
+    step = plan(SMALL_MOE, ParallelConfig(dp=4, ep=4), dispatch_domain=domain)
+    found = traffic(summarize(step)[0], "ep", "ALL_TO_ALL")
+    assert found.size_bytes == found.calls * ceil(2 * SMALL_MOE.sequence * reached) * SMALL_MOE.hidden * 2
+    pairs = list(combinations(range(8), 2))
+    assert reached == Fraction(sum(len({one // (2 * domain) for one in pair}) for pair in pairs), len(pairs))
+
+
+def test_experts_of_a_latent_width_exchange_and_hold_less() -> None:
+    """Tokens are 16 wide between two matrices of 64 x 16; router and shared expert keep the hidden width."""
+    latent = replace(SMALL_MOE, moe_latent=16, shared_experts=1)
+    step = plan(latent, ParallelConfig(dp=4, ep=4))
+    stage = summarize(step)[0]
+    found = traffic(stage, "ep", "ALL_TO_ALL")
+    assert found.size_bytes == found.calls * 2 * (2 * latent.sequence) * 16 * 2
+    wide = summarize(plan(replace(latent, moe_latent=0), ParallelConfig(dp=4, ep=4)))[0]
+    # 2 of 8 experts on a rank, of three matrices
+    assert wide.parameters - stage.parameters == 4 * (2 * 3 * 128 * (64 - 16) - 2 * 64 * 16)
+    assert closed.parameters(replace(latent, moe_latent=0)) - closed.parameters(latent) == 4 * (
+        8 * 3 * 128 * (64 - 16) - 2 * 64 * 16
+    )
 
 
 def test_expert_gradients_are_reduced_among_equal_experts_only() -> None:

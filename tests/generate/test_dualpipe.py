@@ -169,6 +169,25 @@ def test_exchanges_with_experts_go_on_beside_computation() -> None:
     assert saved > 0.1 * (time_ns(exposed, 1.0) - time_ns(exposed, 1000))
 
 
+@pytest.mark.parametrize("pipeline", [{"pp": 1}, {"pp": 2, "vp": 2}])
+def test_paired_passes_hide_exchanges_and_keep_their_work(pipeline: dict[str, int]) -> None:
+    options: dict[str, Any] = {
+        **EXPERTS,
+        "dp": 4,
+        "ep": 4,
+        "micro-batches": 16,
+        "schedule": "1f1b",
+        **pipeline,
+    }
+    plain, paired = (MoeRequest.from_mapping({**options, "paired": on}) for on in (False, True))
+    assert [check for check in check_step(paired, paired.plan()) if not check.passed] == []
+    slow, hidden = (time_ns(build_workload(request.plan()), 1.0) for request in (plain, paired))
+    fast, same = (time_ns(build_workload(request.plan()), 1000) for request in (plain, paired))
+    if pipeline["pp"] == 1:
+        assert same == pytest.approx(fast, rel=0.02)
+    assert slow - hidden > 0.1 * (slow - fast)
+
+
 def test_nodes_of_a_pair_alternate_and_keep_their_work() -> None:
     workload = build_workload(moe())
     trace = workload.traces[0]

@@ -111,6 +111,23 @@ def test_experts_bind_small_micro_batches_to_the_host() -> None:
     assert bound > 4 * 16 * 6 * 0.1 > 2 * free
 
 
+def test_the_host_reads_how_many_tokens_experts_have() -> None:
+    """Each forward pass of a layer the host waits for the router; recorded graphs and backward passes read nothing."""
+    changes: dict[str, Any] = {
+        **SIZES, "experts": 16, "experts_per_token": 2, "moe_ffn": 512, "dp": 8, "ep": 8, "host": HostOption.AHEAD,
+    }  # fmt: skip
+    for graphs, waits in ((False, SIZES["layers"]), (True, 0)):
+        trace = build_workload(TransformerRequest(**changes, graphs=graphs).plan()).traces[0]
+        names = [trace.node(i).name for i in range(trace.n_nodes)]
+        found = [
+            [names[parent] for parent in trace.node(i).ctrl_deps if "host." not in names[parent]]
+            for i in range(trace.n_nodes)
+            if "host." in names[i]
+        ]
+        # the pass and the step wait for other things
+        assert sum(any("permute" in name for name in waited) for waited in found) == waits
+
+
 def test_a_host_without_cost_changes_nothing() -> None:
     several: tuple[dict[str, Any], ...] = (
         {"tp": 2, "micro_batches": 2},

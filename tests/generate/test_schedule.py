@@ -42,6 +42,35 @@ def test_interleaved_does_all_work_once_and_ends(stages: int, rounds: int, chunk
     run_schedule(schedule, ActionTimes(2, 3, 1), chunks)
 
 
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 4))
+def test_paired_passes_do_all_work_once_and_do_not_wait_for_each_other(
+    stages: int, rounds: int, chunks: int
+) -> None:
+    """Of each pair the forward is of another micro-batch or chunk than the backward, whose forward went before."""
+    kind = ScheduleKind.INTERLEAVED if chunks > 1 else ScheduleKind.ONE_F_ONE_B
+    schedule = build_schedule(kind, stages, rounds * stages, chunks, paired=True)
+    check_schedule(schedule, rounds * stages, chunks)
+    run_schedule(schedule, ActionTimes(2, 3, 1), chunks)
+    for stage, row in enumerate(schedule):
+        pairs = [(one, row[i + 1]) for i, one in enumerate(row) if one.beside]
+        for forward, backward in pairs:
+            assert (forward.phase, backward.phase) == (Phase.FORWARD, Phase.BACKWARD)
+            assert (forward.micro_batch, forward.chunk) != (backward.micro_batch, backward.chunk)
+        if chunks == 1:
+            # one forward more than without pairs goes ahead
+            assert len(pairs) == max(0, rounds * stages - (stages - stage))
+
+
+def test_paired_passes_of_one_stage() -> None:
+    row = build_schedule(ScheduleKind.ONE_F_ONE_B, 1, 3, paired=True)[0]
+    cells = [str(action) + "+" * action.beside for action in row]
+    assert cells == ["F0", "F1+", "B0", "F2+", "B1", "B2"]
+    with pytest.raises(
+        UsageError, match="paired passes are of 1f1b and the interleaved schedule, not of gpipe"
+    ):
+        build_schedule(ScheduleKind.GPIPE, 2, 4, paired=True)
+
+
 @given(
     st.sampled_from([ScheduleKind.GPIPE, ScheduleKind.ONE_F_ONE_B]),
     st.integers(1, 9),

@@ -38,6 +38,8 @@ def hybrid(pattern: str, **more: Any) -> TransformerRequest:
         ("mamba2-2.7b", 2_702_599_680),
         ("jamba-v0.1", 51_570_323_328),
         ("nemotron-h-8b", 8_100_852_736),
+        ("nemotron-3-nano-30b-a3b", 31_577_937_344),
+        ("nemotron-3-super-120b-a12b", 120_668_687_360),
     ],
 )
 def test_presets_have_the_published_number_of_parameters(name: str, published: int) -> None:
@@ -45,8 +47,12 @@ def test_presets_have_the_published_number_of_parameters(name: str, published: i
     assert closed.parameters(transformer(name)) == published
 
 
-def test_jamba_has_twelve_billion_active_parameters() -> None:
-    assert closed.parameters(transformer("jamba-v0.1"), active=True) == pytest.approx(12e9, rel=0.02)
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [("jamba-v0.1", 12e9), ("nemotron-3-nano-30b-a3b", 3.6e9), ("nemotron-3-super-120b-a12b", 12.7e9)],
+)
+def test_so_many_parameters_are_active(name: str, published: float) -> None:
+    assert closed.parameters(transformer(name), active=True) == pytest.approx(published, rel=0.02)
 
 
 @pytest.mark.parametrize("pattern", ["M", "m", "M-m*", "MEm-"])

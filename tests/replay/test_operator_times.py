@@ -83,6 +83,16 @@ def test_memory_bound_kernels_take_their_bytes_and_a_floor() -> None:
     assert us(norm) == pytest.approx(4 + 6e6 / 500e3)
 
 
+def test_a_program_has_scans_of_its_own() -> None:
+    """A factor on scans is one on the bytes of the recurrence, and on products of its chunks; others stay."""
+    slow = replace(PLAIN, kernels={"scan": 3.0})
+    chunk = MatrixProduct(2560, 1280, 8192, role="scan")
+    assert us(chunk, slow) == pytest.approx(3 * us(chunk))
+    assert us(replace(chunk, role=""), slow) == pytest.approx(us(chunk))
+    recurrence = Kernel(KernelKind.SCAN, 10**6, 6 * 10**6)
+    assert us(recurrence, slow) == pytest.approx(2 + 3 * 6e6 / 500e3)
+
+
 def test_fused_attention_takes_its_operations_at_a_share_of_the_peak() -> None:
     """50 heads of 256 queries are 100 tiles: one wave."""
     forward = Attention(1, 50, 50, 256, 256, 128)

@@ -364,7 +364,8 @@ def build_schedule(
     Raises
     ------
     UsageError
-        Pairs with another schedule, sizes below one, chunks with a schedule that has none, M not a multiple of P when interleaved, odd numbers or
+        Pairs with another schedule, sizes below one, chunks with a schedule that has none,
+        M not a multiple of P when interleaved, odd numbers or
         M < 2P with DualPipe and DualPipeV.
     """
     for what, number in (

@@ -200,7 +200,7 @@ def _pipeline(
 def _expert_parallel(
     request: TransformerRequest, plan: StepPlan, stages: tuple[StageSummary, ...]
 ) -> Iterator[Check]:
-    """Bytes that all ranks bring into exchanges with experts: every copy of a token goes there and comes back."""
+    """Bytes that all ranks bring into exchanges with experts: every copy of a token that travels goes there and back."""
     model, parallel = request.config(), plan.parallel
     if parallel.ep == 1 or request.capacity != 1.0:
         return
@@ -208,13 +208,14 @@ def _expert_parallel(
     if request.layout().sp:
         tokens //= parallel.tp
     passes = 6 if request.recompute is Recompute.FULL else 4
+    domains = parallel.ep // request.dispatch_domain if request.dispatch_domain else 0
     copies = sum(
-        count * one.experts_per_token * one.expert_hidden
+        count * closed.copies_sent(one, tokens, domains) * one.expert_hidden
         for one, count in model.variants().items()
         if one.feed is Feed.MOE
     )
     times = passes * plan.training.passes * (parallel.world // parallel.pp)
-    expected = times * copies * tokens * plan.model.itemsize
+    expected = times * copies * plan.model.itemsize
     found = sum(_sum(stage, "ep", "ALL_TO_ALL")[1] * stage.ranks for stage in stages)
     yield Check("exchange with experts, all ranks", expected, found, "B")
 

@@ -10,6 +10,8 @@ Rajbhandari et al. 2020 (arXiv 1910.02054) for ZeRO.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.layer_kinds import Feed, Mixer
@@ -117,6 +119,20 @@ def _feed_parameters(model: TransformerConfig, *, moe: bool, active: bool) -> in
         if model.shared_experts:
             shared += model.shared_experts * model.moe_ffn * (g - 1) + h
     return fixed + h * model.experts + visited * expert + shared
+
+
+def copies_sent(model: TransformerConfig, tokens: int, domains: int) -> int:
+    """Copies of tokens that travel to experts: one for each expert, or (``domains`` > 0) one for each domain with any.
+
+    A domain of x of X experts has none of a token's k with the probability of k draws without one of them.
+    """
+    if not domains:
+        return tokens * model.experts_per_token
+    experts, here = model.experts, model.experts // domains
+    none = Fraction(1)
+    for drawn in range(model.experts_per_token):
+        none *= Fraction(max(experts - here - drawn, 0), experts - drawn)
+    return ceil(tokens * domains * (1 - none))
 
 
 def parameters(model: TransformerConfig, *, active: bool = False) -> int:
