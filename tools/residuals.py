@@ -57,7 +57,8 @@ def table(rows: list[dict[str, Any]]) -> str:
             (
                 case.family, case.machine.preset, case.framework, request.matmul_dtype or request.dtype,
                 case.machine.npus, f"{model.matrix_parameters:.3g}", degrees.tp, degrees.cp, degrees.ep, degrees.pp,
-                int(bool(model.experts)), int(model.has_states), f"{row['predicted'] / row['measured']:.4f}", int(bool(case.row.tuned)),
+                int(bool(model.experts)), int(model.has_states),
+                f"{row['predicted'] / row['measured']:.4f}", int(bool(case.row.tuned)),
             )
         )  # fmt: skip
     return out.getvalue()

@@ -29,8 +29,8 @@ SIZE_FACTOR = 2.0
 #: beyond this factor outside it nothing is near
 SIZE_LIMIT = 32.0
 #: what differs -> logarithm of the factor by which an interval is wider on either side; they add up as squares. The first
-#: always counts: a job is nobody's measured row. That of the size is the amount at `SIZE_LIMIT`: it grows with the logarithm
-#: of how far the job lies outside.
+#: always counts: a job is nobody's measured row. That of the size is the amount at `SIZE_LIMIT`: from `SIZE_FACTOR` on it
+#: grows with the logarithm of how far the job lies outside.
 WIDENING: Mapping[str, float] = {
     "source": 0.07,
     "few rows": 0.14,
@@ -232,7 +232,9 @@ class _Group:
         """Sum of the squares of what widens an interval for a job."""
         amounts = {name: WIDENING[name] for name in self.differences(job)}
         far = max(_beyond(job.npus, self.npus), _beyond(job.parameters, self.parameters))
-        amounts["size"] = WIDENING["size"] * math.log(far) / math.log(SIZE_LIMIT)
+        amounts["size"] = (
+            WIDENING["size"] * math.log(max(far / SIZE_FACTOR, 1)) / math.log(SIZE_LIMIT / SIZE_FACTOR)
+        )
         # equal sums in another order are equal
         return round(sum(amount**2 for amount in amounts.values()), 12)
 
