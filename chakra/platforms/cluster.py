@@ -102,6 +102,37 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
     ConfigError
         A file of places that cannot be read.
     """
+    count, name, fabric = _parts(words)
+    platform = load_platform(name)
+    if fabric:
+        platform = with_fabric(platform, fabric)
+    if count is None:
+        return platform.sized(npus) if sized or npus is not None else platform
+    whole = platform.sized(machines=count)
+    if npus is not None and npus != count * platform.node_npus:
+        raise UsageError(f"{words!r} has {counted(count * platform.node_npus, 'NPU')}, not {npus}")
+    return whole
+
+
+def counted_npus(words: str) -> int | None:
+    """NPUs of the machines that words count, as ``8x hgx-h100`` does; None: they count none.
+
+    Parameters
+    ----------
+    words
+        For :func:`cluster`.
+
+    Raises
+    ------
+    UsageError, ConfigError
+        As :func:`cluster`.
+    """
+    count, name, _ = _parts(words)
+    return None if count is None else count * load_platform(name).node_npus
+
+
+def _parts(words: str) -> tuple[int | None, str, str | None]:
+    """Number of machines, name of one, and the fabric in words."""
     match = _CLUSTER.match(words)
     if not match:
         raise UsageError(
@@ -112,19 +143,11 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
     glued = re.match(r"^([0-9]+)x([a-z].*)$", name, re.IGNORECASE)
     if count is None and glued and name.lower() not in platform_names():
         count, name = glued.groups()
-    platform = load_platform(name)
-    if fabric:
-        platform = with_fabric(platform, fabric)
     if count is None:
-        return platform.sized(npus) if sized or npus is not None else platform
+        return None, name, fabric
     if whole_number(count) < 1:
         raise UsageError(f"{words!r}: the number of machines must be at least 1")
-    whole = platform.sized(machines=whole_number(count))
-    if npus is not None and npus != whole_number(count) * platform.node_npus:
-        raise UsageError(
-            f"{words!r} has {counted(whole_number(count) * platform.node_npus, 'NPU')}, not {npus}"
-        )
-    return whole
+    return whole_number(count), name, fabric
 
 
 def with_fabric(platform: Platform, words: str) -> Platform:

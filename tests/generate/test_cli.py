@@ -123,6 +123,8 @@ def pairs(flat: tuple[str, ...]) -> list[tuple[str, int]]:
     (["--peak-tflops", "-5", "--mem-gbps", "1"], "peak_flops must be a positive number"),
     (["--matmul-efficiency", "2", "--peak-tflops", "5", "--mem-gbps", "1"], "above 0 and at most 1"),
     (["--platform", "hgx-h10"], "did you mean 'hgx-h100'"),
+    (["--platform", "hgx-h100 ovr 400G"], r"is not '\[COUNT x\] PRESET \[over RATE \.\.\.\]'"),
+    (["--platform", "4x hgx-h100 over 400G", "--dp", "8"], "has 32 NPUs, and the workload 8 ranks; --npus"),
     (["--capacity", "0"], "capacity must be a positive number"),
     (["--micro-batch", "0"], "micro-batch must be at least 1"),
     (["--layers", "-3"], "layers must be at least 1, not -3"),
@@ -138,6 +140,21 @@ def test_wrong_options_are_one_line(arguments: list[str], message: str) -> None:
     with pytest.raises(ChakraError, match=message) as caught:
         run("transformer", *arguments)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["2x hgx-h100 over 400G", "2xhgx-h100 over 400G rails of 64 ports", "hgx-h100 over 400G fat tree"],
+)
+@pytest.mark.parametrize("how", [[], ["--ideal"]])
+def test_a_machine_is_what_a_replay_takes(words: str, how: list[str], tmp_path: Path) -> None:
+    """Its accelerator gives the durations, whatever joins the machines."""
+    step = ["--model", "gpt2-small", "--layers", "2", "--dp", "16", "--quiet", *how]
+    run("transformer", *step, "--platform", words, "-o", str(tmp_path / "words"))
+    run("transformer", *step, "--platform", "hgx-h100", "-o", str(tmp_path / "preset"))
+    made, wanted = (read_manifest(tmp_path / f"{name}.workload.json").traces for name in ("words", "preset"))
+    assert [one.durations_ns().tolist() for one in made] == [one.durations_ns().tolist() for one in wanted]
+    assert made[0].durations_ns().any()
 
 
 def test_only_transformers_have_closed_forms_here() -> None:

@@ -83,7 +83,9 @@ def _command(kind: str, help_text: str) -> Any:
         click.option("--tensors", is_flag=True, help="Write activations for trackers of local memory."),
         click.option("--config", type=click.Path(), help="YAML file with parameters; options go before it."),
         click.option(
-            "--platform", metavar="NAME", help="Machine preset whose accelerator gives nodes their durations."
+            "--platform",
+            metavar="MACHINE",
+            help="A known machine, as chakra replay takes it, whose accelerator gives nodes their durations.",
         ),
         click.option(
             "--durations/--no-durations",
@@ -141,6 +143,8 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
     from chakra.generate.verify.tables import plan_text
 
     plan = request.plan()
+    if options["platform"]:
+        _fits(options["platform"], plan.world)
     need, capacity = _memory(plan, options["platform"])
     failed = _check(request, plan, err=options["shape"] == "json") if options["check"] else 0
     if options["output"]:
@@ -172,10 +176,22 @@ def _memory(plan: "StepPlan", platform: str | None) -> "tuple[MemoryNeed, int | 
     """What a rank of the fullest stage needs, and what a machine's accelerator has where one is named."""
     from chakra.generate.verify.step_totals import summarize
     from chakra.generate.verify.totals import memory_need
-    from chakra.platforms import load_platform
+    from chakra.platforms import cluster
 
-    capacity = load_platform(platform).accelerator.memory_bytes if platform else None
+    capacity = cluster(platform, sized=False).accelerator.memory_bytes if platform else None
     return memory_need(summarize(plan)), capacity
+
+
+def _fits(words: str, ranks: int) -> None:
+    """Refuse a machine whose words count other NPUs than the workload has ranks, as its replay would."""
+    from chakra.platforms.cluster import counted_npus
+
+    npus = counted_npus(words)
+    if npus is not None and npus != ranks:
+        raise UsageError(
+            f"--platform: {words!r} has {counted(npus, 'NPU')}, and the workload {counted(ranks, 'rank')}; --npus sets "
+            "how many ranks there are, and words without a number of machines fit any"
+        )
 
 
 def framework_note(request: Request) -> str:
@@ -303,25 +319,18 @@ def _config(path: str) -> dict[str, Any]:
     return {str(key).replace("-", "_"): value for key, value in document.items()}
 
 
-def durations_of(name: str, given: Mapping[str, Any], *, ideal: bool = False) -> dict[str, Any]:
-    """Request parameters by which nodes carry durations of a preset: its operator times, or its peak.
+def durations_of(words: str, given: Mapping[str, Any], *, ideal: bool = False) -> dict[str, Any]:
+    """Request parameters by which nodes carry durations of a machine in words: its operator times, or its peak.
 
     A request that gives speeds or efficiencies of its own means the roofline.
     """
-    from chakra.platforms import load_platform
+    from chakra.platforms import cluster
     from chakra.platforms.compute import takes_operator_times
 
-    named = load_platform(name).name
-    if ideal or not takes_operator_times(named, list(given)):
-        return accelerator_parameters(name)
-    return {"operator_model": named}
-
-
-def accelerator_parameters(name: str) -> dict[str, Any]:
-    """Peak and memory bandwidth of a machine preset, as request parameters."""
-    from chakra.platforms import load_platform
-
-    accelerator = load_platform(name).accelerator
+    platform = cluster(words, sized=False)
+    if not ideal and takes_operator_times(platform.name, list(given)):
+        return {"operator_model": platform.name}
+    accelerator = platform.accelerator
     return {"peak_tflops": accelerator.peak_tflops, "mem_gbps": accelerator.mem_gbps}
 
 
