@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chakra.et.manifest import read_manifest
-from chakra.io.files import ranks_found
+from chakra.io.rank_files import ranks_found
 from chakra.io.readable import counted
 from chakra.replay.checks.limits import check_limits
 from chakra.replay.checks.run import check_dimensions, check_run, check_switches, run_warnings

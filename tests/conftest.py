@@ -36,6 +36,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_lines_of_progress() -> None:
+    """Commands that a busy machine takes long for say nothing of it here: tests compare whole standard errors."""
+    from chakra.cli.support import progress
+
+    progress.FIRST_LINE_S = 3600.0
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Folder with the reference data beside the repository; tests that need it skip where it is absent."""

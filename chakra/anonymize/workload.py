@@ -14,9 +14,10 @@ from chakra.anonymize.trace import anonymous_trace
 from chakra.arguments import checked
 from chakra.errors import ConfigError, UsageError, WorkloadError
 from chakra.et import read_trace
-from chakra.et.manifest import FORMAT, SUFFIX, manifest_from_dict, manifest_to_dict
+from chakra.et.manifest import FORMAT, SUFFIX, manifest_from_dict, manifest_of, manifest_to_dict
 from chakra.io import files, leftovers
 from chakra.io.documents import document_text
+from chakra.io.rank_files import neighbour, rank_files
 
 #: suffix of the groups file that the generator writes beside traces
 GROUPS_SUFFIX = ".comm_groups.json"
@@ -111,10 +112,10 @@ def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tu
     """(source, target, how) of every file of a job."""
     from chakra.converters.pytorch.folder import names_recordings
 
-    manifest = source if source.endswith(SUFFIX) else source + SUFFIX
-    if os.path.isfile(manifest):
+    manifest = manifest_of(source)
+    if manifest is not None:
         return _manifest_jobs(manifest, target.removesuffix(SUFFIX), labels, summary)
-    if os.path.isdir(source) or (not files.rank_files(source) and names_recordings(Path(source))):
+    if os.path.isdir(source) or (not rank_files(source) and names_recordings(Path(source))):
         return _recordings(source, target, labels)
     if os.path.isfile(source):
         kind = files.sniff_kind(source)
@@ -128,9 +129,9 @@ def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tu
 
             kind_of(source)  # refuses what is cut off before it says what it is
         return [(source, target, lambda out: _trace(source, out, labels, summary, {}))]
-    ranks = files.rank_files(source)
+    ranks = rank_files(source)
     if not ranks:
-        raise UsageError(f"{source}: neither a trace file nor a prefix of trace files")
+        raise UsageError(f"{source}: neither a trace file nor a prefix of trace files{neighbour(source)}")
     files.expect_prefix(target)
     made: dict[bytes, Path] = {}
     jobs: list[tuple[str, str, Job]] = [

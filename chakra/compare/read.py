@@ -29,6 +29,7 @@ from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import UsageError
 from chakra.et.families import kernel_family, operator_family
 from chakra.io import files
+from chakra.io.rank_files import expect_run
 from chakra.report import Run, read_run
 from chakra.report.document import computed_of
 from chakra.report.tables import counted_name
@@ -81,7 +82,7 @@ def read_source(path: str | os.PathLike[str], *, job: str | None = None, step: i
     if names_recordings(Path(name)):
         traces = [inputs.device for inputs in find_inputs(Path(name), job) if inputs.device is not None]
         return _recording(name, traces, step)
-    files.expect_run(name)
+    expect_run(name)
     kind = files.sniff_kind(name, error=UsageError)
     if kind == files.KINETO:
         return _recording(name, [Path(name)], step)

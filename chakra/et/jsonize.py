@@ -25,6 +25,7 @@ from chakra.arrays import U8
 from chakra.errors import TraceError
 from chakra.et.codec import frame
 from chakra.et.columns import Records
+from chakra.et.read import advice
 from chakra.et.wire import make_records, parse_metadata, parse_node
 from chakra.io import files
 from chakra.io.documents import json_text, streamed
@@ -58,7 +59,7 @@ def write_json(content: bytes, source: str, out: IO[str]) -> int:
     data = np.frombuffer(content, np.uint8)
     kind = files.kind_of(data[: 1 << 16].tobytes())
     if kind not in (files.EXECUTION_TRACE, files.UNKNOWN, files.TEXT, files.EMPTY):
-        raise TraceError(f"{source}: this is a {kind}, not an execution trace")
+        raise TraceError(f"{source}: this is a {kind}, not an execution trace{advice(kind, data, source)}")
     starts, ends = frame(data, source)
     records = make_records(data, starts, ends, source)
     prefixes = _odd_lengths(data, starts.tolist(), ends.tolist())

@@ -38,13 +38,14 @@ from chakra.arrays import I32, I64, AnyArray
 from chakra.errors import WorkloadError
 from chakra.io.files import read_json
 from chakra.io.limits import MAX_GROUP_MEMBERS, MAX_NPUS
+from chakra.io.rank_files import MANIFEST_SUFFIX
 from chakra.io.readable import counted, verb
 
 if TYPE_CHECKING:
     from chakra.et import Trace
 
 FORMAT = "chakra.workload/1"
-SUFFIX = ".workload.json"
+SUFFIX = MANIFEST_SUFFIX
 #: key of the manifest, and name of the global metadata attribute of traces with relative peers
 PEER_MODE = "peer_mode"
 RELATIVE = "relative"
@@ -361,12 +362,16 @@ def check_header(document: Any, source: str) -> int:
     return npus
 
 
+def manifest_of(path: str) -> str | None:
+    """The workload manifest that a name stands for, itself or as its prefix; None: it stands for none."""
+    named = path if path.endswith(SUFFIX) else path + SUFFIX
+    return named if os.path.isfile(named) else None
+
+
 def shared_traces(path: str) -> list[str]:
     """Files of the traces that ranks share, for a manifest or the prefix of one; empty if `path` is neither."""
-    named = path if path.endswith(SUFFIX) else path + SUFFIX
-    if not os.path.isfile(named):
-        return []
-    return [trace.source for trace in read_manifest(named).traces]
+    named = manifest_of(path)
+    return [] if named is None else [trace.source for trace in read_manifest(named).traces]
 
 
 @checked

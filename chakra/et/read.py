@@ -16,6 +16,7 @@ from chakra.et.codec import decode_records, frame
 from chakra.et.trace import Trace, make_trace
 from chakra.et.wire import make_records, parse_metadata
 from chakra.io import files
+from chakra.io.rank_files import neighbour, traces_beside
 from chakra.io.readable import counted
 from chakra.schemas.protolib import encode_varint
 
@@ -137,7 +138,7 @@ def _read_raw(name: str) -> U8:
         if size > _MAP_ABOVE_BYTES and os.path.isfile(name):
             return np.memmap(name, np.uint8, "r")
     except (OSError, ValueError) as error:
-        raise TraceError(f"{name}: cannot be read: {files.reason(error)}{files.neighbour(name)}") from error
+        raise TraceError(f"{name}: cannot be read: {files.reason(error)}{neighbour(name)}") from error
     return np.frombuffer(files.read_raw(name), np.uint8)
 
 
@@ -162,7 +163,7 @@ def decode_trace(data: U8, source: str, *, repair: bool = False) -> Trace:
     elif kind == files.JSONIZED_ET:
         raise TraceError(f"{source}: this is a {kind}; turn it back with `chakra jsonize {source} OUT.et`")
     elif kind not in (files.EXECUTION_TRACE, files.UNKNOWN, files.EMPTY, files.TEXT):
-        raise TraceError(f"{source}: this is a {kind}, not an execution trace{_advice(kind, data)}")
+        raise TraceError(f"{source}: this is a {kind}, not an execution trace{advice(kind, data, source)}")
     try:
         records = make_records(data, *frame(data, source), source)
     except TraceError as error:
@@ -177,11 +178,15 @@ def decode_trace(data: U8, source: str, *, repair: bool = False) -> Trace:
     return trace
 
 
-def _advice(kind: str, data: U8) -> str:
+def advice(kind: str, data: U8, source: str) -> str:
+    """What to do with a file that is no trace but of this kind; for the end of a message."""
     if kind == files.JSON and len(data) <= _SHORT and files.is_cut(data.tobytes()):
         return f": it is cut off after {counted(len(data), 'byte')}, before anything says what it is"
     if kind in (files.KINETO, files.HOST_TRACE):
         return "; `chakra link` joins it with its partner into one"
+    if kind == files.MANIFEST:
+        beside = traces_beside(source)
+        return f"; one of the traces that it names is {beside[0]}" if beside else "; it names its traces"
     if kind == files.TEXT_WORKLOAD:
         return "; `chakra convert text` turns it into one"
     return ""

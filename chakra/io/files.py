@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import io
-import itertools
 import json
 import os
 import re
@@ -16,17 +15,15 @@ from typing import IO
 
 from chakra.errors import ChakraError, TraceError, UsageError
 from chakra.io import leftovers
-from chakra.io.digits import whole_number
 from chakra.io.gunzip import GZIP_MAGIC as GZIP_MAGIC
 from chakra.io.gunzip import Unpacker
 from chakra.io.limits import MAX_STREAM_BYTES
+from chakra.io.rank_files import neighbour
 from chakra.io.readable import counted
 
 PathLike = str | os.PathLike[str]
 
 _CHUNK = 1 << 20
-#: a missing file's name is compared with at most so many names of its folder, to suggest the nearest
-_MOST_NEIGHBOURS = 1000
 
 
 # ------------------------------------------------------------------------------------------------- writing
@@ -248,24 +245,6 @@ def open_file(path: PathLike, *, error: type[ChakraError] = TraceError) -> io.Bu
     return file
 
 
-def neighbour(path: PathLike) -> str:
-    """What a name that is no file's may mean: the traces that begin with it, or a file of nearly that name beside it."""
-    import difflib
-
-    if traces := traces_named(path):
-        return f"; {traces}"
-    folder, name = os.path.split(os.fspath(path))
-    if os.path.lexists(path) or not name or len(name) > 100:
-        return ""
-    try:
-        with os.scandir(folder or ".") as entries:
-            beside = [entry.name for entry in itertools.islice(entries, _MOST_NEIGHBOURS)]
-    except (OSError, ValueError):
-        return ""
-    close = difflib.get_close_matches(name, sorted(beside), n=1, cutoff=0.85)
-    return f"; did you mean {os.path.join(folder, close[0])}?" if close else ""
-
-
 def _is_null(file: io.BufferedReader) -> bool:
     return os.path.exists(os.devnull) and os.path.samestat(os.fstat(file.fileno()), os.stat(os.devnull))
 
@@ -361,77 +340,6 @@ def gunzip(packed: bytes, source: str, *, error: type[ChakraError] = TraceError)
         raise error(f"{source}: its uncompressed bytes do not fit the memory") from cause
 
 
-# --------------------------------------------------------------------------------------- files of all ranks
-
-
-def ranks_found(prefix: PathLike) -> dict[int, str]:
-    """The file ``PREFIX.<rank>.et``, else ``.et.gz``, of every rank that has one.
-
-    The folder is listed once: names are not asked for one by one, however many ranks a machine has.
-    """
-    folder, stem = os.path.split(os.fspath(prefix))
-    pattern = re.compile(re.escape(stem) + r"\.(0|[1-9][0-9]{0,17})\.et(\.gz)?")
-    try:
-        names = sorted(os.listdir(folder or "."))
-    except (OSError, ValueError):
-        return {}
-    found: dict[int, str] = {}
-    for name in names:
-        match = pattern.fullmatch(name)
-        if match:
-            found.setdefault(whole_number(match[1]), os.path.join(folder, name))
-    return dict(sorted(found.items()))
-
-
-def traces_named(prefix: PathLike) -> str:
-    """What a prefix that is no file names, as `chakra replay -w` takes it: traces of ranks, or a workload manifest.
-
-    Empty if it names neither, or is the name of something that is there.
-    """
-    text = os.fspath(prefix)
-    if not text or os.path.lexists(text):
-        return ""
-    if os.path.isfile(f"{text}.workload.json"):
-        return f"the workload {os.path.basename(text)}.workload.json begins with this name"
-    found = [os.path.basename(name) for name in ranks_found(text).values()]
-    if not found:
-        return ""
-    more = f" and {counted(len(found) - 1, 'more execution trace')} begin" if len(found) > 1 else " begins"
-    return f"{found[0]}{more} with this name"
-
-
-def expect_run(name: PathLike) -> None:
-    """Refuse the prefix of a workload where a run is wanted, and say how to make one.
-
-    Raises
-    ------
-    UsageError
-        The name is such a prefix.
-    """
-    if traces := traces_named(name):
-        raise UsageError(
-            f"{os.fspath(name)}: {traces}: a workload, not a run; replay it and give the result (chakra replay -w "
-            f"{os.fspath(name)} ... --format json --nodes -o RUN.json)"
-        )
-
-
-def rank_files(prefix: PathLike) -> list[str]:
-    """Files ``PREFIX.<rank>.et`` or ``.et.gz`` that exist, by rank."""
-    return list(ranks_found(prefix).values())
-
-
-def missing_ranks(found: dict[int, str], npus: int) -> tuple[int, str]:
-    """How many of the ranks 0 to ``npus`` - 1 have no file, and the first dozen of them as text."""
-    missing = npus - sum(rank < npus for rank in found)
-    shown: list[int] = []
-    rank = 0
-    while len(shown) < min(missing, 12):
-        if rank not in found:
-            shown.append(rank)
-        rank += 1
-    return missing, ", ".join(map(str, shown)) + (", ..." if missing > 12 else "")
-
-
 # ------------------------------------------------------------------------------------------- kinds of file
 
 KINETO = "Kineto trace"
@@ -439,6 +347,7 @@ HOST_TRACE = "PyTorch host trace"
 EXECUTION_TRACE = "execution trace"
 JSON_ET = "JSON-encoded ET"
 JSONIZED_ET = "jsonized execution trace"
+MANIFEST = "workload manifest"
 JSON = "JSON file"
 YAML = "YAML file"
 TEXT_WORKLOAD = "text workload"
@@ -533,6 +442,8 @@ def _json_kind(text: bytes) -> str:
         return RESULT
     if '"chakra.et.json' in decoded[:4096]:
         return JSONIZED_ET
+    if '"chakra.workload/' in decoded[:4096] and "format" in depth_one:
+        return MANIFEST
     for key in depth_one:
         if key in _JSON_KEYS:
             return _JSON_KEYS[key]

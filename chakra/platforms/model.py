@@ -28,6 +28,7 @@ from chakra.replay.collectives.library.presets import names_with_parameters, pre
 from chakra.replay.compute.presets import names_with_operator_times
 from chakra.replay.config.key import Key, Required, UnfitError
 from chakra.replay.config.model import Topology, capacity_bytes
+from chakra.replay.config.section import Described
 
 T = TypeVar("T")
 
@@ -248,7 +249,7 @@ class Platform:
             return self.sized().network()
         if self.fabric is not None:
             *inside, outside = self.dims
-            return self.fabric.network(
+            network = self.fabric.network(
                 [
                     Inside(
                         dim.topology,
@@ -262,12 +263,14 @@ class Platform:
                 rate_gibps=round(outside.bandwidth.value * DECIMAL_TO_BINARY, 6),
                 latency_ns=outside.latency.value,
             )
-        return {
+            return Described(self.title, network)
+        network = {
             "topology": [dim.topology.value for dim in self.dims],
             "npus_count": [dim.npus for dim in self.dims],
             "bandwidth": [round(dim.bandwidth.value * DECIMAL_TO_BINARY, 6) for dim in self.dims],
             "latency": [dim.latency.value for dim in self.dims],
         }
+        return Described(self.title, network)
 
     def system(self, **changes: Any) -> dict[str, Any]:
         """A system file for this machine: algorithms that fit the dimensions, roofline with the accelerator's numbers.
@@ -302,7 +305,7 @@ class Platform:
             document["operator-model"] = self.name
         for key, value in changes.items():
             document[key.replace("_", "-")] = value
-        return document
+        return Described(self.title, document)
 
 
 def _algorithm(dim: PlatformDim) -> str:

@@ -13,6 +13,7 @@ from chakra.arrays import I64
 from chakra.errors import UsageError
 from chakra.io import files
 from chakra.io.files import PathLike
+from chakra.io.rank_files import expect_run
 from chakra.io.readable import counted
 from chakra.timeline.lenient import number
 
@@ -101,7 +102,7 @@ def read_run(path: PathLike, name: str | None = None) -> Run:
     UsageError
         If the file is none, or its lists do not fit together.
     """
-    files.expect_run(path)
+    expect_run(path)
     if os.path.isdir(path):
         if os.path.exists(os.path.join(path, "study.html")):
             raise UsageError(

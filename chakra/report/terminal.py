@@ -4,6 +4,7 @@ from chakra.alignment import aligned
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.readable import counted, duration_text
+from chakra.replay.results.corrections import OF_TIME
 from chakra.report import tables
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.npu_groups import npu_groups
@@ -55,11 +56,11 @@ def essence(run: Run, bars: int = 8) -> str:
     table = tables.collectives(run, 5)
     if table.rows:
         lines += ["", *plain_table(table)]
-    fixes = tables.corrections(run)
-    if fixes.rows:
+    fixes = [row for row in tables.corrections(run).rows if row[0] in OF_TIME]
+    if fixes:
         lines += [
             "",
-            "corrections that applied: " + ", ".join(f"{row[0]} ({row[-1]})" for row in fixes.rows),
+            "corrections that applied: " + ", ".join(f"{row[0]} ({row[-1]})" for row in fixes),
         ]
     return "\n".join(lines)
 

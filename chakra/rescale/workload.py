@@ -13,11 +13,10 @@ from chakra.arguments import checked
 from chakra.arrays import I32, I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace, read_traces
-from chakra.et.manifest import RELATIVE, SUFFIX, WorkloadManifest, read_manifest
-from chakra.io.files import missing_ranks, ranks_found
+from chakra.et.manifest import RELATIVE, WorkloadManifest, manifest_of, read_manifest
+from chakra.io.rank_files import meant_prefix, missing_ranks, ranks_found
 from chakra.io.readable import counted
 from chakra.replay.config import load_groups
-from chakra.replay.workload.load import prefix_of
 from chakra.replay.workload.recorded import recorded_ranks
 from chakra.rescale.edit import edited
 from chakra.rescale.layout import Growth, find_growth, grown_tables, grows, new_rows
@@ -88,8 +87,8 @@ def read_workload(
         A groups file for a manifest, which holds its groups.
     """
     name = os.fspath(prefix)
-    manifest = name if name.endswith(SUFFIX) else name + SUFFIX
-    if os.path.isfile(manifest):
+    manifest = manifest_of(name)
+    if manifest is not None:
         if groups is not None:
             raise UsageError(
                 f"{os.fspath(groups)}: a groups file goes with plain traces; {manifest} holds its own groups"
@@ -98,8 +97,7 @@ def read_workload(
     found = ranks_found(name)
     paths = list(found.values())
     if not paths:
-        hint = f"; the prefix of this file is {prefix_of(name)}" if prefix_of(name) else ""
-        raise WorkloadError(f"{name}: neither a workload manifest nor a prefix of traces{hint}")
+        raise WorkloadError(f"{name}: neither a workload manifest nor a prefix of traces{meant_prefix(name)}")
     traces = read_traces(paths)
     count, missing = missing_ranks(found, max(recorded_ranks(traces), max(found) + 1))
     if count:

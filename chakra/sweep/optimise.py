@@ -12,7 +12,13 @@ from chakra.sweep.study import Study
 
 
 def optimise(
-    study: Study, store: Store, run: Runner, *, retry_failed: bool = False, progress: Progress | None = None
+    study: Study,
+    store: Store,
+    run: Runner,
+    *,
+    retry_failed: bool = False,
+    progress: Progress | None = None,
+    documents: bool = False,
 ) -> list[Outcome]:
     """Ask for ``study.method.number`` points, a batch at a time, and tell their objective.
 
@@ -42,7 +48,7 @@ def optimise(
         admitted = [i for i, point in enumerate(points) if study.admits(point)]
         found: dict[int, Outcome] = {}
         for index, outcome in run_points(
-            study, store, run, [points[i] for i in admitted], retry_failed=retry_failed
+            study, store, run, [points[i] for i in admitted], retry_failed=retry_failed, documents=documents
         ):
             found[admitted[index]] = outcome
             if progress:

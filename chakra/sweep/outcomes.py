@@ -11,14 +11,27 @@ from chakra.sweep.space import Point
 from chakra.sweep.store import Outcome, Store
 from chakra.sweep.study import Study
 
+#: seconds from which on a point's result document is kept for its page, so that it is not run twice
+SLOW_S = 2.0
+
 #: called with (points done, points in all, the last outcome)
 Progress = Callable[[int, int, Outcome], None]
 
 
 def run_points(
-    study: Study, store: Store, run: Runner, points: Sequence[Point], *, retry_failed: bool = False
+    study: Study,
+    store: Store,
+    run: Runner,
+    points: Sequence[Point],
+    *,
+    retry_failed: bool = False,
+    documents: bool = False,
 ) -> Iterator[tuple[int, Outcome]]:
-    """Outcomes of these points with their index, cached ones first; points with equal inputs are run once."""
+    """Outcomes of these points with their index, cached ones first; points with equal inputs are run once.
+
+    With `documents`, the results of slow ones are kept in the store.
+    """
+    asked = {"document_from_s": SLOW_S} if documents else {}
     waiting: dict[str, list[int]] = {}
     tasks: list[dict[str, Any]] = []
     keys: list[str] = []
@@ -30,7 +43,7 @@ def run_points(
             yield index, constrained(study, found)
             continue
         if key not in waiting:
-            tasks.append({"merged": merged, "needs_memory": study.needs_memory})
+            tasks.append({"merged": merged, "needs_memory": study.needs_memory, **asked})
             keys.append(key)
         waiting.setdefault(key, []).append(index)
     for task, result in run(run_point, tasks):

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import math
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -126,7 +128,13 @@ def _files_of(prefix: str) -> list[Path]:
 
 
 @checked
-def run_point(merged: Merged, *, needs_memory: bool = False, document: bool = False) -> dict[str, Any]:
+def run_point(
+    merged: Merged,
+    *,
+    needs_memory: bool = False,
+    document: bool = False,
+    document_from_s: float | None = None,
+) -> dict[str, Any]:
     """Run one point.
 
     Parameters
@@ -137,6 +145,8 @@ def run_point(merged: Merged, *, needs_memory: bool = False, document: bool = Fa
         Refuse a point whose peak memory exceeds the accelerator's.
     document
         Also return the replay's whole result document.
+    document_from_s
+        Return it where the point took at least so many seconds.
 
     Returns
     -------
@@ -146,7 +156,7 @@ def run_point(merged: Merged, *, needs_memory: bool = False, document: bool = Fa
         one-line ``reason``. Never raises for a bad point: the others of a study go on.
     """
     try:
-        return _run(merged, needs_memory, document)
+        return _run(merged, needs_memory, math.inf if document_from_s is None else document_from_s, document)
     except UsageError as error:
         return {"status": "infeasible", "reason": str(error)}
     except ChakraError as error:
@@ -163,12 +173,13 @@ def run_point(merged: Merged, *, needs_memory: bool = False, document: bool = Fa
         return {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
 
 
-def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
+def _run(merged: Merged, needs_memory: bool, document_from_s: float, document: bool) -> dict[str, Any]:
     from chakra.accuracy.interval import Interval
     from chakra.accuracy.rates import rates_of
     from chakra.accuracy.replayed import interval_document, replay_interval
     from chakra.replay import simulate
 
+    begun = time.monotonic()
     platform = _platform(merged)
     metrics: dict[str, Any] = {}
     workload, plan_metrics, need = _workload(merged["workload"], platform, merged["replay"])
@@ -217,7 +228,7 @@ def _run(merged: Merged, needs_memory: bool, document: bool) -> dict[str, Any]:
     )
     metrics.update(rates)
     out: dict[str, Any] = {"status": "ok", "metrics": metrics, "idle": _idle(merged, result)}
-    if document:
+    if document or time.monotonic() - begun >= document_from_s:
         out["document"] = result.to_dict()
         if interval is not None:
             out["document"]["interval"] = interval_document(interval, step_ns)

@@ -72,6 +72,7 @@ def run_study(
     retry_failed: bool = False,
     progress: Progress | None = None,
     begin: Callable[[int], None] | None = None,
+    documents: bool = False,
 ) -> list[Outcome]:
     """Run a study to its end.
 
@@ -87,6 +88,8 @@ def run_study(
         Told about every point.
     begin
         Told the number of points before the first is run.
+    documents
+        Keep the result documents of slow points in the store, for their pages.
 
     Returns
     -------
@@ -107,7 +110,7 @@ def run_study(
         store.open()
         if begin:
             begin(study.method.number)
-        return optimise(study, store, run, retry_failed=retry_failed, progress=progress)
+        return optimise(study, store, run, retry_failed=retry_failed, progress=progress, documents=documents)
     points = list(study.points())
     if shard is not None:
         points = shard.of(points)
@@ -115,7 +118,9 @@ def run_study(
     if begin:
         begin(len(points))
     outcomes: dict[int, Outcome] = {}
-    for index, outcome in run_points(study, store, run, points, retry_failed=retry_failed):
+    for index, outcome in run_points(
+        study, store, run, points, retry_failed=retry_failed, documents=documents
+    ):
         outcomes[index] = outcome
         if progress:
             progress(len(outcomes), len(points), outcome)

@@ -1,13 +1,14 @@
 """Results of a study on disk: one small file per point, written whole; tables when asked.
 
-``DIR/points/<key>.json`` holds a point's inputs and outcome. Points are named by the hash of their inputs, so a study
+``DIR/points/<key>.json`` holds a point's inputs and outcome, ``DIR/documents/<key>.json`` the whole result of one that
+took long, until the study's pages are written. Points are named by the hash of their inputs, so a study
 that is started again, or whose shards run on many machines with a shared folder, finds what is already there.
 """
 
 import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,7 @@ class Store:
     def __init__(self, folder: str | Path) -> None:
         self.folder: Path = Path(folder)
         self.points: Path = self.folder / "points"
+        self.documents: Path = self.folder / "documents"
 
     def open(self) -> None:
         """Make the folder, so that a study stops before its first run where nothing can be kept.
@@ -131,11 +133,31 @@ class Store:
             "inputs": merged,
             "outcome": kept | ({"metrics": metrics} if "metrics" in kept else {}),
         }
+        if "document" in outcome:
+            self.documents.mkdir(exist_ok=True)
+            with atomic_text(self.documents / f"{key}.json") as file:
+                file.write(document_text(outcome["document"]))
         with atomic_text(self.points / f"{key}.json") as file:
             file.write(document_text(document, indent=1, default=str))
         return Outcome(
             key, point, outcome["status"], metrics, outcome.get("reason", ""), idle=outcome.get("idle", {})
         )
+
+    @checked
+    def document(self, key: str) -> dict[str, Any] | None:
+        """The result document that is stored under this key; None if there is none."""
+        try:
+            document = json.loads((self.documents / f"{key}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return document if isinstance(document, dict) else None
+
+    @checked
+    def drop_documents(self, *, but: Collection[str] = ()) -> None:
+        """Remove the stored result documents, those of these keys left out."""
+        for path in self.documents.glob("*.json"):
+            if path.stem not in but:
+                path.unlink(missing_ok=True)
 
 
 @checked

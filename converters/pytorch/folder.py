@@ -12,6 +12,7 @@ from chakra.converters.pytorch.read.file_kinds import head_and_kind
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import ConversionError, UsageError
 from chakra.io.digits import whole_number
+from chakra.io.rank_files import meant_prefix
 
 _NUMBER = re.compile(r"rank[_\-.]?([0-9]+)", re.IGNORECASE)
 _WORDS = re.compile(
@@ -64,7 +65,7 @@ def find_inputs(folder: Path, job: str | None = None) -> list[Inputs]:
         found = [f for p in sorted(folder.iterdir()) if p.is_dir() for f in _traces_in(p)]
     if not found:
         raise ConversionError(
-            f"{folder}: no host, device or linked trace in this folder nor in one of its folders"
+            f"{folder}: no host, device or linked trace in this folder nor in one of its folders{meant_prefix(folder)}"
         )
     return pair_files(found, str(folder), job)
 

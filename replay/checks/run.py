@@ -30,7 +30,7 @@ from chakra.replay.collectives.select import choose
 from chakra.replay.config.algorithms import IN_NETWORK
 from chakra.replay.config.model import CollectiveKind, Memory, MemoryKind, Network, System
 from chakra.replay.options import RunOptions
-from chakra.replay.workload.communicators import Membership
+from chakra.replay.workload.communicators import GroupTable, Membership
 from chakra.replay.workload.compile import compile_workload
 from chakra.replay.workload.match_ranks import match_ranks
 from chakra.replay.workload.model import Op, Program, Workload
@@ -73,18 +73,47 @@ def check_workload(traces: Sequence[Trace], groups: Mapping[str, Sequence[int]],
     list of Finding
         Errors first. A replay in default mode refuses the workload for each of the errors.
     """
-    errors: list[Finding] = []
-    if len(traces) != npus:
-        errors.append(
-            Finding("error", f"{counted(len(traces), 'trace')} for {counted(npus, 'NPU')}; give one per NPU")
-        )
     distinct: dict[int, int] = {}
     trace_of = np.array([distinct.setdefault(id(t), len(distinct)) for t in traces], np.int64)
     unique = [traces[int(np.argmax(trace_of == k))] for k in range(len(distinct))]
+    return check_shared(unique, trace_of, {name: [ranks] for name, ranks in groups.items()}, npus)
+
+
+def check_shared(
+    unique: Sequence[Trace], trace_of: I64, groups: GroupTable, npus: int, *, relative: bool = False
+) -> list[Finding]:
+    """The same of ranks that share traces, as those of a workload manifest do.
+
+    Parameters
+    ----------
+    unique
+        Distinct traces.
+    trace_of
+        Index of each rank's trace, (ranks,).
+    groups
+        Rows of ranks by name, of which each rank is in one at most.
+    npus
+        Number of NPUs of the system.
+    relative
+        Whether peers are offsets.
+
+    Returns
+    -------
+    list of Finding
+        As `check_workload`.
+    """
+    errors: list[Finding] = []
+    if len(trace_of) != npus:
+        errors.append(
+            Finding(
+                "error", f"{counted(len(trace_of), 'trace')} for {counted(npus, 'NPU')}; give one per NPU"
+            )
+        )
     problems = list(_listed(trace_problems(unique)))
     compiled: Workload | None = None
-    if not problems and len(traces) == npus:
-        compiled = compile_workload(unique, trace_of, System(), Memory(MemoryKind.PER_NPU), RunOptions())
+    if not problems and len(trace_of) == npus:
+        memory = Memory(MemoryKind.PER_NPU)
+        compiled = compile_workload(unique, trace_of, System(), memory, RunOptions(), relative=relative)
     warnings = [Finding("warning", text) for trace in unique for text in unit_warnings(trace)]
     if compiled is not None and npus > 1:
         problems += _listed(rank_problems(compiled, strict=True))
@@ -93,9 +122,8 @@ def check_workload(traces: Sequence[Trace], groups: Mapping[str, Sequence[int]],
         if not ends:
             problems += _listed(message_problems(compiled, compiled.peers))
         try:
-            table = {name: [ranks] for name, ranks in groups.items()}
             # without a network: what all dimensions are is only known where a node names them all
-            matched, membership = match_ranks(compiled, table, dims=1, unused_groups=True)
+            matched, membership = match_ranks(compiled, groups, dims=1, unused_groups=True)
         except WorkloadError as error:
             problems.append(Problem(str(error)))
         else:

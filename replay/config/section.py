@@ -17,6 +17,25 @@ from chakra.replay.config.readers import reads_as_head
 T = TypeVar("T")
 
 
+class Described(dict[str, Any]):
+    """The entries of a configuration that was made, as of a machine in words, with a name that messages have.
+
+    Parameters
+    ----------
+    source
+        What the configuration is called.
+    entries
+        Its keys and values.
+    """
+
+    def __init__(self, source: str, entries: Mapping[str, Any]) -> None:
+        super().__init__(entries)
+        self.source = source
+
+    def __reduce__(self) -> tuple[type["Described"], tuple[str, dict[str, Any]]]:
+        return Described, (self.source, dict(self))
+
+
 def checked_mode(compat: str | None) -> str | None:
     """The mode that files are read in; checks its name."""
     if compat not in (None, "astra-sim", "astra-sim-1.0"):
@@ -52,7 +71,8 @@ class Section:
         if isinstance(src, Section):
             return src
         if isinstance(src, Mapping):
-            return cls(f"<{kind}>", {key: Entry(value) for key, value in src.items()}, compat)
+            source = src.source if isinstance(src, Described) else f"<{kind}>"
+            return cls(source, {key: Entry(value) for key, value in src.items()}, compat)
         if not isinstance(src, (str, os.PathLike)):
             raise ConfigError(f"<{kind}>: expected a path or a dict, found {type(src).__name__}")
         if yaml:

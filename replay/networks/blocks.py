@@ -11,6 +11,9 @@ from chakra.io.readable import counted
 from chakra.replay.config.links import check_reach, with_dims
 from chakra.replay.config.model import Link, Links, Network, Topology
 
+#: links of a vertex that a message lists
+_MOST_SHOWN = 8
+
 
 def block_links(network: Network) -> Links:
     """The links of a network's building blocks, with routes in the order of dimensions.
@@ -121,23 +124,29 @@ def _ends(
     text: str, option: str, number: Mapping[str, int], have: set[tuple[int, int]], network: Network
 ) -> set[tuple[int, int]]:
     """Both directions of the link that a text ``A-B`` names; names may have hyphens themselves."""
-    known = False
+    known = ""
     for at in (i for i, c in enumerate(text) if c == "-"):
         a, b = text[:at].strip(), text[at + 1 :].strip()
         if a in number and b in number:
-            known = True
+            known = a
             ends = {(number[a], number[b]), (number[b], number[a])} & have
             if ends:
                 return ends
-    what = "there is no such link" if known else "expected A-B with two NPUs or vertices of the network"
-    raise UsageError(f"{option} {text}: {what} in {network.source}{_hint(network)}")
-
-
-def _hint(network: Network) -> str:
-    links = network.links or block_links(network)
-    link = links.links[0]
-    names = [str(v) if v < network.npus else links.vertices[v - network.npus] for v in (link.src, link.dst)]
-    return f"; a link is written such as {names[0]}-{names[1]}"
+    names = list(number)
+    if not known:
+        src, dst = min(have)
+        raise UsageError(
+            f"{option} {text}: expected A-B with two NPUs or vertices of the network in {network.source}; a link is "
+            f"written such as {names[src]}-{names[dst]}"
+        )
+    beside = sorted(
+        {dst if src == number[known] else src for src, dst in have if number[known] in (src, dst)}
+    )
+    shown = ", ".join(f"{known}-{names[end]}" for end in beside[:_MOST_SHOWN])
+    more = f" and {len(beside) - _MOST_SHOWN} more" if len(beside) > _MOST_SHOWN else ""
+    raise UsageError(
+        f"{option} {text}: there is no such link in {network.source}; links of {known}: {shown}{more}"
+    )
 
 
 def parse_slow(texts: Iterable[str]) -> dict[str, float]:

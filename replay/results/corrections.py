@@ -78,6 +78,12 @@ class Correction:
     example: Example
     unit: str = ""
 
+    @property
+    def changes_time(self) -> bool:
+        """Whether both give a time, and not the same one."""
+        astra, default = self.example.astra, self.example.default
+        return isinstance(astra, int) and isinstance(default, int) and astra != default
+
 
 REGISTRY: tuple[Correction, ...] = (
     Correction(
@@ -310,6 +316,9 @@ REGISTRY: tuple[Correction, ...] = (
 
 BY_NAME = {correction.name: correction for correction in REGISTRY}
 
+#: names of those that change times; the others let a run begin or end at all
+OF_TIME = frozenset(correction.name for correction in REGISTRY if correction.changes_time)
+
 
 def find_corrections(scenario: Scenario) -> Counter[str]:
     """Corrections that changed something in a run of default mode: name -> count over all NPUs (see `unit`).
@@ -319,7 +328,8 @@ def find_corrections(scenario: Scenario) -> Counter[str]:
     if scenario.options.astra:
         return Counter()
     found: Counter[str] = Counter()
-    _count_collectives(found, scenario)
+    if scenario.plans.library is None:  # whose times are no algorithm's, and which ASTRA-sim has not
+        _count_collectives(found, scenario)
     _count_messages(found, scenario.workload, scenario.network)
     _count_nodes(found, scenario.workload, scenario.memory)
     return +found

@@ -16,6 +16,7 @@ from chakra.io.markup import element, nested
 from chakra.io.readable import counted, counted_text
 from chakra.replay.config.model import LinkTopology
 from chakra.replay.options import OUTSIDE
+from chakra.replay.results.corrections import OF_TIME
 
 if TYPE_CHECKING:
     from chakra.replay.results.result import ReplayResult
@@ -203,7 +204,8 @@ def _summary(document: Document) -> Iterator[str]:
     yield from _account(document, last)
     yield from _collectives(document.get("collectives") or [], document.get("backend", "unaware"))
     yield from _dimensions(document.get("dimensions") or [])
-    corrections = {name: count for name, count in (document.get("corrections") or {}).items() if count}
+    given = document.get("corrections") or {}
+    corrections = {name: count for name, count in given.items() if count and name in OF_TIME}
     if corrections:
         listed = ", ".join(f"{name} {count}x" for name, count in corrections.items())
         yield f"corrections       {listed}: ASTRA-sim differs here (docs/differences.md, --compat astra-sim)"

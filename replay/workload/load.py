@@ -1,7 +1,6 @@
 """What `simulate` takes as a workload, read into traces: prefixes, paths, builders' workloads, manifests."""
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from chakra.arrays import I64
 from chakra.errors import UsageError, WorkloadError
 from chakra.et import Trace, read_traces
 from chakra.et.manifest import SUFFIX, read_manifest
-from chakra.io.files import missing_ranks, ranks_found
+from chakra.io.rank_files import meant_prefix, missing_ranks, ranks_found
 from chakra.io.readable import counted
 from chakra.replay.workload.communicators import GroupTable
 from chakra.replay.workload.in_memory import is_built, is_shared
@@ -129,12 +128,6 @@ def files_of_ranks(prefix: str, npus: int) -> list[str]:
                 else f" (folder {Path(prefix).parent} does not exist)"
             )
             + ("; --replicate repeats the traces that there are" if repeatable else "")
-            + (f"; the prefix of this file is {prefix_of(prefix)}" if prefix_of(prefix) else "")
+            + ("" if found else meant_prefix(prefix))
         )
     return [found[rank] for rank in range(npus)]
-
-
-def prefix_of(file: str) -> str:
-    """The prefix of a trace ``PREFIX.<rank>.et`` that exists; empty for anything else."""
-    match = re.fullmatch(r"(.+)\.[0-9]+\.et(\.gz)?", file)
-    return match[1] if match is not None and os.path.isfile(file) else ""

@@ -14,7 +14,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.et import Trace
-from chakra.io.files import ranks_found
+from chakra.io.rank_files import ranks_found
 from chakra.io.readable import counted
 from chakra.replay.workload.communicators import GroupTable
 from chakra.replay.workload.in_memory import is_built, is_shared

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,6 +56,25 @@ def test_a_rank_that_stays_away(chakra: Chakra, ring8: Path, et: SimpleNamespace
     outcome = chakra("validate", "w")
     assert outcome.code == 2
     assert "error: " in outcome.out
+
+
+def test_a_workload_whose_ranks_share_traces(chakra: Chakra, ring8: Path) -> None:
+    """Both pipeline stages get the program of the first, whose messages then have nobody to take them."""
+    step = ["--model", "gpt2-small", "--pp", "2", "--dp", "2", "--micro-batches", "2", "-q"]
+    assert chakra("generate", "transformer", *step, "-o", "g").code == 0
+    assert chakra("validate", "g").out == "g: 2 traces of 4 ranks: no findings\n"
+    document = json.loads(chakra("validate", "g.workload.json", "--format", "json").out)
+    assert (document["traces"], document["findings"]) == (2, [])
+    few = chakra("validate", "g", "--npus", "8")
+    assert (few.code, few.out) == (2, "")
+    assert "the workload is for 4 NPUs, not 8" in few.err
+    groups = chakra("validate", "g", "-g", "some.json")
+    assert "a groups file goes with plain traces; g.workload.json holds its own" in groups.err
+    shutil.copy("g.class0.et", "g.class1.et")
+    outcome = chakra("validate", "g")
+    assert (outcome.code, outcome.err) == (2, "chakra: error: g: 8 errors in 2 traces of 4 ranks\n")
+    # a rank of each pipeline in each direction, for each of the two micro-batches
+    assert outcome.out.count("comm_tag differs") == 8
 
 
 def test_npus_of_network_and_option_must_agree(chakra: Chakra, ring8: Path) -> None:

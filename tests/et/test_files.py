@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from chakra.errors import ConfigError, TraceError, UsageError
-from chakra.io import files
+from chakra.io import files, rank_files
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_folders_cannot_be_written(tmp_path: Path) -> None:
 def test_rank_files(tmp_path: Path) -> None:
     for name in ("w.0.et", "w.10.et", "w.2.et.gz", "w.x.et", "w.1.json", "ww.1.et"):
         (tmp_path / name).write_bytes(b"")
-    assert [Path(path).name for path in files.rank_files(tmp_path / "w")] == [
+    assert [Path(path).name for path in rank_files.rank_files(tmp_path / "w")] == [
         "w.0.et",
         "w.2.et.gz",
         "w.10.et",
     ]
-    assert files.rank_files(tmp_path / "none" / "w") == []
-    assert files.rank_files(tmp_path / "v") == []
+    assert rank_files.rank_files(tmp_path / "none" / "w") == []
+    assert rank_files.rank_files(tmp_path / "v") == []

@@ -134,6 +134,8 @@ def pairs(flat: tuple[str, ...]) -> list[tuple[str, int]]:
     (["--stage-layers", "90,7", "--pp", "2"], "that add up to 96 layers"),
     (["--bucket-mb", "0"], "bucket bytes must be at least 1"),
     (["--mode", "decode", "--seq", "0"], "sequence must be at least 1"),
+    (["--mode", "prefill", "--decode-steps", "4"], "is of mode decode, serve, disaggregated; mode prefill does not read"),
+    (["--layer-pattern", "M"], "of at least 1, not 0: give --inner, --state-size, --state-heads, or a model that has"),
     (["--config", "/nonexistent.yml"], "cannot be read"),
 ])  # fmt: skip
 def test_wrong_options_are_one_line(arguments: list[str], message: str) -> None:
@@ -184,3 +186,30 @@ def test_options_and_platforms_of_the_guide_exist() -> None:
     known |= {"--npus", "--comm-streams"}
     assert set(re.findall(r"`(--[a-z-]+)", text)) <= known
     assert set(re.findall(r"--platform ([a-z0-9-]+)", text)) <= set(platform_names())
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [
+    (["--model", "mixtral-8x7b", "--layers", "2", "--tp", "2"], "all 2 tensor-parallel ranks work on routers,"),
+    (["--model", "vit-l16", "--layers", "2", "--tp", "4"], "all 4 tensor-parallel ranks work on the matrix of patches,"),
+    (["--model", "whisper-large-v3", "--tp", "2"], "work on the convolutions of the spectrum,"),
+    (["--model", "llama2-70b", "--layers", "2", "--tp", "16"], "work on copies of key-value heads,"),
+    (["--model", "mixtral-8x7b", "--layers", "2", "--capacity", "2"], "with capacity 2 experts do not"),
+    (["--model", "gpt2-small", "--mode", "prefill", "--causal"], "known of training alone"),
+])  # fmt: skip
+def test_flops_that_are_not_compared_are_named_with_the_reason(arguments: list[str], reason: str) -> None:
+    said = run("transformer", *arguments, "--check").stdout
+    [note] = [line for line in said.splitlines() if line.startswith("note:")]
+    assert note.startswith("note: matrix FLOPs are not compared: ")
+    assert reason in note
+    assert "matrix FLOPs of all ranks  " not in said.partition("note:")[0]
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--model", "mixtral-8x7b", "--layers", "2", "--tp", "2", "--sp"],
+    ["--model", "vit-l16", "--layers", "2", "--dp", "2"],
+    ["--model", "gpt2-small", "--tp", "2"],
+])  # fmt: skip
+def test_flops_that_are_compared_have_no_note(arguments: list[str]) -> None:
+    said = run("transformer", *arguments, "--check").stdout
+    assert "note:" not in said
+    assert said.splitlines()[2].startswith("matrix FLOPs of all ranks")

@@ -213,7 +213,9 @@ def requests(draw: st.DrawFn) -> TransformerRequest:
             "schedule": draw(st.sampled_from(["gpipe", "1f1b", "zb-h1", "zb-h2"])),
         }  # fmt: skip
     else:
-        options |= {"mode": mode, "decode-steps": draw(st.integers(1, 3)), "sp": False}
+        options |= {"mode": mode, "sp": False}
+    if mode in ("serve", "decode"):
+        options["decode-steps"] = draw(st.integers(1, 3))
     return TransformerRequest.from_mapping({**SIZES, **options})
 
 

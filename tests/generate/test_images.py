@@ -130,7 +130,9 @@ def requests(draw: st.DrawFn) -> TransformerRequest:
             "freeze-encoder": draw(st.booleans()),
         }  # fmt: skip
     else:
-        options |= {"mode": mode, "decode-steps": draw(st.integers(1, 3)), "sp": False}
+        options |= {"mode": mode, "sp": False}
+    if mode in ("serve", "decode"):
+        options["decode-steps"] = draw(st.integers(1, 3))
     return TransformerRequest.from_mapping({**SIZES, **options})
 
 

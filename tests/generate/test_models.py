@@ -74,7 +74,7 @@ def test_inference_flops(parallel: dict[str, Any], mode: str, steps: int) -> Non
         {
             "model": model.name,
             "mode": mode,
-            "decode-steps": steps,
+            **({"decode-steps": steps} if steps else {}),
             "seq": 64,
             "micro-batch": 4,
             "micro-batches": 2,
@@ -132,7 +132,8 @@ def test_the_pipeline_returns_every_token_to_the_first_stage() -> None:
     ({"mode": "decode", "schedule": "dualpipev"}, "schedule is of mode train"),
     ({"mode": "decode", "shard": 2, "dp": 4, "framework": "fsdp2"}, "shard is of mode train"),
     ({"mode": "prefill", "optimizer-bytes": 16}, "optimizer-bytes is of mode train"),
-    ({"decode-steps": 4}, "decode-steps is of mode prefill, decode, serve, disaggregated; mode train does not read it"),
+    ({"decode-steps": 4}, "decode-steps is of mode decode, serve, disaggregated; mode train does not read it"),
+    ({"mode": "prefill", "decode-steps": 4}, "disaggregated; mode prefill does not read it"),
     ({"mode": "serve", "decode-steps": -1}, "decode steps must not be negative"),
 ])  # fmt: skip
 def test_wrong_inference_is_named(options: dict[str, Any], message: str) -> None:

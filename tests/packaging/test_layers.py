@@ -179,6 +179,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "shown",
         "streams",
         "gunzip",
+        "rank_files",
         "files",
         "text",
         "yaml",

@@ -9,9 +9,10 @@ from typing import Any
 import differences
 import pytest
 
-from chakra.builder import TraceBuilder
+from chakra.builder import TraceBuilder, Workload
 from chakra.errors import ChakraError, ConfigError, StallError
 from chakra.et import Trace
+from chakra.platforms import cluster
 from chakra.replay import ReplayResult, simulate
 from chakra.replay.config import load_groups
 from chakra.replay.results.corrections import BY_NAME, REGISTRY, Correction
@@ -431,3 +432,30 @@ def test_the_pages_anomaly() -> None:
 def test_no_correction_is_counted_under_compat() -> None:
     for kind in ("all_reduce", "all_gather"):
         assert run(collective(kind, 999), "astra-sim").corrections == {}
+
+
+def test_the_text_names_corrections_that_change_a_time() -> None:
+    """A name of a group lets ASTRA-sim end at once, which is no time; a size that splits do not divide changes one."""
+    work = Workload(8)
+    work.add_group(range(8), "tp")
+    work.run(lambda b: b.collective("all-reduce", size_bytes=1_000_001, group="tp"), uniform=True)
+    system = {"all-reduce-implementation": ["ring"], "preferred-dataset-splits": 4}
+    result = simulate(work, system, R8_NETWORK)
+    assert {name: result.corrections[name] for name in ("C3", "C18")} == {"C3": 8, "C18": 8}
+    [line] = [line for line in str(result).splitlines() if line.startswith("corrections")]
+    assert "C3 8x" in line
+    assert "C18" not in line
+
+
+def test_a_librarys_collectives_have_no_corrections() -> None:
+    """They take times that no algorithm of ASTRA-sim gives; a group across two dimensions would count as C5."""
+    machine = cluster("2x hgx-h100 over 400G")
+    work = Workload(16)
+    work.add_group(range(16), "some")
+    work.run(lambda b: b.collective("all-reduce", size_bytes=1 << 20, group="some"), uniform=True)
+    result = simulate(work, machine.system(), machine.network())
+    assert result.corrections == {}
+    system = machine.system()
+    del system["collective-library"], system["collective-costs"]
+    result = simulate(work, system, machine.network())
+    assert result.corrections["C18"] == 16

@@ -1,5 +1,6 @@
 """Beginnings of file names, as `chakra replay -w` and `chakra.capture` take them, given to every command."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -56,6 +57,88 @@ def test_commands_for_workloads_take_what_replay_takes(
         assert run(line.split()) == 0, capsys.readouterr().err
     assert run(["rescale", "run.0.et", "-o", "big", "--npus", "32"]) == 2
     assert "the prefix of this file is run" in capsys.readouterr().err
+
+
+#: commands that take one trace, and those that take a workload
+_OF_A_TRACE = ("jsonize {} x.json", "visualize {} x.svg")
+_OF_A_WORKLOAD = (
+    "replay -w {} -s system.json -n network.yml",
+    "rescale {} -o big --npus 32 --along pipeline",
+    "timeline result.json line.json -w {}",
+    "validate {}",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("llm", "its trace llm.class0.et"),
+        ("llm.workload.json", "this is a workload manifest, not an execution trace; one of the traces"),
+        ("kept", "the folder holds kept/llm.class0.et"),
+        ("other.json", "this is a JSON file, not an execution trace"),
+        ("none", "cannot be read: No such file"),
+    ],
+)
+def test_commands_for_a_trace_say_what_to_give(
+    name: str, said: str, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in _OF_A_TRACE:
+        if (name, line) == ("other.json", _OF_A_TRACE[0]):
+            continue  # a document to turn back
+        assert run(line.format(name).split()) == 2
+        [error] = capsys.readouterr().err.splitlines()
+        assert said in error, line
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("run.0.et", "the prefix of this file is run"),
+        ("llm.class0.et", "the prefix of this file is llm"),
+        ("kept", "the folder holds kept/llm: give that prefix"),
+        ("other.json", "there is a file of this name, and the prefix of traces PREFIX.<rank>.et is needed"),
+        ("none", ""),
+    ],
+)
+def test_commands_for_a_workload_say_what_to_give(
+    name: str, said: str, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in _OF_A_WORKLOAD:
+        if line.startswith("validate") and name.endswith((".et", ".json")):
+            continue  # it takes a trace
+        assert run(line.format(name).split()) == 2
+        [error] = capsys.readouterr().err.splitlines()
+        assert said in error, line
+
+
+@pytest.fixture
+def kept(here: Path) -> Path:
+    """A folder of a workload, and a JSON file that is none."""
+    (here / "kept").mkdir()
+    for path in here.glob("llm.*"):
+        shutil.copy(path, here / "kept")
+    (here / "other.json").write_text('{"a": 1}')
+    return here
+
+
+def test_a_timeline_of_ranks_that_share_traces(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Arrows join the same slices as with a trace of each rank: peers are each rank's own, and groups told apart."""
+    step = "generate transformer --model gpt2-small --layers 4 --dp 2 --pp 2 --micro-batches 2 -q"
+    assert run(f"{step} --platform hgx-h100 -o shared".split()) == 0, capsys.readouterr().err
+    assert run(f"{step} --platform hgx-h100 --files -o plain".split()) == 0, capsys.readouterr().err
+    replay = "--platform hgx-h100 --format json --nodes -q -o"
+    assert run(f"replay -w shared {replay} shared.run".split()) == 0, capsys.readouterr().err
+    assert run(f"replay -w plain -g plain.comm_groups.json {replay} plain.run".split()) == 0
+    drawn = {}
+    for name in ("shared", "shared.workload.json", "plain"):
+        source = f"{name.partition('.')[0]}.run"
+        assert run(["timeline", source, "line.json", "-w", name]) == 0, capsys.readouterr().err
+        events = json.loads((here / "line.json").read_text())["traceEvents"]
+        arrows = [event for event in events if event["ph"] in "sf"]
+        drawn[name] = sorted((arrow["ph"], arrow["pid"], arrow["tid"], arrow["ts"]) for arrow in arrows)
+    assert drawn["shared"] == drawn["shared.workload.json"] == drawn["plain"]
+    # 8 messages (2 micro-batches, there and back, of 2 pipelines); the others join the ranks of collectives
+    assert len(drawn["plain"]) == 2 * 22
 
 
 def test_commands_for_recordings_take_what_capture_takes(

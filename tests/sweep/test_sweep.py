@@ -772,3 +772,24 @@ def test_a_parameter_without_pairs_is_not_judged(tmp_path: Path) -> None:
     mixed = run(study, tmp_path)
     mixed = [one for one in mixed if one.point["workload.micro-batches"] == 1]
     assert without_effect(study, mixed) == []
+
+
+def test_a_slow_point_is_not_run_again_for_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of slow points are kept until the pages are written; those that have a page stay for the next time."""
+    folders = {}
+    for name, slow_s in (("quick", 1e9), ("slow", 0.0)):
+        (tmp_path / name).mkdir()
+        path = write_study(tmp_path / name, parameters={"workload.dp": [2, 4, 8]})
+        monkeypatch.setattr("chakra.sweep.outcomes.SLOW_S", slow_s)
+        if name == "slow":
+            monkeypatch.setattr("chakra.sweep.run_point", None)
+        assert invoke(str(path), "--workers", "1", "--reports", "1").exit_code == 0
+        assert invoke(str(path), "--workers", "1", "--reports", "1").exit_code == 0
+        folders[name] = path.with_suffix(".results")
+    assert not (folders["quick"] / "documents").exists()
+    assert len(list((folders["slow"] / "documents").iterdir())) == 2
+    first, second = (json.loads((folder / "best.json").read_text()) for folder in folders.values())
+    assert first == second
+    pages = [sorted(path.name for path in (folder / "reports").iterdir()) for folder in folders.values()]
+    assert pages[0] == pages[1]
+    assert len(pages[0]) == 1

@@ -1,5 +1,6 @@
 """Networks of single links: reading, routes, faults, and equality with the building blocks."""
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from chakra.builder import TraceBuilder, Workload
 from chakra.errors import ConfigError, UsageError
 from chakra.et import Trace
+from chakra.platforms import cluster
 from chakra.replay import simulate
-from chakra.replay.config import Network, dump_network, load_network
+from chakra.replay.config import Network, dump_network, load_network, load_system
 from chakra.replay.networks.blocks import block_links, parse_slow
 from chakra.replay.networks.routes import link_graph
 from chakra.replay.topologies import dragonfly, fat_tree, rail_optimised, torus, with_faults
@@ -286,7 +288,10 @@ def test_wrong_files_are_one_line(change: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda: with_faults(load_network(STAR), ["0-1"]), "there is no such link"),
+        (
+            lambda: with_faults(load_network(STAR), ["0-1"]),
+            "there is no such link in <network>; links of 0: 0-hub",
+        ),
         (lambda: with_faults(load_network(STAR), ["0:1"]), "expected A-B"),
         (lambda: with_faults(load_network(STAR), ["0-hub"]), "once the failed links are gone"),
         (lambda: with_faults(load_network(STAR), [], {"0-hub": 0.0}), "must be above 0"),
@@ -311,3 +316,24 @@ def test_wrong_options_are_one_line(act: Callable[[], object], message: str) -> 
     with pytest.raises((UsageError, ConfigError)) as caught:
         act()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "listed"),
+    [
+        ("2x hgx-h100 over 400G", "NVIDIA HGX H100 8-GPU over 400G", "0-sw0.0, 0-sw1.0"),
+        (
+            "2x hgx-h100 over 400G rails of 64 ports",
+            "NVIDIA HGX H100 8-GPU over 400G rails of 64 ports",
+            "0-m0.0.0, 0-leaf0.0",
+        ),
+    ],
+)
+def test_a_link_that_is_not_there_on_a_machine_in_words(words: str, source: str, listed: str) -> None:
+    machine = cluster(words)
+    with pytest.raises(UsageError) as caught:
+        with_faults(load_network(machine.network()), ["0-1"])
+    assert str(caught.value) == f"--fail-link 0-1: there is no such link in {source}; links of 0: {listed}"
+    assert load_system(machine.system()).source == source
+    # a copy and one that went to another process keep the name
+    assert load_network(pickle.loads(pickle.dumps(machine.network()))).source == source

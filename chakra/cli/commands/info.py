@@ -35,7 +35,7 @@ def command(paths: tuple[str, ...], output_format: str, with_path: bool, repair:
     from chakra.et import read_traces
     from chakra.et.manifest import SUFFIX, shared_traces
     from chakra.et.trace_summary import TraceSummary, summarize
-    from chakra.io.files import rank_files
+    from chakra.io.rank_files import rank_files
 
     names: list[str] = []
     for path in paths:

@@ -6,6 +6,7 @@ from pathlib import Path
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
 from chakra.io.files import atomic_text
 from chakra.io.readable import bytes_text, counted
@@ -38,7 +39,8 @@ def command(runs: tuple[Path, ...], output: Path | None, names: tuple[str, ...])
     if unwritten is not None and output is None:
         raise UsageError(f"{unwritten}: there is no such file; the page to write goes behind -o")
     called = [*names, *_short_names(runs)[len(names) :]]
-    found = [read_run(path, name) for path, name in zip(runs, called, strict=True)]
+    with ProgressBar("reading results", after_s=1.0):
+        found = [read_run(path, name) for path, name in zip(runs, called, strict=True)]
     if output is None:
         click.echo("\n\n".join(_titled(run, len(found) > 1) for run in found))
         return
@@ -46,7 +48,8 @@ def command(runs: tuple[Path, ...], output: Path | None, names: tuple[str, ...])
         raise UsageError(f"{output}: unknown suffix; a report is an .html file")
     if any(os.path.realpath(path) == os.path.realpath(output) for path in runs):
         raise UsageError(f"{output}: would overwrite an input")
-    page = report_html(found)
+    with ProgressBar("drawing the page", after_s=1.0):
+        page = report_html(found)
     with atomic_text(output) as file:
         file.write(page)
     click.echo(

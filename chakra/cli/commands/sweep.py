@@ -4,6 +4,7 @@ import os
 import time
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 @click.option(
     "--report/--no-report",
     default=True,
-    help="Write study.html, and replay the best point again for best.json and best.html.",
+    help="Write study.html, and best.json and best.html of the best point, replayed again if it was quick.",
 )
 @click.option(
     "--reports",
@@ -80,13 +81,14 @@ def command(study_file: str, **options: Any) -> None:
             retry_failed=options["retry_failed"],
             progress=progress,
             begin=progress.begin,
+            documents=options["report"],
         )
         if not outcomes:
             raise UsageError(f"{study_file}: no point meets the constraints")
         best = ranked(study, outcomes)
         whole = shard is None or shard.count == 1
         reports = options["reports"] if options["report"] else None
-        written = _write(study, store, outcomes, best, run, reports) if whole else []
+        written = _write(study, store, outcomes, best, run, reports, progress) if whole else []
     if options["output_format"] == "json":
         click.echo(document_text(_document(study, outcomes, best), indent=1))
     else:
@@ -113,7 +115,7 @@ def _place(workers: int | None, threads: bool, scheduler: str | None) -> str:
 
 
 class _Progress(AbstractContextManager["_Progress"]):
-    """A bar where standard error is a terminal, else a line at the start and one at the end."""
+    """A bar where standard error is a terminal, else a line at the start, one at the end and some between."""
 
     def __init__(self, name: str, place: str) -> None:
         self.name = name
@@ -128,7 +130,7 @@ class _Progress(AbstractContextManager["_Progress"]):
         self._begun = time.monotonic()
         tell_of_workers()
         self._bar.show(completed=0, total=total)
-        if not self._bar:
+        if not self._bar.on_terminal:
             click.echo(f"{self.name}: {_points(total)} on {self.place}", err=True)
 
     def __call__(self, done: int, total: int, outcome: "Outcome") -> None:
@@ -136,11 +138,15 @@ class _Progress(AbstractContextManager["_Progress"]):
         self._cached += outcome.cached
         self._bar.show(completed=done, total=total)
 
+    def pages(self, done: int, total: int) -> None:
+        """Told before each report page."""
+        self._bar.show(what=f"{self.name}: report pages", completed=done, total=total)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.__exit__(kind, error, trace)
-        if kind is None and not self._bar:
+        if kind is None and not self._bar.on_terminal:
             seconds = time.monotonic() - self._begun
             earlier = f", {self._cached} of them in earlier runs" if self._cached else ""
             click.echo(f"{self.name}: {_points(self._done)} done in {seconds:.1f} s{earlier}", err=True)
@@ -157,6 +163,7 @@ def _write(
     best: "list[Outcome]",
     run: "Runner",
     reports: int | None,
+    progress: "_Progress",
 ) -> list[Path]:
     """Table, picture and pages in the study's folder; no pages where `reports` is None."""
     from chakra.sweep import plot, write_table
@@ -171,7 +178,7 @@ def _write(
     except UsageError as error:
         click.echo(f"note: {error}", err=True)
     if reports is not None:
-        written += _pages(study, store, outcomes, best, run, reports)
+        written += _pages(study, store, outcomes, best, run, reports, progress)
     return written
 
 
@@ -182,6 +189,7 @@ def _pages(
     best: "list[Outcome]",
     run: "Runner",
     reports: int,
+    progress: "_Progress",
 ) -> list[Path]:
     """The best design's replay, its report and those of others, and the page of the study, which leads to them."""
     from chakra.io.files import atomic_text
@@ -190,27 +198,33 @@ def _pages(
 
     wanted = {outcome.key: outcome for outcome in [*best[:1], *front(study, outcomes), *best]}
     chosen = list(wanted.values())[: 1 + reports]
+    stored = [(outcome, store.document(outcome.key)) for outcome in chosen]
+    kept = (pair for pair in stored if pair[1] is not None)
+    waiting = [outcome for outcome, document in stored if document is None]
     tasks = [
         {"merged": study.merged(outcome.point), "needs_memory": study.needs_memory, "document": True}
-        for outcome in chosen
+        for outcome in waiting
     ]
+    again = ((waiting[index], result.get("document")) for index, result in run(run_point, tasks))
     pages: dict[str, str] = {}
-    for index, result in run(run_point, tasks):
-        if "document" not in result:
+    for done, (outcome, document) in enumerate(chain(kept, again)):
+        progress.pages(done, len(chosen))
+        if document is None:
             continue
-        outcome = chosen[index]
         words = ", ".join(f"{name} {value}" for name, value in outcome.point.items())
-        page = report_html([run_of(result["document"], words or study.name)])
-        if index == 0:
+        page = report_html([run_of(document, words or study.name)])
+        first = outcome is chosen[0]
+        if first:
             with atomic_text(store.folder / "best.json") as file:
-                file.write(document_text(result["document"]))
+                file.write(document_text(document))
             with atomic_text(store.folder / "best.html") as file:
                 file.write(page)
         else:
             (store.folder / "reports").mkdir(exist_ok=True)
             with atomic_text(store.folder / "reports" / f"{outcome.key}.html") as file:
                 file.write(page)
-        pages[outcome.key] = "best.html" if index == 0 else f"reports/{outcome.key}.html"
+        pages[outcome.key] = "best.html" if first else f"reports/{outcome.key}.html"
+    store.drop_documents(but={outcome.key for outcome in chosen})
     with atomic_text(store.folder / "study.html") as file:
         file.write(study_html(study, outcomes, pages))
     made = ["best.json", "best.html"] if best and best[0].key in pages else []

@@ -14,7 +14,9 @@ from chakra.converters.pytorch.folder import find_inputs, names_recordings
 from chakra.converters.pytorch.read.file_kinds import kind_of
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.errors import UsageError
+from chakra.et.manifest import manifest_of, read_manifest
 from chakra.io import files
+from chakra.io.rank_files import expect_run, meant_prefix, ranks_found
 from chakra.io.readable import bytes_text, counted
 from chakra.timeline import (
     Timeline,
@@ -125,7 +127,7 @@ def command(
 
 
 def _read(inputs: list[Path], options: Options) -> tuple[Timeline, list[str]]:
-    files.expect_run(inputs[0])
+    expect_run(inputs[0])
     kind = files.sniff_kind(inputs[0], error=UsageError)
     if kind == files.JSON and is_log(inputs[0]):
         kind = files.TEXT  # a log line begins with a bracket, as JSON lists do
@@ -162,7 +164,14 @@ def _read(inputs: list[Path], options: Options) -> tuple[Timeline, list[str]]:
 def _traces(prefix: str) -> dict[int, Any]:
     from chakra.et import read_traces
 
-    found = files.ranks_found(prefix)
+    manifest = manifest_of(prefix)
+    if manifest is not None:
+        from chakra.generate.write import RankTraces
+
+        # peers and groups as those of each rank, which arrows join
+        ranks = RankTraces(read_manifest(manifest))
+        return {rank: ranks.columns(rank).build(manifest) for rank in range(ranks.manifest.npus)}
+    found = ranks_found(prefix)
     if not found:
-        raise UsageError(f"--workload {prefix}: no {prefix}.<rank>.et")
+        raise UsageError(f"--workload {prefix}: no {prefix}.<rank>.et{meant_prefix(prefix)}")
     return dict(zip(found, read_traces(list(found.values())), strict=True))

@@ -2,17 +2,22 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
 from chakra.cli.support.numbers import WholeRange
 from chakra.cli.support.options import format_option
 from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, WorkloadError
-from chakra.et.manifest import SUFFIX
+from chakra.et.manifest import RELATIVE, manifest_of, read_manifest
 from chakra.io.documents import document_text
-from chakra.io.files import missing_ranks, ranks_found
+from chakra.io.rank_files import meant_prefix, missing_ranks, ranks_found
 from chakra.io.readable import counted
+
+if TYPE_CHECKING:
+    from chakra.replay.checks.run import Finding
 
 
 @click.command(cls=ChakraCommand)
@@ -47,7 +52,8 @@ def command(
     quiet: bool,
     strict: bool,
 ) -> None:
-    """Check the traces PREFIX.<rank>.et (or one .et file) alone and against each other.
+    """Check the traces PREFIX.<rank>.et, those of a workload PREFIX.workload.json, or one .et file, alone and against
+    each other.
 
     Findings go to standard output. The exit code is 2 if there is an error among them.
     """
@@ -58,13 +64,19 @@ def command(
         if npus is not None and npus != of_network:
             raise UsageError(f"--npus {npus}: {network} has {counted(of_network, 'NPU')}")
         npus = of_network
-    paths = trace_files(prefix, npus)
-    findings = check(paths, groups, npus)
-    show(prefix, paths, findings, output_format, quiet=quiet)
+    manifest = manifest_of(prefix)
+    if manifest is not None:
+        count, ranks, findings = check_manifest(manifest, groups, npus)
+        checked = f"{counted(count, 'trace')} of {counted(ranks, 'rank')}"
+    else:
+        paths = trace_files(prefix, npus)
+        count, findings = len(paths), check(paths, groups, npus)
+        checked = counted(count, "trace")
+    show(prefix, checked, count, findings, output_format, quiet=quiet)
     errors = [finding for finding in findings if finding["severity"] == "error"]
     warnings = [finding for finding in findings if finding["severity"] == "warning"]
     if errors:
-        raise WorkloadError(f"{prefix}: {counted(len(errors), 'error')} in {counted(len(paths), 'trace')}")
+        raise WorkloadError(f"{prefix}: {counted(len(errors), 'error')} in {checked}")
     if strict and warnings:
         raise ThresholdError(f"--strict: {counted(len(warnings), 'warning')}")
 
@@ -83,13 +95,8 @@ def trace_files(prefix: str, npus: int | None) -> list[str]:
     if not os.path.isdir(folder):
         raise WorkloadError(f"{prefix}.<rank>.et: {folder} is not a folder")
     found = ranks_found(prefix)
-    if not found and os.path.isfile(prefix + SUFFIX):
-        raise WorkloadError(
-            f"{prefix}{SUFFIX}: ranks share traces here: chakra replay checks them against each other before it runs; "
-            "chakra generate --files writes a trace per rank"
-        )
     if not found:
-        raise WorkloadError(f"{prefix}.<rank>.et: no such file for any rank")
+        raise WorkloadError(f"{prefix}.<rank>.et: no such file for any rank{meant_prefix(prefix)}")
     count = max(found) + 1 if npus is None else npus
     missing, shown = missing_ranks(found, count)
     if missing:
@@ -100,6 +107,33 @@ def trace_files(prefix: str, npus: int | None) -> list[str]:
             f"{found[beyond[0]]}: rank {beyond[0]}, but there are only {counted(count, 'NPU')}"
         )
     return [found[rank] for rank in range(count)]
+
+
+def check_manifest(path: str, groups: str, npus: int | None) -> tuple[int, int, list[dict[str, str]]]:
+    """Numbers of traces and ranks of a workload whose ranks share traces, and findings as `check` has them.
+
+    Raises
+    ------
+    UsageError
+        Groups beside those that the workload has.
+    WorkloadError, TraceError
+        A manifest or a trace that cannot be read.
+    """
+    from chakra.replay.checks.run import check_shared
+
+    if groups != "empty":
+        raise UsageError(f"{groups}: a groups file goes with plain traces; {path} holds its own groups")
+    read = read_manifest(path)
+    if npus is not None and npus != read.npus:
+        raise WorkloadError(f"{path}: the workload is for {counted(read.npus, 'NPU')}, not {npus}")
+    found = check_shared(
+        read.traces,
+        read.trace_of.astype(np.int64),
+        read.groups,
+        read.npus,
+        relative=read.peer_mode == RELATIVE,
+    )
+    return len(read.traces), read.npus, _plain(found)
 
 
 def check(paths: list[str], groups: str, npus: int | None) -> list[dict[str, str]]:
@@ -123,21 +157,22 @@ def check(paths: list[str], groups: str, npus: int | None) -> list[dict[str, str
         return findings
     from chakra.replay.checks.run import check_workload
 
-    return [
-        {"severity": str(finding.severity), "message": str(finding.message)}
-        for finding in check_workload(traces, loaded, count)
-    ]
+    return _plain(check_workload(traces, loaded, count))
+
+
+def _plain(findings: "list[Finding]") -> list[dict[str, str]]:
+    return [{"severity": str(finding.severity), "message": str(finding.message)} for finding in findings]
 
 
 def show(
-    prefix: str, paths: list[str], findings: list[dict[str, str]], output_format: str, *, quiet: bool
+    prefix: str, checked: str, count: int, findings: list[dict[str, str]], output_format: str, *, quiet: bool
 ) -> None:
-    """Print the findings on standard output."""
+    """Print the findings on standard output; `checked` says in words what they are of, `count` how many traces."""
     if output_format == "json":
         document = {
             "schema": "chakra.validate/1",
             "workload": prefix,
-            "traces": len(paths),
+            "traces": count,
             "findings": findings,
         }
         click.echo(document_text(document, indent=1))
@@ -145,4 +180,4 @@ def show(
     for finding in findings:
         click.echo(f"{finding['severity']}: {finding['message']}")
     if not findings and not quiet:
-        click.echo(f"{Path(prefix).name}: {counted(len(paths), 'trace')}: no findings")
+        click.echo(f"{Path(prefix).name}: {checked}: no findings")

@@ -16,13 +16,14 @@ class Running(AbstractContextManager["Running"]):
     """
 
     def __init__(self) -> None:
-        self._bar = ProgressBar(after_s=1.0)
+        self._bar = ProgressBar("reading and checking the workload", after_s=1.0)
         self._interrupted = False
         self._handler = signal.getsignal(signal.SIGINT)
 
     def __enter__(self) -> "Running":
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, self._interrupt)
+        self._bar.show()
         return self
 
     def _interrupt(self, *_: object) -> None:

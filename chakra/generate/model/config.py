@@ -242,12 +242,14 @@ class TransformerConfig:
     def _check_state_space(self) -> None:
         needed = ["inner", "state_size", "conv_width"]
         needed += ["state_heads", "state_groups", "chunk"] if self.mixer is Mixer.MAMBA2 else ["dt_rank"]
-        for key in needed:
-            if getattr(self, key) < 1:
-                raise UsageError(
-                    f"model {self.name}: a {self.mixer} layer needs {key.replace('_', '-')} of at least 1, not "
-                    f"{getattr(self, key)}"
-                )
+        lacking = [key for key in needed if getattr(self, key) < 1]
+        if lacking:
+            first = lacking[0]
+            asked = ", ".join(f"--{key.replace('_', '-')}" for key in lacking)
+            raise UsageError(
+                f"model {self.name}: a {self.mixer} layer needs {first.replace('_', '-')} of at least 1, not "
+                f"{getattr(self, first)}: give {asked}, or a model that has such layers"
+            )
         if self.biases:
             raise UsageError(f"model {self.name}: state-space layers with biases are not known")
         if self.mixer is Mixer.MAMBA2:

@@ -71,8 +71,7 @@ READ_IN: dict[str, tuple[Mode, ...]] = {
         ),
         (Mode.TRAIN,),
     ),
-    # prefill is the first part of a request that may decode, too
-    "decode_steps": (Mode.PREFILL, Mode.DECODE, Mode.SERVE, Mode.DISAGGREGATED),
+    "decode_steps": (Mode.DECODE, Mode.SERVE, Mode.DISAGGREGATED),
     **dict.fromkeys(
         ("decode_tp", "decode_ep", "decode_dp", "decode_pp", "decode_batch"), (Mode.DISAGGREGATED,)
     ),

@@ -37,10 +37,23 @@ def check_step(request: TransformerRequest, plan: StepPlan) -> list[Check]:
     """Compare a plan with the closed forms of :mod:`chakra.generate.verify.closed_forms`.
 
     Every check is exact. Vocabularies that tp does not divide are padded, and key-value heads fewer than tp are
-    copied; the closed forms then speak of the padded model. FLOPs are left out where ranks repeat each other's work:
-    copied heads, and routers and compressing matrices under tp without sequence parallelism.
+    copied; the closed forms then speak of the padded model. FLOPs are left out where `why_no_flops` says so.
     """
     return list(_checks(request, plan))
+
+
+def why_no_flops(request: TransformerRequest, plan: StepPlan) -> str:
+    """Why the FLOPs of a step are not compared with a closed form; empty: they are."""
+    tps = [plan.parallel.tp, *(beside.parallel.tp for beside in plan.beside)]
+    for tp in tps:
+        reason = _copied(request, tp)
+        if reason:
+            return f"{reason}, and the closed forms count that once"
+    if request.capacity != 1.0:
+        return f"with capacity {request.capacity:g} experts do not compute on what each token sends"
+    if request.mode is not Mode.TRAIN and request.causal:
+        return "those of causal products are known of training alone"
+    return ""
 
 
 def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
@@ -49,8 +62,8 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
     yield Check("parameters", closed.parameters(padded), total_parameters(plan), "")
     stages = summarize(plan)
     micro_batches = plan.training.micro_batches
-    copied = _copied(request, parallel.tp)
-    if request.mode is Mode.TRAIN and request.capacity == 1.0 and not copied:
+    flops_known = not why_no_flops(request, plan)
+    if request.mode is Mode.TRAIN and flops_known:
         sequences = request.micro_batch * micro_batches * parallel.dp
         flops = closed.training_flops(
             padded, sequences, model.sequence, request.recompute, causal=request.causal,
@@ -59,9 +72,9 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
         flops *= plan.training.iterations
         yield Check("matrix FLOPs of all ranks", flops, total_matmul_flops(plan), "FLOP")
     if request.mode in (Mode.PREFILL, Mode.DECODE, Mode.SERVE) and request.capacity == 1.0:
-        yield from _inference(request, plan, stages, padded, flops=not (copied or request.causal))
+        yield from _inference(request, plan, stages, padded, flops=flops_known)
     if request.mode is Mode.DISAGGREGATED:
-        yield from _disaggregated(request, plan, stages, flops=not (copied or request.causal))
+        yield from _disaggregated(request, plan, stages, flops=flops_known)
     if request.mode is Mode.TRAIN:
         yield from _pipeline(request, plan, stages)
         yield from _data_parallel(plan, stages)
@@ -75,19 +88,31 @@ def _checks(request: TransformerRequest, plan: StepPlan) -> Iterator[Check]:
             yield from _tensor_parallel(request, plan, stages[1])
 
 
-def _copied(request: TransformerRequest, tp: int) -> bool:
-    """Whether tensor-parallel ranks repeat each other's products."""
+def _copied(request: TransformerRequest, tp: int) -> str:
+    """Which products tensor-parallel ranks repeat, in words; empty: none."""
     model = request.config()
-    # routers and compressing matrices work on whatever part of the residual stream a rank has
-    repeated = (model.has_experts or model.latent or model.patch > 0) and tp > 1 and not request.sp
-    # the matrix of patches and both convolutions of a spectrum are whole on every rank
-    repeated |= model.encoder is not None and model.encoder.mel + model.encoder.patch > 0 and tp > 1
-    few = any(
-        (one.mixer is Mixer.ATTENTION and one.kv_heads < tp)
-        or (one.mixer is Mixer.MAMBA2 and one.state_groups < tp)
-        for one in model.variants()
+    if tp == 1:
+        return ""
+    repeated = []
+    # these work on whatever part of the residual stream a rank has, which is all of it without sequence parallelism
+    if not request.sp:
+        repeated += ["routers"] * model.has_experts
+        repeated += ["compressing matrices of latent attention"] * bool(model.latent)
+        repeated += ["the matrix of patches"] * (model.patch > 0)
+    # whole on every rank in any case
+    if model.encoder is not None:
+        repeated += ["the encoder's matrix of patches"] * (model.encoder.patch > 0)
+        repeated += ["the convolutions of the spectrum"] * (model.encoder.mel > 0)
+    kinds = model.variants()
+    repeated += ["copies of key-value heads"] * any(
+        one.mixer is Mixer.ATTENTION and one.kv_heads < tp for one in kinds
     )
-    return few or repeated
+    repeated += ["copies of state-space layers' groups"] * any(
+        one.mixer is Mixer.MAMBA2 and one.state_groups < tp for one in kinds
+    )
+    if not repeated:
+        return ""
+    return f"all {tp} tensor-parallel ranks work on {' and '.join(repeated)}"
 
 
 def _sum(stage: StageSummary, group: str, kind: str) -> tuple[int, int]:
@@ -110,7 +135,7 @@ def _disaggregated(
     for kind, what in (("SEND", "sent"), ("RECV", "received")):
         found = sum(_sum(stage, "token", kind)[0] * stage.ranks for stage in stages)
         yield Check(f"first tokens {what}, messages", batches * decode.parallel.tp, found, "")
-    if flops and request.capacity == 1.0 and not _copied(request, tp):
+    if flops:
         steps = tuple(model.sequence + step + 1 for step in range(request.decode_steps))
         padded = replace(model, vocabulary=-(-model.vocabulary // plan.parallel.tp) * plan.parallel.tp)
         later = replace(model, vocabulary=-(-model.vocabulary // decode.parallel.tp) * decode.parallel.tp)

@@ -12,7 +12,7 @@ from chakra.converters.pytorch.read.split_sizes import EQUAL, Shares
 from chakra.converters.pytorch.write.link_summary import summarize
 from chakra.et import CommType, NodeType
 from chakra.et.same_collective import Differs, Side, agree
-from chakra.io.files import missing_ranks
+from chakra.io.rank_files import missing_ranks
 from chakra.io.readable import counted
 
 #: kinds in which each rank's record has its own share only: of what goes in, and of what comes out
