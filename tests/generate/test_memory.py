@@ -7,12 +7,15 @@ from chakra.generate import Mode, MoeRequest, ScheduleKind, TransformerRequest, 
 
 @pytest.mark.parametrize("layers", [2, 32])
 def test_weights_gathered_together_are_neighbours(layers: int) -> None:
-    """Llama-3 8B under ZeRO-3 with one layer gathered ahead: layer and head; embedding and head are never together."""
+    """Llama-3 8B under ZeRO-3 with one layer gathered ahead: layer and head; embedding and head are never together.
+
+    The head's gradients are whole, twice as many bytes as its weights, until they are scattered.
+    """
     vocabulary, hidden = 128256, 4096
     head = vocabulary * hidden * 2 + 2 * hidden
     layer = (2 * hidden * hidden + 2 * hidden * 1024 + 3 * hidden * 14336 + 2 * hidden) * 2
     plan = TransformerRequest(model="llama3-8b", layers=layers, npus=8, zero=3).plan()
-    assert summarize(plan)[0].memory.transient == head + layer
+    assert summarize(plan)[0].memory.transient == head + layer + 2 * head
 
 
 #: parameters of Llama-2 7B
@@ -32,7 +35,10 @@ def test_gradients_reduced_once_a_step_are_added_up_whole(
 
 @pytest.mark.parametrize(("pp", "vp"), [(1, 1), (2, 1), (2, 2)])
 def test_weights_that_are_not_freed_behind_the_forward_are_all_there(pp: int, vp: int) -> None:
-    """Without resharding a stage's 2 bytes a parameter are whole while a micro-batch waits for its backward."""
+    """Without resharding a stage's 2 bytes a parameter are whole while a micro-batch waits for its backward.
+
+    On top come 4 bytes of gradients of the largest layer: an inner one where there is neither embedding nor head.
+    """
     plan = TransformerRequest(
         model="llama2-7b",
         pp=pp,
@@ -44,7 +50,26 @@ def test_weights_that_are_not_freed_behind_the_forward_are_all_there(pp: int, vp
         schedule=ScheduleKind.INTERLEAVED if vp > 1 else ScheduleKind.ONE_F_ONE_B,
     ).plan()
     transient = [stage.memory.transient for stage in summarize(plan)]
-    assert sum(transient) == 2 * LLAMA2_7B
+    layer = 4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096
+    assert sum(transient) == 2 * LLAMA2_7B + 4 * pp * layer
+
+
+@pytest.mark.parametrize(("zero", "pp", "overlap", "gradients"), [
+    (0, 1, True, 0), (1, 1, True, 0),
+    # a layer, and the bucket that the layers before it left unfilled
+    (2, 1, True, 4 * (4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096) + 40_000_000),
+    # buckets wait for the end of the pass: all of a stage, with the embedding or with the head and its norm
+    (2, 1, False, 4 * LLAMA2_7B), (2, 2, True, 2 * (LLAMA2_7B + 4096)),
+    (2, 1, None, 0),
+])  # fmt: skip
+def test_gradients_are_whole_until_they_are_scattered(
+    zero: int, pp: int, overlap: bool | None, gradients: int
+) -> None:
+    """Llama-2 7B on 8 replicas, or (None) on one, which scatters nothing."""
+    plan = TransformerRequest(
+        model="llama2-7b", dp=1 if overlap is None else 8, pp=pp, zero=zero, overlap=overlap is not False
+    ).plan()
+    assert max(stage.memory.transient for stage in summarize(plan)) == gradients
 
 
 @pytest.mark.parametrize(("dp", "shard"), [(1, None), (4, 1)])
@@ -54,11 +79,14 @@ def test_weights_of_one_rank_are_not_gathered(dp: int, shard: int | None) -> Non
 
 
 def test_experts_of_one_rank_are_not_gathered() -> None:
-    """Mixtral on 8 ranks with an expert each: a layer's attention, router and norms are gathered, with the head's."""
+    """Mixtral on 8 ranks with an expert each: a layer's attention, router and norms are gathered, with the head's.
+
+    Nor are the gradients of experts scattered; the head's are the largest.
+    """
     plan = MoeRequest(model="mixtral-8x7b", layers=2, dp=8, ep=8, zero=3).plan()
     head = 32000 * 4096 + 4096
     layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 8 * 4096 + 2 * 4096
-    assert summarize(plan)[0].memory.transient == 2 * (head + layer)
+    assert summarize(plan)[0].memory.transient == 2 * (head + layer) + 4 * head
 
 
 def largest_result(

@@ -282,6 +282,30 @@ class StageBuilder:
         beside = not self.emit.blocks(Stream.DATA) and not self.mirrored
         return beside and (self.emit.order == "stream" or self.parallel.pp == 1)
 
+    def unscattered_bytes(self) -> int:
+        """Most bytes of gradients that are whole at once before ZeRO 2 or 3 scatters them.
+
+        Of a layer (ZeRO-3); of a bucket and the layer that fills it (ZeRO-2), or of a whole chunk where buckets wait for
+        the end of the pass. Gradients of one rank alone, and those that are added up whole, are none of them.
+        """
+        training = self.training
+        if training.zero < Zero.GRADIENTS or training.adds_up_whole:
+            return 0
+        groups = [group for group in WeightGroup.trained() if self.shard_axes(group)]
+        most = 0
+        for chunk in self.chunks:
+            sizes = [
+                sum(self._elements(layer, group) for group in groups) * self.model.grad_itemsize
+                for layer in chunk
+            ]
+            whole = sum(sizes)
+            if training.zero is Zero.WEIGHTS:
+                whole = max(sizes, default=0)
+            elif self._reduces_early():
+                whole = min(whole, max(sizes, default=0) + training.bucket_bytes)
+            most = max(most, whole)
+        return most
+
     def _layer_done(
         self, builder: TemplateBuilder, layer: Layer, buckets: dict[WeightGroup, _Bucket], *, sync: bool
     ) -> None:

@@ -36,7 +36,8 @@ class StagePlan:
     """Templates of one stage and the order in which they are stamped, for some of its ranks or (None) for all.
 
     ``position`` is the expert-parallel position of the ranks, where positions differ; ``working_bytes`` the largest
-    result of an operator that runs in any step of inference.
+    result of an operator that runs in any step of inference; ``unscattered_bytes`` the gradients that are whole at once
+    before ZeRO 2 or 3 scatters them.
     """
 
     stage: int
@@ -45,6 +46,7 @@ class StagePlan:
     ranks: tuple[int, ...] | None = None
     position: int | None = None
     working_bytes: int = 0
+    unscattered_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,12 @@ def plan_step(
             stamps = [
                 stamp for step in range(training.iterations) for stamp in _of_step(stamps, step, training)
             ]
-            stages.append(StagePlan(stage, tuple(builder.templates), tuple(stamps), ranks, position))
+            stages.append(
+                StagePlan(
+                    stage, tuple(builder.templates), tuple(stamps), ranks, position,
+                    unscattered_bytes=builder.unscattered_bytes(),
+                )
+            )  # fmt: skip
     return StepPlan(
         parallel, model, schedule, training, tuple(stages), about or {}, positions=tuple(positions)
     )

@@ -19,8 +19,9 @@ class StageMemory:
     """Bytes of one rank of a stage.
 
     ``states`` are weights, gradients and optimizer states; ``activations`` the peak of what passes keep for each
-    other; ``transient`` what recomputation (or gathering, ZeRO-3) holds for a while on top, which without resharding is
-    every weight of a chunk from its forward to its backward; ``cache`` keys and values.
+    other; ``transient`` what is there for a while on top: what recomputation holds, weights that ZeRO-3 has gathered
+    (without resharding all of a chunk from its forward to its backward), and gradients that ZeRO 2 and 3 have not
+    scattered yet; ``cache`` keys and values.
     """
 
     states: int
@@ -77,6 +78,7 @@ def stage_memory(plan: "StepPlan", stage: "StagePlan") -> StageMemory:
         transient = max((op.core_bytes for layer in layers for op in layer.operators), default=0)
     if training.zero is Zero.WEIGHTS:
         transient += _gathered_bytes(plan, stage)
+    transient += stage.unscattered_bytes
     return StageMemory(-int(-states // 1), peak, transient)
 
 
