@@ -36,7 +36,7 @@ class MemoryNeed:
     activations
         The most that passes keep for each other.
     transient
-        What recomputation or gathering holds for a while on top.
+        What recomputation, gathering and gradients before they are scattered hold for a while on top.
     cache
         Keys and values of inference.
     """
