@@ -102,13 +102,39 @@ def groups(prefix: Path, n: int) -> int:
     return npus
 
 
+def pipeline(prefix: Path, n: int) -> int:
+    """A step of a model on machines of eight: collectives in each, messages between them."""
+    npus = max(n // 16, 2) * 8
+    run(
+        [
+            *(
+                "generate",
+                "transformer",
+                "--model",
+                "gpt2-small",
+                "--tp",
+                "4",
+                "--pp",
+                "2",
+                "--npus",
+                str(npus),
+            ),
+            *("--global-batch", str(npus), "-o", str(prefix), "--quiet"),
+        ]
+    )
+    return npus
+
+
 SHAPES: dict[str, Shape] = {
     "chain": chain,
     "star": star,
     "collectives": collectives,
     "messages": messages,
     "groups": groups,
+    "pipeline": pipeline,
 }
+#: shapes of plain traces, which every command takes
+PLAIN = tuple(shape for shape in SHAPES if shape != "pipeline")
 
 
 def _files(prefix: Path, npus: int) -> list[str]:
@@ -153,6 +179,17 @@ def _of_result(*words: str) -> Callable[[Path, int], list[str]]:
     return arguments
 
 
+def _on_ports(*more: str) -> Callable[[Path, int], list[str]]:
+    """A replay on machines at switches with ports."""
+
+    def arguments(prefix: Path, npus: int) -> list[str]:
+        machine = f"{npus // 8}x hgx-h100 over 400G rails of 64 ports"
+        words = ["replay", "-w", str(prefix), "--platform", machine, *more, "--format", "json"]
+        return [*words, "-o", f"{prefix}.out", "--quiet"]
+
+    return arguments
+
+
 def _validate(prefix: Path, npus: int) -> list[str]:
     return ["validate", str(prefix), *_files(prefix, npus)[2:]]
 
@@ -163,20 +200,21 @@ def _on_trace(*words: str) -> Callable[[Path, int], list[str]]:
 
 #: command -> its arguments for an input, and the shapes that it is asked for
 COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = {
-    "validate": (_validate, tuple(SHAPES)),
+    "validate": (_validate, PLAIN),
     "info": (_on_trace("info", "{prefix}.0.et"), ("chain", "star", "collectives", "messages")),
     "jsonize": (
         _on_trace("jsonize", "{prefix}.0.et", "{prefix}.json", "--quiet"),
         ("chain", "star", "collectives", "messages"),
     ),
-    "replay": (_replay(), tuple(SHAPES)),
+    "replay": (_replay(), PLAIN),
     "replay aware": (_replay("--backend", "aware"), ("collectives", "messages", "groups")),
-    "replay json": (_replay("--format", "json"), tuple(SHAPES)),
-    "replay --nodes": (_replay("--format", "json", "--nodes"), tuple(SHAPES)),
-    "replay --nodes csv": (_replay("--format", "csv", "--nodes"), tuple(SHAPES)),
-    "timeline": (_of_result("timeline", "{result}", "{prefix}.chrome.json", "--quiet"), tuple(SHAPES)),
-    "report": (_of_result("report", "{result}", "-o", "{prefix}.html", "--quiet"), tuple(SHAPES)),
-    "compare": (_of_result("compare", "{result}", "{result}"), tuple(SHAPES)),
+    "replay json": (_replay("--format", "json"), PLAIN),
+    "replay --nodes": (_replay("--format", "json", "--nodes"), PLAIN),
+    "replay --nodes csv": (_replay("--format", "csv", "--nodes"), PLAIN),
+    "replay on ports": (_on_ports(), ("pipeline",)),
+    "timeline": (_of_result("timeline", "{result}", "{prefix}.chrome.json", "--quiet"), PLAIN),
+    "report": (_of_result("report", "{result}", "-o", "{prefix}.html", "--quiet"), PLAIN),
+    "compare": (_of_result("compare", "{result}", "{result}"), PLAIN),
     "visualize graphml": (
         _on_trace("visualize", "{prefix}.0.et", "{prefix}.graphml", "--quiet"),
         ("chain", "star", "collectives"),
@@ -219,6 +257,28 @@ NUMBERS: dict[str, tuple[str, ...]] = {
         *("generate", "transformer", "--model", "llama3-8b", "--tp", "8", "--npus", "{n8}"),
         *("--platform", "hgx-h100"),
     ),
+    **{
+        f"generate transformer {model} {layers}": (
+            *(
+                "generate",
+                "transformer",
+                "--model",
+                model,
+                layers,
+                "{n}",
+                "--npus",
+                "2",
+                "--platform",
+                "hgx-h100",
+            ),
+        )
+        for model, layers in (
+            ("t5-small", "--encoder-layers"),
+            ("t5-small", "--layers"),
+            ("vit-b16", "--layers"),
+            ("mamba2-130m", "--layers"),
+        )
+    },
 }
 
 

@@ -33,8 +33,8 @@ def calls(arguments: list[str]) -> int:
 
 
 ROWS = [
-    *((command, shape) for command in ("validate", "replay --nodes", "timeline") for shape in scaling.SHAPES),
-    *((command, "") for command in scaling.NUMBERS if "--npus" not in command),
+    *((command, shape) for command in ("validate", "replay --nodes", "timeline") for shape in scaling.PLAIN),
+    *((command, "") for command in scaling.NUMBERS if "--npus" not in command and "layers" not in command),
 ]
 
 

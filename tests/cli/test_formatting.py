@@ -99,6 +99,13 @@ def test_a_time_that_beats_the_bound_is_marked() -> None:
     assert "* faster than the bandwidth of its links allows" in text
 
 
+@pytest.mark.parametrize("backend", ["aware", "flow"])
+def test_rounding_below_the_bound_is_no_mark_where_links_are_shared(backend: str) -> None:
+    text = format_text(document(collectives=document()["collectives"][1:], backend=backend))
+    assert "*" not in text
+    assert "faster than" not in text
+
+
 def test_wrapped_and_missing_figures() -> None:
     """ASTRA-sim's exposed time is unsigned; an NPU that did not finish has no line."""
     text = format_text(document(finish_ns=[900, -1], exposed_comm_ns=[-1, 0], partial=True, account={}))

@@ -481,3 +481,28 @@ def test_large_networks_are_searched_by_kinds() -> None:
     row = np.arange(3, 640, 4)
     assert found.sent_within([row, np.arange(8, 12)])[0].tolist() == speeds[row].tolist()
     assert found.sent_within([np.arange(640)])[0].tolist() == (speeds + 450).tolist()
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_only_rounding_is_below_the_bound(data: st.DataObject) -> None:
+    """A packet has whole bytes, less than one below its share; on `aware` it takes whole ns on each link, rounded down.
+
+    On flows an end is the first whole ns at which nothing is left, so that bytes are all that rounding takes away.
+    """
+    n, size = data.draw(st.integers(2, 8)), data.draw(st.integers(1, 1 << 21))
+    kind = data.draw(st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]))
+    algorithm = data.draw(st.sampled_from(["ring", "direct"]))
+    chunks, gibps = data.draw(st.sampled_from([1, 4])), data.draw(st.sampled_from([1, 50, 400]))
+    workload = Workload(n)
+    workload.run(lambda b: b.collective(kind, size_bytes=size), uniform=True)
+    system = {f"{kind.replace('_', '-')}-implementation": [algorithm], "preferred-dataset-splits": chunks}
+    topology = data.draw(st.sampled_from(["Ring", "FullyConnected", "Switch"]))
+    network = {"topology": [topology], "npus_count": [n], "bandwidth": [gibps], "latency": [0]}
+    packets = chunks * {
+        "all_reduce": 2 * (n - 1),
+        "all_to_all": n * (n - 1) // 2 if algorithm == "ring" else n - 1,
+    }.get(kind, n - 1)
+    for backend, ns_of_packet in (("flow", 0), ("aware", max(n // 2, 2))):
+        [row] = simulate(workload, {"endpoint-delay": 0, **system}, network, backend=backend).collectives
+        assert row["transfer_ns"] >= row["bound_ns"] - packets * (1 / (gibps * GIB) + ns_of_packet)
