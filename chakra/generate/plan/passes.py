@@ -138,14 +138,37 @@ def backward(
             if edge.producer == MEMORY:
                 context.memory_gradient.extend(landed)
             elif edge.producer == INPUT:
-                result += landed
+                result = _joined(builder, result, landed)
             else:
-                arriving[edge.producer] = [*(arriving[edge.producer] or []), *landed]
+                arriving[edge.producer] = _joined(builder, arriving[edge.producer] or [], landed)
         if op.backward_weight and not split:
             builder.compute(f"{name}.wgrad", op.kind, op.backward_weight, [*data, *again])
         if op.saved_bytes and not (split and op.backward_weight):
             builder.template.frees.append((builder.last_compute, f"{prefix}{name}"))
     return sorted(set(result))
+
+
+def _joined(builder: TemplateBuilder, known: Sequence[int], landed: Sequence[int]) -> list[int]:
+    """Nodes that the sum of two gradients waits for, without known ones that the landed ones wait for themselves.
+
+    A gradient that goes around a branch and through it meets itself behind the branch. Were it kept, every layer would
+    wait for all behind it one by one.
+    """
+    left = set(known) - set(landed)
+    if not left:
+        return list(landed)
+    first, template = min(left), builder.template
+    waiting, seen = [*landed], set(landed)
+    while waiting:
+        node = waiting.pop()
+        if node < 0:  # of another pass
+            continue
+        for before in (*template.data[node], *template.ctrl[node]):
+            left.discard(before)
+            if before > first and before not in seen:
+                seen.add(before)
+                waiting.append(before)
+    return [*(node for node in known if node in left), *landed]
 
 
 def weight_gradients(context: PassContext, layer: Layer, *, prefix: str = "") -> None:
