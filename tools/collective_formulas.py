@@ -90,10 +90,9 @@ FORMULAS: dict[str, tuple[Formula, ...]] = {
     "halvingDoubling": (
         Formula(
             AR,
-            "e + Sum(k, 1, L, l(d/2**k, 2**(k - 1)) + e) + Sum(k, 2, L, r(d/2**k))"
-            " + Sum(k, 1, L, l(2**k*floor(d/(2*n)), n/2**k) + e)",
+            "e + 2*Sum(k, 1, L, l(d/2**k, 2**(k - 1)) + e) + Sum(k, 2, L, r(d/2**k))",
             "2*L",
-            "Sum(k, 1, L, floor(d/2**k) + 2**k*floor(d/(2*n)))",
+            "2*Sum(k, 1, L, floor(d/2**k))",
             "power of two",
         ),
         Formula(

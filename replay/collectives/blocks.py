@@ -75,7 +75,7 @@ def native(algorithm: Algorithm, do: Do, n: int) -> Schedule:
     whole = 2 * n * n
     steps: dict[int, list[Message]] = {}
     for p in range(count):
-        size = Fraction(kernel.packet_bytes(family, do, n, count, whole, p), whole)
+        size = Fraction(kernel.packet_bytes(family, do, n, count, whole, p, False), whole)
         for i in range(n):
             dst = kernel.packet_partner(family, do, n, count, p, i, 1)
             reduces = do is Do.REDUCE_SCATTER or (do is Do.ALL_REDUCE and p < count // 2)

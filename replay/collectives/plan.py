@@ -80,6 +80,8 @@ class Phase:
     bytes: int
     #: unequal shares; `bytes` are then those of the even phase that is as long for the busiest member
     sizes: Uneven | None = None
+    #: messages have ASTRA-sim's sizes, where halving-doubling's all-reduce may lose bytes on its way back (C23)
+    as_astra: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +178,13 @@ def make_phases(
     order: Sequence[tuple[int, Do, Rule]],
     *,
     least: int,
+    as_astra: bool,
 ) -> tuple[Phase, ...]:
     """Phases of a chunk of `chunk` bytes, in the order that `phase_order` gives.
 
     `algorithms` lists (dimension, algorithm, ring size) of every dimension that takes part; a flat algorithm's ring
-    is the whole communicator. `least` is the smallest size of a message.
+    is the whole communicator. `least` is the smallest size of a message; `as_astra` says whether sizes
+    are ASTRA-sim's.
     """
     by_dim = {dim: (algorithm, size) for dim, algorithm, size in algorithms}
     phases = []
@@ -188,7 +192,7 @@ def make_phases(
     for dim, what, rule in order:
         algorithm, size = by_dim[dim]
         view = FLAT if algorithm.flat else dim
-        phases.append(Phase(view, dim, rule, algorithm, what, size, entering))
+        phases.append(Phase(view, dim, rule, algorithm, what, size, entering, as_astra=as_astra))
         entering = leaving(what, algorithm, entering, size, least=least)
     return tuple(phases)
 

@@ -275,7 +275,9 @@ def make_plan(
     least = 0 if barrier else 1
     distinct = list(dict.fromkeys(sizes))
     variants = tuple(
-        make_phases(chunk, choice.parts, order, least=least) for chunk in distinct for order in orders
+        make_phases(chunk, choice.parts, order, least=least, as_astra=options.astra)
+        for chunk in distinct
+        for order in orders
     )
     templates: tuple[tuple[Phase, Phase], ...] = ()
     if greedy:

@@ -75,6 +75,7 @@ def phase_row(phase: Phase, planned: Planned, left: int, system: System, options
     row[L.PH_KIND] = KIND_NUMBERS[planned.plan.kind]
     row[L.PH_N] = n
     row[L.PH_BYTES] = phase.bytes
+    row[L.PH_AS_ASTRA] = phase.as_astra
     row[L.PH_LEFT] = left
     row[L.PH_WINDOW] = algorithm.window_in(n)
     row[L.PH_CYCLE] = algorithm.cycle_in(n, sub_cluster=not planned.whole)

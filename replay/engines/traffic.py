@@ -83,9 +83,11 @@ def phase_messages(phase: Phase, steps: Steps | None = None) -> Iterator[Message
     if phase.algorithm.family is Family.HALVING_DOUBLING:
         for p in range(sent):
             target = np.array([packets.packet_partner(family, number, n, sent, p, i, 1) for i in range(n)])
-            yield Messages(index, target, np.full(n, packets.packet_bytes(family, number, n, sent, d, p)))
+            yield Messages(
+                index, target, np.full(n, packets.packet_bytes(family, number, n, sent, d, p, phase.as_astra))
+            )
         return
-    size = np.full(n, packets.packet_bytes(family, number, n, sent, d, 0))
+    size = np.full(n, packets.packet_bytes(family, number, n, sent, d, 0, phase.as_astra))
     if phase.algorithm.family is Family.RING:
         yield Messages(index, (index + 1) % n, size, sent)
         return

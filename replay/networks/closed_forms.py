@@ -45,18 +45,18 @@ def queued_duration(phase: Phase, dim: Dimension, endpoint_ns: int, reduce_bytes
         return 2 * endpoint_ns + sum(int(dim.latency_ns + size / dim.bytes_per_ns) for size in ways)
     packets = rules.packet_count(family, do, n)
     if family == codes.ALG_DIRECT:
-        size = rules.packet_bytes(family, do, n, packets, phase.bytes, 0)
+        size = rules.packet_bytes(family, do, n, packets, phase.bytes, 0, phase.as_astra)
         queue = (n - 2) * int(size / dim.bytes_per_ns) if dim.topology is Topology.SWITCH else 0
         last = reduction(size) if phase.do is Do.REDUCE_SCATTER else 0
         return endpoint_ns + queue + way(size) + endpoint_ns + last
     cycle = phase.algorithm.cycle_in(n, sub_cluster=False)
     if family == codes.ALG_RING:
-        size = rules.packet_bytes(family, do, n, packets, phase.bytes, 0)
+        size = rules.packet_bytes(family, do, n, packets, phase.bytes, 0, phase.as_astra)
         reductions = n - 1 if phase.do in (Do.ALL_REDUCE, Do.REDUCE_SCATTER) else 0
         return endpoint_ns + packets * (way(size) + endpoint_ns) + reductions * reduction(size)
     total = endpoint_ns
     for p in range(packets):
-        total += way(rules.packet_bytes(family, do, n, packets, phase.bytes, p)) + endpoint_ns
+        total += way(rules.packet_bytes(family, do, n, packets, phase.bytes, p, phase.as_astra)) + endpoint_ns
         if rules.packet_reduces(do, p + 1, 1, cycle):
-            total += reduction(rules.packet_bytes(family, do, n, packets, phase.bytes, p + 1))
+            total += reduction(rules.packet_bytes(family, do, n, packets, phase.bytes, p + 1, phase.as_astra))
     return total

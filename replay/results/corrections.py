@@ -16,7 +16,7 @@ from chakra.io.digits import is_whole
 from chakra.replay.checks.partners import ASTRA_TAGS
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
 from chakra.replay.collectives.call import Call
-from chakra.replay.collectives.plan import chunk_sizes
+from chakra.replay.collectives.plan import Do, chunk_sizes
 from chakra.replay.collectives.select import (
     GROUP_ENDPOINT_DELAY_NS,
     INVOLVED_BY_DEFAULT,
@@ -54,7 +54,7 @@ class Correction:
     Attributes
     ----------
     name
-        C1 to C22.
+        C1 to C23.
     case
         When it applies.
     astra
@@ -312,6 +312,15 @@ REGISTRY: tuple[Correction, ...] = (
         "a path may contain any word",
         Example("a group file named my_empty_room/groups.json", "no groups", "its groups"),
     ),
+    Correction(
+        "C23",
+        "halvingDoubling's all-reduce of a chunk that 2N does not divide",
+        "fewer bytes come back than went out; abort below 2N bytes",
+        "the way back carries what the way out did",
+        "every member needs the sums of all others",
+        Example("all-reduce of 124 B by halvingDoubling on R8 with 0.05 GB/s", 31176, 31992),
+        "collective nodes",
+    ),
 )
 
 BY_NAME = {correction.name: correction for correction in REGISTRY}
@@ -359,6 +368,8 @@ def _count_collectives(found: Counter[str], scenario: Scenario) -> None:
                         names[key] = _collective_corrections(
                             call, shape.size, shape.whole, system, network, options
                         )
+                        if not {"C1", "C7"} & set(names[key]) and _loses_bytes(call, shape, scenario):
+                            names[key].append("C23")
                     for name in names[key]:
                         found[name] += count * shape.npus
                     if not _integer(bindings.groups[call.group]):
@@ -438,6 +449,22 @@ def _collective_corrections(
     if delay == 0:
         names.append("C15")
     return names
+
+
+def _loses_bytes(call: Call, shape: _Shape, scenario: Scenario) -> bool:
+    """Whether ASTRA-sim's halving-doubling would bring back less than the members need in some phase of a call."""
+    system, native = scenario.system, priced_kind(call.kind)
+    listed = [parse(name, system.source).family for name in system.implementations.get(native, ())]
+    own = system.custom.get(native) is not None or call.node_id is not None
+    if own or native is not CollectiveKind.ALL_REDUCE or Family.HALVING_DOUBLING not in listed:
+        return False
+    return any(
+        phase.algorithm.family is Family.HALVING_DOUBLING
+        and phase.do is Do.ALL_REDUCE
+        and phase.bytes % (2 * phase.size) > 0
+        for phases in scenario.plans.of(call, shape.size, whole=shape.whole).variants
+        for phase in phases
+    )
 
 
 def _flat_algorithms(call: Call, whole: bool, system: System) -> list[Algorithm]:

@@ -166,7 +166,7 @@ def test_steps_and_bytes_are_those_of_the_schedule(name: str, formula: Any) -> N
                 assert steps == rounds * -(-(count // rounds) // window)
             else:
                 assert steps == count
-            assert sent == sum(kernel.packet_bytes(family, do, n, count, d, p) for p in range(count))
+            assert sent == sum(kernel.packet_bytes(family, do, n, count, d, p, False) for p in range(count))
 
 
 def guide() -> str:

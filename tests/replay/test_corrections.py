@@ -394,11 +394,25 @@ def test_c22_the_word_empty(tmp_path: Path) -> None:
     assert load_groups("empty") == {}
 
 
+def test_c23_halving_doubling_brings_back_what_it_took_apart() -> None:
+    """Four chunks of 31 B: halves of 15, 7 and 3 B go out; ASTRA-sim doubles 31 // 16 = 1 B on the way back."""
+    slow = 0.05 * (1 << 30) / 1e9
+    system = {"all-reduce-implementation": ["halvingDoubling"]}
+    numbers = both(
+        "C23", collective(size=124), count=8, system=system, network=network(("Ring", 8, 0.05, 500.0))
+    )
+    for got, back in zip(numbers, ((2, 4, 8), (3, 7, 15)), strict=True):
+        ways = zip((1, 2, 4, 4, 2, 1), (15, 7, 3, *back), strict=True)
+        assert got == 4 * (10 + sum(int(hops * 500 + size / slow) + 10 for hops, size in ways))
+    whole = run(collective(size=128), None, system=system)
+    assert "C23" not in whole.corrections
+
+
 # -- the registry and its page -----------------------------------------------------------------------------------
 
 
 def test_the_registry_is_complete() -> None:
-    assert [correction.name for correction in REGISTRY] == [f"C{k}" for k in range(1, 23)]
+    assert [correction.name for correction in REGISTRY] == [f"C{k}" for k in range(1, 24)]
 
 
 @pytest.mark.parametrize("correction", REGISTRY, ids=lambda correction: correction.name)
@@ -411,7 +425,7 @@ def test_every_correction_has_a_test(correction: Correction) -> None:
 def test_the_page_is_in_step() -> None:
     page = differences.PAGE.read_text(encoding="utf-8")
     assert page == differences.page(), "run python tools/differences.py"
-    assert "\n| [C22](#c22-" in page
+    assert "\n| [C23](#c23-" in page
 
 
 def test_the_pages_anomaly() -> None:

@@ -390,6 +390,7 @@ CURSORS = 3 + KINDS
         PH_KIND,  # of collective, for the alternation of trees
         PH_N,  # members of the ring
         PH_BYTES,  # d, entering the phase
+        PH_AS_ASTRA,  # messages have ASTRA-sim's sizes (C23)
         PH_LEFT,  # phases from this one on
         PH_WINDOW,
         PH_CYCLE,  # Z
@@ -409,7 +410,7 @@ CURSORS = 3 + KINDS
         PH_DELAY,  # message engine: from the last start of a joint phase to its first messages, or its end
         PH_BESIDE,  # a library's collective that computing beside it slows down
     ),
-) = row(26)
+) = row(27)
 FLAT = -1
 
 TAU_DIFFERS = -1  # members end apart

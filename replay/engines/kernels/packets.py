@@ -25,10 +25,12 @@ def packet_count(family: int, do: int, n: int) -> int:
     return n - 1
 
 
-def packet_bytes(family: int, do: int, n: int, packets: int, d: int, p: int) -> int:
+def packet_bytes(family: int, do: int, n: int, packets: int, d: int, p: int, as_astra: bool) -> int:
     """Size of packet p of `packets`, also of those past the last one; a barrier (d = 0) moves nothing.
 
-    Halving-doubling arms a packet more than it sends, whose delay and reduction are charged: that one may be empty.
+    Halving-doubling's all-reduce brings back what it took apart. `as_astra`: it doubles from half of what it had last,
+    which is less where 2n does not divide d, and nothing below 2n bytes (C23). It arms a packet more than it sends, whose
+    delay and reduction are charged: that one may be empty.
     """
     if d == 0:
         return 0
@@ -38,7 +40,7 @@ def packet_bytes(family: int, do: int, n: int, packets: int, d: int, p: int) -> 
         size = d << p
     elif do == K.DO_ALL_REDUCE and p >= packets >> 1:
         levels = packets >> 1
-        size = (2 * (d >> (levels + 1))) << (p - levels)
+        size = (2 * (d >> (levels + 1))) << (p - levels) if as_astra else d >> (packets - p)
     else:
         size = d >> (p + 1)
     return max(size, 1) if p < packets else size
@@ -69,8 +71,9 @@ def phase_packet(s: State, f: int, p: int) -> int:
     """Size of packet p of the phase whose row is f."""
     m = s.m
     return packet_bytes(
-        m[f + L.PH_FAMILY], m[f + L.PH_DO], m[f + L.PH_N], m[f + L.PH_PACKETS], m[f + L.PH_BYTES], p
-    )
+        m[f + L.PH_FAMILY], m[f + L.PH_DO], m[f + L.PH_N], m[f + L.PH_PACKETS], m[f + L.PH_BYTES], p,
+        m[f + L.PH_AS_ASTRA] != 0,
+    )  # fmt: skip
 
 
 def phase_partner(s: State, f: int, p: int, i: int, step: int) -> int:
