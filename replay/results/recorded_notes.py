@@ -127,11 +127,15 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
         taken = f"the {cost / 1e6:,.3f} ms that were taken off as the cost of recording are {off}"
         parts.append((RECORDING_COST_ERROR * cost, taken))
     placed = scenario.plans.library
-    if placed is not None and exposed_ns:
+    collectives, messages = _communication(scenario)
+    if placed is not None and exposed_ns and collectives:
         bands = placed.machine.evidence.errors.values()
         if bands:
             error = float(np.average([b.mean_error for b in bands], weights=[b.rows for b in bands]))
-            parts.append((error * exposed_ns, f"collectives' times are {100 * error:.1f} % off on average"))
+            also = ", which is taken for sends and receives, too" if messages else ""
+            parts.append(
+                (error * exposed_ns, f"collectives' times are {100 * error:.1f} % off on average{also}")
+            )
     if options.accelerator is not None and compute_ns:
         models = (accelerator_named(options.accelerator), recorded_on(traces, options.recorded_on))
         error = sum(map(_error, models))
@@ -141,8 +145,16 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
             )
     total = sum(time for time, _ in parts)
     reasons = "; ".join(text for _, text in parts)
+    if exposed_ns and messages and not collectives:
+        reasons += "; how far times of sends and receives are off is not known"
     within = f"{total / 1e6:,.3f} ms ({100 * total / max(finish_ns, 1):.1f} %)"
     return [f"uncertain by about {within}: {reasons}; what the recording does not hold is not in it"]
+
+
+def _communication(scenario: Scenario) -> tuple[bool, bool]:
+    """Whether a workload has collectives, and whether it has sends and receives."""
+    programs = scenario.workload.programs
+    return any(program.calls for program in programs), any(len(program.p2p_peer) for program in programs)
 
 
 def turns_notes(scenario: Scenario) -> list[str]:

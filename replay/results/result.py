@@ -36,6 +36,7 @@ from chakra.replay.results.critical_path import critical_path
 from chakra.replay.results.crossed import Crossed
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
+from chakra.replay.results.recorded_elsewhere import elsewhere_notes
 from chakra.replay.results.recorded_notes import (
     recorded_spans,
     recording_notes,
@@ -366,6 +367,7 @@ class ReplayResult:
             *start_notes(traces, self.scenario.options, self.system),
             *([] if self.partial else recording_notes(traces, self.npus, int(self.finish_ns.max()))),
             *library_notes(self.scenario),
+            *elsewhere_notes(self.scenario),
             *turns_notes(self.scenario),
             *self._uncertainty(),
             *self.raw.remarks,
