@@ -59,6 +59,24 @@ def count_text(count: int) -> str:
     return f"{count:,}"
 
 
+def figure_text(value: float) -> str:
+    """A figure with four significant digits, or all before the point, and thousands separated.
+
+    >>> figure_text(1067.03), figure_text(0.0123456), figure_text(123456.7)
+    ('1,067', '0.01235', '123,457')
+    """
+    return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+def price_text(value: float) -> str:
+    """An amount of money: hundredths of whole units, three significant digits of less than one.
+
+    >>> price_text(10240), price_text(38.7365), price_text(0.0012345)
+    ('10,240', '38.74', '0.00123')
+    """
+    return f"{value:,.2f}".removesuffix(".00") if abs(value) >= 1 else f"{value:.3g}"
+
+
 def nouns(count: int, noun: str) -> str:
     """The noun alone, as it stands behind a count.
 

@@ -7,7 +7,16 @@ from itertools import repeat
 from typing import Final
 
 from chakra.et.memory_need import need_in_words
-from chakra.io.readable import bytes_text, count_text, counted, counted_text, duration_text, printable
+from chakra.io.readable import (
+    bytes_text,
+    count_text,
+    counted,
+    counted_text,
+    duration_text,
+    figure_text,
+    price_text,
+    printable,
+)
 from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
 from chakra.timeline.lenient import number
 
@@ -78,15 +87,23 @@ def _rates(run: Run) -> list[tuple[str, str]]:
     facts = []
     if "tokens_per_s" in rates:
         every, each = (number(rates.get(f"tokens_per_s{end}")) for end in ("", "_per_npu"))
-        facts.append(("Tokens in a second", f"{count_text(round(every))}, {each:.4g} of each NPU"))
+        facts.append(("Tokens in a second", f"{count_text(round(every))}, {figure_text(each)} of each NPU"))
     elif "samples_per_s" in rates:
-        facts.append(("Samples in a second", f"{number(rates['samples_per_s']):.4g}"))
-    shares = {"mfu": "MFU, the model's matrix products of the peak", "hfu": "HFU, with those done again"}
-    facts += [(words, percent(number(rates[name]), 1)) for name, words in shares.items() if name in rates]
-    costs = {"hour": "Cost of an hour", "step": "Cost of the step", "million_tokens": "Cost of 10^6 tokens"}
+        facts.append(("Samples in a second", figure_text(number(rates["samples_per_s"]))))
+    shares = {"mfu": "the model's matrix products", "hfu": "with those done again"}
+    facts += [
+        (name.upper(), f"{percent(number(rates[name]), 1)} of the peak, {words}")
+        for name, words in shares.items()
+        if name in rates
+    ]
+    costs = {
+        "hour": "Cost of an hour",
+        "step": "Cost of the step",
+        "million_tokens": "Cost of a million tokens",
+    }
     for name, words in costs.items():
         if f"cost_per_{name}" in rates:
-            facts.append((words, f"{number(rates[f'cost_per_{name}']):.6g}"))
+            facts.append((words, price_text(number(rates[f"cost_per_{name}"]))))
     return facts
 
 
@@ -218,9 +235,9 @@ def dimensions(run: Run) -> Table:
         (
             text_of(d.get("dim")),
             text_of(d.get("topology")),
-            text_of(d.get("npus")),
-            f"{number(d.get('bandwidth_gibps')):g}",
-            f"{number(d.get('latency_ns')):g}",
+            count_text(int(number(d.get("npus")))),
+            f"{number(d.get('bandwidth_gibps')):,g}",
+            f"{number(d.get('latency_ns')):,g}",
             bytes_text(int(number(d.get("bytes_per_npu")))),
             f"{100 * number(d.get('utilisation')):.1f} %",
         )

@@ -13,7 +13,7 @@ from chakra.errors import UsageError
 from chakra.et.memory_need import need_entry, need_in_words
 from chakra.io.documents import json_text, lined_text
 from chakra.io.markup import element, nested
-from chakra.io.readable import counted, counted_text
+from chakra.io.readable import count_text, counted, counted_text, figure_text, percent_text, price_text
 from chakra.replay.config.model import LinkTopology
 from chakra.replay.options import FLOW, OUTSIDE
 from chakra.replay.results.corrections import OF_TIME
@@ -191,7 +191,7 @@ def _summary(document: Document) -> Iterator[str]:
     last = max(range(len(finish)), key=finish.__getitem__)
     first = min(range(len(finish)), key=finish.__getitem__)
     spread = (
-        ("the only NPU" if len(finish) == 1 else f"all {counted(len(finish), 'NPU')} at the same time")
+        ("the only NPU" if len(finish) == 1 else f"all {counted_text(len(finish), 'NPU')} at the same time")
         if finish[first] == finish[last]
         else f"NPU {last} last, NPU {first} first at {_time(finish[first])}"
     )
@@ -210,7 +210,7 @@ def _summary(document: Document) -> Iterator[str]:
     given = document.get("corrections") or {}
     corrections = {name: count for name, count in given.items() if count and name in OF_TIME}
     if corrections:
-        listed = ", ".join(f"{name} {count}x" for name, count in corrections.items())
+        listed = ", ".join(f"{name} {count_text(count)}x" for name, count in corrections.items())
         yield f"corrections       {listed}: ASTRA-sim differs here (docs/differences.md, --compat astra-sim)"
 
 
@@ -219,18 +219,18 @@ def rates_in_words(rates: Mapping[str, Any]) -> Iterator[str]:
     parts = []
     if "tokens_per_s" in rates:
         each = rates["tokens_per_s_per_npu"]
-        parts.append(f"{_count(round(rates['tokens_per_s']))} tokens/s, {each:.4g} of each NPU")
+        parts.append(f"{count_text(round(rates['tokens_per_s']))} tokens/s, {figure_text(each)} of each NPU")
     elif "samples_per_s" in rates:
-        parts.append(f"{rates['samples_per_s']:.4g} samples/s")
-    parts += [f"{name.upper()} {100 * rates[name]:.1f} %" for name in ("mfu", "hfu") if name in rates]
+        parts.append(f"{figure_text(rates['samples_per_s'])} samples/s")
+    parts += [f"{name.upper()} {percent_text(rates[name])}" for name in ("mfu", "hfu") if name in rates]
     if parts:
         yield f"throughput        {'; '.join(parts)}"
     words = {
         "cost_per_hour": "an hour",
-        "cost_per_step": "this step",
-        "cost_per_million_tokens": "10^6 tokens",
+        "cost_per_step": "for this step",
+        "cost_per_million_tokens": "per million tokens",
     }
-    costs = [f"{rates[name]:.6g} {what}" for name, what in words.items() if name in rates]
+    costs = [f"{price_text(rates[name])} {what}" for name, what in words.items() if name in rates]
     if costs:
         yield f"cost              {', '.join(costs)}"
 
@@ -260,10 +260,10 @@ def _machine(document: Document) -> Iterator[str]:
     for d, dim in enumerate(network.get("dims") or []):
         listed = dim["topology"] == LinkTopology.LINKS
         yield (
-            f"{'network' if d == 0 else '':18}dim {d}: {dim['topology']} of {counted(dim['npus'], 'NPU')}, "
-            f"{dim['bandwidth_gibps']:g} GB/s (of 2^30 B/s) "
+            f"{'network' if d == 0 else '':18}dim {d}: {dim['topology']} of {counted_text(dim['npus'], 'NPU')}, "
+            f"{dim['bandwidth_gibps']:,g} GB/s (of 2^30 B/s) "
             f"{'out of an NPU' if listed else 'per link and direction'}, "
-            f"{dim['latency_ns']:g} ns {'a way' if listed else 'per hop'}"
+            f"{dim['latency_ns']:,g} ns {'a way' if listed else 'per hop'}"
         )
     mode = document.get("compat")
     backend = document.get("backend", "unaware")
@@ -277,7 +277,7 @@ def _account(document: Document, npu: int) -> Iterator[str]:
     account = document.get("account") or {}
     total = document["finish_ns"][npu]
     shares = [
-        f"{words} {_count(account[key][npu])} ns ({100 * account[key][npu] / total:.1f} %)"
+        f"{words} {count_text(account[key][npu])} ns ({100 * account[key][npu] / total:.1f} %)"
         for key, words in _ACCOUNT
         if key in account and account[key][npu]
     ]
@@ -322,13 +322,13 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
             [
                 kind,
                 str(algorithm),
-                _count(members),
-                _count(size),
-                _count(sum(row.get("count", 1) for row in same)),
-                _count(time),
+                count_text(members),
+                count_text(size),
+                count_text(sum(row.get("count", 1) for row in same)),
+                count_text(time),
                 _rate(longest.get("algbw_gbps")),
                 _rate(longest.get("busbw_gbps")),
-                ("-" if bound is None else _count(round(bound))) + ("*" if beats else ""),
+                ("-" if bound is None else count_text(round(bound))) + ("*" if beats else ""),
             ]
         )
     yield ""
@@ -355,10 +355,10 @@ def _dimensions(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         [
             str(row["dim"]),
             str(row["topology"]),
-            _count(row["npus"]),
-            f"{row['bandwidth_gibps']:g}",
-            f"{row['latency_ns']:g}",
-            _count(round(row["bytes_per_npu"])),
+            count_text(row["npus"]),
+            f"{row['bandwidth_gibps']:,g}",
+            f"{row['latency_ns']:,g}",
+            count_text(round(row["bytes_per_npu"])),
             "-" if row.get("utilisation") is None else f"{100 * row['utilisation']:.1f}",
         ]
         for row in rows
@@ -372,11 +372,7 @@ def _table(rows: list[list[str]], *, left: int) -> Iterator[str]:
     yield aligned(rows[0], rows[1 : _MAX_ROWS + 1], left=left)
     cut = len(rows) - 1 - _MAX_ROWS
     if cut > 0:
-        yield f"... and {cut} more (--format json has all)"
-
-
-def _count(value: int) -> str:
-    return f"{value:,}"
+        yield f"... and {count_text(cut)} more (--format json has all)"
 
 
 def _rate(value: float | None) -> str:

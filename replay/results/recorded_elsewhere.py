@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
+from chakra.io.digits import is_whole
 from chakra.io.readable import printable
 from chakra.replay.compute.other_accelerator import ACCELERATOR, accelerator_named
 from chakra.replay.compute.parameters import ComputeParameters
@@ -86,4 +87,4 @@ def _is_of(device: str, machine: ComputeParameters) -> bool:
 
 def _is_model(word: str) -> bool:
     """Whether a word may be the name of a model: it has letters and digits."""
-    return any(char.isdigit() for char in word) and any(char.isalpha() for char in word)
+    return any(is_whole(char, 1) for char in word) and any(char.isalpha() for char in word)

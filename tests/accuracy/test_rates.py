@@ -11,8 +11,10 @@ from chakra.accuracy.rates import rates_of
 from chakra.builder import Workload
 from chakra.cli.main import run
 from chakra.replay import simulate
+from chakra.replay.results.formatting import rates_in_words
 from chakra.report.document import read_run
 from chakra.report.tables import headline
+from chakra.report.terminal import essence
 from chakra.sweep.point import run_point
 
 LINE = "transformer --model gpt2-small --npus 8 --tp 2 --global-batch 16 --recompute full"
@@ -70,7 +72,7 @@ def test_text_and_report_show_them(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run([*machine, "--format", "json", "-o", page, "-q"]) == 0
     facts = dict(headline(read_run(page)))
     assert facts["Cost of an hour"] == "16"
-    assert {"Tokens in a second", "Cost of the step", "Cost of 10^6 tokens"} <= set(facts)
+    assert {"Tokens in a second", "Cost of the step", "Cost of a million tokens"} <= set(facts)
 
 
 def test_other_workloads_have_costs_only_and_changed_ones_no_tokens() -> None:
@@ -95,3 +97,28 @@ def test_a_price_that_nothing_shows_is_refused(
     line = ["replay", "-w", prefix, "--platform", "hgx-h100", "--cost-per-npu-hour", "2", *options.split()]
     assert run(line) == 2
     assert "--cost-per-npu-hour is for" in capsys.readouterr().err
+
+
+def test_rates_are_written_for_people() -> None:
+    rates = {
+        "tokens_per_s": 1234567.8, "tokens_per_s_per_npu": 1067.3, "mfu": 0.38312, "cost_per_hour": 10240.0,
+        "cost_per_step": 38.7365, "cost_per_million_tokens": 4.61775,
+    }  # fmt: skip
+    assert list(rates_in_words(rates)) == [
+        "throughput        1,234,568 tokens/s, 1,067 of each NPU; MFU 38.3 %",
+        "cost              10,240 an hour, 38.74 for this step, 4.62 per million tokens",
+    ]
+
+
+def test_the_column_of_a_report_is_as_wide_as_its_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "run.json"
+    page.write_text(json.dumps(replayed(tmp_path, capsys, "--cost-per-npu-hour", "2500")), encoding="utf-8")
+    lines = essence(read_run(page)).splitlines()
+    facts = headline(read_run(page))
+    start = max(len(word) for word, _ in facts) + 3
+    assert [line[start:] for line in lines[: len(facts)]] == [value for _, value in facts]
+    assert {line[start - 1] for line in lines[: len(facts)]} == {" "}
+    assert dict(facts)["Cost of an hour"] == "20,000"
+    assert dict(facts)["MFU"].endswith(" % of the peak, the model's matrix products")

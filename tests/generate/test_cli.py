@@ -33,7 +33,7 @@ def test_the_example_checks_writes_and_describes(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "WRONG" not in result.stdout
     assert len(re.findall(r" ok$", result.stdout, re.MULTILINE)) >= 10
-    assert "1024 NPUs (tp 8 x dp 16 x pp 8), 8 micro-batches" in result.stdout
+    assert "1,024 NPUs (tp 8 x dp 16 x pp 8), 8 micro-batches" in result.stdout
     assert "peak GB" in result.stdout
     assert "wrote" in result.stderr
     workload = read_manifest(tmp_path / "w.workload.json")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from chakra.alignment import aligned
 from chakra.generate.plan.training import StepPlan
 from chakra.generate.verify.step_totals import StageSummary, summarize, total_matmul_flops, total_parameters
-from chakra.io.readable import counted
+from chakra.io.readable import count_text, counted, counted_text
 
 
 def plan_text(plan: StepPlan) -> str:
@@ -32,7 +32,8 @@ def _size(plan: StepPlan) -> str:
     degrees = " x ".join(
         f"{axis} {p.axis_sizes[axis]}" for axis in ("tp", "cp", "dp", "pp") if p.axis_sizes[axis] > 1
     )
-    size = f"{counted(p.world, 'NPU')} ({degrees or 'one rank'}), {counted(plan.training.micro_batches, 'micro-batch')}"
+    batches = counted_text(plan.training.micro_batches, "micro-batch")
+    size = f"{counted_text(p.world, 'NPU')} ({degrees or 'one rank'}), {batches}"
     size += f", {counted(steps, 'step')}" if steps > 1 else ""
     return f"{plan.name + ': ' if plan.name else ''}{size}, {counted(p.pp, 'pipeline stage')}"
 
@@ -67,13 +68,23 @@ def _stage_table(stages: Sequence[StageSummary]) -> str:
     )  # fmt: skip
     rows = [
         (
-            s.title, s.layers or "-", str(s.ranks), str(s.nodes), f"{s.parameters:.4e}", f"{s.matmul_flops / 1e12:.3f}",
-            f"{s.other_ops / 1e9:.3f}", f"{s.memory_traffic_bytes / 1e9:.3f}", f"{s.memory.states / 1e9:.3f}",
-            f"{(s.memory.activations + s.memory.transient) / 1e9:.3f}", f"{s.memory.total / 1e9:.3f}",
+            s.title, s.layers or "-", count_text(s.ranks), count_text(s.nodes), f"{s.parameters:.4e}",
+            *(f"{figure:,.3f}" for figure in _figures(s)),
         )
         for s in _distinct(stages)
     ]  # fmt: skip
     return aligned(header, rows)
+
+
+def _figures(stage: StageSummary) -> tuple[float, ...]:
+    """Operations and bytes of a rank of a stage, in the units of the table."""
+    memory = stage.memory
+    held = memory.states, memory.activations + memory.transient, memory.total
+    return (
+        stage.matmul_flops / 1e12,
+        stage.other_ops / 1e9,
+        *(size / 1e9 for size in (stage.memory_traffic_bytes, *held)),
+    )
 
 
 def _traffic_table(stages: Sequence[StageSummary]) -> str:
@@ -86,8 +97,8 @@ def _traffic_table(stages: Sequence[StageSummary]) -> str:
         previous = s.part, s.traffic
         rows += [
             (
-                s.title, t.group, t.kind, str(t.members), str(t.calls), f"{t.size_bytes / 1e6:.3f}",
-                f"{t.sent_bytes / 1e6:.3f}",
+                s.title, t.group, t.kind, count_text(t.members), count_text(t.calls), f"{t.size_bytes / 1e6:,.3f}",
+                f"{t.sent_bytes / 1e6:,.3f}",
             )
             for t in s.traffic
         ]  # fmt: skip
