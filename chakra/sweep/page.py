@@ -1,7 +1,6 @@
 """A study as a page: the best design, the front, what values cost, and all designs; one HTML file, nothing loaded."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,19 +14,27 @@ from chakra.report.page import rendered
 from chakra.report.tables import Table
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.pareto import front, label
+from chakra.sweep.reasons import reasons
 from chakra.sweep.run import ranked
 from chakra.sweep.sensitivity import ValueCost, sensitivity
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
-from chakra.sweep.table import figures, fits, heading, metric_column, result_notes, within_interval
+from chakra.sweep.table import (
+    LONGEST,
+    figures,
+    fits,
+    heading,
+    metric_column,
+    named_values,
+    result_notes,
+    within_interval,
+)
 from chakra.sweep.ties import EQUAL, thrift, tied
 
 #: rows of designs on a page, and circles of the picture
 MOST_DESIGNS = 2000
-_LONGEST = 60
 #: equally good designs that the answer names
 MOST_NAMED = 4
-_NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +88,12 @@ def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, 
         near=near,
         linked=bool(reports),
         omitted=count_text(len(best) - len(shown)) if len(best) > len(shown) else "",
-        reasons=_reasons(outcomes),
+        reasons=_reasons(study, outcomes),
     )
 
 
 def _word(value: object) -> str:
-    return shortened(printable(str(value)), _LONGEST)
-
-
-def _values(study: Study, outcome: Outcome) -> str:
-    names = [parameter.name for parameter in study.parameters]
-    return ", ".join(f"{printable(name)} {_word(outcome.point.get(name))}" for name in names)
+    return shortened(printable(str(value)), LONGEST)
 
 
 def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], near: set[str]) -> str:
@@ -102,11 +104,11 @@ def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], 
     first, equal = best[0], tied(study, best)
     if len(equal) > 1:
         text = f"Of {count}, {len(equal)} are equally good, {100 * EQUAL:g} % or less apart: "
-        text += "; ".join(_values(study, outcome) for outcome in equal[:MOST_NAMED])
+        text += "; ".join(named_values(study, outcome) for outcome in equal[:MOST_NAMED])
         text += f"; and {len(equal) - MOST_NAMED} more" if len(equal) > MOST_NAMED else ""
         text += f". The first {thrift(equal)}".rstrip() + f": {_figure(study.objective, first)}"
     else:
-        text = f"Of {count}, {_values(study, first) or 'the only one'} is best: {_figure(study.objective, first)}"
+        text = f"Of {count}, {named_values(study, first) or 'the only one'} is best: {_figure(study.objective, first)}"
     if "step_high_ms" in first.metrics:
         low, high = figures([first.metrics["step_low_ms"], first.metrics["step_high_ms"]])
         text += f"; measured, its step would take {low} to {high} ms with 90 %"
@@ -125,7 +127,7 @@ def _room(study: Study, best: Sequence[Outcome]) -> str:
     design = next((outcome for outcome in best if fits(outcome)), None)
     if design is None:
         return f"{text}, and no design fits."
-    return f"{text}; of those that fit, {_values(study, design)} is best: {_figure(study.objective, design)}."
+    return f"{text}; of those that fit, {named_values(study, design)} is best: {_figure(study.objective, design)}."
 
 
 def _figure(metric: str, outcome: Outcome) -> str:
@@ -223,23 +225,19 @@ def _costs(losses: Sequence[ValueCost]) -> list[dict[str, object]]:
     return rows
 
 
-def _reasons(outcomes: Sequence[Outcome]) -> Table:
-    """Why designs have no result, most frequent first, failures before what does not fit; the first of reasons that
-    differ in numbers stands for them."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for outcome in outcomes:
-        if not outcome.ok:
-            found.setdefault((outcome.status, _NUMBER.sub("#", outcome.reason)), []).append(outcome.reason)
-    ordered = sorted(found.items(), key=lambda item: (item[0][0] != "failed", -len(item[1])))
+def _reasons(study: Study, outcomes: Sequence[Outcome]) -> Table:
+    """Why designs have no result: a row for those whose reasons differ in numbers alone."""
+    found = reasons(outcomes)
     rows = [
         (
-            status,
-            ("such as: " if len(set(reasons)) > 1 else "") + printable(reasons[0]),
-            count_text(len(reasons)),
+            row.status,
+            ("" if row.same else "such as: ") + printable(row.first.reason),
+            named_values(study, row.first),
+            count_text(row.count),
         )
-        for (status, _), reasons in ordered[:MOST_DESIGNS]
+        for row in found[:MOST_DESIGNS]
     ]
-    return Table(("what", "reason", "designs"), rows, max(len(ordered) - MOST_DESIGNS, 0), 2)
+    return Table(("what", "reason", "first design", "designs"), rows, max(len(found) - MOST_DESIGNS, 0), 3)
 
 
 def _picture(study: Study, shown: Sequence[Outcome], on_front: set[str]) -> Markup | None:
@@ -252,7 +250,7 @@ def _picture(study: Study, shown: Sequence[Outcome], on_front: set[str]) -> Mark
         charts.Spot(
             o.metrics[first],
             o.metrics[second],
-            f"{place}. {_values(study, o)}: {_figure(first, o)}, {_figure(second, o)}",
+            f"{place}. {named_values(study, o)}: {_figure(first, o)}, {_figure(second, o)}",
             f"#d{place}",
             o.key in on_front,
         )

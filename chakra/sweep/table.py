@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chakra.alignment import aligned
-from chakra.io.readable import counted, verb
+from chakra.io.readable import counted, printable, shortened, verb
 from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
+from chakra.platforms.model import Platform
+from chakra.replay.results.sharing_notes import NOT_SHARED
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.pareto import front, label
 from chakra.sweep.sensitivity import without_effect
@@ -25,6 +27,16 @@ _SHARES = {
     "hfu": "HFU [% of peak]",
     "memory_share": "peak memory [% of an NPU's]",
 }
+#: characters of a value in a sentence or a cell
+LONGEST = 60
+
+
+def named_values(study: Study, outcome: Outcome) -> str:
+    """Values of a design's parameters with their names; empty for a study without parameters."""
+    return ", ".join(
+        f"{printable(parameter.name)} {shortened(printable(str(outcome.point.get(parameter.name))), LONGEST)}"
+        for parameter in study.parameters
+    )
 
 
 def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], top: int) -> str:
@@ -203,6 +215,7 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
     """
     return [
         *notes(study),
+        *unshared(study),
         *overfull(study, outcomes, best),
         *unranked(study, outcomes),
         *without_effect(study, outcomes),
@@ -211,11 +224,33 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
     ]
 
 
-def _machines(study: Study) -> list[str]:
-    """Presets that the points of a study run on, sorted."""
+def _platforms(study: Study) -> list[Platform]:
+    """Machines that the points of a study run on."""
     words = [study.fixed.get("platform")]
     words += [value for p in study.parameters if p.name == "platform" for value in p.values]
-    return sorted({cluster(str(text), sized=False).name for text in words if text is not None})
+    return [cluster(str(text), sized=False) for text in words if text is not None]
+
+
+def _machines(study: Study) -> list[str]:
+    """Presets that the points of a study run on, sorted."""
+    return sorted({platform.name for platform in _platforms(study)})
+
+
+def unshared(study: Study) -> list[str]:
+    """That points run on the links of a fabric without waiting for each other; for people. Nothing for others.
+
+    Parameters
+    ----------
+    study
+        The study.
+    """
+    fixed = study.fixed.get("replay")
+    backends = {fixed.get("backend", "unaware") if isinstance(fixed, Mapping) else "unaware"}
+    for parameter in study.parameters:
+        if parameter.name == "replay.backend":
+            backends = set(parameter.values)
+    on_links = any(platform.fabric is not None for platform in _platforms(study))
+    return [NOT_SHARED] if on_links and "unaware" in backends else []
 
 
 def _wants_peak(study: Study) -> bool:

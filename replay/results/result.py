@@ -43,6 +43,7 @@ from chakra.replay.results.recorded_notes import (
     turns_notes,
     uncertainty_notes,
 )
+from chakra.replay.results.sharing_notes import sharing_notes
 from chakra.replay.results.time_account import (
     ACCOUNT,
     ActorTimes,
@@ -367,6 +368,7 @@ class ReplayResult:
             *start_notes(traces, self.scenario.options, self.system),
             *([] if self.partial else recording_notes(traces, self.npus, int(self.finish_ns.max()))),
             *library_notes(self.scenario),
+            *sharing_notes(self.scenario),
             *elsewhere_notes(self.scenario),
             *turns_notes(self.scenario),
             *self._uncertainty(),

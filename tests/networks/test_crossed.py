@@ -277,7 +277,7 @@ def test_the_summary_says_what_the_document_says() -> None:
     result = replay(machines(), "all_reduce", ["ring", "ring"])
     text = str(result)
     assert "dim 0: Links of 4 NPUs, 450 GB/s (of 2^30 B/s) out of an NPU, 200 ns a way" in text
-    assert "dim 1: Links of 2 NPUs, 50 GB/s (of 2^30 B/s) out of an NPU, 1000 ns a way" in text
+    assert "dim 1: Links of 2 NPUs, 50 GB/s (of 2^30 B/s) out of an NPU, 1,000 ns a way" in text
     dims = result.to_dict()["inputs"]["network"]["dims"]
     assert [(dim["bandwidth_gibps"], dim["latency_ns"]) for dim in dims] == [(450, 200), (50, 1000)]
 

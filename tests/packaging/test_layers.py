@@ -257,6 +257,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "values_in_effect",
         "outcomes",
         "pareto",
+        "reasons",
         "ties",
         "optimise",
         "run",

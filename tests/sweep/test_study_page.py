@@ -16,6 +16,7 @@ from viz_browser import Page, find_chromium
 from chakra import output_schemas
 from chakra.cli.commands.sweep import command
 from chakra.sweep import Outcome, Study, ranked, sensitivity, study_from, study_html
+from chakra.sweep.reasons import reasons
 from chakra.sweep.table import overfull
 from chakra.sweep.ties import tie_note, tied
 
@@ -192,6 +193,9 @@ def test_reasons_that_differ_in_numbers_share_a_row() -> None:
     page = study_html(study(), [outcome(1, 1, None), outcome(2, 1, None), outcome(4, 1, 5.0)])
     assert "such as: needs 100.5 GB of memory" in page
     assert "200.5" not in page
+    assert "<td>workload.tp 1, workload.micro-batch 1</td>" in page
+    [row] = reasons([outcome(2, 1, None), outcome(1, 1, None), outcome(4, 1, 5.0)])
+    assert (row.first.point[TP], row.count, row.same) == (2, 2, False)
 
 
 def test_names_of_a_study_do_not_break_its_page() -> None:

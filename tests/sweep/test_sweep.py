@@ -349,7 +349,7 @@ def test_points_that_measured_rows_are_near_state_an_interval(tmp_path: Path) ->
             "study": "near",
             "workload": {**model, "framework": "megatron"},
             "platform": "hgx-h100",
-            "parameters": {"workload.micro-batches": [2, 3, 40]},
+            "parameters": {"workload.micro-batches": [8, 9, 80]},
         },
         "near.yml",
     )
@@ -607,7 +607,10 @@ def test_the_command_says_why_points_cannot_be(tmp_path: Path) -> None:
     """A point that cannot be is found by its reason on the screen, not in a file."""
     path = write_study(tmp_path, parameters={"workload.tp": [1, 3], "workload.dp": [4]})
     done = invoke(str(path), "--workers", "1", "--no-report")
-    assert "infeasible 1x: width 128 of dense0 must be a multiple of tp (3)" in done.output
+    assert (
+        "infeasible 1x (workload.tp 3, workload.dp 4): width 128 of dense0 must be a multiple of tp (3)"
+        in done.output
+    )
 
 
 @pytest.mark.parametrize(

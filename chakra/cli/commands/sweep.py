@@ -238,7 +238,8 @@ def _counts(outcomes: "list[Outcome]") -> dict[str, int]:
 
 
 def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top: int) -> str:
-    from chakra.sweep.table import ranked_table, result_notes
+    from chakra.sweep.reasons import reasons
+    from chakra.sweep.table import named_values, ranked_table, result_notes
 
     counts = _counts(outcomes)
     ran = f"{counts['ok']} ran, {counts['infeasible']} infeasible, {counts['failed']} failed"
@@ -248,17 +249,14 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
         lines += ["", table]
     if best:
         lines += [f"note: {note}" for note in result_notes(study, outcomes, best)]
-    reasons: dict[tuple[str, str], int] = {}
-    for o in outcomes:
-        if o.status != "ok":
-            reasons[o.status, o.reason] = reasons.get((o.status, o.reason), 0) + 1
-    ranked = sorted(reasons.items(), key=lambda item: (item[0][0] != "failed", -item[1]))
-    lines += [f"{status} {count}x: {reason}" for (status, reason), count in ranked[:5]]
-    if len(ranked) > 5:
-        lines.append(
-            f"{counted(len(ranked) - 5, 'more reason')} {verb(len(ranked) - 5, 'is', 'are')} in the table "
-            "of results"
-        )
+    without = reasons(outcomes)
+    for row in without[:5]:
+        design = named_values(study, row.first)
+        which = "" if not design else f" ({design})" if row.count == 1 else f" (the first: {design})"
+        lines.append(f"{row.status} {row.count}x{which}: {row.first.reason}")
+    if len(without) > 5:
+        more = len(without) - 5
+        lines.append(f"{counted(more, 'more reason')} {verb(more, 'is', 'are')} in the table of results")
     return "\n".join(lines)
 
 
