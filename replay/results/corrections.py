@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.et import ABSENT, NodeType
+from chakra.et import NodeType
 from chakra.io.digits import is_whole
 from chakra.replay.checks.partners import ASTRA_TAGS
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
@@ -517,7 +517,7 @@ def _count_messages(found: Counter[str], workload: Workload, network: Network) -
 
 
 def _count_nodes(found: Counter[str], workload: Workload, memory: Memory) -> None:
-    """C10, C15 and C21 of nodes that need no partner."""
+    """C10 and C15 of nodes that need no partner."""
     runs = np.bincount(workload.program_of, minlength=len(workload.programs))
     for program, count in zip(workload.programs, runs.tolist(), strict=True):
         trace, order = program.trace, program.order
@@ -527,8 +527,3 @@ def _count_nodes(found: Counter[str], workload: Workload, memory: Memory) -> Non
         found["C15"] += count * int((types == NodeType.METADATA).sum())
         if memory.kind is MemoryKind.PER_NODE:
             found["C15"] += count * int((program.op == Op.SERVER).sum())
-        exact = trace.duration_ns[order]
-        given = (exact != ABSENT) & (program.op == Op.TIMER)
-        if given.any():
-            coarse = np.maximum(trace.duration_micros[order] * 1000, 1)
-            found["C21"] += count * int((given & (exact != coarse)).sum())

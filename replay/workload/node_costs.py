@@ -45,9 +45,11 @@ def set_durations(draft: Draft) -> None:
     else:
         modelled = _modelled(draft)
         priced = modelled | takes_operator_time(draft)
-        draft.corrections["C2"] += int((timed & ~priced & (duration == 0)).sum())
+        lasting = timed & ~priced
+        draft.corrections["C2"] += int((lasting & (duration == 0)).sum())
+        draft.corrections["C21"] += int((lasting & _exact_differs(draft)).sum())
         if options.compute_scale != 1.0:
-            draft.corrections["C17"] += int(stretched.sum())
+            draft.corrections["C17"] += int((stretched & (priced | (duration > 0))).sum())
         duration = _scaled(draft, duration, options.compute_scale * draft.scale, stretched)
     if options.astra:
         duration = _scaled(draft, duration, draft.scale, stretched)
@@ -94,6 +96,18 @@ def _recorded(draft: Draft) -> I64:
     return np.where(given, exact, np.where(given, 0, micros) * 1000)
 
 
+def _exact_differs(draft: Draft) -> AnyArray:
+    """Nodes whose `duration_ns` is another time than ASTRA-sim's reading of `duration_micros` (C21).
+
+    A time of 0 ns stands for ASTRA-sim's 1 ns: that difference is C2's.
+    """
+    exact, micros = draft.trace.duration_ns[draft.order], draft.trace.duration_micros[draft.order]
+    differs: AnyArray = (exact != ABSENT) & (np.maximum(exact, 1) != np.maximum(micros * 1000, 1))
+    if has_turns(draft.trace):  # which take no time here, whatever the recording says
+        differs &= ~turns(draft.trace)[draft.order]
+    return differs
+
+
 def _scaled(
     draft: Draft,
     duration: I64,
@@ -130,8 +144,8 @@ def scale_sizes(draft: Draft) -> None:
             f"{draft.trace.source}: comm_size times {options.comm_scale:g} does not fit 64 bits"
         )
     draft.comm_bytes = np.where(sizes == ABSENT, sizes, np.floor(stretched).astype(np.int64))
-    if not old:
-        draft.corrections["C17"] += int(draft.communicates.sum())
+    if not old and not draft.setting.system.replay_only:  # whose communication takes its recorded time
+        draft.corrections["C17"] += int((draft.communicates & (draft.comm_bytes != sizes)).sum())
 
 
 def price(draft: Draft) -> None:

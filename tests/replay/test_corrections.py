@@ -384,6 +384,27 @@ def test_c21_durations_in_ns() -> None:
     assert both("C21", trace(lambda b: b.compute(duration_ns=300)), count=8) == (1000, 300)
 
 
+def test_c21_counts_times_that_differ_and_are_taken() -> None:
+    """A roofline's node has the model's time in both, 1000 ns are 1 us, and one of 0 ns is C2's."""
+    roofline = {**R8_SYSTEM, "roofline-enabled": True, "peak-perf": 1}
+    modelled = trace(lambda b: b.compute(duration_ns=300, num_ops=10**6, tensor_bytes=10))
+    results = [
+        simulate([modelled] * 8, roofline, R8_NETWORK, compat=compat) for compat in (None, "astra-sim")
+    ]
+    assert [result.finish_ns.max() for result in results] == [1000, 1000]
+    assert "C21" not in results[0].corrections
+    for exact, counted in ((0, {"C2": 8}), (1000, {}), (300, {"C21": 8})):
+        nodes = trace(functools.partial(TraceBuilder.compute, duration_ns=exact))
+        assert run(nodes, None).corrections == counted
+
+
+def test_c17_counts_what_a_scale_changes() -> None:
+    """A node of no time and a collective of no bytes stay what they are."""
+    nodes = trace(lambda b: (b.compute(duration_micros=0), b.compute(duration_micros=2)))
+    assert run(nodes, None, compute_scale=2.0).corrections["C17"] == 8
+    assert "C17" not in run(collective(size=0), None, comm_scale=2.0).corrections
+
+
 def test_c22_the_word_empty(tmp_path: Path) -> None:
     folder = tmp_path / "my_empty_room"
     folder.mkdir()
