@@ -340,7 +340,10 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
             "* faster than the bandwidth of its links allows: on the unaware backend messages do not share "
             "links (try --backend aware)"
         )
-    yield "GB/s of 10^9 B/s; algbw = bytes / time from the last member's start, busbw as nccl-tests define it"
+    yield (
+        "GB/s of 10^9 B/s; algbw = bytes (all-gather, gather and scatter: times NPUs) / time from the last member's "
+        "start, busbw as nccl-tests define it"
+    )
     yield (
         "bound = bytes that NPUs must send / bandwidth of their links to the others, without latencies and steps: small "
         "collectives take many times that"
