@@ -144,7 +144,7 @@ def compare(a: Source, b: Source, *, rank: int | None = None) -> Comparison:
     a, b
         From `read_source`.
     rank
-        The rank; by default the one that ends last, in each run.
+        The rank; by default the one that takes longest, in each run.
 
     Raises
     ------

@@ -10,18 +10,20 @@ import numpy as np
 
 from chakra.arguments import checked
 from chakra.arrays import I64
-from chakra.compare.spans import Kernel, Kind, RankSpans, Source, set_bounds
+from chakra.compare.spans import Kernel, Kind, RankSpans, Source
 from chakra.converters.pytorch import find_inputs
 from chakra.converters.pytorch.folder import names_recordings
+from chakra.converters.pytorch.job import Inputs, rank_of, read_traces
 from chakra.converters.pytorch.match.attach import lost_launches, lost_text
+from chakra.converters.pytorch.match.region import LinkOptions, Region, match_traces, matched_bounds
 from chakra.converters.pytorch.read.device import (
     BAD,
     KERNEL,
     NONE,
     DeviceTrace,
     profiler_steps,
-    read_device_trace,
 )
+from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.read.kernel_names import DEFAULT, LIBRARY
 from chakra.converters.pytorch.read.repeated import repeated_ids
 from chakra.converters.pytorch.read.times import untimed_text
@@ -80,12 +82,12 @@ def read_source(path: str | os.PathLike[str], *, job: str | None = None, step: i
     """
     name = os.fspath(path)
     if names_recordings(Path(name)):
-        traces = [inputs.device for inputs in find_inputs(Path(name), job) if inputs.device is not None]
-        return _recording(name, traces, step)
+        found = [inputs for inputs in find_inputs(Path(name), job) if inputs.device is not None]
+        return _recording(name, found, step)
     expect_run(name)
     kind = files.sniff_kind(name, error=UsageError)
     if kind == files.KINETO:
-        return _recording(name, [Path(name)], step)
+        return _recording(name, [Inputs(device=Path(name))], step)
     if kind in (files.RESULT, files.JSON):
         return _replay(read_run(name))
     raise UsageError(
@@ -97,27 +99,39 @@ def read_source(path: str | os.PathLike[str], *, job: str | None = None, step: i
 # -------------------------------------------------------------------------------------------------------- recordings
 
 
-def _recording(name: str, paths: Sequence[Path], step: int | None) -> Source:
+def _recording(name: str, files: Sequence[Inputs], step: int | None) -> Source:
     ranks: dict[int, RankSpans] = {}
     meetings: list[dict[tuple[str, str], list[tuple[int, int, int]]]] = []
     said: list[str] = []
-    for place, path in enumerate(paths):
-        trace = read_device_trace(path, all_io=True)
+    for inputs in files:
+        host, trace, _ = read_traces(inputs, all_io=True)
         said += [*repeated_ids(trace), *_left_out(trace)]
-        rank = trace.rank if trace.rank is not None and trace.rank not in ranks else place
-        spans = ranks[rank] = RankSpans()
+        spans = ranks[rank_of(inputs, trace)] = RankSpans()
         spans.computes = len(trace.device.name) > 0
-        meetings.append(_add_device(spans, trace))
+        spans.begin_ns, spans.end_ns, kept = _recorded(host, trace, step)
+        meetings.append(_add_device(spans, trace, kept))
         _add_host(spans, trace)
-        set_bounds([spans])
-        if step is not None:
-            _cut(spans, trace, step)
     together = _split_meetings([*ranks.values()], meetings)
     late = "communication of a recording holds the waits for peers that were late"
     notes = tuple(said if together else [*said, late])
     if not any(rank.span_ns for rank in ranks.values()):
         raise UsageError(f"{name}: nothing with a time in it")
     return Source(name, "recording", ranks, notes)
+
+
+def _recorded(host: HostTrace | None, trace: DeviceTrace, step: int | None) -> tuple[int, int, I64]:
+    """Begin and end of what the conversion takes of a recording, and the device operations that belong to it."""
+    device, steps = trace.device, profiler_steps(trace)
+    if step is not None and step not in steps:
+        raise UsageError(
+            f"{trace.source}: no ProfilerStep {step}; there are {', '.join(map(str, steps)) or 'none'}"
+        )
+    if not len(trace.ops.name) and not len(trace.calls.name):
+        # a device alone has nothing that could be converted
+        return int(min(device.start, default=0)), int(max(device.end, default=0)), np.arange(len(device.name))
+    match = match_traces(host, trace, LinkOptions(step=step))
+    region = Region(trace, match.attachment, match.active)
+    return (*matched_bounds(trace, region, gpu_only=False), np.flatnonzero(region.kept))
 
 
 def _left_out(trace: DeviceTrace) -> list[str]:
@@ -131,24 +145,14 @@ def _left_out(trace: DeviceTrace) -> list[str]:
     return lines
 
 
-def _cut(spans: RankSpans, trace: DeviceTrace, step: int) -> None:
-    steps = profiler_steps(trace)
-    if step not in steps:
-        raise UsageError(
-            f"{trace.source}: no ProfilerStep {step}; there are {', '.join(map(str, steps)) or 'none'}"
-        )
-    begin, end = steps[step]
-    base = trace.first_ns if spans.starts and min(spans.starts) >= trace.first_ns else 0
-    spans.begin_ns, spans.end_ns = begin + base, end + base
-    spans.kernels = [k for k in spans.kernels if spans.begin_ns <= k.start_ns < spans.end_ns]
-
-
-def _add_device(spans: RankSpans, trace: DeviceTrace) -> dict[tuple[str, str], list[tuple[int, int, int]]]:
+def _add_device(
+    spans: RankSpans, trace: DeviceTrace, kept: I64
+) -> dict[tuple[str, str], list[tuple[int, int, int]]]:
     """Add what a device did; returns the places of its communication by (collective, group), with start and end."""
     device, texts = trace.device, trace.names.texts
     shapes = _shapes(trace)
     meetings: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
-    for row in range(len(device.name)):
+    for row in kept.tolist():
         name, start, end = texts[int(device.name[row])], int(device.start[row]), int(device.end[row])
         comm = trace.comm[int(device.comm[row])] if device.comm[row] >= 0 else None
         kind = DEFAULT.kind(name)

@@ -1,6 +1,5 @@
 """What one rank did when: the spans that a comparison works on, wherever they come from."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -69,7 +68,7 @@ class RankSpans:
     Attributes
     ----------
     begin_ns, end_ns
-        First start and last end: what is accounted for.
+        What is accounted for: of a recording what the conversion takes of it, of a replay all.
     kinds, labels, starts, ends
         A row a span; the label is the kernel's family, or the collective.
     kernels
@@ -204,12 +203,5 @@ def _union(firsts: I64, lasts: I64, more_firsts: I64, more_lasts: I64) -> tuple[
 
 
 def slowest(ranks: dict[int, RankSpans]) -> int:
-    """The rank that ends last, the first of several."""
-    return min(ranks, key=lambda rank: (-ranks[rank].end_ns, rank))
-
-
-def set_bounds(spans: Sequence[RankSpans], begin_ns: int | None = None) -> None:
-    """Begin and end of each from its own spans; ``begin_ns`` is a begin that all share."""
-    for rank in spans:
-        rank.end_ns = max(rank.ends, default=0)
-        rank.begin_ns = min(rank.starts, default=0) if begin_ns is None else begin_ns
+    """The rank that takes longest from its own begin, the first of several; ranks of a replay begin together."""
+    return min(ranks, key=lambda rank: (-ranks[rank].span_ns, rank))

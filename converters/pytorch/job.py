@@ -13,6 +13,7 @@ from chakra.converters.pytorch.comm.group_numbers import GroupNumbers, write_gro
 from chakra.converters.pytorch.deprofile import deprofile, parse_cost, unprofiled_step_ns
 from chakra.converters.pytorch.graph.event_cost import host_events, without_events
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
+from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.read.columns import Names
 from chakra.converters.pytorch.read.device import DeviceTrace, read_device_trace
 from chakra.converters.pytorch.read.file_kinds import expect
@@ -129,6 +130,45 @@ class Outcome:
     check: ReplayCheck | None = None
 
 
+def read_traces(
+    inputs: Inputs, *, repair: bool = False, all_io: bool = False
+) -> tuple[HostTrace | None, DeviceTrace, Pairing | None]:
+    """Read the files of one rank: its host trace if it has one, its device trace, and of a linked file what is paired.
+
+    Parameters
+    ----------
+    inputs
+        Files of the rank.
+    repair
+        Cut broken files at the last whole element.
+    all_io
+        Keep input shapes of all operators of a device trace.
+
+    Raises
+    ------
+    ConversionError
+        A file is missing, of the wrong kind or broken.
+    UsageError
+        No device trace.
+    """
+    if inputs.linked is not None:
+        return read_linked(inputs.linked, repair=repair)
+    if inputs.device is None:
+        raise UsageError("a device trace is needed: --device KINETO, or --input LINKED.json")
+    names = Names()
+    host: HostTrace | None = None
+    expect(inputs.device, FileKind.DEVICE)
+    if inputs.host is not None:
+        host = read_host_trace(inputs.host, names, repair=repair)
+        if expect(inputs.host, FileKind.HOST, FileKind.LINKED) is FileKind.LINKED:
+            raise ConversionError(f"{inputs.host}: this is a linked trace already; give it as --input")
+    return (
+        host,
+        read_device_trace(inputs.device, names, repair=repair, keep_io=host is None, all_io=all_io),
+        None,
+    )
+
+
 def read_and_link(inputs: Inputs, settings: Settings) -> tuple[Linked, int]:
     """Read the files of one rank and link them; returns the linked trace and the rank.
 
@@ -137,21 +177,7 @@ def read_and_link(inputs: Inputs, settings: Settings) -> tuple[Linked, int]:
     ConversionError
         A file is missing, of the wrong kind or broken, or the traces do not fit together.
     """
-    pairing = None
-    host: HostTrace | None = None
-    device: DeviceTrace
-    if inputs.linked is not None:
-        host, device, pairing = read_linked(inputs.linked, repair=settings.repair)
-    elif inputs.device is None:
-        raise UsageError("a device trace is needed: --device KINETO, or --input LINKED.json")
-    else:
-        names = Names()
-        expect(inputs.device, FileKind.DEVICE)
-        if inputs.host is not None:
-            host = read_host_trace(inputs.host, names, repair=settings.repair)
-            if expect(inputs.host, FileKind.HOST, FileKind.LINKED) is FileKind.LINKED:
-                raise ConversionError(f"{inputs.host}: this is a linked trace already; give it as --input")
-        device = read_device_trace(inputs.device, names, repair=settings.repair, keep_io=host is None)
+    host, device, pairing = read_traces(inputs, repair=settings.repair)
     rank = rank_of(inputs, device)
     return link(host, device, settings.link, rank, pairing), rank
 

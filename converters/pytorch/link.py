@@ -16,17 +16,17 @@ from chakra.converters.pytorch.graph.linked_graph import (
     Graph,
     finish,
 )
-from chakra.converters.pytorch.match.attach import Attachment, attach, lost_launches, lost_text, nest_ops
-from chakra.converters.pytorch.match.pair import Pairing, pair
+from chakra.converters.pytorch.match.attach import Attachment, lost_launches, lost_text
+from chakra.converters.pytorch.match.pair import Pairing
 from chakra.converters.pytorch.match.region import (
     LinkOptions,
+    Match,
     Region,
-    active_operators,
-    calls_as_ops,
-    matched_span,
+    match_traces,
+    matched_bounds,
     thread_numbers,
 )
-from chakra.converters.pytorch.read.device import BAD, DeviceTrace, profiler_steps
+from chakra.converters.pytorch.read.device import BAD, DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.read.kernel_names import KernelNames
 from chakra.converters.pytorch.read.repeated import repeated_ids
@@ -34,7 +34,7 @@ from chakra.converters.pytorch.read.times import untimed_text
 from chakra.converters.pytorch.time.cutting import bursts_of, cut_host
 from chakra.converters.pytorch.time.host_time import Bursts
 from chakra.converters.pytorch.time.sync import SyncEdges, find_waits
-from chakra.errors import ConversionError, UsageError
+from chakra.errors import UsageError
 
 __all__ = ["NODE_DEVICE", "NODE_DEVICE_GAP", "NODE_TURN", "NODE_UNMATCHED", "LinkOptions", "Linked", "link"]
 
@@ -107,17 +107,7 @@ def link(
     if host is None and pairing is None and (options.add_unmatched or options.deps == "tensors"):
         option = "--add-unmatched" if options.add_unmatched else "--deps tensors"
         raise UsageError(f"{device.source}: {option} needs the host trace, too: --host ET")
-    if not len(device.ops.name):
-        device.ops = calls_as_ops(device)
-    if pairing is None and host is not None:
-        pairing = pair(host, device)
-    parent = nest_ops(device)
-    attachment = attach(device, parent)
-    steps = profiler_steps(device)
-    active = active_operators(device, pairing, options, steps)
-    if not active.any():
-        raise ConversionError(f"{device.source}: no operator inside the chosen step or window")
-    return _build(host, device, options, rank, pairing, attachment, steps, active)
+    return _build(host, device, options, rank, match_traces(host, device, options, pairing))
 
 
 def _build(
@@ -125,11 +115,9 @@ def _build(
     device: DeviceTrace,
     options: LinkOptions,
     rank: int,
-    pairing: Pairing | None,
-    attachment: Attachment,
-    steps: dict[int, tuple[int, int]],
-    active: Bool,
+    match: Match,
 ) -> Linked:
+    pairing, attachment, steps, active = match.pairing, match.attachment, match.steps, match.active
     region = Region(device, attachment, active)
     groups = communication.groups_of(host, device)
     records = communication.device_communication(
@@ -149,7 +137,7 @@ def _build(
     del parts, pieces  # large, and not needed to order the graph
     graph = finish(draft)
     del draft
-    measured = matched_span(device, region, gpu_only=options.gpu_only)
+    begin, end = matched_bounds(device, region, gpu_only=options.gpu_only)
     linked = Linked(
         graph=graph,
         host=host,
@@ -165,7 +153,7 @@ def _build(
         gaps_dropped_ns=dropped_ns,
         groups=groups,
         first_ns=region.first,
-        measured_ns=measured,
+        measured_ns=end - begin,
         steps=steps,
         whole_steps=_whole_steps(device, options, steps, active),
         warnings=list(host.warnings if host else []) + groups.warnings + records.warnings,

@@ -19,7 +19,9 @@ from chakra.replay.options import BACKENDS
 @click.command(cls=ChakraCommand)
 @click.argument("a", metavar="A", required=False)
 @click.argument("b", metavar="B", required=False)
-@click.option("--rank", type=WholeRange(0), help="Rank to compare; default: the one that ends last, in each.")
+@click.option(
+    "--rank", type=WholeRange(0), help="Rank to compare; default: the one that takes longest, in each."
+)
 @click.option("--step", type=WholeNumber(), help="Of recordings only this ProfilerStep.")
 @click.option("--job", metavar="STEM", help="Job, where a folder of recordings holds several.")
 @click.option(

@@ -6,9 +6,9 @@ import numpy as np
 
 from chakra.arguments import check_fields
 from chakra.arrays import I64, Bool
-from chakra.converters.pytorch.match.attach import Attachment, without_launch
-from chakra.converters.pytorch.match.pair import Pairing
-from chakra.converters.pytorch.read.device import DeviceTrace, Ops
+from chakra.converters.pytorch.match.attach import Attachment, attach, nest_ops, without_launch
+from chakra.converters.pytorch.match.pair import Pairing, pair
+from chakra.converters.pytorch.read.device import DeviceTrace, Ops, profiler_steps
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.read.kernel_names import KernelNames
 from chakra.errors import ConversionError, UsageError
@@ -155,15 +155,60 @@ class Region:
         self.launch = launch
 
 
-def matched_span(device: DeviceTrace, region: Region, *, gpu_only: bool) -> int:
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What of a device trace belongs to what.
+
+    Attributes
+    ----------
+    pairing
+        Operators that both traces have; None without a host trace.
+    attachment
+        Operator and call of each device operation.
+    steps
+        Begin and end of the profiler's steps, ns since the first event, by number.
+    active
+        (operators,) whether each is linked.
+    """
+
+    pairing: Pairing | None
+    attachment: Attachment
+    steps: dict[int, tuple[int, int]]
+    active: Bool
+
+
+def match_traces(
+    host: HostTrace | None, device: DeviceTrace, options: LinkOptions, pairing: Pairing | None = None
+) -> Match:
+    """Match the traces of one rank; `link` says what each parameter is.
+
+    Raises
+    ------
+    ConversionError
+        Nothing matches, the step or window is empty, or the device trace has no host activity.
+    """
+    if not len(device.ops.name):
+        device.ops = calls_as_ops(device)
+    if pairing is None and host is not None:
+        pairing = pair(host, device)
+    attachment = attach(device, nest_ops(device))
+    steps = profiler_steps(device)
+    active = active_operators(device, pairing, options, steps)
+    if not active.any():
+        raise ConversionError(f"{device.source}: no operator inside the chosen step or window")
+    return Match(pairing, attachment, steps, active)
+
+
+def matched_bounds(device: DeviceTrace, region: Region, *, gpu_only: bool) -> tuple[int, int]:
+    """Begin and end of what was recorded, ns since the first event: of the operators and of what they launched."""
     attached = region.kept & (region.whole | (region.device_op >= 0))
     if gpu_only:
-        return int(device.device.end[region.kept].max() - device.device.start[region.kept].min())
+        return int(device.device.start[region.kept].min()), int(device.device.end[region.kept].max())
     first, last = region.first, region.last
     if attached.any():
         first = min(first, int(device.device.start[attached].min()))
         last = max(last, int(device.device.end[attached].max()))
-    return last - first
+    return first, last
 
 
 def thread_numbers(host: HostTrace | None, device: DeviceTrace, pairing: Pairing | None) -> I64:
