@@ -74,9 +74,29 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
 }
 
+#: words by which other programs, or the help of these, name what a command does
+OTHER_WORDS = {
+    "inspect": "info",
+    "describe": "info",
+    "show": "info",
+    "stats": "info",
+    "draw": "visualize",
+    "plot": "visualize",
+    "run": "replay",
+    "simulate": "replay",
+    "study": "sweep",
+    "check": "validate",
+    "verify": "validate",
+    "diff": "compare",
+    "fit": "calibrate",
+    "compile": "warmup",
+}
+
 
 class LazyGroup(Subcommands):
     """A group that imports a sub-command's module when the sub-command is asked for."""
+
+    other_words = OTHER_WORDS
 
     #: while the group's own help is written, commands are stand-ins that carry their one line
     _listing = False

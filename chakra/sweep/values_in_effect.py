@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 
 from chakra.errors import ConfigError, UsageError
 from chakra.generate.request.requests import REQUESTS
@@ -54,16 +55,27 @@ def values_in_effect(path: str | os.PathLike[str]) -> FileInEffect:
             continue
         if key.name in SECTIONS and isinstance(value, dict):
             parts = [(f"{key.name}.{name}", _plain(item)) for name, item in value.items()]
-        elif key is PARAMETERS:
-            parts = [(parameter.name, _values(parameter)) for parameter in study.parameters] or [
-                (key.name, None)
-            ]
+        elif key is PARAMETERS and study.parameters:
+            _vary(rows, study.parameters, origin)
+            continue
         elif key is METHOD:
             parts = [(key.name, str(study.method))]
         elif key is CONSTRAINTS:
             parts = [(key.name, [*(["memory"] * study.needs_memory), *study.constraints] or None)]
         rows += [ValueInEffect.of(key, item, origin, name=name) for name, item in parts]
     return FileInEffect("study", source, tuple(rows), _notes(study))
+
+
+def _vary(rows: list[ValueInEffect], parameters: tuple[Parameter, ...], origin: str) -> None:
+    """Put what parameters take into the rows of their keys, in place of values that no point has; others are appended."""
+    at = {row.key: i for i, row in enumerate(rows)}
+    for parameter in parameters:
+        name, value = parameter.name, _values(parameter)
+        i = at.get(name.replace("_", "-"))
+        if i is None:
+            rows.append(ValueInEffect.of(PARAMETERS, value, origin, name=name))
+        else:
+            rows[i] = replace(rows[i], value=value, source=origin)
 
 
 def _workload(given: dict[str, object], origin: str, source: str) -> list[ValueInEffect]:

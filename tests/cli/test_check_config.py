@@ -152,6 +152,25 @@ def test_every_kind_of_file_is_known_by_its_content(chakra: Chakra, ring8: Path)
     assert "network that has the NPUs" in chakra("check-config", "scale.txt").err
 
 
+def test_what_a_study_varies_stands_once_in_its_place(chakra: Chakra, ring8: Path) -> None:
+    (ring8 / "study.yml").write_text(
+        "workload: {kind: transformer, layers: 4}\n"
+        "system: {preferred-dataset-splits: 4}\n"
+        "parameters: {workload.tp: [4, 8], platform: [hgx-h100, hgx-b200], system.preferred-dataset-splits: [1, 2],\n"
+        "             network.dim0.latency: [1, 2]}\n"
+    )
+    [part] = json.loads(chakra("check-config", "study.yml", "--format", "json").out)["files"]
+    keys = [row["key"] for row in part["values"]]
+    assert len(set(keys)) == len(keys)
+    rows = {row["key"]: row for row in part["values"]}
+    assert rows["workload.tp"]["value"] == [4, 8]
+    assert (rows["workload.tp"]["default"], rows["workload.tp"]["source"]) == ("1", "study.yml:3")
+    assert keys.index("workload.tp") < keys.index("system.preferred-dataset-splits") < keys.index("method")
+    assert rows["platform"]["value"] == ["hgx-h100", "hgx-b200"]
+    assert rows["system.preferred-dataset-splits"]["value"] == [1, 2]
+    assert rows["network.dim0.latency"]["value"] == [1, 2]
+
+
 def test_every_preset_is_explained(chakra: Chakra, ring8: Path) -> None:
     folder = resources.files("chakra").joinpath("presets")
     presets = sorted((path for path in folder.iterdir() if path.is_file()), key=lambda path: path.name)

@@ -20,6 +20,8 @@ Chakra = Callable[..., Any]
         ),
         (["generate", "transfromer"], "No such command 'transfromer'. Did you mean 'transformer'?"),
         (["topology", "fat"], "Did you mean 'fat-tree'?"),
+        (["inspect", "w.0.et"], "No such command 'inspect'. Did you mean 'info'?"),
+        (["generate", "inspect"], "No such command 'inspect'. There are: collective"),
         (["generate", "transformer", "--model", "gpt2"], "did you mean one of gpt2-small, gpt2-xl?"),
         (
             ["replay", "-w", "w", "-n", "network.yml"],

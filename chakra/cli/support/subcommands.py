@@ -1,6 +1,8 @@
 """Groups of commands whose modules are imported only when a sub-command runs."""
 
 import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import rich_click as click
@@ -12,6 +14,8 @@ class Subcommands(click.RichGroup):
     """A group that says which sub-commands there are."""
 
     command_class = ChakraCommand
+    #: what a sub-command does by another word -> its name
+    other_words: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -22,9 +26,10 @@ class Subcommands(click.RichGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the sub-command named by the first argument, or say which ones there are."""
         if args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
-            raise click.UsageError(
-                f"No such command '{args[0]}'.{did_you_mean(args[0], self.list_commands(ctx))}", ctx=ctx
-            )
+            meant = self.other_words.get(args[0].lower())
+            known = self.list_commands(ctx)
+            hint = did_you_mean(args[0], known) if meant is None else f" Did you mean '{meant}'?"
+            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx=ctx)
         found: tuple[str | None, click.Command | None, list[str]] = super().resolve_command(ctx, args)
         return found
 
