@@ -18,6 +18,8 @@ from chakra.replay.config.keys import (
     LATENCY,
     LOCAL_MEM_BW,
     LOCAL_MEM_CAPACITY,
+    MEMORY_KEYS,
+    NETWORK_KEYS,
     REMOTE_BANDWIDTH,
     REMOTE_LATENCY,
     SPLITS,
@@ -124,5 +126,28 @@ def parameter_named(text: str) -> Parameter | None:
 def near(text: str) -> str:
     """What an unknown name was probably meant for, or what there is; for the end of a message."""
     dims = [f"{start}dim0.{what}" for start in ("", f"{NETWORK}.") for what in _UNITS]
-    listed = ", ".join([*dims[: len(_UNITS)], *(parameter.name for parameter in PARAMETERS)])
+    listed = ", ".join([*dims[: len(_UNITS)], *map(_with_key, PARAMETERS)])
     return nearest(text, [*dims, *_BY_NAME]) or f"; there are {listed}"
+
+
+def _with_key(parameter: Parameter) -> str:
+    """The name, with the key of a file where that is another word: ``npu.hbm (local-mem-bw)``."""
+    own = parameter.key is None or parameter.name.endswith(f".{parameter.key.name}")
+    return parameter.name if own else f"{parameter.name} ({parameter.bare})"
+
+
+def no_number(text: str) -> str:
+    """For a key of a file that holds no number: what to do instead of changing it by a factor; empty for other words."""
+    word = text.replace("_", "-")
+    section, dot, rest = word.partition(".")
+    for kind, keys in ((SYSTEM, SYSTEM_KEYS), (REMOTE, MEMORY_KEYS), (NETWORK, NETWORK_KEYS)):
+        bare = rest if dot and section == kind else word
+        key = next((key for key in keys if key.name.replace("_", "-") == bare), None)
+        if key is None or key.name in _UNITS or parameter_named(bare) is not None:
+            continue
+        study = f", or vary {SYSTEM}.{key.name} in a study (chakra sweep)" if kind == SYSTEM else ""
+        return (
+            f"{text} is a key of the {kind} file, but no single number, and only numbers can be changed here; "
+            f"change the file{study}"
+        )
+    return ""

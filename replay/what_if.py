@@ -11,6 +11,7 @@ from chakra import __version__
 from chakra.errors import UsageError
 from chakra.et.memory_need import need_in_words
 from chakra.io.digits import decimal_number
+from chakra.io.readable import percent_text
 from chakra.replay.config.key import UnfitError
 from chakra.replay.config.keys import ENDPOINT_DELAY, LOCAL_MEM_BW, REMOTE_BANDWIDTH
 from chakra.replay.config.links import with_dims
@@ -20,7 +21,16 @@ from chakra.replay.config.network import load_network
 from chakra.replay.config.readers import MOST_QUANTITY, Whole
 from chakra.replay.config.system import load_system
 from chakra.replay.networks.routes import dimensions_of_links
-from chakra.replay.parameters import FLOPS, KERNELS, REMOTE, SCALES, Parameter, near, parameter_named
+from chakra.replay.parameters import (
+    FLOPS,
+    KERNELS,
+    REMOTE,
+    SCALES,
+    Parameter,
+    near,
+    no_number,
+    parameter_named,
+)
 from chakra.replay.results.idle_values import why_idle
 from chakra.replay.results.result import ReplayResult
 from chakra.replay.workload.kernel_speeds import idle_speed_notes
@@ -32,7 +42,7 @@ M = TypeVar("M", System, Memory)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A new value of a key, or a factor on the present one; the key is the name of a parameter."""
+    """A new value of a key, or a factor on the present one; the key is any name of a parameter, as the user wrote it."""
 
     key: str
     value: float
@@ -77,7 +87,7 @@ def parse_changes(text: str) -> tuple[Change, ...]:
             )
         known = parameter_named(key)
         if known is None:
-            raise UsageError(f"--what-if: unknown key {key!r}{near(key)}")
+            raise UsageError(f"--what-if: {no_number(key) or f'unknown key {key!r}{near(key)}'}")
         if known.name in out:
             also = "" if key == known.name else f", also as {key}"
             raise UsageError(f"--what-if: {known.name} is given twice{also}")
@@ -90,7 +100,7 @@ def parse_changes(text: str) -> tuple[Change, ...]:
             raise UsageError(
                 f"--what-if: {key}: expected 2x or a number of at least 0 and at most {MOST_QUANTITY:g}, found {value!r}"
             )
-        out[known.name] = Change(known.name, number, relative)
+        out[known.name] = Change(key, number, relative)
     return tuple(out.values())
 
 
@@ -127,14 +137,14 @@ class Machine:
             self.kernel_speeds[family] = _positive(change, change.of(self.kernel_speeds.get(family, 1.0)))
         elif parameter.study.startswith(f"{REMOTE}."):
             if self.memory is None:
-                raise UsageError(f"--what-if: {name}: the run has no remote memory")
+                raise UsageError(f"--what-if: {change.key}: the run has no remote memory")
             # a bandwidth of 0 is none in a file, and no change of one
             self.memory = _replaced(self.memory, change, least=int(key is REMOTE_BANDWIDTH))
         else:
             if key is LOCAL_MEM_BW:
                 if self.system.local_mem_bw_gbps == 0:
                     raise UsageError(
-                        f"--what-if: {name}: the system file gives no local-mem-bw, so memory takes no time"
+                        f"--what-if: {change.key}: the system file gives no local-mem-bw, so memory takes no time"
                     )
                 _positive(change, change.of(self.system.local_mem_bw_gbps))
             self.system = _replaced(self.system, change)
@@ -146,7 +156,7 @@ class Machine:
         peak = self.system.peak_perf_tflops
         if not change.relative and not peak:
             raise UsageError(
-                "--what-if: npu.flops: the system file gives no peak-perf; give a factor such as 2x"
+                f"--what-if: {change.key}: the system file gives no peak-perf; give a factor such as 2x"
             )
         factor = _positive(change, change.value if change.relative else change.value / (peak or 1.0))
         if self.system.roofline and peak:
@@ -264,8 +274,8 @@ class WhatIf:
     base, changed
         The run as described, and the changed one.
     notes
-        Changes that changed nothing, with the reason; then what a reader of the changed run should know and the run as
-        described does not say. A line each.
+        Changes that changed nothing, with the reason; why the step does not follow its parts; then what a reader of the
+        changed run should know and the run as described does not say. A line each.
     """
 
     changes: tuple[Change, ...]
@@ -296,7 +306,7 @@ class WhatIf:
             "version": __version__,
             "changes": [
                 {
-                    "key": c.key,
+                    "key": c.parameter.name,
                     "value": c.value,
                     "relative": c.relative,
                     "unit": "" if c.relative else c.parameter.unit,
@@ -308,6 +318,7 @@ class WhatIf:
             "finish_ns": {"before": self.base.finish_ns.tolist(), "after": self.changed.finish_ns.tolist()},
             **self._memory_need(),
             "notes": list(self.notes),
+            "base_notes": list(self.base.notes),
             "warnings": list(dict.fromkeys([*self.base.warnings, *self.changed.warnings])),
         }
 
@@ -331,6 +342,7 @@ class WhatIf:
 
     def to_text(self) -> str:
         """The comparison as a table."""
+        both = set(self.changed.notes)
         lines = [f"what if {', '.join(map(str, self.changes))}", ""]
         lines.append(f"{'':12}{'before ns':>20}{'after ns':>20}{'change ns':>20}{'change':>10}")
         for name, before, after in self.rows():
@@ -340,6 +352,7 @@ class WhatIf:
             "",
             "step: finish of the last NPU; the parts below are means over the NPUs and add up to their finish",
             *self._memory_in_words(),
+            *(f"{'note' if note in both else 'note, before'}: {note}" for note in self.base.notes),
             *(f"note: {note}" for note in self.notes),
         ]
         return "\n".join(lines) + "\n"
@@ -391,7 +404,8 @@ def what_if(
         )  # fmt: skip
 
     base, changed = run(()), run(parsed)
-    return WhatIf(parsed, base, changed, (*_idle(parsed, base, changed, run), *_new_notes(base, changed)))
+    said = (*_idle(parsed, base, changed, run), *_unmoved(base, changed), *_new_notes(base, changed))
+    return WhatIf(parsed, base, changed, said)
 
 
 def _idle(
@@ -419,6 +433,37 @@ def _same(base: ReplayResult, changed: ReplayResult) -> bool:
     return np.array_equal(base.finish_ns, changed.finish_ns) and all(
         np.array_equal(values, changed.account[name]) for name, values in base.account.items()
     )
+
+
+#: row of the account -> what an NPU does that spends its time there
+_SPENDS = {
+    "compute_ns": "computes",
+    "cpu_ns": "waits for its host",
+    "transfer_ns": "waits for transfers",
+    "waiting_ns": "waits for other NPUs",
+    "memory_ns": "waits for remote memory",
+    "idle_ns": "has nothing that is ready",
+}
+#: A change of a part is told where the step changes by less than this share of it ...
+_FOLLOWS = 0.5
+#: ... and the part by at least this share of the step.
+_TOLD = 0.001
+
+
+def _unmoved(base: ReplayResult, changed: ReplayResult) -> list[str]:
+    """What decides the step, where a part of it changes and the step does not follow."""
+    before, after = int(base.finish_ns.max(initial=0)), int(changed.finish_ns.max(initial=0))
+    parts = {name: float((changed.account[name] - values).mean()) for name, values in base.account.items()}
+    most = max(parts, key=lambda name: abs(parts[name]))
+    if abs(parts[most]) < max(_TOLD * before, 1) or abs(after - before) >= _FOLLOWS * abs(parts[most]):
+        return []
+    last = int(np.argmax(changed.finish_ns))
+    account = {name: int(values[last]) for name, values in changed.account.items()}
+    longest = max(account, key=lambda name: account[name])
+    share = percent_text(account[longest] / max(after, 1))
+    part = f"{most.removesuffix('_ns')} {parts[most] / 1e6:+,.3f} ms"
+    step = f"the step only {(after - before) / 1e6:+,.3f} ms"
+    return [f"{part}, but {step}: NPU {last}, the last, {_SPENDS[longest]} for {share} of its time"]
 
 
 def _new_notes(base: ReplayResult, changed: ReplayResult) -> list[str]:

@@ -140,6 +140,9 @@ def _of_host(result: ReplayResult) -> str:
 def _of_accelerator(result: ReplayResult) -> str:
     if _recorded(result, accelerator_time):
         return ""
+    programs = result.workload.programs
+    if not any((accelerator_time(p.trace)[p.order] & (p.duration_ns > 0)).any() for p in programs):
+        return "no time of this run is one of an accelerator"
     return "it divides recorded times alone; accelerator.FAMILY (--kernel-speed) divides those of operator models, too"
 
 

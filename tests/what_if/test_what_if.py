@@ -199,7 +199,15 @@ def test_notes_of_the_changed_run_alone_are_told() -> None:
 )
 def test_keys_of_files_and_studies_are_taken(text: str, name: str) -> None:
     [change] = parse_changes(text)
-    assert change.key == name
+    assert change.parameter.name == name
+    assert str(change) == text  # as the user wrote it
+
+
+def test_the_text_has_the_users_name_and_the_document_one_name() -> None:
+    found = what_if(traces(), SYSTEM, NETWORK, "preferred-dataset-splits=4")
+    assert found.to_text().startswith("what if preferred-dataset-splits=4\n")
+    [change] = found.to_dict()["changes"]
+    assert change["key"] == "system.splits"
 
 
 def test_numbers_of_the_system_file_that_have_no_short_name() -> None:
@@ -217,6 +225,21 @@ def test_numbers_of_the_system_file_that_have_no_short_name() -> None:
         ("bandwidth=2x", "did you mean 'dim0.bandwidth'"),
         ("collective-channels=2x", "gives no collective-channels; give a value in channels"),
         ("overlap-computing-rate=2", "out of range"),
+        (
+            "all-reduce-implementation=direct",
+            "is a key of the system file, but no single number, .*; change the file, or vary system.all-reduce-impl",
+        ),
+        ("system.replay_only=1", "system.replay_only is a key of the system file"),
+        (
+            "memory-type=2",
+            "memory-type is a key of the memory file, but no single number, .*; change the file$",
+        ),
+        ("npus-count=2x", "npus-count is a key of the network file"),
+        (
+            "nonsense=2x",
+            r"there are dim0.bandwidth, .*system.splits \(preferred-dataset-splits\), npu.hbm \(local-mem-bw\)",
+        ),
+        ("local-mem-bw=2x", "local-mem-bw: the system file gives no local-mem-bw"),
     ],
 )
 def test_names_that_are_none(text: str, message: str) -> None:
@@ -247,3 +270,51 @@ def test_links_of_a_dimension_of_a_machine_with_switches(count: int, shape: str)
 def test_a_value_for_many_links_is_refused_with_a_way_out() -> None:
     with pytest.raises(UsageError, match=r"a factor on all of dimension 1, such as dim1.bandwidth=2x"):
         cluster_step("2x hgx-h100 over 400G rails of 64 ports", "dim1.bandwidth=25", backend="flow")
+
+
+def host_bound() -> Workload:
+    """100 us of the host; beside its first 60 us a kernel of 10 us, for which nothing waits."""
+    work = Workload(4)
+
+    def program(b: TraceBuilder) -> None:
+        first = b.compute("issue", duration_micros=60, cpu=True)
+        b.compute("kernel", duration_micros=10)
+        b.compute("more", duration_micros=40, cpu=True, after=first)
+
+    work.run(program, uniform=True)
+    return work
+
+
+def test_a_note_says_what_decides_a_step_that_does_not_follow() -> None:
+    """Of the kernel's 10 us 5 are left, and then the host alone takes 95 of 100 us."""
+    found = what_if(host_bound().traces(), SYSTEM, NETWORK, "accelerator.speed=2x")
+    assert found.rows()[0] == ("step", 100_000, 100_000)
+    assert found.notes == (
+        "compute -0.005 ms, but the step only +0.000 ms: NPU 0, the last, waits for its host for 95.0 % of its time",
+    )
+    # where it follows, nothing is said
+    assert what_if(host_bound().traces(), SYSTEM, NETWORK, "host.speed=2x").notes == ()
+    assert what_if(traces(), SYSTEM, NETWORK, "npu.flops=2x").notes == ()
+    # nor of less than a thousandth of the step: 0.09 of 100 us
+    small = Workload(4)
+    small.run(lambda b: (b.compute(duration_ns=180), b.compute(duration_micros=100, cpu=True)), uniform=True)
+    assert what_if(small.traces(), SYSTEM, NETWORK, "accelerator.speed=2x").notes == ()
+
+
+def test_a_run_without_an_accelerator_says_so() -> None:
+    work = Workload(4)
+    work.run(lambda b: b.compute(duration_micros=100, cpu=True), uniform=True)
+    for change in ("accelerator.speed=2x", "npu.flops=2x"):
+        [note] = what_if(work.traces(), SYSTEM, NETWORK, change).notes
+        assert note == f"{change} changed nothing: no time of this run is one of an accelerator"
+
+
+def test_notes_of_the_run_as_described_are_told_once() -> None:
+    found = cluster_step("2x hgx-h100 over 400G", "dim1.bandwidth=0.5x")
+    assert found.base.notes
+    text = found.to_text()
+    for note in found.base.notes:
+        assert text.count(note) == 1
+        start = "note" if note in found.changed.notes else "note, before"
+        assert f"\n{start}: {note}\n" in text
+    assert found.to_dict()["base_notes"] == found.base.notes
