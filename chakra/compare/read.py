@@ -12,6 +12,8 @@ from chakra.arguments import checked
 from chakra.arrays import I64
 from chakra.compare.spans import Kernel, Kind, RankSpans, Source
 from chakra.converters.pytorch import find_inputs
+from chakra.converters.pytorch.comm.on_cpu import communicates, cpu_operations
+from chakra.converters.pytorch.comm.operations import normalise
 from chakra.converters.pytorch.folder import names_recordings
 from chakra.converters.pytorch.job import Inputs, rank_of, read_traces
 from chakra.converters.pytorch.match.attach import lost_launches, lost_text
@@ -54,6 +56,8 @@ _WORDS = tuple(
     )
 )
 _WAITS = ("device", "stream", "event")
+#: communication of a rank by (collective, group): place among its spans, start, end
+_Meetings = dict[tuple[str, str], list[tuple[int, int, int]]]
 
 
 def collective_word(text: str) -> str:
@@ -101,7 +105,8 @@ def read_source(path: str | os.PathLike[str], *, job: str | None = None, step: i
 
 def _recording(name: str, files: Sequence[Inputs], step: int | None) -> Source:
     ranks: dict[int, RankSpans] = {}
-    meetings: list[dict[tuple[str, str], list[tuple[int, int, int]]]] = []
+    meetings: list[_Meetings] = []
+    clocks: list[int] = []
     said: list[str] = []
     for inputs in files:
         host, trace, _ = read_traces(inputs, all_io=True)
@@ -109,9 +114,12 @@ def _recording(name: str, files: Sequence[Inputs], step: int | None) -> Source:
         spans = ranks[rank_of(inputs, trace)] = RankSpans()
         spans.computes = len(trace.device.name) > 0
         spans.begin_ns, spans.end_ns, kept = _recorded(host, trace, step)
+        communication = _cpu_communication(trace)
         meetings.append(_add_device(spans, trace, kept))
-        _add_host(spans, trace)
-    together = _split_meetings([*ranks.values()], meetings)
+        _add_communication_of_cpus(spans, trace, communication, meetings[-1])
+        _add_host(spans, trace, communication)
+        clocks.append(trace.first_ns)
+    together = _split_meetings([*ranks.values()], meetings, clocks)
     late = "communication of a recording holds the waits for peers that were late"
     notes = tuple(said if together else [*said, late])
     if not any(rank.span_ns for rank in ranks.values()):
@@ -145,13 +153,11 @@ def _left_out(trace: DeviceTrace) -> list[str]:
     return lines
 
 
-def _add_device(
-    spans: RankSpans, trace: DeviceTrace, kept: I64
-) -> dict[tuple[str, str], list[tuple[int, int, int]]]:
+def _add_device(spans: RankSpans, trace: DeviceTrace, kept: I64) -> _Meetings:
     """Add what a device did; returns the places of its communication by (collective, group), with start and end."""
     device, texts = trace.device, trace.names.texts
     shapes = _shapes(trace)
-    meetings: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+    meetings: _Meetings = {}
     for row in kept.tolist():
         name, start, end = texts[int(device.name[row])], int(device.start[row]), int(device.end[row])
         comm = trace.comm[int(device.comm[row])] if device.comm[row] >= 0 else None
@@ -205,27 +211,60 @@ def _innermost(trace: DeviceTrace) -> I64:
     return out
 
 
-def _add_host(spans: RankSpans, trace: DeviceTrace) -> None:
-    """Add operators, calls and waits of the host; a wait takes its time out of the operator that makes it."""
+def _cpu_communication(trace: DeviceTrace) -> I64:
+    """Annotations of messages and collectives that the host does, in the order in which they begin."""
+    named = cpu_operations(trace.names.texts)
+    codes = [code for code, name in named.items() if communicates(normalise(name))]
+    rows = np.flatnonzero(np.isin(trace.ops.name, codes))
+    return rows[np.argsort(trace.ops.start[rows], kind="stable")]
+
+
+def _add_communication_of_cpus(spans: RankSpans, trace: DeviceTrace, rows: I64, meetings: _Meetings) -> None:
+    """Add what the host communicates. The trace does not name its groups, so each back end is taken as one."""
+    for row in rows.tolist():
+        backend, name = trace.names.texts[int(trace.ops.name[row])].split(":", 1)
+        start, end, word = int(trace.ops.start[row]), int(trace.ops.end[row]), collective_word(name)
+        if end > start:
+            meetings.setdefault((word, backend), []).append((len(spans.kinds), start, end))
+        spans.add(Kind.TRANSFER, word, start, end)
+
+
+def _add_host(spans: RankSpans, trace: DeviceTrace, communication: I64) -> None:
+    """Add operators, calls and waits of the host; waits and communication take their time out of the operators that they
+    are in, and operators theirs out of communication that they are in.
+    """
     calls, ops, texts = trace.calls, trace.ops, trace.names.texts
     waits = {code for code, text in enumerate(texts) if classify(text) in _WAITS}
+    moves = np.zeros(len(ops.name), np.bool_)
+    moves[communication] = True
     for thread in range(len(trace.threads)):
+        called = np.flatnonzero((calls.thread == thread) & ~np.isin(calls.name, list(waits)))
         waiting = np.flatnonzero((calls.thread == thread) & np.isin(calls.name, list(waits)))
-        holes = (
-            calls.start[waiting],
-            np.maximum.accumulate(calls.end[waiting]) if len(waiting) else calls.end[waiting],
-        )
         for first, last in zip(calls.start[waiting].tolist(), calls.end[waiting].tolist(), strict=True):
             spans.add(Kind.HOST_WAIT, "", first, last)
-        for table, rows in (
-            (ops, np.flatnonzero((ops.thread == thread) & (ops.annotation == 0))),
-            (calls, np.flatnonzero((calls.thread == thread) & ~np.isin(calls.name, list(waits)))),
-        ):
-            _add_outside(spans, table.start[rows], table.end[rows], holes)
+        idle = _holes(calls.start[waiting], calls.end[waiting])
+        _add_outside(spans, calls.start[called], calls.end[called], idle)
+        mine = np.flatnonzero((ops.thread == thread) & (ops.annotation == 0) & ~moves)
+        moving = communication[ops.thread[communication] == thread]
+        # of two that are one in the other, the inner one counts
+        around = np.searchsorted(ops.start[moving], ops.start[mine], side="right") - 1
+        inner = (around >= 0) & (ops.end[mine] <= ops.end[moving[around]]) if len(moving) else around >= 0
+        _add_outside(spans, ops.start[mine[inner]], ops.end[mine[inner]], idle)
+        holes = _holes(
+            np.concatenate([calls.start[waiting], ops.start[moving]]),
+            np.concatenate([calls.end[waiting], ops.end[moving]]),
+        )
+        _add_outside(spans, ops.start[mine[~inner]], ops.end[mine[~inner]], holes)
+
+
+def _holes(starts: I64, ends: I64) -> tuple[I64, I64]:
+    """Starts of spans, ascending, and how far each and those before it reach."""
+    order = np.argsort(starts, kind="stable")
+    return starts[order], np.maximum.accumulate(ends[order])
 
 
 def _add_outside(spans: RankSpans, starts: I64, ends: I64, holes: tuple[I64, I64]) -> None:
-    """Add the union of host spans of a thread without its waits."""
+    """Add the union of host spans of a thread without what goes on inside them."""
     if not len(starts):
         return
     order = np.argsort(starts, kind="stable")
@@ -241,27 +280,32 @@ def _add_outside(spans: RankSpans, starts: I64, ends: I64, holes: tuple[I64, I64
         spans.add(Kind.HOST, "", at, last)
 
 
-def _split_meetings(
-    ranks: Sequence[RankSpans], meetings: Sequence[Mapping[tuple[str, str], list[tuple[int, int, int]]]]
-) -> bool:
+def _split_meetings(ranks: Sequence[RankSpans], meetings: Sequence[_Meetings], clocks: Sequence[int]) -> bool:
     """Tell waits for peers from transfers where all ranks are there: nothing moves before the last has come.
 
-    Returns whether that could be done for every collective.
+    Times of each rank count from a time of its own on the clock that ranks share (0 where it has none). Returns whether
+    the two could be told apart for every collective.
     """
-    if len(ranks) < 2:
+    if len(ranks) < 2 or not all(clocks):
         return not any(meetings)
     whole = True
     for key in sorted({key for held in meetings for key in held}):
-        members = [(rank, held[key]) for rank, held in zip(ranks, meetings, strict=True) if key in held]
-        known = key[0] not in ("send and receive", "communication") and len({len(m) for _, m in members}) == 1
+        members = [
+            (rank, held[key], clock)
+            for rank, held, clock in zip(ranks, meetings, clocks, strict=True)
+            if key in held
+        ]
+        known = (
+            key[0] not in ("send and receive", "communication") and len({len(m) for _, m, _ in members}) == 1
+        )
         if not known or len(members) < 2:
             whole = False
             continue
         for turn in range(len(members[0][1])):
-            last = max(found[turn][1] for _, found in members)
-            for rank, found in members:
+            last = max(found[turn][1] + clock for _, found, clock in members)
+            for rank, found, clock in members:
                 place, start, end = found[turn]
-                ready = min(max(last, start), end)
+                ready = min(max(last - clock, start), end)
                 rank.starts[place] = ready
                 rank.add(Kind.PEERS, key[0], start, ready)
     return whole

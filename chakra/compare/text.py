@@ -2,7 +2,8 @@
 
 from chakra.alignment import aligned
 from chakra.arguments import checked
-from chakra.compare.difference import PARTS, Comparison
+from chakra.compare.difference import PARTS, Comparison, Part
+from chakra.compare.spans import WORDS, Kind
 from chakra.io.readable import duration_text, printable, shortened
 
 #: parts that the sentence names
@@ -64,17 +65,30 @@ def sides(found: Comparison) -> list[str]:
 
 
 def answer(found: Comparison) -> str:
-    """By how much the second differs from the first, and which parts make most of that, in one sentence."""
+    """By how much the second differs from the first, and which parts make most of that, in one sentence.
+
+    Where parts that go the other way are more than the difference in all, the largest of these is named, too.
+    """
     change = found.difference_ns
-    if not change:
-        return "B takes as long as A"
     share = f" ({100 * abs(change) / found.a_ns:.1f} %)" if found.a_ns else ""
-    same_way = [part for part in found.parts if part.difference_ns * change > 0]
-    named = ", ".join(
-        f"{printable(part.name or part.part)} {signed(part.difference_ns)}"
-        for part in sorted(same_way, key=lambda part: -abs(part.difference_ns))[:_NAMED]
+    said = f"B takes {duration_text(abs(change))}{share} {'longer' if change > 0 else 'less'} than A"
+    ordered = sorted(found.parts, key=lambda part: -abs(part.difference_ns))
+    along = [part for part in ordered if part.difference_ns * (change or 1) > 0]
+    against = [part for part in ordered if part.difference_ns * (change or 1) < 0]
+    named = ", ".join(map(_part_text, along[:_NAMED]))
+    if sum(abs(part.difference_ns) for part in against) > abs(change):
+        named += f", against {_part_text(against[0])}"
+    return ": ".join(filter(None, (said if change else "B takes as long as A", named)))
+
+
+def _part_text(part: Part) -> str:
+    """A part and its difference; the name of a collective alone is its transfer."""
+    name = (
+        f"{part.part} in {part.name}"
+        if part.part == WORDS[Kind.PEERS] and part.name
+        else part.name or part.part
     )
-    return f"B takes {duration_text(abs(change))}{share} {'longer' if change > 0 else 'less'} than A: {named}"
+    return f"{printable(name)} {signed(part.difference_ns)}"
 
 
 def signed(time_ns: int) -> str:

@@ -16,6 +16,7 @@ from chakra.cli.main import run as chakra
 from chakra.compare import Kernel, RankSpans, Source, compare, difference_html, difference_text, read_source
 from chakra.compare.match import match_kernels
 from chakra.compare.spans import Kind, account
+from chakra.compare.text import answer
 from chakra.converters.pytorch import Inputs, Settings, convert_job, find_inputs
 from chakra.errors import UsageError
 from chakra.et import write_trace
@@ -226,7 +227,7 @@ def test_two_replays(tmp_path: Path) -> None:
     assert next(p.difference_ns for p in late.parts if p.name == "matmul") == 5000
     assert not any(part.part == "waits for peers" and part.b_ns for part in late.parts)
     words = f"B takes {found.difference_ns / 1000:.4g} µs ({100 * found.difference_ns / found.a_ns:.1f} %) longer than A"
-    assert f"{words}: all-reduce +5 µs" in difference_text(found)
+    assert f"{words}: waits for peers in all-reduce +5 µs\n" in difference_text(found)
     assert "B takes as long as A\n" in difference_text(compare(read_source(a), read_source(a)))
 
 
@@ -385,6 +386,131 @@ def test_a_shared_recording_takes_as_long_as_its_replay(
     folder: str, job: str, shared: Path, tmp_path: Path
 ) -> None:
     spans_agree(shared / "data" / folder, job, tmp_path)
+
+
+def event(name: str, start: int, end: int, thread: int, category: str = "cpu_op") -> dict[str, object]:
+    """An event of a profiler trace; times in us."""
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 7,
+        "tid": thread,
+        "ts": start,
+        "dur": end - start,
+        "args": {},
+    }
+
+
+def gloo_job(folder: Path, base_ns: int) -> None:
+    """Two ranks without an accelerator, the second of which begins 40 us later, and a CPU back end."""
+    moving = "user_annotation"
+    ranks = [
+        [
+            *(
+                event("aten::mm", 0, 100, 1),
+                event("gloo:all_reduce", 50, 200, 2, moving),
+                event("aten::copy_", 140, 170, 2),
+            ),
+            *(event("c10d::send", 250, 300, 1), event("gloo:send", 260, 290, 1, moving)),
+            event("aten::add", 300, 310, 1),
+        ],
+        [
+            *(event("aten::mm", 40, 120, 1), event("gloo:all_reduce", 120, 205, 2, moving)),
+            *(event("c10d::recv_", 250, 300, 1), event("gloo:recv", 265, 295, 1, moving)),
+        ],
+    ]
+    for rank, events in enumerate(ranks):
+        document = {
+            "baseTimeNanoseconds": base_ns,
+            "distributedInfo": {"rank": rank, "world_size": 2},
+            "traceEvents": events,
+        }
+        (folder / f"job.rank{rank}.kineto.json").write_text(json.dumps(document))
+
+
+def test_the_host_communicates_where_no_accelerator_does(tmp_path: Path) -> None:
+    """Rank 0's all-reduce waits from 50 to 120 for rank 1, hidden until 100, and moves until 200, but for 30 of a
+    copy; a message takes its time out of the operator that sends it.
+    """
+    gloo_job(tmp_path, 1_790_857_026_000_000_000)
+    source = read_source(tmp_path)
+    assert {
+        rank: {key: time // 1000 for key, time in account(spans).items()}
+        for rank, spans in source.ranks.items()
+    } == {
+        0: {
+            (Kind.HOST, ""): 100 + 30 + 10 + 10 + 10,
+            (Kind.PEERS, "all-reduce"): 20,
+            (Kind.TRANSFER, "all-reduce"): 80 - 30,
+            (Kind.TRANSFER, "send and receive"): 30,
+            (Kind.GAP, ""): 50,
+        },
+        1: {
+            (Kind.HOST, ""): 80 + 15 + 5,
+            (Kind.TRANSFER, "all-reduce"): 85,
+            (Kind.TRANSFER, "send and receive"): 30,
+            (Kind.GAP, ""): 45,
+        },
+    }
+
+
+def test_ranks_without_a_common_clock_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Nobody knows when the other came; the note says so."""
+    gloo_job(tmp_path, 0)
+    source = read_source(tmp_path)
+    assert not any(kind == Kind.PEERS for spans in source.ranks.values() for kind in spans.kinds)
+    assert source.notes == ("communication of a recording holds the waits for peers that were late",)
+
+
+@pytest.mark.shared
+def test_a_gloo_recording_shows_what_its_replay_shows(shared: Path, tmp_path: Path) -> None:
+    """A replay of the record has waits for peers and transfers as one; of rank 1 no other host time hides these."""
+    spans_agree(shared / "data" / "pairs", "gloo4", tmp_path)
+    sides = read_source(shared / "data" / "pairs", job="gloo4"), read_source(tmp_path / "replay.json")
+    recorded, replayed = (account(side.ranks[1]) for side in sides)
+    for word in ("all-reduce", "broadcast", "reduce", "barrier", "send and receive"):
+        waits, moves = (recorded.get((kind, word), 0) for kind in (Kind.PEERS, Kind.TRANSFER))
+        assert waits + moves == replayed[Kind.TRANSFER, word] > 0
+        assert (waits > 0) == (word != "send and receive")
+
+
+PEERS = "waits for peers in all-reduce"
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        # 30 of the other way are more than the 20 that it takes longer
+        (
+            ((0, 50), (40, 10)),
+            f"B takes 20 ns (20.0 %) longer than A: matmul +50 ns, against {PEERS} -30 ns",
+        ),
+        (((0, 50), (40, 30)), "B takes 40 ns (40.0 %) longer than A: matmul +50 ns"),
+        (((50, 20), (10, 20)), "B takes 20 ns (20.0 %) less than A: matmul -30 ns"),
+        (
+            ((50, 10), (10, 40)),
+            f"B takes 10 ns (10.0 %) less than A: matmul -40 ns, against {PEERS} +30 ns",
+        ),
+        (
+            ((50, 40), (10, 20)),
+            f"B takes as long as A: {PEERS} +10 ns, against matmul -10 ns",
+        ),
+        (((50, 50), (10, 10)), "B takes as long as A"),
+    ],
+)
+def test_the_sentence_names_what_goes_the_other_way_where_that_is_more(
+    times: tuple[tuple[int, int], tuple[int, int]], words: str
+) -> None:
+    (matmul_a, matmul_b), (peers_a, peers_b) = times
+    sides = []
+    for matmul, peers in ((matmul_a, peers_a), (matmul_b, peers_b)):
+        rank = RankSpans(0, matmul + peers + 100 - matmul_a - peers_a)
+        rank.add(Kind.COPY, "", 0, rank.end_ns)
+        rank.add(Kind.COMPUTE, "matmul", 0, matmul)
+        rank.add(Kind.PEERS, "all-reduce", matmul, matmul + peers)
+        sides.append(Source("x", "replay", {0: rank}))
+    assert answer(compare(*sides)) == words
 
 
 @pytest.mark.shared

@@ -384,7 +384,7 @@ class _Finder:
         group = record.group or "0"
         if record.group_size > 0:
             self.groups.sizes[group] = max(record.group_size, self.groups.sizes.get(group, 0))
-        comm = _comm(kind, max(record.size, 0), group, record.name, known=record.size >= 0)
+        comm = comm_of(kind, max(record.size, 0), group, record.name, known=record.size >= 0)
         comm.dtype, comm.seq = record.dtype, record.seq
         comm.shares = record.shares or EQUAL
         if kind in POINT_TO_POINT:
@@ -395,7 +395,7 @@ class _Finder:
         return comm
 
 
-def _comm(kind: str, size: int, group: str, label: str, *, known: bool) -> Comm:
+def comm_of(kind: str, size: int, group: str, label: str, *, known: bool) -> Comm:
     """What a communication of a kind does, its peer not yet said; a barrier's size is always known."""
     return Comm(
         kind=POINT_TO_POINT.get(kind, NodeType.COMM_COLL),
@@ -572,51 +572,3 @@ class _Batches:
                 out.append(member)
         out.reverse()
         return sorted(out, key=lambda comm: comm.kind != NodeType.COMM_SEND)
-
-
-def cpu_communication(
-    host: HostTrace, device: DeviceTrace, et_row: I64, op_row: I64, groups: ProcessGroups, rank: int
-) -> tuple[dict[int, Comm], dict[int, int]]:
-    """Communication of CPU back ends: annotations ``gloo:<op>`` among the host nodes.
-
-    The group is an opaque object in these traces, so the default group (all ranks) is taken. The second
-    result says for each node which host row issued it (``c10d::...``).
-    """
-    texts = device.names.texts
-    codes = {c for c, text in enumerate(texts) if text.startswith(("gloo:", "mpi:", "ucc:"))}
-    if not codes:
-        return {}, {}
-    nodes = host.nodes
-    c10d = np.array(sorted(r for r in host.comm if texts[int(nodes.name[r])].startswith("c10d::")), np.int64)
-    out: dict[int, Comm] = {}
-    issued: dict[int, int] = {}
-    for i in np.flatnonzero(op_row >= 0).tolist():
-        row = int(et_row[i])
-        if row < 0 or int(device.ops.name[op_row[i]]) not in codes:
-            continue
-        name = texts[int(nodes.name[row])].split(":", 1)[1].split()[0]
-        kind = normalise(name)
-        at = int(np.searchsorted(c10d, row)) - 1
-        call = host.comm[int(c10d[at])] if at >= 0 else {}
-        if at >= 0:
-            issued[i] = int(c10d[at])
-        size = tensor_bytes(host.comm.get(row, {}).get("inputs")) if kind != "barrier" else 0
-        if not size and kind == "scatter":
-            size = tensor_bytes(call.get("inputs"))
-        if kind not in POINT_TO_POINT and kind not in COLLECTIVES:
-            continue
-        out[i] = comm = _comm(kind, size, "0", name, known=size > 0)
-        if kind in POINT_TO_POINT:
-            comm.peer = _peer_argument(call)
-            if comm.peer >= 0:
-                members = groups.members("0")
-                comm.peer = members[comm.peer] if comm.peer < len(members) else comm.peer
-    return out, issued
-
-
-def _peer_argument(call: dict[str, Any]) -> int:
-    """First integer argument behind the process group of ``c10d::send`` or ``c10d::recv_``."""
-    for value, kind in zip(call.get("inputs", []), call.get("types", []), strict=False):
-        if kind == "Int":
-            return to_integer(value, -1)
-    return -1

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64, Bool
-from chakra.converters.pytorch.comm.operations import Comm, ProcessGroups, Records, cpu_communication
+from chakra.converters.pytorch.comm.on_cpu import cpu_communication
+from chakra.converters.pytorch.comm.operations import Comm, ProcessGroups, Records
 from chakra.converters.pytorch.graph.adjustments import (
     DEVICE_GAP_NS,
     add_device_gaps,
