@@ -31,10 +31,19 @@ def why_not_on_network(scenario: Scenario) -> str | None:
     on_network = scenario.answers.why_no_classes()
     if on_network is not None or scenario.network.links is None:
         return on_network
+    if _runs_traces(scenario):
+        return LINK_BY_LINK  # no plan says who sends what
     used = scenario.rings_used
     families = used.flat.union(used.groups, *used.dims)
     sends = scenario.options.compat is not None or bool(families - {Family.LIBRARY, Family.NONE})
     return LINK_BY_LINK if sends else None
+
+
+def _runs_traces(scenario: Scenario) -> bool:
+    """Whether a collective of the workload runs a custom algorithm, which traces give."""
+    calls = [call for program in scenario.workload.programs for call in program.calls]
+    custom = {call.kind for call in calls} & set(scenario.system.custom)
+    return bool(custom) or any(call.node_id is not None for call in calls)
 
 
 def why_every_npu(scenario: Scenario) -> str | None:
@@ -44,9 +53,7 @@ def why_every_npu(scenario: Scenario) -> str | None:
         return on_network
     if scenario.system.shared_bus is not None:
         return "the shared memory bus couples the streams of an NPU"
-    calls = [call for program in scenario.workload.programs for call in program.calls]
-    custom = {call.kind for call in calls} & set(scenario.system.custom)
-    if custom or any(call.node_id is not None for call in calls):
+    if _runs_traces(scenario):
         return "a custom collective algorithm is given as traces"
     return "asked for" if scenario.options.engine == "messages" else None
 

@@ -37,12 +37,21 @@ def test_rings_in_leaves_of_twelve_thousand_npus_take_the_time_of_one(tree: Netw
 
 
 @pytest.mark.parametrize("backend", ["unaware", "aware"])
-def test_others_refuse_it_and_say_which_takes_it(tree: Network, backend: str) -> None:
+def test_others_refuse_it_where_every_message_counts_and_say_which_takes_it(
+    tree: Network, backend: str
+) -> None:
     workload = Workload(tree.npus)
-    workload.run(lambda b: b.compute(duration_micros=1), uniform=True)
+    workload.run(lambda b: b.collective("all_reduce", size_bytes=1 << 20), uniform=True)
     line = r"12288 NPUs; a network of single links has at most 8192 unless the backend is flow \(--backend flow\)$"
     with pytest.raises(ConfigError, match=line):
         simulate(workload, SYSTEM, tree, backend=backend)
+
+
+def test_npus_that_do_alike_are_taken_without_contention(tree: Network) -> None:
+    """No message needs a table of routes."""
+    workload = Workload(tree.npus)
+    workload.run(lambda b: b.compute(duration_micros=1), uniform=True)
+    assert set(simulate(workload, SYSTEM, tree).finish_ns.tolist()) == {1000}
 
 
 def test_more_are_refused() -> None:
