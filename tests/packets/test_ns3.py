@@ -355,6 +355,7 @@ def test_the_command_and_its_document(tmp_path: Path) -> None:
         "ns3",
         "--format",
         "json",
+        "--quiet",  # it takes long enough for a line of progress
     ]
     told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert (told.returncode, told.stderr) == (0, "")
