@@ -211,9 +211,8 @@ def scatter(
         out.append(
             f'<path class="line" fill="none" stroke-width="1.6" d="M{line[0][0]:.1f},{line[0][1]:.1f}{steps}"/>'
         )
-    for spot in sorted(
-        spots, key=lambda spot: spot.joined
-    ):  # those of the line last: others would cover them
+    # those of the line last: others would cover them
+    for spot in sorted(spots, key=lambda spot: spot.joined):
         x, y = at(spot.x, spot.y)
         out.append(
             f'<a href="{escape(spot.link)}"><circle class="{"full" if spot.joined else "circle"}" cx="{x:.1f}" '

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from chakra.arguments import checked
-from chakra.io.readable import count_text, counted, counted_text, printable, shortened
+from chakra.io.readable import count_text, counted, counted_text, printable
 from chakra.report import charts
 from chakra.report.page import rendered
 from chakra.report.tables import Table
@@ -20,13 +20,15 @@ from chakra.sweep.sensitivity import ValueCost, sensitivity
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
 from chakra.sweep.table import (
-    LONGEST,
     figures,
     fits,
+    fitting,
     heading,
     metric_column,
     named_values,
+    need_text,
     result_notes,
+    value_text,
     within_interval,
 )
 from chakra.sweep.ties import EQUAL, thrift, tied
@@ -92,10 +94,6 @@ def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, 
     )
 
 
-def _word(value: object) -> str:
-    return shortened(printable(str(value)), LONGEST)
-
-
 def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], near: set[str]) -> str:
     """The best design, or those that are equally good, its figure, how sure it is, and what else it may be."""
     count = f"{counted_text(len(outcomes), 'design')}"
@@ -123,10 +121,10 @@ def _room(study: Study, best: Sequence[Outcome]) -> str:
     """That the best design needs more memory than there is, and the best one that does not; empty where it fits."""
     if fits(best[0]):
         return ""
-    text = f" It needs {100 * best[0].metrics['memory_share']:,.1f} % of an accelerator's memory"
-    design = next((outcome for outcome in best if fits(outcome)), None)
-    if design is None:
+    text, rank = f" It needs {need_text(best[0])}", fitting(best)
+    if rank is None:
         return f"{text}, and no design fits."
+    design = best[rank - 1]
     return f"{text}; of those that fit, {named_values(study, design)} is best: {_figure(study.objective, design)}."
 
 
@@ -179,7 +177,7 @@ def _designs(
         columns.append(_Column(name.lower(), printable(name), numeric))
         cells.append(
             [
-                _Cell(_word(text), float(value) if numeric and value is not None else None)
+                _Cell(value_text(text), float(value) if numeric and value is not None else None)
                 for text, value in zip(figures(values), values, strict=True)
             ]
         )
@@ -212,7 +210,7 @@ def _costs(losses: Sequence[ValueCost]) -> list[dict[str, object]]:
             {
                 "before": (
                     printable(cost.parameter) if cost.parameter != last else "",
-                    _word(cost.value),
+                    value_text(cost.value),
                     count_text(cost.points),
                     figure,
                     share,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chakra.alignment import aligned
-from chakra.io.readable import counted, printable, shortened, verb
+from chakra.io.readable import counted, percent_text, printable, shortened, verb
 from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
 from chakra.platforms.model import Platform
@@ -28,15 +28,18 @@ _SHARES = {
     "memory_share": "peak memory [% of an NPU's]",
 }
 #: characters of a value in a sentence or a cell
-LONGEST = 60
+_LONGEST = 60
+
+
+def value_text(value: object) -> str:
+    """A parameter's value in a sentence or a cell."""
+    return shortened(printable(str(value)), _LONGEST)
 
 
 def named_values(study: Study, outcome: Outcome) -> str:
     """Values of a design's parameters with their names; empty for a study without parameters."""
-    return ", ".join(
-        f"{printable(parameter.name)} {shortened(printable(str(outcome.point.get(parameter.name))), LONGEST)}"
-        for parameter in study.parameters
-    )
+    names = [parameter.name for parameter in study.parameters]
+    return ", ".join(f"{printable(name)} {value_text(outcome.point.get(name))}" for name in names)
 
 
 def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], top: int) -> str:
@@ -171,6 +174,16 @@ def fits(outcome: Outcome) -> bool:
     return outcome.metrics.get("memory_share", 0) <= 1
 
 
+def fitting(best: Sequence[Outcome]) -> int | None:
+    """Rank of the best design that fits, from 1 on; None where none does."""
+    return next((rank for rank, outcome in enumerate(best, 1) if fits(outcome)), None)
+
+
+def need_text(outcome: Outcome) -> str:
+    """What share of the memory a design needs that is known to need some, in words."""
+    return f"{percent_text(outcome.metrics['memory_share'])} of an accelerator's memory"
+
+
 def overfull(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome]) -> list[str]:
     """How many designs ran that need more memory than an NPU has, and which is the best that does not where the best
     one does; for people. Nothing without such.
@@ -190,14 +203,11 @@ def overfull(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome])
     some = f"{counted(count, 'design')} that ran {verb(count, 'needs', 'need')} more memory than the accelerator has"
     lines = [f"{some} (memory_share above 100 %); constraints: [memory] leaves such out"]
     if best and not fits(best[0]):
-        share = (
-            f"the best design needs {100 * best[0].metrics['memory_share']:,.1f} % of an accelerator's memory"
-        )
-        rank = next((rank for rank, outcome in enumerate(best, 1) if fits(outcome)), None)
+        need, rank = f"the best design needs {need_text(best[0])}", fitting(best)
         if rank is None:
-            return [*lines, f"{share}, and no design fits"]
+            return [*lines, f"{need}, and no design fits"]
         value = metric_column(study.objective, [best[rank - 1]])[0]
-        lines.append(f"{share}; the best that fits has rank {rank}: {heading(study.objective)} {value}")
+        lines.append(f"{need}; the best that fits has rank {rank}: {heading(study.objective)} {value}")
     return lines
 
 
