@@ -16,6 +16,8 @@ from chakra.arguments import checked
 from chakra.errors import TraceError
 from chakra.et.operators import Attention, Host, Kernel, KernelKind, MatrixProduct, parse_operators
 
+#: back ends whose collectives CPUs run, as the names of recorded operations begin (``gloo:all_reduce``)
+CPU_BACK_ENDS: Final = ("gloo", "mpi", "ucc")
 #: families in the order in which a name is tried
 FAMILIES: Final = (
     "attention",

@@ -110,9 +110,9 @@ def why_links(scenario: Scenario) -> str | None:
     network, options = scenario.network, scenario.options
     if options.rendezvous:
         return "rendezvous requests occupy links"
-    if any(len(program.p2p_peer) for program in workload.programs):
+    if workload.has_messages:
         return "point-to-point messages may share links"
-    if not any(program.calls for program in workload.programs):
+    if not workload.has_collectives:
         return None
     if any(not membership.comms[c].whole for c in {int(c) for c in membership.comm.reshape(-1) if c >= 0}):
         return "collectives of process groups may share links"

@@ -64,11 +64,7 @@ def why_idle(name: str, result: ReplayResult) -> str:
 
 def _library(result: ReplayResult) -> PlacedLibrary | None:
     """The library whose times the run's collectives take."""
-    return result.scenario.plans.library if _has_collectives(result) else None
-
-
-def _has_collectives(result: ReplayResult) -> bool:
-    return any(program.calls for program in result.workload.programs)
+    return result.scenario.plans.library if result.workload.has_collectives else None
 
 
 def _sends(result: ReplayResult) -> bool:
@@ -81,7 +77,7 @@ def _taken(library: PlacedLibrary) -> str:
 
 def _of_dimension(k: int, what: str, result: ReplayResult) -> str:
     """Bandwidth or latency of a network dimension."""
-    if k >= len(result.network.dims) or not (_has_collectives(result) or _sends(result)):
+    if k >= len(result.network.dims) or not (result.workload.has_collectives or _sends(result)):
         return "" if k >= len(result.network.dims) else "the workload sends nothing"
     library = _library(result)
     if library is not None:
@@ -104,7 +100,7 @@ def _of_dimension(k: int, what: str, result: ReplayResult) -> str:
 
 def _of_algorithms(name: str, result: ReplayResult) -> str:
     """What the algorithms of a system file read."""
-    if not _has_collectives(result):
+    if not result.workload.has_collectives:
         return "the workload has no collective"
     library = _library(result)
     if library is not None:
@@ -116,7 +112,7 @@ def _of_algorithms(name: str, result: ReplayResult) -> str:
 
 def _of_library(name: str, result: ReplayResult) -> str:
     """What a collective library reads."""
-    if not _has_collectives(result):
+    if not result.workload.has_collectives:
         return "the workload has no collective"
     library = _library(result)
     if library is None:
@@ -166,7 +162,7 @@ def _of_remote_memory(result: ReplayResult) -> str:
 
 
 def _of_communication(result: ReplayResult) -> str:
-    return "" if _has_collectives(result) or _sends(result) else "the workload sends nothing"
+    return "" if result.workload.has_collectives or _sends(result) else "the workload sends nothing"
 
 
 def _always(reason: str) -> Callable[[ReplayResult], str]:

@@ -28,7 +28,7 @@ def library_notes(scenario: Scenario) -> list[str]:
         rest = f", nor {'has' if len(also) == 1 else 'have'} {' and '.join(also)}" if also else ""
         return [f"{no_effect}{rest}; collectives run the algorithms of {system.source}"]
     placed = scenario.plans.library
-    if placed is None or not any(program.calls for program in scenario.workload.programs):
+    if placed is None or not scenario.workload.has_collectives:
         return []
     machine, evidence = placed.machine, placed.machine.evidence
     bands = evidence.errors.values()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
+from chakra.et.families import CPU_BACK_ENDS
 from chakra.io.digits import is_whole
 from chakra.io.readable import printable
 from chakra.replay.compute.other_accelerator import ACCELERATOR, accelerator_named
@@ -12,9 +13,6 @@ from chakra.replay.compute.presets import compute_parameters, names_with_operato
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.workload.kernel_speeds import recorded_kernels
 from chakra.replay.workload.recorded import is_recorded
-
-#: back ends whose collectives CPUs run, as the names of recorded operations begin
-_ON_CPUS = ("gloo", "mpi", "ucc")
 
 
 def elsewhere_notes(scenario: Scenario) -> list[str]:
@@ -28,7 +26,7 @@ def elsewhere_notes(scenario: Scenario) -> list[str]:
 def _collectives_of_cpus(traces: Sequence[Trace], scenario: Scenario) -> list[str]:
     """That the library of accelerators stands in for the back end that ran the collectives."""
     library = scenario.plans.library
-    ran = sorted({name for trace in traces for name in _back_ends(trace)} & set(_ON_CPUS))
+    ran = sorted({name for trace in traces for name in _back_ends(trace)} & set(CPU_BACK_ENDS))
     if library is None or not ran:
         return []
     taken = (

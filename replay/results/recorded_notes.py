@@ -127,7 +127,7 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
         taken = f"the {cost / 1e6:,.3f} ms that were taken off as the cost of recording are {off}"
         parts.append((RECORDING_COST_ERROR * cost, taken))
     placed = scenario.plans.library
-    collectives, messages = _communication(scenario)
+    collectives, messages = scenario.workload.has_collectives, scenario.workload.has_messages
     if placed is not None and exposed_ns and collectives:
         bands = placed.machine.evidence.errors.values()
         if bands:
@@ -149,12 +149,6 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
         reasons += "; how far times of sends and receives are off is not known"
     within = f"{total / 1e6:,.3f} ms ({100 * total / max(finish_ns, 1):.1f} %)"
     return [f"uncertain by about {within}: {reasons}; what the recording does not hold is not in it"]
-
-
-def _communication(scenario: Scenario) -> tuple[bool, bool]:
-    """Whether a workload has collectives, and whether it has sends and receives."""
-    programs = scenario.workload.programs
-    return any(program.calls for program in programs), any(len(program.p2p_peer) for program in programs)
 
 
 def turns_notes(scenario: Scenario) -> list[str]:

@@ -116,6 +116,16 @@ class Workload:
     relative: bool = False
 
     @property
+    def has_collectives(self) -> bool:
+        """Whether any NPU runs a collective."""
+        return any(program.calls for program in self.programs)
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether any NPU sends to another or receives from it."""
+        return any(len(program.p2p_peer) for program in self.programs)
+
+    @property
     def npus(self) -> int:
         """Number of NPUs."""
         return len(self.program_of)

@@ -17,9 +17,10 @@ from chakra.converters.pytorch.comm.operations import (
 from chakra.converters.pytorch.read.columns import to_integer
 from chakra.converters.pytorch.read.device import DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace, tensor_bytes
+from chakra.et.families import CPU_BACK_ENDS
 
 #: how annotations begin
-_BACK_ENDS = ("gloo:", "mpi:", "ucc:")
+_BACK_ENDS = tuple(f"{name}:" for name in CPU_BACK_ENDS)
 
 
 def cpu_operations(texts: Sequence[str]) -> dict[int, str]:
