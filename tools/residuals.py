@@ -20,8 +20,8 @@ from chakra.accuracy import Case, measured_rows, read_case
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "chakra" / "accuracy" / "residuals.csv"
 COLUMNS = (
-    "family", "machine", "framework", "dtype", "npus", "parameters", "tp", "cp", "ep", "pp", "experts", "states", "ratio",
-    "tuned",
+    "family", "machine", "framework", "dtype", "npus", "parameters", "tp", "cp", "ep", "pp", "micro_batch", "experts",
+    "states", "ratio", "tuned",
 )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             (
                 case.family, case.machine.preset, case.framework, request.matmul_dtype or request.dtype,
                 case.machine.npus, f"{model.matrix_parameters:.3g}", degrees.tp, degrees.cp, degrees.ep, degrees.pp,
-                int(bool(model.experts)), int(model.has_states),
+                request.micro_batch, int(bool(model.experts)), int(model.has_states),
                 f"{row['predicted'] / row['measured']:.4f}", int(bool(case.row.tuned)),
             )
         )  # fmt: skip

@@ -3,7 +3,8 @@
 A row of a table of measured steps names hardware, model, layout and framework; :func:`read_case` makes a generated
 workload on a preset of it, by one rule for all rows, or says why it cannot. :func:`predict` replays cases, and
 :func:`scores` says how far they are off. What all shipped rows were off by is kept in a table, of which
-:func:`interval_of` and :func:`replay_interval` say how far another prediction may be off.
+:func:`interval_of` and :func:`replay_interval` say how far another prediction may be off, and :func:`ratio_of` how far
+the ratio of two.
 """
 
 from typing import TYPE_CHECKING
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from chakra.accuracy.predictions import Prediction, predict, predict_case
     from chakra.accuracy.ranges import RangePrediction, predict_range, range_cases
     from chakra.accuracy.rates import replay_rates
-    from chakra.accuracy.replayed import replay_interval
+    from chakra.accuracy.ratio import PairCoverage, RatioInterval, Unlike, pair_coverage, ratio_of
+    from chakra.accuracy.replayed import replay_interval, replay_job
     from chakra.accuracy.score import FamilyScore, scores
     from chakra.accuracy.table import Measured, measured_rows, read_table
 
@@ -41,10 +43,13 @@ __all__ = [
     "Machine",
     "Measured",
     "NothingNear",
+    "PairCoverage",
     "Prediction",
     "Quantity",
     "RangePrediction",
+    "RatioInterval",
     "Residual",
+    "Unlike",
     "Unread",
     "ahead",
     "ahead_cases",
@@ -52,13 +57,16 @@ __all__ = [
     "coverage",
     "interval_of",
     "measured_rows",
+    "pair_coverage",
     "predict",
     "predict_case",
     "predict_range",
     "range_cases",
+    "ratio_of",
     "read_case",
     "read_table",
     "replay_interval",
+    "replay_job",
     "replay_rates",
     "residuals",
     "scores",
@@ -78,10 +86,13 @@ lazy_names(
         "Machine": "chakra.accuracy.machines",
         "Measured": "chakra.accuracy.table",
         "NothingNear": "chakra.accuracy.interval",
+        "PairCoverage": "chakra.accuracy.ratio",
         "Prediction": "chakra.accuracy.predictions",
         "Quantity": "chakra.accuracy.cases",
         "RangePrediction": "chakra.accuracy.ranges",
+        "RatioInterval": "chakra.accuracy.ratio",
         "Residual": "chakra.accuracy.interval",
+        "Unlike": "chakra.accuracy.ratio",
         "Unread": "chakra.accuracy.cases",
         "ahead": "chakra.accuracy.generation_ahead",
         "ahead_cases": "chakra.accuracy.generation_ahead",
@@ -89,13 +100,16 @@ lazy_names(
         "coverage": "chakra.accuracy.interval",
         "interval_of": "chakra.accuracy.interval",
         "measured_rows": "chakra.accuracy.table",
+        "pair_coverage": "chakra.accuracy.ratio",
         "predict": "chakra.accuracy.predictions",
         "predict_case": "chakra.accuracy.predictions",
         "predict_range": "chakra.accuracy.ranges",
         "range_cases": "chakra.accuracy.ranges",
+        "ratio_of": "chakra.accuracy.ratio",
         "read_case": "chakra.accuracy.cases",
         "read_table": "chakra.accuracy.table",
         "replay_interval": "chakra.accuracy.replayed",
+        "replay_job": "chakra.accuracy.replayed",
         "replay_rates": "chakra.accuracy.rates",
         "residuals": "chakra.accuracy.interval",
         "scores": "chakra.accuracy.score",

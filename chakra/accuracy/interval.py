@@ -9,7 +9,7 @@ with whole families left out (:func:`coverage`).
 import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import resources
 from statistics import median
@@ -50,7 +50,7 @@ _GENERATIONS: Mapping[str, str] = {
     "gb200-nvl72": "Blackwell", "gb300-nvl72": "Blackwell",
 }  # fmt: skip
 #: bits of the element types that rows were measured in
-_BITS: Mapping[str, int] = {"bf16": 16, "fp16": 16, "fp8": 8, "mxfp8": 8, "nvfp4": 4}
+BITS: Mapping[str, int] = {"bf16": 16, "fp16": 16, "fp8": 8, "mxfp8": 8, "nvfp4": 4}
 _TABLE = "accuracy/residuals.csv"
 
 
@@ -76,6 +76,8 @@ class Job:
         Whether the model is a mixture of experts.
     states
         Whether it has state-space layers; of such jobs too few were measured, and they say nothing of others.
+    micro_batch
+        Samples of a micro-batch. No interval of a step depends on it, but that of a ratio of two steps does.
     """
 
     machine: str
@@ -89,6 +91,29 @@ class Job:
     pp: int = 1
     experts: bool = False
     states: bool = False
+    micro_batch: int = 1
+
+
+def job_from(value: object) -> Job | None:
+    """A job from what `dataclasses.asdict` makes of one, as documents hold it; None for anything else.
+
+    Parameters
+    ----------
+    value
+        The value.
+    """
+    usual = asdict(Job("", "", "", npus=1, parameters=1.0))
+    if not isinstance(value, Mapping) or value.keys() != usual.keys():
+        return None
+    for name, like in usual.items():
+        given = value[name]
+        if isinstance(like, int | float) and not isinstance(like, bool):
+            kinds = int | float if isinstance(like, float) else int
+            if not isinstance(given, kinds) or isinstance(given, bool) or not 0 < given < math.inf:
+                return None
+        elif type(given) is not type(like) and not (name == "framework" and given is None):
+            return None
+    return Job(**value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +228,7 @@ class _Group:
             found["accelerator" if kin else "generation"] = f"measured on {own.machine}"
         if job.framework != own.framework:
             found["framework"] = f"measured with {own.framework}"
-        if _BITS[job.dtype] != _BITS[own.dtype]:
+        if BITS[job.dtype] != BITS[own.dtype]:
             found["element type"] = f"measured in {own.dtype}"
         if job.experts != own.experts:
             found["experts"] = f"measured with{'' if own.experts else 'out'} experts"
@@ -265,21 +290,12 @@ def residuals() -> tuple[Residual, ...]:
 @lru_cache(maxsize=1024)
 def _job(*cells: str) -> Job:
     """A job from its cells: many rows share one, which differ in batches."""
-    machine, framework, dtype, npus, parameters, tp, cp, ep, pp, experts, states = cells
-    degrees = [whole_number(cell) for cell in (tp, cp, ep, pp)]
+    machine, framework, dtype, npus, parameters, *degrees, experts, states = cells
+    tp, cp, ep, pp, micro_batch = map(whole_number, degrees)
     return Job(
-        machine,
-        framework,
-        dtype,
-        whole_number(npus),
-        decimal_number(parameters),
-        degrees[0],
-        degrees[1],
-        degrees[2],
-        degrees[3],
-        experts == "1",
-        states == "1",
-    )
+        machine, framework, dtype, whole_number(npus), decimal_number(parameters), tp, cp, ep, pp,
+        experts == "1", states == "1", micro_batch,
+    )  # fmt: skip
 
 
 def _residual(family: str, *cells: str) -> Residual:
@@ -320,7 +336,7 @@ def _nearest(job: Job, groups: Sequence[_Group]) -> Interval | NothingNear:
         return NothingNear(f"no step was measured on a machine like {job.machine}")
     if job.states:
         return NothingNear("too few steps of models with state-space layers were measured")
-    if job.dtype not in _BITS:
+    if job.dtype not in BITS:
         return NothingNear(f"no step was measured in {job.dtype}")
     if not groups:
         return NothingNear("there are no measured rows")
@@ -341,7 +357,7 @@ def _groups(rows: Iterable[Residual]) -> list[_Group]:
     for row in rows:
         if not (row.tuned or row.job.states):
             job = row.job
-            key = (row.family, job.machine, job.framework, _BITS[job.dtype], job.experts)
+            key = (row.family, job.machine, job.framework, BITS[job.dtype], job.experts)
             found.setdefault(key, []).append(row)
     groups: list[_Group] = []
     for (family, *_), group in found.items():

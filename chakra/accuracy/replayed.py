@@ -1,6 +1,7 @@
 """What a replay says of its job, for an interval: the generator's parameters in the traces, and the machine."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from chakra.accuracy.interval import SHARE, Interval, Job, NothingNear, interval_of
@@ -45,6 +46,24 @@ def replay_interval(result: ReplayResult) -> Interval | NothingNear | None:
     Interval | NothingNear | None
         None for what is no generated workload on a machine with a peak, under ``compat``, and for a partial run.
     """
+    job = replay_job(result)
+    return interval_of(job) if isinstance(job, Job) else job
+
+
+@checked
+def replay_job(result: ReplayResult) -> Job | NothingNear | None:
+    """The job of a replay whose time was predicted as measured rows were, or why none was measured.
+
+    Parameters
+    ----------
+    result
+        From `chakra.replay.simulate`.
+
+    Returns
+    -------
+    Job | NothingNear | None
+        None for what is no generated workload on a machine with a peak, under ``compat``, and for a partial run.
+    """
     if not result.is_prediction:
         return None
     traces = result.workload.traces
@@ -71,22 +90,23 @@ def replay_interval(result: ReplayResult) -> Interval | NothingNear | None:
         return NothingNear("no step of a model with an encoder was measured")
     if model.kinds or model.mixer is not Mixer.ATTENTION:
         return NothingNear(_OF_KINDS)
-    return interval_of(_job(result, parameters, model))
+    return _job(result, parameters, model)
 
 
 @checked
-def interval_document(found: Interval | NothingNear, time_ns: int) -> dict[str, Any]:
-    """An interval as plain data, with the times that it gives.
+def interval_document(job: Job | NothingNear, time_ns: int) -> dict[str, Any]:
+    """A job's interval as plain data, with the times that it gives.
 
     Parameters
     ----------
-    found
-        From `replay_interval`.
+    job
+        From `replay_job`.
     time_ns
         The predicted time, ns.
     """
+    found = interval_of(job) if isinstance(job, Job) else job
     if isinstance(found, NothingNear):
-        nothing = dict.fromkeys(("low_ns", "high_ns", "family", "rows"))
+        nothing = dict.fromkeys(("low_ns", "high_ns", "family", "rows", "job"))
         return {"share": SHARE, **nothing, "differs": [], "reason": found.reason}
     return {
         "share": SHARE,
@@ -96,6 +116,7 @@ def interval_document(found: Interval | NothingNear, time_ns: int) -> dict[str, 
         "rows": found.rows,
         "differs": list(found.differs),
         "reason": None,
+        "job": asdict(job) if isinstance(job, Job) else None,
     }
 
 
@@ -111,6 +132,7 @@ def _job(result: ReplayResult, parameters: Mapping[str, Any], model: Transformer
         ep=_degree(parameters, "ep"),
         pp=_degree(parameters, "pp"),
         experts=bool(model.experts),
+        micro_batch=_degree(parameters, "micro_batch"),
     )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chakra.accuracy.interval import SHARE, NothingNear
+from chakra.accuracy.ratio import ratio_of
 from chakra.arguments import checked
 from chakra.compare.match import KernelRow, match_kernels
 from chakra.compare.spans import WORDS, Kind, Source, account, slowest
@@ -122,17 +124,26 @@ def _end(side: Source) -> int:
 
 
 def _told_apart(a: Source, b: Source, difference_ns: int) -> list[str]:
-    """Whether the slower of two predicted steps lies within the 90 % interval of the faster one, as a study's
-    page says it of its designs; nothing where one has no interval."""
-    if a.interval_ns is None or b.interval_ns is None:
-        return []
+    """Whether the interval of the ratio of two predicted steps tells which takes longer, by the rule of a study's
+    designs; nothing where one has no interval.
+
+    Documents do not say what else differs where the jobs are the same.
+    """
     (fast, slow), names = ((a, b), "AB") if difference_ns >= 0 else ((b, a), "BA")
-    low, high = fast.interval_ns or (0, 0)
-    ends = f"the 90 % interval of {names[0]} ({duration_text(low)} to {duration_text(high)})"
-    if _end(slow) > high:
-        return [f"the step of {names[1]} lies outside {ends}"]
-    shared = "errors that both share keep their order, others may change it"
-    return [f"the step of {names[1]} lies within {ends}: {shared}"]
+    if fast.job is None or slow.job is None:
+        return []
+    found = ratio_of(fast.job, slow.job, otherwise=fast.job == slow.job)
+    ratio = _end(slow) / max(_end(fast), 1)
+    if isinstance(found, NothingNear) or ratio == 1:
+        return []
+    share, times = f"{100 * SHARE:g} %", f"the step of {names[1]} takes {ratio:.3g} times that of {names[0]}"
+    if found.tells(ratio):
+        return [
+            f"{times}, enough to tell them apart with {share} (from {1 / found.low:.3g} on, by {found.basis})"
+        ]
+    return [
+        f"{times}, too little to tell them apart with {share} ({1 / found.low:.3g} would, by {found.basis})"
+    ]
 
 
 @checked

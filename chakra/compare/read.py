@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from chakra.accuracy.interval import Job, job_from
 from chakra.arguments import checked
 from chakra.arrays import I64
 from chakra.compare.spans import Kernel, Kind, RankSpans, Source
@@ -325,7 +326,13 @@ def _replay(run: Run) -> Source:
         spans = ranks[rank] = RankSpans(0, int(run.finish_ns[rank]))
         spans.computes = any(str(engine).upper() == "GPU" for engine in entry.get("engines") or ["GPU"])
         _add_nodes(spans, entry, computed_of(run, entry) or [""] * len(entry["ids"]), meetings)
-    return Source(run.name, "replay", ranks, interval_ns=run.interval_ns, samples=_samples(run))
+    return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run))
+
+
+def _job(run: Run) -> Job | None:
+    """What an interval of the run's time depends on; None where it states none."""
+    stated = run.document.get("interval")
+    return job_from(stated.get("job")) if isinstance(stated, Mapping) else None
 
 
 def _samples(run: Run) -> int | None:

@@ -5,6 +5,7 @@ from enum import IntEnum
 
 import numpy as np
 
+from chakra.accuracy.interval import Job
 from chakra.arguments import checked
 from chakra.arrays import I64, bounds
 
@@ -124,8 +125,8 @@ class Source:
         Rank -> its spans.
     notes
         What is not known of it.
-    interval_ns
-        Ends of the 90 % interval of its time, of a replay that states one.
+    job
+        What an interval of its time depends on, of a replay that states one.
     samples
         Samples (sequences) that are computed in its time, of a replay that says so.
     """
@@ -134,7 +135,7 @@ class Source:
     what: str
     ranks: dict[int, RankSpans]
     notes: tuple[str, ...] = ()
-    interval_ns: tuple[int, int] | None = None
+    job: Job | None = None
     samples: int | None = None
 
 

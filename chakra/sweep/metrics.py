@@ -27,6 +27,13 @@ METRICS: dict[str, bool] = {
     "step_low_ms": False,
     "step_high_ms": False,
 }
+#: metrics that are the step's time times, or over, what a design says beside it
+OF_TIME = frozenset(
+    {
+        "step_ms", "samples_per_s", "tokens_per_s", "tokens_per_s_per_npu", "mfu", "hfu", "cost_per_step",
+        "cost_per_million_tokens",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from chakra.accuracy.interval import Interval
 from chakra.arguments import checked
-from chakra.io.readable import count_text, counted, counted_text, printable
+from chakra.io.readable import count_text, counted_text, printable
 from chakra.report import charts
 from chakra.report.page import rendered
 from chakra.report.tables import Table
+from chakra.sweep.doubt import Doubt, doubt_of, interval_words, near_words, rule_words
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.pareto import front, label
 from chakra.sweep.reasons import reasons
@@ -29,7 +31,6 @@ from chakra.sweep.table import (
     need_text,
     result_notes,
     value_text,
-    within_interval,
 )
 from chakra.sweep.ties import EQUAL, thrift, tied
 
@@ -68,7 +69,8 @@ def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, 
     """
     reports = reports or {}
     best = ranked(study, outcomes)
-    near = {outcome.key for outcome in within_interval(best)}
+    doubt = doubt_of(study, best)
+    near = {outcome.key for outcome in doubt.near}
     on_front = {outcome.key for outcome in front(study, outcomes)}
     shown = best[:MOST_DESIGNS]
     columns, rows = _designs(study, shown, near, on_front, reports)
@@ -77,7 +79,7 @@ def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, 
         "study.html.j2",
         script="study.js",
         title=f"Study: {printable(study.name)}",
-        answer=_answer(study, outcomes, best, near),
+        answer=_answer(study, outcomes, best, doubt),
         facts=_facts(study, outcomes, best, on_front),
         notes=[printable(note) for note in result_notes(study, outcomes, best)],
         axes=[label(name) for name in study.pareto],
@@ -88,13 +90,14 @@ def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, 
         columns=columns,
         example=_example(study, columns),
         near=near,
+        rule=rule_words(doubt),
         linked=bool(reports),
         omitted=count_text(len(best) - len(shown)) if len(best) > len(shown) else "",
         reasons=_reasons(study, outcomes),
     )
 
 
-def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], near: set[str]) -> str:
+def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], doubt: Doubt) -> str:
     """The best design, or those that are equally good, its figure, how sure it is, and what else it may be."""
     count = f"{counted_text(len(outcomes), 'design')}"
     if not best:
@@ -107,13 +110,12 @@ def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], 
         text += f". The first {thrift(equal)}".rstrip() + f": {_figure(study.objective, first)}"
     else:
         text = f"Of {count}, {named_values(study, first) or 'the only one'} is best: {_figure(study.objective, first)}"
-    if "step_high_ms" in first.metrics:
-        low, high = figures([first.metrics["step_low_ms"], first.metrics["step_high_ms"]])
-        text += f"; measured, its step would take {low} to {high} ms with 90 %"
-        others = "1 other design" if len(near) == 1 else f"{counted(len(near), 'other design')}"
-        text += f", within which {others if near else 'no other design'} lie{'s' * (len(near) < 2)}"
+    if isinstance(doubt.interval, Interval):
+        text += f"; its step has {interval_words(doubt.interval, first)}"
+        text += f"; {near_words(len(doubt.near))}" if doubt.rests_on else ""
     else:
-        text += "; no measured framework is near, so that nothing says how far the figure can be trusted"
+        why = f" ({printable(doubt.interval.reason)})" if doubt.interval else ""
+        text += f"; nothing measured is near{why}, so that nothing says how far the figure can be trusted"
     return f"{text}.{_room(study, best)}"
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -151,7 +152,8 @@ def run_point(
     Returns
     -------
     dict
-        ``status`` "ok" with ``metrics`` and ``idle``, the reasons why some of the given values may change nothing;
+        ``status`` "ok" with ``metrics``, ``idle``, the reasons why some of the given values may change nothing, and
+        ``job``, what an interval of its step depends on, or ``no_job``, why it has none;
         "infeasible" (parameters that do not fit together, memory) or "failed", with a
         one-line ``reason``. Never raises for a bad point: the others of a study go on.
     """
@@ -174,9 +176,9 @@ def run_point(
 
 
 def _run(merged: Merged, needs_memory: bool, document_from_s: float, document: bool) -> dict[str, Any]:
-    from chakra.accuracy.interval import Interval
+    from chakra.accuracy.interval import Interval, Job, NothingNear, interval_of
     from chakra.accuracy.rates import rates_of
-    from chakra.accuracy.replayed import interval_document, replay_interval
+    from chakra.accuracy.replayed import interval_document, replay_job
     from chakra.replay import simulate
 
     begun = time.monotonic()
@@ -208,7 +210,8 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float, document: b
     metrics["npus"] = int(result.npus)
     metrics["step_ms"] = step_ns / 1e6 / steps
     metrics["exposed_ms"] = float(result.exposed_comm_ns.max()) / 1e6 / steps
-    interval = replay_interval(result)
+    job = replay_job(result)
+    interval = interval_of(job) if isinstance(job, Job) else job
     if isinstance(interval, Interval):
         metrics["step_low_ms"], metrics["step_high_ms"] = (
             factor * metrics["step_ms"] for factor in (interval.low, interval.high)
@@ -228,10 +231,14 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float, document: b
     )
     metrics.update(rates)
     out: dict[str, Any] = {"status": "ok", "metrics": metrics, "idle": _idle(merged, result)}
+    if isinstance(job, Job):
+        out["job"] = asdict(job)
+    elif isinstance(job, NothingNear):
+        out["no_job"] = job.reason
     if document or time.monotonic() - begun >= document_from_s:
         out["document"] = result.to_dict()
-        if interval is not None:
-            out["document"]["interval"] = interval_document(interval, step_ns)
+        if job is not None:
+            out["document"]["interval"] = interval_document(job, step_ns)
         if rates:
             out["document"]["rates"] = rates
     return out

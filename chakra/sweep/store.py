@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chakra.accuracy.interval import Job, job_from
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
@@ -22,6 +23,8 @@ from chakra.sweep.space import Point
 
 #: what becomes of a point
 STATUSES = ("ok", "infeasible", "failed")
+#: what is kept of an outcome beside its document
+_KEPT = ("status", "metrics", "reason", "idle", "job", "no_job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,10 @@ class Outcome:
         Whether it was found.
     idle
         Why values that were given may change nothing, by parameter; only a second point shows whether they do.
+    job
+        What an interval of its step depends on; None where no such step was measured.
+    no_job
+        Why none was; empty where none was asked for.
     """
 
     key: str
@@ -53,6 +60,8 @@ class Outcome:
     reason: str = ""
     cached: bool = False
     idle: Mapping[str, str] = field(default_factory=dict)
+    job: Job | None = None
+    no_job: str = ""
 
     @property
     def ok(self) -> bool:
@@ -107,11 +116,13 @@ class Store:
             outcome = document["outcome"]
             status, metrics, why = outcome["status"], outcome.get("metrics", {}), outcome.get("reason", "")
             idle = {str(name): str(text) for name, text in outcome.get("idle", {}).items()}
+            job = job_from(outcome.get("job"))
+            no_job = str(outcome.get("no_job", ""))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         if status not in STATUSES or not isinstance(why, str) or not _are_metrics(metrics):
             return None
-        return Outcome(key, point, status, metrics, why, cached=True, idle=idle)
+        return Outcome(key, point, status, metrics, why, cached=True, idle=idle, job=job, no_job=no_job)
 
     @checked
     def put(self, key: str, point: Point, merged: Mapping[str, Any], outcome: Mapping[str, Any]) -> Outcome:
@@ -124,7 +135,7 @@ class Store:
         """
         if not isinstance(outcome.get("status"), str):
             raise UsageError("outcome: it needs a 'status', as run_point gives it")
-        kept = {name: outcome[name] for name in ("status", "metrics", "reason", "idle") if name in outcome}
+        kept = {name: outcome[name] for name in _KEPT if name in outcome}
         # a metric that is no finite number is none: JSON has no word for it
         metrics = {name: value for name, value in kept.get("metrics", {}).items() if math.isfinite(value)}
         document = {
@@ -140,8 +151,9 @@ class Store:
         with atomic_text(self.points / f"{key}.json") as file:
             file.write(document_text(document, indent=1, default=str))
         return Outcome(
-            key, point, outcome["status"], metrics, outcome.get("reason", ""), idle=outcome.get("idle", {})
-        )
+            key, point, outcome["status"], metrics, outcome.get("reason", ""), idle=outcome.get("idle", {}),
+            job=job_from(outcome.get("job")), no_job=outcome.get("no_job", ""),
+        )  # fmt: skip
 
     @checked
     def document(self, key: str) -> dict[str, Any] | None:

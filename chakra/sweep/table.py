@@ -10,6 +10,7 @@ from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
 from chakra.platforms.model import Platform
 from chakra.replay.results.sharing_notes import NOT_SHARED
+from chakra.sweep.doubt import doubt_notes
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.pareto import front, label
 from chakra.sweep.sensitivity import without_effect
@@ -116,41 +117,6 @@ def _figure(value: Any, decimals: int) -> str:
     return f"{value:,.{decimals}f}" if isinstance(value, float) else f"{value:,}"
 
 
-def within_interval(best: Sequence[Outcome]) -> list[Outcome]:
-    """Designs that the 90 % interval of the best one's step does not tell from it; none where it has no interval.
-
-    Parameters
-    ----------
-    best
-        Good points, best first.
-    """
-    if not best or "step_high_ms" not in best[0].metrics:
-        return []
-    low, high = (best[0].metrics[f"step_{end}_ms"] for end in ("low", "high"))
-    return [outcome for outcome in best[1:] if low <= outcome.metrics["step_ms"] <= high]
-
-
-def alike(best: Sequence[Outcome]) -> list[str]:
-    """Which designs the best one's interval does not tell from it; for people. Nothing where it has none.
-
-    Parameters
-    ----------
-    best
-        Good points, best first.
-    """
-    if not best or "step_high_ms" not in best[0].metrics:
-        return []
-    first = best[0].metrics
-    low, high = first["step_low_ms"], first["step_high_ms"]
-    near = len(within_interval(best))
-    if not near:
-        return ["no other design's step lies within the 90 % interval of the best one"]
-    text = "1 other design's step lies" if near == 1 else f"the steps of {near} other designs lie"
-    ends = " to ".join(figures([low, high]))
-    meaning = "errors that designs share keep their order, others may change it"
-    return [f"{text} within the 90 % interval of the best one ({ends} ms): {meaning}"]
-
-
 def unranked(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
     """How many designs ran without a value of the objective, which no ranking has; for people. Nothing without such.
 
@@ -230,7 +196,7 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
         *unranked(study, outcomes),
         *without_effect(study, outcomes),
         *tie_note(study, best),
-        *alike(best),
+        *doubt_notes(study, best),
     ]
 
 

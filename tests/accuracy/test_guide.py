@@ -2,11 +2,12 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from chakra.accuracy import Case, Prediction, measured_rows, read_case, scores
+from chakra.accuracy import Case, Job, Prediction, RatioInterval, measured_rows, ratio_of, read_case, scores
 from chakra.accuracy.interval import WIDENING, residuals
 from chakra.cli.main import run
 
@@ -91,15 +92,35 @@ def test_the_readmes_table_is_the_guides() -> None:
 
 def test_table_of_intervals(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["accuracy", "--intervals", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
     printed = [
         f"| {row['family'] or 'all rows'} | {row['rows']} | {100 * row['inside']:.1f} | {100 * row['below']:.1f} "
         f"| {100 * row['above']:.1f} | {row['width']:.2f}x |"
-        for row in json.loads(capsys.readouterr().out)["intervals"]
+        for row in document["intervals"]
     ]
     assert "\n".join(printed) in COUNT_OF_INTERVALS.read_text(encoding="utf-8")
+    pairs = [
+        f"| {pair['family'] or 'all pairs'} | {pair['differing'] or 'any of these'} | {pair['pairs']:,} "
+        f"| {100 * pair['inside']:.1f} | {'' if pair['factor'] is None else format(pair['factor'], '.2f') + 'x '}|"
+        for pair in document["pairs"]
+    ]
+    assert "\n".join(pairs) in COUNT_OF_INTERVALS.read_text(encoding="utf-8")
+    assert f"{100 * document['pairs'][0]['inside']:.1f} % of all pairs lie inside" in GUIDE.read_text(
+        encoding="utf-8"
+    )
     row = printed[0].split("|")
     inside, width = row[3].strip(), row[6].strip()
     assert f"{inside} % of all rows lie inside, at a width of {width}" in GUIDE.read_text(encoding="utf-8")
+
+
+def test_table_of_what_tells_designs_apart() -> None:
+    job = Job("dgx-a100", "megatron", "bf16", npus=64, parameters=7e9)
+    for other in (replace(job, npus=128), replace(job, pp=2), replace(job, tp=2)):
+        ratio = ratio_of(job, other)
+        assert isinstance(ratio, RatioInterval)
+        assert f"| {ratio.differing} | {ratio.high:.2f}x | {ratio.pairs:,} |" in GUIDE.read_text(
+            encoding="utf-8"
+        )
 
 
 def test_table_of_what_widens() -> None:

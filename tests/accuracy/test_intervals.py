@@ -320,5 +320,10 @@ def test_the_command_prints_how_many_they_hold(said: Callable[..., str]) -> None
     assert lines[2].startswith("all rows")
     document = json.loads(said("accuracy", "--intervals", "--format", "json"))
     assert document["intervals"][0]["family"] is None
-    assert len(document["intervals"]) == len(lines) - 2
+    gap = lines.index("")
+    assert len(document["intervals"]) == gap - 2
+    assert lines[gap + 3].split()[:2] == ["all", "pairs"]
+    assert len(document["pairs"]) == len(lines) - gap - 3
+    assert document["pairs"][0]["differing"] is document["pairs"][0]["factor"] is None
+    assert document["pairs"][1]["factor"] > 1
     assert run(["accuracy", "--intervals", "--rows"]) == 2

@@ -1,6 +1,7 @@
 """Differences of two runs: parts add up, kernels are matched, and a recording compares with its own replay."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from exposure import check, communication, instants, length
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chakra.accuracy import Job
 from chakra.accuracy.rates import replay_rates
 from chakra.builder import TraceBuilder, Workload
 from chakra.cli.main import run as chakra
@@ -25,6 +27,7 @@ from chakra.generate import TransformerRequest, build_workload
 from chakra.generate.verify.totals import totals_of
 from chakra.replay import simulate
 
+JOB = Job("hgx-h100", "megatron", "bf16", npus=64, parameters=8e9)
 DDP = Path(__file__).resolve().parents[1] / "data" / "pytorch" / "ddp"
 
 spans = st.lists(
@@ -232,36 +235,54 @@ def test_two_replays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step_ns", "interval", "words"),
+    ("step_ns", "job", "words"),
     [
-        (1_000, (900, 1_200), "the step of B lies within the 90 % interval of A (900 ns to 1.2 µs): errors"),
-        (1_000, (900, 1_099), "the step of B lies outside the 90 % interval of A (900 ns to 1.099 µs)"),
-        (1_300, (1_050, 1_400), "the step of A lies outside the 90 % interval of B (900 ns to 1.15 µs)"),
+        (
+            1_000,
+            replace(JOB, npus=32),
+            "the step of B takes 1.1 times that of A, enough to tell them apart with 90 %",
+        ),
+        (
+            1_150,
+            replace(JOB, npus=32),
+            "the step of A takes 1.05 times that of B, too little to tell them apart",
+        ),
+        (
+            1_000,
+            replace(JOB, pp=2),
+            "that of A, too little to tell them apart with 90 % (1.21 would, by 7,963 pairs of",
+        ),
+        (900, replace(JOB, pp=2), "the step of B takes 1.22 times that of A, enough"),
+        (900, replace(JOB, tp=2), "too little to tell them apart with 90 % (1.33 would, by 15,964 pairs"),
+        # in what the two differ the documents do not say
+        (900, JOB, "too little to tell them apart with 90 % (1.33 would, by 15,964 pairs"),
+        (1_100, replace(JOB, tp=2), ""),
+        (1_000, replace(JOB, machine="tpu-v5p"), ""),
         (1_000, None, ""),
     ],
 )
-def test_the_interval_of_the_faster_one_tells_whether_two_steps_differ(
-    tmp_path: Path, step_ns: int, interval: tuple[int, int] | None, words: str
+def test_the_interval_of_the_ratio_tells_whether_two_steps_differ(
+    step_ns: int, job: Job | None, words: str
 ) -> None:
-    """B takes 1,100 ns with an interval of 900 to 1,150."""
+    """B takes 1,100 ns. Pairs of rows are off by 1.089 at most, by 1.214 or by 1.328, by what they differ in."""
 
-    def source(name: str, span_ns: int, ends: tuple[int, int] | None) -> Source:
-        return Source(name, "replay", {0: RankSpans(0, span_ns)}, interval_ns=ends)
+    def source(name: str, span_ns: int, job: Job | None) -> Source:
+        return Source(name, "replay", {0: RankSpans(0, span_ns)}, job=job)
 
-    found = compare(source("a", step_ns, interval), source("b", 1_100, (900, 1_150)))
-    assert [words in note for note in found.notes] == [True] * bool(words)
+    found = compare(source("a", step_ns, job), source("b", 1_100, JOB))
+    assert [words in note for note in found.notes] == [True] * bool(words), found.notes
 
 
 @pytest.mark.parametrize(
     ("samples", "words"), [(16, None), (48, "16 samples in A, 1 µs each, 48 samples in B, 900 ns each")]
 )
 def test_runs_of_unlike_many_samples_say_what_one_takes(samples: int, words: str | None) -> None:
-    """16 in 16 us; the other's step of 43.2 us lies outside the interval, which says nothing of three times the work."""
-    a = Source("a", "replay", {0: RankSpans(0, 16_000)}, interval_ns=(14_000, 18_000), samples=16)
-    b = Source("b", "replay", {0: RankSpans(0, 43_200)}, interval_ns=(40_000, 50_000), samples=samples)
+    """16 in 16 us; the other's step of 43.2 us is told from it, which says nothing of three times the work."""
+    a = Source("a", "replay", {0: RankSpans(0, 16_000)}, job=JOB, samples=16)
+    b = Source("b", "replay", {0: RankSpans(0, 43_200)}, job=JOB, samples=samples)
     notes = compare(a, b).notes
     assert len(notes) == 1
-    assert notes[0] == f"the two do not compute as much: {words}" if words else "outside" in notes[0]
+    assert notes[0] == f"the two do not compute as much: {words}" if words else "enough to tell" in notes[0]
 
 
 def test_the_samples_of_a_generated_step_are_counted(tmp_path: Path) -> None:
@@ -277,21 +298,25 @@ def test_the_samples_of_a_generated_step_are_counted(tmp_path: Path) -> None:
     assert read_source(path).samples == 12
 
 
-def test_the_interval_of_a_document_is_read(tmp_path: Path) -> None:
+def test_the_job_of_a_document_is_read(tmp_path: Path) -> None:
     path = replayed(tmp_path / "a.json", 0)
-    assert read_source(path).interval_ns is None
+    assert read_source(path).job is None
     document = json.loads(path.read_text())
-    path.write_text(json.dumps(document | {"interval": {"low_ns": 5, "high_ns": 9}}))
-    assert read_source(path).interval_ns == (5, 9)
-    for none in (
-        {"low_ns": None, "high_ns": None},
-        {"low_ns": 5},
-        {"low_ns": 9, "high_ns": 5},
-        {"low_ns": "5"},
-        5,
+    path.write_text(json.dumps(document | {"interval": {"job": asdict(JOB)}}))
+    assert read_source(path).job == JOB
+    for changes in (
+        {"npus": 0},
+        {"npus": "8"},
+        {"tp": True},
+        {"parameters": None},
+        {"machine": 5},
+        {"experts": 1},
     ):
+        path.write_text(json.dumps(document | {"interval": {"job": asdict(JOB) | changes}}))
+        assert read_source(path).job is None, changes
+    for none in ({"job": None}, {"job": {"npus": 8}}, {}, 5):
         path.write_text(json.dumps(document | {"interval": none}))
-        assert read_source(path).interval_ns is None, none
+        assert read_source(path).job is None, none
 
 
 @pytest.mark.shared

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from viz_browser import Page, find_chromium
 
 from chakra import output_schemas
+from chakra.accuracy import Job
 from chakra.cli.commands.sweep import command
 from chakra.sweep import Outcome, Study, ranked, sensitivity, study_from, study_html
+from chakra.sweep.doubt import doubt_of
 from chakra.sweep.reasons import reasons
 from chakra.sweep.table import overfull
 from chakra.sweep.ties import tie_note, tied
@@ -109,15 +111,43 @@ def test_the_page_says_what_is_best_and_how_sure_that_is() -> None:
     page = study_html(study(), OUTCOMES)
     assert "<h1>Study: a &lt;small&gt; one</h1>" in page
     assert (
-        "Of 6 designs, workload.tp 2, workload.micro-batch 1 is best: step 80 ms; no measured framework is near"
+        "Of 6 designs, workload.tp 2, workload.micro-batch 1 is best: step 80 ms; nothing measured is near, so that"
         in page
     )
+    job = Job("dgx-a100", "fsdp1", "bf16", npus=64, parameters=7e9)
+    # by pairs of rows: another micro-batch is told from 1.21 times the step on, another tp from 1.33 on, and so is what
+    # has no pairs, another network for one
     near = [
-        outcome(1, 1, 100.0, step_low_ms=90.0, step_high_ms=125.0), outcome(2, 1, 120.0), outcome(4, 1, 130.0)
-    ]  # fmt: skip
+        replace(outcome(1, 1, 100.0), job=job),
+        replace(outcome(1, 2, 119.0), job=replace(job, micro_batch=2)),
+        replace(outcome(1, 4, 123.0), job=replace(job, micro_batch=4)),
+        replace(outcome(2, 1, 132.0), job=replace(job, tp=2)),
+        replace(outcome(4, 1, 134.0), job=replace(job, tp=4)),
+        outcome(8, 1, 135.0),
+    ]
     page = study_html(study(), near)
-    assert "its step would take 90 to 125 ms with 90 %, within which 1 other design lies." in page
-    assert page.count("<td>≈") == 1
+    assert "; its step has a 90 % interval of " in page
+    assert " ms (llm-foundry, 111 measured rows); 2 other designs cannot be told from the best one." in page
+    assert page.count("<td>≈") == 2
+    assert (
+        "pp or micro-batch from 1.21x on, by 7,963 pairs of measured rows that differ in pp or micro-batch"
+        in page
+    )
+    assert (
+        "tp, cp, ep or anything else from 1.33x on, by 15,964 pairs of measured rows that differ in tp."
+        in page
+    )
+    assert "1 design has no interval, so that nothing tells whether it is worse" in page
+    elsewhere = [
+        replace(one, point={**one.point, "network.dim1.bandwidth": k}) for k, one in enumerate(near[:3])
+    ]
+    assert doubt_of(study(), elsewhere).near == tuple(elsewhere[1:])
+    # of more that is better the quotient is turned over
+    fast = [
+        replace(one, metrics={"tokens_per_s": 1e6 / one.metrics["step_ms"], "step_ms": 1.0})
+        for one in near[:5]
+    ]
+    assert doubt_of(study(objective="tokens_per_s"), fast).near == (fast[1], fast[3])
     assert "such as" not in study_html(study(), OUTCOMES)
     assert "None of 1 design gave a result." in study_html(study(), OUTCOMES[4:5])
 

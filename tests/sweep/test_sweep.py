@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from chakra.accuracy import Job
 from chakra.cli.commands.sweep import command
 from chakra.cli.support.quiet import with_quiet
 from chakra.errors import ConfigError, UsageError
@@ -29,10 +30,11 @@ from chakra.sweep import (
     study_html,
     write_table,
 )
+from chakra.sweep.doubt import doubt_notes, doubt_of
 from chakra.sweep.point import point_key
 from chakra.sweep.sensitivity import without_effect
 from chakra.sweep.store import Outcome as StoredOutcome
-from chakra.sweep.table import alike, figures, notes, ranked_table, unranked
+from chakra.sweep.table import figures, notes, ranked_table, unranked
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides" / "sweeps.md"
 
@@ -349,7 +351,7 @@ def test_points_that_measured_rows_are_near_state_an_interval(tmp_path: Path) ->
             "study": "near",
             "workload": {**model, "framework": "megatron"},
             "platform": "hgx-h100",
-            "parameters": {"workload.micro-batches": [8, 9, 80]},
+            "parameters": {"workload.micro-batches": [16, 17, 80]},
         },
         "near.yml",
     )
@@ -359,16 +361,37 @@ def test_points_that_measured_rows_are_near_state_an_interval(tmp_path: Path) ->
         assert low < step < high
         assert high / low == pytest.approx(first.metrics["step_high_ms"] / first.metrics["step_low_ms"])
     best = ranked(study, [first, second, long])
-    assert second.metrics["step_ms"] < first.metrics["step_high_ms"] < long.metrics["step_ms"]
-    [note] = alike(best)
-    assert note.startswith("1 other design's step lies within the 90 % interval of the best one (")
-    assert alike([first, long]) == ["no other design's step lies within the 90 % interval of the best one"]
+    # they differ in the batch alone, of which pairs of rows are off by 1.089 at most
+    assert second.metrics["step_ms"] < 1.08 * first.metrics["step_ms"] < long.metrics["step_ms"]
+    assert doubt_of(study, best).near == (second,)
+    interval, note = doubt_notes(study, best)
+    low, high = (first.metrics[f"step_{end}_ms"] for end in ("low", "high"))
+    assert f"a 90 % interval of {low:,.4g} to {high:,.4g} ms (DGX Cloud BF16, 2 measured rows; " in interval
+    assert note.startswith(
+        "1 other design cannot be told from the best one. What differs, and from which ratio on"
+    )
+    assert note.endswith(
+        "NPUs or batch alone from 1.09x on, by 849 pairs of measured rows that differ in NPUs or batch"
+    )
+    assert doubt_notes(study, [first, long])[1].startswith("every other design is told from the best one. ")
+    # of the objectives those tell that follow from the step's time
+    by_memory = replace(study, objective="memory_gb")
+    assert doubt_of(by_memory, best).near == ()
+    assert [*doubt_notes(by_memory, best)] == [interval]
+    found = Store(tmp_path / "near").find(first.key, first.point)
+    assert found is not None
+    assert found.job == first.job == Job(
+        "hgx-h100", "megatron", "bf16", npus=8, parameters=first.job.parameters if first.job else 0
+    )  # fmt: skip
     assert "90 % from [ms]" in ranked_table(study, best, best, 3)
     [plain_one] = run(
         study_from({"study": "far", "workload": model, "platform": "hgx-h100"}, "far.yml"), tmp_path / "far"
     )
     assert "step_low_ms" not in plain_one.metrics
-    assert alike([plain_one]) == []
+    assert doubt_notes(study, [plain_one]) == []
+    assert "; nothing measured is near (no framework is named), so that nothing says how far" in study_html(
+        study, [plain_one]
+    )
 
 
 def test_results_as_parquet(tmp_path: Path) -> None:

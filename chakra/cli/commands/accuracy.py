@@ -12,7 +12,7 @@ from chakra.cli.support.options import format_option
 from chakra.cli.support.progress import ProgressBar
 from chakra.io.digits import whole_number
 from chakra.io.documents import document_text
-from chakra.io.readable import counted, verb
+from chakra.io.readable import count_text, counted, verb
 
 if TYPE_CHECKING:
     from chakra.accuracy import Case, FamilyScore, Prediction, RangePrediction, Unread
@@ -180,10 +180,10 @@ def command(
 
 def _intervals(output_format: str) -> None:
     """Print how intervals fared for families that they had not seen."""
-    from chakra.accuracy import coverage
+    from chakra.accuracy import coverage, pair_coverage
     from chakra.alignment import aligned
 
-    found = coverage()
+    found, pairs = coverage(), pair_coverage()
     if output_format == "json":
         rows = [
             {
@@ -192,7 +192,14 @@ def _intervals(output_format: str) -> None:
             }
             for one in found
         ]  # fmt: skip
-        document = {**_document([], [], [], [], [], with_rows=False), "intervals": rows}
+        ratios = [
+            {
+                "family": pair.family or None, "differing": pair.words or None, "pairs": pair.pairs,
+                "inside": pair.inside, "factor": pair.factor,
+            }
+            for pair in pairs
+        ]  # fmt: skip
+        document = {**_document([], [], [], [], [], with_rows=False), "intervals": rows, "pairs": ratios}
         click.echo(document_text(document, indent=1))
         return
     header = ("family", "rows", "inside %", "below %", "above %", "width")
@@ -207,6 +214,16 @@ def _intervals(output_format: str) -> None:
         "90 % intervals, each family by the rows of the others; width: upper over lower end, geometric mean"
     )
     click.echo("\n".join(aligned(header, table, left=1).splitlines()))
+    columns = ("family", "differing in", "pairs", "inside %", "factor")
+    ratio_rows = [
+        (
+            pair.family or "all pairs", pair.words or "any of these", count_text(pair.pairs),
+            _figure(100 * pair.inside), "" if pair.factor is None else f"{pair.factor:.2f}x",
+        )
+        for pair in pairs
+    ]  # fmt: skip
+    click.echo("\nratios of two steps of one model on one machine, each family by the pairs of the others")
+    click.echo("\n".join(aligned(columns, ratio_rows, left=2).splitlines()))
 
 
 def _ahead(cases: "Sequence[Case]", base: str, output_format: str) -> None:

@@ -548,10 +548,10 @@ def _interval(result: "ReplayResult") -> dict[str, Any]:
     """Within which times the step of a generated workload is expected, as a key of the document; none for other runs."""
     if not result.is_prediction:
         return {}
-    from chakra.accuracy.replayed import interval_document, replay_interval
+    from chakra.accuracy.replayed import interval_document, replay_job
 
-    found = replay_interval(result)
-    return {} if found is None else {"interval": interval_document(found, int(result.finish_ns.max()))}
+    job = replay_job(result)
+    return {} if job is None else {"interval": interval_document(job, int(result.finish_ns.max()))}
 
 
 def _text(document: dict[str, Any], shown: Shown) -> str:

@@ -262,6 +262,7 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
 
 def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") -> dict[str, object]:
     from chakra.sweep import front, sensitivity
+    from chakra.sweep.doubt import doubt_of
     from chakra.sweep.table import result_notes
     from chakra.sweep.ties import tied
 
@@ -275,6 +276,7 @@ def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") 
         "counts": _counts(outcomes),
         "notes": result_notes(study, outcomes, best),
         "tied": [o.key for o in tied(study, best)],
+        "near": [o.key for o in doubt_of(study, best).near],
         "ranked": [entry(o) for o in best],
         "pareto": [entry(o) for o in front(study, outcomes)],
         "sensitivity": [cost.to_dict() for cost in sensitivity(study, outcomes)],
