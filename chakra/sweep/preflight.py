@@ -4,7 +4,7 @@ A point may turn out not to be possible; a word that no machine, model or option
 would make a point that nobody asked for.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from chakra.errors import ChakraError, ConfigError, UsageError
@@ -16,7 +16,9 @@ from chakra.platforms import cluster, platform_names
 from chakra.replay.config import load_network, load_system
 from chakra.replay.config.files import Source
 from chakra.replay.options import BACKENDS, COMPAT_MODES
+from chakra.sweep.available import check_metrics
 from chakra.sweep.expressions import expression
+from chakra.sweep.given import keys_of, plain, values_of
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS, price_of
 from chakra.sweep.study import FILES, Study
@@ -26,7 +28,7 @@ ONE_DIMENSION = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50.0], "
 
 
 def check_study(study: Study) -> None:
-    """Refuse a study that names a platform, model, parameter or option that is not there.
+    """Refuse a study that names a platform, model, parameter or option that is not there, or a metric that no point has.
 
     Parameters
     ----------
@@ -45,40 +47,13 @@ def check_study(study: Study) -> None:
         _files(study)
         _prices(study)
         _constraints(study)
+        check_metrics(study)
     except UsageError as error:
         raise ConfigError(f"{study.source}: {error}") from None
 
 
-def _values(study: Study, name: str) -> list[object]:
-    """Values that a key takes: those of its parameter, else the fixed one, else none."""
-    for parameter in study.parameters:
-        if parameter.name == name:
-            return list(parameter.values) or [parameter.low, parameter.high]
-    section, _, key = name.partition(".")
-    given = study.fixed.get(section)
-    if not key:
-        return [] if given is None else [given]
-    found = {_plain(k): v for k, v in given.items()} if isinstance(given, dict) else {}
-    return [found[key]] if key in found else []
-
-
-def _plain(key: object) -> str:
-    return str(key).replace("_", "-")
-
-
-def _keys(study: Study, section: str) -> Iterator[str]:
-    """Keys of a section, given or varied, as they are written."""
-    given = study.fixed.get(section)
-    yield from map(str, given if isinstance(given, dict) else ())
-    yield from (
-        parameter.name.partition(".")[2]
-        for parameter in study.parameters
-        if parameter.name.startswith(f"{section}.")
-    )
-
-
 def _platforms(study: Study) -> None:
-    for words in _values(study, "platform"):
+    for words in values_of(study, "platform"):
         if not isinstance(words, str):
             raise UsageError(f"platform: must be a text, not {describe(words)}")
         cluster(words, sized=False)
@@ -86,13 +61,13 @@ def _platforms(study: Study) -> None:
 
 def _files(study: Study) -> None:
     """Files of networks and systems, given or varied: each is there, and is one."""
-    modes = {mode for mode in _values(study, "replay.compat") if mode is None or mode in COMPAT_MODES} or {
+    modes = {mode for mode in values_of(study, "replay.compat") if mode is None or mode in COMPAT_MODES} or {
         None
     }
     read: dict[str, Callable[..., object]] = {"network": load_network, "system": load_system}
     for section in FILES:
-        whole = [value for value in _values(study, section) if not isinstance(value, dict)]
-        for path in [*whole, *_values(study, f"{section}.file")]:
+        whole = [value for value in values_of(study, section) if not isinstance(value, dict)]
+        for path in [*whole, *values_of(study, f"{section}.file")]:
             if not isinstance(path, str):
                 raise UsageError(f"{section}: must be the path of a file, not {describe(path)}")
             if not Path(path).is_file():
@@ -120,7 +95,7 @@ def _prices(study: Study) -> None:
     for name in study.price:
         if name not in names and name != "files":
             raise UsageError(f"cost-per-npu-hour: no machine preset {name!r}{nearest(name, names)}")
-    for words in _values(study, "platform"):
+    for words in values_of(study, "platform"):
         price_of({"price": study.price}, cluster(str(words), sized=False))
 
 
@@ -138,18 +113,18 @@ def _constraints(study: Study) -> None:
 
 def _workload(study: Study) -> None:
     """Kinds, names of parameters and presets; what only some kinds have is left to the points of the others."""
-    if "files" in _keys(study, "workload"):
+    if "files" in keys_of(study, "workload"):
         return
     kinds = []
-    for kind in _values(study, "workload.kind") or ["transformer"]:
+    for kind in values_of(study, "workload.kind") or ["transformer"]:
         if not isinstance(kind, str) or kind not in REQUESTS:
             hint = nearest(str(kind), list(REQUESTS)) or f"; there are: {', '.join(REQUESTS)}"
             raise UsageError(f"workload.kind: no workload {describe(kind)}{hint}")
         kinds.append(REQUESTS[kind])
-    for key in _keys(study, "workload"):
+    for key in keys_of(study, "workload"):
         if key == "kind":
             continue
-        for value in _values(study, f"workload.{key}") or _values(study, f"workload.{_plain(key)}"):
+        for value in values_of(study, f"workload.{key}") or values_of(study, f"workload.{plain(key)}"):
             _accepted(kinds, key, value)
 
 
@@ -169,26 +144,26 @@ def _accepted(kinds: list[type[Request]], key: str, value: object) -> None:
 
 def _options(study: Study) -> None:
     """Names of the network's dimensions and of the replay's options."""
-    for name in _keys(study, "network"):
+    for name in keys_of(study, "network"):
         dim, _, key = name.partition(".")
         if not (dim.startswith("dim") and is_whole(dim[3:], 9) and key in DIM_KEYS) and name != "file":
             hint = nearest(key, list(DIM_KEYS)) if key else ""
             raise UsageError(
                 f"network.{name}: must be dim<k>.<{'|'.join(DIM_KEYS)}>, such as dim1.bandwidth{hint}"
             )
-        for value in _values(study, f"network.{name}") if name != "file" else ():
+        for value in values_of(study, f"network.{name}") if name != "file" else ():
             _loads(f"network.{name}", load_network, {**ONE_DIMENSION, DIM_KEYS[key]: [value]})
-    for name in _keys(study, "system"):
-        for value in _values(study, f"system.{name}") if name != "file" else ():
-            _loads(f"system.{name}", load_system, {_plain(name): value})
-    for name in _keys(study, "replay"):
+    for name in keys_of(study, "system"):
+        for value in values_of(study, f"system.{name}") if name != "file" else ():
+            _loads(f"system.{name}", load_system, {plain(name): value})
+    for name in keys_of(study, "replay"):
         option = name.replace("-", "_")
         if option not in REPLAY_OPTIONS:
-            known = [_plain(known) for known in sorted(REPLAY_OPTIONS)]
-            hint = nearest(_plain(name), known) or f"; there are: {', '.join(known)}"
+            known = [plain(known) for known in sorted(REPLAY_OPTIONS)]
+            hint = nearest(plain(name), known) or f"; there are: {', '.join(known)}"
             raise UsageError(f"replay: unknown option {name!r}{hint}")
         words = {"backend": BACKENDS, "compat": COMPAT_MODES}.get(option)
-        for value in _values(study, f"replay.{name}"):
+        for value in values_of(study, f"replay.{name}"):
             if words and value not in words:
                 hint = nearest(str(value), [word for word in words if word])
                 raise UsageError(

@@ -30,6 +30,7 @@ from chakra.sweep import (
     study_html,
     write_table,
 )
+from chakra.sweep.available import available
 from chakra.sweep.doubt import doubt_notes, doubt_of
 from chakra.sweep.point import point_key
 from chakra.sweep.sensitivity import without_effect
@@ -48,6 +49,8 @@ STUDY: dict[str, Any] = {
         "system.preferred-dataset-splits": [1, 4],
     },
 }
+
+GPT = {"kind": "transformer", "model": "gpt2-small", "layers": 1, "seq": 64}
 
 
 def small(**changes: Any) -> Any:
@@ -575,8 +578,8 @@ def test_a_study_without_a_result_is_an_error(tmp_path: Path) -> None:
 
 
 def test_designs_without_the_objective_are_counted(tmp_path: Path) -> None:
+    outcomes = run(small(parameters={"workload.dp": [2, 4, 8]}), tmp_path)
     study = small(objective="step_high_ms", parameters={"workload.dp": [2, 4, 8]})
-    outcomes = run(study, tmp_path)
     assert all(outcome.ok for outcome in outcomes)
     assert unranked(study, outcomes) == ["3 designs that ran have no step_high_ms, not ranked"]
     interval = dict(outcomes[0].metrics) | {"step_low_ms": 1.0, "step_high_ms": 2.0}
@@ -589,8 +592,10 @@ def test_designs_without_the_objective_are_counted(tmp_path: Path) -> None:
 def test_an_objective_that_no_point_has_is_named(tmp_path: Path) -> None:
     path = write_study(tmp_path, parameters={"workload.dp": [2, 3]}, objective="step_high_ms")
     result = invoke(str(path), "--workers", "1")
-    assert isinstance(result.exception, UsageError)
-    assert "small.yml: objective: none of 2 points that ran has step_high_ms" in str(result.exception)
+    assert isinstance(result.exception, ConfigError)
+    said = "small.yml: objective: no point of this study has step_high_ms; its points have step_ms, "
+    assert said in str(result.exception)
+    assert not (tmp_path / "small.results").exists()
 
 
 def test_failures_of_any_kind_are_outcomes() -> None:
@@ -662,6 +667,13 @@ def test_the_command_says_why_points_cannot_be(tmp_path: Path) -> None:
         ({"cost-per-npu-hour": 1.7e308}, "cost-per-npu-hour must be a number above 0"),
         ({"objective": "cost_per_step"}, "cost_per_step needs a price: cost-per-npu-hour"),
         ({"constraints": ["cost_per_hour < 3"]}, "cost_per_hour needs a price: cost-per-npu-hour"),
+        ({"objective": "tokens_per_s"}, "objective: no point of this study has tokens_per_s; its points have step_ms"),
+        ({"pareto": ["step_ms", "tokens_per_s"]}, "pareto: no point of this study has tokens_per_s; its points have"),
+        ({"constraints": ["tokens_per_s > 5"]}, "'tokens_per_s > 5': no point of this study has tokens_per_s; its"),
+        (
+            {"workload": {"model": "gpt2-small", "mode": "decode"}, "objective": "tokens_per_s", "parameters": {}},
+            "its points have step_ms, exposed_ms, memory_gb, memory_share, samples_per_s, mfu, hfu, npus",
+        ),
         ({"constraints": ["step_m < 5"]}, "no value named 'step_m'; did you mean 'step_ms'?"),
         ({"constraints": ["tp <= 8"]}, "'tp <= 8': the study gives no value named 'tp'"),
         ({"constraints": ["workload_kind == mlp"]}, "no value named 'mlp', and it is no metric; a text stands in quotes"),
@@ -706,6 +718,30 @@ def test_a_wrong_file_stops_the_study_before_anything_runs(
     assert str(bad) in said
     assert str(tmp_path / "small.yml") in said
     assert not (tmp_path / "small.results").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"cost-per-npu-hour": 2.0},
+        {"workload": GPT},
+        {"workload": {**GPT, "mode": "decode"}},
+        {"workload": {**GPT, "framework": "megatron-2022"}},
+    ],
+)
+def test_metrics_that_points_have_are_those_that_a_study_may_ask_for(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    study = small(parameters={"workload.dp": [2]}, **changes)
+    [point] = run(study, tmp_path)
+    assert point.ok, point.reason
+    # an interval is promised where a framework is named, and kept where measured rows are near
+    assert available(study) - {"step_low_ms", "step_high_ms"} == point.metrics.keys() - {
+        "step_low_ms",
+        "step_high_ms",
+    }
+    assert available(study) >= point.metrics.keys() - {"iterations"}
 
 
 def test_what_only_some_kinds_have_is_no_mistake(tmp_path: Path) -> None:

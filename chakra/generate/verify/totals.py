@@ -9,6 +9,9 @@ from chakra.generate.request.requests import Request, TransformerRequest
 from chakra.generate.verify.step_totals import StageSummary, summarize
 from chakra.io.documents import document_text
 
+#: count of what sequences are made of
+TOKENS = "tokens"
+
 
 @dataclass(frozen=True, slots=True)
 class StepTotals:
@@ -32,6 +35,20 @@ class StepTotals:
         return {TOTALS: document_text({**self.counts, MEMORY: self.memory.fact()}, sort_keys=True)}
 
 
+def counts_of(kind: type[Request], *, training: bool) -> set[str]:
+    """Names of the counts that every step of a kind of workload has.
+
+    Parameters
+    ----------
+    kind
+        The kind.
+    training
+        Whether it trains.
+    """
+    names = {"npus", "matmul_flops", "recomputed_flops", "samples"}
+    return names | {TOKENS} if training and issubclass(kind, TransformerRequest) else names
+
+
 def totals_of(request: Request, plan: StepPlan) -> StepTotals:
     """What all ranks of a generated step do together, and what the fullest needs."""
     stages = summarize(plan)
@@ -42,8 +59,10 @@ def totals_of(request: Request, plan: StepPlan) -> StepTotals:
         "recomputed_flops": sum(stage.recomputed_flops * stage.ranks for stage in stages),
         "samples": samples,
     }
-    if isinstance(request, TransformerRequest) and plan.model.training:
-        counts["tokens"] = samples * request.config().sequence
+    if TOKENS in counts_of(type(request), training=plan.model.training) and isinstance(
+        request, TransformerRequest
+    ):
+        counts[TOKENS] = samples * request.config().sequence
     if plan.training.iterations > 1:
         counts["iterations"] = plan.training.iterations
     return StepTotals(counts, memory_need(stages))
