@@ -15,6 +15,7 @@ from chakra.report.page import rendered
 from chakra.report.tables import Table
 from chakra.sweep.doubt import Doubt, doubt_of, interval_words, near_words, rule_words
 from chakra.sweep.metrics import METRICS
+from chakra.sweep.nearest_fit import fits
 from chakra.sweep.pareto import front, label
 from chakra.sweep.reasons import reasons
 from chakra.sweep.run import ranked
@@ -23,12 +24,12 @@ from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
 from chakra.sweep.table import (
     figures,
-    fits,
     fitting,
     heading,
     metric_column,
     named_values,
     need_text,
+    nothing_fits,
     result_notes,
     value_text,
 )
@@ -81,7 +82,7 @@ def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, 
         title=f"Study: {printable(study.name)}",
         answer=_answer(study, outcomes, best, doubt),
         facts=_facts(study, outcomes, best, on_front),
-        notes=[printable(note) for note in result_notes(study, outcomes, best)],
+        notes=[printable(note) for note in result_notes(study, outcomes, best)] if best else [],
         axes=[label(name) for name in study.pareto],
         picture=_picture(study, shown, on_front),
         objective=label(study.objective),
@@ -101,7 +102,8 @@ def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], 
     """The best design, or those that are equally good, its figure, how sure it is, and what else it may be."""
     count = f"{counted_text(len(outcomes), 'design')}"
     if not best:
-        return f"None of {count} gave a result."
+        why = "".join(f" {note[0].upper()}{note[1:]}." for note in nothing_fits(study, outcomes))
+        return f"None of {count} gave a result.{why}"
     first, equal = best[0], tied(study, best)
     if len(equal) > 1:
         text = f"Of {count}, {len(equal)} are equally good, {100 * EQUAL:g} % or less apart: "

@@ -154,11 +154,13 @@ def run_point(
     dict
         ``status`` "ok" with ``metrics``, ``idle``, the reasons why some of the given values may change nothing, and
         ``job``, what an interval of its step depends on, or ``no_job``, why it has none;
-        "infeasible" (parameters that do not fit together, memory) or "failed", with a
+        "infeasible" (parameters that do not fit together; memory, with ``metrics`` of what it needs) or "failed", with a
         one-line ``reason``. Never raises for a bad point: the others of a study go on.
     """
     try:
         return _run(merged, needs_memory, math.inf if document_from_s is None else document_from_s, document)
+    except _ShortOfMemoryError as error:
+        return {"status": "infeasible", "reason": str(error), "metrics": error.metrics}
     except UsageError as error:
         return {"status": "infeasible", "reason": str(error)}
     except ChakraError as error:
@@ -216,10 +218,7 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float, document: b
         metrics["step_low_ms"], metrics["step_high_ms"] = (
             factor * metrics["step_ms"] for factor in (interval.low, interval.high)
         )
-    if need is not None:
-        metrics["memory_gb"] = need.peak_bytes / 1e9
-        if capacity is not None:
-            metrics["memory_share"] = need.peak_bytes / capacity
+    metrics |= _memory_metrics(need, capacity)
     totals = {name: metrics.pop(name) for name in COUNTS if name in metrics}
     price = price_of(merged, platform)
     rates = rates_of(
@@ -268,6 +267,47 @@ def _capacity(system: Mapping[str, Any]) -> int | None:
         raise ConfigError(f"system: key '{LOCAL_MEM_CAPACITY.name}' {unfit.told(value)}") from None
 
 
+class _ShortOfMemoryError(UsageError):
+    """A point that needs more memory than an NPU has."""
+
+    def __init__(self, short: str, metrics: dict[str, float]) -> None:
+        super().__init__(short)
+        self.metrics = metrics
+
+
+def _memory_metrics(need: MemoryNeed | None, capacity: int | None) -> dict[str, float]:
+    """What a point needs of an NPU's memory, as far as that is known."""
+    if need is None:
+        return {}
+    found = {"memory_gb": need.peak_bytes / 1e9}
+    return found if capacity is None else found | {"memory_share": need.peak_bytes / capacity}
+
+
+@checked
+def memory_of(merged: Merged) -> dict[str, float]:
+    """What a point needs of an NPU's memory, which is known before it runs; nothing of traces in files.
+
+    Parameters
+    ----------
+    merged
+        As `run_point` takes it.
+
+    Returns
+    -------
+    dict
+        ``memory_gb``, and ``memory_share`` where the NPU's memory is known.
+
+    Raises
+    ------
+    ConfigError, UsageError
+        Parameters that do not fit together.
+    """
+    platform = _platform(merged)
+    _, plan_metrics, need = _workload(merged["workload"], platform, merged["replay"])
+    _, system = machine(merged, plan_metrics.get("npus"))
+    return _memory_metrics(need, _capacity(system))
+
+
 def _require_memory(need: MemoryNeed | None, capacity: int | None) -> None:
     """Refuse a point that needs more memory than an NPU has, by the rule by which a replay notes it."""
     if need is None or capacity is None:
@@ -275,7 +315,7 @@ def _require_memory(need: MemoryNeed | None, capacity: int | None) -> None:
             f"the memory constraint needs a generated workload, and a platform or a system with {LOCAL_MEM_CAPACITY.name}"
         )
     if short := need.shortage(capacity):
-        raise UsageError(short)
+        raise _ShortOfMemoryError(short, _memory_metrics(need, capacity))
 
 
 def price_of(merged: Merged, platform: "Platform | None") -> float | None:

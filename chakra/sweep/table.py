@@ -12,6 +12,7 @@ from chakra.platforms.model import Platform
 from chakra.replay.results.sharing_notes import NOT_SHARED
 from chakra.sweep.doubt import doubt_notes
 from chakra.sweep.metrics import METRICS
+from chakra.sweep.nearest_fit import fits, nearest_fit
 from chakra.sweep.pareto import front, label
 from chakra.sweep.sensitivity import without_effect
 from chakra.sweep.store import Outcome
@@ -135,11 +136,6 @@ def unranked(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
     ]
 
 
-def fits(outcome: Outcome) -> bool:
-    """Whether a design needs no more memory than an NPU has; true where either is not known."""
-    return outcome.metrics.get("memory_share", 0) <= 1
-
-
 def fitting(best: Sequence[Outcome]) -> int | None:
     """Rank of the best design that fits, from 1 on; None where none does."""
     return next((rank for rank, outcome in enumerate(best, 1) if fits(outcome)), None)
@@ -171,10 +167,32 @@ def overfull(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome])
     if best and not fits(best[0]):
         need, rank = f"the best design needs {need_text(best[0])}", fitting(best)
         if rank is None:
-            return [*lines, f"{need}, and no design fits"]
+            return [*lines, need]
         value = metric_column(study.objective, [best[rank - 1]])[0]
         lines.append(f"{need}; the best that fits has rank {rank}: {heading(study.objective)} {value}")
     return lines
+
+
+def nothing_fits(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
+    """That no design fits in memory, which comes nearest, and what would make it fit; for people. Nothing for others.
+
+    Parameters
+    ----------
+    study
+        The study.
+    outcomes
+        Outcomes of its points.
+    """
+    found = nearest_fit(study, outcomes)
+    if found is None:
+        return []
+    design, text = found
+    return [f"no design fits in memory: the nearest{in_parentheses(named_values(study, design))} {text}"]
+
+
+def in_parentheses(text: str) -> str:
+    """A text behind what it explains; nothing for an empty one."""
+    return f" ({text})" if text else ""
 
 
 def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome]) -> list[str]:
@@ -193,6 +211,7 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
         *notes(study),
         *unshared(study),
         *overfull(study, outcomes, best),
+        *nothing_fits(study, outcomes),
         *unranked(study, outcomes),
         *without_effect(study, outcomes),
         *tie_note(study, best),

@@ -1,5 +1,6 @@
 """The page of a study: what values cost, designs that sort and filter, and the reports that it leads to."""
 
+import html
 import json
 import math
 import re
@@ -18,13 +19,14 @@ from chakra.accuracy import Job
 from chakra.cli.commands.sweep import command
 from chakra.sweep import Outcome, Study, ranked, sensitivity, study_from, study_html
 from chakra.sweep.doubt import doubt_of
+from chakra.sweep.point import run_point
 from chakra.sweep.reasons import reasons
-from chakra.sweep.table import overfull
+from chakra.sweep.table import nothing_fits, overfull
 from chakra.sweep.ties import tie_note, tied
 
 jsonschema = pytest.importorskip("jsonschema")
 
-TP, MB = "workload.tp", "workload.micro-batch"
+TP, MB, LAYERS = "workload.tp", "workload.micro-batch", "workload.layers"
 
 
 def study(**changes: Any) -> Study:
@@ -183,6 +185,46 @@ def test_equally_good_designs_are_a_tie_that_the_cheapest_leads() -> None:
     assert "is best: step 80 ms" in study_html(study(), alone)
 
 
+@pytest.mark.parametrize(
+    ("capacity", "remedies"),
+    [
+        (
+            2.9,
+            "recompute full (2.9 GB), zero 1 (2.5 GB), micro-batch 4 (2.0 GB) or tp 2 (1.6 GB) would make it fit",
+        ),
+        (1.5, "micro-batch 2 (1.5 GB) or tp 4 (0.9 GB) would make it fit"),
+        (0.7, "zero 3 with micro-batch 1 (0.6 GB) or micro-batch 1 with tp 4 (0.3 GB) would make it fit"),
+        (
+            0.01,
+            "no other recompute, zero, micro-batch, tp, pp or ep that was tried makes it fit, nor any two of them",
+        ),
+    ],
+)
+def test_a_study_in_which_nothing_fits_says_what_would(
+    tmp_path: Path, capacity: float, remedies: str
+) -> None:
+    """Needs of each change are those of a design with it; with two layers the design needs 3.07 GB."""
+    given = study(
+        workload={"kind": "transformer", "model": "gpt2-small", "npus": 8, "global-batch": 64, "micro-batch": 8},
+        system={"local-mem-capacity": capacity}, parameters={LAYERS: [4, 2]}, constraints=["memory"],
+    )  # fmt: skip
+    found = [
+        Outcome(str(k), {LAYERS: k}, result["status"], result["metrics"], result["reason"])
+        for k in (4, 2)
+        if (result := run_point(given.merged({LAYERS: k}), needs_memory=True))
+    ]
+    assert [one.status for one in found] == ["infeasible", "infeasible"]
+    [note] = nothing_fits(given, found)
+    assert note.startswith(
+        f"no design fits in memory: the nearest ({LAYERS} 2) needs 3.1 GB of {capacity:.1f} GB; "
+    )
+    assert remedies in note
+    assert f"None of 2 designs gave a result. N{note[1:]}." in html.unescape(study_html(given, found))
+    # one that fits leaves nothing to say, and so does a study of which nobody knows the memory
+    assert nothing_fits(given, [*found, Outcome("1", {LAYERS: 1}, "ok", {"memory_share": 1.0})]) == []
+    assert nothing_fits(given, [Outcome("1", {LAYERS: 1}, "failed", {}, "why")]) == []
+
+
 def test_a_best_design_that_does_not_fit_is_said_with_the_best_that_does() -> None:
     """A share of exactly the memory fits; a design without a known share is not said to be too large."""
 
@@ -201,7 +243,7 @@ def test_a_best_design_that_does_not_fit_is_said_with_the_best_that_does() -> No
     words = "of those that fit, workload.tp 4, workload.micro-batch 1 is best: step 84 ms."
     assert f"It needs 106.8 % of an accelerator&#39;s memory; {words}" in page
     notes, page = said(1.5, 2.0, 12.5)
-    assert notes[1:] == ["the best design needs 150.0 % of an accelerator's memory, and no design fits"]
+    assert notes[1:] == ["the best design needs 150.0 % of an accelerator's memory"]
     assert "It needs 150.0 % of an accelerator&#39;s memory, and no design fits." in page
     notes, page = said(1.0, 2.0, 0.5)
     assert len(notes) == 1

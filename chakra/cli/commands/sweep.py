@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 def command(study_file: str, **options: Any) -> None:
     """Run a study: what is in the results folder already is not run again."""
     from chakra.sweep import Shard, Store, load_study, ranked, run_study, runner
+    from chakra.sweep.table import nothing_fits
 
     study = load_study(study_file)
     if options["seed"] is not None:
@@ -101,9 +102,8 @@ def command(study_file: str, **options: Any) -> None:
             raise UsageError(
                 f"{study_file}: objective: none of {_points(ran)} that ran has {study.objective}"
             )
-        raise UsageError(
-            f"{study_file}: none of {counted(len(outcomes), 'point')} gave a result; the first: {outcomes[0].reason}"
-        )
+        why = "; ".join(nothing_fits(study, outcomes)) or f"the first: {outcomes[0].reason}"
+        raise UsageError(f"{study_file}: none of {counted(len(outcomes), 'point')} gave a result; {why}")
 
 
 def _place(workers: int | None, threads: bool, scheduler: str | None) -> str:
