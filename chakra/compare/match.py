@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from chakra.compare.spans import Kernel
+from chakra.report.tables import without_step
 
 #: above this product of lengths kernels are matched by name alone
 _MOST_PAIRS = 64_000_000
@@ -66,8 +67,9 @@ def match_kernels(a: Sequence[Kernel], b: Sequence[Kernel]) -> list[KernelRow]:
     for how, left, right in matches:
         key = (how, _joined(a, left), _joined(b, right))
         kin = {kernel.kin for kernel in (*(a[i] for i in left), *(b[j] for j in right))}
-        if how in ("same", "only a", "only b") and len(kin) == 1 and "" not in kin:
-            # layers and micro-batches that only one run has belong to the row of the others
+        if len(kin) == 1 and "" not in kin:
+            # layers, micro-batches and steps that only one run has, or that are told by other numbers, belong to the row
+            # of the others
             (name,) = kin
             key = ("same", name, name)
         row = rows.setdefault(key, [0, 0, 0, 0])
@@ -97,6 +99,11 @@ def _joined(kernels: Sequence[Kernel], places: Sequence[int]) -> str:
     return " + ".join(f"{count} x {name}" if count != 1 else name for name, count in runs)
 
 
+def _name(kernel: Kernel) -> str:
+    """By what a kernel is matched: another run may have another number of steps."""
+    return without_step(plain_name(kernel.name))
+
+
 def plain_name(name: str) -> str:
     """A kernel's name without what differs from build to build: return type, template and call arguments.
 
@@ -113,8 +120,8 @@ def plain_name(name: str) -> str:
 def _in_order(a: Sequence[Kernel], b: Sequence[Kernel]) -> Iterator[_Match]:
     """First kernels of one name and shape, then, between those, of one name, then of one family and shape."""
     keys: tuple[_Key, ...] = (
-        lambda k: (plain_name(k.name), k.shapes),
-        lambda k: (plain_name(k.name),),
+        lambda k: (_name(k), k.shapes),
+        lambda k: (_name(k),),
         lambda k: (k.family, k.shapes) if k.shapes else (k.family,),
     )
     yield from _block(a, b, range(len(a)), range(len(b)), keys, 0)
@@ -152,7 +159,7 @@ def _by_name(a: Sequence[Kernel], b: Sequence[Kernel]) -> Iterator[_Match]:
     places: dict[str, tuple[list[int], list[int]]] = {}
     for side, kernels in enumerate((a, b)):
         for i, kernel in enumerate(kernels):
-            places.setdefault(plain_name(kernel.name), ([], []))[side].append(i)
+            places.setdefault(_name(kernel), ([], []))[side].append(i)
     for left, right in places.values():
         both = min(len(left), len(right))
         yield from (("same", (i,), (j,)) for i, j in zip(left[:both], right[:both], strict=True))

@@ -360,8 +360,10 @@ def _meetings(run: Run) -> dict[str, tuple[I64, I64, I64, list[str]]]:
     return out
 
 
-#: how names of generated nodes begin that count micro-batches, layers or buckets; those of kernels do not
-_COUNTED = re.compile(r"[A-Z][0-9]+ |(?:\w+\.)?(?:layer|block|bucket|chunk|stage)s?[0-9]+")
+#: how names of generated nodes begin that count steps, micro-batches, layers or buckets; those of kernels do not
+_COUNTED = re.compile(
+    r"step[0-9]+[. ]\S|[A-Z][0-9]+(?:\.[0-9]+)* |(?:\w+\.)?(?:layer|block|bucket|chunk|stage)s?[0-9]+"
+)
 
 
 def _add_nodes(

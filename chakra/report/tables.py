@@ -142,18 +142,18 @@ def waiting_verdict(run: Run) -> str:
         return ""
     sums = {key: int(values.sum()) for key, values in run.account.items()}
     key = max(sums, key=lambda k: sums[k])
-    share = percent(sums[key], total)
+    part = "Most" if 2 * sums[key] > total else "The largest part"
     meaning = {
-        "compute_ns": "most of the time the NPUs compute",
-        "cpu_ns": "most of the time the NPUs wait for their CPUs"
+        "compute_ns": "the NPUs compute",
+        "cpu_ns": "the NPUs wait for their CPUs"
         if sums.get("compute_ns")
-        else "most of the time the CPUs compute, in traces without accelerator work",
-        "transfer_ns": "most of the time goes into moving data that no compute hides",
-        "waiting_ns": "most of the time NPUs wait for peers that are late",
-        "memory_ns": "most of the time goes into memory accesses that nothing hides",
-        "idle_ns": "most of the time the NPUs have nothing that is ready to run",
+        else "the CPUs compute, in traces without accelerator work",
+        "transfer_ns": "goes into moving data that no compute hides",
+        "waiting_ns": "NPUs wait for peers that are late",
+        "memory_ns": "goes into memory accesses that nothing hides",
+        "idle_ns": "the NPUs have nothing that is ready to run",
     }[key]
-    return f"{meaning[0].upper()}{meaning[1:]} ({share})."
+    return f"{part} of the time {meaning} ({percent(sums[key], total)})."
 
 
 def collectives(run: Run, most: int = 200) -> Table:
@@ -376,13 +376,31 @@ _COUNTS = re.compile(
 )
 
 
+#: how names of generated nodes begin that say to which of several steps they belong, and to which pass: its micro-batch
+#: and its chunk of a stage, or its step of decoding and its micro-batch
+_STEP = re.compile(r"step[0-9]+[. ](?=\S)")
+_PASS = re.compile(r"([A-Z])[0-9]+(?:\.[0-9]+)*(?= )")
+
+
+def without_step(name: str) -> str:
+    """A node's name without which of several steps it belongs to.
+
+    >>> without_step("step1.F3 layer12.fc1")
+    'F3 layer12.fc1'
+    """
+    step = _STEP.match(name)
+    return name[step.end() :] if step else name
+
+
 def counted_name(name: str) -> str:
     """A node's name with ``#`` for the numbers that count layers and micro-batches; those of fc1 and fc2 stay.
 
-    >>> counted_name("F3 layer12.fc1")
-    'F# layer#.fc1'
+    Which step, and which chunk of a stage, is left out.
+
+    >>> counted_name("F3 layer12.fc1"), counted_name("step1.F3.0 layer12.fc1")
+    ('F# layer#.fc1', 'F# layer#.fc1')
     """
-    return _COUNTS.sub("#", name)
+    return _COUNTS.sub("#", _PASS.sub(r"\1#", without_step(name), count=1))
 
 
 def _operator(name: object, kind: object) -> tuple[str, str]:

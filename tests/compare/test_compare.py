@@ -95,27 +95,35 @@ def test_renamed_and_fused_kernels_stand_side_by_side() -> None:
     assert not any(row.how == "only b" for row in match_kernels(before, after))
 
 
-def test_layers_and_micro_batches_of_a_replay_share_a_row(tmp_path: Path) -> None:
-    """Three micro-batches of two layers against two: one row an operator, with the calls and times of all of them."""
+@pytest.mark.parametrize("labels", [
+    ("F0", "F1"),
+    # of two steps, of a stage with two chunks, of decoding: its step and the micro-batch
+    ("step0.F0", "step1.F0"),
+    ("F0.0", "F0.1"),
+    ("step0.F0.0", "step1.F0.0"),
+])  # fmt: skip
+def test_layers_micro_batches_and_steps_of_a_replay_share_a_row(
+    tmp_path: Path, labels: tuple[str, str]
+) -> None:
+    """Three passes of two layers against two: one row an operator, with the calls and times of all of them."""
 
-    def replay(micro_batches: int, scale: int) -> Source:
-        names = [
-            f"F{m} layer{n}.{op}" for m in range(micro_batches) for n in range(2) for op in ("qkv", "fc1")
-        ]
+    def replay(passes: tuple[str, ...], scale: int) -> Source:
+        names = [f"{label} layer{n}.{op}" for label in passes for n in range(2) for op in ("qkv", "fc1")]
+        names += ["optimizer"] if len(passes) == 3 else ["step0 optimizer", "step1 optimizer"]
         ends = [10 * scale * (i + 1) for i in range(len(names))]
         entry = {
             "npu": 0, "ids": list(range(len(names))), "names": names, "kinds": ["COMP"] * len(names),
             "engines": ["GPU"] * len(names), "issue_ns": [0, *ends[:-1]], "finish_ns": ends,
         }  # fmt: skip
         document = {"schema": "chakra.replay.result/1", "npus": 1, "finish_ns": ends[-1:], "nodes": [entry]}
-        path = tmp_path / f"{micro_batches}.json"
+        path = tmp_path / f"{len(passes)}.json"
         path.write_text(json.dumps(document))
         return read_source(path)
 
-    found = compare(replay(3, 1), replay(2, 2))
+    found = compare(replay(("F0", "F1", "F2"), 1), replay(labels, 2))
     assert {(r.how, r.a, r.b, r.calls_a, r.calls_b, r.a_ns, r.b_ns) for r in found.kernels} == {
         ("same", f"F# layer#.{op}", f"F# layer#.{op}", 6, 4, 60, 80) for op in ("qkv", "fc1")
-    }
+    } | {("same", "optimizer", "optimizer", 1, 2, 10, 40)}
 
 
 def test_shapes_tell_renamed_kernels_apart() -> None:

@@ -114,6 +114,7 @@ def test_group_names_are_text_on_the_page() -> None:
         ("--backends aware,flow --long-run RUN", "--long-run is for ns3"),
         ("--backends aware", "two different ones of"),
         ("--backends aware,aware RUN", "two different ones of"),
+        ("--backends aware,flow,unaware RUN", "found 'aware,flow,unaware'; compare others in another run"),
         ("--backends aware,flo RUN", "found 'aware,flo'"),
         ("--backends aware,flow", "which workload? -w PREFIX"),
         ("a --backends aware,flow RUN", "leave a out"),

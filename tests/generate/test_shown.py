@@ -16,7 +16,7 @@ from chakra.generate import TransformerRequest, summarize
 from chakra.generate.model.ir import OpKind
 from chakra.generate.model.stage_model import balanced
 from chakra.generate.verify.check import check_step
-from chakra.report.tables import counted_name
+from chakra.report.tables import counted_name, without_step
 
 #: kinds of models, small enough for a replay
 MODELS: dict[str, dict[str, Any]] = {
@@ -71,6 +71,25 @@ def test_every_operator_has_the_family_of_what_it_is(options: dict[str, Any]) ->
 def test_layers_of_an_encoder_are_counted_like_others() -> None:
     assert counted_name("F3 encoder12.fc1") == "F# encoder#.fc1"
     assert counted_name("B0 encoder_embedding.conv2.dgrad") == "B# encoder_embedding.conv2.dgrad"
+
+
+@pytest.mark.parametrize(
+    ("name", "counted", "single"),
+    [
+        ("step12.F3 layer4.fc1", "F# layer#.fc1", "F3 layer4.fc1"),
+        ("step0 optimizer", "optimizer", "optimizer"),
+        ("step1 params.bucket3.all_gather", "params.bucket#.all_gather", "params.bucket3.all_gather"),
+        ("F3.1 layer4.fc1", "F# layer#.fc1", "F3.1 layer4.fc1"),
+        ("D2.0 head.logits", "D# head.logits", "D2.0 head.logits"),
+        ("stepper motor", "stepper motor", "stepper motor"),
+        ("step3", "step3", "step3"),
+    ],
+)
+def test_steps_and_chunks_of_a_stage_are_counted_like_micro_batches(
+    name: str, counted: str, single: str
+) -> None:
+    assert counted_name(name) == counted
+    assert without_step(name) == single
 
 
 def test_reports_and_comparisons_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,10 +230,21 @@ def test_the_verdict_fits_traces_of_the_cpu_alone(gpu_ns: int, verdict: str) -> 
     assert "\nCPU: " in text
 
 
+@pytest.mark.parametrize(("compute_ns", "verdict"), [
+    (501, "Most of the time the NPUs compute (50.1 %)."),
+    (500, "The largest part of the time the NPUs compute (50.0 %)."),
+    (493, "The largest part of the time the NPUs compute (49.3 %)."),
+])  # fmt: skip
+def test_most_is_more_than_half(compute_ns: int, verdict: str) -> None:
+    account = {"compute_ns": [compute_ns], "transfer_ns": [300], "waiting_ns": [700 - compute_ns]}
+    document = {**sample(1, 0), "npus": 1, "finish_ns": [1000], "exposed_comm_ns": [300], "account": account}
+    assert verdict in essence(run_of(document, "a run"))
+
+
 def test_the_essence_states_units_and_bars_fit_the_terminal() -> None:
     text = essence(run_of(sample(), "x"))
     assert "900 µs (900,000 ns)" in text
-    assert "Most of the time goes into moving data" in text
+    assert "The largest part of the time goes into moving data" in text
     assert re.search(r"NPU 3    \|#{20}={20}\| 900 µs", text)
     assert max(map(len, text.splitlines())) < 140
 

@@ -27,7 +27,7 @@ from chakra.replay.options import BACKENDS
 @click.option(
     "--backends",
     metavar="ONE,OTHER",
-    help="In place of A and B: replay one workload on these two backends, such as flow,ns3.",
+    help="In place of A and B: replay one workload on these two backends, such as flow,ns3; never more than two.",
 )
 @click.option(
     "-w", "--workload", metavar="PREFIX", help="With --backends: traces, as chakra replay takes them."
@@ -136,9 +136,9 @@ def _of_backends(backends: str, a: str | None, options: Options, output: Path | 
     refuse_idle(("rank", "step", "job"), "is for two runs A and B; --backends compares all NPUs")
     names = [name.strip() for name in backends.split(",")]
     if len(names) != 2 or names[0] == names[1] or not set(names) <= set(BACKENDS):
-        raise UsageError(
-            f"--backends: expected two different ones of {', '.join(BACKENDS)} such as aware,flow, found {backends!r}"
-        )
+        others = "; compare others in another run" if len(names) > 2 else ""
+        expected = f"expected two different ones of {', '.join(BACKENDS)} such as aware,flow"
+        raise UsageError(f"--backends: {expected}, found {backends!r}{others}")
     if "ns3" not in names:
         refuse_idle(("long_run",), "is for ns3, which is not one of --backends")
     if options["workload"] is None:
