@@ -6,6 +6,7 @@ NPUs whose surroundings are alike within `DEPTH` links, bandwidths apart. What i
 links of its kind, so that the bandwidths of all NPUs count.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,7 +55,8 @@ class Directions:
 class _Found:
     """Links that ways begin with: the row of the search, the marks of those they lead to, and with which they leave.
 
-    `latency_ns` are sums over those who have a mark, by row and mark.
+    `latency_ns` are sums over those who have a mark, by row and mark; `ways` the marks to which every link of the network
+    leads on a shortest way, by row and link.
     """
 
     row: I64
@@ -62,6 +64,23 @@ class _Found:
     marks: I64
     leaving: I64
     latency_ns: F64
+    ways: I64
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """What the members of a group send to each other over.
+
+    Attributes
+    ----------
+    sent_gibps
+        GB/s of 2^30 B/s that each member can send to the others.
+    links
+        All links on ways between members, ascending.
+    """
+
+    sent_gibps: F64
+    links: I64
 
 
 class FirstLinks:
@@ -120,8 +139,8 @@ class FirstLinks:
         pairs = self._npus * np.array([max(dim.npus - 1, 1) for dim in self._network.dims])
         return Directions(np.where(left > 0, left, begun), left.sum(axis=0), latency / pairs)
 
-    def sent_within(self, groups: Sequence[I64]) -> list[F64]:
-        """GB/s of 2^30 B/s that each member of some groups can send to its other members."""
+    def within(self, groups: Sequence[I64]) -> list[Within]:
+        """What members of some groups, given by the numbers of their NPUs, send to each other over."""
         searched, like = [], []
         known: dict[tuple[bytes, bytes], int] = {}
         for number, members in enumerate(groups):
@@ -132,22 +151,28 @@ class FirstLinks:
             like.append(alike)
             if alike == number:
                 searched += [(int(npu), number) for npu in self._some(members)[0]]
-        counted = self._counted(searched, groups)
-        kind = self._kinds[1]
+        begun, taken = self._counted(searched, groups)
         out = []
         for members, alike in zip(groups, like, strict=True):
             link = self._out.of(members)
-            here = (
-                np.isin(kind[link], kind[counted[alike]]) if alike in counted else np.zeros(len(link), bool)
-            )
+            here = self._of_kind_with(begun[alike])[link]
             place = np.repeat(np.arange(len(members)), np.diff(self._out.start)[members])
             sums = np.zeros(len(members))
             np.add.at(sums, place[here], self._gibps[link[here]])
-            out.append(sums)
+            out.append(Within(sums, np.flatnonzero(self._of_kind_with(taken[alike]))))
         return out
 
-    def _counted(self, searched: list[tuple[int, int]], groups: Sequence[I64]) -> dict[int, I64]:
-        """Links that ways from some NPUs to others of their groups begin with, by group."""
+    def _of_kind_with(self, links: I64) -> AnyArray:
+        """Whether each link is of the kind of one of some links."""
+        kind = self._kinds[1]
+        found = np.zeros(int(kind.max(initial=0)) + 1, bool)
+        found[kind[links]] = True
+        return np.asarray(found[kind])
+
+    def _counted(
+        self, searched: list[tuple[int, int]], groups: Sequence[I64]
+    ) -> tuple[dict[int, I64], dict[int, I64]]:
+        """Links that ways from some NPUs to others of their groups begin with, and all links of these, by group."""
         searched.sort()
         turns: dict[int, int] = {}
         rows: dict[tuple[int, int], int] = {}
@@ -160,7 +185,7 @@ class FirstLinks:
                 group_of.append([])
                 npu_of.append(npu)
             group_of[row].append(number)
-        found: dict[int, list[I64]] = {}
+        begun, taken = (defaultdict[int, list[I64]](list) for _ in range(2))
         sources = np.array(npu_of, np.int64)
         for part in self._parts(len(sources)):
             wanted = np.zeros((part.stop - part.start, self._npus), np.int64)
@@ -170,11 +195,16 @@ class FirstLinks:
             wanted[np.arange(len(wanted)), sources[part]] = 0
             given = self._take_out(wanted, sources[part], self._given)
             result = self._search(sources[part], wanted, np.full_like(wanted, -1))
-            for row, link, marks in [*zip(result.row, result.link, result.marks, strict=True), *given]:
-                for mark, number in enumerate(group_of[part.start + int(row)]):
-                    if int(marks) >> mark & 1:
-                        found.setdefault(number, []).append(link)
-        return {number: np.array(links, np.int64) for number, links in found.items()}
+            own = np.zeros_like(result.ways)
+            own[result.row, result.link] = result.marks
+            for row, route, marks in given:
+                own[row, route[0]] |= marks
+                result.ways[row, route] |= marks
+            for row in range(part.start, part.stop):
+                for mark, number in enumerate(group_of[row]):
+                    for found, leads in ((begun, own), (taken, result.ways)):
+                        found[number].append(np.flatnonzero(leads[row - part.start] >> mark & 1))
+        return _each_once(begun), _each_once(taken)
 
     # -- routes that the file gives --------------------------------------------------------------------------------
 
@@ -190,12 +220,12 @@ class FirstLinks:
     @staticmethod
     def _take_out(
         wanted: I64, sources: I64, given: dict[tuple[int, int], list[int]]
-    ) -> list[tuple[int, int, int]]:
-        """Take the pairs that have a given route out of a search; row, first link and marks of each."""
+    ) -> list[tuple[int, list[int], int]]:
+        """Take the pairs that have a given route out of a search; row, links and marks of each."""
         out = []
         for (src, dst), route in given.items():
             for row in np.flatnonzero(sources == src).tolist():
-                out.append((row, route[0], int(wanted[row, dst])))
+                out.append((row, route, int(wanted[row, dst])))
                 wanted[row, dst] = 0
         return out
 
@@ -297,7 +327,7 @@ class FirstLinks:
             yield slice(first, min(first + each, rows))
 
     def _search(self, sources: I64, wanted: I64, passed: I64) -> _Found:
-        """Links that shortest ways from each source to the NPUs with marks begin with.
+        """Links that shortest ways from each source to the NPUs with marks begin with, and all links of these.
 
         Parameters
         ----------
@@ -326,8 +356,10 @@ class FirstLinks:
         leaving = np.zeros(len(marks), np.int64)
         allowed = self._flat(passed, -1)
         ends = self._head[link] < self._npus
+        led = np.zeros((rows, len(self._tail)), np.int64)
         for a, b in reversed(levels):
             behind = marks[head[a:b]]
+            led[row[a:b], link[a:b]] = behind
             left = np.where(ends[a:b], behind & allowed[head[a:b]], leaving[head[a:b]])
             np.bitwise_or.at(leaving, tail[a:b], left)
             np.bitwise_or.at(marks, tail[a:b], behind)
@@ -338,7 +370,7 @@ class FirstLinks:
         count = max(int(wanted.max(initial=0)).bit_length(), 2 * len(self._network.dims))
         sums = np.stack([np.where(wanted >> k & 1, ways, 0.0).sum(axis=1) for k in range(count)], axis=1)
         kept = behind != 0
-        return _Found(row[first][kept], link[first][kept], behind[kept], left[kept], sums)
+        return _Found(row[first][kept], link[first][kept], behind[kept], left[kept], sums, led)
 
     def _flat(self, of_npus: I64, of_others: int) -> I64:
         """Words of NPUs, by row, as those of all vertices, row after row."""
@@ -364,6 +396,11 @@ class FirstLinks:
             np.minimum.at(dist, to[better], far[better])
             edge = np.unique(to[better])
         return dist
+
+
+def _each_once(found: dict[int, list[I64]]) -> dict[int, I64]:
+    """Links of each group, ascending."""
+    return {number: np.unique(np.concatenate(some)) for number, some in found.items()}
 
 
 def _codes(values: U64) -> I64:

@@ -1,6 +1,5 @@
 """Collectives of a run: times of every instance, and the rows of the table."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,16 +7,17 @@ import numpy as np
 
 from chakra.arrays import I64, ranges
 from chakra.replay.collectives.algorithms import Family
-from chakra.replay.collectives.library.shape import Choice
-from chakra.replay.collectives.plan import FLAT, Plan
+from chakra.replay.collectives.library.in_effect import PlacedLibrary
+from chakra.replay.collectives.library.shape import BY_NETWORK_SWITCHES, BY_NODE_SWITCHES, Choice
+from chakra.replay.collectives.plan import FLAT, Plan, library_phase
 from chakra.replay.config.model import CollectiveKind, Network
 from chakra.replay.engines.outcome import RawRun
-from chakra.replay.results.crossed import Crossed, Within
+from chakra.replay.results.bounds import bound_ns, bus_factor
+from chakra.replay.results.crossed import Crossed
+from chakra.replay.symmetry.classes import coordinates
 from chakra.replay.workload.communicators import Communicator, Membership, first_places
 from chakra.replay.workload.model import Program
 
-#: what a library ran for a plan on a group, if one did
-Ran = Callable[[Plan, Communicator], Choice | None]
 #: rows above this number are merged by group and collective
 MAX_ROWS = 2000
 
@@ -61,59 +61,6 @@ def instances(raw: RawRun, programs: list[Program]) -> Instances:
         np.add.at(waiting, instance, members * np.maximum(raw.instance_ready_ns[instance] - issue, 0))
     start[start == far] = -1
     return Instances(start, raw.instance_ready_ns.copy(), end, waiting)
-
-
-def bus_factor(kind: CollectiveKind, n: int) -> tuple[float, float]:
-    """(S / comm_size, bus bytes / S) as nccl-tests define them; for an all-gather S = n * comm_size."""
-    if kind is CollectiveKind.ALL_REDUCE:
-        return 1.0, 2 * (n - 1) / n
-    if kind in (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER):
-        return float(n), (n - 1) / n
-    if kind in (
-        CollectiveKind.REDUCE_SCATTER,
-        CollectiveKind.REDUCE_SCATTER_BLOCK,
-        CollectiveKind.ALL_TO_ALL,
-    ):
-        return 1.0, (n - 1) / n
-    if kind is CollectiveKind.SCATTER:
-        return 1.0, (n - 1) / n
-    return 1.0, 1.0  # BROADCAST, REDUCE
-
-
-def bound_ns(plan: Plan, size: int, n: int, within: Within) -> float | None:
-    """Time below which a collective of n members cannot end where messages share links, ns; None: it moves nothing.
-
-    All members together must send what bus bandwidth counts, n times S times the factor, over all that they can
-    send; where switches reduce, their own data once. Each alone must send what no other has: its data, or its part of
-    sums and its blocks for others. Of unequal shares the busiest member's bytes are known, not who that is.
-
-    Parameters
-    ----------
-    plan
-        What is run.
-    size
-        comm_size, bytes.
-    n
-        Members that exchange data.
-    within
-        What these can send to each other.
-    """
-    if not within.least or plan.kind is CollectiveKind.BARRIER:
-        return None
-    scale, factor = bus_factor(plan.kind, n)
-    if any(phase.algorithm.family is Family.SWITCH for phase in plan.variants[0]):
-        factor = min(factor, 1.0)
-    mean = size * scale * factor
-    if plan.uneven:
-        return mean / within.most
-    own = {
-        CollectiveKind.ALL_REDUCE: float(size),
-        CollectiveKind.ALL_GATHER: float(size),
-        CollectiveKind.REDUCE_SCATTER: mean,
-        CollectiveKind.REDUCE_SCATTER_BLOCK: mean,
-        CollectiveKind.ALL_TO_ALL: mean,
-    }.get(plan.kind, 0.0)
-    return max(n * mean / within.total, own / within.least)
 
 
 def algorithm_name(plan: Plan) -> str:
@@ -165,7 +112,7 @@ def collective_rows(
     raw: RawRun,
     programs: list[Program],
     membership: Membership,
-    ran: Ran,
+    library: PlacedLibrary | None,
     crossed: Crossed,
 ) -> list[dict[str, Any]]:
     """One row per collective, of groups of one name that run alike; merged by group and collective above `MAX_ROWS`.
@@ -183,10 +130,10 @@ def collective_rows(
     example = {int(raw.comm_of[c]): comm for c, comm in reversed(list(enumerate(membership.comms)))}
     kinds: dict[_What, int] = {}
     ran_by = [(int(plan), example[int(comm)]) for plan, comm in pairs]
-    bounds = _bounds(raw, crossed, ran_by)
+    bounds = _bounds(raw, crossed, ran_by, library)
     what = np.array(
         [
-            kinds.setdefault(_what(raw, plan, comm, bound, ran), len(kinds))
+            kinds.setdefault(_what(raw, plan, comm, bound, library), len(kinds))
             for (plan, comm), bound in zip(ran_by, bounds, strict=True)
         ]
     )
@@ -260,9 +207,11 @@ class _What:
         return row
 
 
-def _what(raw: RawRun, number: int, comm: Communicator, bound: "_Bound", ran: Ran) -> _What:
+def _what(
+    raw: RawRun, number: int, comm: Communicator, bound: "_Bound", library: PlacedLibrary | None
+) -> _What:
     plan = raw.plans[number]
-    choice = ran(plan, comm)
+    choice = _choice(plan, comm, library)
     return _What(
         plan.kind,
         algorithm_name(plan),
@@ -283,7 +232,9 @@ class _Bound:
     ns: float | None
 
 
-def _bounds(raw: RawRun, crossed: Crossed, ran_by: list[tuple[int, Communicator]]) -> list[_Bound]:
+def _bounds(
+    raw: RawRun, crossed: Crossed, ran_by: list[tuple[int, Communicator]], library: PlacedLibrary | None
+) -> list[_Bound]:
     """Bounds of plans on groups."""
     network = crossed.network
     sets: dict[tuple[bytes, tuple[int, ...]], list[I64]] = {}
@@ -294,16 +245,49 @@ def _bounds(raw: RawRun, crossed: Crossed, ran_by: list[tuple[int, Communicator]
         if keys[-1] not in sets:
             sets[keys[-1]] = _planes(network, dims) if dims else [comm.members]
     every = [members for some in sets.values() for members in some]
-    found = iter(crossed.within(every))
-    within = {key: [next(found) for _ in some] for key, some in sets.items()}
+    found = iter(crossed.cuts(every))
+    cuts = {key: [next(found) for _ in some] for key, some in sets.items()}
     out = []
-    for (number, _), key in zip(ran_by, keys, strict=True):
+    for (number, comm), key in zip(ran_by, keys, strict=True):
         plan, size = raw.plans[number], int(raw.plan_bytes[number])
-        n = len(sets[key][0])
-        times = [bound_ns(plan, size, n, one) for one in within[key]]
+        times = [
+            bound_ns(
+                plan.kind,
+                size,
+                some,
+                switched=_switched(plan, comm, npus, network, library),
+                uneven=plan.uneven,
+            )
+            for npus, some in zip(sets[key], cuts[key], strict=True)
+        ]
         known = [time for time in times if time is not None]
-        out.append(_Bound(n, max(known) if known else None))
+        out.append(_Bound(len(sets[key][0]), max(known) if known else None))
     return out
+
+
+def _switched(
+    plan: Plan, comm: Communicator, npus: I64, network: Network, library: PlacedLibrary | None
+) -> I64 | None:
+    """For each of some NPUs the number of the part of the network in which switches reduce and copy; None: nowhere."""
+    choice = _choice(plan, comm, library)
+    if library is not None and choice is not None:
+        if choice.algorithm in BY_NETWORK_SWITCHES:
+            return np.zeros(len(npus), np.int64)
+        return npus // library.node_npus if choice.algorithm in BY_NODE_SWITCHES else None
+    phases = [phase for phase in plan.variants[0] if phase.algorithm.family is Family.SWITCH]
+    if not phases:
+        return None
+    by = {phase.view for phase in phases}
+    rest = [k for k in range(len(network.dims)) if k not in by and FLAT not in by]
+    return np.unique(coordinates(network, npus)[:, rest], axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _choice(plan: Plan, comm: Communicator, library: PlacedLibrary | None) -> Choice | None:
+    """What a library ran for a plan on a group, if one did."""
+    phase = library_phase(plan)
+    if library is None or phase is None or phase.algorithm.kind == CollectiveKind.BARRIER:
+        return None
+    return library.choice(CollectiveKind(phase.algorithm.kind), phase.bytes, comm.members)
 
 
 def _joined(plan: Plan, comm: Communicator, dims: int) -> tuple[int, ...]:

@@ -14,33 +14,20 @@ What is booked in all dimensions comes to the bytes that NPUs send on lists of l
 that each message crosses on building blocks. Both are the same in the last dimension, and where messages stay in one.
 
 Within a group an NPU can send over the links that its shortest ways to the other members begin with, on all networks: two
-of a ring, one to each other member of a full mesh, one of a switch, in each dimension in which members differ.
+of a ring, one to each other member of a full mesh, one of a switch, in each dimension in which members differ. What
+parts of a group can send to the rest: `chakra.replay.networks.cuts`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from chakra.arrays import F64, I64
 from chakra.replay.config.model import LinkTopology, Network, Topology, bytes_per_ns
+from chakra.replay.networks.cuts import Cut, LinkCuts, block_cuts, lanes
 from chakra.replay.networks.first_links import FirstLinks
 from chakra.replay.symmetry.classes import coordinates
-
-
-@dataclass(frozen=True, slots=True)
-class Within:
-    """Bytes per ns that members of a group can send to the others: the least, the most, and all together."""
-
-    least: float
-    most: float
-    total: float
-
-    @classmethod
-    def of(cls, gibps: F64) -> "Within":
-        """From GB/s of 2^30 B/s of each member."""
-        return cls(*(bytes_per_ns(float(some)) for some in (gibps.min(), gibps.max(), gibps.sum())))
 
 
 class Crossed:
@@ -74,7 +61,7 @@ class Crossed:
         if self.network.links is not None:
             return bytes_per_ns(float(self._by_dimension[k]))
         dim = self.network.dims[k]
-        links = _links_within(dim.topology, np.arange(dim.npus), dim.npus)
+        links, _ = lanes(dim.topology, np.arange(dim.npus), dim.npus)
         return float(links.sum()) * (self.network.npus // dim.npus) * dim.bytes_per_ns
 
     @cached_property
@@ -99,31 +86,8 @@ class Crossed:
             out[k] += link.bandwidth_gibps
         return out
 
-    def within(self, groups: Sequence[I64]) -> list[Within]:
-        """What members can send to the others, of groups given by the numbers of their NPUs."""
-        if self._first is not None:
-            return [Within.of(gibps) for gibps in self._first.sent_within(groups)]
-        return [Within.of(self._block_gibps(members)) for members in groups]
-
-    def _block_gibps(self, members: I64) -> F64:
-        """GB/s of 2^30 B/s that each member can send to the others over building blocks."""
-        where = coordinates(self.network, members)
-        out = np.zeros(len(members))
-        for k, dim in enumerate(self.network.dims):
-            places, which = np.unique(where[:, k], return_inverse=True)
-            out += _links_within(dim.topology, places, dim.npus)[which.reshape(-1)] * dim.bandwidth_gibps
-        return out
-
-
-def _links_within(topology: Topology | LinkTopology, places: I64, n: int) -> I64:
-    """Links over which each of some positions, ascending, sends to the others of them, in a dimension of n positions."""
-    if len(places) < 2:
-        return np.zeros(len(places), np.int64)
-    if topology is Topology.FULLY_CONNECTED:
-        return np.full(len(places), len(places) - 1)
-    if topology is not Topology.RING:
-        return np.ones(len(places), np.int64)
-    ahead = (np.roll(places, -1) - places) % n
-    behind = np.roll(ahead, 1)
-    # the shorter way round, ascending on a tie
-    return np.asarray((2 * ahead <= n).astype(np.int64) + (2 * behind < n))
+    def cuts(self, groups: Sequence[I64]) -> list[list[Cut]]:
+        """Cuts between the members of groups given by the numbers of their NPUs."""
+        if self._first is not None and self.network.links is not None:
+            return LinkCuts(self.network, self.network.links, self._first).within(groups)
+        return [block_cuts(self.network, members) for members in groups]

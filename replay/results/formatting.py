@@ -345,8 +345,8 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
         "start, busbw as nccl-tests define it"
     )
     yield (
-        "bound = bytes that NPUs must send / bandwidth of their links to the others, without latencies and steps: small "
-        "collectives take many times that"
+        "bound = bytes that must cross a cut between NPUs / bandwidth of its links (of an NPU, a machine, a level of "
+        "switches), without latencies and steps: small collectives take many times that"
     )
 
 

@@ -22,9 +22,7 @@ from chakra.et.memory_need import (
 )
 from chakra.io.digits import whole_number
 from chakra.io.readable import counted_text
-from chakra.replay.collectives.library.shape import Choice
-from chakra.replay.collectives.plan import Plan, library_phase
-from chakra.replay.config.model import CollectiveKind, Links, Memory, Network, Switches, System
+from chakra.replay.config.model import Links, Memory, Network, Switches, System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import NS3, RunOptions
@@ -52,7 +50,7 @@ from chakra.replay.results.time_account import (
     roofline_averages,
 )
 from chakra.replay.symmetry.classes import booked_dims
-from chakra.replay.workload.communicators import Communicator, Membership
+from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.kernel_speeds import accelerator_notes, idle_speed_notes
 from chakra.replay.workload.model import Engine, Op, Program, Workload
 from chakra.replay.workload.starts import start_notes
@@ -255,14 +253,7 @@ class ReplayResult:
     def collectives(self) -> list[dict[str, Any]]:
         """One row per collective of alike groups of a name: kind, algorithm, bytes, times, bandwidths, bound."""
         library = self.scenario.plans.library
-
-        def ran(plan: Plan, comm: Communicator) -> Choice | None:
-            phase = library_phase(plan)
-            if library is None or phase is None or phase.algorithm.kind == CollectiveKind.BARRIER:
-                return None
-            return library.choice(CollectiveKind(phase.algorithm.kind), phase.bytes, comm.members)
-
-        return collective_rows(self.raw, self._programs, self.membership, ran, self._crossed)
+        return collective_rows(self.raw, self._programs, self.membership, library, self._crossed)
 
     @cached_property
     def dimensions(self) -> list[dict[str, Any]]:

@@ -25,7 +25,12 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.replay.collectives.library.cost import link_bytes
-from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator
+from chakra.replay.collectives.library.shape import (
+    BY_NODE_SWITCHES,
+    Algorithm,
+    Choice,
+    Communicator,
+)
 from chakra.replay.collectives.pipelined_tree import two_trees
 from chakra.replay.config.model import CollectiveKind
 
@@ -38,9 +43,7 @@ LEAST_SEGMENT = 1 << 16
 WINDOW = 8
 
 _CHAINS = (Algorithm.TREE, Algorithm.COLLNET_CHAIN, Algorithm.COLLNET_DIRECT)
-_SWITCHED = (Algorithm.NVLS, Algorithm.NVLS_TREE)
 _TREES = (Algorithm.TREE, Algorithm.NVLS_TREE)
-_COLLNET = (Algorithm.COLLNET_CHAIN, Algorithm.COLLNET_DIRECT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +176,7 @@ def _inside(
         for here, after in itertools.pairwise(node):
             yield here, [(after, size // 2)]
             yield after, [(here, size // 2)]
-    elif algorithm in _SWITCHED or algorithm is Algorithm.SEND_RECV:
+    elif algorithm in BY_NODE_SWITCHES or algorithm is Algorithm.SEND_RECV:
         parts = _parts(size, n - 1)
         for i, here in enumerate(node):
             yield here, [(node[(i + k + 1) % n], part) for k, part in enumerate(parts)]

@@ -22,6 +22,12 @@ class Algorithm(StrEnum):
     SEND_RECV = "SendRecv"
 
 
+#: switches of a node reduce and copy
+BY_NODE_SWITCHES = (Algorithm.NVLS, Algorithm.NVLS_TREE)
+#: switches of the network between nodes reduce and copy
+BY_NETWORK_SWITCHES = (Algorithm.COLLNET_CHAIN, Algorithm.COLLNET_DIRECT)
+
+
 class Protocol(StrEnum):
     """Protocols of the libraries, by the names that ``NCCL_PROTO`` takes."""
 

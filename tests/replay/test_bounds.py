@@ -1,0 +1,202 @@
+"""Bounds of collectives: values by hand on machines with ports, and no time below them on any network."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chakra.builder import Workload
+from chakra.replay import ReplayResult, simulate
+
+#: bytes per ns of a GB/s of 2^30 B/s
+GIB = (1 << 30) / 1e9
+#: shares of groups of up to 16 are whole
+SIZE = 720_720
+KINDS = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+)
+
+
+FLAT = {f"{kind.replace('_', '-')}-implementation": ["oneDirect"] for kind in KINDS[:4]}
+
+
+def run(
+    network: Any,
+    npus: int,
+    kind: str,
+    groups: list[list[int]],
+    size: int = SIZE,
+    system: dict[str, Any] | None = None,
+    backend: str = "flow",
+) -> ReplayResult:
+    workload = Workload(npus)
+    for members in groups:
+        group = workload.add_group(members) if len(members) < npus else None
+        for rank in members:
+            workload.builder(rank).collective(kind, size_bytes=size, group=group)
+    for rank in sorted(set(range(npus)).difference(*groups)):
+        workload.builder(rank).compute(duration_ns=1)
+    return simulate(workload, FLAT | (system or {}), network, backend=backend)
+
+
+def blocks(count: int = 2, each: int = 8) -> dict[str, Any]:
+    """Machines whose NPUs have 900 GB/s to a switch inside, and a port of 50 GB/s each."""
+    return {
+        "topology": ["Switch", "Switch"], "npus_count": [each, count], "bandwidth": [900, 50], "latency": [100, 500]
+    }  # fmt: skip
+
+
+def listed(count: int = 2, each: int = 8, share: int = 1) -> dict[str, Any]:
+    """The same link by link; `share` neighbouring NPUs have a port together, which is a vertex of its own."""
+    n = count * each
+    links: list[list[Any]] = [[npu, f"inside{npu // each}", 900, 50] for npu in range(n)]
+    links += [[npu, f"port{npu // share}", 400, 1] for npu in range(n)]
+    links += [[f"port{port}", "leaf", 50, 250] for port in range(n // share)]
+    return {"npus_count": [each, count], "links": links, "routing": "inside", "npus_forward": False}
+
+
+@pytest.mark.parametrize("network", [blocks(), listed()], ids=["blocks", "listed"])
+@pytest.mark.parametrize(
+    ("kind", "groups", "share"),
+    [
+        # sizes over GB/s: what a machine sends, over its eight ports
+        ("all_reduce", [[*range(16)]], 1 / (8 * 50)),
+        ("all_gather", [[*range(16)]], 8 / (8 * 50)),
+        ("reduce_scatter", [[*range(16)]], 8 / 16 / (8 * 50)),
+        ("all_to_all", [[*range(16)]], 8 * 8 / 16 / (8 * 50)),
+        ("broadcast", [[*range(16)]], 1 / (8 * 50)),
+        ("reduce", [[*range(16)]], 1 / (8 * 50)),
+        # two ports of each machine, and one
+        ("all_reduce", [[k, k + 1, k + 8, k + 9] for k in range(0, 8, 2)], 1 / (2 * 50)),
+        ("all_to_all", [[k, k + 1, k + 8, k + 9] for k in range(0, 8, 2)], 2 * 2 / 4 / (2 * 50)),
+        ("all_reduce", [[k, k + 8] for k in range(8)], 1 / 50),
+        # four of one machine and one of the other: one port takes all in
+        ("all_reduce", [[0, 1, 2, 3, 8]], 1 / 50),
+        ("all_to_all", [[0, 1, 2, 3, 8]], 4 / 5 / 50),
+        # inside one
+        ("all_to_all", [[*range(8)]], 7 / 8 / 900),
+    ],
+)
+def test_ports_of_a_machine_count(network: Any, kind: str, groups: list[list[int]], share: float) -> None:
+    for row in run(network, 16, kind, groups).collectives:
+        assert row["bound_ns"] == pytest.approx(share * SIZE / GIB)
+
+
+def test_many_machines_send_what_no_cut_alone_says() -> None:
+    """A sum of 8 machines: 2 * 7 sizes leave machines of 8 ports, and none of them must send more than one."""
+    for network in (blocks(8), listed(8)):
+        row = run(network, 64, "all_reduce", [[*range(64)]]).collectives[0]
+        assert row["bound_ns"] == pytest.approx(2 * 7 / (8 * 8 * 50) * SIZE / GIB)
+
+
+def test_npus_that_share_a_port() -> None:
+    """Four NPUs with two ports a machine: sums leave over both; NPUs 0 and 1 have one, as has NPU 0 alone."""
+    network = listed(2, 4, share=2)
+    for members, ports in (([*range(8)], 2), ([0, 1, 4, 5], 1), ([0, 4], 1)):
+        row = run(network, 8, "all_reduce", [members]).collectives[0]
+        assert row["bound_ns"] == pytest.approx(1 / (ports * 50) * SIZE / GIB)
+
+
+def test_the_root_lies_where_it_takes_least() -> None:
+    """Of a star whose NPU 3 has 10 of 100 GB/s: as root it gets three blocks, as another it sends one."""
+    links: list[list[Any]] = [[npu, "s", 10 if npu == 3 else 100, 100] for npu in range(4)]
+    network = {"npus_count": [4], "links": links}
+    for kind, share in (
+        ("gather", 1 / 10),
+        ("scatter", 1 / 4 / 10),
+        ("broadcast", 1 / 100),
+        ("reduce", 1 / 100),
+    ):
+        row = run(network, 4, kind, [[*range(4)]]).collectives[0]
+        # a broadcast is rooted at the slow one, which then sends all
+        wanted = 1 / 10 if kind in ("broadcast", "reduce") else share
+        assert row["bound_ns"] == pytest.approx(wanted * SIZE / GIB)
+
+
+@pytest.mark.parametrize("algorithm", ["NVLSTree", "Ring"])
+def test_switches_of_machines_reduce_inside_them_alone(algorithm: str) -> None:
+    """Between four machines a sum takes 2 * 3 sizes over 4 * 8 ports, whoever reduces inside."""
+    library = {
+        "collective-library": "nccl",
+        "collective-costs": "hgx-h100",
+        "collective-algorithm": algorithm,
+    }
+    row = run(blocks(4), 32, "all_reduce", [[*range(32)]], 1 << 28, library).collectives[0]
+    assert row["library_algorithm"] == algorithm
+    assert row["bound_ns"] == pytest.approx(2 * 3 / (4 * 8 * 50) * (1 << 28) / GIB)
+    inside = run(
+        blocks(4), 32, "all_reduce", [[*range(8)]], 1 << 28, {**library, "collective-algorithm": "NVLS"}
+    )
+    # each sends its data once; a part of it is reduced by the switch
+    assert inside.collectives[0]["bound_ns"] == pytest.approx((1 << 28) / 900 / GIB)
+
+
+# -- laws ------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> dict[str, Any]:
+    """Building blocks in one to three dimensions, or links: machines with ports, leaves, spines; some are slower."""
+    if draw(st.booleans()):
+        dims = draw(st.integers(1, 3))
+        return {
+            "topology": [draw(st.sampled_from(["Ring", "FullyConnected", "Switch"])) for _ in range(dims)],
+            "npus_count": [draw(st.integers(2, 4 if dims > 1 else 9)) for _ in range(dims)],
+            "bandwidth": [draw(st.sampled_from([3, 20, 50])) for _ in range(dims)],
+            "latency": [draw(st.sampled_from([1, 100])) for _ in range(dims)],
+        }
+    each, count, share = draw(st.sampled_from([(2, 3, 1), (2, 4, 2), (4, 2, 1), (4, 2, 2), (4, 3, 4)]))
+    links = listed(count, each, share)["links"]
+    if draw(st.booleans()):  # machines at two leaves, joined by two spines
+        joined = [
+            [a, f"leaf{int(a[4:]) * share // each % 2}", 50, ns] for a, b, _, ns in links if b == "leaf"
+        ]
+        links = [row for row in links if row[1] != "leaf"] + joined
+        links += [[f"leaf{leaf}", f"spine{spine}", 30, 100] for leaf in range(2) for spine in range(2)]
+    slow = draw(st.dictionaries(st.integers(0, len(links) - 1), st.sampled_from([3, 7, 33]), max_size=3))
+    return {
+        "npus_count": [each, count],
+        "links": [[a, b, slow.get(i, speed), ns] for i, (a, b, speed, ns) in enumerate(links)],
+        "routing": draw(st.sampled_from(["hops", "latency", "inside"])),
+        "npus_forward": draw(st.booleans()),
+    }
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_nothing_is_faster_than_its_bound(data: st.DataObject) -> None:
+    """Every kind, groups of any shape; messages take whole ns on each link of `aware`, rounded down."""
+    network = data.draw(networks())
+    n = int(np.prod(network["npus_count"]))
+    kind = data.draw(st.sampled_from(KINDS))
+    members = data.draw(st.lists(st.integers(0, n - 1), min_size=2, max_size=n, unique=True).map(sorted))
+    if data.draw(st.booleans()):
+        members = list(range(n))
+    implementation = data.draw(st.sampled_from(["ring", "direct", "oneRing", "oneDirect"]))
+    system = {
+        f"{name.replace('_', '-')}-implementation": [implementation]
+        * (1 if implementation.startswith("one") else len(network["npus_count"]))
+        for name in KINDS[:4]
+    }
+    for backend in ("aware", "flow"):
+        result = run(network, n, kind, [members], system=system, backend=backend)
+        [row] = result.collectives
+        rounds = 2 * n * len(network["npus_count"]) * (n if "irect" in implementation else 1)
+        assert row["bound_ns"] <= row["transfer_ns"] + rounds, backend
+
+
+def test_an_exchange_over_ports_takes_its_bound() -> None:
+    """All ports busy all the time: what is longer than the bound is latency."""
+    system = {"all-to-all-implementation": ["oneDirect"], "endpoint-delay": 0}
+    row = run(listed(), 16, "all_to_all", [[*range(16)]], 1 << 26, system).collectives[0]
+    assert row["bound_ns"] == pytest.approx((1 << 26) / 100 / GIB)
+    assert row["bound_ns"] <= row["transfer_ns"] < 1.01 * row["bound_ns"]
