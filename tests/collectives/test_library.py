@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from chakra.replay.collectives.library import (
 from chakra.replay.collectives.library.published import CEILINGS
 from chakra.replay.config.model import CollectiveKind as Kind
 
+ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
 RINGS = (Kind.ALL_REDUCE, Kind.ALL_GATHER, Kind.REDUCE_SCATTER)
 
@@ -313,3 +315,25 @@ def test_a_machine_without_measured_costs_falls_back_on_what_the_library_predict
         assert ours == pytest.approx(
             library_time(kind, 1 << 28, node(8), collective_parameters("hgx-h100")).time_ns, rel=0.35
         )
+
+
+def test_why_a_newer_machine_is_slower_between_nodes() -> None:
+    """Each row of the guide: LL128 and the chunks of NVLS are all that tells B200 from H100 over the same ports."""
+    page = (ROOT / "docs" / "guides" / "collective-library.md").read_text(encoding="utf-8")
+    table = page.split("<!-- machines between nodes -->")[1].split("<!-- end -->")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
+    units = {"MiB": MIB, "GiB": 1 << 30}
+    older, newer = (collective_parameters(name) for name in ("hgx-h100", "hgx-b200"))
+    assert len(rows) == 5
+    for what, size, *told in rows:
+        kind = Kind.ALL_REDUCE if what.startswith("all-reduce") else Kind.ALL_GATHER
+        comm = Communicator(64, 8, nic_gbps=50.0) if "64 ranks" in what else Communicator(8, 1, nic_gbps=50.0)
+        count, unit = size.split()
+        found = [
+            library_time(kind, int(count) * units[unit], comm, machine)
+            for machine in (older, newer, replace(newer, ll128=True))
+        ]
+        shown = [
+            f"{time.time_ns / 1e3:,.1f} {time.choice.algorithm}/{time.choice.protocol}" for time in found[:2]
+        ]
+        assert told == [*shown, f"{found[2].time_ns / 1e3:,.1f}"]
