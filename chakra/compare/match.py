@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from chakra.compare.spans import Kernel
-from chakra.report.tables import without_step
+from chakra.io.readable import without_step
 
 #: above this product of lengths kernels are matched by name alone
 _MOST_PAIRS = 64_000_000

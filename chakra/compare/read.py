@@ -35,9 +35,9 @@ from chakra.errors import UsageError
 from chakra.et.families import kernel_family, operator_family
 from chakra.io import files
 from chakra.io.rank_files import expect_run
+from chakra.io.readable import counted_name
 from chakra.report import Run, read_run
 from chakra.report.document import computed_of
-from chakra.report.tables import counted_name
 from chakra.timeline.lenient import number
 
 #: names of collectives, by what their names in libraries, traces and documents contain

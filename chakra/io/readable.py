@@ -1,5 +1,7 @@
 """Numbers and names as people read them."""
 
+import re
+
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 
 
@@ -161,3 +163,37 @@ def shortened(text: str, limit: int) -> str:
     left = limit // 2
     right = limit - left - 1
     return text[:left] + "…" + (text[-right:] if right > 0 else "")
+
+
+#: numbers in names that count: by themselves, behind one capital (F3: forward of micro-batch 3), and behind these words
+_COUNTS = re.compile(
+    r"(?<![A-Za-z0-9])[0-9]+|(?<=\b[A-Z])[0-9]+|(?<=layer)[0-9]+|(?<=layers)[0-9]+|(?<=encoder)[0-9]+|(?<=block)[0-9]+|(?<=bucket)[0-9]+|(?<=chunk)[0-9]+"
+    r"|(?<=stage)[0-9]+"
+)
+
+
+#: how names of generated nodes begin that say to which of several steps they belong, and to which pass: its micro-batch
+#: and its chunk of a stage, or its step of decoding and its micro-batch
+_STEP = re.compile(r"step[0-9]+[. ](?=\S)")
+_PASS = re.compile(r"([A-Z])[0-9]+(?:\.[0-9]+)*(?= )")
+
+
+def without_step(name: str) -> str:
+    """A node's name without which of several steps it belongs to.
+
+    >>> without_step("step1.F3 layer12.fc1")
+    'F3 layer12.fc1'
+    """
+    step = _STEP.match(name)
+    return name[step.end() :] if step else name
+
+
+def counted_name(name: str) -> str:
+    """A node's name with ``#`` for the numbers that count layers and micro-batches; those of fc1 and fc2 stay.
+
+    Which step, and which chunk of a stage, is left out.
+
+    >>> counted_name("F3 layer12.fc1"), counted_name("step1.F3.0 layer12.fc1")
+    ('F# layer#.fc1', 'F# layer#.fc1')
+    """
+    return _COUNTS.sub("#", _PASS.sub(r"\1#", without_step(name), count=1))

@@ -1,6 +1,5 @@
 """The rows of a report's tables, as text ready to be shown on a page or a terminal."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -11,6 +10,7 @@ from chakra.io.readable import (
     bytes_text,
     count_text,
     counted,
+    counted_name,
     counted_text,
     duration_text,
     figure_text,
@@ -21,6 +21,8 @@ from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
 from chakra.timeline.lenient import number
 
 WORDS: Final = dict(ACCOUNT_PARTS)
+#: row of a path whose document lists only its last nodes and not the sums of all, as those of earlier versions do
+UNLISTED: Final = "before the first node that the result lists"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def answer(run: Run) -> str:
         low, high = map(duration_text, run.interval_ns)
         text += f"; measured, it would take {low} to {high} with {100 * number(interval.get('share')):g} %"
     path = path_by_operator(run, 1).rows
-    if path:
+    if path and path[0][0] != UNLISTED:
         operator, _, _, total, share = path[0]
         text += f". The largest part of its critical path: {operator}, {total} ({share})"
     return f"{text}."
@@ -319,28 +321,62 @@ def critical_path(run: Run, most: int = 200) -> Table:
         )
         before = end
     return Table(
-        ("name", "kind", "NPU", "node", "start", "duration", "gap before"), table, max(len(rows) - most, 0), 2
+        ("name", "kind", "NPU", "node", "start", "duration", "gap before"),
+        table,
+        max(_path_nodes(run, len(rows)) - len(table), 0),
+        2,
     )
+
+
+def _path_nodes(run: Run, listed: int) -> int:
+    """Nodes of the whole path, of which the document lists some."""
+    stated = run.document.get("critical_path_sums")
+    return int(number(stated.get("nodes"), listed)) if isinstance(stated, Mapping) else listed
 
 
 def path_by_operator(run: Run, most: int = 30) -> Table:
     """The critical path by operator: nodes whose names differ in numbers (of layers, micro-batches) are one row.
 
-    Times between one node's end and the next one's start are a row of their own; shares are of the simulated time.
+    Times between one node's end and the next one's start are a row of their own; shares are of the simulated time. The
+    rows are of the whole path, of which the document lists no more than a part.
     """
+    stated = run.document.get("critical_path_sums")
+    sums = _stated_sums(stated) if isinstance(stated, Mapping) else _listed_sums(run)
+    return _by_total(sums, run.end_ns, most, "of the simulated time")
+
+
+def _stated_sums(stated: Mapping[str, object]) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Times and totals of the whole path, as the document states them."""
+    parts = stated.get("parts")
+    sums: dict[tuple[str, ...], tuple[int, int]] = {
+        (text_of(part.get("operator")) or _NAMELESS, text_of(part.get("kind"))): (
+            int(number(part.get("count"))),
+            int(number(part.get("total_ns"))),
+        )
+        for part in (parts if isinstance(parts, list) else [])
+        if isinstance(part, Mapping)
+    }
+    gap = int(number(stated.get("gap_ns")))
+    if gap:
+        sums[_NOTHING] = int(number(stated.get("gaps"))), gap
+    return sums
+
+
+def _listed_sums(run: Run) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Times and totals of the nodes that the document lists."""
     sums: dict[tuple[str, ...], tuple[int, int]] = {}
     before = 0
-    for row in run.table("critical_path"):
+    for place, row in enumerate(run.table("critical_path")):
         start, end = int(number(row.get("issue_ns"))), int(number(row.get("finish_ns")))
         for key, time in (
             (_operator(row.get("name"), row.get("kind")), end - max(start, before)),
-            (("nothing runs on the path", ""), start - before),
+            (_NOTHING if place else (UNLISTED, ""), start - before),
         ):
             if time > 0:
                 count, total = sums.get(key, (0, 0))
                 sums[key] = count + 1, total + time
         before = max(before, end)
-    return _by_total(sums, run.end_ns, most, "of the simulated time")
+    return sums
 
 
 def operators(run: Run, most: int = 30) -> Table:
@@ -369,43 +405,13 @@ def operators(run: Run, most: int = 30) -> Table:
     return _by_total(kept, sum(total for _, total in sums.values()), most, "of all", words)
 
 
-#: numbers in names that count: by themselves, behind one capital (F3: forward of micro-batch 3), and behind these words
-_COUNTS = re.compile(
-    r"(?<![A-Za-z0-9])[0-9]+|(?<=\b[A-Z])[0-9]+|(?<=layer)[0-9]+|(?<=layers)[0-9]+|(?<=encoder)[0-9]+|(?<=block)[0-9]+|(?<=bucket)[0-9]+|(?<=chunk)[0-9]+"
-    r"|(?<=stage)[0-9]+"
-)
-
-
-#: how names of generated nodes begin that say to which of several steps they belong, and to which pass: its micro-batch
-#: and its chunk of a stage, or its step of decoding and its micro-batch
-_STEP = re.compile(r"step[0-9]+[. ](?=\S)")
-_PASS = re.compile(r"([A-Z])[0-9]+(?:\.[0-9]+)*(?= )")
-
-
-def without_step(name: str) -> str:
-    """A node's name without which of several steps it belongs to.
-
-    >>> without_step("step1.F3 layer12.fc1")
-    'F3 layer12.fc1'
-    """
-    step = _STEP.match(name)
-    return name[step.end() :] if step else name
-
-
-def counted_name(name: str) -> str:
-    """A node's name with ``#`` for the numbers that count layers and micro-batches; those of fc1 and fc2 stay.
-
-    Which step, and which chunk of a stage, is left out.
-
-    >>> counted_name("F3 layer12.fc1"), counted_name("step1.F3.0 layer12.fc1")
-    ('F# layer#.fc1', 'F# layer#.fc1')
-    """
-    return _COUNTS.sub("#", _PASS.sub(r"\1#", without_step(name), count=1))
+_NAMELESS: Final = "nodes without a name"
+_NOTHING: Final = ("nothing runs on the path", "")
 
 
 def _operator(name: object, kind: object) -> tuple[str, str]:
     text = text_of(name)
-    return (counted_name(text) if text else "nodes without a name", text_of(kind))
+    return (counted_name(text) if text else _NAMELESS, text_of(kind))
 
 
 def _by_total(

@@ -1,20 +1,130 @@
 """The critical path of a run: the chain of nodes that leads to the latest finish."""
 
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TypedDict
 
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.io.readable import counted_name
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.model import Engine, Op, Program, Workload
 
-#: nodes of the critical path that are reported
+#: nodes of the critical path that are listed one by one; its sums are of all
 MAX_PATH = 10_000
 
 
-def critical_path(raw: RawRun, programs: list[Program], scenario: Scenario) -> list[dict[str, object]]:
+class PathNode(TypedDict):
+    """A node of the path: `node` is its id, `kind` the name of its `Engine`."""
+
+    npu: int
+    node: int
+    name: str
+    kind: str
+    issue_ns: int
+    finish_ns: int
+
+
+class PathPart(TypedDict):
+    """What nodes of one operator and kind take on the path, and how many they are."""
+
+    operator: str
+    kind: str
+    count: int
+    total_ns: int
+
+
+class PathSums(TypedDict):
+    """Times of a whole path: how many nodes it has, what nothing runs on, and what does."""
+
+    nodes: int
+    gaps: int
+    gap_ns: int
+    parts: list[PathPart]
+
+
+@dataclass(frozen=True, slots=True)
+class CriticalPath:
+    """Nodes of the critical path, first to last, as columns: all of them, however many.
+
+    Attributes
+    ----------
+    npu, node
+        NPU and id of each node.
+    name, kind
+        Place of each node's name in `names`, number of its `Engine`.
+    issue_ns, finish_ns
+        Times of each node.
+    names
+        Distinct names.
+    """
+
+    npu: I64
+    node: I64
+    name: I64
+    kind: I64
+    issue_ns: I64
+    finish_ns: I64
+    names: list[str]
+
+    def rows(self, most: int = MAX_PATH) -> list[PathNode]:
+        """The first nodes, one by one."""
+        columns = (self.npu, self.node, self.name, self.kind, self.issue_ns, self.finish_ns)
+        return [
+            {
+                "npu": npu,
+                "node": node,
+                "name": self.names[name],
+                "kind": Engine(kind).name,
+                "issue_ns": issue,
+                "finish_ns": finish,
+            }
+            for npu, node, name, kind, issue, finish in zip(
+                *(column[:most].tolist() for column in columns), strict=True
+            )
+        ]
+
+    def sums(self) -> PathSums:
+        """Time of the whole path by operator and kind, largest first, and of its gaps; they add up to its end.
+
+        An instant belongs to the first node of the path that covers it. Names that differ in numbers that count (layers,
+        micro-batches) are one operator.
+        """
+        reached = np.maximum.accumulate(self.finish_ns)
+        before = np.concatenate([np.zeros(1, np.int64), reached[:-1]])[: len(reached)]
+        time = np.maximum(self.finish_ns - np.maximum(self.issue_ns, before), 0)
+        gap = np.maximum(self.issue_ns - before, 0)
+        places: dict[str, int] = {}
+        operator = np.array(
+            [places.setdefault(counted_name(name), len(places)) for name in self.names], np.int64
+        )
+        key, inverse = np.unique(
+            np.stack([operator[self.name], self.kind], axis=1)[time > 0], axis=0, return_inverse=True
+        )
+        total, count = np.zeros(len(key), np.int64), np.zeros(len(key), np.int64)
+        np.add.at(total, inverse.reshape(-1), time[time > 0])
+        np.add.at(count, inverse.reshape(-1), 1)
+        known = list(places)
+        found = [
+            (-ns, known[name], Engine(kind).name, number)
+            for (name, kind), number, ns in zip(key.tolist(), count.tolist(), total.tolist(), strict=True)
+        ]
+        parts: list[PathPart] = [
+            {"operator": name, "kind": kind, "count": number, "total_ns": -ns}
+            for ns, name, kind, number in sorted(found)
+        ]
+        return {
+            "nodes": len(self.node),
+            "gaps": int((gap > 0).sum()),
+            "gap_ns": int(gap.sum()),
+            "parts": parts,
+        }
+
+
+def critical_path(raw: RawRun, programs: list[Program], scenario: Scenario) -> CriticalPath:
     """Nodes that lead to the latest finish, first to last: each waited for the one before it.
 
     Going back from the last node: what ended when it was issued (a parent, or the node that held its slot), and for a
@@ -22,37 +132,28 @@ def critical_path(raw: RawRun, programs: list[Program], scenario: Scenario) -> l
     counts, whether classes of NPUs were simulated or all.
     """
     if not len(raw.done_ns) or raw.partial:
-        return []
+        return _columns(raw, programs, [])
     class_of = raw.partition.class_of
     # a trace without nodes ends at 0, as one of nodes that take no time
     busy = np.flatnonzero(np.diff(raw.node_start)[class_of])
     if not len(busy):
-        return []
+        return _columns(raw, programs, [])
     npu = int(busy[np.argmax(raw.done_ns[class_of[busy]])])
     node = int(np.argmax(raw.finish_ns[raw.nodes(int(class_of[npu]))]))
-    path: list[dict[str, object]] = []
+    path: list[tuple[int, int]] = []
     seen: set[tuple[int, int]] = set()
     by_finish: dict[int, tuple[I64, I64]] = {}
     issued_as: dict[int, I64] = {}
     senders = _Senders(raw, programs, scenario.workload)
     members = _Members(raw, programs, scenario.membership)
-    while node >= 0 and len(path) < MAX_PATH and (npu, node) not in seen:
+    while node >= 0 and (npu, node) not in seen:
         seen.add((npu, node))
         actor = int(class_of[npu])
         program, where = programs[actor], raw.nodes(actor)
         issue = raw.issue_ns[where]
         index = int(program.order[node])
         trace = program.trace
-        path.append(
-            {
-                "npu": npu,
-                "node": int(trace.ids[index]),
-                "name": trace.name_table[int(trace.name_codes[index])],
-                "kind": Engine(int(program.engine[node])).name,
-                "issue_ns": int(issue[node]),
-                "finish_ns": int(raw.finish_ns[where][node]),
-            }
-        )
+        path.append((npu, node))
         if program.op[node] == Op.COLLECTIVE:
             instance = int(raw.comm_instance[int(raw.comm_start[actor]) + int(program.comm[node])])
             if instance >= 0 and raw.instance_ready_ns[instance] > issue[node]:
@@ -81,8 +182,26 @@ def critical_path(raw: RawRun, programs: list[Program], scenario: Scenario) -> l
         mine = set(parents[int(offsets[index]) : int(offsets[index + 1])].tolist())
         parent = [int(c) for c in candidates if int(program.order[c]) in mine]
         node = parent[0] if parent else int(candidates[-1])
-    path.reverse()
-    return path
+    return _columns(raw, programs, path[::-1])
+
+
+def _columns(raw: RawRun, programs: list[Program], path: list[tuple[int, int]]) -> CriticalPath:
+    """Columns of nodes that are given as NPU and place in its program."""
+    npu, place = np.array(path, np.int64).reshape(-1, 2).T
+    node, name, kind = (np.zeros(len(npu), np.int64) for _ in range(3))
+    actor = raw.partition.class_of[npu]
+    at = raw.node_start[actor] + place
+    names: dict[str, int] = {}
+    for one in np.unique(actor).tolist():
+        mine = np.flatnonzero(actor == one)
+        program = programs[one]
+        index = program.order[place[mine]]
+        node[mine] = program.trace.ids[index].astype(np.int64)
+        codes, inverse = np.unique(program.trace.name_codes[index], return_inverse=True)
+        texts = [program.trace.name_table[code] for code in codes.tolist()]
+        name[mine] = np.array([names.setdefault(text, len(names)) for text in texts])[inverse.reshape(-1)]
+        kind[mine] = program.engine[place[mine]]
+    return CriticalPath(npu, node, name, kind, raw.issue_ns[at], raw.finish_ns[at], list(names))
 
 
 class _Members:
@@ -122,19 +241,27 @@ class _Senders:
     def __init__(self, raw: RawRun, programs: list[Program], workload: Workload) -> None:
         self.raw, self.programs, self.workload = raw, programs, workload
         self.known: dict[tuple[int, Op], dict[tuple[int, int], list[int]]] = {}
+        self.places: dict[int, dict[int, int]] = {}
 
     def sender(self, receiver: int, node: int) -> tuple[int, int] | None:
         """NPU and node of the send for a receive of an NPU."""
         program = self.programs[int(self.raw.partition.class_of[receiver])]
         peer = int(self.peers[receiver, program.p2p_peer[int(program.call[node])]])
         tag = int(program.trace.comm_tag[int(program.order[node])])
-        place = self._messages(receiver, Op.RECV)[peer, tag].index(node)
+        place = self._places(receiver)[node]
         sends = self._messages(peer, Op.SEND).get((receiver, tag), [])
         return (peer, sends[place]) if place < len(sends) else None
 
     @cached_property
     def peers(self) -> I64:
         return self.workload.peers
+
+    def _places(self, npu: int) -> dict[int, int]:
+        """Place of each receive of an NPU among those of its peer and tag."""
+        if npu not in self.places:
+            same = self._messages(npu, Op.RECV).values()
+            self.places[npu] = {node: place for nodes in same for place, node in enumerate(nodes)}
+        return self.places[npu]
 
     def _messages(self, npu: int, op: Op) -> dict[tuple[int, int], list[int]]:
         """Sends or receives of an NPU by peer and tag, in the order of their issue."""

@@ -30,7 +30,7 @@ from chakra.replay.results.books import flat_bytes, link_rows, unsent_bytes
 from chakra.replay.results.collectives import collective_rows
 from chakra.replay.results.compute_notes import compute_notes, generated_with
 from chakra.replay.results.corrections import find_corrections
-from chakra.replay.results.critical_path import critical_path
+from chakra.replay.results.critical_path import CriticalPath, PathNode, PathSums, critical_path
 from chakra.replay.results.crossed import Crossed
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
@@ -319,9 +319,22 @@ class ReplayResult:
         return self.raw.link_use
 
     @cached_property
-    def critical_path(self) -> list[dict[str, Any]]:
-        """Nodes that lead to the latest finish, first to last."""
+    def _path(self) -> CriticalPath:
         return critical_path(self.raw, self._programs, self.scenario)
+
+    @cached_property
+    def critical_path(self) -> list[PathNode]:
+        """Nodes that lead to the latest finish, first to last; the first 10,000 of a longer path."""
+        return self._path.rows()
+
+    @cached_property
+    def critical_path_sums(self) -> PathSums:
+        """Times of the whole critical path in ns: by operator and kind, and of its gaps; they add up to the finish.
+
+        ``nodes``: how many the path has; ``gaps`` and ``gap_ns``: how often and how long nothing runs on it; ``parts``:
+        ``operator``, ``kind``, ``count`` and ``total_ns``, largest first.
+        """
+        return self._path.sums()
 
     @cached_property
     def memory(self) -> list[MemoryUse]:
@@ -474,6 +487,7 @@ class ReplayResult:
             "links": self.links,
             "link_use": self.link_use,
             "critical_path": self.critical_path,
+            "critical_path_sums": self.critical_path_sums,
             "memory": self._memory_document(),
         }
         document |= need_entry(self.memory_need, self.system.local_mem_capacity_bytes)

@@ -16,7 +16,7 @@ from chakra.generate import TransformerRequest, summarize
 from chakra.generate.model.ir import OpKind
 from chakra.generate.model.stage_model import balanced
 from chakra.generate.verify.check import check_step
-from chakra.report.tables import counted_name, without_step
+from chakra.io.readable import counted_name, without_step
 
 #: kinds of models, small enough for a replay
 MODELS: dict[str, dict[str, Any]] = {

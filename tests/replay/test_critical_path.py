@@ -33,3 +33,40 @@ def test_nodes_of_no_time_do_not_cut_the_path(children: int, engine: str) -> Non
     ]  # fmt: skip
     assert path[0]["issue_ns"] == 0
     assert path[-1]["finish_ns"] == 29031
+
+
+def test_the_sums_are_of_the_whole_path_however_many_nodes_are_listed() -> None:
+    """6,001 times a compute node of 7 ns and a host node of 3 ns behind it, then one of 1 ms: 12,003 nodes."""
+    rounds = 6001
+    builder = TraceBuilder(0, 1)
+    last = None
+    for number in range(rounds):
+        after = () if last is None else (last,)
+        mine = builder.compute(f"layer{number}.fc", duration_ns=7, after=after)
+        last = builder.compute(f"launch {number}", duration_ns=3, cpu=True, after=(mine,))
+    builder.compute("optimizer", duration_ns=1_000_000, after=(last,) if last else ())
+    run = simulate([builder.build()], SYSTEM, {**NETWORK, "npus_count": [1]})
+    assert len(run.critical_path) == 10_000
+    assert run.critical_path[0]["issue_ns"] == 0
+    assert run.critical_path_sums == {
+        "nodes": 2 * rounds + 1,
+        "gaps": 0,
+        "gap_ns": 0,
+        "parts": [
+            {"operator": "optimizer", "kind": "GPU", "count": 1, "total_ns": 1_000_000},
+            {"operator": "layer#.fc", "kind": "GPU", "count": rounds, "total_ns": 7 * rounds},
+            {"operator": "launch #", "kind": "CPU", "count": rounds, "total_ns": 3 * rounds},
+        ],
+    }
+    assert run.finish_ns.tolist() == [1_000_000 + 10 * rounds]
+
+
+@pytest.mark.parametrize("children", [0, 3])
+@pytest.mark.parametrize("engine", ["phases", "messages"])
+def test_parts_and_gaps_of_the_path_add_up_to_the_finish(children: int, engine: str) -> None:
+    run = simulate(traces(children), SYSTEM, NETWORK, engine=engine)
+    sums = run.critical_path_sums
+    assert sums["gap_ns"] == sums["gaps"] == 0
+    assert {part["operator"]: part["total_ns"] for part in sums["parts"]} == {
+        "send": 20031, "tail": 9000
+    }  # fmt: skip

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_sample import sample
 
-from chakra.builder import Handle, Workload
+from chakra.builder import Handle, TraceBuilder, Workload
 from chakra.cli.commands.report import command
 from chakra.errors import UsageError
 from chakra.replay import simulate
@@ -27,7 +27,7 @@ from chakra.report import essence, report_html, run_of
 from chakra.report.charts import round_ticks
 from chakra.report.excerpt import excerpt, representatives
 from chakra.report.npu_groups import npu_groups
-from chakra.report.tables import answer, operators, path_by_operator
+from chakra.report.tables import answer, critical_path, operators, path_by_operator
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -159,6 +159,35 @@ def test_the_path_by_operator_adds_up_to_the_simulated_time() -> None:
     every = {row[0]: row for row in operators(run).rows}
     assert every["layer # forward"][2] == every["grads #"][2] == "24"
     assert every["layer # forward"][3] == "25.2 µs"  # 12 layers of 1 and of 1.1 us
+
+
+def test_a_path_that_is_longer_than_its_list_is_told_in_full() -> None:
+    """5,001 nodes of 10 ns and as many of 30 ns on one NPU; the document lists 10,000 of the 10,002."""
+    builder = TraceBuilder(0, 1)
+    last: Handle | None = None
+    for number in range(5001):
+        last = builder.compute(f"layer{number}.a", duration_ns=10, after=() if last is None else (last,))
+        last = builder.compute(f"layer{number}.b", duration_ns=30, after=(last,))
+    network = {"topology": ["Ring"], "npus_count": [1], "bandwidth": [50], "latency": [500]}
+    run = run_of(simulate([builder.build()], {}, network).to_dict(), "run")
+    assert path_by_operator(run).rows == [
+        ("layer#.b", "GPU", "5,001", "150 µs", "75.0 %"),
+        ("layer#.a", "GPU", "5,001", "50.01 µs", "25.0 %"),
+    ]
+    assert "The largest part of its critical path: layer#.b, 150 µs (75.0 %)" in answer(run)
+    assert critical_path(run, 200).omitted == 10_002 - 200
+
+
+def test_what_an_earlier_document_does_not_list_of_the_path_is_not_called_idle() -> None:
+    document = sample()
+    document["critical_path"] = [
+        {"name": "late", "kind": "GPU", "npu": 0, "node": 1, "issue_ns": 400_000, "finish_ns": 500_000}
+    ]
+    run = run_of(document, "run")
+    assert {row[0]: row[3] for row in path_by_operator(run).rows} == {
+        "before the first node that the result lists": "400 µs", "late": "100 µs"
+    }  # fmt: skip
+    assert "critical path" not in answer(run)
 
 
 def test_the_account_bars_add_up_to_the_finish() -> None:
