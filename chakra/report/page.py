@@ -220,16 +220,13 @@ def _differences(runs: Sequence[Run]) -> tables.Table:
 
 def _collective_comparison(runs: Sequence[Run]) -> tables.Table:
     """Total time of every kind of collective in every run."""
-    totals: list[dict[str, float]] = []
+    totals: list[dict[str, int]] = []
     for run in runs:
-        sums: dict[str, float] = {}
+        sums: dict[str, int] = {}
         for row in run.table("collectives"):
-            span = number(row.get("end_ns")) - number(row.get("start_ns"))
             kind = tables.text_of(row.get("kind"))
-            sums[kind] = sums.get(kind, 0.0) + max(span, 0.0) * max(number(row.get("count"), 1), 1)
+            sums[kind] = sums.get(kind, 0) + tables.taken_by(row).total_ns
         totals.append(sums)
     kinds = sorted({kind for sums in totals for kind in sums})
-    rows = [
-        (kind, *(duration_text(int(sums[kind])) if kind in sums else "" for sums in totals)) for kind in kinds
-    ]
+    rows = [(kind, *(duration_text(sums[kind]) if kind in sums else "" for sums in totals)) for kind in kinds]
     return tables.Table(("collective, total time", *(printable(run.name) for run in runs)), rows)

@@ -159,22 +159,25 @@ def waiting_verdict(run: Run) -> str:
 
 
 def collectives(run: Run, most: int = 200) -> Table:
-    """Collectives, those that cost most first; equal ones (kind, group, size, duration) share a row with their count."""
-    merged: dict[tuple[str, ...], tuple[Mapping[str, object], int, int]] = {}
+    """Collectives, those that cost most first; equal ones (kind, group, size, durations) share a row with their count.
+
+    Durations are means: in a long run a row of the document stands for some that take longer than others.
+    """
+    merged: dict[tuple[str, ...], tuple[Mapping[str, object], Taken, int]] = {}
     for c in run.table("collectives"):
+        taken = taken_by(c)
         key = (
             text_of(c.get("kind")),
             _ran(c),
             text_of(c.get("group")),
             _members(c.get("members")),
             *(str(number(c.get(part))) for part in ("bytes", "algbw_gbps", "busbw_gbps", "bound_ns")),
-            str(_span(c)),
-            str(_waited(c)),
+            str(taken.mean_ns),
+            str(taken.mean_transfer_ns),
         )
-        first, count, start = merged.get(key, (c, 0, int(number(c.get("start_ns")))))
-        times = max(int(number(c.get("count"), 1)), 1)
-        merged[key] = (first, count + times, min(start, int(number(c.get("start_ns")))))
-    rows = sorted(merged.values(), key=lambda row: (-_span(row[0]) * row[1], row[2]))
+        first, before, start = merged.get(key, (c, Taken(0, 0, 0), int(number(c.get("start_ns")))))
+        merged[key] = (first, before + taken, min(start, int(number(c.get("start_ns")))))
+    rows = sorted(merged.values(), key=lambda row: (-row[1].total_ns, row[2]))
     table = [
         (
             text_of(c.get("kind")),
@@ -182,31 +185,58 @@ def collectives(run: Run, most: int = 200) -> Table:
             text_of(c.get("group")) or "all",
             _members(c.get("members")),
             bytes_text(int(number(c.get("bytes")))),
-            count_text(count),
+            count_text(taken.count),
             duration_text(start),
-            duration_text(_span(c)),
-            duration_text(_waited(c)),
+            duration_text(taken.total_ns),
+            duration_text(round(taken.mean_ns)),
+            duration_text(round(taken.mean_ns - taken.mean_transfer_ns)),
             f"{number(c.get('algbw_gbps')):.2f}",
             f"{number(c.get('busbw_gbps')):.2f}",
-            percent(number(c.get("bound_ns")), _span(c) - _waited(c)) if number(c.get("bound_ns")) else "",
+            percent(number(c.get("bound_ns")), taken.mean_transfer_ns) if number(c.get("bound_ns")) else "",
         )
-        for c, count, start in rows[:most]
+        for c, taken, start in rows[:most]
     ]
     columns = (
-        *(
-            "kind",
-            "algorithm",
-            "group",
-            "members",
-            "size",
-            "count",
-            "first start",
-            "duration",
-            "of it waiting",
-        ),
-        *("algbw GB/s", "busbw GB/s", "of the bound"),
+        *("kind", "algorithm", "group", "members", "size", "count", "first start", "total", "mean"),
+        *("of it waiting", "algbw GB/s", "busbw GB/s", "of the bound"),
     )
     return Table(columns, table, max(len(rows) - most, 0), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How many collectives there are, and what they take in all, ns: from the first and from the last member's start."""
+
+    count: int
+    total_ns: int
+    total_transfer_ns: int
+
+    def __add__(self, other: "Taken") -> "Taken":
+        return Taken(
+            self.count + other.count,
+            self.total_ns + other.total_ns,
+            self.total_transfer_ns + other.total_transfer_ns,
+        )
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean from the first member's start."""
+        return self.total_ns / self.count
+
+    @property
+    def mean_transfer_ns(self) -> float:
+        """Mean from the last member's start."""
+        return self.total_transfer_ns / self.count
+
+
+def taken_by(row: Mapping[str, object]) -> Taken:
+    """What the collectives of a row take; in documents of earlier versions as if all took as long as the one shown."""
+    count = max(int(number(row.get("count"), 1)), 1)
+    start = number(row.get("start_ns"))
+    span = max(int(number(row.get("end_ns")) - start), 0)
+    waited = min(max(int(number(row.get("ready_ns"), start) - start), 0), span)
+    total = int(number(row.get("total_ns"), count * span))
+    return Taken(count, total, int(number(row.get("total_transfer_ns"), count * (span - waited))))
 
 
 def _ran(row: Mapping[str, object]) -> str:
@@ -220,15 +250,6 @@ def _ran(row: Mapping[str, object]) -> str:
 
 def _members(value: object) -> str:
     return count_text(len(value) if isinstance(value, list) else int(number(value)))
-
-
-def _span(row: Mapping[str, object]) -> int:
-    return max(int(number(row.get("end_ns")) - number(row.get("start_ns"))), 0)
-
-
-def _waited(row: Mapping[str, object]) -> int:
-    ready = number(row.get("ready_ns"), number(row.get("start_ns")))
-    return min(max(int(ready - number(row.get("start_ns"))), 0), _span(row))
 
 
 def dimensions(run: Run) -> Table:

@@ -149,17 +149,22 @@ def collective_rows(
     count, place = np.zeros(len(table), np.int64), np.full(len(table), np.iinfo(np.int64).max)
     np.add.at(count, inverse.reshape(-1), groups.count[row])
     np.minimum.at(place, inverse.reshape(-1), groups.place[row])
+    # times of all collectives that a row stands for, which need not take as long as the one that it shows
+    total = count[:, None] * (table[:, 4:5] - table[:, 2:4])
     if len(table) > MAX_ROWS:
         # the longest of each, and of those the first
         order = np.lexsort([place, table[:, 2], table[:, 3] - table[:, 4], table[:, 1], table[:, 0]])
-        table, count, place = table[order], count[order], place[order]
+        table, count, place, total = table[order], count[order], place[order], total[order]
         new = np.flatnonzero(np.r_[True, (table[1:, :2] != table[:-1, :2]).any(axis=1)])
         table, count, place = table[new], np.add.reduceat(count, new), place[new]
+        total = np.add.reduceat(total, new, axis=0)
     known = list(kinds)
     rank = np.argsort(np.argsort([repr(one) for one in known]))[table[:, 0]]
     order = np.lexsort([rank, *table.T[:1:-1], place, table[:, 2]])
-    cells = zip(table[order].tolist(), count[order].tolist(), strict=True)
-    return [known[k].row(groups.names[name], times, number) for (k, name, *times), number in cells]
+    cells = zip(table[order].tolist(), count[order].tolist(), total[order].tolist(), strict=True)
+    return [
+        known[k].row(groups.names[name], times, number, taken) for (k, name, *times), number, taken in cells
+    ]
 
 
 @dataclass(frozen=True)
@@ -178,9 +183,10 @@ class _What:
     uneven: bool
     ran: tuple[str, str, int] | None
 
-    def row(self, group: str, times: list[int], count: int) -> dict[str, Any]:
+    def row(self, group: str, times: list[int], count: int, total: list[int]) -> dict[str, Any]:
+        """A row: times of one collective, and in all of `count`, from the first member's start and from the last's."""
         start, ready, end, waiting = times
-        time = end - ready
+        time = total[1] / count
         scale, factor = bus_factor(self.kind, self.exchange)
         timed = time > 0 and self.kind is not CollectiveKind.BARRIER
         row: dict[str, Any] = {
@@ -193,11 +199,13 @@ class _What:
             "ready_ns": ready,
             "end_ns": end,
             "waiting_ns": waiting,
-            "transfer_ns": time,
+            "transfer_ns": end - ready,
             "algbw_gbps": self.size * scale / time if timed else None,
             "busbw_gbps": self.size * scale * factor / time if timed else None,
             "bound_ns": self.bound_ns,
             "count": count,
+            "total_ns": total[0],
+            "total_transfer_ns": total[1],
         }
         if self.uneven:
             row["uneven"] = True

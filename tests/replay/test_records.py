@@ -166,6 +166,13 @@ def test_merged_collectives_are_the_same(data: st.DataObject) -> None:
         rows = merged[row["kind"], row["group"], row["bytes"]]
         assert row["count"] == sum(one["count"] for one in rows)
         assert row["transfer_ns"] == max(one["transfer_ns"] for one in rows)
+        for one in rows:
+            assert one["total_ns"] == one["count"] * (one["end_ns"] - one["start_ns"])
+            assert one["total_transfer_ns"] == one["count"] * one["transfer_ns"]
+        for total in ("total_ns", "total_transfer_ns"):
+            assert row[total] == sum(one[total] for one in rows)
+        moved = sum((one["algbw_gbps"] or 0.0) * one["total_transfer_ns"] for one in rows)
+        assert (row["algbw_gbps"] or 0.0) * row["total_transfer_ns"] == pytest.approx(moved)
 
 
 def test_every_group_of_a_folded_run_has_its_rows() -> None:

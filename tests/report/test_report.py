@@ -27,7 +27,7 @@ from chakra.report import essence, report_html, run_of
 from chakra.report.charts import round_ticks
 from chakra.report.excerpt import excerpt, representatives
 from chakra.report.npu_groups import npu_groups
-from chakra.report.tables import answer, critical_path, operators, path_by_operator
+from chakra.report.tables import answer, collectives, critical_path, operators, path_by_operator
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -188,6 +188,19 @@ def test_what_an_earlier_document_does_not_list_of_the_path_is_not_called_idle()
         "before the first node that the result lists": "400 µs", "late": "100 µs"
     }  # fmt: skip
     assert "critical path" not in answer(run)
+
+
+def test_the_total_of_collectives_is_not_that_of_the_longest() -> None:
+    """100 collectives take 2 ms in all, of which they wait 0.5 ms; the row shows the longest, of 0.25 ms."""
+    document = sample()
+    row = document["collectives"][1]
+    row |= {"count": 100, "total_ns": 2_000_000, "total_transfer_ns": 1_500_000, "bound_ns": 7_500}
+    run = run_of(document, "run")
+    (shown,) = [cells for cells in collectives(run).rows if cells[0] == "ALL_GATHER"]
+    assert shown[7:10] == ("2 ms", "20 µs", "5 µs")
+    assert shown[-1] == "50.0 %"
+    page = report_html([run, run])
+    assert re.search(r"ALL_GATHER</td>\s*<td[^>]*>2 ms", page)
 
 
 def test_the_account_bars_add_up_to_the_finish() -> None:
