@@ -106,6 +106,7 @@ def _run_context(run: Run) -> dict[str, object]:
         "answer": tables.answer(run),
         "headline": tables.headline(run),
         "verdict": tables.waiting_verdict(run),
+        "waiting_note": tables.waiting_note(run),
         "notes": [tables.text_of(n) for n in _list(run.document.get("notes"))],
         "warnings": [tables.text_of(w) for w in _list(run.document.get("warnings"))],
         "account": charts.account_chart(groups, run.end_ns, tables.WORDS) if run.account else None,

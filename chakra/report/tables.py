@@ -17,6 +17,7 @@ from chakra.io.readable import (
     price_text,
     printable,
 )
+from chakra.replay.results.formatting import WAITING
 from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
 from chakra.timeline.lenient import number
 
@@ -61,7 +62,10 @@ def headline(run: Run) -> list[tuple[str, str]]:
         *_rates(run),
         ("NPUs", count_text(run.npus)),
         ("First NPU finished", duration_text(int(run.finish_ns.min(initial=end)))),
-        ("Exposed communication", f"{duration_text(worst)} at most ({percent(worst, end)})"),
+        (
+            "Exposed communication",
+            f"{duration_text(worst)} at most ({percent(worst, end)}){_exposed_parts(run)}",
+        ),
     ]
     total = int(run.finish_ns.sum())
     facts += [
@@ -79,6 +83,23 @@ def headline(run: Run) -> list[tuple[str, str]]:
     if isinstance(memory, Mapping) and isinstance(memory.get("peak_bytes"), list) and memory["peak_bytes"]:
         facts.append(("Peak memory", bytes_text(int(max(number(v) for v in memory["peak_bytes"])))))
     return facts
+
+
+def _exposed_parts(run: Run) -> str:
+    """What exposed communication is made of on the NPU that has most: data that moves, and peers that have not come."""
+    if not len(run.exposed_ns) or not {"transfer_ns", "waiting_ns"} <= set(run.account):
+        return ""
+    npu = int(run.exposed_ns.argmax())
+    moving, waiting = (int(run.account[key][npu]) for key in ("transfer_ns", "waiting_ns"))
+    # ASTRA-sim's figure, under `compat`, is another one
+    if not waiting or moving + waiting != int(run.exposed_ns[npu]):
+        return ""
+    return f": {duration_text(moving)} moving data, {duration_text(waiting)} waiting for peers"
+
+
+def waiting_note(run: Run) -> str:
+    """One sentence that says what waiting for peers is, where NPUs do."""
+    return f"Waiting for peers: {WAITING}." if _exposed_parts(run) else ""
 
 
 def _rates(run: Run) -> list[tuple[str, str]]:

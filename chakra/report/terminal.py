@@ -47,6 +47,8 @@ def essence(run: Run, bars: int = 8) -> str:
     verdict = tables.waiting_verdict(run)
     if verdict:
         lines.append(verdict)
+    if note := tables.waiting_note(run):
+        lines.append(note)
     if bars < 1:
         raise UsageError(f"bars: {bars} is not a whole number of at least 1")
     notes = run.document.get("notes")

@@ -35,6 +35,10 @@ _ACCOUNT = (
     ("memory_ns", "remote memory"),
     ("idle_ns", "idle"),
 )
+#: what waiting for peers is, which is a part of exposed communication
+WAITING = (
+    "no data moves: the peer has not come yet (it computes or waits itself: pipeline bubbles, uneven work)"
+)
 #: rows of a table in the text summary; the JSON document has them all
 _MAX_ROWS = 20
 #: NPUs whose finish lines stand above a summary without being asked for
@@ -283,6 +287,8 @@ def _account(document: Document, npu: int) -> Iterator[str]:
     ]
     if shares and total:
         yield f"time of NPU {npu:<6}{', '.join(shares)}"
+        if account.get("waiting_ns") and account["waiting_ns"][npu]:
+            yield f"waiting           {WAITING}"
 
 
 def ran_in_words(row: Mapping[str, Any]) -> str:

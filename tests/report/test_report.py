@@ -190,6 +190,22 @@ def test_what_an_earlier_document_does_not_list_of_the_path_is_not_called_idle()
     assert "critical path" not in answer(run)
 
 
+def test_exposed_communication_says_what_is_waiting_for_a_stage_that_computes() -> None:
+    """Stage 1 waits 50 us for stage 0 to compute, then 1 MiB takes 500 ns and 1 MiB / 50 GiB/s = 19,531 ns."""
+    job = Workload(2)
+    first, second = job.builder(0), job.builder(1)
+    first.send(1, size_bytes=1 << 20, after=(first.compute("stage 0", duration_ns=50_000),))
+    second.compute("stage 1", duration_ns=10_000, after=(second.recv(0, size_bytes=1 << 20),))
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+    result = simulate(job, {"all-reduce-implementation": ["ring"]}, network)
+    assert result.account["waiting_ns"].tolist() == [0, 50_000]
+    assert result.account["transfer_ns"].tolist() == [20_031, 20_031]
+    assert "waiting           no data moves: the peer has not come yet" in str(result)
+    text = essence(run_of(result.to_dict(), "run"))
+    assert "70.03 µs at most (87.5 %): 20.03 µs moving data, 50 µs waiting for peers" in text
+    assert "Waiting for peers: no data moves" in text
+
+
 def test_the_total_of_collectives_is_not_that_of_the_longest() -> None:
     """100 collectives take 2 ms in all, of which they wait 0.5 ms; the row shows the longest, of 0.25 ms."""
     document = sample()
