@@ -11,7 +11,7 @@ from chakra import __version__
 from chakra.errors import UsageError
 from chakra.et.memory_need import need_in_words
 from chakra.io.digits import decimal_number
-from chakra.io.readable import percent_text
+from chakra.io.readable import duration_text, percent_text
 from chakra.replay.config.key import UnfitError
 from chakra.replay.config.keys import ENDPOINT_DELAY, LOCAL_MEM_BW, REMOTE_BANDWIDTH
 from chakra.replay.config.links import with_dims
@@ -344,18 +344,33 @@ class WhatIf:
         """The comparison as a table."""
         both = set(self.changed.notes)
         lines = [f"what if {', '.join(map(str, self.changes))}", ""]
-        lines.append(f"{'':12}{'before ns':>20}{'after ns':>20}{'change ns':>20}{'change':>10}")
+        lines.append(f"{'':12}{'before':>14}{'after':>14}{'change':>14}{'':>10}")
         for name, before, after in self.rows():
             share = f"{100 * (after - before) / before:+.1f} %" if before else "-"
-            lines.append(f"{name:12}{before:20,.0f}{after:20,.0f}{after - before:+20,.0f}{share:>10}")
+            change = round(after - before)
+            times = duration_text(round(before)), duration_text(round(after))
+            moved = f"{'+' if change >= 0 else ''}{duration_text(change)}"
+            lines.append(f"{name:12}{times[0]:>14}{times[1]:>14}{moved:>14}{share:>10}")
         lines += [
             "",
             "step: finish of the last NPU; the parts below are means over the NPUs and add up to their finish",
+            *_cpu_in_words(self.base, self.changed),
             *self._memory_in_words(),
             *(f"{'note' if note in both else 'note, before'}: {note}" for note in self.base.notes),
             *(f"note: {note}" for note in self.notes),
         ]
         return "\n".join(lines) + "\n"
+
+
+def _cpu_in_words(base: ReplayResult, changed: ReplayResult) -> list[str]:
+    """What the row of the host is, where it changes."""
+    # without work of the accelerator the host's is what computes
+    hides = bool(base.account["compute_ns"].any())
+    if not hides or np.array_equal(base.account["cpu_ns"], changed.account["cpu_ns"]):
+        return []
+    return [
+        "cpu: only the host is busy; no kernel, transfer or wait for a peer hides it. It grows where those become shorter"
+    ]
 
 
 def what_if(

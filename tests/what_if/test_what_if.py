@@ -118,7 +118,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert document["step"]["change_ns"] == -50_000
     assert document["account"]["compute_ns"]["ratio"] == 0.5
     assert run([*args, "--what-if", "npu.flops=2x"]) == 0
-    assert "-50,000" in capsys.readouterr().out
+    assert "-50 µs" in capsys.readouterr().out
     assert run([*args, "--what-if", "npu.flops=2x", "--nodes", "--format", "json"]) == 2
 
 
@@ -318,3 +318,24 @@ def test_notes_of_the_run_as_described_are_told_once() -> None:
         start = "note" if note in found.changed.notes else "note, before"
         assert f"\n{start}: {note}\n" in text
     assert found.to_dict()["base_notes"] == found.base.notes
+
+
+def test_times_have_units_and_the_row_of_the_host_is_explained() -> None:
+    """A host of 100 us beside 1 MiB between two NPUs: 500 ns + 19,531 ns, at twice the bandwidth 500 ns + 9,765 ns.
+
+    The host is alone for 100,000 - 20,031 = 79,969 ns, then for 100,000 - 10,265 = 89,735 ns.
+    """
+    job = Workload(2)
+    first, second = job.builder(0), job.builder(1)
+    first.send(1, size_bytes=1 << 20)
+    second.recv(0, size_bytes=1 << 20)
+    for builder in (first, second):
+        builder.compute("kernel", duration_ns=1000)
+        builder.compute("host", duration_micros=100, cpu=True)
+    found = what_if(job, SYSTEM, {**NETWORK, "npus_count": [2]}, "dim0.bandwidth=2x")
+    lines = found.to_text().splitlines()
+    (cpu,) = [line for line in lines if line.startswith("cpu ")]
+    (step,) = [line for line in lines if line.startswith("step ")]
+    assert cpu.split() == ["cpu", "79.97", "µs", "89.73", "µs", "+9.766", "µs", "+12.2", "%"]
+    assert step.split() == ["step", "100", "µs", "100", "µs", "+0", "ns", "+0.0", "%"]
+    assert any(line.startswith("cpu: only the host is busy") for line in lines)
