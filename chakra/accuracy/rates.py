@@ -7,6 +7,7 @@ from chakra.arguments import checked
 from chakra.et.memory_need import generated_totals
 from chakra.et.operators import COUNTS
 from chakra.replay.results.result import ReplayResult
+from chakra.replay.results.serving import ServingTimes, serving_times
 
 
 def rates_of(
@@ -16,12 +17,15 @@ def rates_of(
     *,
     peak_tflops: float | None = None,
     price: float | None = None,
+    serving: ServingTimes | None = None,
 ) -> dict[str, float]:
     """Figures of a step of `step_ns` ns on `npus` NPUs, or of as many steps as ``iterations`` among the totals says.
 
     ``samples_per_s``, ``tokens_per_s`` and ``tokens_per_s_per_npu``; ``mfu``, the matrix products of the model as a share
     of all accelerators' peak, and ``hfu``, which also counts those that are done again, where the peak is known; costs in
-    an hour, for the step and for a million tokens where an NPU's hour has a price.
+    an hour, for the step and for a million tokens where an NPU's hour has a price. Tokens are those that are trained on,
+    or that requests are given. ``serving`` adds ``ttft_ms``, ``tpot_ms``, and either ``decode_tokens_per_s`` or, where
+    prefill and decoding have ranks of their own, the rates and the cost of the steady state.
     """
     seconds = step_ns / 1e9
     found: dict[str, float] = {}
@@ -35,10 +39,32 @@ def rates_of(
         found["cost_per_step"] = price * npus * seconds / 3600 / totals.get("iterations", 1)
         if found.get("tokens_per_s"):
             found["cost_per_million_tokens"] = price * npus / 3600 / found["tokens_per_s"] * 1e6
+    if serving is not None:
+        found |= _of_requests(totals, serving, npus, price)
     if "matmul_flops" in totals and peak_tflops and seconds:
         peak = seconds * npus * peak_tflops * 1e12
         found["mfu"] = (totals["matmul_flops"] - totals.get("recomputed_flops", 0)) / peak
         found["hfu"] = totals["matmul_flops"] / peak
+    return found
+
+
+def _of_requests(
+    totals: Mapping[str, float], times: ServingTimes, npus: int, price: float | None
+) -> dict[str, float]:
+    """Latencies of requests, and the rates and costs that follow from them."""
+    found: dict[str, float] = {}
+    if times.first_ns is not None:
+        found["ttft_ms"] = times.first_ns / 1e6
+    if times.token_ns is not None:
+        found["tpot_ms"] = times.token_ns / 1e6
+    if times.half_ns:
+        for name in ("samples", "tokens"):
+            if name in totals:
+                found[f"steady_{name}_per_s"] = totals[name] / times.half_ns * 1e9
+        if price is not None and found.get("steady_tokens_per_s"):
+            found["steady_cost_per_million_tokens"] = price * npus / 3600 / found["steady_tokens_per_s"] * 1e6
+    elif times.token_ns and "samples" in totals:
+        found["decode_tokens_per_s"] = totals["samples"] / times.token_ns * 1e9
     return found
 
 
@@ -69,6 +95,7 @@ def replay_rates(result: ReplayResult, *, price: float | None = None) -> dict[st
         result.npus,
         peak_tflops=result.system.peak_perf_tflops,
         price=price,
+        serving=serving_times(result),
     )
 
 

@@ -29,6 +29,10 @@ FRAMEWORK = "framework"
 COMM_ORDER, BY_STREAM = "comm_order", "stream"
 #: name of the metadata attribute that says what all ranks of a generated step do together
 TOTALS = "totals"
+#: name of the metadata attribute that says which nodes of a generated inference make its requests' tokens
+TOKEN_NODES = "token_nodes"
+#: name of the metadata attribute that says which part of a generated workload a trace is of
+PART = "part"
 #: counts in it of which rates are made
 COUNTS = ("samples", "tokens", "matmul_flops", "recomputed_flops", "iterations")
 #: between the operators of one node

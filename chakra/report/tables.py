@@ -1,6 +1,6 @@
 """The rows of a report's tables, as text ready to be shown on a page or a terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
@@ -110,9 +110,11 @@ def _rates(run: Run) -> list[tuple[str, str]]:
     facts = []
     if "tokens_per_s" in rates:
         every, each = (number(rates.get(f"tokens_per_s{end}")) for end in ("", "_per_npu"))
-        facts.append(("Tokens in a second", f"{count_text(round(every))}, {figure_text(each)} of each NPU"))
+        what = "Output tokens" if "tpot_ms" in rates or "ttft_ms" in rates else "Tokens"
+        facts.append((f"{what} in a second", f"{count_text(round(every))}, {figure_text(each)} of each NPU"))
     elif "samples_per_s" in rates:
         facts.append(("Samples in a second", figure_text(number(rates["samples_per_s"]))))
+    facts += _of_requests(rates)
     shares = {"mfu": "the model's matrix products", "hfu": "with those done again"}
     facts += [
         (name.upper(), f"{percent(number(rates[name]), 1)} of the peak, {words}")
@@ -125,9 +127,24 @@ def _rates(run: Run) -> list[tuple[str, str]]:
         "million_tokens": "Cost of a million tokens",
     }
     for name, words in costs.items():
-        if f"cost_per_{name}" in rates:
-            facts.append((words, price_text(number(rates[f"cost_per_{name}"]))))
+        for state, ending in (("", ""), ("steady_", " in steady state")):
+            if (key := f"{state}cost_per_{name}") in rates:
+                facts.append((f"{words}{ending}", price_text(number(rates[key]))))
     return facts
+
+
+def _of_requests(rates: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Latencies of an inference's requests, and rates while they decode or in steady state."""
+    for key, words in (("ttft_ms", "Time to first token"), ("tpot_ms", "Time per output token")):
+        if key in rates:
+            yield words, duration_text(round(number(rates[key]) * 1e6))
+    for key, words in (
+        ("decode_tokens_per_s", "Tokens in a second while decoding"),
+        ("steady_samples_per_s", "Samples in a second in steady state"),
+        ("steady_tokens_per_s", "Tokens in a second in steady state"),
+    ):
+        if key in rates:
+            yield words, figure_text(number(rates[key]))
 
 
 def _interval(run: Run) -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ from chakra.errors import UsageError
 from chakra.generate.request.requests import REQUESTS, Mode, TransformerRequest
 from chakra.generate.verify.totals import counts_of
 from chakra.replay.config.keys import LOCAL_MEM_CAPACITY
+from chakra.replay.results.serving import ServingTimes
 from chakra.sweep.expressions import expression
 from chakra.sweep.given import keys_of, plain, values_of
 from chakra.sweep.metrics import METRICS
@@ -68,12 +69,20 @@ def available(study: Study) -> set[str]:
     for kind in values_of(study, "workload.kind") or ["transformer"]:
         request = REQUESTS[str(kind)]
         for mode in values_of(study, "workload.mode") or [Mode.TRAIN.value]:
-            training = str(mode) == Mode.TRAIN.value
-            totals = dict.fromkeys(counts_of(request, training=training), 1.0)
-            found |= rates_of(totals, 1, 1, peak_tflops=peak, price=price).keys()
+            does = Mode(str(mode))
+            training = does is Mode.TRAIN
+            totals = dict.fromkeys(counts_of(request, does), 1.0)
+            serving = None if training else _served(does)
+            found |= rates_of(totals, 1, 1, peak_tflops=peak, price=price, serving=serving).keys()
             if machine and framework and training and issubclass(request, TransformerRequest):
                 found |= {"step_low_ms", "step_high_ms"}
     return found
+
+
+def _served(mode: Mode) -> ServingTimes:
+    """Times that the requests of a mode have, whatever they are."""
+    divided = mode is Mode.DISAGGREGATED
+    return ServingTimes(1 if mode.prefills else None, 1.0 if mode.decodes else None, 1 if divided else None)
 
 
 def _tells_capacity(study: Study) -> bool:

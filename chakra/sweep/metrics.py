@@ -8,6 +8,9 @@ from chakra.replay.config.key import Schema, UnfitError
 #: Metrics of a point and whether more is better. ``mfu`` counts FLOPs of the model's matrix products, ``hfu`` also those
 #: of activations that are computed again; both as a share of the peak of all accelerators. ``step_low_ms`` and
 #: ``step_high_ms`` are the ends of the 90 % interval of ``step_ms`` (`chakra.accuracy.replay_interval`);
+#: ``ttft_ms`` is when the last request of an inference has its first token, ``tpot_ms`` the mean time from a request's
+#: token to its next, ``decode_tokens_per_s`` counts while they decode; ``steady_...`` are of prefill and decoding on
+#: ranks of their own, which work on different batches at once;
 #: ``memory_share`` is ``memory_gb`` as a share of an NPU's memory. Costs
 #: are those of all NPUs of a point, in the currency of the study's price.
 METRICS: dict[str, bool] = {
@@ -18,12 +21,18 @@ METRICS: dict[str, bool] = {
     "samples_per_s": True,
     "tokens_per_s": True,
     "tokens_per_s_per_npu": True,
+    "ttft_ms": False,
+    "tpot_ms": False,
+    "decode_tokens_per_s": True,
+    "steady_samples_per_s": True,
+    "steady_tokens_per_s": True,
     "mfu": True,
     "hfu": True,
     "npus": False,
     "cost_per_hour": False,
     "cost_per_step": False,
     "cost_per_million_tokens": False,
+    "steady_cost_per_million_tokens": False,
     "step_low_ms": False,
     "step_high_ms": False,
 }

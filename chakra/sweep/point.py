@@ -182,6 +182,7 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float, document: b
     from chakra.accuracy.rates import rates_of
     from chakra.accuracy.replayed import interval_document, replay_job
     from chakra.replay import simulate
+    from chakra.replay.results.serving import serving_times
 
     begun = time.monotonic()
     platform = _platform(merged)
@@ -227,6 +228,7 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float, document: b
         metrics["npus"],
         peak_tflops=platform.accelerator.peak_tflops if platform else None,
         price=price,
+        serving=serving_times(result),
     )
     metrics.update(rates)
     out: dict[str, Any] = {"status": "ok", "metrics": metrics, "idle": _idle(merged, result)}

@@ -223,7 +223,7 @@ def study_from(document: object, source: str) -> Study:
     texts = tuple(item for item in constraints if item != "memory")
     conditions = [expression(text, f"{source}: {CONSTRAINTS.name}") for text in texts]
     objective, pareto, price = read(OBJECTIVE), read(PARETO), read(PRICE)
-    costs = {name for name in METRICS if name.startswith("cost_")}
+    costs = {name for name in METRICS if "cost_" in name}
     asked = {objective, *pareto, *(name for one in conditions for name in one.names)} & costs
     if asked and price is None:
         raise ConfigError(f"{source}: {min(asked)} needs a price: {PRICE.name}")

@@ -13,7 +13,15 @@ from chakra.errors import UsageError
 from chakra.et.memory_need import need_entry, need_in_words
 from chakra.io.documents import json_text, lined_text
 from chakra.io.markup import element, nested
-from chakra.io.readable import count_text, counted, counted_text, figure_text, percent_text, price_text
+from chakra.io.readable import (
+    count_text,
+    counted,
+    counted_text,
+    duration_text,
+    figure_text,
+    percent_text,
+    price_text,
+)
 from chakra.replay.config.model import LinkTopology
 from chakra.replay.options import FLOW, OUTSIDE
 from chakra.replay.results.corrections import OF_TIME
@@ -223,20 +231,40 @@ def rates_in_words(rates: Mapping[str, Any]) -> Iterator[str]:
     parts = []
     if "tokens_per_s" in rates:
         each = rates["tokens_per_s_per_npu"]
-        parts.append(f"{count_text(round(rates['tokens_per_s']))} tokens/s, {figure_text(each)} of each NPU")
+        what = "output tokens/s" if "tpot_ms" in rates or "ttft_ms" in rates else "tokens/s"
+        parts.append(f"{count_text(round(rates['tokens_per_s']))} {what}, {figure_text(each)} of each NPU")
+    if {"ttft_ms", "decode_tokens_per_s"} <= rates.keys():
+        parts.append(f"{count_text(round(rates['decode_tokens_per_s']))} while decoding")
     elif "samples_per_s" in rates:
         parts.append(f"{figure_text(rates['samples_per_s'])} samples/s")
     parts += [f"{name.upper()} {percent_text(rates[name])}" for name in ("mfu", "hfu") if name in rates]
     if parts:
         yield f"throughput        {'; '.join(parts)}"
+    yield from _requests_in_words(rates)
     words = {
         "cost_per_hour": "an hour",
         "cost_per_step": "for this step",
         "cost_per_million_tokens": "per million tokens",
+        "steady_cost_per_million_tokens": "per million tokens in steady state",
     }
     costs = [f"{price_text(rates[name])} {what}" for name, what in words.items() if name in rates]
     if costs:
         yield f"cost              {', '.join(costs)}"
+
+
+def _requests_in_words(rates: Mapping[str, Any]) -> Iterator[str]:
+    """Latencies of an inference's requests, and the steady state of halves that work on different batches."""
+    words = {"ttft_ms": "time to first token", "tpot_ms": "time per output token"}
+    times = [
+        f"{what} {duration_text(round(rates[name] * 1e6))}" for name, what in words.items() if name in rates
+    ]
+    if times:
+        yield f"requests          {', '.join(times)}"
+    if "steady_samples_per_s" in rates:
+        tokens = ""
+        if "steady_tokens_per_s" in rates:
+            tokens = f", {count_text(round(rates['steady_tokens_per_s']))} output tokens/s"
+        yield f"steady            {figure_text(rates['steady_samples_per_s'])} samples/s{tokens}"
 
 
 def _interval(interval: Mapping[str, Any]) -> str:

@@ -41,6 +41,7 @@ from chakra.replay.results.recorded_notes import (
     turns_notes,
     uncertainty_notes,
 )
+from chakra.replay.results.serving import half_notes
 from chakra.replay.results.sharing_notes import sharing_notes
 from chakra.replay.results.time_account import (
     ACCOUNT,
@@ -366,6 +367,7 @@ class ReplayResult:
         traces = self.workload.traces
         return [
             *shortage_notes(self.memory_need, self.system.local_mem_capacity_bytes),
+            *half_notes(traces),
             *compute_notes(traces, self.system, self.scenario.options),
             *idle_speed_notes(traces, self.scenario.options),
             *accelerator_notes(traces, self.scenario.options),

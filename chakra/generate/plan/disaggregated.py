@@ -306,7 +306,7 @@ def _prefill_stages(exchange: _Exchange, emit: EmitOptions) -> Iterator[StagePla
                             [builder.last_compute],
                         )  # fmt: skip
                     builder.flush_host()
-                    stamps.append(replace(stamp, template=len(templates)))
+                    stamps.append(replace(stamp, template=len(templates), token=-1))
                     templates.append(builder.template)
             yield replace(stage, templates=tuple(templates), stamps=tuple(stamps), ranks=tuple(ranks))
 

@@ -60,6 +60,11 @@ class InferenceOptions:
         if not self.prefill and not self.decode_steps:
             raise UsageError("nothing to do: no prefill and no decode steps")
 
+    @property
+    def first_token(self) -> int:
+        """The first token that is made, of which prefill makes number 0."""
+        return 0 if self.prefill else 1
+
     def shapes(self) -> list[TokenShape]:
         """Token shape of every step in order; decoding has what it needs of an encoder in its cache."""
         steps = [TokenShape(self.requests, self.prompt, self.prompt)] if self.prefill else []
@@ -215,10 +220,12 @@ def plan_inference(
                 templates = [builder.build(step, chunk) for chunk in range(parallel.vp)]
                 for micro_batch in range(options.micro_batches):
                     for chunk in range(parallel.vp):
+                        made = chunk * parallel.pp + stage == len(models[0][0].chunks) - 1
                         label = f"{'P' if options.prefill and not step else 'D'}{step}.{micro_batch}"
                         template = templates[chunk]
                         if template is not None:
-                            stamps.append(Stamp(template, micro_batch, label))
+                            token = options.first_token + step if made else -1
+                            stamps.append(Stamp(template, micro_batch, label, token=token))
             stages.append(
                 StagePlan(
                     stage, tuple(builder.templates), tuple(stamps), ranks, position, builder.working_bytes

@@ -14,8 +14,10 @@ from chakra.errors import UsageError
 from chakra.et import ABSENT, CommType, NodeType, Trace, TraceColumns
 from chakra.et.manifest import PEER_MODE, RELATIVE
 from chakra.et.operators import ATTRIBUTE as OPERATOR
+from chakra.et.operators import TOKEN_NODES
 from chakra.et.schema import IN_SPLIT, OUT_SPLIT
 from chakra.generate.plan.template import N_CHAINS, Outside, Stream, Template
+from chakra.io.documents import document_text
 from chakra.io.limits import MAX_GENERATED_NODES
 from chakra.io.readable import counted
 from chakra.replay.config.model import CollectiveKind
@@ -28,8 +30,9 @@ class Stamp:
 
     ``label`` names the micro-batch in node names. ``forward`` and ``input`` are the indices of the stamps that
     :attr:`Outside.FORWARD` and :attr:`Outside.INPUT` mean (-1: none), ``posted`` that of :attr:`Outside.POSTED` (-1: the
-    one before). ``second`` is the second of two actions beside each
-    other, whose nodes the template marks; its own template is not looked at.
+    one before). ``token`` says which token of its requests is there when the stamp is done: 0 is that of the prefill, -1
+    none. ``second`` is the second of two actions beside each other, whose nodes the template marks; its own template is
+    not looked at.
     """
 
     template: int
@@ -38,6 +41,7 @@ class Stamp:
     forward: int = -1
     input: int = -1
     posted: int = -1
+    token: int = -1
     second: "Stamp | None" = None
 
     @property
@@ -97,13 +101,25 @@ def stamp_trace(
     _set_names(columns, tables, pick, (owner, which), stamps, labelled=facts.names)
     if facts.tensors:
         _set_tensors(columns, templates, stamps, first)
-    for key, value in {PEER_MODE: RELATIVE, **facts.metadata}.items():
+    made = _token_nodes(stamps, first, ends)
+    for key, value in {PEER_MODE: RELATIVE, **facts.metadata, **made}.items():
         attribute = columns.metadata.attr.add(name=key)
         if isinstance(value, int):
             attribute.int64_val = value
         else:
             attribute.string_val = value
     return columns.build(source)
+
+
+def _token_nodes(stamps: Sequence[Stamp], first: I64, ends: I64) -> dict[str, str]:
+    """Metadata: of every micro-batch the first and the last token that the trace makes: (token, first id, id behind)."""
+    made: dict[int, list[tuple[int, int, int]]] = {}
+    for i, stamp in enumerate(stamps):
+        if stamp.token >= 0:
+            made.setdefault(stamp.micro_batch, []).append((stamp.token, int(first[i]), int(ends[i])))
+    if not made:
+        return {}
+    return {TOKEN_NODES: document_text([[min(tokens), max(tokens)] for tokens in made.values()])}
 
 
 class _Csr:

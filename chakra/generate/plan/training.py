@@ -10,7 +10,7 @@ from chakra.arrays import I32, I64
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
 from chakra.et.manifest import WorkloadManifest
-from chakra.et.operators import BY_STREAM, COMM_ORDER, FRAMEWORK
+from chakra.et.operators import BY_STREAM, COMM_ORDER, FRAMEWORK, PART
 from chakra.generate.model.ir import Layer
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig, RankLayout
@@ -364,7 +364,7 @@ def build_workload(
     for part in plan.parts:
         layout = RankLayout(part.parallel)
         stage_of = layout.stage_of()
-        facts = {**(metadata or {}), **({"part": part.name} if part.name else {})}
+        facts = {**(metadata or {}), **({PART: part.name} if part.name else {})}
         prefix = f"{part.name}." if first else ""
         used: set[str] = set()
         for stage in part.stages:

@@ -60,6 +60,16 @@ class Mode(Enum):
     #: prefill on some ranks, decoding on others
     DISAGGREGATED = "disaggregated"
 
+    @property
+    def prefills(self) -> bool:
+        """Whether prompts are processed, which gives requests their first token."""
+        return self in (Mode.PREFILL, Mode.SERVE, Mode.DISAGGREGATED)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether requests are given tokens after the first."""
+        return self in (Mode.DECODE, Mode.SERVE, Mode.DISAGGREGATED)
+
 
 #: modes that read a parameter, of those that ask for something that some modes do not have; those that say how it is
 #: done (sizes of buckets, gathers ahead, types of gradients) mean nothing where it is not, in training, too

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from chakra.et.memory_need import MEMORY, MemoryNeed
 from chakra.et.operators import TOTALS
 from chakra.generate.plan.training import StepPlan
-from chakra.generate.request.requests import Request, TransformerRequest
+from chakra.generate.request.requests import Mode, Request, TransformerRequest
 from chakra.generate.verify.step_totals import StageSummary, summarize
 from chakra.io.documents import document_text
 
@@ -21,7 +21,8 @@ class StepTotals:
     ----------
     counts
         ``npus``; ``matmul_flops`` of all ranks and ``recomputed_flops``, the part of them that is done again in the
-        backward pass; ``samples``; ``tokens`` where sequences are trained on; ``iterations`` where there are several, all
+        backward pass; ``samples``; ``tokens`` that are trained on, or that requests are given where
+        they decode; ``iterations`` where there are several, all
         of which the others count.
     memory
         What a rank of the fullest stage needs.
@@ -35,18 +36,18 @@ class StepTotals:
         return {TOTALS: document_text({**self.counts, MEMORY: self.memory.fact()}, sort_keys=True)}
 
 
-def counts_of(kind: type[Request], *, training: bool) -> set[str]:
+def counts_of(kind: type[Request], mode: Mode) -> set[str]:
     """Names of the counts that every step of a kind of workload has.
 
     Parameters
     ----------
     kind
         The kind.
-    training
-        Whether it trains.
+    mode
+        What it does, if it is a transformer. A prefill gives its requests their first tokens only: that is no throughput.
     """
     names = {"npus", "matmul_flops", "recomputed_flops", "samples"}
-    return names | {TOKENS} if training and issubclass(kind, TransformerRequest) else names
+    return names | {TOKENS} if mode is not Mode.PREFILL and issubclass(kind, TransformerRequest) else names
 
 
 def totals_of(request: Request, plan: StepPlan) -> StepTotals:
@@ -59,10 +60,9 @@ def totals_of(request: Request, plan: StepPlan) -> StepTotals:
         "recomputed_flops": sum(stage.recomputed_flops * stage.ranks for stage in stages),
         "samples": samples,
     }
-    if TOKENS in counts_of(type(request), training=plan.model.training) and isinstance(
-        request, TransformerRequest
-    ):
-        counts[TOKENS] = samples * request.config().sequence
+    if isinstance(request, TransformerRequest) and TOKENS in counts_of(type(request), request.mode):
+        given = request.decode_steps + request.mode.prefills
+        counts[TOKENS] = samples * (request.config().sequence if plan.model.training else given)
     if plan.training.iterations > 1:
         counts["iterations"] = plan.training.iterations
     return StepTotals(counts, memory_need(stages))
