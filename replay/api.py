@@ -93,8 +93,9 @@ def simulate(
         together, as ranks of all other traces and with `compat`; `ReplayResult.notes` says how far that is. None is
         ``"recorded"``, but ``"aligned"`` for a replay of recorded times alone, where ranks do not wait for each other.
     measured
-        Measured times of collectives in place of a library's model, where they reach: files (output of nccl-tests, CSV,
-        parquet) or ``"aiconfigurator"``. Empty: those that the system file names, if any.
+        Measured times of collectives and of matrix products in place of the models, where they reach: files (output of
+        nccl-tests, CSV, parquet) or ``"aiconfigurator"``, ``"aiconfigurator:SYSTEM"``, either with ``/BACKEND`` behind it
+        whose products. Empty: those that the system file names, if any; `ReplayResult.notes` says how far they reach.
     collective_algorithm, collective_protocol, collective_channels
         What a collective library is held to, as NCCL_ALGO, NCCL_PROTO and NCCL_MAX_NCHANNELS do: ``"Ring"``,
         ``"Simple"``, at most so many channels. None: what the system file says, if anything.

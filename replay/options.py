@@ -64,7 +64,7 @@ class RunOptions:
     npu_scale: F64 | None = None
     #: whether ranks start as far apart as they were recorded, or together; None: together where only recorded times count
     start: str | None = None
-    #: measured times of collectives in place of the library's model, by name: those of the system file where it is empty
+    #: measured times of collectives and matrix products in place of the models, by name: the system file's where empty
     measured: tuple[str, ...] = ()
     #: what a collective library is held to (NCCL_ALGO, NCCL_PROTO, NCCL_MAX_NCHANNELS): what the system file says where
     #: it is None

@@ -19,13 +19,13 @@ from chakra.replay.results.result import ReplayResult
 #: options that scale times or take them from elsewhere: no measured row was replayed with them
 _SCALES = (
     "injection_scale", "comm_scale", "compute_scale", "host_speed", "accelerator_speed", "kernel_speeds",
-    "accelerator", "npu_scale", "measured", "rendezvous", "comm_streams", "collective_algorithm", "collective_protocol",
+    "accelerator", "npu_scale", "rendezvous", "comm_streams", "collective_algorithm", "collective_protocol",
     "collective_channels",
 )  # fmt: skip
 #: fields of a system that scale times or change what a library does: none is set where rows were predicted
 _SYSTEM = (
-    "collective_algorithm", "collective_protocol", "collective_channels", "collective_times", "node_ports",
-    "network_latency_us", "network_reduces", "computing_rate", "collective_rate",
+    "collective_algorithm", "collective_protocol", "collective_channels", "collective_times", "operator_times",
+    "node_ports", "network_latency_us", "network_reduces", "computing_rate", "collective_rate",
 )  # fmt: skip
 #: kinds of generated workloads of which steps were measured
 _KINDS = ("transformer", "moe")
@@ -200,6 +200,8 @@ def _other_machine(result: ReplayResult, parameters: Mapping[str, Any], *, timed
 
 def _other_options(options: RunOptions) -> str | None:
     """An option with which no measured row was predicted."""
+    if options.measured:
+        return "measured times are in use (--measured), and no measured step was predicted with them"
     usual = RunOptions()
     for name in _SCALES:
         value = getattr(options, name)

@@ -7,15 +7,19 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.arrays import F64, I64
 from chakra.errors import ConfigError
-from chakra.et.operators import Attention, Computed, Host, MatrixProduct, parse_operators
+from chakra.et.operators import Attention, Computed, Host, Kernel, MatrixProduct, parse_operators
 from chakra.replay.compute.attention import attention_us
 from chakra.replay.compute.host import host_us
 from chakra.replay.compute.matmul import matrix_us
+from chakra.replay.compute.measured_products import Left, MeasuredProducts
 from chakra.replay.compute.memory_bound import kernel_us, kernels_of
 from chakra.replay.compute.parameters import ComputeParameters, MatmulCosts
 
 #: types whose products run at the rate of another type where a machine has no constants for them
 _LIKE = {"fp16": "bf16", "int8": "fp8", "mxfp8": "fp8", "mxfp4": "nvfp4"}
+
+#: why operators that are no matrix products are not measured
+_LEFT = {Attention: Left.ATTENTION, Kernel: Left.MEMORY}
 
 
 @checked
@@ -41,9 +45,17 @@ def operator_ns(texts: Sequence[str], parameters: ComputeParameters) -> F64:
     ConfigError
         An element type that the machine does not have.
     """
+    return measured_ns(texts, parameters, None)
+
+
+def measured_ns(
+    texts: Sequence[str], parameters: ComputeParameters, measured: MeasuredProducts | None
+) -> F64:
+    """As `operator_ns`, with measured times of matrix products where there are any."""
     nodes = [parse_operators(text) for text in texts]
     distinct = list(dict.fromkeys(operator for node in nodes for operator, _ in node))
-    times = dict(zip(distinct, _times_us(distinct, parameters).tolist(), strict=True))
+    found, _ = times_us(distinct, parameters, measured)
+    times = dict(zip(distinct, found.tolist(), strict=True))
     gap = parameters.host.gap_us
     out = np.full(len(nodes), np.nan)
     for i, node in enumerate(nodes):
@@ -75,7 +87,25 @@ def costs_of(type_: str, parameters: ComputeParameters) -> MatmulCosts:
     return costs
 
 
-def _times_us(operators: Sequence[Computed], parameters: ComputeParameters) -> F64:
+def times_us(
+    operators: Sequence[Computed], parameters: ComputeParameters, measured: MeasuredProducts | None
+) -> tuple[F64, list[Left | None]]:
+    """Times of operators, us, and why each keeps the model's; None: it was measured, or is the host's.
+
+    Gaps between kernels and the machine's contention are not in them.
+    """
+    times = _modelled_us(operators, parameters)
+    why = [_LEFT.get(type(operator)) for operator in operators]
+    where = [i for i, operator in enumerate(operators) if isinstance(operator, MatrixProduct)]
+    if measured is not None and where:
+        found, reasons = measured.times_us([op for op in operators if isinstance(op, MatrixProduct)])
+        times[where] = np.where(np.isnan(found), times[where], found)
+        for i, reason in zip(where, reasons, strict=True):
+            why[i] = reason
+    return times, why
+
+
+def _modelled_us(operators: Sequence[Computed], parameters: ComputeParameters) -> F64:
     times = np.zeros(len(operators))
     by_type: dict[str, list[int]] = {}
     for i, operator in enumerate(operators):

@@ -567,6 +567,14 @@ SYSTEM_KEYS = (
         "times of generated operators: name of a preset, path of a .yml file, or a map of constants, of changes to those "
         "of a preset where it has `base`; no effect with --compat",
     ),
+    OPERATOR_TIMES := Key(
+        "operator-times",
+        Names("files", "text or list of texts"),
+        _SYSTEM.operator_times,
+        "",
+        "operator_times",
+        "measured matrix products in place of the model where they reach: CSV, parquet, aiconfigurator",
+    ),
     COMPUTING_RATE := Key(
         "overlap-computing-rate",
         Rate(),

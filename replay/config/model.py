@@ -301,6 +301,8 @@ class System:
         Whether switches between nodes reduce (SHARP).
     operator_model
         Times of operators: name of a preset, path of a file, or the JSON text of constants; None: the roofline's.
+    operator_times
+        Measured matrix products in place of the model's, where they reach: files, or ``aiconfigurator``.
     computing_rate, collective_rate
         Speed of computing on an NPU while a collective of the library runs there, and of a collective while one of its
         members computes; 1: what runs alone.
@@ -346,6 +348,7 @@ class System:
     network_latency_us: float = 0.0
     network_reduces: bool = False
     operator_model: str | None = None
+    operator_times: tuple[str, ...] = ()
     computing_rate: float = 1.0
     collective_rate: float = 1.0
     source: str = "<system>"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chakra.io.readable import counted
-from chakra.replay.collectives.library.in_effect import why_no_library
+from chakra.replay.collectives.library.in_effect import measured_collectives, why_no_library
 from chakra.replay.collectives.library.shape import Forced
 from chakra.replay.config.model import CollectiveKind, System
 from chakra.replay.engines.scenario import Scenario
@@ -21,7 +21,7 @@ def library_notes(scenario: Scenario) -> list[str]:
     reason = why_no_library(system, scenario.network, scenario.options)
     if reason is not None:
         no_effect = f"collective-library {system.collective_library!r} has no effect: {reason}"
-        measured = scenario.options.measured or system.collective_times
+        measured, _ = measured_collectives(system, scenario.options)
         also = ["measured times"] if measured else []
         also += [f"--{key}" for key in scenario.options.held]
         also += _rate_keys(system)

@@ -34,6 +34,7 @@ from chakra.replay.results.critical_path import CriticalPath, PathNode, PathSums
 from chakra.replay.results.crossed import Crossed
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
+from chakra.replay.results.product_notes import product_notes
 from chakra.replay.results.recorded_elsewhere import elsewhere_notes
 from chakra.replay.results.recorded_notes import (
     recorded_spans,
@@ -369,6 +370,7 @@ class ReplayResult:
             *shortage_notes(self.memory_need, self.system.local_mem_capacity_bytes),
             *half_notes(traces),
             *compute_notes(traces, self.system, self.scenario.options),
+            *product_notes(self.scenario),
             *idle_speed_notes(traces, self.scenario.options),
             *accelerator_notes(traces, self.scenario.options),
             *start_notes(traces, self.scenario.options, self.system),

@@ -11,7 +11,7 @@ from chakra.arrays import I64
 from chakra.et import ABSENT, CommType, NodeType, Trace
 from chakra.et.operators import BY_STREAM, COMM_ORDER, FRAMEWORK
 from chakra.replay.collectives.call import Call
-from chakra.replay.compute.in_effect import operator_model
+from chakra.replay.compute.in_effect import measured_products, operator_model
 from chakra.replay.config.model import CollectiveKind, Memory, System
 from chakra.replay.options import OLD_MODEL, RunOptions
 from chakra.replay.workload.bindings import Bound, bindings_of, children_in_order, structure_key
@@ -22,7 +22,7 @@ from chakra.replay.workload.recorded import is_recorded
 from chakra.replay.workload.splits import check_splits, splits_of
 
 
-def _framework(traces: Sequence[Trace]) -> str | None:
+def framework_of(traces: Sequence[Trace]) -> str | None:
     """The framework whose program the traces are, where they say so."""
     if not any(len(trace.operator_table) for trace in traces):
         return None
@@ -45,9 +45,10 @@ def compile_workload(
     relative: bool = False,
 ) -> Workload:
     """Prepare the traces of all NPUs; `trace_of[i]` is the index of NPU i's trace."""
-    setting = Setting(
-        system, memory, options, per_node_custom, operator_model(system, options, _framework(traces))
-    )
+    operators = operator_model(system, options, framework_of(traces))
+    told = any(len(trace.operator_table) for trace in traces)
+    products = measured_products(system, options, operators) if told else None
+    setting = Setting(system, memory, options, per_node_custom, operators, products)
     bound = [bindings_of(trace, trace.order_by_id(), astra=options.astra) for trace in traces]
     keys = [b""] * len(traces)
     if len(traces) > 1:

@@ -8,6 +8,7 @@ import numpy as np
 from chakra.arrays import I64, AnyArray
 from chakra.errors import WorkloadError
 from chakra.et import NodeType, Trace
+from chakra.replay.compute.measured_products import MeasuredProducts
 from chakra.replay.compute.parameters import ComputeParameters
 from chakra.replay.config.model import Memory, System
 from chakra.replay.options import RunOptions
@@ -25,6 +26,8 @@ class Setting:
     per_node_custom: frozenset[int] = frozenset()
     #: constants by which operators take their times, where they do
     operators: ComputeParameters | None = None
+    #: measured matrix products that stand in for them
+    products: MeasuredProducts | None = None
 
 
 @dataclass(slots=True)

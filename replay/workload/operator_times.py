@@ -8,7 +8,7 @@ import numpy as np
 from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
 from chakra.et.operators import Host, parse_operators
-from chakra.replay.compute.times import operator_ns
+from chakra.replay.compute.times import measured_ns
 from chakra.replay.workload.node_draft import Draft
 
 
@@ -57,7 +57,7 @@ def set_operator_times(draft: Draft) -> None:
     nodes = np.flatnonzero(takes_operator_time(draft))
     if not len(nodes) or draft.setting.operators is None:
         return
-    times = operator_ns(draft.trace.operator_table, draft.setting.operators)
+    times = measured_ns(draft.trace.operator_table, draft.setting.operators, draft.setting.products)
     chosen = times[draft.trace.operator_codes[draft.order[nodes]]]
     scaled = chosen * draft.scale * draft.setting.options.compute_scale
     if (scaled > float(1 << 62)).any():

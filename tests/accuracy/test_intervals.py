@@ -301,6 +301,18 @@ def test_a_system_that_no_row_was_predicted_with_has_no_interval(
     assert "the system has another " in found.reason
 
 
+def test_measured_products_have_no_interval(said: Callable[..., str]) -> None:
+    """Named by option or system file: no measured step was predicted with them."""
+    Path("t.csv").write_text("m,n,k,time_us\n4096,4096,4096,200\n")
+    said(*GENERATE, "--framework", "megatron", "-o", "w")
+    words = ("replay", "-w", "w", "--platform", "hgx-h100", "--measured", "t.csv")
+    reason = "measured times are in use (--measured), and no measured step was predicted with them"
+    assert line_of(said(*words)) == f"interval          none: nothing measured is near ({reason})"
+    machine = cluster("hgx-h100", 8)
+    found = replay_interval(simulate("w", {**machine.system(), "operator-times": "t.csv"}, machine.network()))
+    assert found == NothingNear("the system has another operator times than measured rows")
+
+
 def test_other_replays_say_nothing_of_it(said: Callable[..., str]) -> None:
     """ASTRA-sim's number, and output that is data alone; on a machine without operator times nothing is near."""
     said(*GENERATE, "--framework", "megatron", "-o", "w")

@@ -110,6 +110,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "parameters",
         "presets",
         "frameworks",
+        "measured_products",
+        "product_tables",
         "in_effect",
         "host",
         "memory_bound",

@@ -188,8 +188,9 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     "--measured",
     multiple=True,
     metavar="NAME",
-    help="Measured times of collectives in place of the library's model, where they reach: a file (output of nccl-tests, "
-    "CSV, parquet), or aiconfigurator. May be given again. [default: collective-times of the system file]",
+    help="Measured times of collectives and of matrix products in place of the models, where they reach: a file (output "
+    "of nccl-tests, CSV, parquet), or aiconfigurator[:SYSTEM][/BACKEND]. May be given again. [default: collective-times "
+    "and operator-times of the system file]",
 )
 @click.option(
     "--collective-algorithm",

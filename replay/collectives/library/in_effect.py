@@ -18,7 +18,10 @@ from chakra.replay.collectives.library.messages import Lane, lanes
 from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
 from chakra.replay.collectives.library.presets import preset_parameters
 from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator, Forced, Protocol
-from chakra.replay.collectives.measured import MeasuredTimes, read_measured
+from chakra.replay.collectives.measured import MeasuredTimes, has_collectives, read_measured
+from chakra.replay.compute.in_effect import measured_names
+from chakra.replay.config import silicon
+from chakra.replay.config.keys import COLLECTIVE_TIMES
 from chakra.replay.config.model import CollectiveKind, LinkTopology, Network, Switches, System
 from chakra.replay.networks.flow.link_paths import link_paths
 from chakra.replay.options import FLOW, RunOptions
@@ -152,9 +155,8 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
     ConfigError
         Costs that are none, or a network whose innermost dimension is larger than a node.
     """
-    measured = options.measured or system.collective_times
-    if system.collective_library is None and measured and options.compat is None:
-        asked = "--measured" if options.measured else f"{system.source}: collective-times"
+    if system.collective_library is None and options.compat is None and _stands_alone(system, options):
+        _, asked = measured_collectives(system, options)
         raise ConfigError(
             f"{asked}: measured times stand in for a collective library's model; name one with collective-library and "
             "collective-costs in the system file"
@@ -183,13 +185,29 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
     )  # fmt: skip
 
 
+def measured_collectives(system: System, options: RunOptions) -> tuple[tuple[str, ...], str]:
+    """Names of measured collectives that the options or else the system file give, and who asks for them.
+
+    Raises
+    ------
+    ConfigError
+        A file that cannot be read.
+    """
+    source = f"{system.source}: {COLLECTIVE_TIMES.name}"
+    return measured_names(options, has_collectives, system.collective_times, source)
+
+
+def _stands_alone(system: System, options: RunOptions) -> bool:
+    """Whether measured collectives are asked for, and not by a package's name that may mean matrix products."""
+    names, _ = measured_collectives(system, options)
+    package = bool(options.measured) and system.operator_model is not None
+    return not all(package and silicon.named(name) for name in names)
+
+
 def _measured(system: System, options: RunOptions, machine: MachineParameters) -> MeasuredTimes | None:
     """The measured times that the options or else the system file ask for."""
-    if options.measured:
-        return read_measured(options.measured, machine.name, "--measured")
-    if system.collective_times:
-        return read_measured(system.collective_times, machine.name, f"{system.source}: collective-times")
-    return None
+    names, asked = measured_collectives(system, options)
+    return read_measured(names, machine.name, asked) if names else None
 
 
 def _switches_reduce(network: Network, node: int) -> bool:

@@ -3,6 +3,6 @@
 A replay takes them in place of a library's model where a system file or an option asks for them, and nowhere else.
 """
 
-from chakra.replay.collectives.measured.times import MeasuredTimes, read_measured
+from chakra.replay.collectives.measured.times import MeasuredTimes, has_collectives, read_measured
 
-__all__ = ["MeasuredTimes", "read_measured"]
+__all__ = ["MeasuredTimes", "has_collectives", "read_measured"]

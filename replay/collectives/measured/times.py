@@ -12,10 +12,12 @@ from chakra.arrays import F64
 from chakra.errors import ChakraError, ConfigError
 from chakra.io.readable import counted
 from chakra.replay.collectives.library.shape import Communicator
-from chakra.replay.collectives.measured import silicon
 from chakra.replay.collectives.measured.nccl_log import Measurement, read_whole_log
-from chakra.replay.collectives.measured.parquet import parquet_rows, parquet_text
+from chakra.replay.collectives.measured.silicon import COLUMNS, measurements, tables
+from chakra.replay.compute.product_tables import has_products
+from chakra.replay.config import silicon
 from chakra.replay.config.model import CollectiveKind
+from chakra.replay.config.parquet import parquet_rows, parquet_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,17 @@ def _curves(found: _Found) -> dict[tuple[CollectiveKind, int], tuple[F64, F64]]:
     }
 
 
+def has_collectives(name: str) -> bool:
+    """Whether a name of measured times means collectives: the package, or any file but one of matrix products alone.
+
+    Raises
+    ------
+    ConversionError, UsageError
+        A parquet file that cannot be read.
+    """
+    return silicon.named(name) or not has_products(name)
+
+
 @checked
 def read_measured(names: Sequence[str], machine: str, asked: str) -> MeasuredTimes:
     """Measured times that a system file or an option names.
@@ -157,12 +170,12 @@ def read_measured(names: Sequence[str], machine: str, asked: str) -> MeasuredTim
 def _read(name: str, machine: str) -> tuple[Sequence[Measurement], str, Sequence[str]]:
     """Measurements of one name, how results call them, and what was left out."""
     if silicon.named(name):
-        return *silicon.tables(name, machine), ()
+        return *tables(name, machine), ()
     text = None
     if name.endswith(".parquet"):
         rows = parquet_rows(name)
-        if rows and rows[0].keys() >= silicon.COLUMNS:
-            return silicon.measurements(rows, name), Path(name).name, ()
+        if rows and rows[0].keys() >= COLUMNS:
+            return measurements(rows, name), Path(name).name, ()
         text = parquet_text(rows)
     log = read_whole_log(name, text=text)
     return log.measurements, Path(name).name, log.notes
