@@ -189,8 +189,8 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
     multiple=True,
     metavar="NAME",
     help="Measured times of collectives and of matrix products in place of the models, where they reach: a file (output "
-    "of nccl-tests, CSV, parquet), or aiconfigurator[:SYSTEM][/BACKEND]. May be given again. [default: collective-times "
-    "and operator-times of the system file]",
+    "of nccl-tests, CSV, parquet), aiconfigurator or aiconfigurator:SYSTEM, either with /BACKEND behind it. May be given "
+    "again. [default: collective-times and operator-times of the system file]",
 )
 @click.option(
     "--collective-algorithm",
