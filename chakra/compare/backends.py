@@ -8,8 +8,14 @@ import numpy as np
 from chakra import __version__
 from chakra.alignment import aligned
 from chakra.arguments import checked
-from chakra.compare.text import signed
-from chakra.io.readable import bytes_text, count_text, duration_text, printable, shortened
+from chakra.io.readable import (
+    bytes_text,
+    compared_durations,
+    count_text,
+    printable,
+    shortened,
+    signed_duration_text,
+)
 from chakra.replay.backends import BackendDifference
 from chakra.report.page import rendered
 from chakra.report.tables import Table
@@ -120,14 +126,14 @@ def backends_html(found: BackendDifference) -> str:
                 bytes_text(item.bytes),
                 str(item.place),
             ),
-            *_cells(*item.ready_ns),
-            *_cells(*item.time_ns),
+            *compared_durations(*item.ready_ns),
+            *compared_durations(*item.time_ns),
         )
         for item in found.collectives[:_MOST_ROWS]
     ]
     ready = (f"starts on {one}", f"on {other}", "later")
     order = np.argsort(-np.abs(found.difference_ns), kind="stable")[:_MOST_NPUS]
-    npus = [(str(npu), *_cells(*found.finish_ns[:, npu].tolist())) for npu in order.tolist()]
+    npus = [(str(npu), *compared_durations(*found.finish_ns[:, npu].tolist())) for npu in order.tolist()]
     return rendered(
         "backends.html.j2",
         title=f"{one} and {other}",
@@ -159,7 +165,8 @@ def _headline(found: BackendDifference) -> str:
     a, b = found.step_ns
     one, other = found.backends
     share = f" ({100 * (b - a) / a:+.1f} %)" if a else ""
-    return f"{one} {duration_text(a)}, {other} {duration_text(b)}: {signed(b - a)}{share}"
+    a_text, b_text, change = compared_durations(a, b)
+    return f"{one} {a_text}, {other} {b_text}: {change}{share}"
 
 
 def _ends(found: BackendDifference) -> list[str]:
@@ -171,8 +178,10 @@ def _ends(found: BackendDifference) -> list[str]:
     most = int(np.argmax(np.abs(off)))
     if not off.any():
         return [f"{words}; each NPU ends at the same ns on both"]
-    mean = signed(round(float(off.mean())))
-    return [f"{words}; ends differ by up to {signed(int(off[most]))} (NPU {most}), {mean} in the mean"]
+    mean = signed_duration_text(round(float(off.mean())))
+    return [
+        f"{words}; ends differ by up to {signed_duration_text(int(off[most]))} (NPU {most}), {mean} in the mean"
+    ]
 
 
 def _times(found: BackendDifference) -> tuple[str, str, str]:
@@ -187,15 +196,11 @@ def _collective_rows(
         (
             *(kind.kind, shortened(printable(kind.group or "all"), 30), count_text(kind.members)),
             *(bytes_text(kind.bytes), count_text(kind.count)),
-            *_cells(*kind.time_ns),
+            *compared_durations(*kind.time_ns),
             f"{100 * kind.difference_ns / kind.time_ns[0]:+.1f} %" if kind.time_ns[0] else "",
         )
         for kind in kinds
     ]
-
-
-def _cells(a: int, b: int) -> tuple[str, str, str]:
-    return duration_text(a), duration_text(b), signed(b - a)
 
 
 def _notes(found: BackendDifference) -> list[str]:

@@ -8,9 +8,12 @@ from chakra.accuracy.interval import SHARE, NothingNear
 from chakra.accuracy.ratio import ratio_of
 from chakra.arguments import checked
 from chakra.compare.match import KernelRow, match_kernels
+from chakra.compare.read import told_by_account
 from chakra.compare.spans import WORDS, Kind, Source, account, slowest
 from chakra.errors import UsageError
 from chakra.io.readable import counted, duration_text
+from chakra.report.document import Run
+from chakra.report.side_by_side import collective_times, differing_inputs, dimension_use
 
 SCHEMA = "chakra.compare/1"
 
@@ -96,6 +99,7 @@ class Comparison:
                 }
                 for row in self.kernels
             ],
+            **_side_by_side(self.runs),
             "notes": list(self.notes),
         }  # fmt: skip
 
@@ -104,7 +108,30 @@ class Comparison:
         """What is not known of the two, whether they do as much, and whether their intervals tell them apart."""
         said = [note for side in (self.a, self.b) for note in side.notes]
         told = _unlike(self.a, self.b) or _told_apart(self.a, self.b, self.b_ns - self.a_ns)
-        return tuple(dict.fromkeys([*said, *told]))
+        return tuple(dict.fromkeys([*said, *told, *_without_nodes(self.a, self.b)]))
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The result documents, where both are replays; else none."""
+        found = tuple(side.run for side in (self.a, self.b) if side.run is not None)
+        return found if len(found) == 2 else ()
+
+
+def _side_by_side(runs: Sequence[Run]) -> dict[str, Any]:
+    """Of two replays their collectives by kind, their network dimensions and the inputs that differ."""
+    if not runs:
+        return {}
+    return {
+        "collectives": [
+            {"kind": kind, "a_ns": a, "b_ns": b, "difference_ns": (b or 0) - (a or 0)}
+            for kind, (a, b) in collective_times(runs)
+        ],
+        "dimensions": [
+            {"dim": dim, "a_utilisation": a.share if a else None, "b_utilisation": b.share if b else None}
+            for dim, (a, b) in dimension_use(runs)
+        ],
+        "inputs": [{"key": key, "a": a, "b": b} for key, (a, b) in differing_inputs(runs)],
+    }
 
 
 def _unlike(a: Source, b: Source) -> list[str]:
@@ -116,6 +143,25 @@ def _unlike(a: Source, b: Source) -> list[str]:
         for name, side, samples in (("A", a, a.samples), ("B", b, b.samples))
     ]
     return [f"the two do not compute as much: {', '.join(each)}"]
+
+
+def _by_account(side: Source) -> bool:
+    """Whether a side is a replay whose result holds no nodes."""
+    return any(spans.told is not None for spans in side.ranks.values())
+
+
+def _without_nodes(a: Source, b: Source) -> list[str]:
+    """That parts are those of the time account, and how to see operators."""
+    without = [name for name, side in (("A", a), ("B", b)) if side.run and not side.run.table("nodes")]
+    if not without:
+        return []
+    who = f"{without[0]} holds" if len(without) == 1 else "A and B hold"
+    return [
+        (
+            f"{who} no nodes, so parts are those of the NPUs' time accounts and no operators are compared: results of "
+            "`chakra replay --format json --nodes` have them"
+        )
+    ]
 
 
 def _end(side: Source) -> int:
@@ -160,8 +206,9 @@ def compare(a: Source, b: Source, *, rank: int | None = None) -> Comparison:
     Raises
     ------
     UsageError
-        A run without that rank.
+        A run without that rank; a recording and a result without nodes.
     """
+    a, b = _alike(a, b)
     ranks = []
     for side in (a, b):
         if rank is not None and rank not in side.ranks:
@@ -176,6 +223,20 @@ def compare(a: Source, b: Source, *, rank: int | None = None) -> Comparison:
     parts.sort(key=lambda part: (-abs(part.difference_ns), -max(part.a_ns, part.b_ns), part.part, part.name))
     kernels = tuple(match_kernels(_ordered(one.kernels), _ordered(two.kernels)))
     return Comparison(a, b, ranks[0], ranks[1], one.span_ns, two.span_ns, tuple(parts), kernels)
+
+
+def _alike(a: Source, b: Source) -> tuple[Source, Source]:
+    """Both by their nodes or, of replays, both by their time accounts, where one has no nodes."""
+    if _by_account(a) == _by_account(b):
+        return a, b
+    bare, other = (a, b) if _by_account(a) else (b, a)
+    if other.run is None:
+        raise UsageError(
+            f"{bare.name}: the result holds no nodes, which a comparison with a recording needs; run `chakra replay "
+            "--format json --nodes`"
+        )
+    told = told_by_account(other.run)
+    return (a, told) if bare is a else (told, b)
 
 
 def _ordered(kernels: Sequence[Any]) -> list[Any]:

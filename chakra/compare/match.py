@@ -1,11 +1,11 @@
 """Which kernel of one run is which of the other: by name, shape and order, through renaming and other fusion."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from chakra.compare.spans import Kernel
+from chakra.et.families import plain_name
 from chakra.io.readable import without_step
 
 #: above this product of lengths kernels are matched by name alone
@@ -102,19 +102,6 @@ def _joined(kernels: Sequence[Kernel], places: Sequence[int]) -> str:
 def _name(kernel: Kernel) -> str:
     """By what a kernel is matched: another run may have another number of steps."""
     return without_step(plain_name(kernel.name))
-
-
-def plain_name(name: str) -> str:
-    """A kernel's name without what differs from build to build: return type, template and call arguments.
-
-    >>> plain_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>>(int, float*)")
-    'at::native::vectorized_elementwise_kernel<FillFunctor>'
-    """
-    text = re.sub(r"\(anonymous namespace\)::", "", name)
-    head, sign, arguments = text.partition("<")
-    head = re.sub(r"^void ", "", head.partition("(")[0]).strip()
-    functor = re.search(r"(\w*(?:Functor|Op|_kernel_cuda)\w*)", arguments) if sign else None
-    return f"{head}<{functor[1]}>" if functor else head
 
 
 def _in_order(a: Sequence[Kernel], b: Sequence[Kernel]) -> Iterator[_Match]:

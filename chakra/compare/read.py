@@ -83,7 +83,7 @@ def read_source(path: str | os.PathLike[str], *, job: str | None = None, step: i
     Raises
     ------
     UsageError
-        Neither, a result without nodes, or a recording without that step.
+        Neither, a result with neither nodes nor a time account, or a recording without that step.
     """
     name = os.fspath(path)
     if names_recordings(Path(name)):
@@ -318,7 +318,7 @@ def _split_meetings(ranks: Sequence[RankSpans], meetings: Sequence[_Meetings], c
 def _replay(run: Run) -> Source:
     entries = run.document.get("nodes")
     if not isinstance(entries, list) or not entries:
-        raise UsageError(f"{run.name}: the result holds no nodes; run `chakra replay --format json --nodes`")
+        return told_by_account(run)
     meetings = _meetings(run)
     ranks: dict[int, RankSpans] = {}
     for entry in entries:
@@ -326,13 +326,53 @@ def _replay(run: Run) -> Source:
         spans = ranks[rank] = RankSpans(0, int(run.finish_ns[rank]))
         spans.computes = any(str(engine).upper() == "GPU" for engine in entry.get("engines") or ["GPU"])
         _add_nodes(spans, entry, computed_of(run, entry) or [""] * len(entry["ids"]), meetings)
-    return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run))
+    return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run), run=run)
 
 
 def _job(run: Run) -> Job | None:
     """What an interval of the run's time depends on; None where it states none."""
     stated = run.document.get("interval")
     return job_from(stated.get("job")) if isinstance(stated, Mapping) else None
+
+
+#: which part of a comparison each part of a replay's time account is; what is left is a gap
+_ACCOUNTED = {
+    "compute_ns": Kind.COMPUTE, "cpu_ns": Kind.HOST, "transfer_ns": Kind.TRANSFER, "waiting_ns": Kind.PEERS,
+    "memory_ns": Kind.COPY,
+}  # fmt: skip
+
+
+@checked
+def told_by_account(run: Run) -> Source:
+    """A replay by the time account of its NPUs, which results without nodes have, too: parts without their operators.
+
+    Parameters
+    ----------
+    run
+        A result document.
+
+    Raises
+    ------
+    UsageError
+        A document without a time account.
+    """
+    if not run.account:
+        raise UsageError(
+            f"{run.name}: the result holds neither nodes nor a time account; run `chakra replay --format json --nodes`"
+        )
+    ranks = {
+        npu: RankSpans(
+            0,
+            int(end_ns),
+            told={
+                (kind, ""): int(run.account[key][npu])
+                for key, kind in _ACCOUNTED.items()
+                if key in run.account and run.account[key][npu] > 0
+            },
+        )
+        for npu, end_ns in enumerate(run.finish_ns.tolist())
+    }
+    return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run), run=run)
 
 
 def _samples(run: Run) -> int | None:

@@ -8,6 +8,7 @@ import numpy as np
 from chakra.accuracy.interval import Job
 from chakra.arguments import checked
 from chakra.arrays import I64, bounds
+from chakra.report.document import Run
 
 
 class Kind(IntEnum):
@@ -77,6 +78,8 @@ class RankSpans:
     computes
         Whether the accelerator has work. Where it has none, the host is what computes and hides communication, as in the
         time account of a replay.
+    told
+        Time by kind and label as the source itself adds it up, in place of spans, which it does not hold.
     """
 
     begin_ns: int = 0
@@ -87,6 +90,7 @@ class RankSpans:
     ends: list[int] = field(default_factory=list)
     kernels: list[Kernel] = field(default_factory=list)
     computes: bool = True
+    told: dict[tuple[Kind, str], int] | None = None
 
     @property
     def span_ns(self) -> int:
@@ -129,6 +133,8 @@ class Source:
         What an interval of its time depends on, of a replay that states one.
     samples
         Samples (sequences) that are computed in its time, of a replay that says so.
+    run
+        The result document, of a replay.
     """
 
     name: str
@@ -137,6 +143,7 @@ class Source:
     notes: tuple[str, ...] = ()
     job: Job | None = None
     samples: int | None = None
+    run: Run | None = None
 
 
 def account(spans: RankSpans) -> dict[tuple[Kind, str], int]:
@@ -150,7 +157,7 @@ def account(spans: RankSpans) -> dict[tuple[Kind, str], int]:
     starts = np.clip(np.array(spans.starts, dtype=np.int64)[order], spans.begin_ns, spans.end_ns)
     ends = np.clip(np.array(spans.ends, dtype=np.int64)[order], spans.begin_ns, spans.end_ns)
     labels = [spans.labels[i] for i in order.tolist()]
-    totals: dict[tuple[Kind, str], int] = {}
+    totals: dict[tuple[Kind, str], int] = dict(spans.told or {})
     edges = covered = np.zeros(
         0, dtype=np.int64
     )  # union of the kinds so far, as disjoint ascending intervals

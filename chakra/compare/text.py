@@ -3,8 +3,18 @@
 from chakra.alignment import aligned
 from chakra.arguments import checked
 from chakra.compare.difference import PARTS, Comparison, Part
+from chakra.compare.match import KernelRow
 from chakra.compare.spans import WORDS, Kind
-from chakra.io.readable import duration_text, printable, shortened
+from chakra.io.readable import (
+    compared_durations,
+    count_text,
+    duration_text,
+    printable,
+    shortened,
+    signed_duration_text,
+)
+from chakra.report.side_by_side import collectives_table, dimensions_table, inputs_table
+from chakra.report.terminal import plain_table
 
 #: parts that the sentence names
 _NAMED = 3
@@ -25,13 +35,13 @@ def difference_text(found: Comparison, *, kernels: int = 15) -> str:
     rows = [(part, "", *_times(found, part)) for part in PARTS]
     parts = [(part.part, part.name, part.a_ns, part.b_ns) for part in found.parts if part.name]
     table = [
-        (f"{'  ' * bool(name)}{name or part}", *_cells(a, b))
+        (f"{'  ' * bool(name)}{name or part}", *compared_durations(a, b))
         for part, name, a, b in sorted(
             [*[row for row in rows if row[2] or row[3]], *parts],
             key=lambda row: (PARTS.index(row[0]), bool(row[1]), -abs(row[3] - row[2])),
         )
     ]
-    table.append(("all", *_cells(found.a_ns, found.b_ns)))
+    table.append(("all", *compared_durations(found.a_ns, found.b_ns)))
     lines += aligned(("part", "A", "B", "B - A"), table).splitlines()
     changed = [row for row in found.kernels if row.difference_ns][:kernels]
     if changed:
@@ -42,24 +52,37 @@ def difference_text(found: Comparison, *, kernels: int = 15) -> str:
         body = [
             (
                 row.how,
-                shortened(printable(_names(row.a, row.b)), 80),
-                _calls(row.calls_a, row.calls_b),
-                *_cells(row.a_ns, row.b_ns),
+                shortened(printable(names_text(row)), 80),
+                calls_text(row),
+                *compared_durations(row.a_ns, row.b_ns),
             )
             for row in changed
         ]
         lines += aligned(("", "kernel", "calls", "A", "B", "B - A"), body, left=2).splitlines()
+    lines += _side_by_side(found)
     lines += [f"note: {note}" for note in found.notes]
     return "\n".join(lines)
 
 
+def _side_by_side(found: Comparison) -> list[str]:
+    """Of two replays their collectives, their network dimensions, and the inputs that differ."""
+    lines: list[str] = []
+    if found.runs:
+        for table in (collectives_table, dimensions_table, inputs_table):
+            made = table(found.runs, "AB")
+            if made.rows:
+                lines += ["", *plain_table(made)]
+    return lines
+
+
 def sides(found: Comparison) -> list[str]:
     """What each of the two is, and takes."""
+    a_text, b_text, _ = compared_durations(found.a_ns, found.b_ns)
     return [
-        f"{key} {duration_text(span)} ({side.what}, rank {rank} of {len(side.ranks)}, {printable(side.name)})"
+        f"{key} {span} ({side.what}, rank {rank} of {len(side.ranks)}, {printable(side.name)})"
         for key, side, rank, span in (
-            ("A", found.a, found.rank_a, found.a_ns),
-            ("B", found.b, found.rank_b, found.b_ns),
+            ("A", found.a, found.rank_a, a_text),
+            ("B", found.b, found.rank_b, b_text),
         )
     ]
 
@@ -88,12 +111,7 @@ def _part_text(part: Part) -> str:
         if part.part == WORDS[Kind.PEERS] and part.name
         else part.name or part.part
     )
-    return f"{printable(name)} {signed(part.difference_ns)}"
-
-
-def signed(time_ns: int) -> str:
-    """A difference of times with its sign."""
-    return f"{'+' if time_ns > 0 else '-' if time_ns < 0 else ''}{duration_text(abs(time_ns))}"
+    return f"{printable(name)} {signed_duration_text(part.difference_ns)}"
 
 
 def _times(found: Comparison, part: str) -> tuple[int, int]:
@@ -101,13 +119,24 @@ def _times(found: Comparison, part: str) -> tuple[int, int]:
     return sum(item.a_ns for item in mine), sum(item.b_ns for item in mine)
 
 
-def _cells(a: int, b: int) -> tuple[str, str, str]:
-    return duration_text(a), duration_text(b), signed(b - a)
+def names_text(row: KernelRow) -> str:
+    """What kernels are called in both runs: once where they have one name.
+
+    Parameters
+    ----------
+    row
+        Kernels side by side.
+    """
+    return row.a if row.a == row.b else f"{row.a or '(none)'} -> {row.b or '(none)'}"
 
 
-def _names(a: str, b: str) -> str:
-    return a if a == b else f"{a or '(none)'} -> {b or '(none)'}"
+def calls_text(row: KernelRow) -> str:
+    """How often kernels ran in both runs: once where as often.
 
-
-def _calls(a: int, b: int) -> str:
-    return str(a) if a == b else f"{a} -> {b}"
+    Parameters
+    ----------
+    row
+        Kernels side by side.
+    """
+    same = row.calls_a == row.calls_b
+    return count_text(row.calls_a) if same else f"{count_text(row.calls_a)} -> {count_text(row.calls_b)}"

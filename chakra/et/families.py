@@ -103,3 +103,23 @@ def operator_family(text: str) -> str | None:
             return _OF_KIND.get(kind, "memory")
         case Host() | None:
             return None
+
+
+def plain_name(name: str) -> str:
+    """A kernel's name without what differs from build to build: return type, template and call arguments.
+
+    Parameters
+    ----------
+    name
+        As the profiler writes it.
+
+    Examples
+    --------
+    >>> plain_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>>(int, float*)")
+    'at::native::vectorized_elementwise_kernel<FillFunctor>'
+    """
+    text = re.sub(r"\(anonymous namespace\)::", "", name)
+    head, sign, arguments = text.partition("<")
+    head = re.sub(r"^void ", "", head.partition("(")[0]).strip()
+    functor = re.search(r"(\w*(?:Functor|Op|_kernel_cuda)\w*)", arguments) if sign else None
+    return f"{head}<{functor[1]}>" if functor else head

@@ -17,6 +17,31 @@ def duration_text(nanoseconds: int) -> str:
     return f"{nanoseconds} ns"
 
 
+def signed_duration_text(nanoseconds: int) -> str:
+    """A difference of times with its sign.
+
+    >>> signed_duration_text(5000), signed_duration_text(-999), signed_duration_text(0)
+    ('+5 µs', '-999 ns', '0 ns')
+    """
+    return f"{'+' if nanoseconds > 0 else '-' if nanoseconds < 0 else ''}{duration_text(abs(nanoseconds))}"
+
+
+def compared_durations(first: int, second: int) -> tuple[str, str, str]:
+    """Two durations that stand beside each other, and how much longer the second is.
+
+    Both are written with four digits where they have one unit and only one of them needs them.
+
+    >>> compared_durations(150_000_000, 149_900_000), compared_durations(2_000, 900)
+    (('150.0 ms', '149.9 ms', '-100 µs'), ('2 µs', '900 ns', '-1.1 µs'))
+    """
+    texts = duration_text(first), duration_text(second)
+    (a, unit), (b, other) = (text.split() for text in texts)
+    if unit == other and ("." in a) != ("." in b):
+        factor = next(factor for factor, name in _UNITS if name == unit)
+        texts = f"{first / factor:#.4g} {unit}", f"{second / factor:#.4g} {unit}"
+    return *texts, signed_duration_text(second - first)
+
+
 def bytes_text(count: int) -> str:
     """A size with its binary unit.
 
@@ -167,7 +192,7 @@ def shortened(text: str, limit: int) -> str:
 
 #: numbers in names that count: by themselves, behind one capital (F3: forward of micro-batch 3), and behind these words
 _COUNTS = re.compile(
-    r"(?<![A-Za-z0-9])[0-9]+|(?<=\b[A-Z])[0-9]+|(?<=layer)[0-9]+|(?<=layers)[0-9]+|(?<=encoder)[0-9]+|(?<=block)[0-9]+|(?<=bucket)[0-9]+|(?<=chunk)[0-9]+"
+    r"(?<![A-Za-z0-9])[0-9]+(?![0-9]*x[0-9])|(?<=\b[A-Z])[0-9]+|(?<=layer)[0-9]+|(?<=layers)[0-9]+|(?<=encoder)[0-9]+|(?<=block)[0-9]+|(?<=bucket)[0-9]+|(?<=chunk)[0-9]+"
     r"|(?<=stage)[0-9]+"
 )
 
@@ -193,7 +218,7 @@ def counted_name(name: str) -> str:
 
     Which step, and which chunk of a stage, is left out.
 
-    >>> counted_name("F3 layer12.fc1"), counted_name("step1.F3.0 layer12.fc1")
-    ('F# layer#.fc1', 'F# layer#.fc1')
+    >>> counted_name("F3 layer12.fc1"), counted_name("step1.F3.0 layer12.fc1"), counted_name("gemm_128x64_tn")
+    ('F# layer#.fc1', 'F# layer#.fc1', 'gemm_128x64_tn')
     """
     return _COUNTS.sub("#", _PASS.sub(r"\1#", without_step(name), count=1))

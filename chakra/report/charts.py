@@ -22,14 +22,53 @@ LOOKS: Final[dict[str, tuple[str, str, str]]] = {
     "waiting_ns": ("#ffffff", "#b3261e", "M0,3H6"),
     "memory_ns": ("#cc79a7", "#4f1f3a", "M3,0V6"),
     "idle_ns": ("#eeeeee", "#888888", "M3,3h0.8"),
+    #: of comparisons: the host in a call that waits for the device
+    "host_wait_ns": ("#e3f0fa", "#0072b2", "M0,3H6M3,0V6"),
 }
 _FONT: Final = 'font-family="Helvetica,Arial,sans-serif" font-size="11"'
 
 
-def opened(width: float, height: float, title: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The room that a chart is drawn in, px: a page holds each chart in two, and a screen shows the one that fits it.
+
+    Attributes
+    ----------
+    shown
+        Class of the picture; the page's style shows it on screens of its width.
+    labels
+        Room for labels on the left of what is drawn; where there is none, they stand above.
+    width
+        Of what is drawn.
+    most_ticks
+        Marks of the axis at most.
+    """
+
+    shown: str
+    labels: float
+    width: float
+    most_ticks: int
+
+    @property
+    def above(self) -> bool:
+        """Whether labels stand above what they name."""
+        return not self.labels
+
+
+#: a window, paper; a telephone of 320 px and more, at the letters' size
+FRAMES: Final = (Frame("broad", 170.0, 700.0, 8), Frame("slim", 0.0, 216.0, 3))
+
+
+def framed(draw: Callable[[Frame], str]) -> Markup:
+    """A chart in every frame."""
+    return Markup("".join(draw(frame) for frame in FRAMES))
+
+
+def opened(width: float, height: float, title: str, shown: str = "") -> str:
+    kind = f' class="{shown}"' if shown else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" role="img" {_FONT}><title>{escape(printable(title))}</title>'
+        f'height="{height:.0f}" role="img"{kind} {_FONT}><title>{escape(printable(title))}</title>'
     )
 
 
@@ -59,15 +98,25 @@ def swatch(key: str) -> Markup:
 
 def account_chart(groups: Sequence[NpuGroup], end_ns: int, words: dict[str, str]) -> Markup:
     """A stacked bar of the time account for every group of NPUs, with a scale in time units."""
-    left, width, step = 170.0, 700.0, 24.0
-    scale = width / max(end_ns, 1)
+    return framed(lambda frame: _account(frame, groups, end_ns, words))
+
+
+def _account(frame: Frame, groups: Sequence[NpuGroup], end_ns: int, words: dict[str, str]) -> str:
+    # beside a bar stands its time: 76 px hold the longest text
+    left, step, bar = (14.0, 40.0, 17) if frame.above else (frame.labels, 24.0, 3)
+    scale = frame.width / max(end_ns, 1)
     height = len(groups) * step + 34
-    out = [opened(left + width + 80, height, "Where each NPU's time went")]
-    out.append(axis(left, width, len(groups) * step, end_ns))
+    out = [opened(left + frame.width + 76, height, "Where each NPU's time went", frame.shown)]
+    out.append(axis(left, frame.width, len(groups) * step, end_ns, frame.most_ticks))
     for row, group in enumerate(groups):
-        y = row * step + 3
-        label = shortened(group.label + (f" ({group.count})" if group.count > 1 else ""), 28)
-        out.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(label)}</text>')
+        y = row * step + bar
+        times = f" ({group.count})" if group.count > 1 else ""
+        if frame.above:
+            label = shortened(group.label + times, 40)
+            out.append(f'<text x="{left}" y="{y - 4}" class="halo">{escape(label)}</text>')
+        else:
+            label = shortened(group.label + times, 28)
+            out.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(label)}</text>')
         x = left
         for key, value in group.parts.items():
             if value <= 0:
@@ -83,7 +132,7 @@ def account_chart(groups: Sequence[NpuGroup], end_ns: int, words: dict[str, str]
             f'<text x="{left + group.finish_ns * scale + 5:.1f}" y="{y + 13}">'
             f"{duration_text(group.finish_ns)}</text>"
         )
-    return Markup("".join(out) + "</svg>")
+    return "".join(out) + "</svg>"
 
 
 def round_ticks(end_ns: int, most: int = 8) -> list[int]:
@@ -116,9 +165,9 @@ def value_ticks(low: float, high: float, most: int = 6) -> list[float]:
     return [k * step for k in range(first, last + 1)]
 
 
-def axis(left: float, width: float, height: float, end_ns: int) -> str:
+def axis(left: float, width: float, height: float, end_ns: int, most: int = 8) -> str:
     out = []
-    for tick in round_ticks(end_ns):
+    for tick in round_ticks(end_ns, most):
         x = left + width * tick / max(end_ns, 1)
         out.append(f'<path class="tick" d="M{x:.1f},0V{height + 4:.1f}"/>')
         out.append(
@@ -140,21 +189,27 @@ def share_bar(share: float, words: str) -> Markup:
 
 def line_chart(x: F64, y: F64, *, title: str, x_end_ns: int, y_label: str) -> Markup:
     """A step line of a quantity over time; at most 2000 points are drawn, peaks kept."""
-    left, width, height = 90.0, 780.0, 170.0
     x, y = _thinned(x, y, 1000)
+    return framed(lambda frame: _line(frame, x, y, title, x_end_ns, y_label))
+
+
+def _line(frame: Frame, x: F64, y: F64, title: str, x_end_ns: int, y_label: str) -> str:
+    left, height = 70.0, 170.0
     top = float(y.max(initial=0.0)) or 1.0
-    px = left + x / max(x_end_ns, 1) * width
+    px = left + x / max(x_end_ns, 1) * frame.width
     py = 10 + (1 - y / top) * height
     path = [f"M{px[0]:.1f},{py[0]:.1f}"] if len(px) else []
     path += [f"H{a:.1f}V{b:.1f}" for a, b in zip(px[1:].tolist(), py[1:].tolist(), strict=True)]
+    right = left + frame.width
+    marks = axis(left, frame.width, height, x_end_ns, frame.most_ticks)
     out = [
-        opened(left + width + 40, height + 44, title),
-        f'<g transform="translate(0,10)">{axis(left, width, height, x_end_ns)}</g>',
+        opened(right + 20, height + 44, title, frame.shown),
+        f'<g transform="translate(0,10)">{marks}</g>',
     ]
-    out.append(f'<path d="{"".join(path)}H{left + width:.1f}" class="line" fill="none" stroke-width="1.6"/>')
+    out.append(f'<path d="{"".join(path)}H{right:.1f}" class="line" fill="none" stroke-width="1.6"/>')
     out.append(f'<text x="{left - 6}" y="16" text-anchor="end">{escape(y_label)}</text>')
     out.append(f'<text x="{left - 6}" y="{height + 12:.0f}" text-anchor="end">0</text>')
-    return Markup("".join(out) + "</svg>")
+    return "".join(out) + "</svg>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +237,21 @@ def scatter(
     texts
         Marks of an axis as text.
     """
-    left, top, width, height = 90.0, 14.0, 700.0, 300.0
-    marks = [value_ticks(min(values), max(values)) for values in ([s.x for s in spots], [s.y for s in spots])]
+    return framed(lambda frame: _scatter(frame, spots, (x_label, y_label), texts))
+
+
+def _scatter(
+    frame: Frame,
+    spots: Sequence[Spot],
+    labels: tuple[str, str],
+    texts: Callable[[Sequence[float]], list[str]],
+) -> str:
+    x_label, y_label = labels
+    left, top, width, height = 80.0, 14.0, frame.width, 300.0
+    marks = [
+        value_ticks(min(values), max(values), most)
+        for values, most in (([s.x for s in spots], min(frame.most_ticks, 6)), ([s.y for s in spots], 6))
+    ]
 
     def part(value: float, axis: int) -> float:
         low, high = marks[axis][0], marks[axis][-1]
@@ -193,7 +261,7 @@ def scatter(
         return left + width * part(x, 0), top + height * (1 - part(y, 1))
 
     below, middle = top + height, (marks[0][0], marks[1][0])
-    out = [opened(left + width + 30, below + 50, f"{y_label} against {x_label}")]
+    out = [opened(left + width + 24, below + 50, f"{y_label} against {x_label}", frame.shown)]
     for mark, text in zip(marks[0], texts(marks[0]), strict=True):
         x, _ = at(mark, middle[1])
         out.append(f'<path class="tick" d="M{x:.1f},{top}V{below + 4}"/>')
@@ -218,7 +286,7 @@ def scatter(
             f'<a href="{escape(spot.link)}"><circle class="{"full" if spot.joined else "circle"}" cx="{x:.1f}" '
             f'cy="{y:.1f}" r="5"><title>{escape(spot.words)}</title></circle></a>'
         )
-    return Markup("".join(out) + "</svg>")
+    return "".join(out) + "</svg>"
 
 
 def _thinned(x: F64, y: F64, buckets: int) -> tuple[F64, F64]:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from chakra.io.markup import closing, element, empty, escaped, nested
 from chakra.io.readable import count_text, counted_text, shortened
-from chakra.report.charts import axis, opened
+from chakra.report.charts import Frame, axis, framed, opened
 from chakra.report.document import Run
 from chakra.report.tables import link_name
 from chakra.report.wiring import WIDTH, Box, Picture, Vertex, Wire, picture_of, wires_of
@@ -98,24 +98,38 @@ def use_chart(run: Run) -> Markup | None:
         return None
     mean = numbers(use.get("mean")).tolist()
     lines = [("mean of all that carry", tuple(mean)), *((f"{k}  {r.name}", r.share) for k, r in rows)]
-    left, width, step = 230.0, 640.0, 34.0
+    return framed(lambda frame: _use(frame, lines, interval, run.end_ns))
+
+
+def _use(frame: Frame, lines: Sequence[tuple[str, tuple[float, ...]]], interval: int, end_ns: int) -> str:
+    left, width, right, step = (14.0, 276.0, 12.0, 46.0) if frame.above else (230.0, 640.0, 130.0, 34.0)
     height = len(lines) * step
     out = [
-        opened(left + width + 130, height + 34, "Use of the most loaded links over time"),
-        axis(left, width, height, run.end_ns),
+        opened(left + width + right, height + 34, "Use of the most loaded links over time", frame.shown),
+        axis(left, width, height, end_ns, frame.most_ticks),
     ]
     for row, (name, shares) in enumerate(lines):
         y = row * step + step - 4
-        most, average = max(shares, default=0.0), _average(shares, interval, run.end_ns)
+        most, average = max(shares, default=0.0), _average(shares, interval, end_ns)
         words = f"{name}: {100 * average:.1f} % in the mean, {100 * most:.1f} % at most"
-        area = _area(shares, interval, run.end_ns, left, width, y, step - 8)
+        area = _area(shares, interval, end_ns, left, width, y, 26)
+        told = f"{100 * average:.0f} %, at most {100 * most:.0f} %"
+        if frame.above:
+            texts = [
+                _text(shortened(name, 28), left, y - 30, kind="halo"),
+                _text(told, left + width, y - 30, "end", "halo"),
+            ]
+        else:
+            texts = [
+                _text(shortened(name, 38), left - 8, y - 6, "end"),
+                _text(told, left + width + 8, y - 6),
+            ]
         out += [
-            _text(shortened(name, 38), left - 8, y - 6, "end"),
             empty("path", {"class": "base", "d": f"M{left:.0f},{y:.0f}H{left + width:.0f}"}),
             nested("path", element("title", words), {"class": "area" if row else "area mean", "d": area}),
-            _text(f"{100 * average:.0f} %, at most {100 * most:.0f} %", left + width + 8, y - 6),
+            *texts,
         ]
-    return Markup("".join([*out, closing("svg")]))
+    return "".join([*out, closing("svg")])
 
 
 def _average(shares: Sequence[float], interval: int, end_ns: int) -> float:

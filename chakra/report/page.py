@@ -13,7 +13,7 @@ from chakra import __version__
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.readable import bytes_text, count_text, duration_text, printable
-from chakra.report import charts, tables
+from chakra.report import charts, side_by_side, tables
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.excerpt import Excerpt, excerpt
 from chakra.report.network_picture import link_legend, network_picture, use_chart
@@ -124,7 +124,14 @@ def _run_context(run: Run) -> dict[str, object]:
         "unseen": tables.why_no_use(run),
         "critical_path": tables.critical_path(run),
         "path_by_operator": tables.path_by_operator(run),
-        "operators": tables.operators(run),
+        "operators": [
+            (heading, table)
+            for heading, table in (
+                ("On the devices", tables.operators(run)),
+                ("On the hosts", tables.operators(run, host=True)),
+            )
+            if table.rows
+        ],
         "memory": chart,
         "memory_npu": memory.get("npu") if isinstance(memory, dict) else None,
         "timeline": _excerpt(run),
@@ -191,43 +198,18 @@ def _comparison(runs: Sequence[Run]) -> dict[str, object]:
             )
         )
         bars.append(_mean_group(run, mean))
+    names = [run.name for run in runs]
     columns = ("run", "NPUs", "simulated time", "speedup", "exposed communication (max)")
     table = tables.Table((*columns, *(f"{tables.WORDS[key]} (mean)" for key in keys), "backend"), rows)
     return {
         "table": table,
         "account": charts.account_chart(bars, longest, tables.WORDS) if keys else None,
         "parts": [(key, tables.WORDS[key]) for key in keys],
-        "differences": _differences(runs),
-        "collectives": _collective_comparison(runs),
-        "names": [printable(run.name) for run in runs],
+        "differences": side_by_side.inputs_table(runs, names),
+        "collectives": side_by_side.collectives_table(runs, names),
+        "dimensions": side_by_side.dimensions_table(runs, names),
     }
 
 
 def _mean_group(run: Run, mean: dict[str, int]) -> NpuGroup:
     return NpuGroup(printable(run.name), 1, run.end_ns, int(run.exposed_ns.max(initial=0)), mean)
-
-
-def _differences(runs: Sequence[Run]) -> tables.Table:
-    """Inputs that are not the same in all runs."""
-    flat = [dict(tables.inputs(run)) for run in runs]
-    keys = list(dict.fromkeys(key for inputs in flat for key in inputs))
-    rows = [
-        (key, *(inputs.get(key, "") for inputs in flat))
-        for key in keys
-        if len({inputs.get(key, "") for inputs in flat}) > 1
-    ]
-    return tables.Table(("input", *(printable(run.name) for run in runs)), rows, 0, 99)
-
-
-def _collective_comparison(runs: Sequence[Run]) -> tables.Table:
-    """Total time of every kind of collective in every run."""
-    totals: list[dict[str, int]] = []
-    for run in runs:
-        sums: dict[str, int] = {}
-        for row in run.table("collectives"):
-            kind = tables.text_of(row.get("kind"))
-            sums[kind] = sums.get(kind, 0) + tables.taken_by(row).total_ns
-        totals.append(sums)
-    kinds = sorted({kind for sums in totals for kind in sums})
-    rows = [(kind, *(duration_text(sums[kind]) if kind in sums else "" for sums in totals)) for kind in kinds]
-    return tables.Table(("collective, total time", *(printable(run.name) for run in runs)), rows)

@@ -1,10 +1,12 @@
 """The rows of a report's tables, as text ready to be shown on a page or a terminal."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
 
+from chakra.et.families import plain_name
 from chakra.et.memory_need import need_in_words
 from chakra.io.readable import (
     bytes_text,
@@ -17,6 +19,7 @@ from chakra.io.readable import (
     price_text,
     printable,
 )
+from chakra.replay.results.beaten import why_faster
 from chakra.replay.results.formatting import WAITING
 from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
 from chakra.timeline.lenient import number
@@ -29,12 +32,20 @@ UNLISTED: Final = "before the first node that the result lists"
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table: column names, rows of text, how many rows were left out, and which columns are numbers
-    (right-aligned)."""
+    (right-aligned): from the first one on, as many as there are by default. A remark explains signs in its cells."""
 
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     omitted: int = 0
     first_number: int = 1
+    numbers: int | None = None
+    remark: str = ""
+
+    def is_number(self, column: int) -> bool:
+        """Whether a column, counted from 0, is one of numbers."""
+        return column >= self.first_number and (
+            self.numbers is None or column < self.first_number + self.numbers
+        )
 
 
 def answer(run: Run) -> str:
@@ -216,6 +227,8 @@ def collectives(run: Run, most: int = 200) -> Table:
         first, before, start = merged.get(key, (c, Taken(0, 0, 0), int(number(c.get("start_ns")))))
         merged[key] = (first, before + taken, min(start, int(number(c.get("start_ns")))))
     rows = sorted(merged.values(), key=lambda row: (-row[1].total_ns, row[2]))
+    backend = text_of(run.document.get("backend"))
+    why = [_why_faster(c, taken, backend) for c, taken, _ in rows[:most]]
     table = [
         (
             text_of(c.get("kind")),
@@ -230,15 +243,17 @@ def collectives(run: Run, most: int = 200) -> Table:
             duration_text(round(taken.mean_ns - taken.mean_transfer_ns)),
             f"{number(c.get('algbw_gbps')):.2f}",
             f"{number(c.get('busbw_gbps')):.2f}",
-            percent(number(c.get("bound_ns")), taken.mean_transfer_ns) if number(c.get("bound_ns")) else "",
+            (percent(number(c.get("bound_ns")), taken.mean_transfer_ns) if number(c.get("bound_ns")) else "")
+            + "*" * bool(reason),
         )
-        for c, taken, start in rows[:most]
+        for (c, taken, start), reason in zip(rows[:most], why, strict=True)
     ]
     columns = (
         *("kind", "algorithm", "group", "members", "size", "count", "first start", "total", "mean"),
         *("of it waiting", "algbw GB/s", "busbw GB/s", "of the bound"),
     )
-    return Table(columns, table, max(len(rows) - most, 0), 3)
+    remark = " ".join(sorted({*why} - {""}))
+    return Table(columns, table, max(len(rows) - most, 0), 3, remark=remark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +290,12 @@ def taken_by(row: Mapping[str, object]) -> Taken:
     waited = min(max(int(number(row.get("ready_ns"), start) - start), 0), span)
     total = int(number(row.get("total_ns"), count * span))
     return Taken(count, total, int(number(row.get("total_transfer_ns"), count * (span - waited))))
+
+
+def _why_faster(row: Mapping[str, object], taken: Taken, backend: str) -> str:
+    bound = number(row.get("bound_ns"))
+    library = "library_algorithm" in row
+    return why_faster(taken.total_transfer_ns, bound * taken.count, library=library, backend=backend)
 
 
 def _ran(row: Mapping[str, object]) -> str:
@@ -370,7 +391,7 @@ def critical_path(run: Run, most: int = 200) -> Table:
         table.append(
             (
                 text_of(row.get("name")) or f"node {text_of(row.get('node'))}",
-                text_of(row.get("kind")),
+                node_word(row.get("kind")),
                 text_of(row.get("npu")),
                 text_of(row.get("node")),
                 duration_text(start),
@@ -393,7 +414,7 @@ def _path_nodes(run: Run, listed: int) -> int:
     return int(number(stated.get("nodes"), listed)) if isinstance(stated, Mapping) else listed
 
 
-def path_by_operator(run: Run, most: int = 30) -> Table:
+def path_by_operator(run: Run, most: int = 200) -> Table:
     """The critical path by operator: nodes whose names differ in numbers (of layers, micro-batches) are one row.
 
     Times between one node's end and the next one's start are a row of their own; shares are of the simulated time. The
@@ -407,14 +428,12 @@ def path_by_operator(run: Run, most: int = 30) -> Table:
 def _stated_sums(stated: Mapping[str, object]) -> dict[tuple[str, ...], tuple[int, int]]:
     """Times and totals of the whole path, as the document states them."""
     parts = stated.get("parts")
-    sums: dict[tuple[str, ...], tuple[int, int]] = {
-        (text_of(part.get("operator")) or _NAMELESS, text_of(part.get("kind"))): (
-            int(number(part.get("count"))),
-            int(number(part.get("total_ns"))),
-        )
-        for part in (parts if isinstance(parts, list) else [])
-        if isinstance(part, Mapping)
-    }
+    sums: dict[tuple[str, ...], tuple[int, int]] = {}
+    for part in parts if isinstance(parts, list) else []:
+        if isinstance(part, Mapping):
+            key = _operator(part.get("operator")), node_word(part.get("kind"))
+            count, total = sums.get(key, (0, 0))
+            sums[key] = count + int(number(part.get("count"))), total + int(number(part.get("total_ns")))
     gap = int(number(stated.get("gap_ns")))
     if gap:
         sums[_NOTHING] = int(number(stated.get("gaps"))), gap
@@ -428,7 +447,7 @@ def _listed_sums(run: Run) -> dict[tuple[str, ...], tuple[int, int]]:
     for place, row in enumerate(run.table("critical_path")):
         start, end = int(number(row.get("issue_ns"))), int(number(row.get("finish_ns")))
         for key, time in (
-            (_operator(row.get("name"), row.get("kind")), end - max(start, before)),
+            ((_operator(row.get("name")), node_word(row.get("kind"))), end - max(start, before)),
             (_NOTHING if place else (UNLISTED, ""), start - before),
         ):
             if time > 0:
@@ -438,8 +457,35 @@ def _listed_sums(run: Run) -> dict[tuple[str, ...], tuple[int, int]]:
     return sums
 
 
-def operators(run: Run, most: int = 30) -> Table:
-    """Operators of all NPUs whose nodes the document holds, those that take most time in all first.
+#: kinds of nodes as tables and the timeline call them, by the engine that a node occupies, else by its type
+_NODE_WORDS: Final = {
+    "CPU": WORDS["cpu_ns"], "GPU": WORDS["compute_ns"], "COMM": "communication", "MEMORY": WORDS["memory_ns"],
+    "COMP": WORDS["compute_ns"], "MEM": WORDS["memory_ns"],
+}  # fmt: skip
+
+
+def node_word(engine: object, kind: object = None) -> str:
+    """What a kind of node is called.
+
+    Parameters
+    ----------
+    engine
+        The engine of an NPU that it occupies; None where the document does not say.
+    kind
+        Its type in the trace.
+
+    Examples
+    --------
+    >>> node_word("CPU", "COMP"), node_word(None, "COMM_COLL_NODE"), node_word("NONE")
+    ('CPU', 'communication', 'other')
+    """
+    said = text_of(engine if engine is not None else kind).upper()
+    return _NODE_WORDS.get(said, _NODE_WORDS.get(said.partition("_")[0], "other"))
+
+
+def operators(run: Run, *, host: bool = False, most: int = 200) -> Table:
+    """Operators of all NPUs whose nodes the document holds, those that take most time in all first: what the devices do,
+    or what the hosts do.
 
     Nodes on other streams, or of other shapes, are rows of their own; columns that no row fills are left out.
     """
@@ -448,17 +494,22 @@ def operators(run: Run, most: int = 30) -> Table:
         parts = [npu.get(key) for key in ("names", "kinds", "issue_ns", "finish_ns")]
         if not all(isinstance(part, list) for part in parts):
             continue
-        streams = npu.get("streams")
-        told = zip(
-            streams if isinstance(streams, list) else repeat(None),
-            computed_of(run, npu) or repeat(""),
-            strict=False,
+        streams, engines = (
+            given if isinstance(given, list) else repeat(None)
+            for given in (npu.get("streams"), npu.get("engines"))
         )
-        for (name, kind, start, end), (stream, shape) in zip(zip(*parts, strict=False), told, strict=False):
-            key = (*_operator(name, kind), "" if stream is None else text_of(stream), shape)
+        told = zip(engines, streams, computed_of(run, npu) or repeat(""), strict=False)
+        for (name, kind, start, end), (engine, stream, shape) in zip(
+            zip(*parts, strict=False), told, strict=False
+        ):
+            word = node_word(engine, kind)
+            if host != (word == WORDS["cpu_ns"]):
+                continue
+            key = (_operator(name), word, "" if stream is None else text_of(stream), shape)
             count, total = sums.get(key, (0, 0))
             sums[key] = count + 1, total + max(int(number(end) - number(start)), 0)
-    filled = [k for k in range(4) if k < 2 or any(key[k] for key in sums)]
+    # all that hosts do is of one kind
+    filled = [k for k in range(4) if k == 0 or (not host if k == 1 else any(key[k] for key in sums))]
     kept = {tuple(key[k] for k in filled): value for key, value in sums.items()}
     words = tuple(("operator", "kind", "stream", "what it computes")[k] for k in filled)
     return _by_total(kept, sum(total for _, total in sums.values()), most, "of all", words)
@@ -468,9 +519,13 @@ _NAMELESS: Final = "nodes without a name"
 _NOTHING: Final = ("nothing runs on the path", "")
 
 
-def _operator(name: object, kind: object) -> tuple[str, str]:
+#: names of C++, which have types in them
+_TYPED = re.compile(r"void |.*(?:::|<).*[(>]")
+
+
+def _operator(name: object) -> str:
     text = text_of(name)
-    return (counted_name(text) if text else _NAMELESS, text_of(kind))
+    return counted_name(plain_name(text) if _TYPED.match(text) else text) if text else _NAMELESS
 
 
 def _by_total(

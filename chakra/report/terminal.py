@@ -94,6 +94,8 @@ def _bars(run: Run, most: int) -> list[str]:
 def plain_table(table: tables.Table) -> list[str]:
     """A table as aligned text."""
     lines = [aligned(table.columns, table.rows, left=table.first_number)]
+    if table.remark:
+        lines.append(table.remark)
     if table.omitted:
         lines.append(f"({table.omitted} more)")
     return lines

@@ -23,7 +23,7 @@ from chakra.io.readable import (
     price_text,
 )
 from chakra.replay.config.model import LinkTopology
-from chakra.replay.options import FLOW, OUTSIDE
+from chakra.replay.results.beaten import why_faster
 from chakra.replay.results.corrections import OF_TIME
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 
-#: backends on which messages share links
-SHARED_LINKS = ("aware", FLOW)
 
 #: name in the document, words in the summary
 _ACCOUNT = (
@@ -326,20 +324,6 @@ def ran_in_words(row: Mapping[str, Any]) -> str:
     return f"{row['algorithm']} {row['library_algorithm']}/{row['library_protocol']}"
 
 
-#: why a time can be below its bound, by what gave it
-_BEATEN = {
-    "library": (
-        "* faster than the bandwidth of its links allows: the time is that of the library's costs, which are fitted to "
-        "measurements, and off by their error here"
-    ),
-    OUTSIDE: "* faster than the bandwidth that the network states of itself allows",
-    "unaware": (
-        "* faster than the bandwidth of its links allows: on the unaware backend messages do not share "
-        "links (try --backend aware)"
-    ),
-}
-
-
 def _taken(row: Mapping[str, Any]) -> tuple[int, int]:
     """How many collectives a row stands for, and what they take in all from the last member's start, ns."""
     count = row.get("count", 1)
@@ -384,10 +368,9 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
         taken = [_taken(row) for row in same]
         count, total = (sum(column) for column in zip(*taken, strict=True))
         bound = _mean_bound(same, taken)
-        # where links are shared only rounding is below: messages take whole ns, packets have whole bytes
-        beats = bound is not None and total < bound * count and backend not in SHARED_LINKS
-        if beats:
-            beaten.add("library" if "library_algorithm" in same[0] else backend)
+        library = "library_algorithm" in same[0]
+        why = why_faster(total, (bound or 0) * count, library=library, backend=backend)
+        beaten |= {why} - {""}
         table.append(
             [
                 kind,
@@ -400,12 +383,12 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
                     _rate(_mean_rate([row.get(key) for row in same], taken))
                     for key in ("algbw_gbps", "busbw_gbps")
                 ),
-                ("-" if bound is None else count_text(round(bound))) + ("*" if beats else ""),
+                ("-" if bound is None else count_text(round(bound))) + ("*" if why else ""),
             ]
         )
     yield ""
     yield from _table(table, left=2)
-    yield from (_BEATEN.get(reason, _BEATEN["unaware"]) for reason in sorted(beaten))
+    yield from sorted(beaten)
     yield (
         "GB/s of 10^9 B/s; algbw = bytes (all-gather, gather and scatter: times NPUs) / mean time from the last "
         "member's start, busbw as nccl-tests define it"

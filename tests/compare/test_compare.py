@@ -559,17 +559,94 @@ def test_steps_of_a_recording(shared: Path) -> None:
         read_source(shared / "data" / "h200" / "infer.rank0.kineto.json.gz", step=7)
 
 
+def test_results_without_nodes_are_compared_by_their_accounts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NPU 0 waits 5 us longer for the last one; one result has nodes, which do not count then."""
+    a, b = replayed(tmp_path / "a.json", 0), replayed(tmp_path / "b.json", 5000)
+    document = json.loads(b.read_text())
+    del document["nodes"]
+    document["inputs"]["system"]["active_chunks"] = 77
+    b.write_text(json.dumps(document))
+    assert chakra(["compare", str(a), str(b), "--rank", "0", "--format", "json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    account = document["account"]
+    parts = {part["part"]: part["b_ns"] for part in found["parts"]}
+    assert parts == {
+        "kernels": account["compute_ns"][0],
+        "exposed communication": account["transfer_ns"][0],
+        "waits for peers": account["waiting_ns"][0],
+    }
+    assert sum(parts.values()) == document["finish_ns"][0]
+    assert account["waiting_ns"][0] == 5000
+    assert sum(part["difference_ns"] for part in found["parts"]) == found["difference_ns"]
+    assert found["kernels"] == []
+    ((row,), (use,)) = found["collectives"], found["dimensions"]
+    assert (row["kind"], row["b_ns"] - row["a_ns"]) == ("ALL_REDUCE", row["difference_ns"])
+    assert use["a_utilisation"] > use["b_utilisation"] > 0
+    assert ("system.active_chunks", "77") in [(item["key"], item["b"]) for item in found["inputs"]]
+    assert not any(item["a"] == item["b"] for item in found["inputs"])
+    assert chakra(["compare", str(a), str(b), "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Kernels, matched" not in page
+    assert "Inputs that differ" in page
+    assert chakra(["compare", str(a), str(b)]) == 0
+    said = capsys.readouterr().out
+    assert "note: B holds no nodes" in said
+    assert "system.active_chunks" in said
+    with pytest.raises(UsageError, match="a comparison with a recording needs; run `chakra replay --format"):
+        compare(read_source(DDP.parent / "rank_start" / "job.rank0.kineto.json"), read_source(b))
+
+
+def test_names_and_counts_of_kernels_stand_once_and_numbers_before_them() -> None:
+    """Two runs of one kernel, 150 and 149.9 us: digits of one kind beside each other."""
+    sources = []
+    for path, took in (("/data/one/run.json", 150_000), ("/data/two/run.json", 149_900)):
+        spans = RankSpans(0, took)
+        spans.add(Kind.COMPUTE, "matmul", 0, took)
+        spans.kernels.append(Kernel("gemm_tn", "matmul", "", 0, took))
+        sources.append(Source(path, "replay", {0: spans}))
+    page = difference_html(compare(*sources))
+    assert "<h1>Difference of one/run.json and two/run.json</h1>" in page
+    numbers = "".join(f'<td class="n">{text}</td>' for text in ("150.0 µs", "149.9 µs", "-100 ns", "1"))
+    assert f"{numbers}<td>gemm_tn</td>" in page
+    assert page.count("gemm_tn") == 1
+    assert page.count("<rect") > 8  # the bars, in two widths
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 1400])
+def test_the_numbers_of_the_tables_are_on_the_screen(width: int, tmp_path: Path) -> None:
+    from viz_browser import Page, find_chromium
+
+    if find_chromium() is None:
+        pytest.skip("no Chromium installed")
+    sources = []
+    for name, took in (("a", 92_693_211), ("b", 703_512)):
+        spans = RankSpans(0, took + 30_741_000)
+        spans.add(Kind.TRANSFER, "all-reduce", 0, took)
+        spans.add(Kind.COMPUTE, "matmul", took, took + 30_741_000)
+        spans.kernels.append(Kernel("k" * 80 + f"<{name}>", "matmul", "", took, 30_741_000))
+        sources.append(Source(name, "replay", {0: spans}))
+    path = tmp_path / "d.html"
+    path.write_text(difference_html(compare(*sources)), encoding="utf-8")
+    with Page(f"file://{path}", tmp_path / "profile", width=width) as page:
+        right = "Math.max(...[...document.querySelectorAll('td.n')].map(cell => cell.getBoundingClientRect().right))"
+        assert page.value(right) <= width
+
+
 def test_pages_and_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = str(replayed(tmp_path / "a.json", 0)), str(replayed(tmp_path / "b.json", 5000))
     page = tmp_path / "difference.html"
     assert chakra(["compare", a, b, "-o", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
     assert "Where the difference lies" in text
+    text = text.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert not any(word in text for word in ("http://", "https://", "<script", "src="))
     assert chakra(["compare", a, b, "--format", "json"]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert sum(part["difference_ns"] for part in document["parts"]) == document["difference_ns"]
-    assert difference_html(compare(read_source(a), read_source(b))) == text
+    assert difference_html(compare(read_source(a), read_source(b))) == page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -578,7 +655,10 @@ def test_pages_and_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["a.json", "a.json", "--rank", "9"], "no rank 9; there are 0, 1, 2, 3"),
         (["a.json", "a.json", "-o", "x.pdf"], "unknown suffix"),
         (["a.json", "a.json", "-o", "a.json"], "would overwrite an input"),
-        (["bare.json", "a.json"], "holds no nodes; run `chakra replay --format json --nodes`"),
+        (
+            ["none.json", "a.json"],
+            "holds neither nodes nor a time account; run `chakra replay --format json --nodes`",
+        ),
         (["a.json", "w.0.et"], "this is an execution trace"),
     ],
 )
@@ -592,7 +672,8 @@ def test_what_cannot_be_compared_is_said(
     monkeypatch.chdir(tmp_path)
     document = json.loads(replayed(tmp_path / "a.json", 0).read_text())
     del document["nodes"]
-    (tmp_path / "bare.json").write_text(json.dumps(document))
+    del document["account"]
+    (tmp_path / "none.json").write_text(json.dumps(document))
     builder = TraceBuilder()
     builder.compute("a", duration_micros=1)
     write_trace(builder.build(), "w.0.et")

@@ -293,6 +293,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "document",
         "npu_groups",
         "tables",
+        "side_by_side",
         "charts",
         "wiring",
         "network_picture",

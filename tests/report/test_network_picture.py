@@ -110,8 +110,15 @@ def test_numbers_on_the_picture_are_those_of_the_chart() -> None:
     run = replayed(topologies.fat_tree([4, 4], oversubscription=2.0, **SPEED), 16, range(0, 16, 3))
     chart = use_chart(run)
     assert chart is not None
-    names = [item.text or "" for item in ET.fromstring(chart).iter() if item.tag.endswith("text")]
-    rows = [int(found[1]) for text in names if (found := re.match(r"(\d+)  .* → ", text))]
+    broad, slim = (
+        [item.text or "" for item in picture.iter() if item.tag.endswith("text")]
+        for picture in ET.fromstring(f"<both>{chart}</both>")
+    )
+    rows, again = (
+        [int(found[1]) for text in texts if (found := re.match(r"(\d+)  .* → ", text))]
+        for texts in (broad, slim)
+    )
+    assert rows == again
     assert rows == list(range(1, len(rows) + 1))
     assert len(rows) >= 3
     shown = [item.text or "" for item in svg(run).iter() if item.get("class") == "number"]
@@ -190,7 +197,7 @@ def test_any_document_gives_a_picture_or_none(links: list[dict[str, Any]], use: 
     run = run_of(sample() | {"links": links, "link_use": use}, "run")
     for made in (network_picture(run), use_chart(run)):
         if made is not None:
-            ET.fromstring(made)
+            ET.fromstring(f"<both>{made}</both>")
     for box in picture_of(run, wires_of(run)).boxes:
         assert box.x >= 0
         assert box.x + box.width <= WIDTH

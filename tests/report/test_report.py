@@ -27,6 +27,7 @@ from chakra.report import essence, report_html, run_of
 from chakra.report.charts import round_ticks
 from chakra.report.excerpt import excerpt, representatives
 from chakra.report.npu_groups import npu_groups
+from chakra.report.side_by_side import collectives_table, dimensions_table
 from chakra.report.tables import answer, collectives, critical_path, operators, path_by_operator
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -276,6 +277,23 @@ def test_a_comparison_shows_speedup_and_only_inputs_that_differ() -> None:
     assert "scheduling_policy" not in text
 
 
+def test_a_comparison_has_differences_of_collectives_and_the_use_of_dimensions() -> None:
+    """The all-reduce takes 100 us less, twice the all-gather nothing; the second run has no dimension."""
+    other = sample()
+    other["collectives"][0]["end_ns"] -= 100_000
+    other["dimensions"] = []
+    runs = [run_of(sample(), "old"), run_of(other, "new")]
+    table = collectives_table(runs, ["old", "new"])
+    assert table.columns == ("collective, total time", "old", "new", "new - old")
+    assert ("ALL_REDUCE", "300 µs", "200 µs", "-100 µs") in table.rows
+    assert [row[-1] for row in table.rows if row[0] == "ALL_GATHER"] == ["0 ns"]
+    share = 100 * sample()["dimensions"][0]["utilisation"]
+    assert dimensions_table(runs, ["old", "new"]).rows[0][1:3] == (f"{share:.1f} %", "")
+    text = " ".join(parsed(report_html(runs)).text)
+    assert "new - old" in text
+    assert "Network dimensions" in text
+
+
 @pytest.mark.parametrize(("gpu_ns", "verdict"), [
     (0, "Most of the time the CPUs compute, in traces without accelerator work (99.0 %)."),
     (10, "Most of the time the NPUs wait for their CPUs (98.0 %)."),
@@ -499,12 +517,56 @@ def test_operators_differ_by_stream_and_by_what_they_compute() -> None:
     table = operators(run_of(document, "x"))
     assert table.columns == ("operator", "kind", "stream", "what it computes", "times", "total", "of all")
     assert sorted(row[:5] for row in table.rows) == [
-        ("ar", "COMM_COLL", "1", "", "4"),
-        ("mm", "COMP", "", "", "2"),
-        ("mm", "COMP", "0", "gemm m=8 n=4 k=2", "2"),
-        ("mm", "COMP", "0", "gemm m=8 n=8 k=8", "2"),
+        ("ar", "communication", "1", "", "4"),
+        ("mm", "compute", "", "", "2"),
+        ("mm", "compute", "0", "gemm m=8 n=4 k=2", "2"),
+        ("mm", "compute", "0", "gemm m=8 n=8 k=8", "2"),
     ]
     assert table.first_number == 4
+
+
+def test_kernels_of_devices_and_operators_of_hosts_are_lists_of_their_own() -> None:
+    """Two kernels of one name without its types are one row; kinds are called the same as on the critical path."""
+    document = sample(1)
+    ns = [[0, 10], [10, 40], [0, 100], [40, 45]]
+    kernel = "void at::native::{}_kernel<{}, at::native::FillFunctor<int>>(int, float*)"
+    document["nodes"] = [
+        {
+            "npu": 0, "ids": [0, 1, 2, 3],
+            "names": [kernel.format("unrolled", 4), kernel.format("unrolled", 2), "aten::mm", "gemm_128x64_tn"],
+            "kinds": ["COMP"] * 4, "engines": ["GPU", "GPU", "CPU", "GPU"], "streams": [7, 7, None, 7],
+            "issue_ns": [a for a, _ in ns], "finish_ns": [b for _, b in ns],
+        }
+    ]  # fmt: skip
+    run = run_of(document, "x")
+    assert list(operators(run).rows) == [
+        ("at::native::unrolled_kernel<FillFunctor>", "compute", "7", "2", "40 ns", "88.9 %"),
+        ("gemm_128x64_tn", "compute", "7", "1", "5 ns", "11.1 %"),
+    ]
+    hosts = operators(run, host=True)
+    assert (hosts.columns, list(hosts.rows)) == (
+        ("operator", "times", "total", "of all"),
+        [("aten::mm", "1", "100 ns", "100.0 %")],
+    )
+    document["critical_path"] = [
+        {"name": "aten::mm", "kind": "CPU", "npu": 0, "node": 2, "issue_ns": 0, "finish_ns": 100},
+        {"name": "gemm_128x64_tn", "kind": "GPU", "npu": 0, "node": 3, "issue_ns": 100, "finish_ns": 105},
+    ]
+    assert [row[1] for row in path_by_operator(run_of(document, "x")).rows[:2]] == ["CPU", "compute"]
+    text = " ".join(parsed(report_html([run])).text)
+    assert text.index("On the devices") < text.index("On the hosts")
+
+
+def test_a_collective_faster_than_its_links_is_marked_and_explained() -> None:
+    """40,000 ns where the links allow 60,000; on backends that share links the bound is met but for rounding."""
+    document = sample()
+    document["collectives"][0] |= {"ready_ns": 460_000}
+    words = "faster than the bandwidth of its links allows: on the unaware backend"
+    for backend, marked in (("unaware", True), ("aware", False)):
+        run = run_of(document | {"backend": backend}, "x")
+        text = " ".join(parsed(report_html([run])).text)
+        assert ("150.0 %*" in text) == (words in text) == (words in essence(run)) == marked
+    assert words not in " ".join(parsed(report_html([run_of(sample(), "x")])).text)
 
 
 @pytest.mark.browser
@@ -555,3 +617,25 @@ def test_the_page_opens_in_chromium(tmp_path: Path) -> None:
         assert page.value("document.querySelectorAll('svg').length") > 8
         assert page.value("document.documentElement.scrollWidth") <= 1400
         assert len(page.screenshot(tmp_path / "r.png")) > 20_000
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [320, 390, 1400])
+def test_bars_fit_the_screen_in_the_proportion_of_their_times(width: int, tmp_path: Path) -> None:
+    from viz_browser import Page, find_chromium
+
+    if find_chromium() is None:
+        pytest.skip("no Chromium installed")
+    path = tmp_path / "r.html"
+    half = sample() | {"finish_ns": [450_000] * 4, "account": {"compute_ns": [450_000] * 4}}
+    whole = sample() | {"finish_ns": [900_000] * 4, "account": {"compute_ns": [900_000] * 4}}
+    path.write_text(report_html([run_of(half, "half"), run_of(whole, "whole")]))
+    with Page(f"file://{path}", tmp_path / "profile", width=width) as page:
+        seen = """[...document.querySelectorAll('.wide > svg')].filter(svg => svg.clientWidth)
+            .map(svg => [...svg.querySelectorAll('rect.part')].map(bar => bar.getBoundingClientRect()))"""
+        ((short, long),) = page.value(f"{seen}.map(bars => bars.map(bar => bar.width))")
+        assert long == pytest.approx(2 * short, rel=0.01)
+        assert page.value(f"Math.max(...{seen}[0].map(bar => bar.right))") < width
+        ends = """Math.max(...[...document.querySelectorAll('.wide > svg text')]
+            .map(text => text.getBoundingClientRect().right))"""
+        assert page.value(ends) <= width

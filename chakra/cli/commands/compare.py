@@ -70,7 +70,7 @@ def command(
     output: Path | None,
     **options: Any,
 ) -> None:
-    """Compare two runs: recordings (a Kineto trace, a folder of all ranks, FOLDER/JOB) or replays (JSON with --nodes).
+    """Compare two runs: recordings (a Kineto trace, a folder of all ranks, FOLDER/JOB) or replays (JSON, with --nodes).
 
     Every instant of a rank belongs to one part (kernels by family, exposed communication by collective, waits for peers,
     copies, host, host waits, gaps), so that the parts of the difference add up to it. Kernels are matched by name, shape
