@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from chakra.et import NodeType
+
 Point = tuple[float, float]
 
 
@@ -52,13 +54,15 @@ class KindStyle:
 
 @dataclass(frozen=True, slots=True)
 class EdgeStyle:
-    """Look of one kind of edge; ``dash`` is a pattern of lengths, empty for a solid line."""
+    """Look of one kind of edge; ``dash`` is a pattern of lengths, empty for a solid line, ``on_dark`` its colour on
+    a dark ground."""
 
     word: str
     legend: str
     stroke: str
     dash: tuple[float, ...]
     dot_style: str
+    on_dark: str
 
 
 def _ellipse(corners: int = 24) -> tuple[Point, ...]:
@@ -89,10 +93,42 @@ KIND_STYLES: Final[dict[Kind, KindStyle]] = {
 }
 
 EDGE_STYLES: Final[dict[EdgeKind, EdgeStyle]] = {
-    EdgeKind.DATA: EdgeStyle("data", "data dependency", "#333333", (), "solid"),
-    EdgeKind.CTRL: EdgeStyle("ctrl", "control dependency", "#0060a0", (5.0, 3.0), "dashed"),
-    EdgeKind.THROUGH: EdgeStyle("through", "through hidden nodes", "#777777", (1.5, 2.5), "dotted"),
+    EdgeKind.DATA: EdgeStyle("data", "data dependency", "#333333", (), "solid", "#c8ced4"),
+    EdgeKind.CTRL: EdgeStyle("ctrl", "control dependency", "#0060a0", (5.0, 3.0), "dashed", "#6cb4ff"),
+    EdgeKind.THROUGH: EdgeStyle(
+        "through", "through hidden nodes", "#777777", (1.5, 2.5), "dotted", "#98a2ac"
+    ),
 }
+
+
+def label_name(name: str, kind: Kind) -> str:
+    """A node's name without the type that it begins with: the box's shape says that.
+
+    Parameters
+    ----------
+    name
+        As the trace has it.
+    kind
+        Kind of the node.
+
+    Examples
+    --------
+    >>> label_name("COMM_COLL_NODE_mlp0_FWD_ALLGATHER", Kind.COLL), label_name("COMP_NODE_", Kind.COMP)
+    ('mlp0_FWD_ALLGATHER', 'COMP_NODE_')
+    """
+    return name.removeprefix(type_prefix(kind)) or name
+
+
+def type_prefix(kind: Kind) -> str:
+    """The type of a kind of node in traces, as names may begin with it; empty for kinds that traces do not have.
+
+    Parameters
+    ----------
+    kind
+        Kind of the node.
+    """
+    names = {int(member): member.name for member in NodeType}
+    return f"{names[kind]}_NODE_" if kind in names else ""
 
 
 def rgb(colour: str) -> tuple[int, int, int]:

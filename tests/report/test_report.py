@@ -172,8 +172,8 @@ def test_a_path_that_is_longer_than_its_list_is_told_in_full() -> None:
     network = {"topology": ["Ring"], "npus_count": [1], "bandwidth": [50], "latency": [500]}
     run = run_of(simulate([builder.build()], {}, network).to_dict(), "run")
     assert path_by_operator(run).rows == [
-        ("layer#.b", "GPU", "5,001", "150 µs", "75.0 %"),
-        ("layer#.a", "GPU", "5,001", "50.01 µs", "25.0 %"),
+        ("layer#.b", "compute", "5,001", "150 µs", "75.0 %"),
+        ("layer#.a", "compute", "5,001", "50.01 µs", "25.0 %"),
     ]
     assert "The largest part of its critical path: layer#.b, 150 µs (75.0 %)" in answer(run)
     assert critical_path(run, 200).omitted == 10_002 - 200

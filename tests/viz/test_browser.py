@@ -102,6 +102,66 @@ def test_hover_shows_details_and_double_click_expands(page: Page) -> None:
     page.wait(f"chakra.boxes() > {boxes}")
 
 
+def recording(folder: Path) -> Path:
+    """A step of 21 alike stretches among 400 other operators, each behind the one before."""
+    names = [f"op_{chr(97 + i % 23)}{i}" if i % 20 else "step" for i in range(400)]
+    names[200:200] = ["gap", "COMM_COLL_NODE_layer_64_1_mlp0_FWD_ALLGATHER", "clone"] * 21
+    data: list[list[int]] = [[], *([i] for i in range(len(names) - 1))]
+    draw(from_trace(make_trace(names, data), "recording"), folder / "recording.html")
+    return folder / "recording.html"
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_it_opens_at_a_size_that_can_be_read(width: int, tmp_path: Path) -> None:
+    """Labels of 8 px at a zoom of 1.1 and more; the canvas has the width of a telephone, the help lies below it."""
+    url = f"file://{recording(tmp_path)}"
+    with Page(url, tmp_path / "profile", width=width) as opened:
+        opened.wait("window.chakra !== undefined")
+        assert opened.problems == []
+        assert opened.value("chakra.zoom()") >= 1.1
+        assert opened.value("chakra.boxes()") <= 40
+        x, y = opened.value("chakra.place(0) || chakra.place(chakra.nodes)") or (1, 1)
+        assert 0 < x < width
+        assert 0 < y < 900
+        wide, tall, panel = opened.value(
+            "[document.getElementById('view').clientWidth, document.getElementById('view').clientHeight,"
+            "document.getElementById('details').clientHeight]"
+        )
+        assert wide == width if width < 800 else wide > 1000
+        assert tall > 500
+        assert panel < 120 or width > 800
+
+
+def test_it_is_dark_on_a_dark_screen_and_bright_on_paper(tmp_path: Path) -> None:
+    """The canvas's own ground, read back from its pixels."""
+    ground = "[...document.getElementById('view').getContext('2d').getImageData(2, 2, 1, 1).data].slice(0, 3)"
+    with Page(f"file://{recording(tmp_path)}", tmp_path / "profile") as opened:
+        opened.wait("window.chakra !== undefined")
+        opened.value("chakra.paint()")
+        assert opened.value(ground) == [255, 255, 255]
+        features = [{"name": "prefers-color-scheme", "value": "dark"}]
+        opened.call("Emulation.setEmulatedMedia", features=features)
+        opened.value("chakra.paint()")
+        assert opened.value(ground) == [20, 23, 27]
+        opened.value("window.dispatchEvent(new Event('beforeprint'))")
+        assert opened.value(ground) == [255, 255, 255]
+        opened.value("window.dispatchEvent(new Event('afterprint'))")
+        assert opened.value(ground) == [20, 23, 27]
+
+
+def test_names_without_their_type_stand_in_two_lines(tmp_path: Path) -> None:
+    with Page(f"file://{recording(tmp_path)}", tmp_path / "profile") as opened:
+        opened.wait("window.chakra !== undefined")
+        assert opened.value("halves('layer_64_1_mlp0_FWD_ALLGATHER')") == [
+            "layer_64_1_mlp0_",
+            "FWD_ALLGATHER",
+        ]
+        assert opened.value("halves('embedding')") == ["embedding"]
+        coll = opened.value("G.kindStyles.findIndex(style => style.legend === 'collective')")
+        prefix = opened.value(f"G.kindStyles[{coll}].prefix")
+        assert prefix == "COMM_COLL_NODE_"
+
+
 @pytest.mark.shared
 def test_the_reference_traces_page(tmp_path: Path, shared: Path) -> None:
     from chakra.viz import read_graph

@@ -8,7 +8,7 @@ from chakra.io.markup import embedded_json
 from chakra.io.readable import printable
 from chakra.viz.graph.fold_tree import FoldTree
 from chakra.viz.graph.graph import Graph
-from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
+from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind, type_prefix
 
 if TYPE_CHECKING:
     import jinja2
@@ -67,6 +67,7 @@ def _data(graph: Graph, tree: FoldTree) -> dict[str, object]:
         "kindStyles": [
             {
                 "legend": KIND_STYLES[kind].legend,
+                "prefix": type_prefix(kind),
                 "fill": KIND_STYLES[kind].fill,
                 "stroke": KIND_STYLES[kind].stroke,
                 "dashed": KIND_STYLES[kind].dashed,
@@ -79,6 +80,7 @@ def _data(graph: Graph, tree: FoldTree) -> dict[str, object]:
                 "word": EDGE_STYLES[edge].word,
                 "legend": EDGE_STYLES[edge].legend,
                 "stroke": EDGE_STYLES[edge].stroke,
+                "onDark": EDGE_STYLES[edge].on_dark,
                 "dash": EDGE_STYLES[edge].dash,
             }
             for edge in EdgeKind

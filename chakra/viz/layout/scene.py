@@ -1,13 +1,14 @@
 """A drawing as a list of marks, links and captions, which every picture format knows how to write."""
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
 from chakra.io.readable import counted_text, printable, shortened
 from chakra.viz.graph.graph import Graph
 from chakra.viz.layout.layers import NODE_HEIGHT, NODE_WIDTH, Layout
-from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind
+from chakra.viz.style import EDGE_STYLES, KIND_STYLES, EdgeKind, Kind, label_name
 
 #: Font sizes in points, and the width of an average character as a share of the size (sans serif).
 TITLE_SIZE: Final = 14.0
@@ -118,11 +119,32 @@ def label_chars(width: float) -> int:
 
 def label_lines(graph: Graph, node: int, limit: int = label_chars(NODE_WIDTH)) -> tuple[str, ...]:
     """A node's label: its name (or id), what it stands for, and its duration, bytes and partners."""
-    name = printable(graph.names[node]) or f"id {graph.ids[node]}"
+    name = printable(label_name(graph.names[node], Kind(int(graph.kinds[node])))) or f"id {graph.ids[node]}"
     if graph.kinds[node] == Kind.MISSING and graph.members[node] == 1:
         name = f"missing: id {graph.ids[node]}"
-    below = (printable(graph.count_text(node)), printable(graph.cost_text(node)))
-    return (shortened(name, limit), *(shortened(line, limit) for line in below if line))
+    below = [line for line in (printable(graph.count_text(node)), printable(graph.cost_text(node))) if line]
+    names = halves(name) if len(name) > limit and len(below) < 2 else (name,)
+    return tuple(shortened(line, limit) for line in (*names, *below))
+
+
+def halves(name: str) -> tuple[str, ...]:
+    """A name in two lines, broken behind the sign between its words that is nearest to its middle; in one if it has none.
+
+    Parameters
+    ----------
+    name
+        The name.
+
+    Examples
+    --------
+    >>> halves("layer_64_1_mlp0_FWD_ALLGATHER"), halves("embedding")
+    (('layer_64_1_mlp0_', 'FWD_ALLGATHER'), ('embedding',))
+    """
+    breaks = [found.end() for found in re.finditer(r"[_.:/ -]+", name) if 0 < found.end() < len(name)]
+    if not breaks:
+        return (name,)
+    at = min(breaks, key=lambda place: abs(2 * place - len(name)))
+    return name[:at], name[at:]
 
 
 def first_baseline(mark: Mark) -> float:

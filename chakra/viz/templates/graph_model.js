@@ -57,7 +57,19 @@ function costOf(e) {
   if (time[e] > 0) parts.push(timeText(time[e]));
   return parts.join(", ");
 }
-function labelOf(e) { return [nameOf(e), countOf(e), costOf(e)].filter((line) => line); }
+// The name in a box: without the type that it begins with, which the shape says.
+function shortNameOf(e) {
+  const name = nameOf(e), prefix = G.kindStyles[kindOf[e]].prefix;
+  return prefix && name.startsWith(prefix) && name.length > prefix.length ? name.slice(prefix.length) : name;
+}
+// A name in two lines, broken behind the sign between its words that is nearest to its middle; in one if it has none.
+function halves(name) {
+  const breaks = [...name.matchAll(/[_.:/ -]+/g)].map((found) => found.index + found[0].length).filter((at) => at < name.length);
+  if (!breaks.length) return [name];
+  const at = breaks.reduce((a, b) => (Math.abs(2 * b - name.length) < Math.abs(2 * a - name.length) ? b : a));
+  return [name.slice(0, at), name.slice(at)];
+}
+function labelOf(e) { return [shortNameOf(e), countOf(e), costOf(e)].filter((line) => line); }
 
 // ---------------------------------------------------------------------------------------------- what is visible
 

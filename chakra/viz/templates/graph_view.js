@@ -48,11 +48,19 @@ function traceEdge(k) {
   else pen.bezierCurveTo(x0 + reach, y0 + lift, x1 - reach, y1 + lift, x1, y1);
   if (zoom > 0.25) { pen.moveTo(x1 - 6, y1 - 3); pen.lineTo(x1, y1); pen.lineTo(x1 - 6, y1 + 3); }
 }
+// Colours of the page's style; a dark screen has others than a bright one, and paper is bright.
+const darkScreen = matchMedia("screen and (prefers-color-scheme: dark)");
+let printing = false;
+const dark = () => darkScreen.matches && !printing;
+const colour = (name) => (printing ? PAPER[name] : getComputedStyle(document.documentElement).getPropertyValue("--" + name));
+const PAPER = { ink: "#111", paper: "#fff", rule: "#bbb", mark: "#000" };
+const edgeColour = (style) => (dark() ? style.onDark : style.stroke);
+
 function strokeEdges(edges, width, alpha) {
   for (let kind = 0; kind < G.edgeStyles.length; kind++) {
     pen.beginPath();
     for (const k of edges) if (V.kind[k] === kind) traceEdge(k);
-    pen.strokeStyle = G.edgeStyles[kind].stroke;
+    pen.strokeStyle = edgeColour(G.edgeStyles[kind]);
     pen.setLineDash(edges.length > 20000 ? [] : G.edgeStyles[kind].dash);
     pen.lineWidth = width; pen.globalAlpha = alpha; pen.stroke();
   }
@@ -105,21 +113,23 @@ function paint() {
   const ratio = window.devicePixelRatio || 1, w = canvas.clientWidth, h = canvas.clientHeight;
   if (canvas.width !== w * ratio || canvas.height !== h * ratio) { canvas.width = w * ratio; canvas.height = h * ratio; }
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.fillStyle = "#fff"; pen.fillRect(0, 0, w, h);
+  pen.fillStyle = colour("paper"); pen.fillRect(0, 0, w, h);
   pen.setTransform(ratio * zoom, 0, 0, ratio * zoom, ratio * panX, ratio * panY);
   const x0 = -panX / zoom, y0 = -panY / zoom, x1 = (w - panX) / zoom, y1 = (h - panY) / zoom;
-  pen.strokeStyle = "#bbb"; pen.lineWidth = 0.7;
+  pen.strokeStyle = colour("rule"); pen.lineWidth = 0.7;
   pen.beginPath();
   L.bandTops.forEach((top, i) => { if (i) { pen.moveTo(0, top - 22); pen.lineTo(L.width, top - 22); } });
   pen.stroke();
   if (document.getElementById("all-edges").checked) {
-    const near = [], implied = document.getElementById("implied-edges").checked;
+    const near = [], far = [], implied = document.getElementById("implied-edges").checked;
     for (let k = 0; k < V.src.length; k++) {
       const a = V.src[k], b = V.dst[k];
       if (V.implied[k] && !implied) continue;
       if (Math.max(L.x[a], L.x[b]) + BOX_W > x0 && Math.min(L.x[a], L.x[b]) - BOX_W < x1 &&
-          Math.max(L.y[a], L.y[b]) + 60 > y0 && Math.min(L.y[a], L.y[b]) - 60 < y1) near.push(k);
+          Math.max(L.y[a], L.y[b]) + 60 > y0 && Math.min(L.y[a], L.y[b]) - 60 < y1) (L.band[a] === L.band[b] ? near : far).push(k);
     }
+    // lines from band to band cross everything between: they are faint, but for those of the chosen box
+    strokeEdges(far, 0.6, far.length > 600 ? 0.08 : 0.25);
     const alpha = near.length > 4000 ? 0.12 : near.length > 600 ? 0.35 : 0.9;
     strokeEdges(near, near.length > 600 ? 0.6 : 0.9, alpha);
   }
@@ -147,7 +157,7 @@ function paint() {
   pen.setLineDash([]);
   for (const v of [hovered, chosen]) if (v >= 0) {
     strokeEdges(edgesOf(v), 2, 1);
-    pen.strokeStyle = "#000"; pen.lineWidth = 3 / Math.min(zoom, 1);
+    pen.strokeStyle = colour("mark"); pen.lineWidth = 3 / Math.min(zoom, 1);
     pen.beginPath(); outline(G.kindStyles[kindOf[V.elements[v]]], L.x[v], L.y[v]); pen.stroke();
   }
   pen.fillStyle = "#111"; pen.textAlign = "center";
@@ -155,6 +165,7 @@ function paint() {
     pen.font = "8px Helvetica, Arial, sans-serif";
     for (const v of boxes) {
       const lines = labelOf(V.elements[v]), kind = kindOf[V.elements[v]];
+      if (lines.length < 3 && pen.measureText(lines[0]).width > chord(kind, 0) * BOX_W - 6) lines.splice(0, 1, ...halves(lines[0]));
       lines.forEach((line, i) => {
         const dy = 10.5 * (i - (lines.length - 1) / 2);
         pen.fillText(fitText(line, chord(kind, dy) * BOX_W - 6), L.x[v], L.y[v] + 3 + dy);
@@ -171,8 +182,8 @@ function paint() {
     pen.textAlign = "left"; bold(size);
     for (let at = 0; at < L.tops.length; at++) if (L.used[at]) {
       const name = fitText(names[at % L.lanes], room), y = L.tops[at] + 26;
-      pen.fillStyle = "#fff"; pen.fillRect(4, y - size, pen.measureText(name).width + 4, size * 1.3);
-      pen.fillStyle = "#111"; pen.fillText(name, 6, y);
+      pen.fillStyle = colour("paper"); pen.fillRect(4, y - size, pen.measureText(name).width + 4, size * 1.3);
+      pen.fillStyle = colour("ink"); pen.fillText(name, 6, y);
     }
   }
 }
@@ -184,6 +195,12 @@ function fit() {
   zoom = Math.min(w / (L.width + 20), h / (L.height + 20), 1.6);
   panX = (w - L.width * zoom) / 2; panY = Math.max((h - L.height * zoom) / 2, 8);
   redraw();
+}
+// All of it where its texts can be read then; else its beginning, at the size of text.
+const READABLE = 1.1;
+function begin() {
+  fit();
+  if (zoom < READABLE) { zoom = READABLE; panX = 0; panY = 8; redraw(); }
 }
 function zoomBy(factor, px = canvas.clientWidth / 2, py = canvas.clientHeight / 2) {
   const next = Math.min(Math.max(zoom * factor, 0.002), 8);
@@ -335,9 +352,14 @@ document.getElementById("zoom-in").addEventListener("click", () => zoomBy(1.25))
 document.getElementById("zoom-out").addEventListener("click", () => zoomBy(0.8));
 for (const box of ["all-edges", "implied-edges"]) document.getElementById(box).addEventListener("change", redraw);
 window.addEventListener("resize", redraw);
+darkScreen.addEventListener("change", () => { legend(); redraw(); });
+for (const [name, now] of [["beforeprint", true], ["afterprint", false]])
+  window.addEventListener(name, () => { printing = now; legend(); paint(); });
 
 function legend() {
-  const box = document.getElementById("legend"), picture = (body) => {
+  const box = document.getElementById("legend");
+  box.replaceChildren();
+  const picture = (body) => {
     const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     svg.setAttribute("width", 24); svg.setAttribute("height", 12); svg.setAttribute("aria-hidden", "true");
     svg.append(body);
@@ -355,26 +377,29 @@ function legend() {
   }
   for (const kind of [...new Set(G.edgeKinds)]) {
     const s = G.edgeStyles[kind];
-    draw("path", { d: "M0,6H24", fill: "none", stroke: s.stroke, "stroke-width": 1.6, "stroke-dasharray": s.dash.join(" ") || "none" }, s.legend);
+    draw("path", { d: "M0,6H24", fill: "none", stroke: edgeColour(s), "stroke-width": 1.6, "stroke-dasharray": s.dash.join(" ") || "none" }, s.legend);
   }
   if (T > N) box.append(element("span", "a stacked box is a folded group: double-click to expand"));
 }
 
-// Open groups from the top while the picture stays small.
+// Open groups, those with most in them first, while the picture stays small. Copies of one stretch, which differ in
+// their numbers only, say no more than the box that they are folded into.
 {
+  const copies = (e) => childrenOf[e - N].filter((c) => c >= N && / \(\d+ of \d+\)$/.test(nameOf(c))).length;
+  const waiting = [];
   let shownBoxes = 0;
-  const queue = [];
-  for (let e = 0; e < T; e++) if (G.parent[e] < 0) { shownBoxes++; if (e >= N) queue.push(e); }
-  for (let at = 0; at < queue.length; at++) {
-    const inside = childrenOf[queue[at] - N];
-    if (shownBoxes + inside.length - 1 > 60) continue;
-    opened[queue[at] - N] = 1; shownBoxes += inside.length - 1;
-    for (const e of inside) if (e >= N) queue.push(e);
+  for (let e = 0; e < T; e++) if (G.parent[e] < 0) { shownBoxes++; if (e >= N) waiting.push(e); }
+  while (waiting.length) {
+    const largest = waiting.reduce((at, e, k) => (members[e] > members[waiting[at]] ? k : at), 0);
+    const [group] = waiting.splice(largest, 1), inside = childrenOf[group - N];
+    if (shownBoxes + inside.length - 1 > 40 || copies(group) > 3) continue;
+    opened[group - N] = 1; shownBoxes += inside.length - 1;
+    for (const e of inside) if (e >= N) waiting.push(e);
   }
 }
 legend();
 rebuild();
-fit();
+begin();
 // For scripts and tests: what is shown and the same actions as the buttons.
 window.chakra = {
   nodes: N, groups: T - N, openAll, closeAll, search, nextMatch, reveal, toggle, fit, zoomBy,
