@@ -85,8 +85,7 @@ class Machine:
                     f"{counted(self.npus, 'NPU')} {verb(self.npus, 'is', 'are')} no whole number of machines of "
                     f"{node} or of more than half of one"
                 )
-            inner = replace(platform.dims[0], npus=part)
-            platform = replace(platform, dims=(inner, *platform.dims[1:]))
+            platform = platform.used_in_part(part)
         return platform.sized(self.npus)
 
 

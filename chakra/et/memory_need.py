@@ -70,13 +70,19 @@ class MemoryNeed:
             "share": None if capacity_bytes is None else self.peak_bytes / capacity_bytes,
         }
 
+    @property
+    def split(self) -> str:
+        """The parts that are there, in words."""
+        parts = {name: getattr(self, name) for name in _PARTS}
+        return ", ".join(f"{name} {decimal_bytes_text(size)}" for name, size in parts.items() if size)
+
     def shortage(self, capacity_bytes: int | None) -> str | None:
         """That a rank needs more than an NPU has, in words; None where it fits, or no capacity is known."""
         if capacity_bytes is None or self.fits(capacity_bytes):
             return None
         return (
-            f"a rank of stage {printable(self.stage)} needs {decimal_bytes_text(self.peak_bytes)} of memory, the "
-            f"accelerator has {decimal_bytes_text(capacity_bytes)}"
+            f"a rank of stage {printable(self.stage)} ({self.split}) needs {decimal_bytes_text(self.peak_bytes)} of "
+            f"memory, the accelerator has {decimal_bytes_text(capacity_bytes)}"
         )
 
 

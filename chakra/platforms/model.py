@@ -211,11 +211,40 @@ class Platform:
             return replace(self, dims=self._cut(fixed, wanted), fabric=None)
         if wanted % node:
             raise UsageError(
-                f"{self.name}: {counted(wanted, 'NPU')} {verb(wanted, 'is', 'are')} no whole number of machines of {node}"
+                f"{self.name}: {counted(wanted, 'NPU')} {verb(wanted, 'is', 'are')} no whole number of machines of "
+                f"{node}; {self._what_fits(wanted)}"
             )
         dims = tuple(replace(dim, npus=wanted // node) if dim.npus is None else dim for dim in self.dims)
         fabric = self.fabric if dims[-1].npus != 1 else None
         return replace(self, dims=tuple(dim for dim in dims if dim.npus != 1) or dims[:1], fabric=fabric)
+
+    def _what_fits(self, wanted: int) -> str:
+        """Numbers of NPUs that are whole machines, and how many NPUs of each machine give the wanted one."""
+        node = self.node_npus
+        text = f"{wanted // node * node} and {(wanted // node + 1) * node} are"
+        part = max(size for size in range(1, node + 1) if wanted % size == 0)
+        if part == 1 or sum(dim.npus is not None for dim in self.dims) != 1:
+            return text
+        return f"{text}, and a study takes {part} of each machine's with network: {{dim0.npus: {part}}}"
+
+    @checked
+    def used_in_part(self, npus: int) -> "Platform":
+        """The platform with `npus` NPUs of each machine in use; the others are spare.
+
+        Parameters
+        ----------
+        npus
+            NPUs in use of the innermost dimension.
+
+        Raises
+        ------
+        UsageError
+            More than there are, or none.
+        """
+        inner = self.dims[0]
+        if inner.npus is not None and not 1 <= npus <= inner.npus:
+            raise UsageError(f"{self.name}: {npus} of the {inner.npus} NPUs of dimension 0 cannot be in use")
+        return replace(self, dims=(replace(inner, npus=npus), *self.dims[1:]))
 
     def _cut(self, fixed: list[PlatformDim], wanted: int) -> tuple[PlatformDim, ...]:
         """Innermost dimensions that together have ``wanted`` NPUs; the last may be used in part."""

@@ -321,7 +321,7 @@ def _require_memory(need: MemoryNeed | None, capacity: int | None) -> None:
 
 
 def price_of(merged: Merged, platform: "Platform | None") -> float | None:
-    """What an NPU of a point costs in an hour; None if the study has no price.
+    """What an NPU of a point costs in an hour: by its platform's words, else by its machine; None without a price.
 
     Raises
     ------
@@ -331,12 +331,19 @@ def price_of(merged: Merged, platform: "Platform | None") -> float | None:
     price = merged.get("price")
     if not isinstance(price, Mapping):
         return None if price is None else float(price)
-    name = "files" if platform is None else platform.name
-    if name not in price:
-        raise UsageError(
-            f"cost-per-npu-hour: no price for {name}; there are prices for {', '.join(sorted(price))}"
-        )
-    return float(price[name])
+    words = "files" if platform is None else str(merged.get("platform", platform.name))
+    prices = {same_words(name): value for name, value in price.items()}
+    for name in (words, "files" if platform is None else platform.name):
+        if same_words(name) in prices:
+            return float(prices[same_words(name)])
+    raise UsageError(
+        f"cost-per-npu-hour: no price for {words}; there are prices for {', '.join(sorted(price))}"
+    )
+
+
+def same_words(words: str) -> str:
+    """A platform in words as it is compared with others: one space between words, in small letters."""
+    return " ".join(words.lower().split())
 
 
 def _platform(merged: Merged) -> "Platform | None":
@@ -356,6 +363,7 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
     """
     from chakra.io.yaml import read_entries
     from chakra.platforms import cluster
+    from chakra.platforms.cluster import counted_npus
     from chakra.replay.config.files import read_json
 
     network_given, system_given = dict(merged["network"]), dict(merged["system"])
@@ -364,7 +372,12 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
     system: dict[str, Any]
     network_file, system_file = network_given.pop("file", None), system_given.pop("file", None)
     if words is not None:
-        platform = cluster(words, npus)
+        part = network_given.get("dim0.npus")
+        if npus is not None and type(part) is int and counted_npus(words) is None:
+            whole = cluster(words, sized=False)
+            platform = (whole.used_in_part(part) if _is_larger(whole, part) else whole).sized(npus)
+        else:
+            platform = cluster(words, npus)
         network, system = platform.network(), platform.system()
     elif network_file is None or system_file is None:
         raise ConfigError("without a platform, network and system must be files")
@@ -388,6 +401,12 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
         network[DIM_KEYS[key]] = column
     system.update({str(key).replace("_", "-"): value for key, value in system_given.items()})
     return network, system
+
+
+def _is_larger(platform: "Platform", npus: int) -> bool:
+    """Whether machines have more NPUs in their innermost dimension than are to be in use."""
+    inner = platform.dims[0].npus
+    return inner is not None and 1 <= npus < inner
 
 
 def _workload(

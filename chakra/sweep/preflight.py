@@ -20,7 +20,7 @@ from chakra.sweep.available import check_metrics
 from chakra.sweep.expressions import expression
 from chakra.sweep.given import keys_of, plain, values_of
 from chakra.sweep.metrics import METRICS
-from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS, price_of
+from chakra.sweep.point import DIM_KEYS, REPLAY_OPTIONS, price_of, same_words
 from chakra.sweep.study import FILES, Study
 
 #: a network of which a study's values replace a part, one at a time
@@ -92,11 +92,18 @@ def _prices(study: Study) -> None:
     if not isinstance(study.price, Mapping):
         return
     names = platform_names()
+    given = [str(words) for words in values_of(study, "platform")]
+    known = {"files", *names, *map(same_words, given)}
     for name in study.price:
-        if name not in names and name != "files":
-            raise UsageError(f"cost-per-npu-hour: no machine preset {name!r}{nearest(name, names)}")
-    for words in values_of(study, "platform"):
-        price_of({"price": study.price}, cluster(str(words), sized=False))
+        if same_words(name) in known:
+            continue
+        if " " in name.strip():
+            raise UsageError(
+                f"cost-per-npu-hour: no platform of the study is {name!r}; they are: {', '.join(given)}"
+            )
+        raise UsageError(f"cost-per-npu-hour: no machine preset {name!r}{nearest(name, names)}")
+    for words in given:
+        price_of({"price": study.price, "platform": words}, cluster(words, sized=False))
 
 
 def _constraints(study: Study) -> None:

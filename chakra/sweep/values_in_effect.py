@@ -3,9 +3,11 @@
 import math
 import os
 from dataclasses import replace
+from enum import Enum
 
 from chakra.errors import ConfigError, UsageError
-from chakra.generate.request.requests import REQUESTS
+from chakra.generate.request.frameworks import framework
+from chakra.generate.request.requests import REQUESTS, Request, TransformerRequest
 from chakra.io.readable import counted
 from chakra.io.shown import describe
 from chakra.io.yaml import read_entries
@@ -81,26 +83,46 @@ def _vary(rows: list[ValueInEffect], parameters: tuple[Parameter, ...], origin: 
 def _workload(given: dict[str, object], origin: str, source: str) -> list[ValueInEffect]:
     """All parameters of the workload, those that the file leaves at their default, too."""
     keys: list[Key[object]] = list(WORKLOAD_KEYS)
+    said: dict[str, tuple[object, str]] = {}
     if FILES.name not in given:
         kind = str(given.get(KIND.name, KIND.default))
         if kind not in REQUESTS:
             raise ConfigError(f"{source}: workload.kind: {kind!r} is not one of {', '.join(REQUESTS)}")
         keys += workload_keys(kind)
         try:
-            REQUESTS[kind].from_mapping({name: value for name, value in given.items() if name != KIND.name})
+            request = REQUESTS[kind].from_mapping(
+                {name: value for name, value in given.items() if name != KIND.name}
+            )
         except UsageError as error:
             raise ConfigError(f"{source}: workload: {error}") from None
+        said = _of_framework(request)
     named = {str(name).replace("_", "-"): value for name, value in given.items()}
-    return [
-        ValueInEffect.of(
-            key,
-            _plain(named[key.name]) if key.name in named else _default(key),
-            origin if key.name in named else "default",
-            name=f"{WORKLOAD.name}.{key.name}",
-        )
-        for key in keys
-        if key.name in named or FILES.name not in given
-    ]
+    rows: list[ValueInEffect] = []
+    value: object
+    for key in keys:
+        if key.name in named:
+            value, where = _plain(named[key.name]), origin
+        elif FILES.name in given:
+            continue
+        elif key.field in said:
+            value, where = said[key.field]
+        else:
+            value, where = _default(key), "default"
+        rows.append(ValueInEffect.of(key, value, where, name=f"{WORKLOAD.name}.{key.name}"))
+    return rows
+
+
+def _of_framework(request: Request) -> dict[str, tuple[object, str]]:
+    """Parameters that the workload's framework sets, by field: the value in effect, and whose it is."""
+    if not isinstance(request, TransformerRequest) or not request.framework:
+        return {}
+    profile = framework(request.framework)
+    found = {}
+    for name in profile.values_at(request.zero):
+        value = getattr(request, name, None)
+        plain = value.value if isinstance(value, Enum) else value
+        found[name] = (plain, f"framework {profile.name}")
+    return found
 
 
 def _default(key: Key[object]) -> str | None:

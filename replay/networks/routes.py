@@ -86,7 +86,8 @@ def refuse_splitting(network: Network) -> None:
     links = _links(network)
     if links.ecmp in SPLITTING:
         raise ConfigError(
-            f"{network.source}: ecmp {links.ecmp!r} is for flows: use --backend flow, or one of hash, first, destination"
+            f"{network.source}: ecmp {links.ecmp!r} ('sprayed' in words for a fabric) is for flows, which take all equal "
+            "paths at once: use --backend flow (of a study, replay: {backend: flow}), or one of hash, first, destination"
         )
 
 

@@ -87,7 +87,8 @@ def _of_dimension(k: int, what: str, result: ReplayResult) -> str:
         if inner <= library.node_npus:
             return (
                 f"{_taken(library)}, whose links inside a node are part of them; another machine's times are those of "
-                "another collective-costs"
+                "another collective-costs: the name of a preset, or a file that `chakra calibrate LOG --library "
+                f"{library.machine.name} -o costs.yml` makes of a log of nccl-tests"
             )
         if what == "latency":
             return f"{_taken(library)}, with its own latencies; system.network-plugin-latency adds to them"

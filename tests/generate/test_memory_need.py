@@ -103,7 +103,8 @@ def test_text_document_and_report_tell_it(tmp_path: Path, capsys: pytest.Capture
     need = summary["memory_need"]
     assert need["peak_bytes"] == max(stage["memory_total_bytes"] for stage in summary["stages"])
     assert need["capacity_bytes"] == 80_000_000_000 < need["peak_bytes"]
-    words = f"a rank of stage 0 needs {need['peak_bytes'] / 1e9:.4g} GB of memory, the accelerator has 80 GB"
+    split = ", ".join(f"{part} {need[f'{part}_bytes'] / 1e9:.4g} GB" for part in ("states", "activations"))
+    words = f"a rank of stage 0 ({split}) needs {need['peak_bytes'] / 1e9:.4g} GB of memory, the accelerator has 80 GB"
     assert f"note: the job does not fit: {words}" in shown.err
     machine = ["replay", "-w", prefix, "--platform", "hgx-h100"]
     assert run(machine) == 0

@@ -660,8 +660,6 @@ class TransformerRequest(Request):
         """The decode ranks of a disaggregated inference; None in other modes, which have no options for them."""
         if self.mode is not Mode.DISAGGREGATED:
             return None
-        if self.npus is not None:
-            raise UsageError("npus would be those of both kinds of ranks: give dp and decode-dp instead")
         degrees = {
             axis: getattr(parallel, axis) if getattr(self, f"decode_{axis}") is None else getattr(self, f"decode_{axis}")
             for axis in ("tp", "ep", "dp", "pp")
@@ -692,6 +690,11 @@ class TransformerRequest(Request):
             Parameters that do not fit together.
         """
         self._refuse_unread()
+        if self.mode is Mode.DISAGGREGATED and self.npus is not None:
+            # before degrees are compared with it: they are those of the prefill ranks
+            raise UsageError(
+                "npus would be those of both kinds of ranks, prefill and decode: give dp and decode-dp instead"
+            )
         model, parallel = self.config(), self.parallel()
         decoding, load = self._decoding(model, parallel), self._load(model)
         if self.mode is not Mode.TRAIN:

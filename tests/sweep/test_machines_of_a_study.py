@@ -1,0 +1,89 @@
+"""Machines of a study: how many NPUs of each are used, what they cost in words, and what a framework sets."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chakra.cli.main import run
+from chakra.errors import UsageError
+from chakra.platforms import cluster
+from chakra.sweep.point import machine, price_of, run_point
+from chakra.sweep.values_in_effect import values_in_effect
+
+RAILS = "hgx-h100 over 400G rails of 64 ports"
+
+
+def merged(platform: str, network: dict[str, Any]) -> dict[str, Any]:
+    return {"platform": platform, "network": network, "system": {}, "replay": {}}
+
+
+def test_a_study_takes_a_part_of_each_machine() -> None:
+    """512 NPUs are no whole number of 72; 8 domains with 64 each in use are."""
+    network, _ = machine(merged("gb200-nvl72", {"dim0.npus": 64}), 512)
+    assert network["npus_count"] == [64, 8]
+    with pytest.raises(
+        UsageError, match=r"of 72; 504 and 576 are, .* 64 of each machine's .*\{dim0.npus: 64\}"
+    ):
+        machine(merged("gb200-nvl72", {}), 512)
+    with pytest.raises(UsageError, match="no whole number of machines of 60; 480 and 540 are"):
+        machine(merged("gb200-nvl72", {"dim0.npus": 60}), 512)
+    with pytest.raises(UsageError, match="72 NPUs of dimension 0 cannot be in use"):
+        cluster("gb200-nvl72", sized=False).used_in_part(73)
+
+
+def test_a_price_by_words_goes_before_that_of_the_machine() -> None:
+    prices = {RAILS: 2.3, "hgx-h100": 2.5}
+    for words, price in ((RAILS, 2.3), (RAILS.replace(" over", "  OVER"), 2.3), ("hgx-h100 over 400G", 2.5)):
+        assert price_of({"price": prices, "platform": words}, cluster(words, sized=False)) == price
+    with pytest.raises(UsageError, match="no price for dgx-a100"):
+        price_of({"price": prices, "platform": "dgx-a100"}, cluster("dgx-a100", sized=False))
+
+
+@pytest.mark.parametrize(("priced", "code"), [(RAILS, 0), ("hgx-h100 over 200G", 2)])
+def test_prices_name_platforms_of_the_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], priced: str, code: int
+) -> None:
+    path = tmp_path / "s.yml"
+    study = {
+        "study": "fabrics", "workload": {"kind": "transformer", "model": "gpt2-small", "dp": 16, "framework": "megatron"},
+        "parameters": {"platform": [RAILS, "hgx-h100"]}, "cost-per-npu-hour": {priced: 2.3, "hgx-h100": 2.5},
+    }  # fmt: skip
+    path.write_text(json.dumps(study))
+    assert run(["check-config", str(path)]) == code
+    assert ("no platform of the study is 'hgx-h100 over 200G'" in capsys.readouterr().err) == (code == 2)
+
+
+def test_what_a_framework_sets_is_shown_as_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "s.yml"
+    workload = {
+        "kind": "transformer",
+        "model": "gpt2-small",
+        "dp": 4,
+        "framework": "megatron",
+        "host": "none",
+    }
+    path.write_text(json.dumps({"study": "s", "workload": workload, "platform": "hgx-h100"}))
+    rows = {row.key: row for row in values_in_effect(path).rows}
+    assert (rows["workload.zero"].value, rows["workload.zero"].source) == (1, "framework megatron")
+    assert (rows["workload.causal"].value, rows["workload.causal"].source) == (True, "framework megatron")
+    # what the file says is the file's
+    assert rows["workload.host"].value == "none"
+    assert rows["workload.host"].source.startswith(str(path))
+
+
+def test_prefill_and_decode_ranks_are_not_counted_by_npus() -> None:
+    workload = {"model": "gpt2-small", "mode": "disaggregated", "npus": 8, "dp": 1, "tp": 4, "decode-tp": 4}
+    reason = run_point({"workload": workload, **merged("hgx-h100", {})})["reason"]
+    assert (
+        reason
+        == "npus would be those of both kinds of ranks, prefill and decode: give dp and decode-dp instead"
+    )
+
+
+def test_sprayed_without_flows_is_refused_in_its_own_word() -> None:
+    workload = {"model": "gpt2-small", "dp": 16}
+    reason = run_point({"workload": workload, **merged(f"{RAILS} sprayed", {})})["reason"]
+    assert "'sprayed' in words for a fabric" in reason
+    assert "--backend flow" in reason
