@@ -14,6 +14,7 @@ from chakra.cli.main import run
 from chakra.et.memory_need import MemoryNeed, generated_totals, need_of
 from chakra.generate import TransformerRequest, build_workload, summarize
 from chakra.generate.verify.totals import totals_of
+from chakra.io.readable import decimal_bytes_text
 from chakra.replay import simulate
 from chakra.report.document import read_run
 from chakra.report.tables import headline
@@ -187,3 +188,41 @@ def test_a_study_counts_designs_that_do_not_fit() -> None:
         note.startswith("2 designs that ran need more") for note in result_notes(study, outcomes, outcomes)
     )
     assert not any("memory" in note for note in result_notes(study, outcomes[:2], outcomes[:2]))
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ("--zero 2", "and with --comm-order stream "),
+        ("--zero 2 --comm-order stream", ""),
+        ("--zero 1", ""),
+        ("--recompute selective", "--recompute selective saves no memory"),
+        ("--recompute selective --no-flash", ""),
+        ("--recompute none", ""),
+    ],
+)
+def test_what_is_to_save_memory_and_does_not_is_noted(
+    capsys: pytest.CaptureFixture[str], options: str, note: str
+) -> None:
+    """Whole gradients of ZeRO 2, and attention computed again that keeps no scores; the note has the table's figures."""
+    line = (
+        "generate transformer --model gpt2-small --pp 2 --dp 4 --bucket-mb 1 --micro-batches 4 --format json"
+    )
+
+    def planned(*more: str) -> tuple[int, str]:
+        assert run([*line.split(), *more]) == 0
+        out, err = capsys.readouterr()
+        return json.loads(out)["memory_need"]["peak_bytes"], err
+
+    peak, told = planned(*options.split())
+    assert ("comm-order stream" in told or "selective saves no memory" in told) == bool(note)
+    assert note in told
+    if options == "--zero 2":
+        less, _ = planned("--zero", "2", "--comm-order", "stream")
+        assert less < peak
+        assert (
+            f"a rank needs {decimal_bytes_text(peak)}, and with --comm-order stream {decimal_bytes_text(less)}"
+            in told
+        )
+    if options == "--recompute selective":
+        assert peak >= planned()[0]

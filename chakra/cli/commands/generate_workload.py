@@ -1,7 +1,7 @@
 """Commands ``chakra generate transformer | moe | mlp | resnet | dlrm``, made from the parameters of each request."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,10 @@ from chakra.cli.support.progress import ProgressBar
 from chakra.cli.support.quiet import hush
 from chakra.errors import ThresholdError, UsageError
 from chakra.generate.request.parameters import Amount, Member, Size, Sizes, keys_of
-from chakra.generate.request.requests import REQUESTS, Request, TransformerRequest
+from chakra.generate.request.requests import REQUESTS, CommOrder, Request, TransformerRequest
 from chakra.io.digits import signed_whole_number
 from chakra.io.documents import document_text
-from chakra.io.readable import counted, verb
+from chakra.io.readable import counted, decimal_bytes_text, verb
 from chakra.replay.config.key import Key
 from chakra.replay.config.readers import Flag, Text
 
@@ -156,7 +156,7 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
         click.echo(document_text(_document(plan) | {"memory_need": need.document(capacity)}, indent=1))
     elif not (options["quiet"] and options["output"]):
         click.echo(plan_text(plan))
-    for note in shortage_notes(need, capacity):
+    for note in (*shortage_notes(need, capacity), *memory_notes(request, need)):
         click.echo(f"note: {note}", err=True)
     if request.peak_tflops is None and request.operator_model is None and options["output"]:
         click.echo(
@@ -222,6 +222,41 @@ def speed_notes(request: Request) -> list[str]:
     return [
         f"computation is timed at 100 % of {what}, which no machine reaches: set {flags} (a share, such as 0.6)"
     ]
+
+
+def memory_notes(request: Request, need: "MemoryNeed") -> list[str]:
+    """Where choices that are to save memory do not, and what would.
+
+    Parameters
+    ----------
+    request
+        What was planned.
+    need
+        What a rank of the fullest stage needs.
+    """
+    from chakra.generate.plan.options import Recompute, Zero
+    from chakra.generate.verify.step_totals import summarize
+    from chakra.generate.verify.totals import memory_need
+
+    def peak_of(other: Request) -> int:
+        return memory_need(summarize(other.plan())).peak_bytes
+
+    notes = []
+    if request.zero == Zero.GRADIENTS and request.comm_order is CommOrder.PROGRAM:
+        saved = peak_of(replace(request, comm_order=CommOrder.STREAM))
+        if saved < need.peak_bytes:
+            notes.append(
+                "--zero 2 keeps the gradients of a chunk whole until the end of its pass, because with --comm-order "
+                f"program they are not reduced before: a rank needs {decimal_bytes_text(need.peak_bytes)}, and with --comm-order "
+                f"stream {decimal_bytes_text(saved)}"
+            )
+    selective = request.recompute is Recompute.SELECTIVE
+    if selective and peak_of(replace(request, recompute=Recompute.NONE)) <= need.peak_bytes:
+        notes.append(
+            "--recompute selective saves no memory and computes attention twice: fused attention keeps no scores; "
+            "--recompute none, or full"
+        )
+    return notes
 
 
 def _write(request: Request, kind: str, plan: Any, options: dict[str, Any]) -> None:
