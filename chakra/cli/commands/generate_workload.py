@@ -247,8 +247,8 @@ def memory_notes(request: Request, need: "MemoryNeed") -> list[str]:
         if saved < need.peak_bytes:
             notes.append(
                 "--zero 2 keeps the gradients of a chunk whole until the end of its pass, because with --comm-order "
-                f"program they are not reduced before: a rank needs {decimal_bytes_text(need.peak_bytes)}, and with --comm-order "
-                f"stream {decimal_bytes_text(saved)}"
+                f"program they are not reduced before: a rank needs {decimal_bytes_text(need.peak_bytes)}, and with "
+                f"--comm-order stream {decimal_bytes_text(saved)}"
             )
     selective = request.recompute is Recompute.SELECTIVE
     if selective and peak_of(replace(request, recompute=Recompute.NONE)) <= need.peak_bytes:
