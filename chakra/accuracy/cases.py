@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from chakra.accuracy.machines import Machine, read_machine
-from chakra.accuracy.models import Model, model_flops, read_model
+from chakra.accuracy.models import MTP_MODULES, Model, model_flops, read_model
 from chakra.accuracy.table import Measured
 from chakra.accuracy.words import DEGREES, MEMORIES, RATES, TIMES, metric_of, precision_of, unknown_word
 from chakra.arguments import checked
@@ -139,6 +139,17 @@ _RECOMPUTE = (
         Recompute.FULL,
     ),
 )
+
+
+#: releases of Megatron-Bridge whose recipes in MXFP8 compute the output matrix in 8 bits, too (fp8_output_proj)
+_HEAD_IN_8_BITS = re.compile(r'Megatron-Bridge.*release "26\.0[6-9].*(?:deepseek|gpt.oss)', re.I)
+#: releases of Megatron-Bridge with modules of multi-token prediction where their rows do not say it: 25.11 tells rows
+#: with and without them apart, and 25.09 has the workload of those without
+_AHEAD = re.compile(r'Megatron-Bridge.*release "2(?:6|[7-9])\.')
+
+
+#: whose recipes say which layers every chunk of the pipeline has (set_deepseek_v3_pipeline_model_parallel_layout)
+_LAID_OUT = re.compile(r"Megatron-Bridge .*deepseek", re.I)
 
 
 class _UnfitRowError(Exception):
@@ -275,6 +286,19 @@ def _request(
         and _RECORDED.search(f"{row.source} {row.source_path_or_id}")
     ):
         values |= {"graphs": True, "compiled": True, "paired": True}
+    if _LAID_OUT.search(f"{row.source} {row.workload_model}"):
+        chunks = degrees.get("pp", 1) * degrees.get("vp", 1)
+        values["stage_layers"] = _recipe_layers(config.layers, chunks)
+    if modules := _predictors(row, str(model.values["model"])):
+        values["mtp"] = modules
+    if (
+        _HEAD_IN_8_BITS.search(f"{row.source} {row.source_path_or_id} {row.workload_model}")
+        and precision == "mxfp8"
+    ):
+        values["unquantised"] = ""
+    elif modules and config.has_states:
+        # keep_mtp_spec_in_bf16
+        values["unquantised"] = "head mtp"
     if framework == "megatron" and degrees.get("tp", 1) > 1 and experts:
         # Megatron-Core does not train experts with tp otherwise
         values["sp"] = True
@@ -286,6 +310,30 @@ def _request(
     if recompute is not None:
         values["recompute"] = recompute
     return TransformerRequest.from_mapping({"framework": framework, **values})
+
+
+def _predictors(row: Measured, model: str) -> int:
+    """Modules of multi-token prediction of a row's job: as its name says, or as Megatron-Bridge's recipes have it."""
+    modules = MTP_MODULES.get(model, 0)
+    if said := re.search(r"\(w/(o?) mtp\)", row.workload_model, re.I):
+        return 0 if said[1] else modules
+    return modules if _AHEAD.search(f"{row.source} {row.source_path_or_id}") else 0
+
+
+def _recipe_layers(layers: int, chunks: int) -> tuple[int, ...]:
+    """Layers of each chunk in recipes that leave the last one, which has the loss, less: what is over, the first one has.
+
+    >>> _recipe_layers(61, 16)
+    (4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 1)
+    """
+    each = -(-layers // chunks)
+    sizes = [each] * chunks
+    over = each * chunks - layers
+    for place in (-1, *range(chunks - 1)):
+        taken = min(over, sizes[place])
+        sizes[place] -= taken
+        over -= taken
+    return tuple(sizes)
 
 
 def _domain(machine: Machine, degrees: Mapping[str, int]) -> int:

@@ -32,15 +32,15 @@ SIZE_LIMIT = 32.0
 #: always counts: a job is nobody's measured row. That of the size is the amount at `SIZE_LIMIT`: from `SIZE_FACTOR` on it
 #: grows with the logarithm of how far the job lies outside.
 WIDENING: Mapping[str, float] = {
-    "source": 0.07,
-    "few rows": 0.14,
-    "parallelism": 0.07,
-    "size": 0.30,
-    "framework": 0.07,
-    "accelerator": 0.14,
-    "generation": 0.21,
-    "element type": 0.175,
-    "experts": 0.28,
+    "source": 0.06,
+    "few rows": 0.12,
+    "parallelism": 0.06,
+    "size": 0.255,
+    "framework": 0.06,
+    "accelerator": 0.12,
+    "generation": 0.18,
+    "element type": 0.15,
+    "experts": 0.24,
 }
 #: degrees of a job that intervals ask for
 _DEGREES = ("tp", "cp", "ep", "pp")

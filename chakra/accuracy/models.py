@@ -33,6 +33,8 @@ _ALIASES = {
     "nemotron3nano": "nemotron-3-nano-30b-a3b",
     "nemotron3super": "nemotron-3-super-120b-a12b",
 }
+#: modules of multi-token prediction in the recipes of Megatron-Bridge (August 2026) for a model
+MTP_MODULES = {"deepseek-v3": 1, "nemotron-3-super-120b-a12b": 2}
 #: what a name says about the kind of model, where only sizes are printed
 _KINDS = (("llama", "llama3-8b"), ("gpt", "gpt3-175b"), ("megatron", "gpt3-175b"), ("mpt", "mpt-7b"))
 #: kinds of training and of model that no generated workload stands for

@@ -267,11 +267,12 @@ class Blocks:
         saved: int,
         weights: tuple[Weight, ...],
         batch: int = 1,
+        part: str = "",
     ) -> Operator:
         options = self.options
         forward, inputs, grads = gemm(
             rows, columns, inner, itemsize=options.itemsize, batch=batch, grad_itemsize=options.grad_itemsize,
-            types=options.types,
+            types=options.types.of(part),
         )  # fmt: skip
         return Operator(
             name, OpKind.GEMM, (edge,), forward, inputs, grads, weights,

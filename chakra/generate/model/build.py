@@ -152,7 +152,7 @@ class _Parts:
             costs[0] += _cost(self._of_encoder(encoder.embedding(), ""))
             costs[-1] += _cost(*self._behind_encoder(encoder))
         costs += [_cost(self._own_layer(index)) for index in range(self.model.layers)]
-        costs[-1] += _cost(self.make.head(owns_weight=True))
+        costs[-1] += _cost(*self._predictors(-1), self.make.head(owns_weight=True))
         return costs
 
     def chunk(self, stage: int, span: range, *, first: bool, last: bool) -> Iterator[Layer]:
@@ -177,8 +177,26 @@ class _Parts:
                 layer = _keeping(layer, kept)
             yield layer
         if last:
+            yield from self._predictors(stage)
             tied = model.tied
             yield self.make.head(owns_weight=self._owns(stage) if tied else True)
+
+    def _predictors(self, stage: int) -> Iterator[Layer]:
+        """The modules of multi-token prediction: their weights are the first one's where they are repeated."""
+        model, options = self.model, replace(self.options, types=self.options.types.of("mtp"))
+        for depth in range(model.mtp if options.training else 0):
+            begin = self.make.predictor(owns_weight=self._owns(stage))
+            layers = [begin]
+            for number, one in enumerate(model.mtp_layers()):
+                kind = ("mtp", one)
+                if kind not in self._prototypes:
+                    self._prototypes[kind] = TransformerLayers(
+                        one, self.parallel, self.shape, options
+                    ).layer()
+                layers.append(replace(self._prototypes[kind], name=f"layer{number}"))
+            for layer in layers:
+                shared = depth >= model.mtp_modules
+                yield replace(_without_weights(layer) if shared else layer, name=f"mtp{depth}.{layer.name}")
 
     def _before(self, stage: int) -> Layer:
         """What makes the tokens of the encoder."""
@@ -208,7 +226,8 @@ class _Parts:
         return replace(layer, operators=operators, frozen=True, recomputable=False)
 
     def _embedding(self, stage: int) -> Layer:
-        shared = self.model.tied or self.model.shared_embedding
+        ahead = self.model.mtp > 0 and self.options.training
+        shared = self.model.tied or self.model.shared_embedding or ahead
         return self.make.embedding(owns_weight=self._owns(stage) if shared else True, shared=shared)
 
     def _own_layer(self, index: int) -> Layer:
@@ -233,6 +252,11 @@ class _Parts:
                 make.model.at(0), self.parallel, make.shape, make.options
             ).layer()
         return self._prototypes[kind]
+
+
+def _without_weights(layer: Layer) -> Layer:
+    """A layer that multiplies by another one's matrices."""
+    return replace(layer, operators=tuple(replace(op, weights=()) for op in layer.operators))
 
 
 def _keeping(layer: Layer, kept_bytes: int) -> Layer:

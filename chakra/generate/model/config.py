@@ -92,6 +92,11 @@ class TransformerConfig:
         Bands of a spectrum, two frames of which two convolutions make one token (Whisper's encoder); 0: text or images.
     fixed_positions
         The position embedding is not trained.
+    mtp, mtp_kinds, mtp_repeated
+        Multi-token prediction (DeepSeek-V3): modules behind the last layer, each of which predicts one token more. A
+        module takes the hidden state and the embedding of the token ahead, each normed, through a matrix of 2h x h and
+        a layer like the last one (or those of ``mtp_kinds``), and has a norm of its own before the output matrix, which
+        all share. ``mtp_repeated``: all modules have the weights of the first (Nemotron 3). Inference has none of them.
     source
         Where the numbers come from.
     """
@@ -151,6 +156,9 @@ class TransformerConfig:
     key_bias: bool = True
     mel: int = 0
     fixed_positions: bool = False
+    mtp: int = 0
+    mtp_kinds: tuple[LayerKind, ...] = ()
+    mtp_repeated: bool = False
     source: str = "given sizes"
 
     def __post_init__(self) -> None:
@@ -162,6 +170,8 @@ class TransformerConfig:
             self._check_image()
         if self.encoder is not None:
             self._check_encoder(self.encoder)
+        if self.mtp:
+            self._check_mtp()
         if self.kinds:
             self._check_kinds()
             return
@@ -220,6 +230,15 @@ class TransformerConfig:
             raise UsageError(
                 f"model {self.name}: the layers attend to what the encoder gives: its width ({encoder.hidden}) must be "
                 f"theirs ({self.hidden})"
+            )
+
+    def _check_mtp(self) -> None:
+        if self.mtp < 0:
+            raise UsageError(f"model {self.name}: mtp must be at least 0, not {self.mtp}")
+        if self.patch or self.encoder is not None:
+            raise UsageError(
+                f"model {self.name}: multi-token prediction is of text alone: mtp must be 0 for images and behind an "
+                "encoder"
             )
 
     def _check_kinds(self) -> None:
@@ -368,19 +387,38 @@ class TransformerConfig:
     @property
     def matrix_parameters(self) -> int:
         """Parameters of all matrices, every expert's included, without those of the input embedding."""
-        fan = 3 if self.gated else 2
         total = (self.vocabulary + self.channels * self.patch**2) * self.hidden
-        for one, count in self.variants().items():
-            if one.mixer is Mixer.ATTENTION:
-                total += count * one.attention_parameters
-            elif one.mixer in STATE_SPACE:
-                total += count * one.state_space_parameters
-            if one.feed is Feed.MLP:
-                total += count * fan * one.hidden * one.ffn
-            elif one.feed is Feed.MOE:
-                total += count * fan * one.expert_hidden * one.moe_ffn * one.experts
-                total += count * one.hidden * (fan * one.moe_ffn * one.shared_experts + 2 * one.moe_latent)
+        total += sum(count * one._layer_matrices for one, count in self.variants().items())
+        predictor = 2 * self.hidden**2 + sum(one._layer_matrices for one in self.mtp_layers())
+        return total + self.mtp_modules * predictor
+
+    @property
+    def _layer_matrices(self) -> int:
+        """The same of one layer of a model as `at` gives it."""
+        total, fan = 0, 3 if self.gated else 2
+        if self.mixer is Mixer.ATTENTION:
+            total = self.attention_parameters
+        elif self.mixer in STATE_SPACE:
+            total = self.state_space_parameters
+        if self.feed is Feed.MLP:
+            total += fan * self.hidden * self.ffn
+        elif self.feed is Feed.MOE:
+            total += fan * self.expert_hidden * self.moe_ffn * self.experts
+            total += self.hidden * (fan * self.moe_ffn * self.shared_experts + 2 * self.moe_latent)
         return total
+
+    @property
+    def mtp_modules(self) -> int:
+        """Modules of multi-token prediction with weights of their own."""
+        return min(self.mtp, 1) if self.mtp_repeated else self.mtp
+
+    def mtp_layers(self) -> "tuple[TransformerConfig, ...]":
+        """Layers of a module of multi-token prediction, as `at` gives them; none where there is no module."""
+        if not self.mtp:
+            return ()
+        if self.mtp_kinds:
+            return tuple(self._of_kind(kind) for kind in self.mtp_kinds)
+        return (self.at(self.layers - 1),)
 
     # ------------------------------------------------------------------ layers of different kinds
 

@@ -4,7 +4,7 @@ Sizes are plain integers already divided by the parallel degrees. Nothing about 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from chakra.et.operators import Computed, Direction, Kernel, KernelKind, MatrixProduct
@@ -207,17 +207,27 @@ class Layer:
         return sum(operator.saved_bytes for operator in self.operators)
 
 
+#: parts of a model whose products may stay in the type of activations: the output matrix, and multi-token prediction
+PARTS = ("head", "mtp")
+
+
 @dataclass(frozen=True, slots=True)
 class ElementTypes:
     """Names of element types, for what operators say of themselves; sizes in bytes are given beside them.
 
     ``compute`` is that of activations and weights, ``gradient`` that of weight gradients, ``matmul`` that of the operands
-    of linear layers' products where it is another (8-bit recipes).
+    of linear layers' products where it is another (8-bit recipes), but for the parts of the model in ``unquantised``
+    (`PARTS`).
     """
 
     compute: str = "bf16"
     gradient: str = "fp32"
     matmul: str = ""
+    unquantised: frozenset[str] = frozenset()
+
+    def of(self, part: str) -> "ElementTypes":
+        """Those of a part of the model."""
+        return replace(self, matmul="") if part in self.unquantised else self
 
 
 def gemm(

@@ -38,7 +38,7 @@ _MEGATRON = "Narayanan et al. 2021, arXiv 2104.04473, table 1"
 _SELENE = "Korthikanti et al. 2022, arXiv 2205.05198, table 3"
 _MPT = "MosaicML 2023, configurations of the llm-foundry benchmarks"
 _DEEPSEEK2 = "DeepSeek-AI 2024, arXiv 2405.04434, and the published configuration"
-_DEEPSEEK3 = "DeepSeek-AI 2024, arXiv 2412.19437, section 4.2 (without multi-token prediction)"
+_DEEPSEEK3 = "DeepSeek-AI 2024, arXiv 2412.19437, section 4.2 (multi-token prediction: --mtp 1)"
 _GPT_OSS = "OpenAI 2025, arXiv 2508.10925, section 2, and the published configuration"
 _OPENELM = "Mehta et al. 2024, arXiv 2404.14619, and the published configurations (norms of queries and keys left out)"
 _MAMBA = "Gu and Dao 2023, arXiv 2312.00752, and the published configurations"
@@ -143,7 +143,7 @@ def _nemotron_3(
         name, len(pattern), hidden, 32, 2, 128, 0, 131072, 8192, gated=False, kinds=pattern_layers(pattern, None),
         experts=experts, experts_per_token=visited, moe_ffn=moe_ffn, shared_experts=2, moe_latent=latent,
         inner=64 * state_heads, state_size=128, state_heads=state_heads, state_groups=8, chunk=128, rotary=False,
-        source=_NEMOTRON_3,
+        mtp_kinds=pattern_layers("*E", None), mtp_repeated=True, source=_NEMOTRON_3,
     )  # fmt: skip
 
 
@@ -422,7 +422,7 @@ def transformer(name: str) -> TransformerConfig:
 #: parameters of a request that are sizes of the model
 SIZES = (
     "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocabulary", "gated", "experts",
-    "experts_per_token", "moe_ffn", "shared_experts", "moe_latent", "q_rank", "kv_rank", "rope_dim", "value_dim",
+    "experts_per_token", "moe_ffn", "shared_experts", "moe_latent", "mtp", "q_rank", "kv_rank", "rope_dim", "value_dim",
     "window", "full_every", "sinks", "inner", "state_size", "state_heads", "state_groups", "conv_width", "chunk",
     "dt_rank", "image", "patch", "images", "encoder_layers", "encoder_seq",
 )  # fmt: skip

@@ -403,21 +403,73 @@ class TransformerLayers(AudioLayers):
         """
         model, options = self.model, self.options
         weights = (Weight(self.vocabulary * model.hidden, tied=model.tied),) if owns_weight else ()
-        ops = [self._norm("norm", -1, self.residual_bytes)] if model.final_norm else []
-        rows = self.tokens
         if model.patch:
-            return self._classifier(ops, weights)
+            return self._classifier([self._norm("norm", -1, self.residual_bytes)], weights)
+        ops = self._logits("", 0, weights, normed=model.final_norm)
+        if options.training and model.mtp:
+            losses = [len(ops) - 1]
+            for depth in range(model.mtp):
+                owns = depth < model.mtp_modules
+                ops += self._logits(f"mtp{depth}_", len(ops), (), owns_norm=owns)
+                losses.append(len(ops) - 1)
+            # the sum of the losses, from which all of them go backward
+            edges = tuple(self._stay(loss, self.tokens * 4) for loss in losses)
+            ops.append(Operator("losses", OpKind.ELEMENTWISE, edges, NO_WORK))
+        return Layer("head", tuple(ops), self.residual_bytes, 0)
+
+    def _logits(
+        self,
+        prefix: str,
+        base: int,
+        weights: tuple[Weight, ...],
+        *,
+        normed: bool = True,
+        owns_norm: bool = True,
+    ) -> list[Operator]:
+        """A norm, the output matrix and, in training, its loss; operators ``base`` and on."""
+        model, options = self.model, self.options
+        ops = [self._norm(f"{prefix}norm", -1, self.residual_bytes)] if normed else []
+        if not owns_norm:
+            ops = [replace(op, weights=()) for op in ops]
+        rows = self.tokens
         if not options.training and self.shape.queries > 1:
             rows = self.shape.sequences  # prefill needs the last token's logits only
         ops.append(
             self._gemm(
-                "logits", self._column_edge(len(ops) - 1), rows, self.vocabulary, model.hidden,
-                self._column_input_saved(), weights,
+                f"{prefix}logits", self._column_edge(base if normed else -1), rows, self.vocabulary, model.hidden,
+                self._column_input_saved(), weights, part="head",
             )
         )  # fmt: skip
         if options.training:
-            ops += self._cross_entropy(self.tokens, len(ops) - 1)
-        return Layer("head", tuple(ops), self.residual_bytes, 0)
+            ops += self._cross_entropy(self.tokens, base + len(ops) - 1, prefix)
+        return ops
+
+    def predictor(self, *, owns_weight: bool) -> Layer:
+        """What a module of multi-token prediction has before its layers: from hidden state and token ahead to one state.
+
+        ``owns_weight`` is false where the stage has the embedding already.
+        """
+        model, item = self.model, self.options.itemsize
+        width = 2 * model.hidden
+        elements = self.residual_tokens * width
+        columns = model.hidden // self.parallel.tp
+        looked = self._row_edge(0, self.full_bytes)
+        joined = (self._stay(1, self.residual_bytes), self._stay(2, self.residual_bytes))
+        place = {"tp": self.residual}
+        split = Edge(4, self.tokens * columns * item, {"tp": Shard("hidden")}, place, place)
+        ops = (
+            self._lookup(owns_weight, tied=True),
+            replace(self._norm("token_norm", 0, self.residual_bytes), edges=(looked,)),
+            self._norm("state_norm", INPUT, self.residual_bytes),
+            self._elementwise("join", joined, elements, kind=KernelKind.COPY),
+            self._gemm(
+                "project", self._column_edge(3, width), self.tokens, columns, width, self._column_input_saved(width),
+                (Weight(columns * width),), part="mtp",
+            ),
+            # columns of all ranks, as the residual stream is laid out
+            Operator("gathered", OpKind.ELEMENTWISE, (split,), NO_WORK, output_bytes=self.residual_bytes),
+        )  # fmt: skip
+        return Layer("predictor", ops, self.residual_bytes, self.residual_bytes)
 
     def _classifier(self, ops: list[Operator], weights: tuple[Weight, ...]) -> Layer:
         """The classes of every image, and in training the cross-entropy of its class."""
@@ -434,10 +486,10 @@ class TransformerLayers(AudioLayers):
             ops += self._cross_entropy(rows, 2)
         return Layer("head", tuple(ops), self.residual_bytes, 0)
 
-    def _cross_entropy(self, rows: int, base: int) -> list[Operator]:
+    def _cross_entropy(self, rows: int, base: int, prefix: str = "") -> list[Operator]:
         """Megatron's vocabulary-parallel loss: all-reduces of the maximum, the target's logit and the sum of exps.
 
-        ``base`` is the operator that gives the logits of ``rows``.
+        ``base`` is the operator that gives the logits of ``rows``; ``prefix`` stands before the names.
         """
         item = self.options.itemsize
         logits = rows * self.vocabulary
@@ -455,7 +507,7 @@ class TransformerLayers(AudioLayers):
             name: str, edges: tuple[Edge, ...], work: Work, back: Work = NO_WORK, saved: int = 0
         ) -> Operator:
             return Operator(
-                name,
+                prefix + name,
                 OpKind.ELEMENTWISE,
                 edges,
                 work,

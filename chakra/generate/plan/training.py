@@ -201,10 +201,6 @@ def plan_step(
             "dualpipe: an encoder and what is behind it take different times, and each stage would hold both: take "
             "another schedule"
         )
-    if len(placement.routes) > 1 and model.tied_stages(parallel.pp):
-        raise UsageError(
-            "dualpipe: first and last part of the model lie on the same stage; embeddings cannot be tied"
-        )
     if len(model.chunks) != parallel.pp * parallel.vp:
         raise UsageError(
             f"{counted(len(model.chunks), 'model chunk')} for pp*vp = {parallel.pp * parallel.vp}"

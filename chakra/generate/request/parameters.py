@@ -67,6 +67,10 @@ PARAMETERS = {
     "matmul_dtype": Parameter(
         "Element type of linear layers' operands where it is another: fp8, mxfp8, nvfp4"
     ),
+    "unquantised": Parameter(
+        "Parts of a transformer whose matrix products stay in dtype where matmul-dtype is another: any of head (the "
+        "output matrix), mtp"
+    ),
     "schedule": Parameter("Pipeline schedule"),
     "schedule_file": Parameter("CSV file with the schedule: a line per stage, cells such as F0, B0, I1, W1"),
     "paired": Parameter(
@@ -127,6 +131,11 @@ PARAMETERS = {
     "moe_ffn": Parameter("Width of one expert", least=0),
     "shared_experts": Parameter("Experts that every token visits", least=0, most=1 << 16),
     "moe_latent": Parameter("Width that tokens are compressed to for experts, 0 for none", least=0),
+    "mtp": Parameter(
+        "Multi-token prediction: modules behind the last layer that predict one token more each",
+        least=0,
+        most=1 << 8,
+    ),
     "q_rank": Parameter("Latent attention: width that queries are compressed to, 0 for none", least=0),
     "kv_rank": Parameter("Latent attention: width that keys and values are compressed to", least=0),
     "rope_dim": Parameter("Latent attention: width of a head's rotary part, beside head-dim", least=0),

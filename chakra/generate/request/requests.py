@@ -21,7 +21,7 @@ from chakra.generate.model.classic import (
 )
 from chakra.generate.model.compilation import compiled
 from chakra.generate.model.config import TransformerConfig
-from chakra.generate.model.ir import ElementTypes
+from chakra.generate.model.ir import PARTS, ElementTypes
 from chakra.generate.model.layer_kinds import Feed, pattern_layers, read_layers
 from chakra.generate.model.presets import SIZES, sized_transformer
 from chakra.generate.model.routing import ExpertLoad, Experts, read_load
@@ -77,7 +77,7 @@ READ_IN: dict[str, tuple[Mode, ...]] = {
     **dict.fromkeys(
         (
             "schedule", "schedule_file", "paired", "recompute", "zero", "shard", "optimizer_bytes", "iterations",
-            "freeze_encoder",
+            "freeze_encoder", "mtp",
         ),
         (Mode.TRAIN,),
     ),
@@ -130,6 +130,8 @@ class Request:
         As in `TrainingOptions`; bucket in MB of 10^6 bytes.
     matmul_dtype
         Element type of the operands of linear layers where it is another than ``dtype`` (fp8, mxfp8, nvfp4).
+    unquantised
+        Parts of a transformer whose products stay in ``dtype`` all the same, any of head (the output matrix) and mtp.
     overlap
         Communication beside computation.
     exposed
@@ -170,6 +172,7 @@ class Request:
     dtype: str = "bf16"
     grad_dtype: str = "fp32"
     matmul_dtype: str | None = None
+    unquantised: str = ""
     schedule: ScheduleKind = ScheduleKind.ONE_F_ONE_B
     schedule_file: str | None = None
     paired: bool = False
@@ -389,11 +392,14 @@ class Request:
         Raises
         ------
         UsageError
-            An unknown element type of matrix products.
+            An unknown element type of matrix products, or an unknown part of a model.
         """
         if self.matmul_dtype and self.matmul_dtype not in ELEMENT_BITS:
             raise UsageError(f"matmul-dtype {self.matmul_dtype!r} is not one of {', '.join(ELEMENT_BITS)}")
-        return ElementTypes(self.dtype, self.grad_dtype, self.matmul_dtype or "")
+        kept = frozenset(self.unquantised.replace(",", " ").split())
+        for word in sorted(kept - set(PARTS)):
+            raise UsageError(f"unquantised {word!r} is not one of {', '.join(PARTS)}")
+        return ElementTypes(self.dtype, self.grad_dtype, self.matmul_dtype or "", kept)
 
     @checked
     def about(self, kind: str) -> dict[str, Any]:
@@ -485,6 +491,8 @@ class TransformerRequest(Request):
         Sizes that replace the preset's.
     experts, experts_per_token, moe_ffn, shared_experts, moe_latent
         The same for models with experts.
+    mtp
+        Modules of multi-token prediction.
     q_rank, kv_rank, rope_dim, value_dim
         The same for latent attention.
     window, full_every, sinks
@@ -509,6 +517,7 @@ class TransformerRequest(Request):
     moe_ffn: int | None = None
     shared_experts: int | None = None
     moe_latent: int | None = None
+    mtp: int | None = None
     q_rank: int | None = None
     kv_rank: int | None = None
     rope_dim: int | None = None
@@ -656,6 +665,15 @@ class TransformerRequest(Request):
         layout = replace(self.layout(), training=self.mode is Mode.TRAIN)
         return balanced_stages(model, parallel, shape, layout)
 
+    def _places(self, stages: int) -> tuple[int, ...]:
+        """Stages of the parts of the model where a schedule folds the pipeline; none where they follow each other."""
+        if self.schedule is ScheduleKind.DUALPIPE:
+            # a stage and its mirror have both parts: what these share exists once on either
+            return tuple(min(part, stages - 1 - part) for part in range(stages))
+        if self.schedule is ScheduleKind.DUALPIPEV:
+            return tuple(stage for stage, _ in placed(self.schedule, stages).routes[0])
+        return ()
+
     def _decoding(self, model: TransformerConfig, parallel: ParallelConfig) -> Decoding | None:
         """The decode ranks of a disaggregated inference; None in other modes, which have no options for them."""
         if self.mode is not Mode.DISAGGREGATED:
@@ -715,9 +733,7 @@ class TransformerRequest(Request):
             )  # fmt: skip
         shape = TokenShape(self.micro_batch, model.sequence, model.sequence)
         layout, sizes = self.layout(), self._stage_layers(model, parallel, shape)
-        places: tuple[int, ...] = ()
-        if self.schedule is ScheduleKind.DUALPIPEV:
-            places = tuple(stage for stage, _ in placed(self.schedule, parallel.pp).routes[0])
+        places = self._places(parallel.pp)
         if load is None:
             stages = transformer_stages(
                 model, parallel, shape, layout, sizes, encoder_stages=self.encoder_stages, places=places

@@ -175,8 +175,8 @@ def _tied(model: TransformerConfig, plan: StepPlan, stages: tuple[StageSummary, 
     """
     shards = plan.parallel.size(plan.parallel.sharding(WeightGroup.DENSE.replica_axes()))
     sharded = plan.training.zero >= Zero.GRADIENTS
-    for stage in stages if model.source_tokens else ():
-        held = stage.stage in _embedding_stages(model, plan.parallel.pp, plan.model.opened)
+    for stage in stages if model.source_tokens or model.mtp else ():
+        held = stage.stage in _embedding_stages(model, plan)
         elements = model.vocabulary // plan.parallel.tp * model.hidden
         size = (-(-elements // shards) if sharded else elements) * plan.model.grad_itemsize
         expected = held * size * plan.training.iterations
@@ -195,9 +195,11 @@ def _middle(plan: StepPlan) -> bool:
     )
 
 
-def _embedding_stages(model: TransformerConfig, stages: int, opened: int) -> set[int]:
+def _embedding_stages(model: TransformerConfig, plan: StepPlan) -> set[int]:
     """Stages that look tokens up by one matrix or multiply by it, where these are several."""
-    held = ({0} if model.shared_embedding else set()) | {opened} | ({stages - 1} if model.tied else set())
+    last = plan.model.stage_of(len(plan.model.chunks) - 1, plan.parallel.pp)
+    held = ({0} if model.shared_embedding else set()) | {plan.model.opened}
+    held |= {last} if model.tied or model.mtp else set()
     return held if len(held) > 1 else set()
 
 
@@ -236,7 +238,7 @@ def _expert_parallel(
     domains = parallel.ep // request.dispatch_domain if request.dispatch_domain else 0
     copies = sum(
         count * closed.copies_sent(one, tokens, domains) * one.expert_hidden
-        for one, count in model.variants().items()
+        for one, count in [*model.variants().items(), *((one, model.mtp) for one in model.mtp_layers())]
         if one.feed is Feed.MOE
     )
     times = passes * plan.training.passes * (parallel.world // parallel.pp)

@@ -9,7 +9,7 @@ Rajbhandari et al. 2020 (arXiv 1910.02054) for ZeRO.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
@@ -150,7 +150,29 @@ def parameters(model: TransformerConfig, *, active: bool = False) -> int:
         )
         return total + _norm(model)
     total += model.vocabulary * model.hidden * (1 if model.tied else 2)
+    total += (1 if model.mtp_repeated else model.mtp) * _predictor_parameters(model, active=active)
     return total + (model.embedding_norm + model.final_norm) * _norm(model)
+
+
+def _predictor_parameters(model: TransformerConfig, *, active: bool) -> int:
+    """A module of multi-token prediction: 2h*h, three norms, and its layers; embedding and output matrix are shared."""
+    if not model.mtp:
+        return 0
+    layers = sum(layer_parameters(one, active=active) for one in model.mtp_layers())
+    return 2 * model.hidden**2 + 3 * _norm(model) + layers
+
+
+def predictor_products(model: TransformerConfig, sequence: int, *, causal: bool) -> tuple[int, int, int, int]:
+    """Operations of all modules of multi-token prediction for a sequence, forward.
+
+    2*2h*h and 2*h*V for a token, the matrices of its layers, their attention cores, and their scans.
+    """
+    layers = model.mtp_layers()
+    outside = model.mtp * 2 * (2 * model.hidden**2 + model.hidden * model.vocabulary) * sequence
+    matrices = model.mtp * 2 * sum(layer_matrices(one) for one in layers) * sequence
+    core = sum(layer_pairs(one, sequence, causal=causal) * core_width(one) for one in layers)
+    scan = sum(scan_products(replace(one, layers=1), sequence) for one in layers)
+    return outside, matrices, model.mtp * core, model.mtp * scan
 
 
 def encoder_parameters(model: TransformerConfig, encoder: TransformerConfig) -> int:
@@ -251,13 +273,17 @@ def training_flops(
     layers = matmul_parameters(model) - head
     core = sequences * core_products(model, sequence, causal=causal)
     scan = sequences * scan_products(model, sequence)
-    flops = 6 * (layers + head) * tokens + 3 * (core + scan)
+    outside, within, more_core, more_scan = (
+        sequences * products for products in predictor_products(model, sequence, causal=causal)
+    )
+    core, scan = core + more_core, scan + more_scan
+    flops = 6 * (layers + head) * tokens + 3 * (outside + within + core + scan)
     if model.patch:
         # the classifier sees one token of an image; patches have no gradient of their input
         flops += 6 * head * (sequences - tokens)
         flops += 4 * pixels(model) * model.hidden * (sequence - 1) * sequences
     if recompute is Recompute.FULL:
-        flops += 2 * layers * tokens + core + scan
+        flops += 2 * layers * tokens + within + core + scan
     elif recompute is Recompute.SELECTIVE:
         flops += core
     if model.encoder is None:

@@ -122,7 +122,7 @@ def _stage(plan: StepPlan, stage: StagePlan) -> StageSummary:
 
 
 def _layer_spans(names: Sequence[str]) -> str:
-    """The numbers of layers in words: those in a row as a span, an encoder's behind its name."""
+    """The numbers of layers in words: those in a row as a span, an encoder's behind its name; and modules."""
     spans: list[tuple[str, int, int]] = []
     for name in names:
         stack = "encoder " if name.startswith("encoder") else ""
@@ -134,8 +134,9 @@ def _layer_spans(names: Sequence[str]) -> str:
             spans[-1] = (stack, spans[-1][1], number)
         else:
             spans.append((stack, number, number))
+    said = [f"{stack}{first}" if first == last else f"{stack}{first}-{last}" for stack, first, last in spans]
     return ", ".join(
-        f"{stack}{first}" if first == last else f"{stack}{first}-{last}" for stack, first, last in spans
+        said + [name.removesuffix(".predictor") for name in names if name.endswith(".predictor")]
     )
 
 
