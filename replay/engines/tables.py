@@ -129,8 +129,9 @@ def set_rules(head: I64, scenario: Scenario, contexts: int) -> None:
     )
     head[L.C_DECIDED] = -1
     library = scenario.plans.library
-    if library is not None and not library.sends:
-        # the library's time is all that a collective takes: none of them takes turns on a dimension with another
+    if library is not None:
+        # the queues of a dimension are ASTRA-sim's: a library's collectives are in flight as the workload issues them,
+        # and meet on links where these are shared
         head[L.C_STREAMS] = max(int(head[L.C_STREAMS]), contexts)
     head[L.C_RATE_COMPUTING] = head[L.C_RATE_COLLECTIVE] = L.ONE
     if library is not None and library.slows:

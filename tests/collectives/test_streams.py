@@ -180,6 +180,33 @@ def test_a_librarys_collectives_do_not_take_turns_on_a_dimension() -> None:
     )
 
 
+@pytest.mark.parametrize("backend", ["unaware", "flow", "aware"])
+def test_a_librarys_collectives_on_different_links_do_not_wait_for_each_other(backend: str) -> None:
+    """One inside machines and one between them share no link: both in flight take as long as the longer one.
+
+    On the same links they take longer than one of them where links are shared.
+    """
+    groups = {"inside0": [*range(8)], "inside1": [*range(8, 16)], **{f"across{k}": [k, k + 8] for k in range(8)}}
+
+    def traces(sizes: dict[str, int]) -> list[Any]:
+        made = []
+        for rank in range(16):
+            builder = TraceBuilder(rank=rank)
+            names = {"inside": f"inside{rank // 8}", "across": f"across{rank % 8}", "again": f"across{rank % 8}"}
+            for where, size in sizes.items():
+                builder.collective(AG, size_bytes=size, group=names[where])
+            made.append(builder.build())
+        return made
+
+    def time(**sizes: int) -> int:
+        return _library_ns(traces(sizes), comm_groups=groups, comm_streams=2, backend=backend)
+
+    inside, across = time(inside=1 << 25), time(across=1 << 24)
+    assert time(inside=1 << 25, across=1 << 24) == max(inside, across)
+    shared = time(across=1 << 24, again=1 << 24)
+    assert shared == across if backend == "unaware" else 1.9 * across < shared < 2.1 * across
+
+
 def test_streams_of_a_generated_workload_run_side_by_side_where_a_library_has_the_times() -> None:
     """A trace of ``--comm-order stream`` has all its streams in flight, and only there: NCCL's communicators do."""
     given = {
