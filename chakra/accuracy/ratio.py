@@ -17,7 +17,6 @@ from chakra.accuracy.interval import (
     BITS,
     LEAST_ROWS,
     SHARE,
-    WIDENING,
     Interval,
     Job,
     NothingNear,
@@ -48,6 +47,9 @@ _WORDS: Mapping[Unlike, tuple[str, str]] = {
 }
 #: degrees that split a layer
 _SPLITS = ("tp", "cp", "ep")
+#: logarithm of the factor by which ratios of jobs that are nobody's measured rows may be off besides; chosen with whole
+#: families left out (`pair_coverage`)
+_UNSEEN = 0.07
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ def _factor_of(pairs: Sequence[_Pair], unlike: Unlike) -> tuple[float, int]:
     if not offs:
         return 1.0, 0
     place = min(math.ceil((len(offs) + 1) * SHARE), len(offs))
-    return math.exp(math.hypot(offs[place - 1], WIDENING["source"])), len(offs)
+    return math.exp(math.hypot(offs[place - 1], _UNSEEN)), len(offs)
 
 
 def _kin(job: Job) -> tuple[object, ...]:

@@ -18,8 +18,10 @@ from chakra.accuracy import (
     ratio_of,
     residuals,
 )
-from chakra.accuracy.interval import BITS, WIDENING
+from chakra.accuracy.interval import BITS
 
+#: by which ratios of jobs that were not measured may be off besides, as a logarithm (docs/guides/accuracy.md, 1.07x)
+UNSEEN = 0.07
 JOB = Job("dgx-a100", "megatron", "bf16", npus=64, parameters=7e9, tp=4)
 #: what rows of a pair have in common, beside their family and bits
 KIN = ("machine", "framework", "parameters", "experts")
@@ -73,7 +75,7 @@ def test_pairs_by_hand() -> None:
     rows = family(*(1.01**k for k in range(7)))
     ratio = found(JOB, replace(JOB, npus=128), rows)
     assert ratio.pairs == 21
-    assert math.log(ratio.high) == pytest.approx(math.hypot(5 * math.log(1.01), WIDENING["source"]))
+    assert math.log(ratio.high) == pytest.approx(math.hypot(5 * math.log(1.01), UNSEEN))
     assert ratio.low == pytest.approx(1 / ratio.high)
     assert ratio.tells(1.0001 * ratio.high)
     assert not ratio.tells(0.9999 * ratio.high)
@@ -125,12 +127,15 @@ def test_nothing_near_one_of_the_two_says_why() -> None:
 
 def test_ratios_hold_what_they_say_for_families_that_they_have_not_seen() -> None:
     """Whole families left out. Layouts of vTrain on several nodes are less like each other than those on one: five rows
-    with tp 2 of one model are off by 1.7x from all others (docs/reference/prediction-errors.md)."""
+    with tp 2 of one model are off by 1.7x from all others, and pairs of Megatron-Bridge are of one job and several
+    releases (docs/reference/prediction-errors.md)."""
     everything, *parts = pair_coverage()
     assert everything.pairs == sum(part.pairs for part in parts) > 24_000
     assert 0.85 <= everything.inside <= 0.95
     low = {(part.family, part.unlike) for part in parts if part.inside < 0.85}
-    assert low == {("vTrain, several nodes", Unlike.SPLIT), ("vTrain, one node", Unlike.STAGES)}
+    assert low == {
+        ("vTrain, several nodes", Unlike.SPLIT), ("vTrain, one node", Unlike.STAGES), ("Megatron-Bridge FP8", Unlike.SIZE)
+    }  # fmt: skip
     assert all(part.inside > 0.65 for part in parts)
 
 
@@ -147,7 +152,7 @@ def test_pairs_of_shipped_rows_widen_with_what_they_differ_in() -> None:
     ]
     ratio = found(JOB, replace(JOB, tp=8))
     assert ratio.pairs == len(wide)
-    assert math.log(ratio.high) ** 2 - WIDENING["source"] ** 2 == pytest.approx(
+    assert math.log(ratio.high) ** 2 - UNSEEN**2 == pytest.approx(
         sorted(wide)[math.ceil(0.9 * (len(wide) + 1)) - 1] ** 2
     )
     assert found(JOB, replace(JOB, npus=128)).high < found(JOB, replace(JOB, pp=2)).high < ratio.high

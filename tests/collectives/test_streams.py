@@ -186,13 +186,21 @@ def test_a_librarys_collectives_on_different_links_do_not_wait_for_each_other(ba
 
     On the same links they take longer than one of them where links are shared.
     """
-    groups = {"inside0": [*range(8)], "inside1": [*range(8, 16)], **{f"across{k}": [k, k + 8] for k in range(8)}}
+    groups = {
+        "inside0": [*range(8)],
+        "inside1": [*range(8, 16)],
+        **{f"across{k}": [k, k + 8] for k in range(8)},
+    }
 
     def traces(sizes: dict[str, int]) -> list[Any]:
         made = []
         for rank in range(16):
             builder = TraceBuilder(rank=rank)
-            names = {"inside": f"inside{rank // 8}", "across": f"across{rank % 8}", "again": f"across{rank % 8}"}
+            names = {
+                "inside": f"inside{rank // 8}",
+                "across": f"across{rank % 8}",
+                "again": f"across{rank % 8}",
+            }
             for where, size in sizes.items():
                 builder.collective(AG, size_bytes=size, group=names[where])
             made.append(builder.build())

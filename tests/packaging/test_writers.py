@@ -121,6 +121,7 @@ DUMPS = {
     "chakra/io/markup.py": "data inside a page; refuses what is no number",
     "chakra/io/shown.py": "a value in a message",
     "chakra/sweep/point.py": "a key by which points are found, no document",
+    "chakra/sweep/nearest_fit.py": "a key of a cache",
     "converters/pytorch/deprofile.py": "a value in a message",
     "replay/compute/presets.py": "a key of a cache",
     "replay/config/costs_reader.py": "a key of a cache",

@@ -667,7 +667,7 @@ class TransformerRequest(Request):
 
     def _places(self, stages: int) -> tuple[int, ...]:
         """Stages of the parts of the model where a schedule folds the pipeline; none where they follow each other."""
-        if self.schedule is ScheduleKind.DUALPIPE:
+        if self.schedule is ScheduleKind.DUALPIPE and self.vp == 1:
             # a stage and its mirror have both parts: what these share exists once on either
             return tuple(min(part, stages - 1 - part) for part in range(stages))
         if self.schedule is ScheduleKind.DUALPIPEV:
