@@ -75,7 +75,7 @@ def headline(run: Run) -> list[tuple[str, str]]:
         ("First NPU finished", duration_text(int(run.finish_ns.min(initial=end)))),
         (
             "Exposed communication",
-            f"{duration_text(worst)} at most ({percent(worst, end)}){_exposed_parts(run)}",
+            f"{duration_text(worst)} at most{_whose(run, worst)} ({percent(worst, end)}){_exposed_parts(run)}",
         ),
     ]
     total = int(run.finish_ns.sum())
@@ -94,6 +94,12 @@ def headline(run: Run) -> list[tuple[str, str]]:
     if isinstance(memory, Mapping) and isinstance(memory.get("peak_bytes"), list) and memory["peak_bytes"]:
         facts.append(("Peak memory", bytes_text(int(max(number(v) for v in memory["peak_bytes"])))))
     return facts
+
+
+def _whose(run: Run, worst: int) -> str:
+    """The first NPU with the most exposed communication; empty where all have as much."""
+    most = run.exposed_ns == worst
+    return "" if most.all() else f", NPU {int(most.argmax())}"
 
 
 def _exposed_parts(run: Run) -> str:

@@ -28,7 +28,7 @@ from chakra.report.charts import round_ticks
 from chakra.report.excerpt import excerpt, representatives
 from chakra.report.npu_groups import npu_groups
 from chakra.report.side_by_side import collectives_table, dimensions_table
-from chakra.report.tables import answer, collectives, critical_path, operators, path_by_operator
+from chakra.report.tables import answer, collectives, critical_path, headline, operators, path_by_operator
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -203,7 +203,7 @@ def test_exposed_communication_says_what_is_waiting_for_a_stage_that_computes() 
     assert result.account["transfer_ns"].tolist() == [20_031, 20_031]
     assert "waiting           no data moves: the peer has not come yet" in str(result)
     text = essence(run_of(result.to_dict(), "run"))
-    assert "70.03 µs at most (87.5 %): 20.03 µs moving data, 50 µs waiting for peers" in text
+    assert "70.03 µs at most, NPU 1 (87.5 %): 20.03 µs moving data, 50 µs waiting for peers" in text
     assert "Waiting for peers: no data moves" in text
 
 
@@ -332,6 +332,17 @@ INTERVAL = {
     "share": 0.9, "low_ns": 2_000_000, "high_ns": 5_000_000, "family": "Selene", "rows": 4,
     "differs": ["measured without pp"], "reason": None,
 }  # fmt: skip
+
+
+def test_the_most_exposed_npu_is_named_where_they_differ() -> None:
+    """400 us of 900; NPU 2 has 450 in the second run."""
+    facts = [
+        dict(headline(run_of(sample() | {"exposed_comm_ns": ns}, "x")))
+        for ns in ([400_000] * 4, [400_000, 1, 450_000, 0])
+    ]
+    said = [fact["Exposed communication"] for fact in facts]
+    assert said[0].startswith("400 µs at most (44.4 %)")
+    assert said[1].startswith("450 µs at most, NPU 2 (50.0 %)")
 
 
 def test_the_interval_of_a_replay_is_a_headline() -> None:
