@@ -198,6 +198,29 @@ def test_heads_of_a_line_bring_their_heads_of_keys(tmp_path: Path) -> None:
         ("layers,ffn\n1,6e3\n", "line 2: ffn must be a whole number"),
         ("mixer\nattn\n", "line 2: mixer must be one of attention, "),
         ("feed\ndense\n", "line 2: feed must be one of mlp, moe, none, not 'dense'"),
+        # what a kind of layer does not read
+        (
+            "mixer,heads\nattention,4\nnone,4\n",
+            "line 3: a layer of mixer none and feed mlp or moe does not read heads; it reads ffn, experts, ",
+        ),
+        (
+            "feed,ffn\nnone,64\n",
+            "line 2: .* feed none does not read ffn; it reads heads, kv-heads, head-dim, window",
+        ),
+        ("feed,moe-ffn\nmlp,64\n", "does not read moe-ffn; it reads heads, kv-heads, head-dim, window, ffn"),
+        (
+            "feed,ffn\nmoe,64\n",
+            "does not read ffn; .* window, experts, experts-per-token, moe-ffn, shared-experts",
+        ),
+        (
+            "mixer,feed,inner\nnone,none,64\n",
+            "mixer none and feed none does not read inner; it reads no sizes",
+        ),
+        ("mixer,state-heads\nmamba,4\n", "does not read state-heads; it reads ffn, experts"),
+        ("mixer,window\nmamba2,4\n", "does not read window"),
+        ("inner\n64\n", "a layer of mixer attention and feed mlp or moe does not read inner"),
+        ("experts,ffn\n4,64\n", "feed moe does not read ffn"),
+        ("experts,moe-ffn\n0,64\n", "feed mlp does not read moe-ffn; it reads .* ffn, experts$"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -215,6 +238,12 @@ def test_wrong_files_are_refused(tmp_path: Path, text: str, message: str) -> Non
         ("layers,feed\n1,mlp\n1,moe\n", {}, r"a layer with experts needs experts of at least 1 \(layer 1\)"),
         ("layers,ffn\n1,64\n1,66\n", {"tp": 4}, r"ffn \(66\) must be a multiple of tp \(4\) \(layer 1\)"),
         ("layers,ffn\n1,64\n1,0\n", {}, r"ffn must be at least 1, not 0 \(layer 1\)"),
+        (
+            "layers,moe-ffn\n1,\n1,64\n",
+            {},
+            r"feed mlp does not read moe-ffn; it reads .* ffn, experts \(layer 1\)",
+        ),
+        ("layers,ffn\n1,64\n", {"experts": 4, "moe_ffn": 8}, r"feed moe does not read ffn; .* \(layer 0\)"),
         ("layers,ffn\n2,64\n", {"dp": 2, "ep": 2}, r"expert parallelism \(ep=2\) needs a model with experts"),
     ],
 )

@@ -253,6 +253,8 @@ class TransformerConfig:
             if kind in known:
                 continue
             known.add(kind)
+            if unread := kind.unread(self.experts):
+                raise UsageError(f"model {self.name}: {unread} (layer {index})")
             try:
                 self.at(index)
             except UsageError as error:
@@ -468,7 +470,7 @@ class TransformerConfig:
                 sizes["kv_heads"] = kind.heads if self.kv_heads == self.heads else self.kv_heads
             if kind.head_dim is None and not self.head_dim and kind.heads > 0:
                 sizes["head_dim"] = self.hidden // kind.heads
-        feed = kind.feed or (Feed.MOE if sizes.get("experts", self.experts) else Feed.MLP)
+        (feed,) = kind.feeds(self.experts)
         return replace(self, kinds=(), mixer=kind.mixer, feed=feed, full_every=0, dense_layers=0, **sizes)
 
     def is_moe(self, layer: int) -> bool:

@@ -1,5 +1,6 @@
 """What the layers of a model are, where they are not all alike: kinds of layers, and files that list them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
@@ -73,6 +74,52 @@ class LayerKind:
     state_heads: int | None = None
     state_groups: int | None = None
 
+    def feeds(self, experts: int | None = None) -> tuple[Feed, ...]:
+        """Which feed-forward it has; both kinds where that depends on a number of experts that is not known.
+
+        Parameters
+        ----------
+        experts
+            Experts that the model says for all layers; None where that is not known.
+        """
+        if self.feed is not None:
+            return (self.feed,)
+        own = experts if self.experts is None else self.experts
+        return (Feed.MLP, Feed.MOE) if own is None else (Feed.MOE if own else Feed.MLP,)
+
+    def reads(self, experts: int | None = None) -> tuple[str, ...]:
+        """Names of the sizes that it reads.
+
+        Parameters
+        ----------
+        experts
+            Experts that the model says for all layers; None where that is not known.
+        """
+        # of a feed-forward that is not said the number of experts tells which it is
+        told = ("experts",) if self.feed is None else ()
+        names = {
+            *_MIXER_SIZES[self.mixer],
+            *told,
+            *(name for feed in self.feeds(experts) for name in _FEED_SIZES[feed]),
+        }
+        return tuple(name for name in SIZE_NAMES if name in names)
+
+    def unread(self, experts: int | None = None) -> str | None:
+        """That it has a size that it does not read, in words; None where it has none.
+
+        Parameters
+        ----------
+        experts
+            Experts that the model says for all layers; None where that is not known.
+        """
+        there = self.reads(experts)
+        extra = next((name for name in self.sizes() if name not in there), None)
+        if extra is None:
+            return None
+        feed = " or ".join(self.feeds(experts))
+        said = f"a layer of mixer {self.mixer} and feed {feed} does not read {extra.replace('_', '-')}"
+        return f"{said}; it reads {', '.join(name.replace('_', '-') for name in there) or 'no sizes'}"
+
     def sizes(self) -> dict[str, int]:
         """The sizes that it has of its own."""
         found = ((name, getattr(self, name)) for name in SIZE_NAMES)
@@ -81,6 +128,18 @@ class LayerKind:
 
 #: fields of a kind that are sizes
 SIZE_NAMES = tuple(item.name for item in fields(LayerKind) if item.name not in ("mixer", "feed"))
+#: sizes that each mixer and each feed-forward read
+_MIXER_SIZES: Mapping[Mixer, tuple[str, ...]] = {
+    Mixer.ATTENTION: ("heads", "kv_heads", "head_dim", "window"),
+    Mixer.MAMBA: ("inner", "state_size"),
+    Mixer.MAMBA2: ("inner", "state_size", "state_heads", "state_groups"),
+    Mixer.NONE: (),
+}
+_FEED_SIZES: Mapping[Feed, tuple[str, ...]] = {
+    Feed.MLP: ("ffn",),
+    Feed.MOE: ("experts", "experts_per_token", "moe_ffn", "shared_experts"),
+    Feed.NONE: (),
+}
 #: column with the number of layers of a line
 _COUNT = "layers"
 #: no size in a file is larger
@@ -91,7 +150,8 @@ def read_layers(path: str | Path) -> tuple[LayerKind, ...]:
     """The layers that a CSV file lists: a first line with names of columns, then a line for each run of equal layers.
 
     Columns are ``layers`` (how many there are in a row, 1 if it is left out), ``mixer``, ``feed`` and the sizes of
-    `LayerKind`; ``-`` and ``_`` are the same in names. An empty cell is the model's own. Lines that are empty or begin
+    `LayerKind` that its mixer and feed-forward read; ``-`` and ``_`` are the same in names. An empty cell is the
+    model's own. Lines that are empty or begin
     with ``#`` are passed over.
 
     Raises
@@ -174,7 +234,10 @@ def _kind(given: dict[str, str], where: str) -> LayerKind:
     feed = given.get("feed")
     if feed is not None:
         feed = Feed(_word(feed, "feed", [item.value for item in Feed], where))
-    return LayerKind(mixer, feed, **sizes)
+    kind = LayerKind(mixer, feed, **sizes)
+    if unread := kind.unread():
+        raise ConfigError(f"{where}: {unread}")
+    return kind
 
 
 def _word(text: str, column: str, words: list[str], where: str) -> str:
