@@ -26,6 +26,30 @@ def run(kind: str, *arguments: str) -> Any:
     return result
 
 
+def test_the_table_of_inference_shows_the_cache(tmp_path: Path) -> None:
+    """By hand: keys and values, 1,024 tokens of 512 requests, 2 layers of width 768 in 2 bytes; parts add up."""
+    sizes = (
+        "--model",
+        "gpt2-small",
+        "--layers",
+        "2",
+        "--seq",
+        "1000",
+        "--micro-batch",
+        "512",
+        "-o",
+        str(tmp_path / "w"),
+    )
+    result = run("transformer", *sizes, "--mode", "serve", "--decode-steps", "24")
+    lines = result.stdout.splitlines()
+    at = next(k for k, line in enumerate(lines) if line.startswith("stage"))
+    assert "activations GB  cache GB  peak GB" in lines[at]
+    states, activations, cache, peak = map(float, lines[at + 1].split()[-4:])
+    assert cache == pytest.approx(2 * 1024 * 512 * 2 * 768 * 2 / 1e9, abs=5e-4)
+    assert states + activations + cache == pytest.approx(peak, abs=2e-3)
+    assert "cache GB" not in run("transformer", *sizes).stdout
+
+
 def test_the_example_checks_writes_and_describes(tmp_path: Path) -> None:
     result = run(
         "transformer", "--model", "gpt3-175b", "--tp", "8", "--pp", "8", "--npus", "1024", "--micro-batches", "8",

@@ -121,6 +121,8 @@ def split_layers(layers: int, chunks: int, sizes: Sequence[int] | None = None) -
 def balanced(costs: Sequence[int], chunks: int) -> list[int]:
     """How many layers each chunk gets so that the one with most to do has least; each gets one at least.
 
+    Only the largest chunk counts: the others are filled one after the other up to it, and the last may have far less.
+
     Parameters
     ----------
     costs

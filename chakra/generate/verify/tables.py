@@ -62,24 +62,26 @@ def _distinct(stages: Sequence[StageSummary]) -> list[StageSummary]:
 
 
 def _stage_table(stages: Sequence[StageSummary]) -> str:
+    # keys and values, or states, of inference
+    caches = any(s.memory.cache for s in stages)
     header = (
         "stage", "layers", "ranks", "nodes", "parameters", "matrix TFLOP", "other Gop", "HBM traffic GB", "states GB",
-        "activations GB", "peak GB",
+        "activations GB", *(["cache GB"] * caches), "peak GB",
     )  # fmt: skip
     rows = [
         (
             s.title, s.layers or "-", count_text(s.ranks), count_text(s.nodes), f"{s.parameters:.4e}",
-            *(f"{figure:,.3f}" for figure in _figures(s)),
+            *(f"{figure:,.3f}" for figure in _figures(s, caches=caches)),
         )
         for s in _distinct(stages)
     ]  # fmt: skip
     return aligned(header, rows)
 
 
-def _figures(stage: StageSummary) -> tuple[float, ...]:
-    """Operations and bytes of a rank of a stage, in the units of the table."""
+def _figures(stage: StageSummary, *, caches: bool) -> tuple[float, ...]:
+    """Operations and bytes of a rank of a stage, in the units of the table; the memory's parts add up to the peak."""
     memory = stage.memory
-    held = memory.states, memory.activations + memory.transient, memory.total
+    held = (memory.states, memory.activations + memory.transient, *([memory.cache] * caches), memory.total)
     return (
         stage.matmul_flops / 1e12,
         stage.other_ops / 1e9,
