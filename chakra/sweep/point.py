@@ -133,7 +133,6 @@ def run_point(
     merged: Merged,
     *,
     needs_memory: bool = False,
-    document: bool = False,
     document_from_s: float | None = None,
 ) -> dict[str, Any]:
     """Run one point.
@@ -144,10 +143,9 @@ def run_point(
         The sections ``workload``, ``platform``, ``network``, ``system``, ``replay`` with all values in place.
     needs_memory
         Refuse a point whose peak memory exceeds the accelerator's.
-    document
-        Also return the replay's whole result document.
     document_from_s
-        Return it where the point took at least so many seconds.
+        Also return the replay's whole result document where the point took at least so many seconds: 0 always, None
+        never.
 
     Returns
     -------
@@ -158,7 +156,7 @@ def run_point(
         one-line ``reason``. Never raises for a bad point: the others of a study go on.
     """
     try:
-        return _run(merged, needs_memory, math.inf if document_from_s is None else document_from_s, document)
+        return _run(merged, needs_memory, math.inf if document_from_s is None else document_from_s)
     except _ShortOfMemoryError as error:
         return {"status": "infeasible", "reason": str(error), "metrics": error.metrics}
     except UsageError as error:
@@ -177,7 +175,7 @@ def run_point(
         return {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
 
 
-def _run(merged: Merged, needs_memory: bool, document_from_s: float, document: bool) -> dict[str, Any]:
+def _run(merged: Merged, needs_memory: bool, document_from_s: float) -> dict[str, Any]:
     from chakra.accuracy.interval import Interval, Job, NothingNear, interval_of
     from chakra.accuracy.rates import rates_of
     from chakra.accuracy.replayed import interval_document, replay_job
@@ -236,7 +234,7 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float, document: b
         out["job"] = asdict(job)
     elif isinstance(job, NothingNear):
         out["no_job"] = job.reason
-    if document or time.monotonic() - begun >= document_from_s:
+    if time.monotonic() - begun >= document_from_s:
         out["document"] = result.to_dict()
         if job is not None:
             out["document"]["interval"] = interval_document(job, step_ns)

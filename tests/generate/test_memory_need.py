@@ -38,7 +38,7 @@ def point(capacity_gb: float | None = None, *, needs_memory: bool = False, **wor
     system = {} if capacity_gb is None else {"local-mem-capacity": capacity_gb}
     made = {"kind": "transformer", **words}
     merged = {"workload": made, "platform": "hgx-h100", "network": {}, "system": system, "replay": {}}
-    return run_point(merged, needs_memory=needs_memory, document=True)
+    return run_point(merged, needs_memory=needs_memory, document_from_s=0.0)
 
 
 def test_model_states_by_hand() -> None:

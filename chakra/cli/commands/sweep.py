@@ -202,7 +202,7 @@ def _pages(
     kept = (pair for pair in stored if pair[1] is not None)
     waiting = [outcome for outcome, document in stored if document is None]
     tasks = [
-        {"merged": study.merged(outcome.point), "needs_memory": study.needs_memory, "document": True}
+        {"merged": study.merged(outcome.point), "needs_memory": study.needs_memory, "document_from_s": 0.0}
         for outcome in waiting
     ]
     again = ((waiting[index], result.get("document")) for index, result in run(run_point, tasks))
