@@ -100,12 +100,23 @@ def doubt_notes(study: Study, best: Sequence[Outcome]) -> list[str]:
     lines = [f"the best design's step has {interval_words(doubt.interval, best[0])}"]
     if doubt.rests_on:
         lines.append(f"{near_words(len(doubt.near))}. {rule_words(doubt)}")
-    if doubt.unknown:
-        has = verb(doubt.unknown, "has", "have")
-        lines.append(
-            f"{counted(doubt.unknown, 'design')} {has} no interval, so that nothing tells whether it is worse"
-        )
-    return lines
+    return [*lines, *unknown_note(doubt)]
+
+
+def unknown_note(doubt: Doubt) -> list[str]:
+    """How many designs cannot be compared with the best one; for people. Nothing where all can.
+
+    Parameters
+    ----------
+    doubt
+        From `doubt_of`.
+    """
+    if not doubt.unknown:
+        return []
+    has = verb(doubt.unknown, "has", "have")
+    return [
+        f"{counted(doubt.unknown, 'design')} {has} no interval, so that nothing tells whether it is worse"
+    ]
 
 
 def interval_words(interval: Interval, outcome: Outcome) -> str:

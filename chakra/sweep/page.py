@@ -13,7 +13,7 @@ from chakra.io.readable import count_text, counted_text, printable
 from chakra.report import charts
 from chakra.report.page import rendered
 from chakra.report.tables import Table
-from chakra.sweep.doubt import Doubt, doubt_of, interval_words, near_words, rule_words
+from chakra.sweep.doubt import Doubt, doubt_of, interval_words, near_words, rule_words, unknown_note
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.nearest_fit import fits
 from chakra.sweep.pareto import front, label
@@ -82,7 +82,7 @@ def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, 
         title=f"Study: {printable(study.name)}",
         answer=_answer(study, outcomes, best, doubt),
         facts=_facts(study, outcomes, best, on_front),
-        notes=[printable(note) for note in result_notes(study, outcomes, best)] if best else [],
+        notes=_notes(study, outcomes, best, doubt),
         axes=[label(name) for name in study.pareto],
         picture=_picture(study, shown, on_front),
         objective=label(study.objective),
@@ -91,11 +91,17 @@ def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, 
         columns=columns,
         example=_example(study, columns),
         near=near,
-        rule=rule_words(doubt),
+        rule=rule_words(doubt) if doubt.rests_on else "",
         linked=bool(reports),
         omitted=count_text(len(best) - len(shown)) if len(best) > len(shown) else "",
         reasons=_reasons(study, outcomes),
     )
+
+
+def _notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], doubt: Doubt) -> list[str]:
+    """What stands neither in the answer nor beside the table; nothing where no design has a result."""
+    said = [*result_notes(study, outcomes, best), *unknown_note(doubt)] if best else []
+    return [printable(note) for note in said]
 
 
 def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], doubt: Doubt) -> str:

@@ -10,7 +10,6 @@ from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
 from chakra.platforms.model import Platform
 from chakra.replay.results.sharing_notes import NOT_SHARED
-from chakra.sweep.doubt import doubt_notes
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.nearest_fit import fits, nearest_fit
 from chakra.sweep.pareto import front, label
@@ -215,7 +214,6 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
         *unranked(study, outcomes),
         *without_effect(study, outcomes),
         *tie_note(study, best),
-        *doubt_notes(study, best),
     ]
 
 

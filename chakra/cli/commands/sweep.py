@@ -238,6 +238,7 @@ def _counts(outcomes: "list[Outcome]") -> dict[str, int]:
 
 
 def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top: int) -> str:
+    from chakra.sweep.doubt import doubt_notes
     from chakra.sweep.reasons import reasons
     from chakra.sweep.table import named_values, ranked_table, result_notes
 
@@ -248,7 +249,9 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
     if table:
         lines += ["", table]
     if best:
-        lines += [f"note: {note}" for note in result_notes(study, outcomes, best)]
+        lines += [
+            f"note: {note}" for note in [*result_notes(study, outcomes, best), *doubt_notes(study, best)]
+        ]
     without = reasons(outcomes)
     for row in without[:5]:
         design = named_values(study, row.first)
@@ -262,7 +265,7 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
 
 def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") -> dict[str, object]:
     from chakra.sweep import front, sensitivity
-    from chakra.sweep.doubt import doubt_of
+    from chakra.sweep.doubt import doubt_notes, doubt_of
     from chakra.sweep.table import result_notes
     from chakra.sweep.ties import tied
 
@@ -274,7 +277,7 @@ def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") 
         "study": study.name,
         "objective": study.objective,
         "counts": _counts(outcomes),
-        "notes": result_notes(study, outcomes, best),
+        "notes": [*result_notes(study, outcomes, best), *doubt_notes(study, best)],
         "tied": [o.key for o in tied(study, best)],
         "near": [o.key for o in doubt_of(study, best).near],
         "ranked": [entry(o) for o in best],
