@@ -268,8 +268,8 @@ def test_constraints_on_results(tmp_path: Path) -> None:
 
 
 def test_a_constraint_on_a_figure_that_a_point_does_not_have_is_not_met(tmp_path: Path) -> None:
-    """Inference is not counted in tokens, training is."""
-    modes = {"workload.mode": ["train", "decode"]}
+    """A prefill is not counted in tokens, training is."""
+    modes = {"workload.mode": ["train", "prefill"]}
     outcomes = run(
         small(workload={**GPT, "dp": 2}, parameters=modes, constraints=["tokens_per_s > 1"]), tmp_path
     )
