@@ -25,6 +25,8 @@ LOOKS: Final[dict[str, tuple[str, str, str]]] = {
     #: of comparisons: the host in a call that waits for the device
     "host_wait_ns": ("#e3f0fa", "#0072b2", "M0,3H6M3,0V6"),
 }
+#: characters of a label in the 162 units left of a chart: of this font none but a row of capitals is wider
+_LABEL: Final = 24
 _FONT: Final = 'font-family="Helvetica,Arial,sans-serif" font-size="11"'
 
 
@@ -115,7 +117,7 @@ def _account(frame: Frame, groups: Sequence[NpuGroup], end_ns: int, words: dict[
             label = shortened(group.label + times, 40)
             out.append(f'<text x="{left}" y="{y - 4}" class="halo">{escape(label)}</text>')
         else:
-            label = shortened(group.label + times, 28)
+            label = shortened(group.label + times, _LABEL)
             out.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(label)}</text>')
         x = left
         for key, value in group.parts.items():

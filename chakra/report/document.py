@@ -2,7 +2,7 @@
 is named."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -76,6 +76,22 @@ class Run:
         """A list of objects of the document; empty if it has none."""
         value = self.document.get(key)
         return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def designs(runs: Sequence[Run]) -> list[str]:
+    """Names of runs of a study by the parameters in which they differ; none where these do not tell all runs apart."""
+    stated = [run.document.get("design") for run in runs]
+    known = [
+        {str(key): text for key, text in one.items() if isinstance(text, str)}
+        for one in stated
+        if isinstance(one, Mapping)
+    ]
+    if len(known) < len(runs):
+        return []
+    keys = list(dict.fromkeys(key for one in known for key in one))
+    differ = [key for key in keys if len({one.get(key) for one in known}) > 1] or keys
+    names = [", ".join(f"{key} {one.get(key, 'none')}" for key in differ) for one in known]
+    return names if all(names) and len(set(names)) == len(names) else []
 
 
 def computed_of(run: Run, entry: Mapping[str, object]) -> list[str]:

@@ -147,7 +147,9 @@ class Store:
         if "document" in outcome:
             self.documents.mkdir(exist_ok=True)
             with atomic_text(self.documents / f"{key}.json") as file:
-                file.write(document_text(outcome["document"]))
+                # the file's name is a hash: what tells the design from others stands inside
+                design = {name: str(value) for name, value in point.items()}
+                file.write(document_text({**outcome["document"], "design": design}))
         with atomic_text(self.points / f"{key}.json") as file:
             file.write(document_text(document, indent=1, default=str))
         return Outcome(
@@ -162,7 +164,12 @@ class Store:
             document = json.loads((self.documents / f"{key}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        return document if isinstance(document, dict) else None
+        # as a run that is made anew gives it: `put` adds the design
+        return (
+            {name: document[name] for name in document if name != "design"}
+            if isinstance(document, dict)
+            else None
+        )
 
     @checked
     def drop_documents(self, *, but: Collection[str] = ()) -> None:

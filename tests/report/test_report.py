@@ -207,6 +207,32 @@ def test_exposed_communication_says_what_is_waiting_for_a_stage_that_computes() 
     assert "Waiting for peers: no data moves" in text
 
 
+def test_runs_of_a_study_are_named_by_what_differs(tmp_path: Path) -> None:
+    for place, platform in enumerate(("hgx-h100", "hgx-b200")):
+        document = {**sample(slow=place), "design": {"platform": platform, "workload.tp": "8"}}
+        (tmp_path / f"{place}0f3.json").write_text(json.dumps(document))
+    page = tmp_path / "page.html"
+    files = sorted(map(str, tmp_path.glob("*.json")))
+    result = CliRunner().invoke(command, [*files, "-o", str(page)])
+    assert result.exit_code == 0, result.output
+    text = " ".join(parsed(page.read_text()).text)
+    assert "platform hgx-h100" in text
+    assert "platform hgx-b200" in text
+    assert "workload.tp" not in text
+    assert "00f3" not in text
+
+
+def test_mean_bars_have_the_shares_of_the_report() -> None:
+    """Two NPUs end at 1,000 and 500 ns and compute for 600 and 300: 60 % of all time, though 45 % of the last finish."""
+    account = {"compute_ns": [600, 300], "transfer_ns": [400, 200]}
+    document = {**sample(2, 0), "finish_ns": [1000, 500], "exposed_comm_ns": [400, 200], "account": account}
+    run = run_of(document, "run")
+    assert "60.0 % of all NPUs' time" in essence(run)
+    page = report_html([run, run])
+    assert "run: compute 450 ns (60.0 %)" in page
+    assert "run: transfer 300 ns (40.0 %)" in page
+
+
 def test_the_total_of_collectives_is_not_that_of_the_longest() -> None:
     """100 collectives take 2 ms in all, of which they wait 0.5 ms; the row shows the longest, of 0.25 ms."""
     document = sample()

@@ -858,7 +858,11 @@ def test_a_slow_point_is_not_run_again_for_its_page(tmp_path: Path, monkeypatch:
         assert invoke(str(path), "--workers", "1", "--reports", "1").exit_code == 0
         folders[name] = path.with_suffix(".results")
     assert not (folders["quick"] / "documents").exists()
-    assert len(list((folders["slow"] / "documents").iterdir())) == 2
+    kept = list((folders["slow"] / "documents").iterdir())
+    assert len(kept) == 2
+    designs = [json.loads(path.read_text())["design"] for path in kept]
+    assert all(design["workload.dp"] in ("2", "4", "8") for design in designs)
+    assert len({design["workload.dp"] for design in designs}) == 2
     first, second = (json.loads((folder / "best.json").read_text()) for folder in folders.values())
     assert first == second
     pages = [sorted(path.name for path in (folder / "reports").iterdir()) for folder in folders.values()]

@@ -1,6 +1,7 @@
 """``chakra report``: a self-contained page of one or more runs."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import rich_click as click
@@ -11,7 +12,7 @@ from chakra.errors import UsageError
 from chakra.io.files import atomic_text
 from chakra.io.readable import bytes_text, counted
 from chakra.report import essence, read_run, report_html
-from chakra.report.document import Run
+from chakra.report.document import Run, designs
 
 
 @click.command(cls=ChakraCommand, name="report")
@@ -38,9 +39,10 @@ def command(runs: tuple[Path, ...], output: Path | None, names: tuple[str, ...])
     )
     if unwritten is not None and output is None:
         raise UsageError(f"{unwritten}: there is no such file; the page to write goes behind -o")
-    called = [*names, *_short_names(runs)[len(names) :]]
     with ProgressBar("reading results", after_s=1.0):
-        found = [read_run(path, name) for path, name in zip(runs, called, strict=True)]
+        found = [read_run(path) for path in runs]
+    called = [*names, *(designs(found) or _short_names(runs))[len(names) :]]
+    found = [replace(run, name=name) for run, name in zip(found, called, strict=True)]
     if output is None:
         click.echo("\n\n".join(_titled(run, len(found) > 1) for run in found))
         return
