@@ -12,13 +12,14 @@ from chakra.arguments import checked
 from chakra.arrays import I32, I64
 from chakra.errors import TraceError
 from chakra.et import ABSENT, NodeType, Trace, TraceColumns
+from chakra.et.idle_nodes import IDLE_NAMES
 from chakra.et.manifest import ABSOLUTE, PEER_MODE, RELATIVE
 from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.operators import operator_text, operators_text, parse_operators
 from chakra.et.schema import INTEGER_MEMBERS
 from chakra.io.digits import is_whole, whole_number
 from chakra.replay.workload.process_groups import definitions
-from chakra.replay.workload.recorded import ALONE, COST, DEVICE_GAP, EXPLAINED, RANKS, SPAN, STEPS, TURN
+from chakra.replay.workload.recorded import ALONE, COST, EXPLAINED, RANKS, SPAN, STEPS
 from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata, IOInfo
 
 #: whole-number attributes with a column
@@ -120,7 +121,7 @@ def _metadata(trace: Trace, labels: Labels) -> GlobalMetadata:
 
 def _node_name(name: str, labels: Labels) -> str:
     """The class of a node's name; words of the converter of profiles stay, since replays go by them."""
-    return name if name in (DEVICE_GAP, TURN) else labels.node(name)
+    return name if name in IDLE_NAMES else labels.node(name)
 
 
 def _nodes_with(trace: Trace, attribute: str) -> I64:

@@ -33,9 +33,11 @@ from chakra.converters.pytorch.read.times import untimed_text
 from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import UsageError
 from chakra.et.families import kernel_family, operator_family
+from chakra.et.idle_nodes import IDLE_NAMES
 from chakra.io import files
 from chakra.io.rank_files import expect_run
 from chakra.io.readable import counted_name
+from chakra.replay.workload.recorded import START
 from chakra.report import Run, read_run
 from chakra.report.document import computed_of
 from chakra.timeline.lenient import number
@@ -428,7 +430,7 @@ def _add_nodes(
         elif engine == "CPU":
             waits = classify(name) in _WAITS or name.startswith("wait for")
             spans.add(Kind.GAP if name == "gap" else Kind.HOST_WAIT if waits else Kind.HOST, "", start, end)
-        elif name in ("device gap", "device held by other ranks", "rank starts"):
+        elif name in (*IDLE_NAMES, START):
             spans.add(Kind.GAP, "", start, end)
         elif name.lower().startswith(("memcpy", "memset")):
             spans.add(Kind.COPY, "", start, end)

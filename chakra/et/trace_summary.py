@@ -8,6 +8,7 @@ from chakra.arrays import I64, AnyArray
 from chakra.errors import TraceError
 from chakra.et import _graph_kernel
 from chakra.et.graph import graph_kernels
+from chakra.et.idle_nodes import idles
 from chakra.et.schema import ABSENT, CommType, NodeType
 from chakra.et.trace import Trace
 from chakra.schemas.et_def_pb2 import AttributeProto
@@ -74,6 +75,7 @@ def summarize(trace: Trace) -> TraceSummary:
     durations = trace.durations_ns()
     compute = types == NodeType.COMP
     on_cpu = trace.is_cpu_op == 1
+    on_accelerator = compute & ~on_cpu & ~idles(trace)
     counts = np.bincount(types, minlength=len(NodeType)).tolist()
     offsets, index = trace.parents()
     has_children = np.zeros(trace.n_nodes, np.bool_)
@@ -94,7 +96,7 @@ def summarize(trace: Trace) -> TraceSummary:
         dropped_ctrl_deps=trace.dropped_ctrl_deps,
         roots=int((np.diff(offsets) == 0).sum()),
         leaves=int((~has_children).sum()),
-        accelerator_compute_ns=_total(durations[compute & ~on_cpu]),
+        accelerator_compute_ns=_total(durations[on_accelerator]),
         cpu_compute_ns=_total(durations[compute & on_cpu]),
         num_ops=_total(ops[ops != ABSENT]),
         collectives=_collectives(trace),

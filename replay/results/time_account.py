@@ -139,7 +139,7 @@ def roofline_averages(program: Program, system: System, issue: I64) -> dict[str,
 
 def exposed_as_astra(program: Program, raw: RawRun, actor: int, *, replay_only: bool) -> int:
     """ASTRA-sim's exposed communication: finish minus the durations of GPU compute nodes issued (it can be negative)."""
-    counted = program.engine == Engine.GPU
+    counted = np.isin(program.engine, (Engine.GPU, Engine.IDLE))
     if replay_only:
         counted = program.engine != Engine.CPU
     issue, finish = raw.issue_ns[raw.nodes(actor)], raw.finish_ns[raw.nodes(actor)]

@@ -185,7 +185,7 @@ def _slots(draft: Draft) -> tuple[I64, I64]:
     if draft.setting.system.replay_only and not options.astra:
         return _recorded_slots(draft)
     slot = np.full(len(draft.op), 2, np.int64)
-    slot[draft.engine == Engine.GPU] = 1
+    slot[np.isin(draft.engine, (Engine.GPU, Engine.IDLE))] = 1
     slot[draft.cpu] = 0
     slot[draft.where(NodeType.COMM_RECV) & ~draft.cpu] = 3
     streams = _comm_streams(draft, slot)

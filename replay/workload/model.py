@@ -39,6 +39,8 @@ class Engine(IntEnum):
     COMM = 2
     MEMORY = 3
     NONE = 4
+    #: a stream of the accelerator that waits (`chakra.et.idle_nodes`): a node that takes time in which nothing runs
+    IDLE = 5
 
 
 @dataclass(frozen=True, slots=True)

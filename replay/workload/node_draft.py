@@ -9,6 +9,7 @@ from chakra.arrays import I64, AnyArray
 from chakra.errors import WorkloadError
 from chakra.et import NodeType, Trace
 from chakra.replay.compute.measured_products import MeasuredProducts
+from chakra.et.idle_nodes import idles
 from chakra.replay.compute.parameters import ComputeParameters
 from chakra.replay.config.model import Memory, System
 from chakra.replay.options import RunOptions
@@ -90,4 +91,6 @@ def draft_of(trace: Trace, setting: Setting, scale: float) -> Draft:
     draft.engine[draft.communicates] = Engine.COMM
     draft.engine[draft.where(NodeType.MEM_LOAD, NodeType.MEM_STORE) & ~draft.cpu] = Engine.MEMORY
     draft.engine[draft.where(NodeType.INVALID, NodeType.METADATA)] = Engine.NONE
+    if not setting.options.astra:  # to which everything that is not the host's is the accelerator's
+        draft.engine[(draft.engine == Engine.GPU) & idles(trace)[order]] = Engine.IDLE
     return draft

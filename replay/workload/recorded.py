@@ -1,13 +1,14 @@
 """Traces that a converter made from a profile: whose time each node's is, and what ran beside what."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
 from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
 from chakra.et.attributes import attribute_value
+from chakra.et.idle_nodes import DEVICE_GAP, TURN, named
 
 #: metadata attribute that only the converter of profiles writes
 SPAN = "measured_span_ns"
@@ -18,12 +19,6 @@ EXPLAINED, ALONE, COST = "explained_span_ns", "alone_span_ns", "recording_cost_n
 RANKS, STEPS = "recorded_ranks", "recorded_steps"
 #: name of the node in front of a rank that starts late (`chakra.replay.workload.starts`)
 START = "rank starts"
-#: Node of the converter: idleness of a stream that no edge explains. The device does not work then, so it is the
-#: host's (or another user's) time although it stands on a stream.
-DEVICE_GAP = "device gap"
-#: Node of the converter: time in which other ranks of the job, that share the accelerator, have their turn on it. It is
-#: neither the host's nor this rank's use of the accelerator.
-TURN = "device held by other ranks"
 #: copies between host and device, as CUDA and HIP name them: the bus, not the accelerator, decides their time
 _OVER_THE_BUS = re.compile(r"(Memcpy (HtoD|DtoH)|Copy(HostToDevice|DeviceToHost))\b")
 
@@ -50,14 +45,14 @@ def keeps_recorded_time(trace: Trace) -> Bool:
 def host_time(trace: Trace) -> Bool:
     """Compute nodes, in file order, whose time is the host's: its own nodes, and gaps of streams."""
     mask: Bool = (trace.types == NodeType.COMP) & (
-        (np.asarray(trace.is_cpu_op) == 1) | _named(trace, _is_gap)
+        (np.asarray(trace.is_cpu_op) == 1) | named(trace, DEVICE_GAP.__eq__)
     )
     return mask
 
 
 def accelerator_time(trace: Trace) -> Bool:
     """Compute nodes, in file order, whose time is the accelerator's: kernels, memsets, copies on the device."""
-    others = host_time(trace) | _named(
+    others = host_time(trace) | named(
         trace, lambda name: name == TURN or _OVER_THE_BUS.match(name) is not None
     )
     mask: Bool = (trace.types == NodeType.COMP) & ~others
@@ -71,7 +66,7 @@ def has_turns(trace: Trace) -> bool:
 
 def turns(trace: Trace) -> Bool:
     """Nodes, in file order, in which a rank waited for the turn of others on an accelerator that they share."""
-    return _named(trace, lambda name: name == TURN)
+    return named(trace, TURN.__eq__)
 
 
 def recorded_ranks(traces: Iterable[Trace]) -> int:
@@ -92,12 +87,3 @@ def _said(trace: Trace, name: str) -> int:
             value = attribute_value(attribute)
             return value if isinstance(value, int) else 0
     return 0
-
-
-def _is_gap(name: str) -> bool:
-    return name == DEVICE_GAP
-
-
-def _named(trace: Trace, wanted: Callable[[str], bool]) -> Bool:
-    codes = [code for code, name in enumerate(trace.name_table) if wanted(name)]
-    return np.isin(trace.name_codes, codes)

@@ -1,16 +1,21 @@
 """Ranks that share an accelerator: what waits for another rank's turn on it says so."""
 
+import gzip
+import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from mini_job import MiniJob
 
 from chakra.converters.pytorch import Settings, convert_job, find_inputs
-from chakra.converters.pytorch.all_ranks.device_turns import NAME
 from chakra.converters.pytorch.link import LinkOptions
 from chakra.converters.pytorch.ranks import JobResult
 from chakra.et import Trace, read_trace
-from chakra.replay.workload.recorded import TURN, accelerator_time, host_time
+from chakra.et.idle_nodes import TURN
+from chakra.et.trace_summary import summarize
+from chakra.replay import simulate
+from chakra.replay.workload.recorded import accelerator_time, host_time
 
 #: short kernels of each rank
 SHORT = 40
@@ -53,7 +58,7 @@ def named(trace: Trace, name: str) -> list[int]:
 
 def turns(trace: Trace) -> list[int]:
     """Durations of the nodes that are another rank's turn, ns."""
-    return [int(value) for value in trace.durations_ns()[named(trace, NAME)]]
+    return [int(value) for value in trace.durations_ns()[named(trace, TURN)]]
 
 
 def test_a_kernel_that_waits_for_another_ranks_turn(tmp_path: Path) -> None:
@@ -120,10 +125,31 @@ def test_a_turn_is_neither_the_hosts_time_nor_the_accelerators(tmp_path: Path) -
     _, traces = converted(tmp_path, [rank(0, 10, 900), rank(50, 1000)])
     trace = traces[1]
     rows = named(trace, TURN)
-    assert TURN == NAME
     assert len(rows) == 1
     assert not host_time(trace)[rows].any()
     assert not accelerator_time(trace)[rows].any()
+    # 40 kernels of 45 us, and one of 60
+    assert summarize(trace).accelerator_compute_ns == 1_860_000
+
+
+def test_a_replay_does_not_count_a_turn_as_computing(tmp_path: Path) -> None:
+    """By recorded times it lasts, and nothing of the rank runs in it; ASTRA-sim takes it for a kernel."""
+    _, traces = converted(tmp_path, [rank(0, 10, 900), rank(50, 1000)])
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50.0], "latency": [500.0]}
+    ours, astra = (
+        simulate(traces, {"replay-only": True}, network, compat=compat) for compat in (None, "astra-sim")
+    )
+    assert ours.account["compute_ns"].tolist() == [40 * 45_000 + 900_000, 1_860_000]  # of rank 0 the last runs beside
+    assert ours.finish_ns[1] > 4_015_000 + 900_000
+    assert astra.to_dict()["statistics"]["gpu_ns"][1] == 1_860_000 + 900_000
+
+
+def computed_ns(recording: Path | None) -> int:
+    """Time of the kernels and copies of a recording that are no communication, one by one."""
+    assert recording is not None
+    events = json.loads(gzip.decompress(recording.read_bytes()), parse_float=Decimal)["traceEvents"]
+    device = [event for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    return sum(int(event["dur"] * 1000) for event in device if "nccl" not in event["name"])
 
 
 @pytest.mark.shared
@@ -135,7 +161,9 @@ def test_recorded_jobs_that_share_a_gpu(job: str, least: float, shared: Path, tm
     assert min(outcome.summary["explained_percent"] for outcome in result.outcomes) > least
     assert result.together_error is not None
     assert abs(result.together_error) < 0.005
-    for outcome in result.outcomes:
+    for outcome, files in zip(result.outcomes, inputs, strict=True):
+        written = summarize(read_trace(tmp_path / f"{job}.{outcome.rank}.et"))
+        assert written.accelerator_compute_ns == computed_ns(files.device)
         assert outcome.check is not None
         assert abs(outcome.check.error) < 1e-4
         assert outcome.summary["self_check"] == []

@@ -7,10 +7,10 @@ import pytest
 
 from chakra.builder import TraceBuilder
 from chakra.et import Trace
+from chakra.et.idle_nodes import TURN
 from chakra.et.read import decode_trace
 from chakra.platforms.cluster import cluster
 from chakra.replay import simulate
-from chakra.replay.workload.recorded import TURN
 from chakra.rescale.edit import Edits, edited
 from chakra.schemas.protolib import encode_varint
 

@@ -21,6 +21,7 @@ from chakra.converters.pytorch.graph.linked_graph import (
     settle,
 )
 from chakra.converters.pytorch.link import Linked
+from chakra.et.idle_nodes import TURN
 
 #: Turns take about 2 ms. What begins late by less than this waits for its launch, or for a part of the accelerator.
 LEAST_NS = 50_000
@@ -28,8 +29,6 @@ LEAST_NS = 50_000
 LEAST_SHARE = 0.5
 #: Ranks so far from each other in the job's order are on other hosts.
 NEIGHBOURS = 64
-#: how such nodes are called
-NAME = "device held by other ranks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ def add_turns(linked: Linked, others: Sequence[Occupied]) -> int:
     chosen = held >= np.maximum(LEAST_SHARE * (until - ready), 1)
     if not chosen.any():
         return 0
-    name = linked.device.names.code(NAME)
+    name = linked.device.names.code(TURN)
     linked.graph = _inserted(graph, rows[chosen], ready[chosen], held[chosen], name)
     settle(linked.graph)
     return int(chosen.sum())

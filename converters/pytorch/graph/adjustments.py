@@ -18,6 +18,7 @@ from chakra.converters.pytorch.read.device import DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.converters.pytorch.time.host_time import Pieces
 from chakra.converters.pytorch.time.sync import stream_keys
+from chakra.et.idle_nodes import DEVICE_GAP
 
 #: Idleness of a stream that nothing explains and no host wait holds, from which on it becomes a node.
 DEVICE_GAP_NS = 100_000
@@ -70,7 +71,7 @@ def add_device_gaps(
         k,
         {
             "kind": NODE_DEVICE_GAP,
-            "name": device.names.code("device gap"),
+            "name": device.names.code(DEVICE_GAP),
             "device_row": draft.device_row[found],
             "stream_key": draft.stream_key[found],
             "start": ready[found],
