@@ -10,7 +10,7 @@ import numpy as np
 
 from chakra.accuracy.interval import Job, job_from
 from chakra.arguments import checked
-from chakra.arrays import I64
+from chakra.arrays import I64, Bool
 from chakra.compare.spans import Kernel, Kind, RankSpans, Source
 from chakra.converters.pytorch import find_inputs
 from chakra.converters.pytorch.comm.on_cpu import communicates, cpu_operations
@@ -32,7 +32,7 @@ from chakra.converters.pytorch.read.repeated import repeated_ids
 from chakra.converters.pytorch.read.times import untimed_text
 from chakra.converters.pytorch.time.sync import classify
 from chakra.errors import UsageError
-from chakra.et.families import kernel_family, operator_family
+from chakra.et.families import kernel_family, launcher_family, operator_family
 from chakra.et.idle_nodes import IDLE_NAMES
 from chakra.io import files
 from chakra.io.rank_files import expect_run
@@ -159,7 +159,7 @@ def _left_out(trace: DeviceTrace) -> list[str]:
 def _add_device(spans: RankSpans, trace: DeviceTrace, kept: I64) -> _Meetings:
     """Add what a device did; returns the places of its communication by (collective, group), with start and end."""
     device, texts = trace.device, trace.names.texts
-    shapes = _shapes(trace)
+    shapes, launchers = _shapes(trace), _launchers(trace)
     meetings: _Meetings = {}
     for row in kept.tolist():
         name, start, end = texts[int(device.name[row])], int(device.start[row]), int(device.end[row])
@@ -175,7 +175,7 @@ def _add_device(spans: RankSpans, trace: DeviceTrace, kept: I64) -> _Meetings:
         elif device.kind[row] != KERNEL:
             spans.add(Kind.COPY, "", start, end)
         else:
-            family = kernel_family(name)
+            family = launcher_family(launchers[row]) or kernel_family(name)
             spans.add(Kind.COMPUTE, family, start, end)
             spans.kernels.append(Kernel(name, family, shapes[row], start, end - start))
     return meetings
@@ -183,23 +183,32 @@ def _add_device(spans: RankSpans, trace: DeviceTrace, kept: I64) -> _Meetings:
 
 def _shapes(trace: DeviceTrace) -> list[str]:
     """Input shapes of the operator that launched each device operation; '' where unknown."""
-    calls, device, ops = trace.calls, trace.device, trace.ops
-    call_of = {int(c): i for i, c in enumerate(calls.correlation.tolist()) if c}
-    inner = _innermost(trace)
     out = []
-    for correlation in device.correlation.tolist():
-        op = int(inner[call_of[correlation]]) if correlation in call_of else NONE
-        dims = int(ops.dims[op]) if op >= 0 else NONE
+    for op in _launching(trace, trace.ops.dims >= 0):
+        dims = int(trace.ops.dims[op]) if op >= 0 else NONE
         out.append(trace.io[dims][0].decode("utf-8", "replace").replace(" ", "") if dims >= 0 else "")
     return out
 
 
-def _innermost(trace: DeviceTrace) -> I64:
-    """(calls,) the innermost operator with shapes around each call; -1 where there is none."""
+def _launchers(trace: DeviceTrace) -> list[str]:
+    """Name of the operator that launched each device operation; '' where unknown."""
+    texts, names = trace.names.texts, trace.ops.name
+    return [texts[int(names[op])] if op >= 0 else "" for op in _launching(trace, trace.ops.annotation == 0)]
+
+
+def _launching(trace: DeviceTrace, wanted: Bool) -> list[int]:
+    """The innermost of the wanted operators around the launch of each device operation; -1 where there is none."""
+    call_of = {int(c): i for i, c in enumerate(trace.calls.correlation.tolist()) if c}
+    inner = _innermost(trace, wanted).tolist()
+    return [inner[call_of[c]] if c in call_of else NONE for c in trace.device.correlation.tolist()]
+
+
+def _innermost(trace: DeviceTrace, wanted: Bool) -> I64:
+    """(calls,) the innermost of the wanted operators around each call; -1 where there is none."""
     ops, calls = trace.ops, trace.calls
     out = np.full(len(calls.start), NONE, dtype=np.int64)
     for thread in np.unique(calls.thread).tolist():
-        mine = np.flatnonzero((ops.thread == thread) & (ops.dims >= 0))
+        mine = np.flatnonzero((ops.thread == thread) & wanted)
         rows = mine[np.lexsort((-ops.end[mine], ops.start[mine]))].tolist()
         stack: list[int] = []
         place = 0
@@ -415,8 +424,8 @@ def _add_nodes(
     meetings: Mapping[str, tuple[I64, I64, I64, list[str]]],
 ) -> None:
     count = len(entry["ids"])
-    names, kinds, engines, groups = (
-        entry.get(key) or [""] * count for key in ("names", "kinds", "engines", "groups")
+    names, kinds, engines, groups, families = (
+        entry.get(key) or [""] * count for key in ("names", "kinds", "engines", "groups", "families")
     )
     for i in range(count):
         start, end = int(entry["issue_ns"][i]), int(entry["finish_ns"][i])
@@ -435,7 +444,7 @@ def _add_nodes(
         elif name.lower().startswith(("memcpy", "memset")):
             spans.add(Kind.COPY, "", start, end)
         else:
-            family = operator_family(computed[i]) or kernel_family(name)
+            family = operator_family(computed[i]) or str(families[i] or "") or kernel_family(name)
             spans.add(Kind.COMPUTE, family, start, end)
             if end > start:
                 kin = counted_name(name) if _COUNTED.match(name) else ""

@@ -1,11 +1,12 @@
 """What kind of work a kernel does: the families that differ in what limits them.
 
-A generated node says what it computes; of a recorded kernel the name tells.
+A generated node says what it computes; of a recorded kernel the operator that launched it tells, else its name: cuDNN
+and cuBLAS run products of matrices by kernels of one name, for convolutions and for linear layers.
 
 Names are facts of the libraries that launch the kernels: cuBLAS and CUTLASS (``sm90_xmma_gemm``, ``nvjet``, ``cutlass``),
-cuDNN and MIOpen (``implicit_convolve``, ``winograd``), Tensile (``Cijk_``), FlashAttention (``flash_fwd_kernel``,
-``fmha``), PyTorch's own (``elementwise_kernel``, ``reduce_kernel``), Triton (``triton_poi_``, ``triton_red_``), and the
-operators of generated workloads (``layer0.qkv``).
+cuDNN and MIOpen (``implicit_convolve``, ``xmma_fprop_implicit_gemm``, ``winograd``), Tensile (``Cijk_``), FlashAttention
+(``flash_fwd_kernel``, ``fmha``), PyTorch's own (``elementwise_kernel``, ``reduce_kernel``), Triton (``triton_poi_``,
+``triton_red_``), and the operators of generated workloads (``layer0.qkv``).
 """
 
 import re
@@ -21,8 +22,8 @@ CPU_BACK_ENDS: Final = ("gloo", "mpi", "ucc")
 #: families in the order in which a name is tried
 FAMILIES: Final = (
     "attention",
-    "matmul",
     "convolution",
+    "matmul",
     "copy",
     "optimizer",
     "norm",
@@ -33,10 +34,11 @@ FAMILIES: Final = (
 
 _PATTERNS: Final = {
     "attention": r"flash_|fmha|attention|attn_fwd|attn_bwd|\bmha_|paged_?attn|(^|[ ._])attn(_|\b)",
+    "convolution": r"conv(?!er|[0-9]_act)|winograd|implicit_gemm|(xmma|tensorop|simt|cudnn).*(dgrad|wgrad|fprop)"
+    r"|igemm_(fwd|bwd|wrw)|5x_cudnn|scudnn|cudnn::gemm|im2col|col2im|nchw.*nhwc|nhwc.*nchw",
     "matmul": r"gemm|nvjet|cutlass|cublas|gemv|\bCijk_|matmul|xmma|_mm_|\bmm\b|splitK|dot_kernel|wgmma"
     r"|\.(qkv|q|kv|proj|out|mlp[0-9]|fc[0-9]?|ffn\w*|expert[0-9]|shared[0-9]|router|logits|head)(\.|$)"
     r"|\.(cross_(q|kv|proj)|(in|x|dt|out)_proj|(q|kv)_(up|down)|q_latent|v_up|chunk_\w+|patches|project[0-9])(\.|$)",
-    "convolution": r"conv(?!er|[0-9]_act)|winograd|cudnn.*(dgrad|wgrad|fprop)|im2col|col2im|nchw.*nhwc|nhwc.*nchw",
     "copy": r"^mem(cpy|set)|copy_kernel|direct_copy|CatArray|split_with_sizes|chunk_cat|\bcopy\b",
     "optimizer": r"multi_tensor|adam|optimi[sz]er|\bsgd\b|lamb\b|FusedOpt",
     "norm": r"norm|\bbn_|batch_norm|welford",
@@ -74,6 +76,42 @@ def _family(name: str) -> str:
         if pattern.search(name):
             return family
     return "other"
+
+
+#: operators of PyTorch whose kernels are of one family whatever they are called
+_LAUNCHERS: Final = tuple(
+    (family, re.compile(pattern))
+    for family, pattern in (
+        (
+            "attention",
+            r"::_?(scaled_dot_product|flash_attn|flash_attention|efficient_attention|cudnn_attention)",
+        ),
+        ("convolution", r"::\w*(convolution|conv_?(transpose|depthwise)?[123]d|conv_tbc)"),
+        (
+            "matmul",
+            r"::_?(add|b|baddb|sparse_|scaled_|int_|grouped_|scaled_grouped_)?(mm|mv)\b|::(_?addmm_activation)\b",
+        ),
+        ("matmul", r"::(linear|matmul|dot|vdot)\b"),
+    )
+)
+#: copies and fills by the device's own engines, as CUDA and HIP name them
+_MOVES: Final = re.compile(r"mem(cpy|set)\b|copy(host|device)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1 << 14)
+def launcher_family(operator: str) -> str | None:
+    """The family of the kernels that an operator launches itself; None for one whose kernels' names tell more.
+
+    >>> launcher_family("aten::convolution_backward"), launcher_family("aten::addmm"), launcher_family("aten::copy_")
+    ('convolution', 'matmul', None)
+    """
+    return next((family for family, pattern in _LAUNCHERS if pattern.search(operator)), None)
+
+
+@lru_cache(maxsize=1 << 16)
+def computes(name: str) -> bool:
+    """Whether an operation of a device is a kernel, by its name: neither a copy nor a fill."""
+    return _MOVES.match(name) is None
 
 
 #: families of operators that memory bounds; the others are "memory"

@@ -15,7 +15,8 @@ from chakra.arguments import shown
 from chakra.arrays import F64, Bool
 from chakra.errors import UsageError
 from chakra.et import Trace
-from chakra.et.families import MEMORY_BOUND, kernel_family
+from chakra.et.families import FAMILIES, MEMORY_BOUND
+from chakra.et.node_families import node_families
 from chakra.et.operators import Attention, Computed, Kernel, MatrixProduct, operator_text, parse_operators
 from chakra.et.recorded_operators import recorded_operator
 from chakra.io.nearest import nearest
@@ -102,8 +103,9 @@ def ratios(trace: Trace, kernels: Bool, origin: ComputeParameters, target: Compu
     time_ns: dict[str, int] = {}
     durations = trace.durations_ns()
     parents: dict[int, Computed | None] = {}
+    families = node_families(trace)
     for index in np.flatnonzero(kernels).tolist():
-        family = kernel_family(trace.name_table[int(trace.name_codes[index])])
+        family = FAMILIES[families[index]]
         operator = _operator(trace, index, family, parents)
         how, value = _ratio(operator, family, origin.name, target.name)
         factor[index] = value

@@ -13,6 +13,7 @@ from chakra.arguments import checked
 from chakra.arrays import I64, AnyArray
 from chakra.errors import UsageError
 from chakra.et import ABSENT, NodeType, Trace
+from chakra.et.families import FAMILIES
 from chakra.et.memory_need import (
     MemoryNeed,
     generated_totals,
@@ -20,6 +21,7 @@ from chakra.et.memory_need import (
     need_of,
     shortage_notes,
 )
+from chakra.et.node_families import UNSAID, launched_families
 from chakra.io.digits import whole_number
 from chakra.io.readable import counted_text
 from chakra.replay.config.model import Links, Memory, Network, Switches, System
@@ -565,14 +567,19 @@ class ReplayResult:
         texts = dict.fromkeys(text for program in self._programs for text in program.trace.operator_table)
         return {text: code for code, text in enumerate(texts)}
 
-    def _said_of(self, trace: Trace, index: I64) -> dict[str, list[int | None]]:
-        """Streams of nodes and what they compute, None where a node does not say; only what some node of a trace says."""
-        said: dict[str, list[int | None]] = {}
+    def _said_of(self, trace: Trace, index: I64) -> dict[str, list[int | None] | list[str | None]]:
+        """Streams of nodes, what they compute, and families of kernels by the operators that launched them; None where a
+        node does not say; only what some node of a trace says.
+        """
+        said: dict[str, list[int | None] | list[str | None]] = {}
         if (trace.stream != ABSENT).any():
             said["streams"] = [None if s == ABSENT else s for s in trace.stream[index].tolist()]
         if trace.operator_table:
             places = (*(self._operator_codes[text] for text in trace.operator_table), None)
             said["operators"] = [places[code] for code in trace.operator_codes[index].tolist()]
+        families = launched_families(trace)[index]
+        if (families != UNSAID).any():
+            said["families"] = [None if f == UNSAID else FAMILIES[f] for f in families.tolist()]
         return said
 
     def _partners(self, npu: int, program: Program, index: I64, order: I64) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import numpy as np
 from chakra.arrays import F64, Bool
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
-from chakra.et.families import FAMILIES, MEMORY_BOUND, kernel_family, operator_family
+from chakra.et.families import FAMILIES, MEMORY_BOUND
+from chakra.et.node_families import node_families
 from chakra.io.nearest import nearest
 from chakra.replay.compute.other_accelerator import Ratios, accelerator_named, ratios, recorded_on
 from chakra.replay.options import RunOptions
@@ -49,16 +50,8 @@ def speed_factors(trace: Trace, speeds: tuple[tuple[str, float], ...]) -> F64:
         for selector, factor in speeds:
             if selector.startswith(BY_NAME) and re.search(selector.removeprefix(BY_NAME), name):
                 by_name[code] *= factor
-    families = [kernel_family(name) for name in trace.name_table]
-    of_family = {family: _of(family, speeds) for family in FAMILIES}
-    by_family = np.array([of_family[family] for family in families])
-    if len(trace.operator_table):
-        told = [operator_family(text) for text in trace.operator_table]
-        said = np.array([*(np.nan if family is None else of_family[family] for family in told), np.nan])
-        own = said[trace.operator_codes]
-        chosen: F64 = np.where(np.isnan(own), by_family[trace.name_codes], own) * by_name[trace.name_codes]
-        return chosen
-    factors: F64 = by_family[trace.name_codes] * by_name[trace.name_codes]
+    by_family = np.array([_of(family, speeds) for family in FAMILIES])
+    factors: F64 = by_family[node_families(trace)] * by_name[trace.name_codes]
     return factors
 
 

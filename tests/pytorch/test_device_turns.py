@@ -139,7 +139,10 @@ def test_a_replay_does_not_count_a_turn_as_computing(tmp_path: Path) -> None:
     ours, astra = (
         simulate(traces, {"replay-only": True}, network, compat=compat) for compat in (None, "astra-sim")
     )
-    assert ours.account["compute_ns"].tolist() == [40 * 45_000 + 900_000, 1_860_000]  # of rank 0 the last runs beside
+    assert ours.account["compute_ns"].tolist() == [
+        40 * 45_000 + 900_000,
+        1_860_000,
+    ]  # of rank 0 the last runs beside
     assert ours.finish_ns[1] > 4_015_000 + 900_000
     assert astra.to_dict()["statistics"]["gpu_ns"][1] == 1_860_000 + 900_000
 
