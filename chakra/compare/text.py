@@ -16,8 +16,9 @@ from chakra.io.readable import (
 from chakra.report.side_by_side import collectives_table, dimensions_table, inputs_table
 from chakra.report.terminal import plain_table
 
-#: parts that the sentence names
+#: parts that the sentence names of each direction, and the least that one of them has, as a share of the largest
 _NAMED = 3
+_LEAST = 0.05
 
 
 @checked
@@ -88,19 +89,23 @@ def sides(found: Comparison) -> list[str]:
 
 
 def answer(found: Comparison) -> str:
-    """By how much the second differs from the first, and which parts make most of that, in one sentence.
-
-    Where parts that go the other way are more than the difference in all, the largest of these is named, too.
+    """By how much the second differs from the first, and which parts that is, in one sentence: those that go its way,
+    those that go the other, and the sum of what is not named, so that they add up.
     """
     change = found.difference_ns
     share = f" ({100 * abs(change) / found.a_ns:.1f} %)" if found.a_ns else ""
     said = f"B takes {duration_text(abs(change))}{share} {'longer' if change > 0 else 'less'} than A"
     ordered = sorted(found.parts, key=lambda part: -abs(part.difference_ns))
-    along = [part for part in ordered if part.difference_ns * (change or 1) > 0]
-    against = [part for part in ordered if part.difference_ns * (change or 1) < 0]
-    named = ", ".join(map(_part_text, along[:_NAMED]))
-    if sum(abs(part.difference_ns) for part in against) > abs(change):
-        named += f", against {_part_text(against[0])}"
+    least = max((abs(part.difference_ns) for part in ordered), default=0) * _LEAST
+    large = [part for part in ordered if abs(part.difference_ns) >= least]
+    along = [part for part in large if part.difference_ns * (change or 1) > 0][:_NAMED]
+    against = [part for part in large if part.difference_ns * (change or 1) < 0][:_NAMED]
+    named = ", ".join(map(_part_text, along))
+    if against:
+        named += f"{', ' if named else ''}against {', '.join(map(_part_text, against))}"
+    rest = change - sum(part.difference_ns for part in (*along, *against))
+    if rest:
+        named += f", the rest {signed(rest)}"
     return ": ".join(filter(None, (said if change else "B takes as long as A", named)))
 
 

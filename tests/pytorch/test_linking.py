@@ -345,6 +345,22 @@ def test_gap_modes_keep_or_drop_think_time(job: MiniJob, tmp_path: Path) -> None
     }
 
 
+def test_time_behind_a_child_is_its_operators_and_no_gap(job: MiniJob, tmp_path: Path) -> None:
+    """40 us of `a` behind its child are the operator's; what an annotation covers alone, nobody works in."""
+    job.op("step", 0, 200, scope=7, annotation=True)
+    job.op("a", 10, 80)
+    job.op("child", 20, 30)
+    job.op("b", 150, 40)
+    result = linked(job, tmp_path)
+    durations = list(zip(names_of(result), result.graph.duration.tolist(), strict=True))
+    assert durations == [
+        ("step", 10_000), ("a", 10_000), ("child", 30_000), ("rest of operator", 40_000), ("gap", 60_000),
+        ("b", 40_000), ("gap", 10_000),
+    ]  # fmt: skip
+    owner = result.graph.parent[3]
+    assert names_of(result)[owner] == "a"
+
+
 def test_step_window_and_gpu_only_choose_a_part(job: MiniJob, tmp_path: Path) -> None:
     """Only operators of the step or window, and only device nodes."""
     for step in range(2):

@@ -41,6 +41,9 @@ from chakra.converters.pytorch.time.sync import SyncEdges, stream_keys
 from chakra.errors import ConversionError
 from chakra.et import NodeType
 
+#: name of a node that is the time of an operator behind something that it called: its parent says of which
+REST = "rest of operator"
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -108,11 +111,14 @@ def _host_side(parts: Parts, comm: dict[int, Comm]) -> tuple[_HostSide, dict[int
     pieces, region, pairing, device = parts.pieces, parts.region, parts.pairing, parts.device
     n = len(pieces.kind)
     op_row = np.where(pieces.op >= 0, region.rows[pieces.op], -1)
-    gap_name = device.names.code("gap")
+    rest_name = device.names.code(REST)
     wait_name = device.names.code("wait for thread")
     call_name = device.calls.name[pieces.ref] if len(device.calls.name) else np.zeros(n, np.int64)
     head = pieces.kind == NODE_OP
-    name = np.full(n, gap_name, np.int64)
+    # time behind what an operator called is the operator's, and no gap between operators
+    of_operator = pieces.op >= 0
+    of_operator[of_operator] = ~region.annotation[pieces.op[of_operator]]
+    name = np.where(of_operator, rest_name, device.names.code("gap"))
     for kind, names in ((NODE_OP, device.ops.name[op_row]), (NODE_SYNC, call_name), (NODE_JOIN, wait_name)):
         name = np.where(pieces.kind == kind, names, name)
     et_row = np.full(n, -1, np.int64)
