@@ -20,7 +20,7 @@ from chakra.converters.pytorch.read.file_kinds import expect
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.host import HostTrace, read_host_trace
 from chakra.converters.pytorch.write.emit import EmitOptions, encode_blocks
-from chakra.converters.pytorch.write.link_summary import self_check, summarize
+from chakra.converters.pytorch.write.link_summary import attached_text, self_check, summarize
 from chakra.converters.pytorch.write.linked_json import read_linked, write_linked
 from chakra.converters.pytorch.write.replay_check import ReplayCheck, replay_span
 from chakra.errors import ConversionError, ThresholdError, UsageError
@@ -319,8 +319,7 @@ def enforce(summary: dict[str, Any], settings: Settings) -> None:
         )
     if attaching["share"] < settings.min_attached:
         raise ThresholdError(
-            f"{name}: {attaching['attached']} of {counted(attaching['kept'], 'device operation')} attached "
-            f"({attaching['share']:.1%}), below --min-attached {settings.min_attached:g}"
+            f"{name}: {attached_text(attaching)} attached, below --min-attached {settings.min_attached:g}"
         )
     launches, lost = attaching["kernel_launches"], attaching["kernel_launches_lost"]
     if launches and (launches - lost) / launches < settings.min_recorded:

@@ -572,13 +572,15 @@ def test_ranks_without_a_common_clock_do_not_wait_for_each_other(tmp_path: Path)
 
 @pytest.mark.shared
 def test_a_gloo_recording_shows_what_its_replay_shows(shared: Path, tmp_path: Path) -> None:
-    """A replay of the record has waits for peers and transfers as one; of rank 1 no other host time hides these."""
+    """A replay of the record has waits for peers and transfers as one; of rank 1 next to no host time hides these:
+    20 us of an operator of another thread, whose own time stands up to 10 us elsewhere in the replay.
+    """
     spans_agree(shared / "data" / "pairs", "gloo4", tmp_path)
     sides = read_source(shared / "data" / "pairs", job="gloo4"), read_source(tmp_path / "replay.json")
     recorded, replayed = (account(side.ranks[1]) for side in sides)
     for word in ("all-reduce", "broadcast", "reduce", "barrier", "send and receive"):
         waits, moves = (recorded.get((kind, word), 0) for kind in (Kind.PEERS, Kind.TRANSFER))
-        assert waits + moves == replayed[Kind.TRANSFER, word] > 0
+        assert waits + moves == pytest.approx(replayed[Kind.TRANSFER, word], abs=20_000) > 0
         assert (waits > 0) == (word != "send and receive")
 
 
@@ -592,8 +594,8 @@ PEERS = "waits for peers in all-reduce"
             ((0, 50), (40, 10)),
             f"B takes 20 ns (20.0 %) longer than A: matmul +50 ns, against {PEERS} -30 ns",
         ),
-        (((0, 50), (40, 30)), "B takes 40 ns (40.0 %) longer than A: matmul +50 ns, against {PEERS} -10 ns"),
-        (((50, 20), (10, 20)), "B takes 20 ns (20.0 %) less than A: matmul -30 ns"),
+        (((0, 50), (40, 30)), f"B takes 40 ns (40.0 %) longer than A: matmul +50 ns, against {PEERS} -10 ns"),
+        (((50, 20), (10, 20)), f"B takes 20 ns (20.0 %) less than A: matmul -30 ns, against {PEERS} +10 ns"),
         (
             ((50, 10), (10, 40)),
             f"B takes 10 ns (10.0 %) less than A: matmul -40 ns, against {PEERS} +30 ns",

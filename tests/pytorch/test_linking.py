@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from mini_job import MiniJob, collective, record_of, simple
 
+from chakra.converters.pytorch.folder import find_inputs
 from chakra.converters.pytorch.graph.linked_graph import micros
 from chakra.converters.pytorch.job import Inputs, Settings, convert_rank, read_and_link
 from chakra.converters.pytorch.link import Linked, LinkOptions, link
+from chakra.converters.pytorch.ranks import convert_job
 from chakra.converters.pytorch.read.columns import Names
 from chakra.converters.pytorch.read.device import DeviceTrace, read_device_trace
 from chakra.converters.pytorch.read.host import read_host_trace
+from chakra.converters.pytorch.write.link_summary import attached_text, lines, summarize
 from chakra.converters.pytorch.write.linked_json import read_linked, write_linked
 from chakra.errors import ConversionError, ThresholdError
 from chakra.et import NodeType, Trace, read_trace
@@ -361,6 +364,28 @@ def test_time_behind_a_child_is_its_operators_and_no_gap(job: MiniJob, tmp_path:
     assert names_of(result)[owner] == "a"
 
 
+def test_a_device_is_busy_once_however_many_streams_run(job: MiniJob, tmp_path: Path) -> None:
+    """50 us from 20 on, 40 from 40 on beside them, 10 in the middle of both, and 10 from 200 on: 20 to 80, 200 to 210."""
+    job.op("op", 0, 100)
+    for number, (start, long, stream) in enumerate([(20, 50, 7), (40, 40, 8), (45, 10, 9), (200, 10, 7)]):
+        job.call("cudaLaunchKernel", 10 + number, 1, 1 + number)
+        job.kernel(f"kernel{number}", start, long, 1 + number, stream=stream)
+    summary = summarize(linked(job, tmp_path), 0)
+    assert summary["device_busy_ns"] == 70_000
+    assert any("device busy 70.0 us" in line for line in lines(summary))
+
+
+@pytest.mark.shared
+def test_the_device_of_a_recording_is_busy_for_the_union_of_its_operations(
+    shared: Path, tmp_path: Path
+) -> None:
+    """resnet_cross is busy for 157,500.1 us in the table of the data (a union, made by hand)."""
+    inputs = find_inputs(shared / "data" / "pairs", "resnet_cross")
+    outcome = convert_job(inputs, tmp_path / "w", Settings(), jobs=1).outcomes[0]
+    assert outcome.summary["device_busy_ns"] == pytest.approx(157_500_100, abs=100)
+    assert outcome.summary["device_busy_ns"] <= outcome.summary["measured_span_ns"]
+
+
 def test_step_window_and_gpu_only_choose_a_part(job: MiniJob, tmp_path: Path) -> None:
     """Only operators of the step or window, and only device nodes."""
     for step in range(2):
@@ -643,3 +668,14 @@ def test_odd_values_never_end_in_a_traceback(job: MiniJob, tmp_path: Path) -> No
             messages.append(str(error))
     assert linked_count > 50
     assert not [text for text in messages if "\n" in text]
+
+
+def test_what_is_attached_and_its_share_belong_together() -> None:
+    """112 hang on operators, 872 on launches outside of them, 17 of 1001 on nothing: 984 / 1001 = 98.3 %."""
+    counts = {"attached": 112, "kept": 1001, "launched_outside_operators": 872, "share": 984 / 1001}
+    assert attached_text(counts) == (
+        "984 of 1001 device operations (98.3%, 872 of them launched outside operators)"
+    )
+    assert attached_text({**counts, "kept": 112, "launched_outside_operators": 0, "share": 1.0}) == (
+        "112 of 112 device operations (100.0%)"
+    )

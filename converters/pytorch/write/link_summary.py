@@ -1,10 +1,12 @@
 """The account of a link: what was matched, how, and what was not; and the check of what was written."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from chakra.arrays import I64
 from chakra.converters.pytorch.comm.operations import COLLECTIVES, POINT_TO_POINT
 from chakra.converters.pytorch.link import NODE_DEVICE, NODE_DEVICE_GAP, NODE_TURN, NODE_UNMATCHED, Linked
 from chakra.converters.pytorch.read.device import KERNEL
@@ -53,7 +55,7 @@ def summarize(linked: Linked, rank: int) -> dict[str, Any]:
         "nodes": {name: kinds[kind] for kind, name in _KIND_NAMES.items() if kinds[kind]},
         "edges": {k: v for k, v in graph.edges.items() if v},
         "dropped_against_time": graph.against_time,
-        "device_busy_ns": int(graph.duration[on_device].sum()),
+        "device_busy_ns": _covered_ns(graph.start[on_device], graph.duration[on_device]),
         "host_ns": int(graph.duration[graph.device_row < 0].sum()),
         "waits_ns": int(graph.duration[graph.kind == NODE_SYNC].sum()),
         "held_by_other_ranks_ns": int(graph.duration[graph.kind == NODE_TURN].sum()),
@@ -77,6 +79,14 @@ def summarize(linked: Linked, rank: int) -> dict[str, Any]:
             "lost_bytes": host.lost_bytes,
         }
     return out
+
+
+def _covered_ns(start: I64, duration: I64) -> int:
+    """Length of the union of intervals: operations of several streams at once occupy the device once."""
+    order = np.argsort(start, kind="stable")
+    begin, end = start[order], (start + duration)[order]
+    reached = np.maximum.accumulate(np.concatenate([begin[:1], end[:-1]]))
+    return int(np.maximum(end - np.maximum(begin, reached), 0).sum())
 
 
 def _matching(linked: Linked) -> dict[str, Any]:
@@ -112,6 +122,15 @@ def _attaching(linked: Linked) -> dict[str, Any]:
         "kinds_of_repeated_ids": linked.counts["kinds_of_repeated_ids"],
         "communication_as_computing": linked.counts["communication_as_computing"],
     }
+
+
+def attached_text(attaching: Mapping[str, Any]) -> str:
+    """How many operations of the device have a launch in the trace, and their share: the number that is judged."""
+    outside = attaching["launched_outside_operators"]
+    return (
+        f"{attaching['attached'] + outside} of {counted(attaching['kept'], 'device operation')} "
+        f"({attaching['share']:.1%}{f', {outside} of them launched outside operators' if outside else ''})"
+    )
 
 
 def collectives(linked: Linked) -> list[dict[str, Any]]:
@@ -249,8 +268,7 @@ def lines(summary: dict[str, Any]) -> list[str]:
         )
     recorded = bool(gpu["device_operations"])
     out.append(
-        f"  attached      {attaching['attached']} of {counted(attaching['kept'], 'device operation')} "
-        f"({attaching['share']:.1%}); "
+        f"  attached      {attached_text(attaching)}; "
         f"{attaching['by_correlation']} by correlation, {attaching['by_external_id']} by External id; "
         f"without launch {attaching['without_launch']}, before the window {attaching['before_the_window']}, "
         f"outside the matched region {attaching['outside_the_matched_region']}"
