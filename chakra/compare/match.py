@@ -64,8 +64,12 @@ def match_kernels(a: Sequence[Kernel], b: Sequence[Kernel]) -> list[KernelRow]:
     rows: dict[tuple[str, str, str], list[int]] = {}
     families: dict[tuple[str, str, str], str] = {}
     matches = _in_order(a, b) if len(a) * len(b) <= _MOST_PAIRS else _by_name(a, b)
-    for how, left, right in matches:
+    both = {plain_name(kernel.name) for kernel in a} & {plain_name(kernel.name) for kernel in b}
+    for how, left, right in _own_names_first(a, b, list(matches)):
         key = (how, _joined(a, left), _joined(b, right))
+        if how in ("only a", "only b") and (name := key[1] or key[2]) in both:
+            # a run has more of them: the row of the others of that name tells, by its calls
+            key = ("same", name, name)
         kin = {kernel.kin for kernel in (*(a[i] for i in left), *(b[j] for j in right))}
         if len(kin) == 1 and "" not in kin:
             # layers, micro-batches and steps that only one run has, or that are told by other numbers, belong to the row
@@ -80,6 +84,29 @@ def match_kernels(a: Sequence[Kernel], b: Sequence[Kernel]) -> list[KernelRow]:
         row[3] += sum(b[j].duration_ns for j in right)
     found = [_row(*key, families[key], *row) for key, row in rows.items()]
     return sorted(found, key=lambda row: (-abs(row.difference_ns), -max(row.a_ns, row.b_ns), row.a, row.b))
+
+
+def _own_names_first(a: Sequence[Kernel], b: Sequence[Kernel], matches: Sequence[_Match]) -> Iterator[_Match]:
+    """The same matches, after kernels that the order of the runs left over are matched with those of their name."""
+    over: dict[str, tuple[list[int], list[int]]] = {}
+    for how, *places in matches:
+        if how != "same":
+            for side, (kernels, mine) in enumerate(zip((a, b), places, strict=True)):
+                for i in mine:
+                    over.setdefault(plain_name(kernels[i].name), ([], []))[side].append(i)
+    pairs = [pair for left, right in over.values() for pair in zip(left, right, strict=False)]
+    taken = {i for i, _ in pairs}, {j for _, j in pairs}
+    for how, left, right in matches:
+        if how == "same":
+            yield how, left, right
+            continue
+        rest = [i for i in left if i not in taken[0]], [j for j in right if j not in taken[1]]
+        if all(rest):
+            yield "fused" if sum(map(len, rest)) > 2 else "renamed", *rest
+        else:
+            yield from (("only a", (i,), ()) for i in rest[0])
+            yield from (("only b", (), (j,)) for j in rest[1])
+    yield from (("same", (i,), (j,)) for i, j in pairs)
 
 
 def _row(

@@ -364,6 +364,16 @@ def test_time_behind_a_child_is_its_operators_and_no_gap(job: MiniJob, tmp_path:
     assert names_of(result)[owner] == "a"
 
 
+def test_a_span_of_fitted_waits_is_warned_of(job: MiniJob, tmp_path: Path) -> None:
+    """The call returns 800 us after the only kernel has ended, of 1,000 us in all: nothing recorded explains it."""
+    job.op("op", 0, 1000)
+    job.call("cudaLaunchKernel", 10, 5, 1)
+    job.kernel("kernel", 20, 50, 1)
+    job.call("cudaDeviceSynchronize", 60, 810, 2)
+    [said] = summarize(linked(job, tmp_path), 0)["warnings"]
+    assert "80.0 % of the recorded span are waits whose cause the recording does not show" in said
+
+
 def test_a_device_is_busy_once_however_many_streams_run(job: MiniJob, tmp_path: Path) -> None:
     """50 us from 20 on, 40 from 40 on beside them, 10 in the middle of both, and 10 from 200 on: 20 to 80, 200 to 210."""
     job.op("op", 0, 100)

@@ -24,6 +24,8 @@ _KIND_NAMES = {
     NODE_DEVICE_GAP: "device gaps",
     NODE_TURN: "turns of other ranks",
 }
+#: share of a span that fitted waits may have without a warning; more is a result that says little of changes
+MOST_FITTED = 0.1
 _TRANSFER_NAMES = {number: name for name, number in POINT_TO_POINT.items()}
 _COLLECTIVE_NAMES = {number: name for name, number in reversed(COLLECTIVES.items())}
 
@@ -68,7 +70,7 @@ def summarize(linked: Linked, rank: int) -> dict[str, Any]:
         "explained_percent": round(100 * graph.explained_ns / linked.measured_ns, 4)
         if linked.measured_ns
         else 100.0,
-        "warnings": linked.warnings,
+        "warnings": [*linked.warnings, *_unexplained(linked)],
     }
     if host is not None:
         out["host_trace"] = {
@@ -87,6 +89,20 @@ def _covered_ns(start: I64, duration: I64) -> int:
     begin, end = start[order], (start + duration)[order]
     reached = np.maximum.accumulate(np.concatenate([begin[:1], end[:-1]]))
     return int(np.maximum(end - np.maximum(begin, reached), 0).sum())
+
+
+def _unexplained(linked: Linked) -> list[str]:
+    """A warning where much of the span is waits that were fitted: no change to a replay shortens these.
+
+    Without the host's part nearly all that a device waits for is, and was asked for.
+    """
+    graph = linked.graph
+    fitted = graph.replay_ns - graph.explained_ns
+    if fitted <= MOST_FITTED * linked.measured_ns or (graph.device_row >= 0).all():
+        return []
+    share = f"{100 * fitted / linked.measured_ns:.1f} % of the recorded span"
+    said = "are waits whose cause the recording does not show: a replay keeps them as recorded, whatever is changed"
+    return [f"{linked.device.source}: {share} {said}"]
 
 
 def _matching(linked: Linked) -> dict[str, Any]:
