@@ -107,6 +107,7 @@ class Comparison:
     def notes(self) -> tuple[str, ...]:
         """What is not known of the two, whether they do as much, and whether their intervals tell them apart."""
         said = [note for side in (self.a, self.b) for note in side.notes]
+        said += _unlike_steps(self.a, self.b)
         told = _unlike(self.a, self.b) or _told_apart(self.a, self.b, self.b_ns - self.a_ns)
         return tuple(dict.fromkeys([*said, *told, *_without_nodes(self.a, self.b)]))
 
@@ -162,6 +163,22 @@ def _without_nodes(a: Source, b: Source) -> list[str]:
             "`chakra replay --format json --nodes` have them"
         )
     ]
+
+
+def _unlike_steps(a: Source, b: Source) -> list[str]:
+    """What a profiler step takes in each of two runs that hold unlike many of them."""
+    if a.steps is None or b.steps is None or a.steps == b.steps:
+        return []
+    each = [
+        f"{counted(steps, 'profiler step')} in {name}, {duration_text(round(_longest(side) / steps))} each"
+        for name, side, steps in (("A", a, a.steps), ("B", b, b.steps))
+    ]
+    return [f"the two do not hold as many steps: {', '.join(each)}"]
+
+
+def _longest(side: Source) -> int:
+    """What the rank that takes longest takes."""
+    return max(spans.span_ns for spans in side.ranks.values())
 
 
 def _end(side: Source) -> int:

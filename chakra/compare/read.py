@@ -111,9 +111,12 @@ def _recording(name: str, files: Sequence[Inputs], step: int | None) -> Source:
     meetings: list[_Meetings] = []
     clocks: list[int] = []
     said: list[str] = []
+    steps, world = set(), 0
     for inputs in files:
         host, trace, _ = read_traces(inputs, all_io=True)
         said += [*repeated_ids(trace), *_left_out(trace)]
+        steps.add(1 if step is not None else len(profiler_steps(trace)))
+        world = max(world, trace.world_size or 0)
         spans = ranks[rank_of(inputs, trace)] = RankSpans()
         spans.computes = len(trace.device.name) > 0
         spans.begin_ns, spans.end_ns, kept = _recorded(host, trace, step)
@@ -127,7 +130,8 @@ def _recording(name: str, files: Sequence[Inputs], step: int | None) -> Source:
     notes = tuple(said if together else [*said, late])
     if not any(rank.span_ns for rank in ranks.values()):
         raise UsageError(f"{name}: nothing with a time in it")
-    return Source(name, "recording", ranks, notes)
+    held = steps.pop() if len(steps) == 1 else 0
+    return Source(name, "recording", ranks, notes, steps=held or None, world=world or None)
 
 
 def _recorded(host: HostTrace | None, trace: DeviceTrace, step: int | None) -> tuple[int, int, I64]:
@@ -337,7 +341,7 @@ def _replay(run: Run) -> Source:
         spans = ranks[rank] = RankSpans(0, int(run.finish_ns[rank]))
         spans.computes = any(str(engine).upper() == "GPU" for engine in entry.get("engines") or ["GPU"])
         _add_nodes(spans, entry, computed_of(run, entry) or [""] * len(entry["ids"]), meetings)
-    return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run), run=run)
+    return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run), run=run, steps=_steps(run))
 
 
 def _job(run: Run) -> Job | None:
@@ -383,7 +387,13 @@ def told_by_account(run: Run) -> Source:
         )
         for npu, end_ns in enumerate(run.finish_ns.tolist())
     }
-    return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run), run=run)
+    return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run), run=run, steps=_steps(run))
+
+
+def _steps(run: Run) -> int | None:
+    """Profiler steps of the recording that was replayed; None where it does not say them."""
+    found = run.document.get("recorded_steps")
+    return found if type(found) is int and found > 0 else None
 
 
 def _samples(run: Run) -> int | None:

@@ -135,6 +135,10 @@ class Source:
         Samples (sequences) that are computed in its time, of a replay that says so.
     run
         The result document, of a replay.
+    steps
+        Profiler steps in its time, where it says them.
+    world
+        Ranks of the job, where that is known: more than ``ranks`` where not all are here.
     """
 
     name: str
@@ -144,6 +148,8 @@ class Source:
     job: Job | None = None
     samples: int | None = None
     run: Run | None = None
+    steps: int | None = None
+    world: int | None = None
 
 
 def account(spans: RankSpans) -> dict[tuple[Kind, str], int]:

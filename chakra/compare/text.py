@@ -4,7 +4,7 @@ from chakra.alignment import aligned
 from chakra.arguments import checked
 from chakra.compare.difference import PARTS, Comparison, Part
 from chakra.compare.match import KernelRow
-from chakra.compare.spans import WORDS, Kind
+from chakra.compare.spans import WORDS, Kind, Source
 from chakra.io.readable import (
     compared_durations,
     count_text,
@@ -80,12 +80,21 @@ def sides(found: Comparison) -> list[str]:
     """What each of the two is, and takes."""
     a_text, b_text, _ = compared_durations(found.a_ns, found.b_ns)
     return [
-        f"{key} {span} ({side.what}, rank {rank} of {len(side.ranks)}, {printable(side.name)})"
+        f"{key} {span} ({side.what}, {_rank_text(side, rank)}, {printable(side.name)})"
         for key, side, rank, span in (
             ("A", found.a, found.rank_a, a_text),
             ("B", found.b, found.rank_b, b_text),
         )
     ]
+
+
+def _rank_text(side: Source, rank: int) -> str:
+    """Which rank of how many; ranks of the job that are not here are counted where the recording says how many."""
+    here, world = len(side.ranks), side.world or len(side.ranks)
+    if here < world:
+        return f"rank {rank} of {world}, of which {here} {'is' if here == 1 else 'are'} here"
+    # a rank whose number says that there are others, but not how many
+    return f"rank {rank} of {here}" if rank < here else f"rank {rank}"
 
 
 def answer(found: Comparison) -> str:

@@ -57,6 +57,7 @@ from chakra.replay.symmetry.classes import booked_dims
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.kernel_speeds import accelerator_notes, idle_speed_notes
 from chakra.replay.workload.model import Engine, Op, Program, Workload
+from chakra.replay.workload.recorded import recorded_steps
 from chakra.replay.workload.starts import start_notes
 
 T = TypeVar("T")
@@ -496,6 +497,9 @@ class ReplayResult:
             "critical_path_sums": self.critical_path_sums,
             "memory": self._memory_document(),
         }
+        steps = recorded_steps(self.workload.traces)
+        if steps:
+            document["recorded_steps"] = steps
         document |= need_entry(self.memory_need, self.system.local_mem_capacity_bytes)
         if nodes:
             if self._operator_codes:

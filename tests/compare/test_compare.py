@@ -129,6 +129,34 @@ def test_layers_micro_batches_and_steps_of_a_replay_share_a_row(
     } | {("same", "optimizer", "optimizer", 1, 2, 10, 40)}
 
 
+def test_one_rank_of_a_job_is_not_the_job(tmp_path: Path) -> None:
+    """Both files say that the job has two ranks; of one whose file says nothing only its number is known."""
+    files = [DDP / f"ddp.rank{rank}.kineto.json.gz" for rank in (0, 1)]
+    text = difference_text(compare(*map(read_source, files)))
+    assert f"rank 0 of 2, of which 1 is here, {files[0]})" in text
+    assert f"rank 1 of 2, of which 1 is here, {files[1]})" in text
+    assert "(recording, rank 1 of 2, " in difference_text(compare(*[read_source(DDP, job="ddp")] * 2, rank=1))
+    rank = RankSpans(0, 5)
+    assert "(replay, rank 3, x)" in difference_text(compare(*[Source("x", "replay", {3: rank})] * 2))
+
+
+def test_unlike_many_steps_are_told(tmp_path: Path) -> None:
+    """The record of two steps replayed, against one of them: 75,280,957 ns of rank 1 are two steps of 75.06 ms each."""
+    convert_job(find_inputs(DDP, "ddp"), tmp_path / "ddp", Settings())
+    shape = {"topology": ["Switch"], "npus_count": [2], "bandwidth": [100.0], "latency": [500.0]}
+    result = simulate(str(tmp_path / "ddp"), {"replay-only": True}, shape)
+    (tmp_path / "replay.json").write_text(json.dumps(result.to_dict(nodes=True)))
+    whole = read_source(tmp_path / "replay.json")
+    assert whole.steps == read_source(DDP, job="ddp").steps
+    source = replace(whole, steps=2)
+    one = read_source(DDP, job="ddp", step=1)
+    [said] = [note for note in compare(one, source).notes if "steps" in note]
+    each = max(spans.span_ns for spans in whole.ranks.values()) / 2
+    assert said.startswith("the two do not hold as many steps: 1 profiler step in A, ")
+    assert said.endswith(f"2 profiler steps in B, {each / 1e6:.4g} ms each")
+    assert not any("steps" in note for note in compare(one, one).notes)
+
+
 def test_kernels_of_one_name_share_a_row_whatever_their_order() -> None:
     """`y` runs first in one and last in the other; of `x` one run has three, the other two."""
     rows = match_kernels(kernels("y", "x", "x", "x"), kernels("x", "x", "y"))
