@@ -123,8 +123,24 @@ def parameter_named(text: str) -> Parameter | None:
     return _BY_NAME.get(word)
 
 
+#: what others call the host and the accelerator -> words of ours that stand in front of a parameter
+_OTHERS = {
+    **dict.fromkeys(("gpu", "device", "cuda", "hip", "tpu"), ("accelerator", "npu")),
+    **dict.fromkeys(("accelerator", "npu"), ("npu", "accelerator")),
+    "cpu": ("host",),
+}
+
+
 def near(text: str) -> str:
-    """What an unknown name was probably meant for, or what there is; for the end of a message."""
+    """What an unknown name was probably meant for, or what there is; for the end of a message.
+
+    ``gpu.speed`` is the accelerator's, though it looks more like the host's.
+    """
+    head, dot, rest = text.replace("_", "-").lower().partition(".")
+    meant = [f"{ours}.{rest}" for ours in _OTHERS.get(head, ()) if dot]
+    for name in meant:
+        if (found := parameter_named(name)) is not None:
+            return f"; did you mean '{found.name}'?"
     dims = [f"{start}dim0.{what}" for start in ("", f"{NETWORK}.") for what in _UNITS]
     listed = ", ".join([*dims[: len(_UNITS)], *map(_with_key, PARAMETERS)])
     return nearest(text, [*dims, *_BY_NAME]) or f"; there are {listed}"

@@ -119,7 +119,7 @@ def _jobs(source: str, target: str, labels: Labels, summary: Summary) -> list[tu
         return _recordings(source, target, labels)
     if os.path.isfile(source):
         kind = files.sniff_kind(source)
-        if kind in (files.KINETO, files.HOST_TRACE):
+        if kind in (files.KINETO, files.HOST_TRACE, files.LINKED):
             from chakra.anonymize.pytorch import Recordings
 
             copies = Recordings(labels)

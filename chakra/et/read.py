@@ -184,6 +184,8 @@ def advice(kind: str, data: U8, source: str) -> str:
         return f": it is cut off after {counted(len(data), 'byte')}, before anything says what it is"
     if kind in (files.KINETO, files.HOST_TRACE):
         return "; `chakra link` joins it with its partner into one"
+    if kind == files.LINKED:
+        return f"; `chakra convert pytorch --input {source} -o OUT.et` turns it into one"
     if kind == files.MANIFEST:
         beside = traces_beside(source)
         return f"; one of the traces that it names is {beside[0]}" if beside else "; it names its traces"

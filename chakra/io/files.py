@@ -344,6 +344,7 @@ def gunzip(packed: bytes, source: str, *, error: type[ChakraError] = TraceError)
 
 KINETO = "Kineto trace"
 HOST_TRACE = "PyTorch host trace"
+LINKED = "linked PyTorch trace"
 EXECUTION_TRACE = "execution trace"
 JSON_ET = "JSON-encoded ET"
 JSONIZED_ET = "jsonized execution trace"
@@ -356,6 +357,8 @@ TEXT = "text file"
 EMPTY = "empty file"
 UNKNOWN = "unknown file"
 
+#: What stands in the nodes of a linked trace alone: linkers keep the keys of the host trace.
+_OF_LINKED = re.compile(r'"(exclusive_dur|inter_thread_dep|sync_dep)"\s*:')
 #: What a top-level JSON key says about the file.
 _JSON_KEYS = {
     "traceEvents": KINETO,
@@ -446,7 +449,8 @@ def _json_kind(text: bytes) -> str:
         return MANIFEST
     for key in depth_one:
         if key in _JSON_KEYS:
-            return _JSON_KEYS[key]
+            kind = _JSON_KEYS[key]
+            return LINKED if kind == HOST_TRACE and _OF_LINKED.search(decoded) else kind
     if decoded.startswith("[") and re.match(r'\[\s*\{[^{}]{0,400}"(ph|cat|ts)"\s*:', decoded):
         return KINETO
     return JSON

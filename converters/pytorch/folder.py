@@ -190,10 +190,12 @@ def _unique(folder: str, found: list[TraceFile], everything: list[TraceFile]) ->
                 f"{f.path}: its rank is neither recorded nor in its name (the number after 'rank')"
             )
         if f.rank in out:
-            jobs = _jobs(everything)
+            other = out[f.rank]
+            todo = f"choose one job with --job (jobs there: {_jobs(everything)})"
+            if f.job == other.job:
+                todo = f"both of job {f.job or '(no name)'}: remove one of them"
             raise ConversionError(
-                f"{folder}: {out[f.rank].path.name} and {f.path.name} are both rank {f.rank}; "
-                f"choose one job with --job (jobs there: {jobs})"
+                f"{folder}: {other.path.name} and {f.path.name} are both rank {f.rank}; {todo}"
             )
         out[f.rank] = f
     return out

@@ -179,7 +179,26 @@ def read_and_link(inputs: Inputs, settings: Settings) -> tuple[Linked, int]:
     """
     host, device, pairing = read_traces(inputs, repair=settings.repair)
     rank = rank_of(inputs, device)
-    return link(host, device, settings.link, rank, pairing), rank
+    linked = link(host, device, settings.link, rank, pairing)
+    linked.warnings += _doubts(inputs, host, device)
+    return linked, rank
+
+
+def _doubts(inputs: Inputs, host: HostTrace | None, device: DeviceTrace) -> list[str]:
+    """Warnings where files say that they are not of one process, or of another rank than asked for."""
+    found = []
+    pid = host.header.get("pid") if host is not None and inputs.linked is None else None
+    processes = {process for process, _ in device.threads if process.isdecimal()}
+    if type(pid) is int and processes and str(pid) not in processes:
+        others = ", ".join(sorted(processes)[:3])
+        found.append(
+            f"{inputs.host} is of process {pid}, {inputs.device} of {others}: another rank, or another run of the program"
+        )
+    if device.rank is not None and inputs.rank not in (None, device.rank):
+        found.append(
+            f"{device.source}: recorded as rank {device.rank}, converted as rank {inputs.rank}, as it was given"
+        )
+    return found
 
 
 def rank_of(inputs: Inputs, device: DeviceTrace | None) -> int:

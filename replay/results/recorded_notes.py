@@ -91,8 +91,8 @@ def recording_notes(traces: Sequence[Trace], npus: int, finish_ns: int) -> list[
     if npus < ranks:
         out.append(
             f"the recorded job had {counted(ranks, 'rank')}, this replay has {npus}: collectives of all ranks span "
-            "these alone "
-            "(--replicate on a machine of all ranks repeats the traces)"
+            "these alone"
+            + ("" if ranks % npus else " (--replicate on a machine of all ranks repeats the traces)")
         )
     if steps > 1:
         out.append(

@@ -9,9 +9,10 @@ import numpy as np
 
 from chakra.arguments import shown
 from chakra.arrays import I64
-from chakra.errors import UsageError, WorkloadError
+from chakra.errors import TraceError, UsageError, WorkloadError
 from chakra.et import Trace, read_traces
 from chakra.et.manifest import SUFFIX, read_manifest
+from chakra.io import files
 from chakra.io.rank_files import meant_prefix, missing_ranks, ranks_found
 from chakra.io.readable import counted
 from chakra.replay.workload.communicators import GroupTable
@@ -107,6 +108,22 @@ def read_files(paths: Sequence[str]) -> list[Trace]:
     return [traces[names[path]] for path in paths]
 
 
+def _recordings(prefix: str) -> str:
+    """What to do with recordings whose names begin with a prefix that has no traces; for the end of a message."""
+    folder, name = os.path.split(prefix)
+    try:
+        beside = sorted(entry.path for entry in os.scandir(folder or ".") if entry.name.startswith(name))
+        kinds = (files.KINETO, files.HOST_TRACE, files.LINKED)
+        held = name and any(os.path.isfile(path) and files.sniff_kind(path) in kinds for path in beside[:4])
+    except (OSError, ValueError, TraceError):
+        return ""
+    return (
+        f"; there are recordings: `chakra convert pytorch --dir {prefix} -o OUT` makes traces of them"
+        if held
+        else ""
+    )
+
+
 def files_of_ranks(prefix: str, npus: int) -> list[str]:
     """Files of all ranks below a prefix.
 
@@ -128,6 +145,6 @@ def files_of_ranks(prefix: str, npus: int) -> list[str]:
                 else f" (folder {Path(prefix).parent} does not exist)"
             )
             + ("; --replicate repeats the traces that there are" if repeatable else "")
-            + ("" if found else meant_prefix(prefix))
+            + ("" if found else _recordings(prefix) or meant_prefix(prefix))
         )
     return [found[rank] for rank in range(npus)]

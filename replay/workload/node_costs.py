@@ -29,6 +29,13 @@ from chakra.replay.workload.recorded import (
 LIMIT = 1 << 62
 
 
+#: what to do where ASTRA-sim's roofline meets a node with nothing but a recorded time
+_RECORDED_TIMES = (
+    "; it has a recorded time, which ASTRA-sim leaves out where roofline-enabled is 1: leave out compat, or give a "
+    "system file with roofline-enabled 0"
+)
+
+
 def set_durations(draft: Draft) -> None:
     """Durations as recorded, times the options that scale them."""
     options, system = draft.setting.options, draft.setting.system
@@ -197,7 +204,9 @@ def _roofline(draft: Draft) -> None:
     for name, values in (("num_ops", ops), ("tensor_size", size)):
         missing = np.flatnonzero(values == ABSENT)
         if len(missing):
-            raise draft.error(nodes[missing[0]], f"the roofline model needs the attribute {name}")
+            recorded = keeps_recorded_time(draft.trace)[index[missing[0]]]
+            hint = _RECORDED_TIMES if recorded else ""
+            raise draft.error(nodes[missing[0]], f"the roofline model needs the attribute {name}{hint}")
     bandwidth = system.local_mem_bw_gbps * 1e9
     peak = (system.peak_perf_tflops or 0.0) * 1e12
     work = ops.astype(np.float64)

@@ -29,7 +29,36 @@ Chakra = Callable[..., Any]
         ),
         (["replay", "-w", "w", "-s", "system.json"], "or '--platform' for a known machine."),
         (["replay", "-w", "w", "--platform", "hgx"], "no machine preset 'hgx'"),
-        (["replay", "-w", "w", "--platform", "2x hgx-h100"], "'2x hgx-h100' has 16 NPUs, not 8"),
+        (
+            ["replay", "-w", "w", "--platform", "2x hgx-h100"],
+            "'2x hgx-h100' has 16 NPUs, not 8; --replicate repeats the traces that there are",
+        ),
+        (
+            ["replay", "-w", "kineto", "-s", "system.json", "-n", "network.yml"],
+            "there are recordings: `chakra convert pytorch --dir kineto -o OUT` makes traces of them",
+        ),
+        (
+            ["replay", "-w", "w", "--platform", "hgx-h100", "--backend", "congestion_aware"],
+            "Did you mean 'aware'?",
+        ),
+        (
+            ["replay", "-w", "w", "--platform", "hgx-h100", "--backend", "congestion_unaware"],
+            "Did you mean 'unaware'?",
+        ),
+        (
+            ["replay", "-w", "w", "--platform", "hgx-h100", "--what-if", "gpu.speed=2x"],
+            "did you mean 'accelerator.speed'?",
+        ),
+        (
+            ["replay", "-w", "w", "--platform", "hgx-h100", "--what-if", "cpu.speed=2x"],
+            "did you mean 'host.speed'?",
+        ),
+        (["convert", "pytorch", "--device", ".", "-o", "x"], "--device: . is a folder; --dir . takes"),
+        (["convert", "pytorch", ".", "-o", "x"], "or FOLDER/JOB, goes behind --dir"),
+        (
+            ["info", "linked.json"],
+            "a linked PyTorch trace, not an execution trace; `chakra convert pytorch --input linked.json",
+        ),
         (
             ["replay", "-w", "w", "--platform", "hgx-h100", "-s", "system.json", "-n", "network.yml"],
             "--platform: the machine is given by -s and -n already",
@@ -57,6 +86,7 @@ def test_a_wrong_guess_is_told_the_right_one(
     chakra: Chakra, ring8: Path, words: list[str], message: str
 ) -> None:
     (ring8 / "study.yml").write_text("study: x\n")
+    (ring8 / "linked.json").write_text('{"nodes": [{"id": 1, "exclusive_dur": 1}]}')
     (ring8 / "kineto.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
     outcome = chakra(*words)
     assert outcome.code == 2

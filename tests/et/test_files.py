@@ -17,6 +17,7 @@ from chakra.io import files, rank_files
         (b'\n  {\n"traceEvents" :[{"ph": "X"}]}', files.KINETO),
         (b'[{"ph": "X", "name": "a"}]', files.KINETO),
         (b'{"schema": "1.0.2", "pid": 3, "nodes": [{"id": 1, "traceEvents": 3}]}', files.HOST_TRACE),
+        (b'{"schema": "1.0.2", "nodes": [{"id": 1, "exclusive_dur": 4}]}', files.LINKED),
         (b'{"a": {"traceEvents": []}, "workload_graph": []}', files.JSON_ET),
         (b'{"schema": "chakra.et.json/1", "nodes": []}', files.JSONIZED_ET),
         (b'{"schema": "chakra.replay.result/1", "finish_ns": []}', files.RESULT),

@@ -1,5 +1,6 @@
 """Jobs of which something is missing: ranks, members of groups, a place to write to. Said, and nothing half-written."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ from mini_job import MiniJob, collective
 
 from chakra.cli.main import run as chakra
 from chakra.converters.pytorch.folder import find_inputs
-from chakra.converters.pytorch.job import Settings
+from chakra.converters.pytorch.job import Inputs, Settings, convert_rank
 from chakra.converters.pytorch.ranks import JobResult, convert_job
-from chakra.errors import ThresholdError, WorkloadError
+from chakra.errors import ConversionError, ThresholdError, WorkloadError
 from chakra.et import read_trace
 from chakra.rescale import read_workload
 
@@ -47,11 +48,52 @@ def test_ranks_without_a_recording_are_named(tmp_path: Path) -> None:
     result = converted(folder)
     assert result.missing_ranks == [2]
     assert "has 4 ranks, of which 1 have no trace here: 2;" in result.warnings[0]
+    # ranks 0 and 1 alone could be repeated, ranks 0, 1 and 3 cannot
+    assert "those of the first 2 ranks alone (--replicate on a machine" in result.warnings[0]
     with pytest.raises(ThresholdError, match="--strict: the recorded job has 4 ranks"):
         converted(folder, strict=True)
     (tmp_path / "out.2.et").unlink()  # of the whole job
     with pytest.raises(WorkloadError, match="no trace of 1 of the job's 4 ranks: 2"):
         read_workload(tmp_path / "out")
+
+
+def test_the_advice_for_missing_ranks_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The traces of ranks 0 and 1 of four, as the warning says, on a machine of four; without rank 0 nothing helps."""
+    folder = without(without(job_of(tmp_path / "in", 4), 2), 3)
+    result = converted(folder)
+    assert "(--replicate on a machine of all ranks repeats them)" in result.warnings[0]
+    network = tmp_path / "network.yml"
+    network.write_text("topology: [Ring]\nnpus_count: [4]\nbandwidth: [50.0]\nlatency: [500.0]\n")
+    (tmp_path / "system.json").write_text('{"all-reduce-implementation": ["ring"]}')
+    command = ["replay", "-w", str(tmp_path / "out"), "-s", str(tmp_path / "system.json"), "-n", str(network)]
+    assert chakra([*command, "-g", result.groups_path, "--replicate"]) == 0, capsys.readouterr().err
+    [said] = converted(without(job_of(tmp_path / "other", 4), 0)).warnings
+    assert "needs a trace of each rank, or those of the first ones alone" in said
+
+
+def test_two_files_of_one_rank_of_one_job(tmp_path: Path) -> None:
+    """The same trace packed and not: there is no other job to choose."""
+    folder = job_of(tmp_path / "in", 1)
+    [device] = folder.glob("*.kineto.json")
+    (folder / f"{device.name}.gz").write_bytes(gzip.compress(device.read_bytes()))
+    with pytest.raises(ConversionError, match=r"are both rank 0; both of job job: remove one of them"):
+        find_inputs(folder)
+
+
+def test_files_of_two_ranks_and_a_rank_that_is_not_recorded_are_warned_of(tmp_path: Path) -> None:
+    """Host and device trace state their processes, and the device trace its rank."""
+    folder = job_of(tmp_path / "in", 2)
+    hosts, devices = (
+        [folder / f"job.rank{rank}.{kind}.json" for rank in (0, 1)] for kind in ("et", "kineto")
+    )
+    own = json.loads(hosts[0].read_text())
+    hosts[0].write_text(json.dumps({**own, "pid": 999}))
+    other = convert_rank(Inputs(hosts[0], devices[0]), tmp_path / "a.et", Settings()).summary["warnings"]
+    assert [text for text in other if "is of process 999" in text and "another rank, or another run" in text]
+    given = convert_rank(Inputs(hosts[1], devices[1], rank=0), tmp_path / "b.et", Settings()).summary
+    assert f"{devices[1]}: recorded as rank 1, converted as rank 0, as it was given" in given["warnings"]
+    right = convert_rank(Inputs(hosts[1], devices[1], rank=1), tmp_path / "c.et", Settings()).summary
+    assert not [text for text in right["warnings"] if "process" in text or "recorded as" in text]
 
 
 @pytest.mark.parametrize(("recorded", "npus"), [(1, 1), (2, 1), (2, 2)])

@@ -25,7 +25,29 @@ _PATH = click.Path(path_type=Path)
 JOB_SCHEMA = "chakra.convert.pytorch/1"
 
 
-@click.command(cls=ChakraCommand)
+class _ConvertCommand(ChakraCommand):
+    """Says where traces go that stand on the command line by themselves."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's own.
+
+        Raises
+        ------
+        click.UsageError
+            As click's, and for an argument without an option.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if not error.message.startswith("Got unexpected extra argument"):
+                raise
+            where = (
+                "a folder of traces, or FOLDER/JOB, goes behind --dir, one rank's behind --host and --device"
+            )
+            raise click.UsageError(f"{error.message}: {where}", ctx=ctx) from None
+
+
+@click.command(cls=_ConvertCommand)
 @click.option(
     "--input", "-i", "linked", type=_PATH, help="Linked JSON of `chakra link` or of upstream's linker."
 )
@@ -119,6 +141,11 @@ def command(
             raise UsageError("--rank goes with one rank's files, not with --dir")
         _job(folder, job, output, settings, check, durations == "shortest", workers, output_format)
         return
+    for option, path in (("--device", device), ("--host", host), ("--input", linked)):
+        if path is not None and path.is_dir():
+            raise UsageError(
+                f"{option}: {path} is a folder; --dir {path} takes the traces of all ranks in it"
+            )
     refuse_idle(("job", "durations", "workers"), "goes with --dir")
     if linked is None and host is None:
         refuse_idle(("min_matched",), "needs a host trace: without one no operators are matched")

@@ -301,7 +301,7 @@ def command(prefix: str | None, **options: Any) -> None:
     options["output_format"] = options["output_format"] or _format_of(options["output"])
     shown = Shown(**{item.name: options.pop(item.name) for item in fields(Shown)})
     changes = options.pop("what_if")
-    put_machine(options)
+    put_machine(options, replicates=True)
     _check_options(shown, what_if=changes is not None)
     run = _arguments(**options)
     if changes is not None:

@@ -4,10 +4,18 @@ import rich_click as click
 
 from chakra.cli.support.options import Options
 from chakra.errors import UsageError
+from chakra.io.readable import counted
 
 
-def put_machine(options: Options) -> None:
+def put_machine(options: Options, *, replicates: bool = False) -> None:
     """Put the configuration of `--platform` where no file is given.
+
+    Parameters
+    ----------
+    options
+        Options of the command.
+    replicates
+        Whether the command has ``--replicate``.
 
     Raises
     ------
@@ -30,9 +38,15 @@ def put_machine(options: Options) -> None:
     if not missing:
         raise UsageError("--platform: the machine is given by -s and -n already")
     from chakra.platforms import cluster
+    from chakra.platforms.cluster import counted_npus
     from chakra.replay.prepare import workload_facts
 
     npus, timed = workload_facts(options["workload"])
+    size = counted_npus(words)
+    if replicates and not options["replicate"] and size and npus and size > npus and size % npus == 0:
+        raise UsageError(
+            f"{words!r} has {counted(size, 'NPU')}, not {npus}; --replicate repeats the traces that there are"
+        )
     machine = cluster(words, None if options["replicate"] else npus)
     if options["network"] is None:
         options["network"] = machine.network()

@@ -62,8 +62,14 @@ class LazySubcommands(Subcommands):
 
 
 def did_you_mean(word: str, choices: list[str]) -> str:
-    """` Did you mean 'x'?` or the list of what there is."""
-    import difflib
+    """` Did you mean 'x'?` or the list of what there is.
 
-    close = difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5)
+    A choice that stands in the word as a whole is meant: ``congestion_aware`` is ``aware``, and more like ``unaware``.
+    """
+    import difflib
+    import re
+
+    parts = set(re.split(r"[\W_]+", word.lower()))
+    within = [choice for choice in choices if choice in parts]
+    close = within if len(within) == 1 else difflib.get_close_matches(word.lower(), choices, n=1, cutoff=0.5)
     return f" Did you mean '{close[0]}'?" if close else f" There are: {', '.join(choices)}."

@@ -73,10 +73,22 @@ def lacking(parts: list[RankPart], table: GroupNumbers) -> tuple[list[int], str]
     here = {part.rank: "" for part in parts}
     ranks = sorted(set(range(table.world)) - set(here))
     count, shown = missing_ranks(here, table.world)
-    return ranks, (
-        f"the recorded job has {counted(table.world, 'rank')}, of which {count} have no trace here: {shown}; a "
-        "replay of these "
-        "traces alone is a smaller job (--replicate on a machine of all ranks repeats them)"
+    said = (
+        f"the recorded job has {counted(table.world, 'rank')}, of which {count} have no trace here: {shown}; "
+    )
+    # what --replicate can do: the first ranks, block by block
+    first = sorted(here) == list(range(len(here))) and table.world % max(len(here), 1) == 0
+    if first:
+        return ranks, (
+            f"{said}a replay of these traces alone is a smaller job (--replicate on a machine of all ranks repeats them)"
+        )
+    whole = next(
+        (n for n in range(len(here), 0, -1) if set(range(n)) <= set(here) and table.world % n == 0), 0
+    )
+    return ranks, f"{said}a replay needs a trace of each rank" + (
+        f", or those of the first {counted(whole, 'rank')} alone (--replicate on a machine of all ranks repeats them)"
+        if whole
+        else ", or those of the first ones alone, with --replicate on a machine of all ranks"
     )
 
 
