@@ -4,8 +4,8 @@ Rules R-EXCL, R-BLOCK, R-GAP and R-THREAD of the conversion. Every instant of a 
 last operator belongs to one piece. The first piece of an operator is its node. A piece that begins where the
 thread stopped waiting (for the device, or for another thread) is a node of its own, because what it waits
 for must not wait for it. Other pieces, behind a child, are either moved in front (small ones of operators:
-the operator's self time stays one number) or become gap nodes where they are, so that launches keep their
-place in time.
+the operator's self time stays one number) or become nodes of their own where they are, so that launches keep
+their place in time.
 """
 
 from dataclasses import dataclass
