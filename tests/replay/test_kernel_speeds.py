@@ -9,7 +9,7 @@ import pytest
 
 from chakra.cli.main import run as chakra
 from chakra.converters.pytorch import Settings, convert_job, find_inputs
-from chakra.errors import UsageError
+from chakra.errors import UsageError, WorkloadError
 from chakra.et import NodeType, Trace, TraceColumns, read_trace
 from chakra.et.operators import Attention, Direction, Kernel, KernelKind, MatrixProduct, operator_text
 from chakra.et.recorded_operators import recorded_operator
@@ -35,11 +35,11 @@ NAMES = (
 )
 
 
-def recording(accelerator: str = "NVIDIA H200") -> Trace:
+def recording(accelerator: str = "NVIDIA H200", launcher: str = NAMES[0]) -> Trace:
     """An operator that launches a product of 16-bit numbers, and kernels of other families, 100 us each."""
     columns = TraceColumns(len(NAMES))
     columns.types[:] = NodeType.COMP
-    columns.set_names(NAMES)
+    columns.set_names([launcher, *NAMES[1:]])
     columns.set_bool("is_cpu_op", [1, 0, 0, 0, 0, 0])
     columns.set_int("duration_ns", [0, *[100_000] * 5])
     columns.set_int("tid", [1, *[-(2**63)] * 5])
@@ -78,6 +78,33 @@ def test_speeds_of_families(speeds: dict[str, float], shorter: dict[str, int]) -
     """Only kernels of that family; a copy over the bus keeps its time."""
     trace = recording()
     assert durations(trace, kernel_speeds=speeds) == {**durations(trace), **shorter}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "speeds", "ns"),
+    [
+        ("aten::cudnn_convolution", {"convolution": 2.0}, 50_000),
+        ("aten::cudnn_convolution", {"matmul": 2.0}, 100_000),
+        ("aten::copy_", {"convolution": 2.0}, 100_000),
+        ("aten::copy_", {"matmul": 2.0}, 50_000),
+    ],
+)
+def test_the_operator_that_launched_a_kernel_says_its_family(
+    launcher: str, speeds: dict[str, float], ns: int
+) -> None:
+    """A product of matrices by its name, launched for a convolution; what a copy launches is what its name says."""
+    trace = recording(launcher=launcher)
+    assert durations(trace, kernel_speeds=speeds)["nvjet_tst_128"] == ns
+    [nodes] = simulate([trace], SYSTEM, NETWORK).to_dict(nodes=True)["nodes"]
+    told = dict(zip(nodes["names"], nodes.get("families", [None] * len(nodes["names"])), strict=True))
+    assert told["nvjet_tst_128"] == ("convolution" if "convolution" in launcher else None)
+
+
+def test_what_astra_sim_does_not_take_of_a_recording_is_said() -> None:
+    """Its roofline wants operations of every kernel; a recorded one has a time instead."""
+    system = SYSTEM | {"roofline-enabled": 1, "peak-perf": 1, "local-mem-bw": 1}
+    with pytest.raises(WorkloadError, match=r"num_ops; it has a recorded time, .* roofline-enabled 0"):
+        simulate([recording()] * 2, system, {**NETWORK, "npus_count": [2]}, compat="astra-sim")
 
 
 def test_what_if_takes_families() -> None:
