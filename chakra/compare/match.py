@@ -93,7 +93,7 @@ def _own_names_first(a: Sequence[Kernel], b: Sequence[Kernel], matches: Sequence
         if how != "same":
             for side, (kernels, mine) in enumerate(zip((a, b), places, strict=True)):
                 for i in mine:
-                    over.setdefault(plain_name(kernels[i].name), ([], []))[side].append(i)
+                    over.setdefault(_name(kernels[i]), ([], []))[side].append(i)
     pairs = [pair for left, right in over.values() for pair in zip(left, right, strict=False)]
     taken = {i for i, _ in pairs}, {j for _, j in pairs}
     for how, left, right in matches:
