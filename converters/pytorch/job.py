@@ -25,7 +25,7 @@ from chakra.converters.pytorch.write.linked_json import read_linked, write_linke
 from chakra.converters.pytorch.write.replay_check import ReplayCheck, replay_span
 from chakra.errors import ConversionError, ThresholdError, UsageError
 from chakra.et import read_trace
-from chakra.io.digits import whole_number
+from chakra.io.digits import is_whole, whole_number
 from chakra.io.files import atomic_bytes
 from chakra.io.readable import counted, verb
 
@@ -188,7 +188,7 @@ def _doubts(inputs: Inputs, host: HostTrace | None, device: DeviceTrace) -> list
     """Warnings where files say that they are not of one process, or of another rank than asked for."""
     found = []
     pid = host.header.get("pid") if host is not None and inputs.linked is None else None
-    processes = {process for process, _ in device.threads if process.isdecimal()}
+    processes = {process for process, _ in device.threads if is_whole(process)}
     if type(pid) is int and processes and str(pid) not in processes:
         others = ", ".join(sorted(processes)[:3])
         found.append(

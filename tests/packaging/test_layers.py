@@ -205,6 +205,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "splits",
         "wire",
         "trace",
+        "idle_nodes",
+        "node_families",
         "trace_summary",
         "json_et",
         "decode_protobuf",
