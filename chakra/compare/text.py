@@ -114,7 +114,7 @@ def answer(found: Comparison) -> str:
         named += f"{', ' if named else ''}against {', '.join(map(_part_text, against))}"
     rest = change - sum(part.difference_ns for part in (*along, *against))
     if rest:
-        named += f", the rest {signed(rest)}"
+        named += f", the rest {signed_duration_text(rest)}"
     return ": ".join(filter(None, (said if change else "B takes as long as A", named)))
 
 

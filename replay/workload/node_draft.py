@@ -8,8 +8,8 @@ import numpy as np
 from chakra.arrays import I64, AnyArray
 from chakra.errors import WorkloadError
 from chakra.et import NodeType, Trace
-from chakra.replay.compute.measured_products import MeasuredProducts
 from chakra.et.idle_nodes import idles
+from chakra.replay.compute.measured_products import MeasuredProducts
 from chakra.replay.compute.parameters import ComputeParameters
 from chakra.replay.config.model import Memory, System
 from chakra.replay.options import RunOptions
