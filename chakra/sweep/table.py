@@ -9,7 +9,9 @@ from chakra.io.readable import counted, percent_text, printable, shortened, verb
 from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
 from chakra.platforms.model import Platform
+from chakra.replay.compute.frameworks import machine_notes
 from chakra.replay.results.sharing_notes import NOT_SHARED
+from chakra.sweep.given import values_of
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.nearest_fit import fits, nearest_fit
 from chakra.sweep.pareto import front, label
@@ -278,7 +280,11 @@ def notes(study: Study) -> list[str]:
         and not _wants_peak(study)
         and all(takes_operator_times(name, sorted(names)) for name in machines)
     ):
-        return [f"computation takes the operator times of {', '.join(machines)}"]
+        frameworks = [str(name) for name in values_of(study, "workload.framework")]
+        return [
+            f"computation takes the operator times of {', '.join(machines)}",
+            *(note for name in frameworks for machine in machines for note in machine_notes(name, machine)),
+        ]
     unset = [name for name in ("matmul-efficiency", "memory-efficiency") if name not in names]
     if not unset:
         return []

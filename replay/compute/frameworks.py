@@ -10,6 +10,8 @@ from chakra.replay.compute.parameters import merged
 _FOLDER = "presets/frameworks"
 #: key of what holds on every machine, and of what holds on some
 _ALL, _MACHINES = "operators", "machines"
+#: key of what the constants of a machine come from, by preset
+_TUNED = "tuned-on"
 
 
 def frameworks_with_times() -> tuple[str, ...]:
@@ -24,6 +26,29 @@ def framework_changes(framework: str, machine: str) -> Mapping[str, Any]:
     document = framework_document(framework)
     changes: Mapping[str, Any] = document.get(_ALL) or {}
     return merged(changes, (document.get(_MACHINES) or {}).get(machine) or {})
+
+
+def machine_notes(framework: str, machine: str) -> list[str]:
+    """Which constants a framework's program replaces on one machine only, and what they come from."""
+    if framework not in frameworks_with_times():
+        return []
+    document = framework_document(framework)
+    changes = (document.get(_MACHINES) or {}).get(machine)
+    if not changes:
+        return []
+    told = ", ".join(f"{family} {_constants(values)}" for family, values in changes.items())
+    origin = (document.get(_TUNED) or {}).get(machine)
+    where = f", tuned on {origin}" if origin else ""
+    return [
+        f"on {machine} alone the program of {framework} has {told}{where}; other machines are compared without it"
+    ]
+
+
+def _constants(values: object) -> str:
+    """A number, or numbers by name."""
+    if isinstance(values, Mapping):
+        return " ".join(f"{key} {value:g}" for key, value in values.items())
+    return f"{values:g}" if isinstance(values, int | float) else str(values)
 
 
 @lru_cache(maxsize=16)

@@ -6,6 +6,8 @@ import numpy as np
 
 from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
+from chakra.et.operators import FRAMEWORK
+from chakra.replay.compute.frameworks import machine_notes
 from chakra.replay.compute.in_effect import operator_model, why_no_operator_times
 from chakra.replay.compute.parameters import ComputeParameters
 from chakra.replay.config.model import System
@@ -49,7 +51,11 @@ def _operator_notes(
         if model.source
         else model.status
     )
-    return [f"computation takes the operator times of {model.name} ({model.accelerator}; {how})"]
+    framework = next((item.string_val for item in traces[0].metadata.attr if item.name == FRAMEWORK), "")
+    return [
+        f"computation takes the operator times of {model.name} ({model.accelerator}; {how})",
+        *machine_notes(framework, model.name),
+    ]
 
 
 def _generated_notes(traces: tuple[Trace, ...]) -> list[str]:

@@ -10,6 +10,8 @@ from chakra.cli.main import run
 from chakra.errors import UsageError
 from chakra.platforms import cluster
 from chakra.sweep.point import machine, price_of, run_point
+from chakra.sweep.study import load_study
+from chakra.sweep.table import notes
 from chakra.sweep.values_in_effect import values_in_effect
 
 RAILS = "hgx-h100 over 400G rails of 64 ports"
@@ -87,3 +89,21 @@ def test_sprayed_without_flows_is_refused_in_its_own_word() -> None:
     reason = run_point({"workload": workload, **merged(f"{RAILS} sprayed", {})})["reason"]
     assert "'sprayed' in words for a fabric" in reason
     assert "--backend flow" in reason
+
+
+def test_a_factor_of_one_machine_is_noted(tmp_path: Path) -> None:
+    """GB200 alone has a factor on all computing, from rows of experts: who compares it with B200 is told."""
+    note = "on gb200-nvl72 alone the program of megatron has contention 1.4, tuned on four measured rows of mixtures of "
+    workload = {"model": "gpt2-small", "layers": 2, "dp": 4, "framework": "megatron"}
+
+    def noted(platform: str) -> list[str]:
+        given = {"workload": workload, **merged(platform, {})}
+        told: list[str] = run_point(given, document_from_s=0)["document"]["notes"]
+        return [text for text in told if note in text]
+
+    assert len(noted("gb200-nvl72")) == 1
+    assert noted("hgx-b200") == []
+    path = tmp_path / "s.yml"
+    machines = {"platform": ["hgx-b200", "gb200-nvl72"]}
+    path.write_text(json.dumps({"study": "s", "workload": workload, "parameters": machines}))
+    assert any(note in text for text in notes(load_study(str(path))))
