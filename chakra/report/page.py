@@ -116,6 +116,7 @@ def _run_context(run: Run) -> dict[str, object]:
         "groups": _group_table(groups),
         "left_out": left_out,
         "collectives": tables.collectives(run),
+        "messages": tables.messages(run),
         "dimensions": _with_bars(run),
         "links": tables.links(run),
         "network": network_picture(run),

@@ -20,7 +20,7 @@ from chakra.io.readable import (
     printable,
 )
 from chakra.replay.results.beaten import why_faster
-from chakra.replay.results.formatting import WAITING
+from chakra.replay.results.formatting import WAITING, ends_in_words
 from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
 from chakra.timeline.lenient import number
 
@@ -315,6 +315,27 @@ def _ran(row: Mapping[str, object]) -> str:
 
 def _members(value: object) -> str:
     return count_text(len(value) if isinstance(value, list) else int(number(value)))
+
+
+def messages(run: Run) -> Table:
+    """Point-to-point messages by the dimensions that they cross."""
+    rows = [
+        (
+            ends_in_words([int(number(dim)) for dim in _list(row.get("dims"))]),
+            count_text(int(number(row.get("count")))),
+            bytes_text(int(number(row.get("bytes")))),
+            *(
+                duration_text(int(number(row.get(part))))
+                for part in ("longest_ns", "transfer_ns", "waiting_ns")
+            ),
+        )
+        for row in run.table("messages")
+    ]
+    return Table(("across", "messages", "bytes of all", "longest", "all transfers", "all waiting"), rows)
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def dimensions(run: Run) -> Table:

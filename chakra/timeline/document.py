@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from chakra.replay import ReplayResult
 
 _COLUMNS = ("ids", "issue_ns", "finish_ns")
-_OPTIONAL_COLUMNS = ("names", "kinds", "engines", "peers", "tags", "groups")
+_PARTNERS = ("peers", "tags", "groups", "communicators")
+_OPTIONAL_COLUMNS = ("names", "kinds", "engines", *_PARTNERS)
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 #: an NPU's entry of a result document: lists of one length under names that `_checked` has looked at
@@ -37,9 +38,7 @@ def from_result(result: "ReplayResult") -> Timeline:
     result
         The replay's result.
     """
-    workload = result.workload
-    traces = {npu: workload.traces[int(workload.trace_of[npu])] for npu in range(result.npus)}
-    return from_document(result.to_dict(nodes=True), traces=traces, source="replay")
+    return from_document(result.to_dict(nodes=True), source="replay")
 
 
 @checked
@@ -53,9 +52,9 @@ def from_document(
     document
         A result document with nodes.
     traces
-        The traces that ran, by rank: they tell peers, tags and groups, and so which slices arrows join.
-        Without them the document's own columns ``peers``, ``tags`` and ``groups`` do; without those,
-        collectives are matched by their turn.
+        The traces that ran, by rank. Peers, tags and groups, and so which slices arrows join, are told by the
+        document's columns ``peers``, ``tags``, ``groups`` and ``communicators``; where it has none, by these; without
+        either collectives are matched by their turn.
     source
         Name of the document in messages.
 
@@ -223,20 +222,25 @@ def _facts(
     entry: _Entry, trace: Trace | None, where: list[int], kinds: list[NodeType]
 ) -> tuple[list[int | None], list[int], list[str | None]]:
     """Peers, tags and groups of the entry's communication nodes (at places ``where``); None where unknown."""
-    if trace is None:
-        given = [entry.get(key) for key in ("peers", "tags", "groups")]
-        peers, tags, groups = ([column[i] if column else None for i in where] for column in given)
+    if trace is not None:
+        order = trace.order_by_id()
+        wanted = np.array([entry["ids"][i] for i in where], np.uint64)
+        place = order[np.minimum(np.searchsorted(trace.ids, wanted, sorter=order), trace.n_nodes - 1)]
+        if not np.array_equal(trace.ids[place], wanted):
+            raise UsageError(
+                f"{trace.source}: is not the trace that NPU {entry['npu']} ran: their node ids differ"
+            )
+    if trace is None or any(entry.get(key) for key in _PARTNERS):
+        peers, tags, groups, comms = (
+            [column[i] if (column := entry.get(key)) else None for i in where] for key in _PARTNERS
+        )
         return (
             [peer if type(peer) is int else None for peer in peers],
             [tag if type(tag) is int else 0 for tag in tags],
-            [None if group is None else str(group) for group in groups],
-        )
-    order = trace.order_by_id()
-    wanted = np.array([entry["ids"][i] for i in where], np.uint64)
-    place = order[np.minimum(np.searchsorted(trace.ids, wanted, sorter=order), trace.n_nodes - 1)]
-    if not np.array_equal(trace.ids[place], wanted):
-        raise UsageError(
-            f"{trace.source}: is not the trace that NPU {entry['npu']} ran: their node ids differ"
+            [
+                None if group is None else str(group) if comm is None else f"{group} {comm}"
+                for group, comm in zip(groups, comms, strict=True)
+            ],
         )
     recorded: list[tuple[int | None, int, str | None]] = []
     for at, kind in zip(place.tolist(), kinds, strict=True):

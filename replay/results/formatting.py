@@ -73,6 +73,7 @@ def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
         document["corrections"] = result.corrections
         document["account"] = {name: values.tolist() for name, values in result.account.items()}
         document["collectives"] = result.collectives
+        document["messages"] = result.messages
         document["dimensions"] = result.dimensions
         document["inputs"] = {"network": {"dims": result.dimensions}}
     return document
@@ -216,6 +217,7 @@ def _summary(document: Document) -> Iterator[str]:
     yield from _machine(document)
     yield from _account(document, last)
     yield from _collectives(document.get("collectives") or [], document.get("backend", "unaware"))
+    yield from _messages(document.get("messages") or [])
     yield from _dimensions(document.get("dimensions") or [])
     given = document.get("corrections") or {}
     corrections = {name: count for name, count in given.items() if count and name in OF_TIME}
@@ -397,6 +399,29 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
         "bound = bytes that must cross a cut between NPUs / bandwidth of its links (of an NPU, a machine, a level of "
         "switches), without latencies and steps: small collectives take many times that"
     )
+
+
+def ends_in_words(dims: Sequence[int]) -> str:
+    """In which dimensions ends of messages differ."""
+    if not dims:
+        return "an NPU and itself"
+    return f"dim {' and '.join(map(str, dims))}"
+
+
+def _messages(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    table = [["messages across", "times", "bytes", "longest ns", "transfer ns", "waiting ns"]]
+    table.extend(
+        [
+            ends_in_words(row["dims"]),
+            *(count_text(row[key]) for key in ("count", "bytes", "longest_ns", "transfer_ns", "waiting_ns")),
+        ]
+        for row in rows
+    )
+    yield ""
+    yield from _table(table, left=1)
+    yield "bytes of all; longest and all transfers, and waiting for the sender before them, as receives saw them"
 
 
 def _dimensions(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

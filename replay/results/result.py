@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
@@ -36,6 +36,7 @@ from chakra.replay.results.critical_path import CriticalPath, PathNode, PathSums
 from chakra.replay.results.crossed import Crossed
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
+from chakra.replay.results.messages import MessageRow, message_bytes, message_rows
 from chakra.replay.results.product_notes import product_notes
 from chakra.replay.results.recorded_elsewhere import elsewhere_notes
 from chakra.replay.results.recorded_notes import (
@@ -53,7 +54,6 @@ from chakra.replay.results.time_account import (
     exposed_as_astra,
     roofline_averages,
 )
-from chakra.replay.symmetry.classes import booked_dims
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.kernel_speeds import accelerator_notes, idle_speed_notes
 from chakra.replay.workload.model import Engine, Op, Program, Workload
@@ -269,7 +269,7 @@ class ReplayResult:
             sent = sent + unsent_bytes(self.scenario, self.raw)
         else:
             crossed, booked = flat_bytes(self.scenario, self.raw)
-            sent = sent + self._message_bytes() + crossed - booked
+            sent = sent + message_bytes(self._message_rows, len(sent)) + crossed - booked
         span = int(self.finish_ns.max(initial=0))
         rows = []
         for k, dim in enumerate(self.network.dims):
@@ -287,24 +287,14 @@ class ReplayResult:
             )
         return rows
 
-    def _message_bytes(self) -> I64:
-        """Bytes of point-to-point messages per dimension, over all NPUs."""
-        total = np.zeros(len(self.network.dims), np.int64)
-        if not any(p.p2p_is_send.any() for p in self.workload.programs):
-            return total
-        peers = self.workload.peers
-        for number, program in enumerate(self.workload.programs):
-            npus = np.flatnonzero(self.workload.program_of == number)
-            send = np.asarray(program.p2p_is_send, bool)
-            if not send.any():
-                continue
-            per_peer = np.bincount(
-                program.p2p_peer[send], weights=program.p2p_bytes[send], minlength=peers.shape[1]
-            ).astype(np.int64)
-            for slot in np.flatnonzero(per_peer):
-                booked = booked_dims(self.network, npus, peers[npus, slot])
-                total += booked.sum(axis=0) * per_peer[slot]
-        return total
+    @cached_property
+    def _message_rows(self) -> list[MessageRow]:
+        return message_rows(self.workload, self.network, self.raw, self._programs)
+
+    @property
+    def messages(self) -> list[dict[str, object]]:
+        """One row per set of dimensions in which ends of messages differ: count, bytes, times of receives."""
+        return [asdict(row) | {"dims": list(row.dims)} for row in self._message_rows]
 
     @cached_property
     def links(self) -> list[dict[str, Any]]:
@@ -419,7 +409,9 @@ class ReplayResult:
     @checked
     def records(
         self,
-        what: Literal["npus", "nodes", "collectives", "dimensions", "links", "critical_path"] = "npus",
+        what: Literal[
+            "npus", "nodes", "collectives", "messages", "dimensions", "links", "critical_path"
+        ] = "npus",
     ) -> list[dict[str, Any]]:
         """Rows of one kind, for ``pandas.DataFrame(result.records("nodes"))`` and the like.
 
@@ -427,8 +419,8 @@ class ReplayResult:
         ----------
         what
             ``"npus"``: finish, exposed communication and time account of each NPU; ``"nodes"``: name, kind, engine,
-            issue and finish of each node of each NPU; ``"collectives"``, ``"dimensions"``, ``"links"``,
-            ``"critical_path"``: the rows of the attribute of that name. Times in ns.
+            issue and finish of each node of each NPU; ``"collectives"``, ``"messages"``, ``"dimensions"``,
+            ``"links"``, ``"critical_path"``: the rows of the attribute of that name. Times in ns.
 
         Raises
         ------
@@ -447,7 +439,7 @@ class ReplayResult:
         """
         from chakra.replay.results.formatting import rows_of
 
-        if what in ("collectives", "dimensions", "links", "critical_path"):
+        if what in ("collectives", "messages", "dimensions", "links", "critical_path"):
             return [dict(row) for row in getattr(self, what)]
         if what == "npus":
             return rows_of(
@@ -490,6 +482,7 @@ class ReplayResult:
             "account": {name: values.tolist() for name, values in self.account.items()},
             "statistics": {name: values.tolist() for name, values in self.statistics.items()},
             "collectives": self.collectives,
+            "messages": self.messages,
             "dimensions": self.dimensions,
             "links": self.links,
             "link_use": self.link_use,
@@ -587,23 +580,26 @@ class ReplayResult:
         return said
 
     def _partners(self, npu: int, program: Program, index: I64, order: I64) -> dict[str, Any]:
-        """Peer and tag of every message and group of every collective of an NPU, None for other nodes."""
+        """Peer and tag of every message, group of every collective and its number; None for other nodes.
+
+        Communicators that have one name, such as those of a job's tensor-parallel ranks, differ in their numbers.
+        """
         trace = program.trace
         peers: list[int | None] = [None] * len(order)
         tags: list[int | None] = [None] * len(order)
         groups: list[str | None] = [None] * len(order)
+        comms: list[int | None] = [None] * len(order)
         ranks = self.workload.peers[npu] if len(program.p2p_peer) else None
         for k, node in enumerate(order.tolist()):
             op = int(program.op[node])
             if op == Op.COLLECTIVE:
-                groups[k] = self.membership.comms[
-                    int(self.membership.comm[npu, program.calls[int(program.call[node])].group])
-                ].name
+                number = int(self.membership.comm[npu, program.calls[int(program.call[node])].group])
+                groups[k], comms[k] = self.membership.comms[number].name, number
             elif op in (Op.SEND, Op.RECV) and ranks is not None:
                 message = int(program.call[node])
                 peers[k] = int(ranks[int(program.p2p_peer[message])])
                 tags[k] = int(trace.comm_tag[int(index[k])])
-        return {"peers": peers, "tags": tags, "groups": groups}
+        return {"peers": peers, "tags": tags, "groups": groups, "communicators": comms}
 
 
 def _attribute_names(program: Program) -> list[str]:
