@@ -127,16 +127,32 @@ def _host_side(parts: Parts, comm: dict[int, Comm]) -> tuple[_HostSide, dict[int
     parent_op = np.where(head, region.parent[np.maximum(pieces.op, 0)], pieces.op)
     parent = np.where(parent_op >= 0, pieces.node_of_op[parent_op], -1)
     types = np.full(n, NodeType.COMP, np.int64)
+    late = (pieces.kind == NODE_SYNC) | (pieces.kind == NODE_JOIN)
     issued: dict[int, int] = {}
     if parts.host is not None and pairing is not None:
         parent = tree_parents(parts.host, pairing, region, pieces, et_row, parent)
         if parts.options.cpu_comm == "comm":
             own_rows = np.where(pieces.kind == NODE_GAP, -1, op_row)
             found, issued = cpu_communication(parts.host, device, et_row, own_rows, parts.groups, parts.rank)
-            comm.update(found)
-            types[list(found)] = [info.kind for info in found.values()]
-    late = (pieces.kind == NODE_SYNC) | (pieces.kind == NODE_JOIN)
+            nodes = np.array(list(found), np.int64)
+            moves = _longest_parts(pieces, late)[pieces.op[nodes]]
+            name[moves] = name[nodes]
+            for node, info in zip(moves.tolist(), found.values(), strict=True):
+                comm[node], types[node] = info, info.kind
     return _HostSide(name, op_row, et_row, parent, types, late), issued
+
+
+def _longest_parts(pieces: Pieces, late: Bool) -> I64:
+    """For each operator the longest part of its own time, which is no wait: nodes, the first of equal ones.
+
+    What an annotation of a CPU back end names waits and transfers there; its other parts prepare and copy around the
+    operators inside (an all-gather's buffer and its outputs).
+    """
+    own = np.flatnonzero((pieces.op >= 0) & ~late)
+    order = own[np.lexsort((-own, pieces.duration[own], pieces.op[own]))]
+    longest = pieces.node_of_op.copy()
+    longest[pieces.op[order]] = order
+    return longest
 
 
 def _device_side(parts: Parts, n_host: int, comm: dict[int, Comm]) -> _DeviceSide:
