@@ -364,7 +364,7 @@ def test_two_replays(tmp_path: Path) -> None:
         (
             1_000,
             replace(JOB, pp=2),
-            "that of A, too little to tell them apart with 90 % (1.21 would, by 7,963 pairs of",
+            "that of A, too little to tell them apart with 90 % (1.21 would, by 7,960 pairs of",
         ),
         (900, replace(JOB, pp=2), "the step of B takes 1.22 times that of A, enough"),
         (900, replace(JOB, tp=2), "too little to tell them apart with 90 % (1.33 would, by 15,964 pairs"),
