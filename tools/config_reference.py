@@ -61,7 +61,7 @@ TABLES = {
     "memory": Table(MEMORY_KEYS, "chakra.replay.config.load_memory"),
     "study": Table(STUDY_KEYS, "chakra.sweep.study.load_study"),
     "range": Table(RANGE_KEYS, "chakra.sweep.space.parameter_from"),
-    "workload": Table((*WORKLOAD_KEYS, *_kinds()), "chakra.generate.request.requests.Request.from_mapping"),
+    "workload": Table((*WORKLOAD_KEYS, *_kinds()), "chakra.generate.request.base.Request.from_mapping"),
     "platform": Table(PLATFORM_KEYS, "chakra.platforms.load_platform"),
     "accelerator": Table(ACCELERATOR_KEYS, "chakra.platforms.load_platform"),
     "dim": Table(DIM_KEYS, "chakra.platforms.load_platform"),

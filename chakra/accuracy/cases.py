@@ -14,7 +14,7 @@ from chakra.arguments import checked
 from chakra.errors import ChakraError
 from chakra.generate.model.presets import transformer
 from chakra.generate.plan.options import Recompute
-from chakra.generate.request.requests import TransformerRequest
+from chakra.generate.request.transformers import TransformerRequest
 from chakra.io.digits import decimal_number, is_whole, whole_number
 from chakra.io.readable import counted
 

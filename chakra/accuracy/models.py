@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from chakra.errors import UsageError
 from chakra.generate.model.layer_kinds import Mixer
 from chakra.generate.model.presets import TRANSFORMERS
-from chakra.generate.request.requests import TransformerRequest
+from chakra.generate.request.transformers import TransformerRequest
 from chakra.io.digits import whole_number
 
 #: sizes in parentheses after a model's name, by what they are called there

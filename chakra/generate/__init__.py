@@ -16,16 +16,9 @@ if TYPE_CHECKING:
     from chakra.generate.model.blocks import ContextParallel
     from chakra.generate.plan.options import Recompute
     from chakra.generate.plan.training import StepPlan, build_workload
-    from chakra.generate.request.requests import (
-        CommOrder,
-        DlrmRequest,
-        MlpRequest,
-        Mode,
-        MoeRequest,
-        Request,
-        ResnetRequest,
-        TransformerRequest,
-    )
+    from chakra.generate.request.base import CommOrder, Request
+    from chakra.generate.request.requests import DlrmRequest, MlpRequest, ResnetRequest
+    from chakra.generate.request.transformers import Mode, MoeRequest, TransformerRequest
     from chakra.generate.schedule.pipeline import ScheduleKind
     from chakra.generate.verify.step_totals import summarize, total_matmul_flops, total_parameters
     from chakra.generate.write import write_plain, write_shared
@@ -57,18 +50,18 @@ __all__ = [
 lazy_names(
     __name__,
     {
-        "CommOrder": "chakra.generate.request.requests",
+        "CommOrder": "chakra.generate.request.base",
         "ContextParallel": "chakra.generate.model.blocks",
         "DlrmRequest": "chakra.generate.request.requests",
         "MlpRequest": "chakra.generate.request.requests",
-        "Mode": "chakra.generate.request.requests",
-        "MoeRequest": "chakra.generate.request.requests",
+        "Mode": "chakra.generate.request.transformers",
+        "MoeRequest": "chakra.generate.request.transformers",
         "Recompute": "chakra.generate.plan.options",
-        "Request": "chakra.generate.request.requests",
+        "Request": "chakra.generate.request.base",
         "ResnetRequest": "chakra.generate.request.requests",
         "ScheduleKind": "chakra.generate.schedule.pipeline",
         "StepPlan": "chakra.generate.plan.training",
-        "TransformerRequest": "chakra.generate.request.requests",
+        "TransformerRequest": "chakra.generate.request.transformers",
         "WorkloadManifest": "chakra.et.manifest",
         "build_workload": "chakra.generate.plan.training",
         "read_manifest": "chakra.et.manifest",

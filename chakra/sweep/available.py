@@ -2,7 +2,8 @@
 
 from chakra.accuracy.rates import rates_of
 from chakra.errors import UsageError
-from chakra.generate.request.requests import REQUESTS, Mode, TransformerRequest
+from chakra.generate.request.requests import REQUESTS
+from chakra.generate.request.transformers import Mode, TransformerRequest
 from chakra.generate.verify.totals import counts_of
 from chakra.replay.config.keys import LOCAL_MEM_CAPACITY
 from chakra.replay.results.serving import ServingTimes

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from chakra.errors import ChakraError, ConfigError, UsageError
-from chakra.generate.request.requests import REQUESTS, DlrmRequest, Request, TransformerRequest
+from chakra.generate.request.base import Request
+from chakra.generate.request.requests import REQUESTS, DlrmRequest
+from chakra.generate.request.transformers import TransformerRequest
 from chakra.io.digits import is_whole
 from chakra.io.nearest import nearest
 from chakra.io.shown import describe

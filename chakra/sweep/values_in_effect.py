@@ -6,8 +6,10 @@ from dataclasses import replace
 from enum import Enum
 
 from chakra.errors import ConfigError, UsageError
+from chakra.generate.request.base import Request
 from chakra.generate.request.frameworks import framework
-from chakra.generate.request.requests import REQUESTS, Request, TransformerRequest
+from chakra.generate.request.requests import REQUESTS
+from chakra.generate.request.transformers import TransformerRequest
 from chakra.io.readable import counted
 from chakra.io.shown import describe
 from chakra.io.yaml import read_entries

@@ -8,7 +8,7 @@ import pytest
 from chakra.cli.main import run
 from chakra.et.operators import TOKEN_NODES
 from chakra.generate.plan.training import build_workload
-from chakra.generate.request.requests import TransformerRequest
+from chakra.generate.request.transformers import TransformerRequest
 from chakra.generate.verify.totals import totals_of
 from chakra.replay import simulate
 from chakra.replay.results.formatting import rates_in_words

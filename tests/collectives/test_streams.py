@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder
 from chakra.generate.plan.training import StepPlan, build_workload
-from chakra.generate.request.requests import TransformerRequest
+from chakra.generate.request.transformers import TransformerRequest
 from chakra.platforms.cluster import cluster
 from chakra.replay import simulate
 

@@ -17,7 +17,7 @@ from chakra.generate.parallel import ParallelConfig
 from chakra.generate.plan.options import Recompute, TrainingOptions, Zero
 from chakra.generate.plan.template import EmitOptions
 from chakra.generate.plan.training import StepPlan, plan_step
-from chakra.generate.request.requests import TransformerRequest
+from chakra.generate.request.transformers import TransformerRequest
 from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.memory import layer_activations

@@ -9,7 +9,7 @@ import pytest
 
 from chakra.et.operators import Host, Kernel, KernelKind, MatrixProduct, operator_text, parse_operators
 from chakra.generate import MoeRequest, Recompute, TransformerRequest, build_workload
-from chakra.generate.request.requests import Host as HostOption
+from chakra.generate.request.base import Host as HostOption
 from chakra.platforms import cluster
 from chakra.replay import simulate
 from chakra.replay.compute import HostCosts

@@ -9,7 +9,8 @@ from chakra.errors import UsageError
 from chakra.generate import summarize, total_matmul_flops, total_parameters
 from chakra.generate.model.classic import DLRM, MlpConfig
 from chakra.generate.model.presets import transformer
-from chakra.generate.request.requests import DlrmRequest, MlpRequest, ResnetRequest, TransformerRequest
+from chakra.generate.request.requests import DlrmRequest, MlpRequest, ResnetRequest
+from chakra.generate.request.transformers import TransformerRequest
 from chakra.generate.verify import closed_forms as closed
 
 

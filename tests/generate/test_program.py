@@ -9,9 +9,9 @@ from chakra.accuracy import NothingNear, replay_interval
 from chakra.errors import UsageError
 from chakra.et.operators import Host, Kernel, KernelKind, parse_operators
 from chakra.generate import TransformerRequest, build_workload
+from chakra.generate.request.base import Host as HostOption
 from chakra.generate.request.frameworks import FRAMEWORKS
 from chakra.generate.request.parameters import PARAMETERS
-from chakra.generate.request.requests import Host as HostOption
 from chakra.generate.verify.check import check_step
 from chakra.generate.verify.step_totals import summarize, total_matmul_flops, total_parameters
 from chakra.platforms import cluster

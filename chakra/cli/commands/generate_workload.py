@@ -13,8 +13,10 @@ from chakra.cli.support.numbers import DecimalNumber, WholeNumber
 from chakra.cli.support.progress import ProgressBar
 from chakra.cli.support.quiet import hush
 from chakra.errors import ThresholdError, UsageError
+from chakra.generate.request.base import CommOrder, Request
 from chakra.generate.request.parameters import Amount, Member, Size, Sizes, keys_of
-from chakra.generate.request.requests import REQUESTS, CommOrder, Request, TransformerRequest
+from chakra.generate.request.requests import REQUESTS
+from chakra.generate.request.transformers import TransformerRequest
 from chakra.io.digits import signed_whole_number
 from chakra.io.documents import document_text
 from chakra.io.readable import counted, decimal_bytes_text, verb

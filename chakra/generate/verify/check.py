@@ -10,7 +10,7 @@ from chakra.generate.model.layer_kinds import Feed, Mixer
 from chakra.generate.model.placement import joined
 from chakra.generate.plan.options import Recompute, Zero
 from chakra.generate.plan.training import StepPlan
-from chakra.generate.request.requests import Mode, TransformerRequest
+from chakra.generate.request.transformers import Mode, TransformerRequest
 from chakra.generate.schedule.pipeline import ScheduleKind
 from chakra.generate.verify import closed_forms as closed
 from chakra.generate.verify.step_totals import StageSummary, summarize, total_matmul_flops, total_parameters

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from chakra.et.memory_need import MEMORY, MemoryNeed
 from chakra.et.operators import TOTALS
 from chakra.generate.plan.training import StepPlan
-from chakra.generate.request.requests import Mode, Request, TransformerRequest
+from chakra.generate.request.base import Request
+from chakra.generate.request.transformers import Mode, TransformerRequest
 from chakra.generate.verify.step_totals import StageSummary, summarize
 from chakra.io.documents import document_text
 
