@@ -53,6 +53,8 @@ _SHORT = {
     REMOTE_BANDWIDTH.name: "memory.bandwidth",
 }
 _DIM = re.compile(r"(?:network\.)?dim([0-9]{1,3})\.(bandwidth|latency)")
+#: what of a dimension is no number that could be changed by a factor
+_SHAPE = re.compile(r"(?:network\.)?dim[0-9]{1,3}\.(?:topology|npus(?:-count)?)")
 _UNITS = {key.name: key.unit for key in (BANDWIDTH, LATENCY)}
 
 
@@ -155,6 +157,11 @@ def _with_key(parameter: Parameter) -> str:
 def no_number(text: str) -> str:
     """For a key of a file that holds no number: what to do instead of changing it by a factor; empty for other words."""
     word = text.replace("_", "-")
+    if _SHAPE.fullmatch(word):
+        return (
+            f"{text} makes another network, and only numbers can be changed here; replay both networks and compare the "
+            "results (chakra compare), or vary the network in a study (chakra sweep)"
+        )
     section, dot, rest = word.partition(".")
     for kind, keys in ((SYSTEM, SYSTEM_KEYS), (REMOTE, MEMORY_KEYS), (NETWORK, NETWORK_KEYS)):
         bare = rest if dot and section == kind else word

@@ -226,6 +226,11 @@ def test_numbers_of_the_system_file_that_have_no_short_name() -> None:
         ("collective-channels=2x", "gives no collective-channels; give a value in channels"),
         ("overlap-computing-rate=2", "out of range"),
         (
+            "dim0.topology=Switch",
+            r"dim0\.topology makes another network, .*\(chakra compare\), or vary the network",
+        ),
+        ("network.dim1.npus_count=2x", "makes another network, and only numbers"),
+        (
             "all-reduce-implementation=direct",
             "is a key of the system file, but no single number, .*; change the file, or vary system.all-reduce-impl",
         ),

@@ -5,6 +5,8 @@ import threading
 from contextlib import AbstractContextManager
 from types import TracebackType
 
+from chakra import jit
+from chakra.cli.support.compiling import REPLAYS
 from chakra.cli.support.progress import ProgressBar
 from chakra.io.readable import counted_text
 
@@ -16,7 +18,8 @@ class Running(AbstractContextManager["Running"]):
     """
 
     def __init__(self) -> None:
-        self._bar = ProgressBar("reading and checking the workload", after_s=1.0)
+        waits = "" if any(jit.is_cached(name) for name in REPLAYS) else "compiling kernels (once), "
+        self._bar = ProgressBar(f"{waits}reading and checking the workload", after_s=1.0)
         self._interrupted = False
         self._handler = signal.getsignal(signal.SIGINT)
 
