@@ -54,6 +54,7 @@ from chakra.replay.results.time_account import (
     exposed_as_astra,
     roofline_averages,
 )
+from chakra.replay.results.uneven_notes import uneven_notes
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.kernel_speeds import accelerator_notes, idle_speed_notes
 from chakra.replay.workload.model import Engine, Op, Program, Workload
@@ -370,6 +371,7 @@ class ReplayResult:
             *([] if self.partial else recording_notes(traces, self.npus, int(self.finish_ns.max()))),
             *library_notes(self.scenario),
             *sharing_notes(self.scenario),
+            *uneven_notes(self.scenario),
             *elsewhere_notes(self.scenario),
             *turns_notes(self.scenario),
             *self._uncertainty(),

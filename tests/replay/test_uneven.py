@@ -563,3 +563,19 @@ def test_json_keeps_shares(tmp_path: Path) -> None:
     ]
     assert ends[0] == ends[1]
     assert min(ends[0]) > 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ([[0, 100, 300], [0, 0, 100], [0, 100, 0]], "2.0 times the mean"),
+        ([[0, 50, 50], [200, 0, 40], [200, 40, 0]], "2.1 times the mean"),
+        ([[0, 100, 100], [100, 0, 100], [100, 105, 0]], ""),
+    ],
+    ids=["sends and receives", "receives", "nearly even"],
+)
+def test_a_note_says_how_much_more_the_busiest_rank_moves(sizes: list[list[int]], told: str) -> None:
+    """400 of a mean of 200; 400 received of a mean of 580/3; 205 of a mean of 605/3."""
+    result = simulate(traces_of("all_to_all", np.array(sizes)), machine("direct"), network(3))
+    notes = [note for note in result.notes if "all-to-alls are unequal" in note]
+    assert [told in note for note in notes] == [True] * bool(told)
