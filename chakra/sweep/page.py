@@ -161,9 +161,19 @@ def _facts(
         facts += [
             (f"Best: {heading(name)}", metric_column(name, best[:1])[0])
             for name in METRICS
-            if name in best[0].metrics
+            if name in best[0].metrics and name not in _told_elsewhere(study, best[0])
         ]
     return facts
+
+
+def _told_elsewhere(study: Study, best: Outcome) -> set[str]:
+    """Metrics of the best design that the sentence above has, or that follow from another one; the table has all."""
+    told = {study.objective, "step_low_ms", "step_high_ms", "npus"}
+    follow = {"samples_per_s": "tokens_per_s", "memory_gb": "memory_share"}
+    told |= {name for name, other in follow.items() if other in best.metrics}
+    if best.metrics.get("hfu") == best.metrics.get("mfu"):
+        told.add("hfu")
+    return told
 
 
 def _designs(

@@ -105,7 +105,7 @@ def label(metric: str) -> str:
         "step_low_ms": "90 % from [ms]",
         "step_high_ms": "90 % to [ms]",
         "exposed_ms": "exposed communication [ms]",
-        "memory_gb": "peak memory [10^9 B]",
+        "memory_gb": "peak memory [GB]",
         "memory_share": "peak memory [of an NPU's]",
         "samples_per_s": "samples/s",
         "tokens_per_s": "tokens/s",
@@ -120,6 +120,6 @@ def label(metric: str) -> str:
         "npus": "NPUs",
         "cost_per_hour": "cost/h",
         "cost_per_step": "cost/step",
-        "cost_per_million_tokens": "cost/10^6 tokens",
-        "steady_cost_per_million_tokens": "steady cost/10^6 tokens",
+        "cost_per_million_tokens": "cost/million tokens",
+        "steady_cost_per_million_tokens": "steady cost/million tokens",
     }[metric]

@@ -114,7 +114,7 @@ def test_a_study_ranks_by_the_tokens_that_requests_are_given(
     )
     assert run(["sweep", str(path), "--workers", "1", "--reports", "0"]) == 0
     table = capsys.readouterr().out
-    for heading in ("first token [ms]", "time per token [ms]", "tokens/s decoding", "cost/10^6 tokens"):
+    for heading in ("first token [ms]", "time per token [ms]", "tokens/s decoding", "cost/million tokens"):
         assert heading in table
     # eight requests at once take little longer than one: the larger batch comes first
     first = next(line for line in table.splitlines() if line.split()[:1] == ["1"])
