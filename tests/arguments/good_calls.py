@@ -356,7 +356,7 @@ def _of_studies() -> Iterator[Call]:
         {"document": {"workload": {"kind": "mlp"}, "platform": "x"}, "source": "x"},
     )
     point = study.merged({"workload.tp": 1})
-    yield "run_point", sweep.run_point, {"merged": point, "needs_memory": False, "document": False}
+    yield "run_point", sweep.run_point, {"merged": point, "needs_memory": False, "document_from_s": 1.0}
     how = {"shard": None, "retry_failed": False, "progress": None, "begin": None}
     serial = lambda function, tasks: ((i, function(**task)) for i, task in enumerate(tasks))  # noqa: E731
     yield "run_study", sweep.run_study, {"study": study, "store": store, "run": serial, **how}

@@ -183,6 +183,7 @@ def test_every_value_of_a_framework_has_its_fact_and_can_be_overridden(name: str
     others: dict[str, object] = {
         "zero": 2, "exposed": "pp", "recompute": "selective", "grad_dtype": "bf16", "bucket_mb": 7.0, "flash": None,
         "causal": None, "context": "ulysses", "host": "synchronised", "reshard": None, "prefetch": 5,
+        "unquantised": "mtp",
     }  # fmt: skip
     assert TransformerRequest.from_mapping({**SIZES, "framework": name}).framework == name
     for field, value in framework.values.items():
