@@ -96,6 +96,41 @@ def test_a_summary_names_the_modules_of_a_stage() -> None:
     assert [stage.layers for stage in summarize(request(mtp=2, pp=2).plan())] == ["0-1", "2-3, mtp0, mtp1"]
 
 
+@pytest.mark.parametrize(
+    ("options", "compared"),
+    [
+        ({"layers": 5, "tp": 4, "sp": True}, False),
+        ({"layers": 1, "tp": 2}, False),
+        ({"layers": 1, "dp": 4, "ep": 4}, True),
+        ({"layer-pattern": "MMMM", "layers": 4, "tp": 2}, False),
+    ],
+    ids=str,
+)
+def test_modules_of_other_layers_count_in_what_is_checked(options: dict[str, Any], compared: bool) -> None:
+    """Its modules have attention and experts where layers have neither: what tp ranks repeat, and what ep needs."""
+    job = TransformerRequest.from_mapping(
+        {"model": "nemotron-3-nano-30b-a3b", "seq": 64, "mtp": 1, **options}
+    )
+    checks = check_step(job, job.plan())
+    assert ("matrix FLOPs of all ranks" in {check.name for check in checks}) is compared
+    assert [check for check in checks if not check.passed] == []
+
+
+def test_experts_of_modules_are_visited_unevenly_as_those_of_layers_are() -> None:
+    job = request(mtp=2, dp=4, ep=4, expert_load="zipf:1.2", **EXPERTS)
+    plan = job.plan()
+    assert [check for check in check_step(job, plan) if not check.passed] == []
+    sent: dict[str, set[tuple[int, ...]]] = {}
+    for trace in build_workload(plan).traces:
+        for i in range(trace.n_nodes):
+            name = trace.node(i).name.split(" ")[-1]
+            if trace.types[i] == NodeType.COMM_COLL and name.endswith("expert1.all_to_all"):
+                sent.setdefault(name.split(".")[0], set()).add(tuple(trace.attr(i, "in_split_bytes", ())))
+    modules = [sent["mtp0"], sent["mtp1"]]
+    assert all(len(set(split)) > 1 for splits in modules for split in splits)
+    assert modules[0] != modules[1]
+
+
 @pytest.mark.parametrize(("stages", "held"), [(1, []), (2, [0, 1]), (4, [0, 3])])
 def test_the_last_stage_looks_tokens_up_by_a_copy_of_the_embedding(stages: int, held: list[int]) -> None:
     found = summarize(request(mtp=1, pp=stages).plan())

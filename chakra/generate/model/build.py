@@ -185,14 +185,14 @@ class _Parts:
         """The modules of multi-token prediction: their weights are the first one's where they are repeated."""
         model, options = self.model, replace(self.options, types=self.options.types.of("mtp"))
         for depth in range(model.mtp if options.training else 0):
-            begin = self.make.predictor(owns_weight=self._owns(stage))
-            layers = [begin]
+            layers = [self.make.predictor(owns_weight=self._owns(stage))]
             for number, one in enumerate(model.mtp_layers()):
-                kind = ("mtp", one)
+                # experts of a module are visited as those of a layer of the next number
+                visited = self._dispatched(options, one, model.layers + depth)
+                kind: object = ("mtp", one) if visited is options else ("mtp", one, depth)
                 if kind not in self._prototypes:
-                    self._prototypes[kind] = TransformerLayers(
-                        one, self.parallel, self.shape, options
-                    ).layer()
+                    made = TransformerLayers(one, self.parallel, self.shape, visited)
+                    self._prototypes[kind] = made.layer()
                 layers.append(replace(self._prototypes[kind], name=f"layer{number}"))
             for layer in layers:
                 shared = depth >= model.mtp_modules
@@ -234,17 +234,22 @@ class _Parts:
         """A layer behind the encoder."""
         one = self.model.at(index)
         kind: object = self.model.layer_key(index)
-        here = self.options
-        if self.experts is not None and one.feed is Feed.MOE:
+        here = self._dispatched(self.options, one, index)
+        if here is not self.options:
             kind = index
-            tokens = self.make.residual_tokens
-            dispatch = dispatch_of(
-                self.experts.load, one, index, tokens, self.parallel.ep, self.experts.position
-            )
-            here = replace(self.options, dispatch=dispatch)
         if kind not in self._prototypes:
             self._prototypes[kind] = _layer(self.model, index, self.parallel, self.shape, here)
         return replace(self._prototypes[kind], name=f"layer{index}")
+
+    def _dispatched(
+        self, options: TransformerOptions, one: TransformerConfig, index: int
+    ) -> TransformerOptions:
+        """Options of a layer of this number, with what its experts get where they are not visited evenly."""
+        if self.experts is None or one.feed is not Feed.MOE:
+            return options
+        tokens = self.make.residual_tokens
+        dispatch = dispatch_of(self.experts.load, one, index, tokens, self.parallel.ep, self.experts.position)
+        return replace(options, dispatch=dispatch)
 
     def _prototype(self, kind: object, make: TransformerLayers) -> Layer:
         if kind not in self._prototypes:

@@ -427,7 +427,7 @@ class TransformerConfig:
     @property
     def has_experts(self) -> bool:
         """Whether any layer has experts."""
-        return any(one.feed is Feed.MOE for one in self.variants())
+        return any(one.feed is Feed.MOE for one in (*self.variants(), *self.mtp_layers()))
 
     @property
     def has_states(self) -> bool:

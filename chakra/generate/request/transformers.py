@@ -264,7 +264,8 @@ class TransformerRequest(Request):
             return None
         if not model.has_experts:
             raise UsageError("expert-load is of experts, and the model has none")
-        load.check_layers([model.at(layer).feed is Feed.MOE for layer in range(model.layers)])
+        modules = [any(one.feed is Feed.MOE for one in model.mtp_layers())] * model.mtp
+        load.check_layers([*(model.at(layer).feed is Feed.MOE for layer in range(model.layers)), *modules])
         if self.capacity != 1.0:
             raise UsageError("expert-load says how many tokens each expert gets: capacity must be 1")
         if self.dispatch_domain:

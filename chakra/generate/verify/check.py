@@ -103,7 +103,7 @@ def _copied(request: TransformerRequest, tp: int) -> str:
     if model.encoder is not None:
         repeated += ["the encoder's matrix of patches"] * (model.encoder.patch > 0)
         repeated += ["the convolutions of the spectrum"] * (model.encoder.mel > 0)
-    kinds = model.variants()
+    kinds = [*model.variants(), *model.mtp_layers()]
     repeated += ["copies of key-value heads"] * any(
         one.mixer is Mixer.ATTENTION and one.kv_heads < tp for one in kinds
     )
