@@ -63,8 +63,8 @@ def _of_requests(
                 found[f"steady_{name}_per_s"] = totals[name] / times.half_ns * 1e9
         if price is not None and found.get("steady_tokens_per_s"):
             found["steady_cost_per_million_tokens"] = price * npus / 3600 / found["steady_tokens_per_s"] * 1e6
-    elif times.token_ns and "samples" in totals:
-        found["decode_tokens_per_s"] = totals["samples"] / times.token_ns * 1e9
+    elif times.decode_ns and "samples" in totals:
+        found["decode_tokens_per_s"] = totals["samples"] * times.steps / times.decode_ns * 1e9
     return found
 
 

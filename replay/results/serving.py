@@ -6,7 +6,6 @@ All requests of a run come at once, at its beginning. A token is there when the 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,14 +28,20 @@ class ServingTimes:
     first_ns
         When the last request has its first token; None where the prompts are in the cache from the beginning.
     token_ns
-        Mean time from one token of a request to its next; None where no request has two.
+        Mean time from one token of a request to its next, over all requests; None where no request has two.
     half_ns
         Of prefill and decoding on ranks of their own, how long the one that takes longer is at work; None otherwise.
+    decode_ns
+        How long a rank decodes, behind its last prefill, the longest; None where none does, or on ranks of its own.
+    steps
+        Tokens of a request that decoding makes.
     """
 
     first_ns: int | None
     token_ns: float | None
     half_ns: int | None
+    decode_ns: int | None = None
+    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,24 +72,49 @@ def serving_times(result: "ReplayResult") -> ServingTimes | None:
     tokens = [_tokens(trace) for trace in traces]
     if not any(tokens):
         return None
-    first_ns: list[int] = []
-    token_ns: list[float] = []
-    for npu, index in _one_of_each_class(result):
+    ends, decode_ns = _TokenEnds(), 0
+    for npu, index, copies in _one_of_each_class(result):
         if not tokens[index]:
             continue
-        nodes = _Nodes(result, npu)
-        for first, last in tokens[index]:
-            begin = nodes.end_of(first)
-            if first.number == 0:
-                first_ns.append(begin)
-            if last.number > first.number:
-                token_ns.append((nodes.end_of(last) - begin) / (last.number - first.number))
-            elif first.number == 1 and not is_divided(traces):
-                # of a single step on a cache that is there it is the time since the beginning
-                token_ns.append(begin)
+        nodes, latest = _Nodes(result, npu), dict[int, int]()
+        for token in {one for pair in tokens[index] for one in pair}:
+            end_ns = nodes.end_of(token)
+            ends.add(token.number, end_ns, copies)
+            latest[token.number] = max(end_ns, latest.get(token.number, 0))
+        # a rank prefills all of its micro-batches before it decodes any
+        decode_ns = max(decode_ns, max(latest.values()) - latest.get(0, 0))
     return ServingTimes(
-        max(first_ns, default=None), fmean(token_ns) if token_ns else None, _longest_half(result)
+        ends.latest.get(0),
+        ends.mean_step(),
+        _longest_half(result),
+        None if is_divided(traces) else decode_ns or None,
+        max(ends.latest),
     )
+
+
+class _TokenEnds:
+    """When the first and the last tokens of requests are there, by their number: 0 is the one that prefill makes."""
+
+    def __init__(self) -> None:
+        self.latest: dict[int, int] = {}
+        self._sums: dict[int, tuple[int, int]] = {}
+
+    def add(self, number: int, end_ns: int, copies: int) -> None:
+        """A token that is there on so many NPUs at once."""
+        self.latest[number] = max(end_ns, self.latest.get(number, 0))
+        total, count = self._sums.get(number, (0, 0))
+        self._sums[number] = total + copies * end_ns, count + copies
+
+    def mean_step(self) -> float | None:
+        """Mean time from a token to the next: from the mean end of all first ones to that of all last ones.
+
+        Of a single step on a cache that is there it is the step, at whose end all requests have a token.
+        """
+        first, last = min(self.latest), max(self.latest)
+        if first == last:
+            return float(self.latest[last]) if first == 1 else None
+        begin, end = (total / count for total, count in (self._sums[first], self._sums[last]))
+        return (end - begin) / (last - first)
 
 
 def is_divided(traces: Sequence[Trace]) -> bool:
@@ -116,10 +146,12 @@ def half_notes(traces: Sequence[Trace]) -> list[str]:
     return [note]
 
 
-def _one_of_each_class(result: "ReplayResult") -> Iterator[tuple[int, int]]:
-    """An NPU of each class of equal ones, and the number of its trace."""
-    for npu in result.raw.partition.representative.tolist():
-        yield npu, int(result.workload.trace_of[npu])
+def _one_of_each_class(result: "ReplayResult") -> Iterator[tuple[int, int, int]]:
+    """An NPU of each class of equal ones, the number of its trace, and how many there are."""
+    partition = result.raw.partition
+    sizes = np.bincount(partition.class_of, minlength=partition.n_classes)
+    for npu, copies in zip(partition.representative.tolist(), sizes.tolist(), strict=True):
+        yield npu, int(result.workload.trace_of[npu]), copies
 
 
 def _longest_half(result: "ReplayResult") -> int | None:
@@ -129,7 +161,7 @@ def _longest_half(result: "ReplayResult") -> int | None:
         return None
     begins: dict[str, int] = {}
     ends: dict[str, int] = {}
-    for npu, index in _one_of_each_class(result):
+    for npu, index, _ in _one_of_each_class(result):
         part = _part(traces[index])
         begin = _Nodes(result, npu).first_operator()
         begins[part] = min(begin, begins.get(part, begin))

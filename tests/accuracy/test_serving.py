@@ -66,6 +66,48 @@ def test_micro_batches_take_turns() -> None:
     assert both["decode_tokens_per_s"] == pytest.approx(one["decode_tokens_per_s"], rel=1e-2)
 
 
+def test_a_step_on_a_cache_is_that_of_all_micro_batches() -> None:
+    """Of eight micro-batches that take turns a request has its next token when all had one: eight passes later."""
+    eight = point(mode="decode", decode_steps=1, micro_batches=8, npus=2)
+    one = point(mode="decode", decode_steps=1, npus=2)
+    assert eight["tpot_ms"] == pytest.approx(8 * one["tpot_ms"], rel=1e-6)
+    assert eight["decode_tokens_per_s"] == pytest.approx(eight["tokens_per_s"], rel=1e-6)
+
+
+def test_a_request_waits_for_others_prefill_before_it_decodes() -> None:
+    """With two micro-batches the first one's second token waits for the second one's first."""
+    words = {"micro_batches": 2, "npus": 2}
+    serve = point(mode="serve", decode_steps=STEPS, **words)
+    decode = point(mode="decode", decode_steps=STEPS, **words)
+    # mean of first tokens: after one prefill, and after two
+    first_ms = 0.75 * serve["ttft_ms"]
+    last_ms = serve["step_ms"] - serve["tpot_ms"] / 4
+    assert serve["tpot_ms"] == pytest.approx((last_ms - first_ms) / STEPS, rel=0.05)
+    assert serve["decode_tokens_per_s"] == pytest.approx(decode["decode_tokens_per_s"], rel=0.02)
+
+
+@pytest.mark.parametrize("slower", [1.0, 2.0])
+def test_latencies_are_means_over_all_ranks(slower: float) -> None:
+    """One of four replicas is slower: folded or not, it counts as one of four."""
+    request = TransformerRequest.from_mapping(
+        {"model": "gpt2-small", "seq": 64, "npus": 4, "mode": "serve", "decode-steps": 3}
+    )
+    plan = request.plan()
+    made = build_workload(plan, metadata=totals_of(request, plan).fact())
+    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
+    system = {"peak-perf": 100, "local-mem-bw": 1000, "roofline-enabled": 1}
+    folded, whole = (
+        serving_times(simulate(made, system, network, fold=fold, npu_scale=[slower, 1, 1, 1]))
+        for fold in (True, False)
+    )
+    assert folded == whole
+    assert folded is not None
+    even = serving_times(simulate(made, system, network))
+    assert even is not None
+    assert even.token_ns is not None
+    assert folded.token_ns == pytest.approx(even.token_ns * (3 + slower) / 4, rel=1e-3)
+
+
 @pytest.mark.parametrize(("seq", "steps"), [(1024, 1), (64, 12)])
 def test_halves_on_their_own_ranks_have_a_steady_rate(seq: int, steps: int) -> None:
     words: dict[str, Any] = {"model": "gpt2-small", "seq": seq, "micro_batch": 4, "tp": 2}
@@ -83,7 +125,8 @@ def test_halves_on_their_own_ranks_have_a_steady_rate(seq: int, steps: int) -> N
     )
     assert halves["ttft_ms"] == pytest.approx(prefill, rel=1e-2)
     assert "decode_tokens_per_s" not in halves
-    assert ("tpot_ms" in halves) == (steps > 1)
+    # from the first token on the cache is sent, and then each step is decoded
+    assert halves["tpot_ms"] == pytest.approx((halves["step_ms"] - halves["ttft_ms"]) / steps, rel=1e-2)
 
 
 def test_what_is_printed_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
