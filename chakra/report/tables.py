@@ -301,7 +301,13 @@ def taken_by(row: Mapping[str, object]) -> Taken:
 def _why_faster(row: Mapping[str, object], taken: Taken, backend: str) -> str:
     bound = number(row.get("bound_ns"))
     library = "library_algorithm" in row
-    return why_faster(taken.total_transfer_ns, bound * taken.count, library=library, backend=backend)
+    return why_faster(
+        taken.total_transfer_ns,
+        bound * taken.count,
+        library=library,
+        backend=backend,
+        waited=taken.total_ns > taken.total_transfer_ns,
+    )
 
 
 def _ran(row: Mapping[str, object]) -> str:

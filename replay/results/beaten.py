@@ -14,6 +14,10 @@ _BEATEN: Final = {
         "measurements, and off by their error here"
     ),
     OUTSIDE: "* faster than the bandwidth that the network states of itself allows",
+    "shared": (
+        "* faster than the bandwidth of its links allows: times count from the last member's start, and those that "
+        "started earlier had sent bytes by then"
+    ),
     "unaware": (
         "* faster than the bandwidth of its links allows: on the unaware backend messages do not share "
         "links (try --backend aware)"
@@ -21,7 +25,7 @@ _BEATEN: Final = {
 }
 
 
-def why_faster(time_ns: float, bound_ns: float, *, library: bool, backend: str) -> str:
+def why_faster(time_ns: float, bound_ns: float, *, library: bool, backend: str, waited: bool) -> str:
     """What a star at a time below its bound means; empty where the time is not below it.
 
     Parameters
@@ -34,8 +38,12 @@ def why_faster(time_ns: float, bound_ns: float, *, library: bool, backend: str) 
         Whether the time is that of a collective library.
     backend
         The run's.
+    waited
+        Whether members started before the last one.
     """
-    # where links are shared only rounding is below: messages take whole ns, packets have whole bytes
-    if backend in SHARED_LINKS or time_ns >= bound_ns:
+    if time_ns >= bound_ns:
         return ""
+    if backend in SHARED_LINKS:
+        # of equal starts only rounding is below: messages take whole ns, packets have whole bytes
+        return _BEATEN["shared"] if waited else ""
     return _BEATEN.get("library" if library else backend, _BEATEN["unaware"])

@@ -371,7 +371,8 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
         count, total = (sum(column) for column in zip(*taken, strict=True))
         bound = _mean_bound(same, taken)
         library = "library_algorithm" in same[0]
-        why = why_faster(total, (bound or 0) * count, library=library, backend=backend)
+        waited = any(row.get("total_ns", 0) > row.get("total_transfer_ns", 0) for row in same)
+        why = why_faster(total, (bound or 0) * count, library=library, backend=backend, waited=waited)
         beaten |= {why} - {""}
         table.append(
             [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from chakra.builder import Workload
 from chakra.replay import ReplayResult, simulate
+from chakra.replay.results.formatting import format_text
 
 #: bytes per ns of a GB/s of 2^30 B/s
 GIB = (1 << 30) / 1e9
@@ -200,3 +201,33 @@ def test_an_exchange_over_ports_takes_its_bound() -> None:
     row = run(listed(), 16, "all_to_all", [[*range(16)]], 1 << 26, system).collectives[0]
     assert row["bound_ns"] == pytest.approx((1 << 26) / 100 / GIB)
     assert row["bound_ns"] <= row["transfer_ns"] < 1.01 * row["bound_ns"]
+
+
+@pytest.mark.parametrize(("late_ns", "told"), [(1_000_000, True), (0, False)])
+def test_a_late_member_meets_bytes_that_are_there(late_ns: int, told: bool) -> None:
+    """Two of three members have sent theirs over 50 GB/s before the third begins, from when times count."""
+    workload = Workload(4)
+    group = workload.add_group([1, 2, 3])
+
+    def step(builder: Any) -> None:
+        begun = builder.compute("begin", duration_ns=late_ns if builder.rank == 2 else 0)
+        if builder.rank:
+            builder.collective("all_gather", size_bytes=1 << 20, after=begun, group=group)
+
+    workload.run(step)
+    network = {
+        "topology": ["Switch", "Switch"],
+        "npus_count": [2, 2],
+        "bandwidth": [400, 50],
+        "latency": [500, 700],
+    }
+    system = {
+        "all-gather-implementation": ["ring", "ring"],
+        "endpoint-delay": 10,
+        "preferred-dataset-splits": 1,
+    }
+    result = simulate(workload, system, network, backend="flow")
+    (row,) = result.collectives
+    assert row["bound_ns"] == 2 * 2**20 / 50 / 2**30 * 1e9
+    assert (row["transfer_ns"] < row["bound_ns"]) is told
+    assert ("those that started earlier had sent bytes by then" in format_text(result.to_dict())) is told
