@@ -353,3 +353,26 @@ def test_rings_of_a_mesh_lie_over_all_its_links(tmp_path: Path, kind: str, nodes
     expected = library_time(Kind[kind.upper()], size, comm, collective_parameters("mi300x")).time_ns
     assert set(free.tolist()) == {expected}
     assert all(np.array_equal(free, one) for one in shared)
+
+
+def test_many_messages_that_wait_late_in_a_run_do_not_leave_the_words_of_its_state() -> None:
+    """An all-to-all of 16 NPUs, then all-gathers inside machines: each takes what it takes alone, asking first, too."""
+    machine = cluster("hgx-h100", 16)
+
+    def time(*kinds: str) -> int:
+        workload = Workload(16)
+        inside = [workload.add_group(range(first, first + 8)) for first in (0, 8)]
+
+        def step(builder: Any) -> None:
+            first: tuple[Any, ...] = ()
+            if "all_to_all" in kinds:
+                first = (builder.collective("all_to_all", size_bytes=1 << 24),)
+            if "all_gather" in kinds:
+                own = inside[builder.rank // 8]
+                builder.collective("all_gather", size_bytes=1 << 12, group=own, after=first)
+
+        workload.run(step)
+        done = simulate(workload, machine.system(), machine.network(), backend="aware", rendezvous=True)
+        return int(done.finish_ns.max())
+
+    assert time("all_to_all", "all_gather") == time("all_to_all") + time("all_gather")

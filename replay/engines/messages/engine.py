@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from chakra.arrays import I64
 from chakra.jit import compiled, worth_changing, worth_compiling
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.outside import meet
@@ -24,6 +25,8 @@ STEP, PLAIN_STEP = 4_000_000, 20_000
 #: first (eight seconds); plain Python takes about 3.5 us per event
 COMPILE_FROM = (20_000, 300_000, 2_000_000)
 KERNEL = "chakra.replay.engines.kernels.messages"
+#: a word of 64 bits
+_ALL_ONES = (1 << 64) - 1
 
 
 def simulate(
@@ -71,7 +74,7 @@ def simulate(
             plain_s += monotonic() - begun
             if status == L.BUDGET and worth_changing(KERNEL, plain_s):
                 jit, kernel = True, compiled(KERNEL)
-                state = L.State(np.array(m, np.int64), np.array(state.f, np.float64))
+                state = L.State(_words(m), np.array(state.f, np.float64))
                 m = state.m
         if status == L.BUDGET or (status == L.AWAIT and monotonic() > told + TELL_S):
             told = monotonic()
@@ -82,11 +85,24 @@ def simulate(
                 ended = True
                 break
         if status == L.GROW:
-            grown = with_room(np.asarray(m, np.int64), len(m))
+            grown = with_room(_words(m), len(m))
             state = L.State(grown if jit else grown.tolist(), state.f)
         elif status in (L.HAND_OVER, L.AWAIT) and exchange is not None:
             meet(kernel, state, exchange, status)
         elif status != L.BUDGET:
             break
-    tables.m = np.asarray(state.m, np.int64)
+    tables.m = _words(state.m)
     return ended
+
+
+def _words(m: I64 | list[int]) -> I64:
+    """The state as 64-bit words; what a plain run holds beyond them wraps around, as it does in compiled code.
+
+    Sums that are differences in the end, such as times that messages wait, may be beyond on the way.
+    """
+    if isinstance(m, np.ndarray):
+        return m
+    try:
+        return np.array(m, np.int64)
+    except OverflowError:
+        return np.array([word & _ALL_ONES for word in m], np.uint64).view(np.int64)
