@@ -111,6 +111,8 @@ def _table(name: str, machine: str, asked: str) -> FileOfProducts:
         if not has_products(name):
             raise ConversionError(f"{name}: no matrix products: columns {', '.join(SIZES)} are needed")
         _layout(_columns(name), name)
+        if name.endswith(_CSV) and not cells_by_line(name)[1:]:
+            raise ConversionError(f"{name}: no products below the names of columns")
         return FileOfProducts(Path(name).name, name, asked)
     wanted = silicon.asked(name, machine)
     found = silicon.newest("gemm", "gemm_perf.parquet", "table of matrix products", wanted)
@@ -144,6 +146,10 @@ def _layout(columns: frozenset[str], path: str) -> tuple[str, str, float]:
     )
 
 
+#: no product takes longer, us: eleven days
+_MOST_US = 1e12
+
+
 @lru_cache(maxsize=32)
 def _grid(path: str, element: str, version: tuple[int, int]) -> Grid | None:
     """Products of one type in a file; `version` differs where the file was written anew."""
@@ -157,12 +163,12 @@ def _grid(path: str, element: str, version: tuple[int, int]) -> Grid | None:
     sizes, times = read(path, time, only)
     if not len(times):
         return None
-    wrong = np.flatnonzero(~((sizes >= 1).all(axis=0) & (times > 0) & np.isfinite(times)))
+    wrong = np.flatnonzero(~((sizes >= 1).all(axis=0) & (times > 0) & (times * factor < _MOST_US)))
     if len(wrong):
         size, time_us = sizes[:, wrong[0]].tolist(), factor * float(times[wrong[0]])
         raise ConversionError(
             f"{path}: {' x '.join(map(str, size))} in {time_us:g} us is no measured product: sizes must be at least 1 "
-            "and times above 0"
+            f"and times above 0 and below {_MOST_US:g} us"
         )
     return grid_of(sizes, times * factor)
 

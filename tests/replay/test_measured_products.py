@@ -360,9 +360,13 @@ def test_what_cannot_be_is_told_in_one_line(
 def test_a_file_without_products_is_none(tmp_path: Path) -> None:
     platform = cluster("hgx-h100")
     (tmp_path / "log.csv").write_text("name,ranks,size,time_us\nall_reduce,8,1000,9\n")
+    (tmp_path / "empty.csv").write_text("m,n,k,type,time_us\n")
+    (tmp_path / "long.csv").write_text("m,n,k,type,time_us\n1,1,1,bf16,1e30\n")
     for name, words in (
         ("log.csv", "no matrix products: columns m, n, k are needed"),
         ("gone.csv", "no such file"),
+        ("empty.csv", "no products below the names of columns"),
+        ("long.csv", "1 x 1 x 1 in 1e\\+30 us is no measured product: .* below 1e\\+12 us"),
     ):
         system = {**platform.system(), "operator-times": str(tmp_path / name)}
         with pytest.raises(ConfigError, match=f"operator-times: .*{name}: .*{words}"):

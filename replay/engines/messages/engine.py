@@ -13,6 +13,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.jit import compiled, worth_changing, worth_compiling
 from chakra.replay.engines.kernels import messages_layout as L
+from chakra.replay.engines.kernels.layout import Words
 from chakra.replay.engines.messages.outside import meet
 from chakra.replay.engines.messages.tables import MessageTables, with_room
 from chakra.replay.networks.exchange import Exchange
@@ -95,7 +96,7 @@ def simulate(
     return ended
 
 
-def _words(m: I64 | list[int]) -> I64:
+def _words(m: Words) -> I64:
     """The state as 64-bit words; what a plain run holds beyond them wraps around, as it does in compiled code.
 
     Sums that are differences in the end, such as times that messages wait, may be beyond on the way.
@@ -105,4 +106,4 @@ def _words(m: I64 | list[int]) -> I64:
     try:
         return np.array(m, np.int64)
     except OverflowError:
-        return np.array([word & _ALL_ONES for word in m], np.uint64).view(np.int64)
+        return np.array([word & _ALL_ONES for word in np.asarray(m, object)], np.uint64).view(np.int64)
