@@ -262,9 +262,11 @@ def test_refused_in_one_line(name: str, fence: Callable[..., Any], tmp_path: Pat
     beside.mkdir()
     args = tuple(_manifest(beside) if arg == "bomb.workload.json" else arg for arg in args)
     ended = fence(*(file.name if arg == "@" else arg for arg in args))
-    assert (ended.code, len(ended.err.splitlines())) == (2, 1), ended
-    assert part in ended.err
-    assert len(ended.err) < 1000
+    # on a slow machine lines of progress stand before
+    lines = [line for line in ended.err.splitlines() if not line.endswith(" s so far")]
+    assert (ended.code, len(lines)) == (2, 1), ended
+    assert part in lines[0]
+    assert len(lines[0]) < 1000
     assert [path.name for path in tmp_path.iterdir()] in (["bomb.yml"], ["bomb.yml", "results"])
 
 
