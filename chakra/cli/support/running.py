@@ -18,8 +18,10 @@ class Running(AbstractContextManager["Running"]):
     """
 
     def __init__(self) -> None:
-        waits = "" if any(jit.is_cached(name) for name in REPLAYS) else "compiling kernels (once), "
-        self._bar = ProgressBar(f"{waits}reading and checking the workload", after_s=1.0)
+        # which engine runs is not known yet
+        ready = all(jit.is_cached(name) for name in REPLAYS)
+        waits = "" if ready else ", kernels may be compiled first (once)"
+        self._bar = ProgressBar(f"reading and checking the workload{waits}", after_s=1.0)
         self._interrupted = False
         self._handler = signal.getsignal(signal.SIGINT)
 
