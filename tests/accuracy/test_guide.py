@@ -79,6 +79,27 @@ def test_table_of_errors_is_that_of_the_stored_predictions(table: str, tuned: bo
             assert float(spearman) == pytest.approx(score.spearman, abs=0.006), name
 
 
+def test_rows_in_8_bits_by_label() -> None:
+    """Each label of Megatron-Bridge's tables, by the stored predictions."""
+    cases = [case for case in map(read_case, measured_rows()) if isinstance(case, Case)]
+    steps = [case for case in cases if case.quantity.value == "step time"]
+    errors: dict[str, list[float]] = {}
+    for case, row in zip(steps, residuals(), strict=True):
+        if case.family == "Megatron-Bridge FP8" and not row.tuned:
+            errors.setdefault(case.row.precision, []).append(100 * (row.ratio - 1))
+    text = COUNT_OF_INTERVALS.read_text(encoding="utf-8").partition("| label |")[2].partition("\n\n")[0]
+    shown = {
+        cells[1].strip(" `"): [float(cell) for cell in cells[2:5]]
+        for cells in (line.split("|") for line in text.splitlines()[2:])
+    }
+    assert shown.keys() == errors.keys()
+    for label, (count, mean, signed) in shown.items():
+        found = errors[label]
+        assert count == len(found)
+        figures = [sum(map(abs, found)) / len(found), sum(found) / len(found)]
+        assert [mean, signed] == pytest.approx(figures, abs=0.06), label
+
+
 def test_the_readmes_table_is_the_guides() -> None:
     """Families that take minutes are held by the guide, which says how its table is made."""
     guide = guide_rows("rows that nothing was tuned on")
