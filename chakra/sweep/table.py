@@ -68,8 +68,11 @@ def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
     columns = [[str(i) for i in range(1, len(shown) + 1)]]
     columns += [figures([outcome.point[name] for outcome in shown]) for name in names]
     columns += [metric_column(name, shown) for name in metrics]
-    columns.append(["*" if outcome.key in on_front else "" for outcome in shown])
-    header = ("rank", *names, *(heading(name) for name in metrics), "Pareto")
+    header = ["rank", *names, *(heading(name) for name in metrics)]
+    # there is none where no point has both metrics
+    if on_front:
+        columns.append(["*" if outcome.key in on_front else "" for outcome in shown])
+        header.append("Pareto")
     return aligned(header, list(zip(*columns, strict=True)))
 
 

@@ -21,7 +21,7 @@ from chakra.sweep import Outcome, Study, ranked, sensitivity, study_from, study_
 from chakra.sweep.doubt import doubt_of
 from chakra.sweep.point import run_point
 from chakra.sweep.reasons import reasons
-from chakra.sweep.table import nothing_fits, overfull
+from chakra.sweep.table import nothing_fits, overfull, ranked_table
 from chakra.sweep.ties import tie_note, tied
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -76,6 +76,19 @@ def test_what_a_value_costs() -> None:
     # of tp 4 only one ran: nothing is like it
     assert costs[MB, 2].alike_loss == pytest.approx((0.2 + (150 / 80 - 1)) / 2)
     assert costs[MB, 2].loss == pytest.approx(110 / 80 - 1)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_front_is_shown_where_designs_have_both_of_its_metrics(known: bool) -> None:
+    """Of workloads in files no memory is known."""
+    outcomes = (
+        OUTCOMES[:2]
+        if known
+        else [replace(o, metrics={"step_ms": o.metrics["step_ms"]}) for o in OUTCOMES[:2]]
+    )
+    best = ranked(study(), outcomes)
+    assert ("Pareto" in ranked_table(study(), outcomes, best, 5)) is known
+    assert ("is on the front" in study_html(study(), outcomes)) is known
 
 
 def test_more_is_better_for_some_metrics() -> None:
