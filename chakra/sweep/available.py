@@ -83,7 +83,13 @@ def available(study: Study) -> set[str]:
 def _served(mode: Mode) -> ServingTimes:
     """Times that the requests of a mode have, whatever they are."""
     divided = mode is Mode.DISAGGREGATED
-    return ServingTimes(1 if mode.prefills else None, 1.0 if mode.decodes else None, 1 if divided else None)
+    return ServingTimes(
+        first_ns=1 if mode.prefills else None,
+        token_ns=1.0 if mode.decodes else None,
+        half_ns=1 if divided else None,
+        decode_ns=1 if mode.decodes and not divided else None,
+        steps=1,
+    )
 
 
 def _tells_capacity(study: Study) -> bool:

@@ -40,8 +40,8 @@ class ServingTimes:
     first_ns: int | None
     token_ns: float | None
     half_ns: int | None
-    decode_ns: int | None = None
-    steps: int = 0
+    decode_ns: int | None
+    steps: int
 
 
 @dataclass(frozen=True, slots=True)
