@@ -5,8 +5,6 @@ import threading
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from chakra import jit
-from chakra.cli.support.compiling import REPLAYS
 from chakra.cli.support.progress import ProgressBar
 from chakra.io.readable import counted_text
 
@@ -18,10 +16,9 @@ class Running(AbstractContextManager["Running"]):
     """
 
     def __init__(self) -> None:
-        # which engine runs is not known yet
-        ready = all(jit.is_cached(name) for name in REPLAYS)
-        waits = "" if ready else ", kernels may be compiled first (once)"
-        self._bar = ProgressBar(f"reading and checking the workload{waits}", after_s=1.0)
+        self._bar = ProgressBar(
+            "reading and checking the workload (a first run compiles kernels)", after_s=1.0
+        )
         self._interrupted = False
         self._handler = signal.getsignal(signal.SIGINT)
 
