@@ -128,6 +128,13 @@ _RECORDED = re.compile(r'Megatron-Bridge.*release "26\.0[6-9]')
 #: whose recipes send tokens to experts by a library that sends each once to a node or rank (DeepEP, HybridEP): all but
 #: GPT-OSS's, of which those on H100 and B200 send a copy for each expert
 _ONCE = re.compile(r"Megatron-Bridge (?!.*GPT.OSS)", re.I)
+#: releases of Megatron-Bridge whose recipes in MXFP8 compute the output matrix in 8 bits, too (fp8_output_proj)
+_HEAD_IN_8_BITS = re.compile(r'Megatron-Bridge.*release "26\.0[6-9].*(?:deepseek|gpt.oss)', re.I)
+#: releases of Megatron-Bridge with modules of multi-token prediction where their rows do not say it: 25.11 tells rows
+#: with and without them apart, and 25.09 has the workload of those without
+_AHEAD = re.compile(r'Megatron-Bridge.*release "2[6-9]\.')
+#: whose recipes say which layers every chunk of the pipeline has (set_deepseek_v3_pipeline_model_parallel_layout)
+_LAID_OUT = re.compile(r"Megatron-Bridge .*deepseek", re.I)
 _DEGREE = re.compile(rf"\b({'|'.join(DEGREES)})=?([0-9]{{1,9}})\b", re.I)
 #: sequence parallelism; nanotron's tensor parallelism has it in this mode
 _SEQUENCE = re.compile(r"\bsp\b|seqsel|sequence parallel|\breduce_scatter\b", re.I)
@@ -139,17 +146,6 @@ _RECOMPUTE = (
         Recompute.FULL,
     ),
 )
-
-
-#: releases of Megatron-Bridge whose recipes in MXFP8 compute the output matrix in 8 bits, too (fp8_output_proj)
-_HEAD_IN_8_BITS = re.compile(r'Megatron-Bridge.*release "26\.0[6-9].*(?:deepseek|gpt.oss)', re.I)
-#: releases of Megatron-Bridge with modules of multi-token prediction where their rows do not say it: 25.11 tells rows
-#: with and without them apart, and 25.09 has the workload of those without
-_AHEAD = re.compile(r'Megatron-Bridge.*release "2(?:6|[7-9])\.')
-
-
-#: whose recipes say which layers every chunk of the pipeline has (set_deepseek_v3_pipeline_model_parallel_layout)
-_LAID_OUT = re.compile(r"Megatron-Bridge .*deepseek", re.I)
 
 
 class _UnfitRowError(Exception):
@@ -277,24 +273,17 @@ def _request(
     experts = bool(config.experts)
     if _SEQUENCE.search(f"{row.parallelism} {row.notes}"):
         values["sp"] = True
-    if experts and _ONCE.search(f"{row.source} {row.workload_model}"):
+    recipe = f"{row.source} {row.source_path_or_id} {row.workload_model}"
+    if experts and _ONCE.search(recipe):
         values["dispatch_domain"] = _domain(machine, degrees)
-    if (
-        experts
-        and not config.has_states
-        and precision == "mxfp8"
-        and _RECORDED.search(f"{row.source} {row.source_path_or_id}")
-    ):
+    if experts and not config.has_states and precision == "mxfp8" and _RECORDED.search(recipe):
         values |= {"graphs": True, "compiled": True, "paired": True}
-    if _LAID_OUT.search(f"{row.source} {row.workload_model}"):
+    if _LAID_OUT.search(recipe):
         chunks = degrees.get("pp", 1) * degrees.get("vp", 1)
         values["stage_layers"] = _recipe_layers(config.layers, chunks)
-    if modules := _predictors(row, str(model.values["model"])):
+    if modules := _predictors(recipe, str(model.values["model"])):
         values["mtp"] = modules
-    if (
-        _HEAD_IN_8_BITS.search(f"{row.source} {row.source_path_or_id} {row.workload_model}")
-        and precision == "mxfp8"
-    ):
+    if precision == "mxfp8" and _HEAD_IN_8_BITS.search(recipe):
         values["unquantised"] = ""
     elif modules and config.has_states:
         # keep_mtp_spec_in_bf16
@@ -312,12 +301,12 @@ def _request(
     return TransformerRequest.from_mapping({"framework": framework, **values})
 
 
-def _predictors(row: Measured, model: str) -> int:
+def _predictors(recipe: str, model: str) -> int:
     """Modules of multi-token prediction of a row's job: as its name says, or as Megatron-Bridge's recipes have it."""
     modules = MTP_MODULES.get(model, 0)
-    if said := re.search(r"\(w/(o?) mtp\)", row.workload_model, re.I):
+    if said := re.search(r"\(w/(o?) mtp\)", recipe, re.I):
         return 0 if said[1] else modules
-    return modules if _AHEAD.search(f"{row.source} {row.source_path_or_id}") else 0
+    return modules if _AHEAD.search(recipe) else 0
 
 
 def _recipe_layers(layers: int, chunks: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """What requests for every kind of workload have in common: degrees, batches, training, nodes, compute times."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, Self
@@ -308,11 +308,7 @@ class Request:
             raise UsageError(
                 "graphs change what the host launches, and there is no host: give host, or a framework that has one"
             )
-        exposed = set()
-        for word in self.exposed.replace(",", " ").split():
-            if word not in EXPOSABLE:
-                raise UsageError(f"exposed {word!r} is not one of {', '.join(EXPOSABLE)}")
-            exposed.add(EXPOSABLE[word])
+        exposed = {EXPOSABLE[word] for word in _words("exposed", self.exposed, EXPOSABLE)}
         return EmitOptions(
             self.overlap, self.comm_order.value, self.fuse, compute, frozenset(exposed), self.host.value, self.graphs
         )  # fmt: skip
@@ -340,10 +336,8 @@ class Request:
         """
         if self.matmul_dtype and self.matmul_dtype not in ELEMENT_BITS:
             raise UsageError(f"matmul-dtype {self.matmul_dtype!r} is not one of {', '.join(ELEMENT_BITS)}")
-        kept = frozenset(self.unquantised.replace(",", " ").split())
-        for word in sorted(kept - set(PARTS)):
-            raise UsageError(f"unquantised {word!r} is not one of {', '.join(PARTS)}")
-        return ElementTypes(self.dtype, self.grad_dtype, self.matmul_dtype or "", kept)
+        kept = _words("unquantised", self.unquantised, PARTS)
+        return ElementTypes(self.dtype, self.grad_dtype, self.matmul_dtype or "", frozenset(kept))
 
     @checked
     def about(self, kind: str) -> dict[str, Any]:
@@ -384,3 +378,12 @@ class Request:
             Parameters that do not fit together.
         """
         raise NotImplementedError
+
+
+def _words(what: str, text: str, known: Collection[str]) -> list[str]:
+    """Words with commas or spaces between them, each one that is known."""
+    words = text.replace(",", " ").split()
+    for word in words:
+        if word not in known:
+            raise UsageError(f"{what} {word!r} is not one of {', '.join(known)}")
+    return words
