@@ -341,6 +341,11 @@ def _replay(run: Run) -> Source:
         spans = ranks[rank] = RankSpans(0, int(run.finish_ns[rank]))
         spans.computes = any(str(engine).upper() == "GPU" for engine in entry.get("engines") or ["GPU"])
         _add_nodes(spans, entry, computed_of(run, entry) or [""] * len(entry["ids"]), meetings)
+    return _replayed(run, ranks)
+
+
+def _replayed(run: Run, ranks: dict[int, RankSpans]) -> Source:
+    """A result document as one side, with what it states of its job."""
     return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run), run=run, steps=_steps(run))
 
 
@@ -387,7 +392,7 @@ def told_by_account(run: Run) -> Source:
         )
         for npu, end_ns in enumerate(run.finish_ns.tolist())
     }
-    return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run), run=run, steps=_steps(run))
+    return _replayed(run, ranks)
 
 
 def _steps(run: Run) -> int | None:

@@ -12,6 +12,7 @@ from chakra.io.readable import (
     printable,
     shortened,
     signed_duration_text,
+    verb,
 )
 from chakra.report.side_by_side import collectives_table, dimensions_table, inputs_table
 from chakra.report.terminal import plain_table
@@ -92,7 +93,7 @@ def _rank_text(side: Source, rank: int) -> str:
     """Which rank of how many; ranks of the job that are not here are counted where the recording says how many."""
     here, world = len(side.ranks), side.world or len(side.ranks)
     if here < world:
-        return f"rank {rank} of {world}, of which {here} {'is' if here == 1 else 'are'} here"
+        return f"rank {rank} of {world}, of which {here} {verb(here, 'is', 'are')} here"
     # a rank whose number says that there are others, but not how many
     return f"rank {rank} of {here}" if rank < here else f"rank {rank}"
 
