@@ -33,6 +33,10 @@ TOTALS = "totals"
 TOKEN_NODES = "token_nodes"
 #: name of the metadata attribute that says which part of a generated workload a trace is of
 PART = "part"
+#: name of the metadata attribute that says which stage of its pipeline a generated trace is of, from 0 on
+STAGE = "pipeline_stage"
+#: key of the totals: share of a step that the ranks of its schedule wait, of equal stages with free communication
+IDEAL_BUBBLE = "ideal_bubble_share"
 #: counts in it of which rates are made
 COUNTS = ("samples", "tokens", "matmul_flops", "recomputed_flops", "iterations")
 #: between the operators of one node

@@ -21,6 +21,7 @@ from chakra.io.readable import (
 )
 from chakra.replay.results.beaten import why_faster
 from chakra.replay.results.formatting import WAITING, ends_in_words
+from chakra.replay.results.pipeline import bubble_in_words
 from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
 from chakra.timeline.lenient import number
 
@@ -87,6 +88,9 @@ def headline(run: Run) -> list[tuple[str, str]]:
         for key, _ in ACCOUNT_PARTS
         if key in run.account and int(run.account[key].sum()) > 0
     ]
+    pipeline = run.document.get("pipeline")
+    if isinstance(pipeline, Mapping):
+        facts.append(("Pipeline bubble", bubble_in_words(pipeline)))
     need = run.document.get("memory_need")
     if isinstance(need, Mapping):
         facts.append(("Memory needed", need_in_words(need)))

@@ -14,6 +14,8 @@ from chakra.sweep.study import Study
 
 #: metrics of every point
 _ALWAYS = frozenset({"step_ms", "exposed_ms", "npus"})
+#: metrics of points with pipelines
+_OF_PIPELINES = frozenset({"bubble_share", "ideal_bubble_share"})
 
 
 def check_metrics(study: Study) -> None:
@@ -65,7 +67,7 @@ def available(study: Study) -> set[str]:
     if machine or _tells_capacity(study):
         found.add("memory_share")
     if "files" in set(keys_of(study, "workload")):
-        return found | rates_of({}, 1, 1, price=price).keys()
+        return found | _OF_PIPELINES | rates_of({}, 1, 1, price=price).keys()
     framework = any(values_of(study, "workload.framework"))
     for kind in values_of(study, "workload.kind") or ["transformer"]:
         request = REQUESTS[str(kind)]
@@ -75,9 +77,16 @@ def available(study: Study) -> set[str]:
             totals = dict.fromkeys(counts_of(request, does), 1.0)
             serving = None if training else _served(does)
             found |= rates_of(totals, 1, 1, peak_tflops=peak, price=price, serving=serving).keys()
+            if _has_pipelines(study):
+                found |= {"bubble_share"} if does.decodes else _OF_PIPELINES
             if machine and framework and training and issubclass(request, TransformerRequest):
                 found |= {"step_low_ms", "step_high_ms"}
     return found
+
+
+def _has_pipelines(study: Study) -> bool:
+    """Whether some generated point can have several stages."""
+    return any(value != 1 for key in ("pp", "decode-pp") for value in values_of(study, f"workload.{key}"))
 
 
 def _served(mode: Mode) -> ServingTimes:

@@ -11,11 +11,14 @@ from chakra.replay.config.key import Schema, UnfitError
 #: ``ttft_ms`` is when the last request of an inference has its first token, ``tpot_ms`` the mean time from a request's
 #: token to its next, ``decode_tokens_per_s`` counts while they decode; ``steady_...`` are of prefill and decoding on
 #: ranks of their own, which work on different batches at once;
-#: ``memory_share`` is ``memory_gb`` as a share of an NPU's memory. Costs
+#: ``bubble_share`` is the mean of `chakra.replay.ReplayResult.pipeline` as a share of the step, ``ideal_bubble_share``
+#: what the schedule alone has; ``memory_share`` is ``memory_gb`` as a share of an NPU's memory. Costs
 #: are those of all NPUs of a point, in the currency of the study's price.
 METRICS: dict[str, bool] = {
     "step_ms": False,
     "exposed_ms": False,
+    "bubble_share": False,
+    "ideal_bubble_share": False,
     "memory_gb": False,
     "memory_share": False,
     "samples_per_s": True,

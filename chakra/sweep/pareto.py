@@ -105,6 +105,8 @@ def label(metric: str) -> str:
         "step_low_ms": "90 % from [ms]",
         "step_high_ms": "90 % to [ms]",
         "exposed_ms": "exposed communication [ms]",
+        "bubble_share": "pipeline bubble [of step]",
+        "ideal_bubble_share": "ideal bubble [of step]",
         "memory_gb": "peak memory [GB]",
         "memory_share": "peak memory [of an NPU's]",
         "samples_per_s": "samples/s",

@@ -28,6 +28,7 @@ from chakra.replay.parameters import SCALES
 if TYPE_CHECKING:
     from chakra.platforms.model import Platform
     from chakra.replay import ReplayResult
+    from chakra.replay.results.pipeline import PipelineBubble
 
 #: entries of the network section that a platform's network takes: dim<k>.<key>
 DIM_KEYS = {"topology": "topology", "npus": "npus_count", "bandwidth": "bandwidth", "latency": "latency"}
@@ -211,6 +212,7 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float) -> dict[str
     metrics["npus"] = int(result.npus)
     metrics["step_ms"] = step_ns / 1e6 / steps
     metrics["exposed_ms"] = float(result.exposed_comm_ns.max()) / 1e6 / steps
+    metrics |= _bubble_metrics(result.pipeline)
     job = replay_job(result)
     interval = interval_of(job) if isinstance(job, Job) else job
     if isinstance(interval, Interval):
@@ -273,6 +275,14 @@ class _ShortOfMemoryError(UsageError):
     def __init__(self, short: str, metrics: dict[str, float]) -> None:
         super().__init__(short)
         self.metrics = metrics
+
+
+def _bubble_metrics(found: "PipelineBubble | None") -> dict[str, float]:
+    """Shares of the step that a point's pipelines wait, as they are known; nothing of a point without pipelines."""
+    if found is None:
+        return {}
+    shares = {"bubble_share": found.share, "ideal_bubble_share": found.ideal_share}
+    return {name: share for name, share in shares.items() if share is not None}
 
 
 def _memory_metrics(need: MemoryNeed | None, capacity: int | None) -> dict[str, float]:

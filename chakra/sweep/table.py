@@ -26,6 +26,8 @@ _MAX_DECIMALS = 6
 
 #: metrics of which a table shows per cents, and their headings
 _SHARES = {
+    "bubble_share": "pipeline bubble [% of step]",
+    "ideal_bubble_share": "ideal bubble [% of step]",
     "mfu": "MFU [% of peak]",
     "hfu": "HFU [% of peak]",
     "memory_share": "peak memory [% of an NPU's]",
@@ -63,7 +65,7 @@ def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
     if not shown:
         return ""
     names = [parameter.name for parameter in study.parameters]
-    metrics = [name for name in METRICS if name in best[0].metrics]
+    metrics = [name for name in METRICS if any(name in outcome.metrics for outcome in shown)]
     on_front = {outcome.key for outcome in front(study, outcomes)}
     columns = [[str(i) for i in range(1, len(shown) + 1)]]
     columns += [figures([outcome.point[name] for outcome in shown]) for name in names]

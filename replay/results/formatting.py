@@ -25,6 +25,7 @@ from chakra.io.readable import (
 from chakra.replay.config.model import LinkTopology
 from chakra.replay.results.beaten import why_faster
 from chakra.replay.results.corrections import OF_TIME
+from chakra.replay.results.pipeline import bubble_in_words, pipeline_entry
 
 if TYPE_CHECKING:
     from chakra.replay.results.result import ReplayResult
@@ -72,6 +73,7 @@ def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
         document |= need_entry(result.memory_need, result.system.local_mem_capacity_bytes)
         document["corrections"] = result.corrections
         document["account"] = {name: values.tolist() for name, values in result.account.items()}
+        document |= pipeline_entry(result.pipeline)
         document["collectives"] = result.collectives
         document["messages"] = result.messages
         document["dimensions"] = result.dimensions
@@ -216,6 +218,8 @@ def _summary(document: Document) -> Iterator[str]:
         yield f"memory            {need_in_words(document['memory_need'])}"
     yield from _machine(document)
     yield from _account(document, last)
+    if document.get("pipeline"):
+        yield f"pipeline bubble   {bubble_in_words(document['pipeline'])}"
     yield from _collectives(document.get("collectives") or [], document.get("backend", "unaware"))
     yield from _messages(document.get("messages") or [])
     yield from _dimensions(document.get("dimensions") or [])

@@ -37,6 +37,7 @@ from chakra.replay.results.crossed import Crossed
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
 from chakra.replay.results.messages import MessageRow, message_bytes, message_rows
+from chakra.replay.results.pipeline import PipelineBubble, pipeline_bubble, pipeline_entry
 from chakra.replay.results.product_notes import product_notes
 from chakra.replay.results.recorded_elsewhere import elsewhere_notes
 from chakra.replay.results.recorded_notes import (
@@ -218,6 +219,11 @@ class ReplayResult:
         """Time account per NPU in ns: compute, CPU only, transfer, waiting, memory, idle; adds up to the finish."""
         rows = np.stack(self._of_each(ActorTimes.account))
         return {name: self._per_npu(list(rows[:, k])) for k, name in enumerate(ACCOUNT)}
+
+    @cached_property
+    def pipeline(self) -> PipelineBubble | None:
+        """How long ranks can only wait for other stages of a pipeline; None without messages between stages."""
+        return pipeline_bubble(self.workload, self.raw, self._times, self.finish_ns)
 
     @cached_property
     def statistics(self) -> dict[str, AnyArray]:
@@ -496,6 +502,7 @@ class ReplayResult:
         if steps:
             document["recorded_steps"] = steps
         document |= need_entry(self.memory_need, self.system.local_mem_capacity_bytes)
+        document |= pipeline_entry(self.pipeline)
         if nodes:
             if self._operator_codes:
                 document["operators"] = list(self._operator_codes)

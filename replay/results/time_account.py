@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from chakra.arrays import F64, I64, AnyArray
+from chakra.arrays import F64, I64, AnyArray, Bool
 from chakra.replay.config.model import System
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.workload.model import Engine, Op, Program
@@ -24,9 +24,13 @@ _FIRST_OF_HOST = (0, 1, 2, 3, 4, 5)
 
 @dataclass(frozen=True)
 class ActorTimes:
-    """Nodes of one actor with their times; nodes that were never issued are left out, unfinished ones end at `end`."""
+    """Nodes of one actor with their times; nodes that were never issued are left out, unfinished ones end at `end`.
+
+    ``nodes`` are their numbers in the program.
+    """
 
     program: Program
+    nodes: I64
     issue: I64
     finish: I64
     ready: I64
@@ -54,12 +58,7 @@ class ActorTimes:
             (self.issue[self.engine == Engine.MEMORY], self.finish[self.engine == Engine.MEMORY]),
         ]
         edges = np.unique(np.concatenate([np.array([0, self.end]), *(a for pair in spans for a in pair)]))
-        busy = np.zeros((len(spans), len(edges)), bool)
-        for row, (first, last) in enumerate(spans):
-            step = np.bincount(np.searchsorted(edges, first), minlength=len(edges)).astype(np.int64)
-            step -= np.bincount(np.searchsorted(edges, last), minlength=len(edges))
-            busy[row] = np.cumsum(step) > 0
-        return edges, busy
+        return edges, np.stack([_covered(edges, first, last) for first, last in spans])
 
     def account(self) -> I64:
         """ns per row of `ACCOUNT`; they add up to `end`."""
@@ -71,6 +70,21 @@ class ActorTimes:
         order = np.array(_FIRST_OF_ACCELERATOR if computes else _FIRST_OF_HOST)
         first = order[np.argmax(everything[order], axis=0)]
         return np.bincount(first, weights=length, minlength=len(ACCOUNT)).astype(np.int64)
+
+    def waiting_for_alone(self, some: Bool) -> int:
+        """ns in which some of the nodes, communication, wait for their peers and nothing else happens.
+
+        That is a part of ``waiting_ns``: nothing computes, the host included, nothing moves, and no other communication
+        waits.
+        """
+        if not some.any():
+            return 0
+        edges, busy = self._coverage
+        ready = np.clip(self.ready, self.issue, self.finish)
+        others = ~some & (self.engine == Engine.COMM)
+        mine, theirs = (_covered(edges, self.issue[which], ready[which]) for which in (some, others))
+        alone = mine & ~(theirs | busy[[0, 1, 2, 4]].any(axis=0))
+        return int(np.diff(edges)[alone[:-1]].sum())
 
     def measures(self) -> dict[str, int]:
         """ASTRA-sim's figures: measure of the union of each type's intervals, and compute-communication overlap."""
@@ -87,6 +101,13 @@ class ActorTimes:
         figures = {name: int(length[row].sum()) for name, row in rows.items()}
         figures["wall_ns"] = int(self.finish.max()) if len(self.finish) else 0
         return figures
+
+
+def _covered(edges: I64, first: I64, last: I64) -> Bool:
+    """Whether a span covers the time from each of the edges to the next; spans begin and end at edges only."""
+    step = np.bincount(np.searchsorted(edges, first), minlength=len(edges)).astype(np.int64)
+    step -= np.bincount(np.searchsorted(edges, last), minlength=len(edges))
+    return np.asarray(np.cumsum(step) > 0)
 
 
 def actor_times(raw: RawRun, program: Program, actor: int) -> ActorTimes:
@@ -106,7 +127,15 @@ def actor_times(raw: RawRun, program: Program, actor: int) -> ActorTimes:
         ready[comm] = np.where(known >= 0, known, end)
     issued = issue >= 0
     finish = np.where(finish >= 0, finish, end)
-    return ActorTimes(program, issue[issued], finish[issued], ready[issued], program.engine[issued], end)
+    return ActorTimes(
+        program,
+        np.flatnonzero(issued),
+        issue[issued],
+        finish[issued],
+        ready[issued],
+        program.engine[issued],
+        end,
+    )
 
 
 def roofline_averages(program: Program, system: System, issue: I64) -> dict[str, float] | None:

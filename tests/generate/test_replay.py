@@ -148,6 +148,9 @@ def test_replay_gives_each_schedule_its_time_to_the_nanosecond(
     starts = list(expected.start)
     idle = max(finish - start - work for finish, start in zip(result.finish_ns.tolist(), starts, strict=True))
     assert idle == bubble(kind, stages, times)
+    # what ranks wait for their neighbours, at the ends of the step too, is all that they do not work
+    assert result.pipeline.bubble_ns.tolist() == [expected.makespan - work] * stages
+    assert result.pipeline.share == pytest.approx(1 - work / expected.makespan)
 
 
 @pytest.mark.parametrize("steps", [2, 5])

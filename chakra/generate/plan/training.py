@@ -10,7 +10,7 @@ from chakra.arrays import I32, I64
 from chakra.errors import UsageError
 from chakra.et import NodeType, Trace
 from chakra.et.manifest import WorkloadManifest
-from chakra.et.operators import BY_STREAM, COMM_ORDER, FRAMEWORK, PART
+from chakra.et.operators import BY_STREAM, COMM_ORDER, FRAMEWORK, PART, STAGE
 from chakra.generate.model.ir import Layer
 from chakra.generate.model.stage_model import StageModel
 from chakra.generate.parallel import ParallelConfig, RankLayout
@@ -368,7 +368,7 @@ def build_workload(
             if stage.ranks is not None:
                 ranks = np.array(stage.ranks, dtype=np.int64)
             for members, peers in _peer_classes(layout, stage, ranks):
-                said = TraceFacts({**facts, "pipeline_stage": stage.stage}, tensors, names, peers, prefix)
+                said = TraceFacts({**facts, STAGE: stage.stage}, tensors, names, peers, prefix)
                 trace_of[first + members] = len(traces)
                 traces.append(stamp_trace(stage.templates, stage.stamps, said, f"<stage {stage.stage}>"))
             used.update(name.removeprefix(prefix) for name in traces[-1].pg_table)
