@@ -16,6 +16,8 @@ from chakra.errors import UsageError
 from chakra.io.readable import counted, verb
 from chakra.replay.config.model import Topology
 
+#: Gb/s of a GB/s of 2^30 B/s
+_GBPS = 8 * 2**30 / 1e9
 #: a link of a network file: two ends, GB/s of 2^30 B/s per direction, ns
 LinkRow = list[Any]
 
@@ -135,6 +137,10 @@ class Fabric:
             document["routing"] = "inside"
         if self.spray:
             document["ecmp"] = "spray"
+        switches, cables = self.built_of(machines, each)
+        document["built_of"] = {
+            "switches": switches, "cables": cables, "ports": self.ports, "port_gbps": round(rate_gibps * _GBPS, 3),
+        }  # fmt: skip
         return document
 
     @property
@@ -174,14 +180,68 @@ class Fabric:
         """Links outside machines: two ends, and how many ports wide."""
         total = self.within or machines
         if self.shape is Shape.RAIL_ONLY:
-            if self.oversubscription > 1 or self.spread or self.places:
-                raise UsageError(
-                    "rail-only has one switch a rail: nothing can be oversubscribed, and all places are alike"
-                )
-            if total > self.ports:
-                raise self._too_many(f"{counted(total, 'machine')}", self.ports)
+            self._check_rail_only(total)
             yield from ([npu, f"rail{npu % each}", 1] for npu in range(machines * each))
             return
+        sizes = self._sizes(total, each)
+        for machine, at in enumerate(self._leaves_of(machines, sizes.block, sizes.blocks)):
+            for place in range(each):
+                yield [machine * each + place, f"leaf{at}.{place % sizes.rails}", 1]
+        names = [f"leaf{at}.{rail}" for at in range(sizes.blocks) for rail in range(sizes.rails)]
+        if sizes.levels == 2:
+            up, spines = sizes.down / self.oversubscription, self._spines(sizes)
+            yield from ([leaf, f"spine{spine}", up / spines] for leaf in names for spine in range(spines))
+        elif sizes.levels == 3:
+            yield from self._three_levels(names)
+
+    def _check_rail_only(self, total: int) -> None:
+        if self.oversubscription > 1 or self.spread or self.places:
+            raise UsageError(
+                "rail-only has one switch a rail: nothing can be oversubscribed, and all places are alike"
+            )
+        if total > self.ports:
+            raise self._too_many(f"{counted(total, 'machine')}", self.ports)
+
+    def built_of(self, machines: int, each: int) -> tuple[dict[str, int], int]:
+        """Switches of each level, from the machines up, and cables outside machines.
+
+        They are those of the whole fabric, machines of other jobs included, with every interface cabled. Cables up are as
+        many of a port's rate as have the bandwidth; a core of the links stands for as many switches as its cables need.
+
+        Parameters
+        ----------
+        machines
+            Machines of the job.
+        each
+            NPUs, and so interfaces, of a machine.
+
+        Raises
+        ------
+        UsageError
+            More machines than such switches can join.
+        """
+        total = self.within or machines
+        interfaces = total * each
+        if self.shape is Shape.RAIL_ONLY:
+            self._check_rail_only(total)
+            return {"rail": each}, interfaces
+        sizes = self._sizes(total, each)
+        if sizes.levels == 1:
+            return {"leaf": 1}, interfaces
+        if sizes.levels == 2:
+            up = _whole(sizes.leaves * sizes.down / self.oversubscription)
+            return {"leaf": sizes.leaves, "spine": self._spines(sizes)}, interfaces + up
+        half = self.ports // 2
+        pods = self._pods(sizes.leaves)
+        # of one place in every pod
+        up = _whole(pods * half / self.oversubscription)
+        cores = half * ceil(up / self.ports)
+        return {"leaf": sizes.leaves, "pod": pods * half, "core": cores}, (
+            interfaces + sizes.leaves * half + half * up
+        )
+
+    def _sizes(self, total: int, each: int) -> "_Sizes":
+        """Levels, leaves and rails that so many machines need."""
         down, levels = self._levels(total, each)
         if levels == 1 and self.oversubscription > 1:
             raise UsageError(
@@ -191,18 +251,19 @@ class Fabric:
                 "oversubscribe"
             )
         block = self._block(down, each)
-        blocks = ceil(total / block)
-        rails = each if self.shape is Shape.RAILS else 1
-        for machine, at in enumerate(self._leaves_of(machines, block, blocks)):
-            for place in range(each):
-                yield [machine * each + place, f"leaf{at}.{place % rails}", 1]
-        names = [f"leaf{at}.{rail}" for at in range(blocks) for rail in range(rails)]
-        if levels == 2:
-            up = down / self.oversubscription
-            spines = max(1, ceil(len(names) * up / self.ports))
-            yield from ([leaf, f"spine{spine}", up / spines] for leaf in names for spine in range(spines))
-        elif levels == 3:
-            yield from self._three_levels(names)
+        return _Sizes(levels, down, block, ceil(total / block), each if self.shape is Shape.RAILS else 1)
+
+    def _spines(self, sizes: "_Sizes") -> int:
+        """Uppermost switches of two levels: as few as have the ports."""
+        return max(1, ceil(sizes.leaves * (sizes.down / self.oversubscription) / self.ports))
+
+    def _pods(self, leaves: int) -> int:
+        """Pods of so many leaves, half as many in each as a switch has ports."""
+        half = self.ports // 2
+        pods = ceil(leaves / half)
+        if pods > self.ports:
+            raise self._too_many(f"{counted(leaves, 'leaf switch')}", self.ports * half)
+        return pods
 
     def _levels(self, machines: int, each: int) -> tuple[int, int]:
         """Ports of a leaf that lead down, and levels of switches."""
@@ -226,10 +287,7 @@ class Fabric:
 
     def _three_levels(self, leaves: Sequence[str]) -> Iterator[LinkRow]:
         """Leaves in pods of half as many as a switch has ports, and cores that join the pods."""
-        half = self.ports // 2
-        pods = ceil(len(leaves) / half)
-        if pods > self.ports:
-            raise self._too_many(f"{counted(len(leaves), 'leaf switch')}", self.ports * half)
+        half, pods = self.ports // 2, self._pods(len(leaves))
         for number, leaf in enumerate(leaves):
             yield from ([leaf, f"pod{number // half}.{place}", 1] for place in range(half))
         for pod in range(pods):
@@ -241,6 +299,27 @@ class Fabric:
         return UsageError(
             f"{self.shape} of {counted(self.ports, 'port')}: {what}, but at most {most} can be joined"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Levels of switches, ports of a leaf that lead down, machines at a leaf or set of rail leaves, such sets, rails."""
+
+    levels: int
+    down: int
+    block: int
+    blocks: int
+    rails: int
+
+    @property
+    def leaves(self) -> int:
+        """Leaf switches."""
+        return self.blocks * self.rails
+
+
+def _whole(ports: float) -> int:
+    """Ports that have a bandwidth; a ratio such as 1.1 is no more than its decimals."""
+    return ceil(round(ports, 6))
 
 
 def _longest_way(dim: Inside) -> int:

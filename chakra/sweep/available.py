@@ -66,6 +66,8 @@ def available(study: Study) -> set[str]:
     found = {*_ALWAYS, "memory_gb"}
     if machine or _tells_capacity(study):
         found.add("memory_share")
+    if machine or _gives_network(study):
+        found |= {"switches", "cables"}
     if "files" in set(keys_of(study, "workload")):
         return found | _OF_PIPELINES | rates_of({}, 1, 1, price=price).keys()
     framework = any(values_of(study, "workload.framework"))
@@ -82,6 +84,13 @@ def available(study: Study) -> set[str]:
             if machine and framework and training and issubclass(request, TransformerRequest):
                 found |= {"step_low_ms", "step_high_ms"}
     return found
+
+
+def _gives_network(study: Study) -> bool:
+    """Whether a network, given or varied, is a file, which may say what it is built of."""
+    return bool(values_of(study, "network.file")) or any(
+        not isinstance(value, dict) for value in values_of(study, "network")
+    )
 
 
 def _has_pipelines(study: Study) -> bool:

@@ -12,8 +12,9 @@ from chakra.replay.config.key import Schema, UnfitError
 #: token to its next, ``decode_tokens_per_s`` counts while they decode; ``steady_...`` are of prefill and decoding on
 #: ranks of their own, which work on different batches at once;
 #: ``bubble_share`` is the mean of `chakra.replay.ReplayResult.pipeline` as a share of the step, ``ideal_bubble_share``
-#: what the schedule alone has; ``memory_share`` is ``memory_gb`` as a share of an NPU's memory. Costs
-#: are those of all NPUs of a point, in the currency of the study's price.
+#: what the schedule alone has; ``memory_share`` is ``memory_gb`` as a share of an NPU's memory; ``switches`` and
+#: ``cables`` are those of a fabric of switches with some ports. Costs are those of all NPUs of a point, in the currency
+#: of the study's price.
 METRICS: dict[str, bool] = {
     "step_ms": False,
     "exposed_ms": False,
@@ -32,6 +33,8 @@ METRICS: dict[str, bool] = {
     "mfu": True,
     "hfu": True,
     "npus": False,
+    "switches": False,
+    "cables": False,
     "cost_per_hour": False,
     "cost_per_step": False,
     "cost_per_million_tokens": False,

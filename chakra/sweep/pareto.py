@@ -120,6 +120,8 @@ def label(metric: str) -> str:
         "mfu": "MFU [of peak]",
         "hfu": "HFU [of peak]",
         "npus": "NPUs",
+        "switches": "switches",
+        "cables": "cables",
         "cost_per_hour": "cost/h",
         "cost_per_step": "cost/step",
         "cost_per_million_tokens": "cost/million tokens",

@@ -210,6 +210,9 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float) -> dict[str
     step_ns = int(result.finish_ns.max())
     steps = metrics.get("iterations", 1)
     metrics["npus"] = int(result.npus)
+    links = result.network.links
+    if links is not None and links.built_of is not None:
+        metrics |= {"switches": links.built_of.all_switches, "cables": links.built_of.cables}
     metrics["step_ms"] = step_ns / 1e6 / steps
     metrics["exposed_ms"] = float(result.exposed_comm_ns.max()) / 1e6 / steps
     metrics |= _bubble_metrics(result.pipeline)

@@ -10,7 +10,7 @@ from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
 from chakra.platforms.model import Platform
 from chakra.replay.compute.frameworks import machine_notes
-from chakra.replay.results.sharing_notes import NOT_SHARED
+from chakra.replay.results.sharing_notes import NOT_SHARED, port_notes
 from chakra.sweep.given import values_of
 from chakra.sweep.metrics import METRICS
 from chakra.sweep.nearest_fit import fits, nearest_fit
@@ -216,6 +216,7 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
     return [
         *notes(study),
         *unshared(study),
+        *_wide_switches(study),
         *overfull(study, outcomes, best),
         *nothing_fits(study, outcomes),
         *unranked(study, outcomes),
@@ -251,6 +252,17 @@ def unshared(study: Study) -> list[str]:
             backends = set(parameter.values)
     on_links = any(platform.fabric is not None for platform in _platforms(study))
     return [NOT_SHARED] if on_links and "unaware" in backends else []
+
+
+def _wide_switches(study: Study) -> list[str]:
+    """That switches of some fabrics are more than one chip; for people. Nothing for others."""
+    found = [
+        note
+        for platform in _platforms(study)
+        if platform.fabric is not None
+        for note in port_notes(platform.fabric.ports, 8 * platform.dims[-1].bandwidth.value)
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _wants_peak(study: Study) -> bool:

@@ -8,7 +8,7 @@ The loaders read by these tables and refuse every other key, `chakra check-confi
 from chakra.replay.config.algorithm_lists import AlgorithmList, PathPrefix
 from chakra.replay.config.costs_reader import Costs, Names
 from chakra.replay.config.key import IGNORED, REQUIRED, Key, Schema, object_schema
-from chakra.replay.config.link_readers import NpuCounts, Route, Vertex
+from chakra.replay.config.link_readers import NpuCounts, Parts, Route, Vertex
 from chakra.replay.config.model import (
     CollectiveKind,
     Links,
@@ -218,6 +218,16 @@ LINK_KEYS = (
         "switches",
         "what vertices that are no NPUs do beside forwarding, for the algorithm inNetwork on the flow backend",
         "",
+        IGNORED,
+    ),
+    BUILT_OF := Key(
+        "built_of",
+        Parts(),
+        None,
+        "",
+        "built_of",
+        "switches, cables and ports outside machines, of which a vertex or a link may be several; changes no time",
+        "not known",
         IGNORED,
     ),
     FLOW_CAP,

@@ -1,10 +1,12 @@
 """Readers of network files' own values: numbers of NPUs, vertices, links, routes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chakra.io.digits import is_whole, whole_number
 from chakra.replay.config.key import Schema, UnfitError
-from chakra.replay.config.readers import Count, ListOf
+from chakra.replay.config.model import BuiltOf
+from chakra.replay.config.readers import MAX_INT, Count, ListOf, Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +94,41 @@ class Route:
     def schema(self) -> Schema:
         """A list of two vertices or more."""
         return {"type": "array", "items": Vertex().schema(), "minItems": 2}
+
+
+_COUNT = Count(f"must be a whole number from 1 to {MAX_INT}", 1)
+_RATE = Number(above_zero=True, rule="must be one number of Gb/s, above 0")
+_PARTS = ("switches", "cables", "ports", "port_gbps")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Switches by level, cables, and the ports of a switch."""
+
+    allowed: str = "map of switches (a map of levels to counts), cables, ports, port_gbps"
+    missing: str = ""
+
+    def read(self, value: object, compat: str | None = None) -> BuiltOf:
+        """The parts."""
+        if not isinstance(value, Mapping) or set(value) != set(_PARTS):
+            raise UnfitError(f"must be a map of {', '.join(_PARTS)}")
+        levels = value["switches"]
+        if not isinstance(levels, Mapping) or not levels or not all(isinstance(name, str) for name in levels):
+            raise UnfitError("must have a map of levels to counts as switches")
+        return BuiltOf(
+            tuple((name, _COUNT.read(count, compat)) for name, count in levels.items()),
+            _COUNT.read(value["cables"], compat),
+            _COUNT.read(value["ports"], compat),
+            _RATE.read(value["port_gbps"], compat),
+        )
+
+    def schema(self) -> Schema:
+        """A map of all four."""
+        count = _COUNT.schema()
+        levels = {"type": "object", "additionalProperties": count, "minProperties": 1}
+        return {
+            "type": "object",
+            "required": list(_PARTS),
+            "properties": {"switches": levels, "cables": count, "ports": count, "port_gbps": _RATE.schema()},
+            "additionalProperties": False,
+        }

@@ -14,6 +14,7 @@ from chakra.io.text import read_text
 from chakra.io.yaml_text import block_text, entry_text
 from chakra.replay.config.key import Key, UnfitError
 from chakra.replay.config.keys import (
+    BUILT_OF,
     DIRECTED,
     ECMP,
     FLOW_CAP,
@@ -250,6 +251,7 @@ def _network(section: Section, counts: tuple[int, ...], names: _Names, links: li
             section.read(ECMP),
             section.read(NPUS_FORWARD),
             switches=section.read(LINK_SWITCHES),
+            built_of=section.read(BUILT_OF),
         ),
         flow_cap_gibps=section.read(FLOW_CAP),
         packets=read_packets(section),
@@ -356,6 +358,8 @@ def dump_links(network: Network) -> str:
         lines.append(entry_text("npus_forward", False))
     if links.switches is not Switches.PLAIN:
         lines.append(entry_text(LINK_SWITCHES.name, links.switches.value))
+    if links.built_of is not None:
+        lines.append(entry_text(BUILT_OF.name, links.built_of.entries()))
     if network.flow_cap_gibps is not None:
         lines.append(entry_text(FLOW_CAP.name, network.flow_cap_gibps))
     rows: list[object] = []

@@ -115,6 +115,42 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class BuiltOf:
+    """Switches and cables that a list of links stands for: one vertex or link may be several of them.
+
+    Attributes
+    ----------
+    switches
+        How many there are of each level, from the machines up.
+    cables
+        Cables outside machines, each of a port's rate.
+    ports
+        Ports of a switch.
+    port_gbps
+        Rate of a port, 10^9 bits per second.
+    """
+
+    switches: tuple[tuple[str, int], ...]
+    cables: int
+    ports: int
+    port_gbps: float
+
+    @property
+    def all_switches(self) -> int:
+        """Switches of all levels."""
+        return sum(count for _, count in self.switches)
+
+    def entries(self) -> dict[str, object]:
+        """As files and documents have it."""
+        return {
+            "switches": dict(self.switches),
+            "cables": self.cables,
+            "ports": self.ports,
+            "port_gbps": self.port_gbps,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Links:
     """A network given link by link.
 
@@ -138,6 +174,8 @@ class Links:
     dimension_ordered
         The links are those of the network's building blocks: a route goes through one dimension after the other,
         unless a link of it is missing.
+    built_of
+        Switches and cables outside machines that the links stand for, where the file says it.
     """
 
     links: tuple[Link, ...]
@@ -148,6 +186,7 @@ class Links:
     npus_forward: bool = True
     dimension_ordered: bool = False
     switches: Switches = Switches.PLAIN
+    built_of: BuiltOf | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from chakra.replay.config.files import Source
 from chakra.replay.config.key import Key
 from chakra.replay.config.keys import (
     BOOST_MODE,
+    BUILT_OF,
     ECMP,
     FLOW_CAP,
     IMPLEMENTATION_KEYS,
@@ -164,6 +165,7 @@ def _link_rows(section: Section, network: Network) -> tuple[ValueInEffect, ...]:
         LINKS_LATENCY.name: section.raw(LINKS_LATENCY),
         ROUTES.name: f"{len(links.routes)} routes" if links.routes else None,
         FLOW_CAP.name: FLOW_CAP.of(network),
+        BUILT_OF.name: None if links.built_of is None else links.built_of.entries(),
     }
     return _with_packets(section, network, LINK_KEYS, values)
 

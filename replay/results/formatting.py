@@ -77,7 +77,9 @@ def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
         document["collectives"] = result.collectives
         document["messages"] = result.messages
         document["dimensions"] = result.dimensions
-        document["inputs"] = {"network": {"dims": result.dimensions}}
+        links = result.network.links
+        built = {} if links is None or links.built_of is None else {"built_of": links.built_of.entries()}
+        document["inputs"] = {"network": {"dims": result.dimensions, **built}}
     return document
 
 
@@ -301,12 +303,26 @@ def _machine(document: Document) -> Iterator[str]:
             f"{'out of an NPU' if listed else 'per link and direction'}, "
             f"{dim['latency_ns']:,g} ns {'a way' if listed else 'per hop'}"
         )
+    if network.get("built_of"):
+        yield f"{'':18}{built_in_words(network['built_of'])}"
     mode = document.get("compat")
     backend = document.get("backend", "unaware")
     yield f"backend           {backend} ({words.get(backend, 'plug-in')})"
     yield f"mode              {mode + ' (its answer, known errors included)' if mode else 'default (corrected)'}"
     for note in document.get("notes") or []:
         yield f"note              {note}"
+
+
+def built_in_words(parts: Mapping[str, Any]) -> str:
+    """Switches of each level and cables of a fabric."""
+    levels = [f"{count_text(count)} {name}" for name, count in parts["switches"].items()]
+    *others, last = levels
+    listed = f"{', '.join(others)} and {last}" if others else last
+    noun = "switch" if sum(parts["switches"].values()) == 1 else "switches"
+    return (
+        f"{listed} {noun} of {count_text(parts['ports'])} ports of {figure_text(parts['port_gbps'])} Gb/s, "
+        f"{counted_text(parts['cables'], 'cable')}"
+    )
 
 
 def _account(document: Document, npu: int) -> Iterator[str]:

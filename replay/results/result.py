@@ -626,8 +626,10 @@ def _links(links: Links | None) -> dict[str, Any]:
     if links is None:
         return {}
     digest = hashlib.sha256(repr((links.links, links.vertices, links.routes)).encode()).hexdigest()
+    built = {} if links.built_of is None else {"built_of": links.built_of.entries()}
     return {
-        "links": {"count": len(links.links), "routing": links.routing, "ecmp": links.ecmp, "sha256": digest}
+        "links": {"count": len(links.links), "routing": links.routing, "ecmp": links.ecmp, "sha256": digest},
+        **built,
     }
 
 

@@ -1,7 +1,8 @@
-"""What times of networks given link by link leave out, where no message waits for another."""
+"""What times of networks given link by link leave out: waits of messages for each other, the inside of large switches."""
 
 from typing import Final
 
+from chakra.io.readable import count_text, figure_text
 from chakra.replay.engines.scenario import Scenario
 
 #: as a note of a result and of a study
@@ -10,16 +11,43 @@ NOT_SHARED: Final = (
     "and oversubscription cost; flow and aware share links"
 )
 
+#: most that one switch chip made in 2025 switches, Gb/s (Broadcom Tomahawk 6, 102.4 Tb/s)
+CHIP_GBPS: Final = 102_400
+
+
+def port_notes(ports: int, port_gbps: float) -> list[str]:
+    """That no single chip has the ports of a fabric's switches; nothing where some has.
+
+    Parameters
+    ----------
+    ports
+        Ports of a switch.
+    port_gbps
+        Rate of a port, 10^9 bits per second.
+    """
+    if ports * port_gbps <= CHIP_GBPS:
+        return []
+    return [
+        (
+            f"a switch of {count_text(ports)} ports of {figure_text(port_gbps)} Gb/s is more than one chip "
+            f"({CHIP_GBPS / 1000:g} Tb/s in 2025): it is several in a box, whose inside this network does not have"
+        )
+    ]
+
 
 def sharing_notes(scenario: Scenario) -> list[str]:
-    """That the links of a network of switches are not shared; nothing for building blocks, whose links only messages
-    of one NPU share, and where links are shared."""
+    """That the links of a network of switches are not shared, and that no chip has as many ports.
+
+    The first is of no building blocks, whose links only messages of one NPU share, nor of backends that share links.
+    """
     links = scenario.network.links
+    parts = None if links is None else links.built_of
+    built = [] if parts is None else port_notes(parts.ports, parts.port_gbps)
     if (
         scenario.options.backend != "unaware"
         or links is None
         or links.dimension_ordered
         or not links.vertices
     ):
-        return []
-    return [NOT_SHARED]
+        return built
+    return [NOT_SHARED, *built]

@@ -143,7 +143,9 @@ def test_what_was_written_is_told(first: dict[str, Ran]) -> None:
     fly = json.loads(first["topology file"].out)
     assert fly["command"] == "topology dragonfly"
     assert fly["files"] == [{"path": "fly.yml", "bytes": len(first["topology file"].files["fly.yml"])}]
-    assert fly["figures"] == {"npus": 12, "switches": 6, "directed_links": 2 * (12 + 3 + 3)}
+    assert fly["figures"] == {
+        "npus": 12, "switches": 6, "ports": 4, "cables": 12 + 3 + 3, "directed_links": 2 * (12 + 3 + 3)
+    }  # fmt: skip
     graph = json.loads(first["visualize svg"].out)
     assert graph["figures"] == {"nodes": 3, "boxes": 3, "edges": 2}
 

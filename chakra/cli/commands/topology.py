@@ -1,6 +1,7 @@
 """`chakra topology`: write a common topology, or an infrastructure of InfraGraph, as a network file of links."""
 
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -68,6 +69,21 @@ def _speed(function: "Command") -> "Command":
     )(function)
 
 
+def figures_of(network: "Network") -> dict[str, int]:
+    """NPUs, switches, most cables at a switch, cables, and links, which are a direction each, of a list of links."""
+    assert network.links is not None, "these topologies are given link by link"
+    links = network.links.links
+    cables = {tuple(sorted((link.src, link.dst))) for link in links}
+    ports = Counter(end for cable in cables for end in cable if end >= network.npus)
+    return {
+        "npus": network.npus,
+        "switches": len(network.links.vertices),
+        "ports": max(ports.values(), default=0),
+        "cables": len(cables),
+        "directed_links": len(links),
+    }
+
+
 def _write(name: str, network: "Network", output: str | None, output_format: str) -> None:
     from chakra.replay.config.network import dump_network
 
@@ -80,15 +96,13 @@ def _write(name: str, network: "Network", output: str | None, output_format: str
 
     with atomic_text(output) as file:
         file.write(text)
-    assert network.links is not None, "these topologies are given link by link"
-    links = len(network.links.links)
-    switches = len(network.links.vertices)
+    figures = figures_of(network)
+    widest = f" of up to {counted(figures['ports'], 'port')}" if figures["ports"] else ""
     click.echo(
-        f"{output}: {counted(network.npus, 'NPU')}, {counted(switches, 'switch')}, {counted(links, 'link')} (one "
-        "per direction)",
+        f"{output}: {counted(network.npus, 'NPU')}, {counted(figures['switches'], 'switch')}{widest}, "
+        f"{counted(figures['cables'], 'cable')}, {counted(figures['directed_links'], 'link')} (one per direction)",
         err=True,
     )
-    figures = {"npus": network.npus, "switches": switches, "directed_links": links}
     say(output_format, f"topology {name}", [output], figures)
 
 
