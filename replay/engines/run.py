@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from chakra.errors import UsageError
 from chakra.replay.collectives.select import check_old_model
@@ -13,12 +14,14 @@ from chakra.replay.engines.choice import (
     why_messages,
     why_not_on_network,
 )
-from chakra.replay.engines.messages.run import MessageRun
 from chakra.replay.engines.outcome import RawRun
 from chakra.replay.engines.phases.channels import UnfoldableError
 from chakra.replay.engines.phases.engine import PhaseEngine
 from chakra.replay.engines.scenario import Scenario
 from chakra.replay.symmetry.classes import discrete
+
+if TYPE_CHECKING:
+    from chakra.replay.engines.messages.run import MessageRun
 
 #: called with (nodes done, simulated ns); False ends the run
 Progress = Callable[[int, int], bool]
@@ -49,7 +52,7 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
     if reason is None:
         reason = why_messages(scenario)
     if reason is not None:
-        return _with_messages(MessageRun(scenario), reason, progress)
+        return _with_messages(_message_run(scenario), reason, progress)
     try:
         engine = PhaseEngine(scenario, scenario.classes)
     except UnfoldableError:
@@ -57,12 +60,19 @@ def run_engine(scenario: Scenario, progress: Progress | None = None) -> RawRun:
     run = engine.run(progress)
     again = why_again(scenario, run)
     if again is not None and fewest_events(scenario) <= again[1]:
-        messages = MessageRun(scenario)
+        messages = _message_run(scenario)
         if messages.work_estimate() <= again[1]:
             return _with_messages(messages, again[0], progress)
     return run
 
 
-def _with_messages(messages: MessageRun, reason: str, progress: Progress | None) -> RawRun:
+def _message_run(scenario: Scenario) -> "MessageRun":
+    # most replays need no message: they start sooner without this engine, its networks and kernels
+    from chakra.replay.engines.messages.run import MessageRun
+
+    return MessageRun(scenario)
+
+
+def _with_messages(messages: "MessageRun", reason: str, progress: Progress | None) -> RawRun:
     run = messages.run(progress)
     return replace(run, notes=(f"every message simulated: {reason}", *run.notes))

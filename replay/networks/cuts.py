@@ -6,6 +6,7 @@ The parts of each kind of cut share nothing:
 - each member;
 - the NPUs that are equal in some dimensions, such as those of a machine, whose ports are what leaves it. On lists of
   links with the switches that are nearest to them alone, up to any number of links away: a port may be a vertex;
+- the two halves of each ring, a dimension's lines all cut at once: two links lead out of a half of a line;
 - on lists of links what hangs together below a level of switches, such as the machines at a leaf or the leaves of a
   pod: the level's links are what leaves it.
 
@@ -20,7 +21,7 @@ from functools import cached_property
 import numpy as np
 
 from chakra.arrays import F64, I64
-from chakra.replay.config.model import Links, LinkTopology, Network, Topology
+from chakra.replay.config.model import Dimension, Links, LinkTopology, Network, Topology
 from chakra.replay.networks.first_links import FirstLinks
 from chakra.replay.symmetry.classes import coordinates
 
@@ -74,18 +75,55 @@ def block_cuts(network: Network, members: I64) -> list[Cut]:
         one = np.unique(part, return_index=True)[1]
         out, into = np.zeros(len(parts)), np.zeros(len(parts))
         for k in equal:
-            # messages go through one dimension after the other: at dimension k they are where they are going in those
-            # below it, and where they come from in those above
-            below = [j for j in range(k) if j not in equal]
-            above = [j for j in range(k + 1, len(network.dims)) if j not in equal]
-            inside = [_places(where[:, some], part, len(parts)) for some in (below, above)]
-            outside = [_places_of_others(where[:, some], part, len(parts)) for some in (below, above)]
+            lines_out, lines_in = _lines(where, part, k, equal)
             leaves, enters = ways[k]
             gibps = network.dims[k].bandwidth_gibps
-            out += outside[0] * inside[1] * leaves[one] * gibps
-            into += inside[0] * outside[1] * enters[one] * gibps
+            out += lines_out * leaves[one] * gibps
+            into += lines_in * enters[one] * gibps
         cuts.append(Cut(part, out, into))
+    cuts += [
+        cut
+        for k, dim in enumerate(network.dims)
+        if dim.topology is Topology.RING and (cut := _ring_halves(where, k, dim)) is not None
+    ]
     return cuts
+
+
+def _lines(where: I64, part: I64, k: int, equal: Sequence[int]) -> tuple[I64, I64]:
+    """Lines of dimension k that messages out of each part take, and those into it; parts are equal in some dimensions."""
+    # messages go through one dimension after the other: at dimension k they are where they are going in those below it,
+    # and where they come from in those above
+    parts = int(part.max()) + 1
+    below = [j for j in range(k) if j not in equal]
+    above = [j for j in range(k + 1, where.shape[1]) if j not in equal]
+    inside = [_places(where[:, some], part, parts) for some in (below, above)]
+    outside = [_places_of_others(where[:, some], part, parts) for some in (below, above)]
+    return outside[0] * inside[1], inside[0] * outside[1]
+
+
+def _ring_halves(where: I64, k: int, dim: Dimension) -> Cut | None:
+    """The members on the one half of the places that they have on a ring, and those on the other; None: too few places.
+
+    Two places, or three, have no cut but those of each place.
+    """
+    places, which = np.unique(where[:, k], return_inverse=True)
+    if len(places) < 4:
+        return None
+    half = len(places) // 2
+    part = (which.reshape(-1) >= half).astype(np.int64)
+    # links that join the halves: in their middle, and round the ring
+    middle = int(places[half] - places[half - 1])
+    around = int(places[0] - places[-1]) % dim.npus
+    up, down = _way(np.array([middle, around]), dim.npus)
+    leaves = np.array([up[0] + down[1], down[0] + up[1]])
+    lines_out, lines_in = _lines(where, part, k, [k])
+    return Cut(part, lines_out * leaves * dim.bandwidth_gibps, lines_in * leaves[::-1] * dim.bandwidth_gibps)
+
+
+def _way(ahead: I64, n: int) -> tuple[I64, I64]:
+    """Whether messages between neighbours so many places apart on a ring take the links between them, up and down."""
+    # the shorter way round, ascending on a tie
+    return (2 * ahead <= n).astype(np.int64), (2 * ahead < n).astype(np.int64)
 
 
 def _places(where: I64, part: I64, parts: int) -> I64:
@@ -112,13 +150,8 @@ def lanes(topology: Topology | LinkTopology, at: I64, n: int) -> tuple[I64, I64]
         return every, every
     if topology is not Topology.RING:
         return np.ones(len(at), np.int64), np.ones(len(at), np.int64)
-    ahead = (np.roll(places, -1) - places) % n
-    behind = np.roll(ahead, 1)
-    # the shorter way round, ascending on a tie
-    return (
-        ((2 * ahead <= n).astype(np.int64) + (2 * behind < n))[which],
-        ((2 * behind <= n).astype(np.int64) + (2 * ahead < n))[which],
-    )
+    up, down = _way((np.roll(places, -1) - places) % n, n)
+    return (up + np.roll(down, 1))[which], (np.roll(up, 1) + down)[which]
 
 
 # -- lists of links ------------------------------------------------------------------------------------------------------
@@ -160,7 +193,7 @@ class LinkCuts:
         """Number of the part that each vertex lies in, -1 for none, of each kind of parts but each NPU alone."""
         npus = self._network.npus
         known = {np.arange(npus).tobytes(): np.zeros(0, np.int64)}
-        for part in (*self._of_dims(), *self._of_levels()):
+        for part in (*self._of_dims(), *self._of_halves(), *self._of_levels()):
             shown = part if (part[npus:] >= 0).any() else part[:npus]
             known.setdefault(shown.tobytes(), part)
         return [part for part in known.values() if len(part)]
@@ -198,6 +231,18 @@ class LinkCuts:
                 if not own.any():
                     break
                 part = np.where(own, lowest, part)
+                yield part
+
+    def _of_halves(self) -> Iterator[I64]:
+        """The two halves of the NPUs along each dimension, where links join NPUs: on rings and meshes few cross."""
+        npus = self._network.npus
+        if not ((self._tail < npus) & (self._head < npus)).any():
+            return
+        where = coordinates(self._network, np.arange(npus))
+        for k, dim in enumerate(self._network.dims):
+            if dim.npus >= 4:
+                part = np.full(self._vertices, -1)
+                part[:npus] = where[:, k] >= dim.npus // 2
                 yield part
 
     def _of_levels(self) -> Iterator[I64]:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,13 +19,15 @@ from chakra.replay.collectives.library.messages import Lane, lanes
 from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
 from chakra.replay.collectives.library.presets import preset_parameters
 from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator, Forced, Protocol
-from chakra.replay.collectives.measured import MeasuredTimes, has_collectives, read_measured
 from chakra.replay.compute.in_effect import measured_names
 from chakra.replay.config import silicon
 from chakra.replay.config.keys import COLLECTIVE_TIMES
 from chakra.replay.config.model import CollectiveKind, LinkTopology, Network, Switches, System
 from chakra.replay.networks.flow.link_paths import link_paths
 from chakra.replay.options import FLOW, RunOptions
+
+if TYPE_CHECKING:  # imported where they are asked for: a replay starts sooner without
+    from chakra.replay.collectives.measured import MeasuredTimes
 
 #: kinds whose nccl-tests size is comm_size of all members together
 _OF_ALL = (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER)
@@ -47,7 +50,7 @@ class PlacedLibrary:
     #: whether messages share links, so that the bytes of collectives travel as messages
     sends: bool = False
     #: what stands in for the model where it was measured
-    measured: MeasuredTimes | None = None
+    measured: "MeasuredTimes | None" = None
     #: collectives that were asked for: kind, bytes and ranks, and whether they were measured
     asked: dict[tuple[CollectiveKind, int, int], bool] = field(default_factory=dict, compare=False)
     #: speed of computing while a collective runs on an NPU, and of a collective while a member computes
@@ -194,7 +197,13 @@ def measured_collectives(system: System, options: RunOptions) -> tuple[tuple[str
         A file that cannot be read.
     """
     source = f"{system.source}: {COLLECTIVE_TIMES.name}"
-    return measured_names(options, has_collectives, system.collective_times, source)
+    return measured_names(options, _has_collectives, system.collective_times, source)
+
+
+def _has_collectives(name: str) -> bool:
+    from chakra.replay.collectives.measured import has_collectives
+
+    return has_collectives(name)
 
 
 def _stands_alone(system: System, options: RunOptions) -> bool:
@@ -204,10 +213,14 @@ def _stands_alone(system: System, options: RunOptions) -> bool:
     return not all(package and silicon.named(name) for name in names)
 
 
-def _measured(system: System, options: RunOptions, machine: MachineParameters) -> MeasuredTimes | None:
+def _measured(system: System, options: RunOptions, machine: MachineParameters) -> "MeasuredTimes | None":
     """The measured times that the options or else the system file ask for."""
     names, asked = measured_collectives(system, options)
-    return read_measured(names, machine.name, asked) if names else None
+    if not names:
+        return None
+    from chakra.replay.collectives.measured import read_measured
+
+    return read_measured(names, machine.name, asked)
 
 
 def _switches_reduce(network: Network, node: int) -> bool:
