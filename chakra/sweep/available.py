@@ -5,6 +5,7 @@ from chakra.errors import UsageError
 from chakra.generate.request.requests import REQUESTS
 from chakra.generate.request.transformers import Mode, TransformerRequest
 from chakra.generate.verify.totals import counts_of
+from chakra.platforms import cluster
 from chakra.replay.config.keys import LOCAL_MEM_CAPACITY
 from chakra.replay.results.serving import ServingTimes
 from chakra.sweep.expressions import expression
@@ -66,7 +67,7 @@ def available(study: Study) -> set[str]:
     found = {*_ALWAYS, "memory_gb"}
     if machine or _tells_capacity(study):
         found.add("memory_share")
-    if machine or _gives_network(study):
+    if _has_fabrics(study):
         found |= {"switches", "cables"}
     if "files" in set(keys_of(study, "workload")):
         return found | _OF_PIPELINES | rates_of({}, 1, 1, price=price).keys()
@@ -86,10 +87,11 @@ def available(study: Study) -> set[str]:
     return found
 
 
-def _gives_network(study: Study) -> bool:
-    """Whether a network, given or varied, is a file, which may say what it is built of."""
-    return bool(values_of(study, "network.file")) or any(
-        not isinstance(value, dict) for value in values_of(study, "network")
+def _has_fabrics(study: Study) -> bool:
+    """Whether some platform is of switches with some ports, or a network is a file, which may say what it is built of."""
+    files = [*values_of(study, "network.file"), *values_of(study, "network")]
+    return any(not isinstance(value, dict) for value in files) or any(
+        cluster(str(words), sized=False).fabric is not None for words in values_of(study, "platform")
     )
 
 

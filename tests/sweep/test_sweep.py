@@ -737,6 +737,12 @@ def test_a_wrong_file_stops_the_study_before_anything_runs(
         {"workload": GPT},
         {"workload": {**GPT, "mode": "decode"}},
         {"workload": {**GPT, "framework": "megatron-2022"}},
+        {"workload": {**GPT, "layers": 2, "pp": 2, "micro-batches": 4}},
+        {"workload": {**GPT, "layers": 2, "pp": 2, "mode": "serve", "decode-steps": 2}},
+        {
+            "workload": {**GPT, "layers": 2, "pp": 2, "tp": 4},
+            "platform": "hgx-h100 over 400G rails of 8 ports",
+        },
     ],
 )
 def test_metrics_that_points_have_are_those_that_a_study_may_ask_for(

@@ -149,7 +149,10 @@ def test_what_is_written_is_read_back(tmp_path: Path, capsys: pytest.CaptureFixt
     line = f"topology import -i {tmp_path}/infra.yml --bandwidth 40 --latency 200 --npus-count 2,4 -o {tmp_path}/n.yml"
     assert run(line.split()) == 0
     said = capsys.readouterr().err
-    assert said == f"{tmp_path}/n.yml: 8 NPUs, 44 switches of up to 6 ports, 60 cables, 120 links (one per direction)\n"
+    assert (
+        said
+        == f"{tmp_path}/n.yml: 8 NPUs, 44 switches of up to 6 ports, 60 cables, 120 links (one per direction)\n"
+    )
     read = load_network(tmp_path / "n.yml")
     assert [dim.npus for dim in read.dims] == [2, 4]
     assert ends(read) == ends(imported(HAND, tmp_path))
