@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from chakra.arrays import F64
-from chakra.io.readable import duration_text, printable, shortened
+from chakra.io.readable import duration_text, printable
 from chakra.report.npu_groups import NpuGroup
 
 #: Fill, line colour and pattern of each part of the account; the pattern is drawn on top of the fill.
@@ -27,6 +27,8 @@ LOOKS: Final[dict[str, tuple[str, str, str]]] = {
 }
 #: characters of a label in the 162 units left of a chart: of this font none but a row of capitals is wider
 _LABEL: Final = 24
+#: more room for labels that begin with a pipeline stage, px
+_STAGED: Final = 96
 _FONT: Final = 'font-family="Helvetica,Arial,sans-serif" font-size="11"'
 
 
@@ -106,18 +108,19 @@ def account_chart(groups: Sequence[NpuGroup], end_ns: int, words: dict[str, str]
 def _account(frame: Frame, groups: Sequence[NpuGroup], end_ns: int, words: dict[str, str]) -> str:
     # beside a bar stands its time: 76 px hold the longest text
     left, step, bar = (14.0, 40.0, 17) if frame.above else (frame.labels, 24.0, 3)
+    most = 40 if frame.above else _LABEL
+    if not frame.above and any(group.stage for group in groups):
+        left, most = left + _STAGED, _LABEL + _STAGED // 6
     scale = frame.width / max(end_ns, 1)
     height = len(groups) * step + 34
     out = [opened(left + frame.width + 76, height, "Where each NPU's time went", frame.shown)]
     out.append(axis(left, frame.width, len(groups) * step, end_ns, frame.most_ticks))
     for row, group in enumerate(groups):
         y = row * step + bar
-        times = f" ({group.count})" if group.count > 1 else ""
+        label = group.row_label(most)
         if frame.above:
-            label = shortened(group.label + times, 40)
             out.append(f'<text x="{left}" y="{y - 4}" class="halo">{escape(label)}</text>')
         else:
-            label = shortened(group.label + times, _LABEL)
             out.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end">{escape(label)}</text>')
         x = left
         for key, value in group.parts.items():

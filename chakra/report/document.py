@@ -15,6 +15,7 @@ from chakra.io import files
 from chakra.io.files import PathLike
 from chakra.io.rank_files import expect_run
 from chakra.io.readable import counted
+from chakra.timeline.document import stages_told
 from chakra.timeline.lenient import number
 
 SCHEMA: Final = "chakra.replay.result/1"
@@ -70,6 +71,11 @@ class Run:
             return None
         low, high = (int(number(stated.get(end), -1)) for end in ("low_ns", "high_ns"))
         return (low, high) if 0 <= low <= high else None
+
+    @property
+    def stages(self) -> list[str | None]:
+        """Pipeline stage of each NPU, None where it is not told; empty where the document tells none."""
+        return stages_told(self.document, self.npus)
 
     @checked
     def table(self, key: str) -> list[Mapping[str, object]]:

@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 from chakra.io.markup import embedded_json
 from chakra.io.readable import printable, shortened
 from chakra.report.charts import LOOKS, axis, opened
+from chakra.report.document import Run
 from chakra.timeline.document import from_document
 from chakra.timeline.lenient import number
 from chakra.timeline.model import CATEGORIES, Timeline
@@ -59,25 +60,23 @@ class Excerpt:
     omitted: int
 
 
-def excerpt(entries: Sequence[Mapping[str, object]], end_ns: int, source: str) -> Excerpt:
-    """The timeline of the NPUs that stand for all, from 0 to ``end_ns``.
+def excerpt(run: Run) -> Excerpt:
+    """The timeline of the NPUs that stand for all, from 0 to the run's end.
 
     Parameters
     ----------
-    entries
-        Nodes of the NPUs, as a result document has them.
-    end_ns
-        End of the run, ns.
-    source
-        Name of the document, for messages.
+    run
+        The run, whose document has the nodes of NPUs.
 
     Raises
     ------
     UsageError
         Entries that are malformed.
     """
-    chosen = representatives(entries)
-    timeline = from_document({"nodes": [entry for entry, _ in chosen]}, source=source)
+    chosen, end_ns = representatives(run.table("nodes")), run.end_ns
+    timeline = from_document(
+        {**run.document, "nodes": [entry for entry, _ in chosen], "memory": None}, source=run.name
+    )
     alike = {int(number(entry.get("npu"))): count for entry, count in chosen}
     rows = sorted(range(len(timeline.rows)), key=lambda i: (timeline.rows[i].rank, timeline.rows[i].place, i))
     labels = [_label(timeline, row, alike.get(timeline.rows[row].rank, 1)) for row in rows]

@@ -4,28 +4,28 @@ Lines differ in width as well as in colour, and the most loaded links carry numb
 be read; colours are variables of the page, for dark screens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
 
-from chakra.io.markup import closing, element, empty, escaped, nested
+from chakra.io.markup import closing, element, empty, nested
 from chakra.io.readable import count_text, counted_text, shortened
 from chakra.report.charts import Frame, axis, framed, opened
 from chakra.report.document import Run
+from chakra.report.fabric import fabric_of
+from chakra.report.fabric_picture import fabric_picture, step_of, vertex_name
 from chakra.report.tables import link_name
-from chakra.report.wiring import WIDTH, Box, Picture, Vertex, Wire, picture_of, wires_of
+from chakra.report.wiring import WIDTH, Box, Picture, Wire, picture_of, wires_of
 from chakra.timeline.lenient import number, numbers
 
-#: cables drawn each by itself, with its figures; the rest are thin lines
-MOST_CABLES: Final = 240
 #: links with a number
 MOST_NUMBERED: Final = 12
 #: links, beyond which a document's picture is not drawn
 MOST_LINKS: Final = 500_000
-#: share from which a line is as wide, ascending
-STEPS: Final = (0.0, 0.2, 0.4, 0.6, 0.8)
+#: how far apart numbers stand at least, px
+_CLOSE: Final = 20.0
 
 Point = tuple[float, float]
 
@@ -40,53 +40,51 @@ class Used:
     end: object
 
 
+def fabric_of_run(run: Run) -> Markup | None:
+    """The network of a run folded; None where the document has no links."""
+    wires = _wires(run)
+    return fabric_picture(fabric_of(run, wires)) if wires else None
+
+
 def network_picture(run: Run) -> Markup | None:
-    """The network of a run, the links between boxes by their load; None where the document has no links."""
-    if not 0 < len(run.table("links")) <= MOST_LINKS:
+    """The network of a run link by link, each by its load; None where there are no links, or too many."""
+    wires = _wires(run)
+    picture = picture_of(run, wires) if wires else None
+    if picture is None:
         return None
-    wires = wires_of(run)
-    if not wires:
-        return None
-    picture = picture_of(run, wires)
-    numbered = _numbered(run, wires)
     out = [opened(picture.width, picture.height, "The network and the load of its links")]
     out.extend(_text(shortened(text, 26), 4, y) for text, y in picture.captions)
     busiest = sorted(picture.cables.items(), key=lambda item: (-max(w.share for w in item[1]), item[0]))
-    rest = "".join(_path(picture, ends) for ends, _ in busiest[MOST_CABLES:])
-    if rest:
-        out.append(empty("path", {"class": "link rest", "d": rest}))
-    for ends, among in reversed(busiest[:MOST_CABLES]):  # the most loaded ones on top
+    for ends, among in reversed(busiest):  # the most loaded ones on top
         text = _figures(among, f"{picture.boxes[ends[0]].name} and {picture.boxes[ends[1]].name}")
-        kind = f"link u{_step(max(w.share for w in among))}"
+        kind = f"link u{step_of(max(w.share for w in among))}"
         out.append(nested("path", element("title", text), {"class": kind, "d": _path(picture, ends)}))
     out.extend(_drawn(box) for box in picture.boxes)
-    places: dict[tuple[float, float], list[int]] = {}
-    for place, wire in numbered:
-        places.setdefault(_spot(picture, wire), []).append(place)
-    for (x, y), found in places.items():
-        words = " ".join(map(str, found[:3])) + ("…" if len(found) > 3 else "")
-        wide = 8.0 + 6.2 * len(words)
-        badge = {
-            "class": "badge",
-            **_place(x - wide / 2, y - 8),
-            "width": f"{wide:.1f}",
-            "height": 15,
-            "rx": 7,
-        }
-        out += [empty("rect", badge), _text(words, x, y + 3.5, "middle", "number")]
+    out.extend(_badges([(place, _spot(picture, wire)) for place, wire in _numbered(run, wires)]))
     return Markup("".join([*out, closing("svg")]))
 
 
-def link_legend() -> Markup:
-    """Samples of lines by the share of the bandwidth that was used."""
-    bounds = [*STEPS, 1.0]
-    out = []
-    for k in range(len(STEPS)):
-        line = empty("path", {"class": f"link u{k}", "d": "M1,6H33"})
-        sample = nested("svg", line, {"width": 34, "height": 12, "aria-hidden": "true"})
-        words = f"{100 * bounds[k]:.0f} to {100 * bounds[k + 1]:.0f} %"
-        out.append(nested("span", sample + escaped(words)))
-    return Markup("".join(out))
+def _wires(run: Run) -> list[Wire]:
+    return wires_of(run) if 0 < len(run.table("links")) <= MOST_LINKS else []
+
+
+def _badges(numbers: Sequence[tuple[int, Point]]) -> Iterator[str]:
+    """Numbers on the picture; those that would cover each other share a badge."""
+    places: dict[Point, list[int]] = {}
+    for number_of, (x, y) in numbers:
+        near = ((a, b) for (a, b), found in places.items() if abs(b - y) < 16 and abs(a - x) < _reach(found))
+        places.setdefault(next(near, (x, y)), []).append(number_of)
+    for (x, y), found in places.items():
+        words = " ".join(map(str, found[:3])) + (" …" if len(found) > 3 else "")
+        wide = 8.0 + 6.2 * len(words)
+        size = {"width": f"{wide:.1f}", "height": 15, "rx": 7}
+        yield empty("rect", {"class": "badge", **_place(x - wide / 2, y - 8)} | size)
+        yield _text(words, x, y + 3.5, "middle", "number")
+
+
+def _reach(found: Sequence[int]) -> float:
+    """How far from a badge another number must stand."""
+    return _CLOSE + 8.0 * min(len(found), 3)
 
 
 def use_chart(run: Run) -> Markup | None:
@@ -97,7 +95,10 @@ def use_chart(run: Run) -> Markup | None:
     if not isinstance(use, Mapping) or interval <= 0 or not rows:
         return None
     mean = numbers(use.get("mean")).tolist()
-    lines = [("mean of all that carry", tuple(mean)), *((f"{k}  {r.name}", r.share) for k, r in rows)]
+    told = network_picture(run) is not None
+    names = [f"{k}: {row.name}" if told else row.name for k, row in rows]
+    shares = [row.share for _, row in rows]
+    lines = [("mean of all that carry", tuple(mean)), *zip(names, shares, strict=True)]
     return framed(lambda frame: _use(frame, lines, interval, run.end_ns))
 
 
@@ -165,7 +166,7 @@ def _used(run: Run) -> list[tuple[int, Used]]:
         if not isinstance(link, Mapping):
             continue
         alike = int(number(link.get("alike"), 1))
-        name = link_name(link) + (f" and {count_text(alike - 1)} alike" if alike > 1 else "")
+        name = link_name(link) + (f" (+{count_text(alike - 1)})" if alike > 1 else "")
         out.append(Used(name, tuple(numbers(link.get("share")).tolist()), link.get("from"), link.get("to")))
     return list(enumerate(out[:MOST_NUMBERED], 1))
 
@@ -193,27 +194,15 @@ def _figures(among: Sequence[Wire], ends: str) -> str:
     most = max(among, key=lambda wire: wire.share)
     return (
         f"{ends}: {counted_text(len(among), 'link')}, {100 * mean:.1f} % in the mean, "
-        f"{100 * most.share:.1f} % at most ({_end(most.start)} → {_end(most.end)})"
+        f"{100 * most.share:.1f} % at most ({vertex_name(most.start)} → {vertex_name(most.end)})"
     )
 
 
-def _end(vertex: Vertex) -> str:
-    return f"NPU {vertex}" if isinstance(vertex, int) else vertex
-
-
-def _step(share: float) -> int:
-    return max(k for k, least in enumerate(STEPS) if share >= least) if share > 0 else 0
-
-
 def _drawn(box: Box) -> str:
-    kind = "npu" if box.npus else "switch"
-    text = box.name
-    if box.inside:
-        kind += f" i{_step(max(wire.share for wire in box.inside))}"
-        text = _figures(box.inside, f"{box.name}, inside")
+    kind = "npu" if box.npu else "switch"
     x, y = box.middle
     size = {"width": f"{box.width:.1f}", "height": f"{box.height:.1f}", "rx": 3}
-    shape = nested("rect", element("title", text), {"class": kind, **_place(box.x, box.y), **size})
+    shape = nested("rect", element("title", box.name), {"class": kind, **_place(box.x, box.y), **size})
     return shape + _text(box.label, x, y + 3.5, "middle", "inside")
 
 
@@ -252,11 +241,9 @@ def _bow(a: float, b: float) -> float:
 
 
 def _spot(picture: Picture, wire: Wire) -> Point:
-    """Where a link's number stands: on its cable, nearer to where the link begins; inside a box at its corner."""
+    """Where a link's number stands: on its cable, nearer to where the link begins."""
     boxes = picture.boxes
     a, b = boxes[picture.place[wire.start]], boxes[picture.place[wire.end]]
-    if a is b:
-        return round(a.x + a.width - 2, 1), round(a.y, 1)
     if bent := _bent(picture, a, b):  # half way along the bow
         (x0, y0), (x, y), (x1, y1) = bent
         return round((x0 + 2 * x + x1) / 4, 1), round((y0 + 2 * y + y1) / 4, 1)

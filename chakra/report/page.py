@@ -16,7 +16,8 @@ from chakra.io.readable import bytes_text, count_text, duration_text, printable
 from chakra.report import charts, side_by_side, tables
 from chakra.report.document import ACCOUNT_PARTS, Run
 from chakra.report.excerpt import Excerpt, excerpt
-from chakra.report.network_picture import link_legend, network_picture, use_chart
+from chakra.report.fabric_picture import link_legend
+from chakra.report.network_picture import fabric_of_run, network_picture, use_chart
 from chakra.report.npu_groups import NpuGroup, npu_groups
 from chakra.timeline.lenient import number, numbers
 
@@ -72,20 +73,26 @@ def rendered(template: str, *, script: str = "", **context: object) -> str:
     template
         File of the template.
     script
-        File of the script that the page runs, the only one that its policy admits; none by default.
+        File of the page's own script, behind that of all pages; none by default. The policy admits the two alone.
     context
         What the template names.
     """
-    shared = {"version": __version__, "patterns": charts.patterns(), "swatch": charts.swatch}
-    source, policy = _script(script) if script else (Markup(), "'none'")
+    shared = {
+        "version": __version__,
+        "patterns": charts.patterns(),
+        "swatch": charts.swatch,
+        "fact_parts": tables.fact_parts,
+    }
+    source, policy = _script("boxes.js", *([script] if script else []))
     page = _environment().get_template(template)
     return page.render(**shared, script=source, script_policy=policy, **context)
 
 
 @cache
-def _script(name: str) -> tuple[Markup, Markup]:
-    """A script's text and the hash by which a page's policy admits it."""
-    text = resources.files("chakra.report").joinpath("templates", name).read_text(encoding="utf-8")
+def _script(*names: str) -> tuple[Markup, Markup]:
+    """Scripts as one text, and the hash by which a page's policy admits it."""
+    folder = resources.files("chakra.report").joinpath("templates")
+    text = "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return Markup(text), Markup(f"'sha256-{digest}'")
 
@@ -119,6 +126,7 @@ def _run_context(run: Run) -> dict[str, object]:
         "messages": tables.messages(run),
         "dimensions": _with_bars(run),
         "links": tables.links(run),
+        "fabric": fabric_of_run(run),
         "network": network_picture(run),
         "link_legend": link_legend(),
         "link_use": use_chart(run),
@@ -142,8 +150,7 @@ def _run_context(run: Run) -> dict[str, object]:
 
 
 def _excerpt(run: Run) -> Excerpt | None:
-    nodes = run.table("nodes")
-    return excerpt(nodes, run.end_ns, run.name) if nodes else None
+    return excerpt(run) if run.table("nodes") else None
 
 
 def _list(value: object) -> list[object]:
@@ -152,8 +159,10 @@ def _list(value: object) -> list[object]:
 
 def _group_table(groups: Sequence[NpuGroup]) -> tables.Table:
     keys = [key for key, _ in ACCOUNT_PARTS if groups and key in groups[0].parts]
+    staged = any(group.stage for group in groups)
     rows = [
         (
+            *([group.stage] if staged else []),
             group.label,
             count_text(group.count),
             duration_text(group.finish_ns),
@@ -166,7 +175,16 @@ def _group_table(groups: Sequence[NpuGroup]) -> tables.Table:
         for group in groups
     ]
     return tables.Table(
-        ("NPUs", "count", "finish", "exposed communication", *(tables.WORDS[key] for key in keys)), rows
+        (
+            *(["stage"] if staged else []),
+            "NPUs",
+            "count",
+            "finish",
+            "exposed communication",
+            *(tables.WORDS[key] for key in keys),
+        ),
+        rows,
+        first_number=1 + staged,
     )
 
 

@@ -100,6 +100,18 @@ def headline(run: Run) -> list[tuple[str, str]]:
     return facts
 
 
+def fact_parts(value: str) -> tuple[str, str]:
+    """A fact's figure, and what stands behind it in smaller letters.
+
+    >>> fact_parts("443.8 ms (443,790,530 ns)"), fact_parts("none: nothing is near"), fact_parts("64, 4 of each")
+    (('443.8 ms', ' (443,790,530 ns)'), ('none', ': nothing is near'), ('64', ', 4 of each'))
+    >>> fact_parts("1,234 of 80")
+    ('1,234 of 80', '')
+    """
+    found = re.search(r" \(|: |, ", value)
+    return (value[: found.start()], value[found.start() :]) if found else (value, "")
+
+
 def _whose(run: Run, worst: int) -> str:
     """The first NPU with the most exposed communication; empty where all have as much."""
     most = run.exposed_ns == worst
@@ -393,7 +405,10 @@ def link_name(link: Mapping[str, object]) -> str:
     ends = []
     for key in ("from", "to"):
         value = link.get(key)
-        ends.append(f"switch of dim {text_of(link.get('dim'))}" if value == -1 else text_of(value))
+        if value == -1:
+            ends.append(f"switch of dim {text_of(link.get('dim'))}")
+        else:
+            ends.append(f"NPU {value}" if type(value) is int else text_of(value))
     return " → ".join(ends)
 
 

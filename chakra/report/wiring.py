@@ -1,14 +1,14 @@
-"""Where the NPUs and switches of a network stand in its picture, from the rows of a result's links.
+"""Where the NPUs and switches of a small network stand in its picture, from the rows of a result's links.
 
-NPUs and switches are *vertices*. Vertices that stand beside each other share a *box* where a row has too many, and links
-between the same two boxes are one *cable*, so that a network of thousands stays a picture.
+NPUs and switches are *vertices*, each in a box of its own, and links between the same two are one *cable*. Networks whose
+cables nobody could tell apart have no such picture: they are folded (`chakra.report.fabric`).
 """
 
 import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from chakra.io.digits import is_whole
@@ -20,6 +20,8 @@ from chakra.timeline.lenient import number
 #: boxes in a row, in a circle, and on a side of a grid
 MOST_BOXES: Final = 32
 MOST_SIDE: Final = 16
+#: cables that can be told apart
+MOST_CABLES: Final = 160
 WIDTH: Final = 1000.0
 LEFT: Final = 130.0
 _DIGITS: Final = re.compile(r"[0-9]+")
@@ -40,7 +42,7 @@ class Wire:
 
 @dataclass(slots=True)
 class Box:
-    """Vertices that are drawn as one, and where; `inside` are the links between them."""
+    """A vertex, and where it is drawn."""
 
     x: float
     y: float
@@ -48,9 +50,7 @@ class Box:
     height: float
     name: str
     label: str
-    members: int
-    npus: bool
-    inside: list[Wire] = field(default_factory=list)
+    npu: bool
 
     @property
     def middle(self) -> tuple[float, float]:
@@ -73,17 +73,17 @@ class Picture:
 
 
 def wires_of(run: Run) -> list[Wire]:
-    """Links of a result, without those whose ends the document does not name."""
-    shapes = _shapes(run)
+    """Links of a result, without those whose ends the document does not name, or names alike."""
+    shapes = dim_shapes(run)
     out = []
     for row, link in enumerate(run.table("links")):
         start, end = _vertex(link, "from", shapes, run.npus), _vertex(link, "to", shapes, run.npus)
-        if start is not None and end is not None:
+        if start is not None and end is not None and start != end:
             out.append(Wire(start, end, share_of(link, run.end_ns), row))
     return out
 
 
-def _shapes(run: Run) -> list[tuple[str, int]]:
+def dim_shapes(run: Run) -> list[tuple[str, int]]:
     """Topology and NPUs of each dimension; none where they do not make up all NPUs."""
     inputs = run.document.get("inputs")
     network = inputs.get("network") if isinstance(inputs, Mapping) else None
@@ -116,31 +116,61 @@ def _vertex(
     return f"dim{dim}.switch{row}"
 
 
-def picture_of(run: Run, wires: Sequence[Wire]) -> Picture:
-    """The picture of a run's network: rows of switches above the NPUs, or without switches a grid or a circle."""
+def picture_of(run: Run, wires: Sequence[Wire]) -> Picture | None:
+    """The picture of a run's network: rows of switches above the NPUs, or without switches a grid or a circle; None where
+    rows or cables are too many."""
     switches = any(isinstance(end, str) for wire in wires for end in (wire.start, wire.end))
-    sizes = [npus for _, npus in _shapes(run) if npus > 1]
+    sizes = [npus for _, npus in dim_shapes(run) if npus > 1]
+    if len({frozenset((wire.start, wire.end)) for wire in wires}) > MOST_CABLES:
+        return None
     if switches:
-        boxes, place, captions, height, step = _rows(run.npus, wires)
+        placed = _rows(run.npus, wires)
     elif len(sizes) > 1:
-        boxes, place, captions, height, step = _grid(sizes)
+        placed = _grid(sizes)
     else:
-        boxes, place, captions, height, step = _circle(run.npus)
+        placed = _circle(run.npus)
+    if placed is None:
+        return None
+    boxes, place, captions, height, step = placed
     cables: defaultdict[tuple[int, int], list[Wire]] = defaultdict(list)
     for wire in wires:
         a, b = place[wire.start], place[wire.end]
-        if a == b:
-            boxes[a].inside.append(wire)
-        else:
-            cables[min(a, b), max(a, b)].append(wire)
+        cables[min(a, b), max(a, b)].append(wire)
     return Picture(boxes, dict(cables), place, captions, WIDTH, height, step)
 
 
 Placed = tuple[list[Box], dict[Vertex, int], list[tuple[str, float]], float, float]
 
 
-def _rows(npus: int, wires: Sequence[Wire]) -> Placed:
-    """NPUs below, switches above those that they join, one row for each kind of name."""
+def kind_of(switch: str) -> str:
+    """A switch's name without its numbers; the switches of a building block's dimension are a kind of their own.
+
+    Parameters
+    ----------
+    switch
+        Name of the switch.
+
+    Examples
+    --------
+    >>> kind_of("leaf3.0"), kind_of("dim2.switch5")
+    ('leaf#.#', 'dim2.switch#')
+    """
+    dim, named, row = switch.partition(".switch")
+    if named and is_whole(dim.removeprefix("dim")) and is_whole(row):
+        return f"{dim}.switch#"
+    return _DIGITS.sub("#", switch)
+
+
+def heights(npus: int, wires: Sequence[Wire]) -> tuple[dict[Vertex, int], dict[Vertex, float]]:
+    """How many links each vertex stands above the NPUs, and the middle of what it joins, in numbers of NPUs.
+
+    Parameters
+    ----------
+    npus
+        NPUs of the run.
+    wires
+        Its links.
+    """
     beside: defaultdict[Vertex, set[Vertex]] = defaultdict(set)
     for wire in wires:
         beside[wire.start].add(wire.end)
@@ -155,96 +185,83 @@ def _rows(npus: int, wires: Sequence[Wire]) -> Placed:
             level[vertex] = level[wave[0]] + 1
             centre[vertex] = sum(below) / max(len(below), 1)
         wave = after
+    return level, centre
+
+
+def _rows(npus: int, wires: Sequence[Wire]) -> Placed | None:
+    """NPUs below, switches above those that they join, one row for each kind of name."""
+    level, centre = heights(npus, wires)
     rows: defaultdict[tuple[int, str], list[Vertex]] = defaultdict(list)
     for vertex in {end: None for wire in wires for end in (wire.start, wire.end)}:
         if isinstance(vertex, str):
-            rows[level.get(vertex, 1), _DIGITS.sub("#", vertex)].append(vertex)
+            rows[level.get(vertex, 1), kind_of(vertex)].append(vertex)
     floors: list[list[Vertex]] = [list(range(npus))]
     floors += [
         sorted(rows[key], key=lambda vertex: (centre.get(vertex, 0.0), _natural(vertex)))
         for key in sorted(rows)
     ]
+    if max(map(len, floors)) > MOST_BOXES:
+        return None
     boxes: list[Box] = []
     place: dict[Vertex, int] = {}
     captions = []
     gap, least = 92.0, WIDTH
     for floor, vertices in enumerate(floors):
         y = 34.0 + gap * (len(floors) - 1 - floor)
-        each = _box_size(len(vertices), MOST_BOXES)
-        groups = [vertices[at : at + each] for at in range(0, len(vertices), each)]
-        step = (WIDTH - LEFT) / len(groups)
+        step = (WIDTH - LEFT) / len(vertices)
         least = min(least, step)
         width = min(step - 4.0, 64.0)
-        for at, group in enumerate(groups):
-            x = LEFT + step * (at + 0.5) - width / 2
-            place |= dict.fromkeys(group, len(boxes))
-            boxes.append(_box(group, x, y, width, 22.0))
-        captions.append((_caption(vertices, each), y + 15.0))
+        for at, vertex in enumerate(vertices):
+            place[vertex] = len(boxes)
+            boxes.append(_box(vertex, LEFT + step * (at + 0.5) - width / 2, y, width, 22.0))
+        captions.append((_caption(vertices), y + 15.0))
     return boxes, place, captions, 34.0 + gap * (len(floors) - 1) + 40.0, least
 
 
-def _grid(sizes: Sequence[int]) -> Placed:
+def _grid(sizes: Sequence[int]) -> Placed | None:
     """NPUs as a plane: the first dimension from left to right, the others downwards."""
     across, down = sizes[0], math.prod(sizes[1:])
-    wide, high = _box_size(across, MOST_SIDE), _box_size(down, MOST_SIDE)
-    columns, lines = -(-across // wide), -(-down // high)
-    step_x, step_y = min((WIDTH - LEFT) / columns, 110.0), 52.0
-    boxes: list[Box] = []
-    place: dict[Vertex, int] = {}
-    for line in range(lines):
-        for column in range(columns):
-            group = [
-                y * across + x
-                for y in range(line * high, min((line + 1) * high, down))
-                for x in range(column * wide, min((column + 1) * wide, across))
-            ]
-            place |= dict.fromkeys(group, len(boxes))
-            at = LEFT + column * step_x + 8.0, 30.0 + line * step_y
-            boxes.append(_box(group, *at, min(step_x - 26.0, 48.0), 22.0))
-    captions = [(_caption(list(range(across * down)), wide * high), 45.0)]
-    return boxes, place, captions, 30.0 + lines * step_y + 16.0, step_x
+    if max(across, down) > MOST_SIDE:
+        return None
+    step_x, step_y = min((WIDTH - LEFT) / across, 110.0), 52.0
+    boxes = [
+        _box(
+            npu,
+            LEFT + npu % across * step_x + 8.0,
+            30.0 + npu // across * step_y,
+            min(step_x - 26.0, 48.0),
+            22.0,
+        )
+        for npu in range(across * down)
+    ]
+    place: dict[Vertex, int] = {npu: npu for npu in range(across * down)}
+    return boxes, place, [(_caption(range(across * down)), 45.0)], 30.0 + down * step_y + 16.0, step_x
 
 
-def _circle(npus: int) -> Placed:
+def _circle(npus: int) -> Placed | None:
     """NPUs in a circle, the first on top."""
-    each = _box_size(npus, MOST_BOXES)
-    groups = [list(range(at, min(at + each, npus))) for at in range(0, npus, each)]
+    if npus > MOST_BOXES:
+        return None
     boxes: list[Box] = []
-    place: dict[Vertex, int] = {}
-    for at, group in enumerate(groups):
-        angle = 2 * math.pi * at / len(groups) - math.pi / 2
+    for npu in range(npus):
+        angle = 2 * math.pi * npu / npus - math.pi / 2
         x, y = LEFT + 240.0 + 200.0 * math.cos(angle), 225.0 + 190.0 * math.sin(angle)
-        place |= dict.fromkeys(group, len(boxes))
-        boxes.append(_box(group, x - 16.0, y - 10.0, 32.0, 20.0))
-    return boxes, place, [(_caption(list(range(npus)), each), 35.0)], 450.0, WIDTH
+        boxes.append(_box(npu, x - 16.0, y - 10.0, 32.0, 20.0))
+    place: dict[Vertex, int] = {npu: npu for npu in range(npus)}
+    return boxes, place, [(_caption(range(npus)), 35.0)], 450.0, WIDTH
 
 
-def _box(group: Sequence[Vertex], x: float, y: float, width: float, height: float) -> Box:
-    first, last = str(group[0]), str(group[-1])
-    npus = isinstance(group[0], int)
-    word = "NPU" if npus else "switch"
-    if len(group) == 1:
-        name = f"{word} {first}"
-    else:
-        name = f"{len(group)} {word}{'s' if npus else 'es'}, {first} to {last}"
-    label = first if len(first) * 5.0 <= width else ""
-    return Box(x, y, width, height, name, label, len(group), npus)
+def _box(vertex: Vertex, x: float, y: float, width: float, height: float) -> Box:
+    text = str(vertex)
+    npu = isinstance(vertex, int)
+    label = text if len(text) * 5.0 <= width else ""
+    return Box(x, y, width, height, f"{'NPU' if npu else 'switch'} {text}", label, npu)
 
 
-def _box_size(count: int, most: int) -> int:
-    """How many share a box: the smallest divisor that leaves at most `most` boxes, if one is near; else rounded up.
-
-    >>> _box_size(4096, 32), _box_size(20, 32), _box_size(37, 32)
-    (128, 1, 2)
-    """
-    least = max(-(-count // most), 1)
-    return next((each for each in range(least, 2 * least + 1) if count % each == 0), least)
-
-
-def _caption(vertices: Sequence[Vertex], each: int) -> str:
+def _caption(vertices: Sequence[Vertex]) -> str:
     first = vertices[0]
-    what = "NPUs" if isinstance(first, int) else shortened(_DIGITS.sub("#", first), 14)
-    return f"{count_text(len(vertices))} {what}" + (f", {each} a box" if each > 1 else "")
+    what = "NPUs" if isinstance(first, int) else shortened(kind_of(first), 14)
+    return f"{count_text(len(vertices))} {what}"
 
 
 def _natural(vertex: Vertex) -> tuple[tuple[int, str], ...]:

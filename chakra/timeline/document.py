@@ -11,6 +11,7 @@ from chakra.arguments import checked
 from chakra.arrays import I64, U64, Bool
 from chakra.errors import UsageError
 from chakra.et import ABSENT, NodeType, Trace
+from chakra.io.readable import printable
 from chakra.timeline.arrows import Matcher, collective_keys
 from chakra.timeline.builder import TimelineBuilder
 from chakra.timeline.kinds import category_of, row_of, type_of
@@ -92,8 +93,32 @@ def from_document(
             matcher.collective(slice_at, rank, turn_of, start)
     for a, b in matcher.flows():
         builder.flow(a, b)
+    for rank, stage in enumerate(stages_told(document, _npus(document))):
+        if stage is not None and rank in collectives:
+            builder.process_names[rank] = f"rank {rank}, stage {stage}"
     _add_memory(builder, document)
     return builder.build()
+
+
+def stages_told(document: Mapping[str, object], npus: int) -> list[str | None]:
+    """Pipeline stage of each NPU as a result document tells it; empty where it tells none, or not of as many NPUs.
+
+    Parameters
+    ----------
+    document
+        The document.
+    npus
+        NPUs of its run.
+    """
+    told = document.get("stages")
+    if not isinstance(told, list) or len(told) != npus:
+        return []
+    return [printable(stage) if isinstance(stage, str) else None for stage in told]
+
+
+def _npus(document: Mapping[str, object]) -> int:
+    finish = document.get("finish_ns")
+    return len(finish) if isinstance(finish, list) else 0
 
 
 def _rank(entry: object) -> int:

@@ -48,6 +48,7 @@ from chakra.replay.results.recorded_notes import (
 )
 from chakra.replay.results.serving import half_notes
 from chakra.replay.results.sharing_notes import sharing_notes
+from chakra.replay.results.stages import stages_of
 from chakra.replay.results.time_account import (
     ACCOUNT,
     ActorTimes,
@@ -501,6 +502,9 @@ class ReplayResult:
         steps = recorded_steps(self.workload.traces)
         if steps:
             document["recorded_steps"] = steps
+        stages = stages_of(self.workload)
+        if stages:
+            document["stages"] = stages
         document |= need_entry(self.memory_need, self.system.local_mem_capacity_bytes)
         document |= pipeline_entry(self.pipeline)
         if nodes:

@@ -298,6 +298,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "side_by_side",
         "charts",
         "wiring",
+        "fabric",
+        "fabric_picture",
         "network_picture",
         "excerpt",
         "figures",

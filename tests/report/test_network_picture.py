@@ -13,8 +13,9 @@ from report_sample import sample
 from chakra.builder import TraceBuilder, Workload
 from chakra.replay import simulate, topologies
 from chakra.report import Run, report_html, run_of
-from chakra.report.network_picture import MOST_CABLES, network_picture, use_chart
-from chakra.report.wiring import MOST_BOXES, WIDTH, picture_of, wires_of
+from chakra.report.fabric import Fabric, fabric_of
+from chakra.report.network_picture import fabric_of_run, network_picture, use_chart
+from chakra.report.wiring import MOST_CABLES, WIDTH, Box, picture_of, wires_of
 
 SPEED: dict[str, Any] = {"bandwidth_gibps": 50.0, "latency_ns": 500.0}
 RINGS = {f"{kind}-implementation": ["ring"] for kind in ("all-reduce", "all-gather")}
@@ -45,6 +46,12 @@ def svg(run: Run) -> ET.Element:
     return ET.fromstring(picture)
 
 
+def boxes_of(run: Run) -> list[Box]:
+    picture = picture_of(run, wires_of(run))
+    assert picture is not None
+    return picture.boxes
+
+
 def classes(root: ET.Element, kind: str) -> list[str]:
     """Classes of all elements that have one."""
     return [name for item in root.iter() if kind in (name := item.get("class", "")).split()]
@@ -55,6 +62,7 @@ def test_a_fat_tree_stands_in_rows_and_its_full_links_are_wide() -> None:
     run = replayed(topologies.fat_tree([4, 4], oversubscription=2.0, **SPEED), 16, range(0, 16, 4))
     wires = wires_of(run)
     picture = picture_of(run, wires)
+    assert picture is not None
     heights = {box.y for box in picture.boxes}
     assert len(heights) == 3
     assert [box.label for box in picture.boxes if box.y == max(heights)] == [str(npu) for npu in range(16)]
@@ -96,12 +104,12 @@ def test_switches_of_building_blocks_are_those_of_the_rows() -> None:
 def test_a_torus_is_a_grid_and_a_ring_a_circle() -> None:
     """Without switches: the first dimension from left to right; one dimension in a circle."""
     run = replayed(topologies.torus([4, 3], **SPEED), 12, range(12))
-    boxes = picture_of(run, wires_of(run)).boxes
+    boxes = boxes_of(run)
     assert len({box.x for box in boxes}) == 4
     assert len({box.y for box in boxes}) == 3
     assert all(box.label == str(k) for k, box in enumerate(boxes))
     ring = {"topology": ["Ring"], "npus_count": [6], "bandwidth": [50], "latency": [500]}
-    boxes = picture_of(run := replayed(ring, 6, range(6)), wires_of(run)).boxes
+    boxes = boxes_of(replayed(ring, 6, range(6)))
     assert len({(round(box.x), round(box.y)) for box in boxes}) == 6
 
 
@@ -115,7 +123,7 @@ def test_numbers_on_the_picture_are_those_of_the_chart() -> None:
         for picture in ET.fromstring(f"<both>{chart}</both>")
     )
     rows, again = (
-        [int(found[1]) for text in texts if (found := re.match(r"(\d+)  .* → ", text))]
+        [int(found[1]) for text in texts if (found := re.match(r"(\d+): .* → ", text))]
         for texts in (broad, slim)
     )
     assert rows == again
@@ -139,19 +147,101 @@ def test_a_page_says_why_there_is_no_use_over_time() -> None:
     assert network_picture(run_of(sample() | {"links": []}, "run")) is None
 
 
-def test_thousands_of_npus_stay_small() -> None:
-    """At most so many boxes in a row and lines by themselves; the page of 4,096 NPUs is below 250 kB."""
+def folded(run: Run) -> tuple[list[str], dict[str, tuple[int, float, float]], Fabric]:
+    """Levels in words, from the top; and of each kind of links how many, the mean and the greatest share."""
+    fabric = fabric_of(run, wires_of(run))
+    kinds = {
+        fabric.name(bundle): (len(bundle.wires), bundle.mean, bundle.busiest.share)
+        for bundle in fabric.bundles
+    }
+    assert sum(count for count, _, _ in kinds.values()) == len(run.table("links"))
+    return [level.label for level in fabric.levels], kinds, fabric
+
+
+def test_thousands_of_npus_are_folded() -> None:
+    """4,096 NPUs: four levels and three kinds of links; no wiring, and a page below 150 kB."""
     tree = topologies.fat_tree([8, 32, 16], oversubscription=2.0, **SPEED)
     run = replayed(tree, 4096, range(0, 4096, 16))
-    root = svg(run)
-    rows: dict[str, int] = {}
-    for item in root.iter():
-        if item.get("class", "").split()[:1] in (["npu"], ["switch"]):
-            rows[item.get("y", "")] = rows.get(item.get("y", ""), 0) + 1
-    assert len(rows) == 4
-    assert max(rows.values()) <= MOST_BOXES
-    assert len(classes(root, "link")) <= MOST_CABLES + 1
-    assert len(report_html([run])) < 250_000
+    levels, kinds, _ = folded(run)
+    assert [level.split(" ", 1)[1] for level in levels] == [
+        "switches L3.0.#",
+        "switches L2.#.#",
+        "switches L1.#.0",
+        "NPUs",
+    ]
+    assert levels[-1] == "4,096 NPUs"
+    assert list(kinds) == ["L2.#.# ↔ L3.0.#", "L1.#.0 ↔ L2.#.#", "NPU ↔ L1.#.0"]
+    assert kinds["NPU ↔ L1.#.0"][0] == 512  # two directions of the 256 NPUs that communicate
+    assert network_picture(run) is None
+    assert len(report_html([run])) < 150_000
+
+
+def test_a_ring_on_rails_loads_the_rails_as_much_as_its_bytes() -> None:
+    """8 nodes of 8: the ring of each dimension takes all S bytes, of which every link carries 2 S 7/8."""
+    network = topologies.rail_optimised(8, 8, node_bandwidth_gibps=400, node_latency_ns=300, **SPEED)
+    workload = Workload(64)
+    workload.run(lambda b: b.collective("all_reduce", size_bytes=1 << 24))
+    result = simulate(workload, {name: ["ring", "ring"] for name in RINGS}, network, backend="flow")
+    run = run_of(json.loads(json.dumps(result.to_dict())), "run")
+    levels, kinds, fabric = folded(run)
+    assert levels == ["8 switches rail#", "64 NPUs", "8 switches node#"]
+    assert fabric.node_npus == 8
+    gib = 2**30 / 1e9
+    moved = 2 * (1 << 24) * 7 / 8
+    for name, speed in (("NPU ↔ rail#", 50.0), ("NPU ↔ node#", 400.0)):
+        count, mean, most = kinds[name]
+        assert count == 128
+        assert mean == pytest.approx(moved / (speed * gib * run.end_ns))
+        assert most == pytest.approx(mean)
+    picture = fabric_of_run(run)
+    assert picture is not None
+    texts = [item.text for item in ET.fromstring(f"<both>{picture}</both>").iter() if item.text]
+    assert texts.count("8 nodes of 8 NPUs") == 2  # on a window and on a telephone
+    assert texts.count("128 links of 50 GiB/s") == 2
+
+
+def test_a_torus_and_a_dragonfly_have_a_kind_of_links_for_each_way() -> None:
+    """Links of NPUs by the dimension in which they differ, of switches by the first number."""
+    torus = topologies.torus([4, 4], **SPEED)
+    workload = Workload(16)
+    workload.run(lambda b: b.collective("all_reduce", size_bytes=1 << 20))
+    result = simulate(workload, {name: ["ring", "ring"] for name in RINGS}, torus, backend="flow")
+    levels, kinds, _ = folded(run_of(json.loads(json.dumps(result.to_dict())), "run"))
+    assert levels == ["16 NPUs"]
+    assert set(kinds) == {"NPU ↔ NPU, dim 0 of 4", "NPU ↔ NPU, dim 1 of 4"}
+    levels, kinds, _ = folded(replayed(topologies.dragonfly(9, 4, 2, **SPEED), 72, range(72)))
+    assert levels == ["36 switches g#.r#", "72 NPUs"]
+    assert set(kinds) == {
+        "g#.r# ↔ g#.r#, from one g to another",
+        "g#.r# ↔ g#.r#, within one g",
+        "NPU ↔ g#.r#",
+    }
+    assert kinds["NPU ↔ g#.r#"][0] == 144
+
+
+def test_dimensions_of_switches_are_kinds_of_their_own() -> None:
+    """The inner one inside nodes of 4, the outer one above; a single switch above its NPUs."""
+    network = {
+        "topology": ["Switch", "Switch"],
+        "npus_count": [4, 3],
+        "bandwidth": [100, 50],
+        "latency": [1, 1],
+    }
+    levels, kinds, fabric = folded(replayed(network, 12, range(12), "aware"))
+    assert levels == ["4 switches dim1.switch#", "12 NPUs", "3 switches dim0.switch#"]
+    assert set(kinds) == {"NPU ↔ dim0.switch#", "NPU ↔ dim1.switch#"}
+    assert fabric.node_npus == 4
+    single = {"topology": ["Switch"], "npus_count": [8], "bandwidth": [100], "latency": [1]}
+    levels, _, fabric = folded(replayed(single, 8, range(8), "aware"))
+    assert levels == ["1 switch dim0.switch0", "8 NPUs"]
+    assert fabric.node_npus == 0
+
+
+def test_a_small_network_is_drawn_link_by_link_too() -> None:
+    run = replayed(topologies.fat_tree([4, 4], oversubscription=2.0, **SPEED), 16, range(16))
+    page = report_html([run])
+    assert 'id="each-link"' in page
+    assert 0 < len(classes(svg(run), "link")) <= MOST_CABLES
 
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -195,10 +285,10 @@ WORD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 def test_any_document_gives_a_picture_or_none(links: list[dict[str, Any]], use: Any) -> None:
     """Hostile ends and figures: well-formed, all boxes on the sheet, nothing that a page could take for code."""
     run = run_of(sample() | {"links": links, "link_use": use}, "run")
-    for made in (network_picture(run), use_chart(run)):
+    for made in (network_picture(run), fabric_of_run(run), use_chart(run)):
         if made is not None:
             ET.fromstring(f"<both>{made}</both>")
-    for box in picture_of(run, wires_of(run)).boxes:
+    for box in boxes_of(run):
         assert box.x >= 0
         assert box.x + box.width <= WIDTH
     report_html([run])

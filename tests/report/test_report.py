@@ -72,7 +72,7 @@ def test_a_page_has_every_part_and_loads_nothing() -> None:
         "account", "collectives", "network", "links", "critical-path", "operators", "memory", "timeline", "corrections",
         "inputs",
     ]  # fmt: skip
-    text = " ".join(found.text)
+    text = " ".join(" ".join(found.text).split())
     for words in (
         "900 µs (900,000 ns)",
         "tp <0>",
@@ -282,13 +282,29 @@ def test_a_hundred_thousand_npus_are_a_page() -> None:
     groups, left_out = npu_groups(run)
     assert len(groups) == 7
     assert left_out == 0
-    assert groups[0].label == "NPU 0, 7, 14, … (14286)"
+    assert groups[0].label == "NPU 0, 7, 14, …"
+    assert groups[0].row_label(24) == "NPU 0, 7, 14, … (14,286)"
     assert len(report_html([run])) < 60_000
     document["finish_ns"] = list(range(n))
     groups, left_out = npu_groups(run_of(document, "big"))
     assert len(groups) == 24
     assert left_out == n - 24
     assert {groups[0].finish_ns, groups[-1].finish_ns} == {0, n - 1}
+
+
+def test_bars_of_a_pipeline_say_their_stages() -> None:
+    """NPUs of a stage in words; of several alike, the first two; none where one is not told."""
+    document = sample(6, slow=5) | {"stages": ["0", "1", "2", "3", "decode 0", "decode 1"]}
+    run = run_of(document, "run")
+    labels = [group.row_label(60) for group in npu_groups(run)[0]]
+    assert labels == ["stages 0, 1, …: NPU 0-4 (5)", "stage decode 1: NPU 5"]
+    text = " ".join(parsed(report_html([run])).text)
+    assert all(label in text for label in labels)
+    assert "rank 5, stage decode 1 compute" in text
+    document["stages"][5] = None
+    assert [group.stage for group in npu_groups(run_of(document, "run"))[0]] == ["stages 0, 1, …", ""]
+    for stages in (["0"] * 5, "0", [0] * 6):
+        assert {group.stage for group in npu_groups(run_of(document | {"stages": stages}, "run"))[0]} == {""}
 
 
 def test_a_comparison_shows_speedup_and_only_inputs_that_differ() -> None:
@@ -376,7 +392,7 @@ def test_the_interval_of_a_replay_is_a_headline() -> None:
     assert "Interval:               2 ms to 5 ms with 90 % (Selene; measured without pp)\n" in stated
     none = INTERVAL | {"low_ns": None, "high_ns": None, "reason": "no framework is named"}
     page = report_html([run_of(sample() | {"interval": none}, "run")])
-    assert "none: nothing measured is near (no framework is named)" in page
+    assert "none: nothing measured is near (no framework is named)" in "".join(parsed(page).text)
     assert "Interval" not in essence(run_of(sample(), "run"))
 
 
@@ -403,11 +419,11 @@ def test_no_text_of_the_document_becomes_markup_or_control_characters(text: str,
     document["inputs"][text] = text
     document["corrections"][text] = 1
     run = run_of(document, text)
-    for page, scripts in ((report_html([run]), 2), (report_html([run, run_of(sample(), "other")]), 0)):
+    for page, scripts in ((report_html([run]), 2), (report_html([run, run_of(sample(), "other")]), 1)):
         page.encode()
         found = parsed(page)
         assert not any(name.startswith("on") for _, attrs in found.tags for name in attrs)
-        # ours, and the data that it reads
+        # ours, and the data that the timeline's reads
         assert sum(tag == "script" for tag, _ in found.tags) == scripts
         assert "\x1b" not in page
         assert "\x00" not in page
@@ -526,7 +542,7 @@ def test_npus_that_did_the_same_share_a_row() -> None:
 def test_the_timelines_data_are_the_documents_nodes() -> None:
     """Every slice comes back with its start, duration, name and colour, from the differences that the page holds."""
     document = sample(4)
-    found = excerpt(document["nodes"], 900_000, "run")
+    found = excerpt(run_of(document, "run"))
     assert (found.npus, found.stood_for, found.omitted) == (2, 4, 0)
     data = json.loads(str(found.data))
     slices: dict[str, list[tuple[str, int, int]]] = {}

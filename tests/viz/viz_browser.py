@@ -119,9 +119,18 @@ class Page:
     def wait(self, condition: str, timeout: float = 60.0) -> None:
         """Wait until a JavaScript condition holds."""
         end = time.monotonic() + timeout
-        while not self.value(condition):
+        while not self._holds(condition):
             assert time.monotonic() < end, f"still not: {condition}"
             time.sleep(0.05)
+
+    def _holds(self, condition: str) -> bool:
+        """Whether a condition holds; not while the page gives way to another, which the browser says as an error."""
+        try:
+            return bool(self.value(condition))
+        except AssertionError as error:
+            if "navigated" not in str(error):
+                raise
+            return False
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
         """A mouse event: mousePressed, mouseMoved, mouseReleased or mouseWheel."""
