@@ -9,13 +9,17 @@ from chakra.accuracy.ratio import ratio_of
 from chakra.arguments import checked
 from chakra.compare.match import KernelRow, match_kernels
 from chakra.compare.read import told_by_account
-from chakra.compare.spans import WORDS, Kind, Source, account, slowest
+from chakra.compare.spans import WORDS, Kind, Source, account, communicating, slowest
 from chakra.errors import UsageError
 from chakra.io.readable import counted, duration_text
 from chakra.report.document import Run
 from chakra.report.side_by_side import collective_times, differing_inputs, dimension_use
 
 SCHEMA = "chakra.compare/1"
+#: share by which times of communication may differ that are as long in both
+_ALIKE = 0.001
+#: ns of exposed communication, from which a difference is told apart from one of the network
+_LEAST_NS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +112,28 @@ class Comparison:
         """What is not known of the two, whether they do as much, and whether their intervals tell them apart."""
         said = [note for side in (self.a, self.b) for note in side.notes]
         said += _unlike_steps(self.a, self.b)
+        said += self._hidden()
         told = _unlike(self.a, self.b) or _told_apart(self.a, self.b, self.b_ns - self.a_ns)
         return tuple(dict.fromkeys([*said, *told, *_without_nodes(self.a, self.b)]))
+
+    def _hidden(self) -> list[str]:
+        """That communication which takes as long in both is exposed for another time, since other work runs beside it."""
+        sides = (self.a.ranks[self.rank_a], self.b.ranks[self.rank_b])
+        whole = [communicating(spans) for spans in sides]
+        words = (WORDS[Kind.TRANSFER], WORDS[Kind.PEERS])
+        mine = [part for part in self.parts if part.part in words]
+        shown = [sum(part.a_ns for part in mine), sum(part.b_ns for part in mine)]
+        if (
+            not whole[0]
+            or abs(whole[1] - whole[0]) > _ALIKE * whole[0]
+            or abs(shown[1] - shown[0]) < _LEAST_NS
+        ):
+            return []
+        behind = [duration_text(max(all_of - part, 0)) for all_of, part in zip(whole, shown, strict=True)]
+        what = "kernels run" if all(spans.computes for spans in sides) else "other work runs"
+        beside = f"{what} beside {behind[0]} of it in A and {behind[1]} in B"
+        said = f"communication takes {duration_text(whole[0])} in both; {beside}"
+        return [f"{said}: it starts at other times, the network is as fast"]
 
     @property
     def runs(self) -> tuple[Run, ...]:

@@ -59,6 +59,8 @@ _WORDS = tuple(
     )
 )
 _WAITS = ("device", "stream", "event")
+#: note of a replay that keeps the times of communication that traces hold
+RECORDED_TIMES = "communication of a replay-only run takes the recorded times, waits for peers included"
 #: communication of a rank by (collective, group): place among its spans, start, end
 _Meetings = dict[tuple[str, str], list[tuple[int, int, int]]]
 
@@ -346,7 +348,15 @@ def _replay(run: Run) -> Source:
 
 def _replayed(run: Run, ranks: dict[int, RankSpans]) -> Source:
     """A result document as one side, with what it states of its job."""
-    return Source(run.name, "replay", ranks, job=_job(run), samples=_samples(run), run=run, steps=_steps(run))
+    notes = (RECORDED_TIMES,) if _keeps_recorded_times(run) else ()
+    return Source(run.name, "replay", ranks, notes, _job(run), _samples(run), run, _steps(run))
+
+
+def _keeps_recorded_times(run: Run) -> bool:
+    """Whether a replay gave communication the times that the traces hold (``replay-only``)."""
+    inputs = run.document.get("inputs")
+    system = inputs.get("system") if isinstance(inputs, Mapping) else None
+    return isinstance(system, Mapping) and system.get("replay_only") is True
 
 
 def _job(run: Run) -> Job | None:

@@ -184,6 +184,18 @@ def account(spans: RankSpans) -> dict[tuple[Kind, str], int]:
     return totals
 
 
+def communicating(spans: RankSpans) -> int:
+    """Time in which communication runs, hidden or not, in ns."""
+    mine = np.isin(np.array(spans.kinds, dtype=np.int64), (Kind.TRANSFER, Kind.PEERS))
+    starts, ends = (
+        np.clip(np.array(given, dtype=np.int64)[mine], spans.begin_ns, spans.end_ns)
+        for given in (spans.starts, spans.ends)
+    )
+    none = np.zeros(0, dtype=np.int64)
+    first, last = _union(none, none, starts, ends)
+    return int((last - first).sum())
+
+
 def _claims(starts: I64, ends: I64) -> tuple[I64, I64]:
     """Disjoint parts of overlapping spans in order of their start: what earlier ones had not covered."""
     reached = np.concatenate([starts[:1], np.maximum.accumulate(ends)[:-1]])

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.arrays import I64, Bool
-from chakra.et import Trace
 from chakra.et.memory_need import generated_totals
-from chakra.et.operators import IDEAL_BUBBLE, PART, STAGE
+from chakra.et.operators import IDEAL_BUBBLE
 from chakra.io.readable import duration_text, percent_text
 from chakra.replay.engines.outcome import RawRun
+from chakra.replay.results.stages import part_and_stage
 from chakra.replay.results.time_account import ActorTimes
 from chakra.replay.workload.model import Op, Workload
 
@@ -141,21 +141,10 @@ def pipeline_bubble(
 
 def _stages(workload: Workload) -> I64:
     """Part and stage of every NPU, shape (npus, 2), both as numbers; -1 for a stage that its trace does not say."""
-    said = [_stage(trace) for trace in workload.traces]
+    said = [part_and_stage(trace) for trace in workload.traces]
     parts = sorted({part for part, _ in said})
     table = np.array([(parts.index(part), stage) for part, stage in said], np.int64).reshape(-1, 2)
     return np.asarray(table[workload.trace_of])
-
-
-def _stage(trace: Trace) -> tuple[str, int]:
-    """Part and stage of a trace; -1 where its metadata does not say the stage."""
-    part, stage = "", -1
-    for item in trace.metadata.attr:
-        if item.name == PART:
-            part = item.string_val
-        elif item.name == STAGE and item.HasField("int64_val"):
-            stage = item.int64_val
-    return part, stage
 
 
 def _between(stages: I64, npus: I64, peers: I64) -> Bool:

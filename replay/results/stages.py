@@ -1,7 +1,6 @@
 """Pipeline stages of a generated workload's ranks, as its traces' metadata tells them."""
 
 from chakra.et import Trace
-from chakra.et.attributes import attribute_value
 from chakra.et.operators import PART, STAGE
 from chakra.replay.workload.model import Workload
 
@@ -19,15 +18,29 @@ def stages_of(workload: Workload) -> list[str | None]:
     list of str or None
         By NPU, None where its trace tells no stage; empty where the traces tell fewer than two stages.
     """
-    told = [_stage(trace) for trace in workload.traces]
+    told = [_words(trace) for trace in workload.traces]
     if len(set(told) - {None}) < 2:
         return []
     return [told[trace] for trace in workload.trace_of.tolist()]
 
 
-def _stage(trace: Trace) -> str | None:
-    said = {attribute.name: attribute_value(attribute) for attribute in trace.metadata.attr}
-    stage, part = said.get(STAGE), said.get(PART)
-    if not isinstance(stage, int):
-        return None
-    return f"{part} {stage}" if isinstance(part, str) and part else str(stage)
+def part_and_stage(trace: Trace) -> tuple[str, int]:
+    """Part of the workload that a trace is of, empty where it has one only, and the stage; -1 where it tells none.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    """
+    part, stage = "", -1
+    for item in trace.metadata.attr:
+        if item.name == PART:
+            part = item.string_val
+        elif item.name == STAGE and item.HasField("int64_val"):
+            stage = item.int64_val
+    return part, stage
+
+
+def _words(trace: Trace) -> str | None:
+    part, stage = part_and_stage(trace)
+    return None if stage < 0 else f"{part} {stage}" if part else str(stage)
