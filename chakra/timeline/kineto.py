@@ -1,5 +1,6 @@
-"""Profiler traces (PyTorch's Kineto, Ascend's) as a timeline: threads and streams as rows, launches as arrows, times
-without loss. They are read as `chakra convert pytorch` reads them: the same events, the same rule for missing times.
+"""Profiler traces (PyTorch's Kineto, Ascend's) as a timeline: threads and streams as rows; launches, and messages and
+collectives between ranks, as arrows; times without loss. They are read as `chakra convert pytorch` reads them: the same
+events, the same rule for missing times.
 """
 
 import os
@@ -11,7 +12,7 @@ import numpy as np
 
 from chakra.arguments import checked
 from chakra.converters.pytorch.read.columns import to_integer
-from chakra.converters.pytorch.read.device import CALL, CATEGORIES, DEVICE, OP
+from chakra.converters.pytorch.read.device import CALL, CATEGORIES, DEVICE, OP, CommArgs
 from chakra.converters.pytorch.read.file_kinds import expect
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.jsonarray import ArrayReader
@@ -22,6 +23,7 @@ from chakra.errors import ConversionError, UsageError
 from chakra.io.files import PathLike
 from chakra.timeline.builder import TimelineBuilder
 from chakra.timeline.model import Timeline
+from chakra.timeline.recorded_arrows import RecordedMatcher
 
 #: categories of events of the host that the conversion does not read
 _HOST: Final = frozenset(("python_function", "trace"))
@@ -29,7 +31,7 @@ _HOST: Final = frozenset(("python_function", "trace"))
 _SHADOW: Final = "gpu_user_annotation"
 
 
-class _Args(msgspec.Struct, gc=False):
+class _Args(CommArgs, gc=False):
     correlation: object = None
     stream: object = None
     device: object = None
@@ -101,12 +103,15 @@ def read_kineto(paths: list[PathLike]) -> Timeline:
     builder = TimelineBuilder(", ".join(map(str, paths)))
     first = min(file.begin for file in files)
     remarks: list[str] = []
+    matcher = RecordedMatcher()
     for path, file, rank in zip(paths, files, ranks, strict=True):
         seen = _Seen()
-        _add(builder, file, rank, file.base - first, seen)
+        _add(builder, matcher, file, rank, file.base - first, seen)
         remarks += seen.remarks(os.fspath(path))
         if file.untimed:
             remarks.append(untimed_text(os.fspath(path), file.untimed))
+    for a, b in matcher.flows():
+        builder.flow(a, b)
     return replace(builder.build(), remarks=tuple(remarks))
 
 
@@ -145,7 +150,9 @@ def _ranks(files: list[_File], paths: list[PathLike]) -> list[int]:
     return ranks
 
 
-def _add(builder: TimelineBuilder, file: _File, rank: int, shift: int, seen: _Seen) -> None:
+def _add(
+    builder: TimelineBuilder, matcher: RecordedMatcher, file: _File, rank: int, shift: int, seen: _Seen
+) -> None:
     launches: dict[str, int] = {}
     kernels: list[tuple[str, int]] = []
     for event, start, length in file.events:
@@ -160,6 +167,8 @@ def _add(builder: TimelineBuilder, file: _File, rank: int, shift: int, seen: _Se
         correlation = to_integer(args.correlation, 0) if args is not None else 0
         if kind == DEVICE:
             seen.kernels.append(correlation)
+            if args is not None:
+                matcher.add(args, number, rank, start + shift)
         elif kind == CALL:
             seen.call(name, event, correlation, start, length)
         if key is not None and kind == DEVICE:

@@ -285,6 +285,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "lanes",
         "builder",
         "document",
+        "recorded_arrows",
         "kineto",
         "astrasim_log",
         "chrome",

@@ -2,17 +2,21 @@
 
 import copy
 import json
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from report_sample import sample
 
 from chakra.cli.commands.timeline import command
+from chakra.converters.pytorch import Settings, convert_job, find_inputs
 from chakra.errors import UsageError
-from chakra.timeline import Timeline, from_document, read_kineto, read_log
+from chakra.replay import simulate
+from chakra.timeline import Timeline, from_document, from_result, read_kineto, read_log
 from chakra.timeline.astrasim_log import parse_frequency
 from chakra.timeline.lanes import half_overlaps
 
@@ -198,6 +202,77 @@ def test_broken_kineto_is_one_line(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(UsageError, match=r"k\.json"):
         read_kineto([path])
+
+
+def communicating(rank: int, kernels: list[tuple[str, str, int, int]]) -> str:
+    """A recording of a rank: kernels by (collective, group's ranks, peer or -1, start in us), one stream each."""
+    events = []
+    for place, (what, members, peer, start) in enumerate(kernels):
+        args: dict[str, Any] = {
+            "stream": place,
+            "device": rank,
+            "correlation": place + 1,
+            "Collective name": what,
+        }
+        args |= {"Process Group Name": "0", "Process Group Ranks": members}
+        if peer >= 0:
+            args["Dst Rank" if what == "send" else "Src Rank"] = peer
+        events.append(
+            {
+                "ph": "X",
+                "cat": "kernel",
+                "name": "nccl",
+                "pid": 0,
+                "tid": place,
+                "ts": start,
+                "dur": 5,
+                "args": args,
+            }
+        )
+    return json.dumps({"schemaVersion": 1, "distributedInfo": {"rank": rank}, "traceEvents": events})
+
+
+def test_messages_and_collectives_of_recordings_have_arrows_between_ranks(tmp_path: Path) -> None:
+    """A send of 0 to 2 and its receive; an all-reduce of 0 and 1, which waited for 1; none where ranks recorded unlike
+    many of them, and none for kernels of which the profiler says nothing."""
+    pair, outer = "[0, 1]", "[0, 2]"
+    jobs = {
+        0: [
+            ("send", outer, 2, 10),
+            ("allreduce", pair, -1, 20),
+            ("send", pair, 1, 60),
+            ("coalesced", pair, -1, 70),
+        ],
+        1: [("allreduce", pair, -1, 30), ("_allgather_base", "[1, 2]", -1, 50), ("coalesced", pair, -1, 71)],
+        2: [("recv", outer, 0, 11), ("_allgather_base", "[1, 2]", -1, 45), ("allreduce", "[1, 2]", -1, 80)],
+    }
+    for rank, kernels in jobs.items():
+        (tmp_path / f"k{rank}.json").write_text(communicating(rank, kernels))
+    timeline = read_kineto([tmp_path / f"k{rank}.json" for rank in jobs])
+    first = int(timeline.start_ns.min())
+    ends = [
+        tuple(
+            (timeline.rows[timeline.row[slice_at]].rank, int(timeline.start_ns[slice_at]) - first)
+            for slice_at in pair_of
+        )
+        for pair_of in zip(timeline.flow_from.tolist(), timeline.flow_to.tolist(), strict=True)
+    ]
+    assert sorted(ends) == [((0, 0), (2, 1000)), ((1, 20_000), (0, 10_000))]
+
+
+@pytest.mark.shared
+def test_a_recorded_pipeline_and_its_replay_have_the_same_arrows_between_ranks(
+    shared: Path, tmp_path: Path
+) -> None:
+    """Two ranks that send 8 messages to each other."""
+    folder = shared / "data" / "h200"
+    recorded = read_kineto([folder / f"pp.rank{rank}.kineto.json.gz" for rank in (0, 1)])
+    convert_job(find_inputs(folder, "pp"), tmp_path / "pp", Settings())
+    network = {"topology": ["Switch"], "npus_count": [2], "bandwidth": [100.0], "latency": [500.0]}
+    for timeline in (recorded, from_result(simulate(str(tmp_path / "pp"), {}, network))):
+        rank_of = np.array([row.rank for row in timeline.rows])[timeline.row]
+        ways = np.stack([rank_of[timeline.flow_from], rank_of[timeline.flow_to]], axis=1)
+        assert Counter(map(tuple, ways[ways[:, 0] != ways[:, 1]].tolist())) == {(0, 1): 8, (1, 0): 8}
 
 
 @pytest.mark.shared
