@@ -133,10 +133,7 @@ def _account(frame: Frame, groups: Sequence[NpuGroup], end_ns: int, words: dict[
                 f'class="part" stroke-width="0.6"><title>{escape(text)}</title></rect>'
             )
             x += value * scale
-        out.append(
-            f'<text x="{left + group.finish_ns * scale + 5:.1f}" y="{y + 13}">'
-            f"{duration_text(group.finish_ns)}</text>"
-        )
+        out.append(f'<text x="{left + group.finish_ns * scale + 5:.1f}" y="{y + 13}">{group.finish}</text>')
     return "".join(out) + "</svg>"
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from chakra.arguments import checked
-from chakra.arrays import I64
+from chakra.arrays import I64, Bool
 from chakra.errors import UsageError
 from chakra.io import files
 from chakra.io.files import PathLike
@@ -62,6 +62,13 @@ class Run:
     def end_ns(self) -> int:
         """Finish of the last NPU."""
         return int(self.finish_ns.max(initial=0))
+
+    @property
+    def finished(self) -> Bool:
+        """(npus,) whether an NPU has finished; not all have in runs that were ended early."""
+        stated = self.document.get("finish_ns")
+        ends = stated if isinstance(stated, list) else []
+        return np.array([type(end) is int and end >= 0 for end in ends], np.bool_)
 
     @property
     def interval_ns(self) -> tuple[int, int] | None:

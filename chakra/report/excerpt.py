@@ -23,8 +23,9 @@ _PARTS: Final = {
     "memory": "memory_ns",
     "other": "idle_ns",
 }
+_CALLED: Final = {"cpu": "CPU"}
 _WIDTH: Final = 700.0
-_LEFT: Final = 170.0
+_LEFT: Final = 206.0
 _ROW: Final = 20
 #: slices that can be zoomed into; the longest stay
 _MOST: Final = 10_000
@@ -51,6 +52,8 @@ class Excerpt:
         NPUs that are like one of them at every node.
     omitted
         Slices that are too many, the shortest.
+    parts
+        Parts of the account whose colours its slices have, and what they are called.
     """
 
     picture: Markup
@@ -58,6 +61,7 @@ class Excerpt:
     npus: int
     stood_for: int
     omitted: int
+    parts: list[tuple[str, str]]
 
 
 def excerpt(run: Run) -> Excerpt:
@@ -83,12 +87,14 @@ def excerpt(run: Run) -> Excerpt:
     kept = np.arange(timeline.n_slices)
     if len(kept) > _MOST:
         kept = np.sort(np.argsort(-timeline.duration_ns, kind="stable")[:_MOST])
+    shown = set(timeline.category.tolist())
     return Excerpt(
         _picture(timeline, rows, labels, end_ns),
         embedded_json(_data(timeline, rows, labels, kept.tolist(), end_ns)),
         len(chosen),
         sum(alike.values()),
         timeline.n_slices - len(kept),
+        [(_PARTS[word], _CALLED.get(word, word)) for k, word in enumerate(CATEGORIES) if k in shown],
     )
 
 
@@ -134,7 +140,7 @@ def _label(timeline: Timeline, row: int, alike: int) -> str:
     found = timeline.rows[row]
     others = f" (+{alike - 1})" if alike > 1 else ""
     name = f"{printable(timeline.process_name(found.rank))}{others} {printable(found.name)}"
-    return shortened(name, 32)
+    return shortened(name, 38)
 
 
 def _data(

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.io.readable import count_text, shortened
+from chakra.io.readable import count_text, duration_text, shortened
 from chakra.report.document import ACCOUNT_PARTS, Run
 
 #: Bars drawn at most.
@@ -27,6 +27,12 @@ class NpuGroup:
     exposed_ns: int
     parts: dict[str, int]
     stage: str = ""
+    finished: bool = True
+
+    @property
+    def finish(self) -> str:
+        """When they finished, in words."""
+        return duration_text(self.finish_ns) if self.finished else "not finished"
 
     def row_label(self, most: int) -> str:
         """What stands beside the group's bar, of `most` characters at most: its stage, NPUs and their number.
@@ -47,7 +53,7 @@ def npu_groups(run: Run, most: int = MOST_BARS) -> tuple[list[NpuGroup], int]:
 
     If there are more than ``most`` groups, the slowest, the fastest and evenly spaced ones between them stay.
     """
-    columns = [run.finish_ns, run.exposed_ns, *run.account.values()]
+    columns = [run.finish_ns, run.finished.astype(np.int64), run.exposed_ns, *run.account.values()]
     _, first, inverse, counts = np.unique(
         np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
     )
@@ -73,6 +79,7 @@ def npu_groups(run: Run, most: int = MOST_BARS) -> tuple[list[NpuGroup], int]:
                 int(run.exposed_ns[at]),
                 parts,
                 _stage([stages[npu] for npu in who.tolist()] if stages else []),
+                bool(run.finished[at]),
             )
         )
     return groups, run.npus - sum(group.count for group in groups)

@@ -82,10 +82,20 @@ def rendered(template: str, *, script: str = "", **context: object) -> str:
         "patterns": charts.patterns(),
         "swatch": charts.swatch,
         "fact_parts": tables.fact_parts,
+        "breakable": breakable,
     }
     source, policy = _script("boxes.js", *([script] if script else []))
     page = _environment().get_template(template)
     return page.render(**shared, script=source, script_policy=policy, **context)
+
+
+def breakable(text: str) -> Markup:
+    """A name that may go on in the next line behind a point, such as a parameter's.
+
+    >>> breakable("network.dim1.<b>")
+    Markup('network.<wbr>dim1.<wbr>&lt;b&gt;')
+    """
+    return Markup(".<wbr>").join(text.split("."))
 
 
 @cache
@@ -165,7 +175,7 @@ def _group_table(groups: Sequence[NpuGroup]) -> tables.Table:
             *([group.stage] if staged else []),
             group.label,
             count_text(group.count),
-            duration_text(group.finish_ns),
+            group.finish,
             duration_text(group.exposed_ns),
             *(
                 f"{duration_text(group.parts[key])} ({tables.percent(group.parts[key], group.finish_ns)})"

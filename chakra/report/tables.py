@@ -26,6 +26,8 @@ from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
 from chakra.timeline.lenient import number
 
 WORDS: Final = dict(ACCOUNT_PARTS)
+#: numbers and the units behind them
+_UNIT: Final = re.compile(r"([0-9]) ((?:%|[nµm]?s|[kMGT]i?B|B|NPUs?)(?!\w))")
 #: row of a path whose document lists only its last nodes and not the sums of all, as those of earlier versions do
 UNLISTED: Final = "before the first node that the result lists"
 
@@ -69,16 +71,20 @@ def headline(run: Run) -> list[tuple[str, str]]:
     end = run.end_ns
     worst = int(run.exposed_ns.max(initial=0))
     facts = [
-        ("Simulated time", f"{duration_text(end)} ({count_text(end)} ns)"),
+        ("Simulated time", duration_text(end) + (f" ({count_text(end)} ns)" if end >= 1000 else "")),
         *_interval(run),
         *_rates(run),
         ("NPUs", count_text(run.npus)),
-        ("First NPU finished", duration_text(int(run.finish_ns.min(initial=end)))),
+        ("First NPU finished", duration_text(int(run.finish_ns[run.finished].min(initial=end)))),
         (
             "Exposed communication",
-            f"{duration_text(worst)} at most{_whose(run, worst)} ({percent(worst, end)}){_exposed_parts(run)}",
+            f"{duration_text(worst)} at most{_whose(run, worst)} ({percent(worst, end)}){_exposed_parts(run)}"
+            if worst
+            else "none",
         ),
     ]
+    if not run.finished.all():
+        facts.insert(-1, ("NPUs that finished", count_text(int(run.finished.sum()))))
     total = int(run.finish_ns.sum())
     facts += [
         (
@@ -101,15 +107,16 @@ def headline(run: Run) -> list[tuple[str, str]]:
 
 
 def fact_parts(value: str) -> tuple[str, str]:
-    """A fact's figure, and what stands behind it in smaller letters.
+    """A fact's figure, and what stands behind it in smaller letters; numbers and their units are not parted by lines.
 
-    >>> fact_parts("443.8 ms (443,790,530 ns)"), fact_parts("none: nothing is near"), fact_parts("64, 4 of each")
-    (('443.8 ms', ' (443,790,530 ns)'), ('none', ': nothing is near'), ('64', ', 4 of each'))
-    >>> fact_parts("1,234 of 80")
-    ('1,234 of 80', '')
+    >>> fact_parts("12 (7 of 9)"), fact_parts("none: nothing is near"), fact_parts("64, 4 of each")
+    (('12', ' (7 of 9)'), ('none', ': nothing is near'), ('64', ', 4 of each'))
+    >>> fact_parts("38.5 % of 80 GB")
+    ('38.5\\xa0% of 80\\xa0GB', '')
     """
     found = re.search(r" \(|: |, ", value)
-    return (value[: found.start()], value[found.start() :]) if found else (value, "")
+    figure, rest = (value[: found.start()], value[found.start() :]) if found else (value, "")
+    return _UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", figure), _UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", rest)
 
 
 def _whose(run: Run, worst: int) -> str:

@@ -72,7 +72,8 @@ def study_html(study: Study, outcomes: Sequence[Outcome], reports: Mapping[str, 
     best = ranked(study, outcomes)
     doubt = doubt_of(study, best)
     near = {outcome.key for outcome in doubt.near}
-    on_front = {outcome.key for outcome in front(study, outcomes)}
+    # one design alone is better than no other
+    on_front = {outcome.key for outcome in front(study, outcomes)} if len(best) > 1 else set[str]()
     shown = best[:MOST_DESIGNS]
     columns, rows = _designs(study, shown, near, on_front, reports)
     losses = sensitivity(study, outcomes)
@@ -117,6 +118,8 @@ def _answer(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], 
         text += "; ".join(named_values(study, outcome) for outcome in equal[:MOST_NAMED])
         text += f"; and {len(equal) - MOST_NAMED} more" if len(equal) > MOST_NAMED else ""
         text += f". The first {thrift(equal)}".rstrip() + f": {_figure(study.objective, first)}"
+    elif len(outcomes) == 1:
+        text = f"{named_values(study, first) or 'The only design'}: {_figure(study.objective, first)}"
     else:
         text = f"Of {count}, {named_values(study, first) or 'the only one'} is best: {_figure(study.objective, first)}"
     if isinstance(doubt.interval, Interval):

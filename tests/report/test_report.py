@@ -699,3 +699,34 @@ def test_bars_fit_the_screen_in_the_proportion_of_their_times(width: int, tmp_pa
         ends = """Math.max(...[...document.querySelectorAll('.wide > svg text')]
             .map(text => text.getBoundingClientRect().right))"""
         assert page.value(ends) <= width
+
+
+def test_npus_that_have_not_finished_are_told_apart() -> None:
+    """They had an end of 0 ns, which was that of the first NPU, too."""
+    document = sample() | {"partial": True, "finish_ns": [900_000, None, -1, 450_000]}
+    run = run_of(document, "run")
+    facts = dict(headline(run))
+    assert (facts["First NPU finished"], facts["NPUs that finished"]) == ("450 µs", "2")
+    assert [(group.label, group.finish) for group in npu_groups(run)[0]] == [
+        ("NPU 0", "900 µs"),
+        ("NPU 1-2", "not finished"),
+        ("NPU 3", "450 µs"),
+    ]
+    assert " ".join(parsed(report_html([run])).text).count("not finished") == 3  # both frames, and the table
+    assert "NPUs that finished" not in dict(headline(run_of(sample(), "x")))
+
+
+def test_runs_of_nothing_say_so() -> None:
+    """No communication, no time, one kind of work: no empty table, no figure twice, no sample of what is not there."""
+    zero = Workload(2)
+    zero.run(lambda b: b.compute("matmul", duration_ns=0))
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+    run = run_of(json.loads(json.dumps(simulate(zero, {}, network).to_dict(nodes=True))), "nothing")
+    facts = dict(headline(run))
+    assert facts["Simulated time"] == "0 ns"
+    assert facts["Exposed communication"] == "none"
+    found = parsed(report_html([run]))
+    headings = [attrs.get("id") for tag, attrs in found.tags if tag == "h2"]
+    assert headings == ["account", "network", "operators", "timeline", "corrections", "inputs"]
+    assert excerpt(run).parts == [("compute_ns", "compute")]
+    assert dict(headline(run_of(sample(), "x")))["Simulated time"] == "900 µs (900,000 ns)"

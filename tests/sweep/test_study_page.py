@@ -385,3 +385,12 @@ def test_designs_sort_filter_and_lead_to_reports(tmp_path: Path) -> None:
         page.value("document.querySelector('#table a').click()")
         page.wait("document.title === 'the report'")
         assert page.problems == []
+
+
+def test_one_design_is_not_the_best_of_any() -> None:
+    page = study_html(study(), OUTCOMES[:1])
+    assert "Of 1 design" not in page
+    assert '<p class="answer">workload.tp' in page
+    assert "Best first" not in page
+    assert "On the front" not in page
+    assert "workload.<wbr>tp" in page

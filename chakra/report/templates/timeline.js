@@ -26,7 +26,7 @@
         return `${Number((ns / size).toPrecision(6))} ${word}`;
     };
     const width = () => canvas.clientWidth;
-    let LEFT = 200;
+    let LEFT = 206;
     const x = ns => LEFT + (ns - from) / (to - from) * (width() - LEFT - 10);
     const time = px => from + (px - LEFT) / (width() - LEFT - 10) * (to - from);
 
@@ -38,7 +38,7 @@
     function draw() {
         const ratio = window.devicePixelRatio || 1, style = getComputedStyle(document.body);
         const ink = style.getPropertyValue("--ink"), rule = style.getPropertyValue("--rule");
-        LEFT = Math.min(200, width() * 0.42);
+        LEFT = Math.min(206, width() * 0.42);
         canvas.width = width() * ratio;
         canvas.height = height * ratio;
         pen.setTransform(ratio, 0, 0, ratio, 0, 0);
