@@ -1,6 +1,7 @@
 """Numbers and names as people read them."""
 
 import re
+from collections.abc import Sequence
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 
@@ -75,6 +76,22 @@ def percent_text(share: float) -> str:
     ('38.3 %', '2,300.0 %')
     """
     return f"{100 * share:,.1f} %"
+
+
+def ranges_text(numbers: Sequence[int], shown: int = 3) -> str:
+    """Ascending numbers as ranges; the first few of these, then how many numbers there are.
+
+    >>> ranges_text([0, 1, 2, 3, 8]), ranges_text([0, 2, 4, 6])
+    ('0-3, 8', '0, 2, 4, … (4)')
+    """
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = ranges[-1][0], number
+        else:
+            ranges.append((number, number))
+    words = ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in ranges[:shown])
+    return words + (f", … ({len(numbers)})" if len(ranges) > shown else "")
 
 
 def count_text(count: int) -> str:

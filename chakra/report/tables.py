@@ -493,6 +493,7 @@ def _stated_sums(stated: Mapping[str, object]) -> dict[tuple[str, ...], tuple[in
             key = _operator(part.get("operator")), node_word(part.get("kind"))
             count, total = sums.get(key, (0, 0))
             sums[key] = count + int(number(part.get("count"))), total + int(number(part.get("total_ns")))
+    sums = {key: (count, total) for key, (count, total) in sums.items() if total}
     gap = int(number(stated.get("gap_ns")))
     if gap:
         sums[_NOTHING] = int(number(stated.get("gaps"))), gap

@@ -82,19 +82,18 @@ def doubt_of(study: Study, best: Sequence[Outcome]) -> Doubt:
     return Doubt(interval, tuple(near), unknown, tuple(used[kind] for kind in order if kind in used))
 
 
-def doubt_notes(study: Study, best: Sequence[Outcome]) -> list[str]:
+def doubt_notes(doubt: Doubt, best: Sequence[Outcome]) -> list[str]:
     """What the interval of the best design's step is, and which designs are not told from it, and why; for people.
 
     Nothing where it has no interval, as of all that is no step of a measured framework.
 
     Parameters
     ----------
-    study
-        The study.
+    doubt
+        From `doubt_of`.
     best
         Good points, best first.
     """
-    doubt = doubt_of(study, best)
     if not isinstance(doubt.interval, Interval):
         return []
     lines = [f"the best design's step has {interval_words(doubt.interval, best[0])}"]

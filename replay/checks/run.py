@@ -13,7 +13,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import ChakraError, ConfigError, StallError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
-from chakra.io.readable import counted
+from chakra.io.readable import counted, ranges_text
 from chakra.replay.checks.partners import (
     Problem,
     call_text,
@@ -114,7 +114,7 @@ def check_shared(
     if not problems and len(trace_of) == npus:
         memory = Memory(MemoryKind.PER_NPU)
         compiled = compile_workload(unique, trace_of, System(), memory, RunOptions(), relative=relative)
-    warnings = [Finding("warning", text) for trace in unique for text in unit_warnings(trace)]
+    warnings = [Finding("warning", text) for text in _by_ranks(unique, trace_of)]
     if compiled is not None and npus > 1:
         problems += _listed(rank_problems(compiled, strict=True))
         ends = list(_listed(peer_problems(compiled, astra=False)))
@@ -280,13 +280,25 @@ def trace_problems(traces: Iterable[Trace]) -> Iterator[Problem]:
             yield Problem(str(error))
 
 
+def _by_ranks(traces: Sequence[Trace], trace_of: I64) -> Iterator[str]:
+    """`unit_warnings` of all traces behind the file's name, those that several have once, with all their ranks."""
+    found: dict[str, list[int]] = {}
+    for number, trace in enumerate(traces):
+        for text in unit_warnings(trace):
+            found.setdefault(text, []).append(number)
+    for text, numbers in found.items():
+        ranks = np.flatnonzero(np.isin(trace_of, numbers)).tolist()
+        alike = f" (and alike of ranks {ranges_text(ranks)})" if len(numbers) > 1 else ""
+        yield f"{traces[numbers[0]].source}{alike}: {text}"
+
+
 def unit_warnings(trace: Trace) -> Iterator[str]:
-    """Figures of a trace that look as if they were given in another unit."""
+    """Figures of a trace that look as if they were given in another unit, without the name of its file."""
     long = np.flatnonzero(trace.duration_micros > LONG_MICROS)
     if len(long):
         i = int(long[0])
         yield (
-            f"{trace.source}: node {int(trace.ids[i])} takes {int(trace.duration_micros[i])} us, more than an hour"
+            f"node {int(trace.ids[i])} takes {int(trace.duration_micros[i])} us, more than an hour"
             f"{_and_more(len(long))}; durations are in microseconds (duration_micros) or ns (duration_ns)"
         )
     comm = (trace.types >= NodeType.COMM_SEND) & (trace.comm_size != ABSENT)
@@ -294,7 +306,7 @@ def unit_warnings(trace: Trace) -> Iterator[str]:
     if len(large):
         i = int(large[0])
         yield (
-            f"{trace.source}: node {int(trace.ids[i])} moves {int(trace.comm_size[i])} bytes, more than 1 TiB"
+            f"node {int(trace.ids[i])} moves {int(trace.comm_size[i])} bytes, more than 1 TiB"
             f"{_and_more(len(large))}; comm_size is in bytes"
         )
     nothing = (trace.types == NodeType.COMM_COLL) & (trace.comm_size == 0)
@@ -302,14 +314,14 @@ def unit_warnings(trace: Trace) -> Iterator[str]:
     empty = np.flatnonzero(nothing & (trace.comm_type != CommType.BARRIER))
     if len(empty):
         yield (
-            f"{trace.source}: node {int(trace.ids[empty[0]])} is a collective of 0 bytes{_and_more(len(empty))}: it only "
+            f"node {int(trace.ids[empty[0]])} is a collective of 0 bytes{_and_more(len(empty))}: it only "
             "waits for all members"
         )
     comp = trace.types == NodeType.COMP
     timed = (trace.duration_micros > 0) | ((trace.duration_ns != ABSENT) & (trace.duration_ns > 0))
     if comp.any() and not (timed | (trace.num_ops != ABSENT))[comp].any():
         yield (
-            f"{trace.source}: no compute node has a duration or num_ops: compute takes no time. "
+            "no compute node has a duration or num_ops: compute takes no time. "
             "Durations are whole microseconds (duration_micros) or ns (duration_ns)"
         )
 

@@ -23,21 +23,24 @@ def framework_changes(framework: str, machine: str) -> Mapping[str, Any]:
     """Constants of a machine that a framework's program replaces; none for a framework that is not known."""
     if framework not in frameworks_with_times():
         return {}
-    document = framework_document(framework)
-    changes: Mapping[str, Any] = document.get(_ALL) or {}
-    return merged(changes, (document.get(_MACHINES) or {}).get(machine) or {})
+    changes: Mapping[str, Any] = framework_document(framework).get(_ALL) or {}
+    return merged(changes, machine_changes(framework, machine))
+
+
+def machine_changes(framework: str, machine: str) -> Mapping[str, Any]:
+    """Constants that a framework's program replaces on one machine only; none for a framework that is not known."""
+    if framework not in frameworks_with_times():
+        return {}
+    return (framework_document(framework).get(_MACHINES) or {}).get(machine) or {}
 
 
 def machine_notes(framework: str, machine: str) -> list[str]:
     """Which constants a framework's program replaces on one machine only, and what they come from."""
-    if framework not in frameworks_with_times():
-        return []
-    document = framework_document(framework)
-    changes = (document.get(_MACHINES) or {}).get(machine)
+    changes = machine_changes(framework, machine)
     if not changes:
         return []
     told = ", ".join(f"{family} {_constants(values)}" for family, values in changes.items())
-    origin = (document.get(_TUNED) or {}).get(machine)
+    origin = (framework_document(framework).get(_TUNED) or {}).get(machine)
     where = f", tuned on {origin}" if origin else ""
     return [
         f"on {machine} alone the program of {framework} has {told}{where}; other machines are compared without it"

@@ -7,7 +7,7 @@ import numpy as np
 from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
 from chakra.et.operators import FRAMEWORK
-from chakra.replay.compute.frameworks import machine_notes
+from chakra.replay.compute.frameworks import machine_changes, machine_notes
 from chakra.replay.compute.in_effect import operator_model, why_no_operator_times
 from chakra.replay.compute.parameters import ComputeParameters
 from chakra.replay.config.model import System
@@ -41,7 +41,7 @@ def _operator_notes(
         return []
     if model is None:
         return [f"operator-model has no effect: {why_no_operator_times(system, options)}"]
-    if not any((mask & ~timed_nodes(trace)).any() for mask, trace in zip(said, traces, strict=True)):
+    if not _takes_model(traces, said):
         return []
     errors = model.errors.get("bf16")
     how = (
@@ -51,11 +51,49 @@ def _operator_notes(
         if model.source
         else model.status
     )
-    framework = next((item.string_val for item in traces[0].metadata.attr if item.name == FRAMEWORK), "")
     return [
         f"computation takes the operator times of {model.name} ({model.accelerator}; {how})",
-        *machine_notes(framework, model.name),
+        *machine_notes(_framework(traces[0]), model.name),
     ]
+
+
+def framework_entry(traces: tuple[Trace, ...], system: System, options: RunOptions) -> dict[str, object]:
+    """The key ``framework`` of a result's inputs: whose program a generated workload is, and what it has on its machine
+    alone.
+
+    Parameters
+    ----------
+    traces
+        The workload's.
+    system
+        The system.
+    options
+        Of the run.
+
+    Returns
+    -------
+    dict
+        Nothing where no framework is named, or its constants have no effect.
+    """
+    framework = _framework(traces[0]) if traces else ""
+    model = operator_model(system, options)
+    if (
+        not framework
+        or model is None
+        or not _takes_model(traces, [operator_nodes(trace) for trace in traces])
+    ):
+        return {}
+    return {"framework": {"name": framework, "on_this_machine": dict(machine_changes(framework, model.name))}}
+
+
+def _takes_model(traces: tuple[Trace, ...], said: list[Bool]) -> bool:
+    """Whether some operators have no times of their own."""
+    return any((mask & ~timed_nodes(trace)).any() for mask, trace in zip(said, traces, strict=True))
+
+
+def _framework(trace: Trace) -> str:
+    """The framework whose program a trace is; empty where it does not say."""
+    return next((item.string_val for item in trace.metadata.attr if item.name == FRAMEWORK), "")
 
 
 def _generated_notes(traces: tuple[Trace, ...]) -> list[str]:

@@ -90,8 +90,8 @@ class CriticalPath:
     def sums(self) -> PathSums:
         """Time of the whole path by operator and kind, largest first, and of its gaps; they add up to its end.
 
-        An instant belongs to the first node of the path that covers it. Names that differ in numbers that count (layers,
-        micro-batches) are one operator.
+        An instant belongs to the first node of the path that covers it; parts count all nodes, those of no time, too.
+        Names that differ in numbers that count (layers, micro-batches) are one operator.
         """
         reached = np.maximum.accumulate(self.finish_ns)
         before = np.concatenate([np.zeros(1, np.int64), reached[:-1]])[: len(reached)]
@@ -102,10 +102,10 @@ class CriticalPath:
             [places.setdefault(counted_name(name), len(places)) for name in self.names], np.int64
         )
         key, inverse = np.unique(
-            np.stack([operator[self.name], self.kind], axis=1)[time > 0], axis=0, return_inverse=True
+            np.stack([operator[self.name], self.kind], axis=1), axis=0, return_inverse=True
         )
         total, count = np.zeros(len(key), np.int64), np.zeros(len(key), np.int64)
-        np.add.at(total, inverse.reshape(-1), time[time > 0])
+        np.add.at(total, inverse.reshape(-1), time)
         np.add.at(count, inverse.reshape(-1), 1)
         known = list(places)
         found = [

@@ -30,7 +30,7 @@ from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import NS3, RunOptions
 from chakra.replay.results.books import flat_bytes, link_rows, unsent_bytes
 from chakra.replay.results.collectives import collective_rows
-from chakra.replay.results.compute_notes import compute_notes, generated_with
+from chakra.replay.results.compute_notes import compute_notes, framework_entry, generated_with
 from chakra.replay.results.corrections import find_corrections
 from chakra.replay.results.critical_path import CriticalPath, PathNode, PathSums, critical_path
 from chakra.replay.results.crossed import Crossed
@@ -535,6 +535,7 @@ class ReplayResult:
             },
             "memory": _plain(self.memory_config),
             "options": _plain(self.options),
+            **framework_entry(self.workload.traces, self.system, self.options),
         }
 
     def _memory_document(self) -> dict[str, Any]:

@@ -331,6 +331,12 @@ def test_units_that_look_wrong() -> None:
     assert any("more than an hour" in text for text in texts)
     assert any("more than 1 TiB" in text for text in texts)
     assert any("0 bytes" in text for text in texts)
+    # files of several ranks that are alike in it have one warning, with the ranks
+    several = [text for _, text in messages([made(strange) for _ in range(6)]) if "hour" in text]
+    assert len(several) == 1
+    assert "(and alike of ranks 0-5): node 0 takes" in several[0]
+    others = [made(strange), made(lambda b: b.compute(duration_micros=1)), made(strange)]
+    assert any("(and alike of ranks 0, 2): node 0 takes" in text for _, text in messages(others))
     empty = messages([made(lambda b: b.compute(duration_micros=0))])
     assert "compute takes no time" in empty[0][1]
 

@@ -9,6 +9,9 @@ import pytest
 from chakra.cli.main import run
 from chakra.errors import UsageError
 from chakra.platforms import cluster
+from chakra.report.document import run_of
+from chakra.report.side_by_side import differing_inputs
+from chakra.report.tables import inputs
 from chakra.sweep.point import machine, price_of, run_point
 from chakra.sweep.study import load_study
 from chakra.sweep.table import notes
@@ -103,6 +106,14 @@ def test_a_factor_of_one_machine_is_noted(tmp_path: Path) -> None:
 
     assert len(noted("gb200-nvl72")) == 1
     assert noted("hgx-b200") == []
+    runs = [
+        run_of(
+            run_point({"workload": workload, **merged(platform, {})}, document_from_s=0)["document"], platform
+        )
+        for platform in ("hgx-b200", "gb200-nvl72")
+    ]
+    assert ("framework.on_this_machine.contention", ("", "1.4")) in differing_inputs(runs)
+    assert "framework.name" in dict(inputs(runs[0])).keys() - dict(differing_inputs(runs)).keys()
     path = tmp_path / "s.yml"
     machines = {"platform": ["hgx-b200", "gb200-nvl72"]}
     path.write_text(json.dumps({"study": "s", "workload": workload, "parameters": machines}))

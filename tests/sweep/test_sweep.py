@@ -371,7 +371,7 @@ def test_points_that_measured_rows_are_near_state_an_interval(tmp_path: Path) ->
     # they differ in the batch alone, of which pairs of rows are off by 1.089 at most
     assert second.metrics["step_ms"] < 1.08 * first.metrics["step_ms"] < long.metrics["step_ms"]
     assert doubt_of(study, best).near == (second,)
-    interval, note = doubt_notes(study, best)
+    interval, note = doubt_notes(doubt_of(study, best), best)
     low, high = (first.metrics[f"step_{end}_ms"] for end in ("low", "high"))
     assert f"a 90 % interval of {low:,.4g} to {high:,.4g} ms (DGX Cloud BF16, 2 measured rows; " in interval
     assert note.startswith(
@@ -380,11 +380,13 @@ def test_points_that_measured_rows_are_near_state_an_interval(tmp_path: Path) ->
     assert note.endswith(
         "NPUs or batch alone from 1.09x on, by 847 pairs of measured rows that differ in NPUs or batch"
     )
-    assert doubt_notes(study, [first, long])[1].startswith("every other design is told from the best one. ")
+    assert doubt_notes(doubt_of(study, [first, long]), [first, long])[1].startswith(
+        "every other design is told from the best one. "
+    )
     # of the objectives those tell that follow from the step's time
     by_memory = replace(study, objective="memory_gb")
     assert doubt_of(by_memory, best).near == ()
-    assert [*doubt_notes(by_memory, best)] == [interval]
+    assert [*doubt_notes(doubt_of(by_memory, best), best)] == [interval]
     found = Store(tmp_path / "near").find(first.key, first.point)
     assert found is not None
     assert found.job == first.job == Job(
@@ -395,7 +397,7 @@ def test_points_that_measured_rows_are_near_state_an_interval(tmp_path: Path) ->
         study_from({"study": "far", "workload": model, "platform": "hgx-h100"}, "far.yml"), tmp_path / "far"
     )
     assert "step_low_ms" not in plain_one.metrics
-    assert doubt_notes(study, [plain_one]) == []
+    assert doubt_notes(doubt_of(study, [plain_one]), [plain_one]) == []
     assert "; nothing measured is near (no framework is named), so that nothing says how far" in study_html(
         study, [plain_one]
     )

@@ -238,7 +238,7 @@ def _counts(outcomes: "list[Outcome]") -> dict[str, int]:
 
 
 def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top: int) -> str:
-    from chakra.sweep.doubt import doubt_notes
+    from chakra.sweep.doubt import doubt_notes, doubt_of
     from chakra.sweep.reasons import reasons
     from chakra.sweep.table import named_values, ranked_table, result_notes
 
@@ -250,7 +250,8 @@ def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top:
         lines += ["", table]
     if best:
         lines += [
-            f"note: {note}" for note in [*result_notes(study, outcomes, best), *doubt_notes(study, best)]
+            f"note: {note}"
+            for note in [*result_notes(study, outcomes, best), *doubt_notes(doubt_of(study, best), best)]
         ]
     without = reasons(outcomes)
     for row in without[:5]:
@@ -272,14 +273,15 @@ def _document(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]") 
     def entry(o: "Outcome") -> dict[str, object]:
         return {"point": o.point, "status": o.status, "metrics": o.metrics, "reason": o.reason, "key": o.key}
 
+    doubt = doubt_of(study, best)
     return {
         "schema": "chakra.sweep/1",
         "study": study.name,
         "objective": study.objective,
         "counts": _counts(outcomes),
-        "notes": [*result_notes(study, outcomes, best), *doubt_notes(study, best)],
+        "notes": [*result_notes(study, outcomes, best), *doubt_notes(doubt, best)],
         "tied": [o.key for o in tied(study, best)],
-        "near": [o.key for o in doubt_of(study, best).near],
+        "near": [o.key for o in doubt.near],
         "ranked": [entry(o) for o in best],
         "pareto": [entry(o) for o in front(study, outcomes)],
         "sensitivity": [cost.to_dict() for cost in sensitivity(study, outcomes)],
