@@ -1,5 +1,6 @@
 """The plan of every collective of a run, made once and handed on to whoever needs it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -25,13 +26,15 @@ class PlanTable:
     system: System
     network: Network
     options: RunOptions
+    #: members of the run's communicators
+    groups: Sequence[I64] = ()
     _plans: dict[Key, Plan] = field(default_factory=dict)
     _uneven: dict[tuple[str, Do, Uneven], Steps] = field(default_factory=dict)
 
     @cached_property
     def library(self) -> PlacedLibrary | None:
         """The collective library whose times collectives take, if any."""
-        return placed_library(self.system, self.network, self.options)
+        return placed_library(self.system, self.network, self.options, self.groups)
 
     @property
     def slows(self) -> bool:
@@ -41,8 +44,7 @@ class PlanTable:
     def library_ns(self, phase: Phase, npus: I64) -> int:
         """Time of a phase that is a whole collective of a library, of these NPUs."""
         assert self.library is not None
-        kind = CollectiveKind(phase.algorithm.kind)
-        return self.library.time(kind, phase.bytes, npus).time_ns
+        return self.library.phase_ns(phase, npus)
 
     def of(self, call: Call, size: int, *, whole: bool) -> Plan:
         """How a call is cut on a communicator of `size` members, `whole` if those are all NPUs.

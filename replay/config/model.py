@@ -176,6 +176,8 @@ class Links:
         unless a link of it is missing.
     built_of
         Switches and cables outside machines that the links stand for, where the file says it.
+    faults
+        What has failed or is slow of these links, where options say so.
     """
 
     links: tuple[Link, ...]
@@ -187,6 +189,26 @@ class Links:
     dimension_ordered: bool = False
     switches: Switches = Switches.PLAIN
     built_of: BuiltOf | None = None
+    faults: "Faults | None" = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Links of a network that have failed or are slow.
+
+    Attributes
+    ----------
+    failed
+        Links as ``A-B``, as they were asked for.
+    slow
+        Links as ``A-B`` and the factor on their bandwidth.
+    before
+        All links as they were.
+    """
+
+    failed: tuple[str, ...]
+    slow: tuple[tuple[str, float], ...]
+    before: Links
 
 
 @dataclass(frozen=True, slots=True)

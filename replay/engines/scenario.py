@@ -11,7 +11,8 @@ from chakra.replay.config.model import Memory, Network, System
 from chakra.replay.networks.answers import EarlyAnswers, early_answers
 from chakra.replay.networks.ways import Ways
 from chakra.replay.options import RunOptions
-from chakra.replay.symmetry.classes import Partition, discrete, partition
+from chakra.replay.symmetry.classes import Partition, discrete, partition, row_codes
+from chakra.replay.symmetry.library_talk import places_of_links
 from chakra.replay.symmetry.rings_used import RingsUsed, rings_used
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.custom import CustomAlgorithms
@@ -44,7 +45,8 @@ class Scenario:
     @cached_property
     def plans(self) -> PlanTable:
         """How each collective is cut."""
-        return PlanTable(self.system, self.network, self.options)
+        groups = [comm.members for comm in self.membership.comms]
+        return PlanTable(self.system, self.network, self.options, groups)
 
     @cached_property
     def answers(self) -> EarlyAnswers:
@@ -63,7 +65,10 @@ class Scenario:
         if not self.options.fold or shared:
             return discrete(self.workload.npus)
         kinds = None if self.ways is None else self.ways.kinds
-        return partition(self.workload, self.membership, self.network, self.rings_used, kinds=kinds)
+        begin = places_of_links(self.workload, self.membership, self.plans)
+        if begin is not None:
+            begin = row_codes(np.stack([self.workload.program_of, begin], axis=1))
+        return partition(self.workload, self.membership, self.network, self.rings_used, begin, kinds=kinds)
 
     @cached_property
     def ways(self) -> Ways | None:

@@ -9,7 +9,7 @@ from chakra.io.digits import decimal_number
 from chakra.io.limits import MAX_LINKED_NPUS, MAX_LINKS
 from chakra.io.readable import counted
 from chakra.replay.config.links import check_reach, with_dims
-from chakra.replay.config.model import Link, Links, Network, Topology
+from chakra.replay.config.model import Faults, Link, Links, Network, Topology
 
 #: links of a vertex that a message lists
 _MOST_SHOWN = 8
@@ -99,7 +99,8 @@ def with_faults(
         for link in links.links
         if (link.src, link.dst) not in broken
     )
-    out = replace(network, links=replace(links, links=left))
+    faults = Faults(tuple(gone), tuple((text, float(value)) for text, value in slow.items()), links)
+    out = replace(network, links=replace(links, links=left, faults=faults))
     check_reach(out, " once the failed links are gone" if broken else "")
     return out if links.dimension_ordered else with_dims(out)
 

@@ -15,6 +15,7 @@ from chakra.arrays import I64, ranges
 from chakra.replay.collectives.algorithms import Family
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.in_network import port_bytes
+from chakra.replay.collectives.library.in_effect import Layout
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule, Schedule
 from chakra.replay.collectives.steps import Steps
 from chakra.replay.config.model import Topology
@@ -128,7 +129,7 @@ def _messages(
         every = np.arange(len(rings))
         yield from ((every, messages) for messages in phase_messages(phase, steps))
         return
-    alike: dict[tuple[bytes, bytes], list[int]] = {}
+    alike: dict[Layout, list[int]] = {}
     for number, members in enumerate(rings):
         alike.setdefault(library.layout(members), []).append(number)
     for some in alike.values():

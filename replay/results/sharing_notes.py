@@ -35,19 +35,25 @@ def port_notes(ports: int, port_gbps: float) -> list[str]:
     ]
 
 
+#: the same where links have failed
+AROUND: Final = (
+    "messages that go around failed links never wait for others on backend unaware, so that times have nothing of what "
+    "the links around cost that both share; flow and aware share links"
+)
+
+
 def sharing_notes(scenario: Scenario) -> list[str]:
-    """That the links of a network of switches are not shared, and that no chip has as many ports.
+    """That links are not shared, of a network of switches or around failed ones, and that no chip has as many ports.
 
     The first is of no building blocks, whose links only messages of one NPU share, nor of backends that share links.
     """
     links = scenario.network.links
-    parts = None if links is None else links.built_of
+    if links is None:
+        return []
+    parts = links.built_of
     built = [] if parts is None else port_notes(parts.ports, parts.port_gbps)
-    if (
-        scenario.options.backend != "unaware"
-        or links is None
-        or links.dimension_ordered
-        or not links.vertices
-    ):
+    if scenario.options.backend != "unaware":
         return built
-    return [NOT_SHARED, *built]
+    if not links.dimension_ordered and links.vertices:
+        return [NOT_SHARED, *built]
+    return [AROUND, *built] if links.faults is not None and links.faults.failed else built

@@ -12,7 +12,9 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.replay.collectives.algorithms import Family
+from chakra.replay.collectives.library.in_effect import Layout
 from chakra.replay.collectives.library.messages import PairRoles, pair_roles
+from chakra.replay.collectives.plan import Phase
 from chakra.replay.collectives.plan_table import PlanTable
 from chakra.replay.config.model import CollectiveKind
 from chakra.replay.networks.flow.sections import Sections
@@ -59,26 +61,33 @@ def by_position(comm: Communicator) -> I64:
     return np.sort(comm.members) if comm.whole else np.asarray(comm.members, np.int64)
 
 
-def library_talk(workload: Workload, membership: Membership, plans: PlanTable) -> list[LibraryTalk]:
-    """All collectives of a run's library, each on all communicators on which it has the same messages."""
-    library = plans.library
-    if library is None:
-        return []
-    members = [by_position(comm) for comm in membership.comms]
-    used: dict[tuple[CollectiveKind, int, tuple[bytes, bytes]], set[int]] = {}
-    layouts: dict[int, tuple[bytes, bytes]] = {}
+def library_phases(
+    workload: Workload, membership: Membership, plans: PlanTable
+) -> Iterator[tuple[int, Phase]]:
+    """Communicators and the phases of a run's library that run on them."""
     for number, program in enumerate(workload.programs):
         npus = np.flatnonzero(workload.program_of == number)
         for call in program.calls:
             for c in np.unique(membership.comm[npus, call.group]).tolist():
                 plan = plans.of(call, membership.comms[c].size, whole=membership.comms[c].whole)
                 for phase in [phase for variant in plan.variants for phase in variant]:
-                    if phase.algorithm.family is not Family.LIBRARY:
-                        continue
-                    if c not in layouts:
-                        layouts[c] = library.layout(members[c])
-                    kind = CollectiveKind(phase.algorithm.kind)
-                    used.setdefault((kind, phase.bytes, layouts[c]), set()).add(c)
+                    if phase.algorithm.family is Family.LIBRARY:
+                        yield c, phase
+
+
+def library_talk(workload: Workload, membership: Membership, plans: PlanTable) -> list[LibraryTalk]:
+    """All collectives of a run's library, each on all communicators on which it has the same messages."""
+    library = plans.library
+    if library is None:
+        return []
+    members = [by_position(comm) for comm in membership.comms]
+    used: dict[tuple[CollectiveKind, int, Layout], set[int]] = {}
+    layouts: dict[int, Layout] = {}
+    for c, phase in library_phases(workload, membership, plans):
+        if c not in layouts:
+            layouts[c] = library.layout(members[c])
+        kind = CollectiveKind(phase.algorithm.kind)
+        used.setdefault((kind, phase.bytes, layouts[c]), set()).add(c)
     out = []
     for (kind, size, _), comms in used.items():
         numbers = np.array(sorted(comms), np.int64)
@@ -87,6 +96,28 @@ def library_talk(workload: Workload, membership: Membership, plans: PlanTable) -
         roles = pair_roles(library.lanes(kind, size, rows[0]), rows.shape[1])
         out.append(LibraryTalk(kind, size, numbers, rows, slots, roles))
     return out
+
+
+def places_of_links(workload: Workload, membership: Membership, plans: PlanTable) -> I64 | None:
+    """A number for each NPU, equal where single links give the library's collectives of its groups equal times.
+
+    Where messages never meet: the rates of ports tell, and what links with faults need. None: there is no difference.
+    """
+    library = plans.library
+    if library is None or library.rates is None:
+        return None
+    members = [by_position(comm) for comm in membership.comms]
+    found: dict[int, list[object]] = {}
+    for c, phase in library_phases(workload, membership, plans):
+        if c not in found:
+            found[c] = [library.layout(members[c])[-1] or library.nic_gbps]
+        found[c].append(library.fault_ns(phase, members[c]))
+    numbers: dict[tuple[object, ...], int] = {}
+    code = np.full(len(membership.comms) + 1, -1, np.int64)  # the last one: no communicator
+    for c, said in found.items():
+        faulty = library.loads is not None and any(said[1:])
+        code[c] = numbers.setdefault(tuple(said) if faulty else (said[0],), len(numbers))
+    return row_codes(code[membership.comm]) if len(numbers) > 1 else None
 
 
 #: kind, bytes and communicator -> what is equal for those that take equal times alone

@@ -1,6 +1,7 @@
 """Where a run's collectives take the time of a library: the model that a system file names, placed on a network."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -15,15 +16,18 @@ from chakra.io.text import read_text
 from chakra.io.yaml import parse_document
 from chakra.replay.collectives.library.choice import EXCHANGES
 from chakra.replay.collectives.library.cost import LibraryTime, library_time
-from chakra.replay.collectives.library.messages import Lane, lanes
+from chakra.replay.collectives.library.fault_loads import FaultLoads
+from chakra.replay.collectives.library.messages import Lane, lanes, lanes_of_pairs
 from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
+from chakra.replay.collectives.library.port_rates import PortRates
 from chakra.replay.collectives.library.presets import preset_parameters
 from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator, Forced, Protocol
+from chakra.replay.collectives.plan import Phase
+from chakra.replay.collectives.uneven import pair_bytes
 from chakra.replay.compute.in_effect import measured_names
 from chakra.replay.config import silicon
 from chakra.replay.config.keys import COLLECTIVE_TIMES
 from chakra.replay.config.model import CollectiveKind, LinkTopology, Network, Switches, System
-from chakra.replay.networks.flow.link_paths import link_paths
 from chakra.replay.options import FLOW, RunOptions
 
 if TYPE_CHECKING:  # imported where they are asked for: a replay starts sooner without
@@ -31,6 +35,10 @@ if TYPE_CHECKING:  # imported where they are asked for: a replay starts sooner w
 
 #: kinds whose nccl-tests size is comm_size of all members together
 _OF_ALL = (CollectiveKind.ALL_GATHER, CollectiveKind.GATHER)
+
+
+#: order of members, their nodes, and the rate of their ports
+Layout = tuple[bytes, bytes, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ class PlacedLibrary:
     forced: Forced
     #: NPUs of a node: neighbouring numbers
     node_npus: int
-    #: rate of an NPU's port into the network between nodes, 10^9 B/s
+    #: rate of an NPU's port into the network between nodes, 10^9 B/s; on single links of the slowest
     nic_gbps: float
     nics: int
     network_us: float
@@ -56,6 +64,10 @@ class PlacedLibrary:
     #: speed of computing while a collective runs on an NPU, and of a collective while a member computes
     computing_rate: float = 1.0
     collective_rate: float = 1.0
+    #: on single links the rates of the ports of each group
+    rates: PortRates | None = None
+    #: where messages never meet, and some links have failed or are slow: what these need for a collective
+    loads: FaultLoads | None = None
 
     @property
     def slows(self) -> bool:
@@ -84,8 +96,12 @@ class PlacedLibrary:
             return Communicator(most, most)
         ports = min(self.nics or most, most if kind in EXCHANGES else least)
         return Communicator(
-            nodes * most, most, self.nic_gbps, ports, self.network_us, in_network=self.in_network
+            nodes * most, most, self.port_gbps(npus), ports, self.network_us, in_network=self.in_network
         )
+
+    def port_gbps(self, npus: I64) -> float:
+        """Rate of the ports of these members, 10^9 B/s: of the slowest that the members use."""
+        return self.nic_gbps if self.rates is None else self.rates.gbps(npus)
 
     def even_bytes(self, kind: CollectiveKind, size_bytes: int, npus: I64, comm: Communicator) -> int:
         """Size of the collective on `comm` whose ports carry what the busiest one does here: its own on even nodes."""
@@ -111,16 +127,27 @@ class PlacedLibrary:
         self.asked[kind, size_bytes, len(npus)] = time is not None
         return made if time is None else LibraryTime(round(time * 1e3), made.choice)
 
+    def phase_ns(self, phase: Phase, npus: I64) -> int:
+        """Time of a phase that is a whole collective of these NPUs, on a network where messages never meet or before."""
+        time = self.time(CollectiveKind(phase.algorithm.kind), phase.bytes, npus).time_ns
+        return max(time, self.fault_ns(phase, npus))
+
+    def fault_ns(self, phase: Phase, npus: I64) -> int:
+        """What links with faults need for such a phase, ns; 0 where there are none, or they do not count."""
+        return 0 if self.loads is None else self.loads.longer_ns(self.phase_lanes(phase, npus), npus)
+
     def choice(self, kind: CollectiveKind, size_bytes: int, npus: I64) -> Choice:
         """What the library runs for a collective of these NPUs: algorithm, protocol, channels."""
         comm = self.communicator(kind, npus)
         even = self.even_bytes(kind, size_bytes, npus, comm)
         return library_time(kind, even, comm, self.machine, self.forced).choice
 
-    def layout(self, npus: I64) -> tuple[bytes, bytes]:
+    def layout(self, npus: I64) -> Layout:
         """Equal for members whose messages are the same, position by position."""
-        _, node = np.unique(npus // self.node_npus, return_inverse=True)
-        return np.argsort(npus, kind="stable").tobytes(), node.astype(np.int64).tobytes()
+        nodes, node = np.unique(npus // self.node_npus, return_inverse=True)
+        # what the library chooses depends on the rate of the ports
+        rate = self.port_gbps(npus) if len(nodes) > 1 else 0.0
+        return np.argsort(npus, kind="stable").tobytes(), node.astype(np.int64).tobytes(), rate
 
     def lanes(self, kind: CollectiveKind, size_bytes: int, npus: I64) -> list[Lane]:
         """The messages of a collective of these NPUs."""
@@ -130,6 +157,13 @@ class PlacedLibrary:
         choice = library_time(kind, size_bytes, comm, self.machine, self.forced).choice
         mesh = self.machine.links == "fabric"
         return lanes(kind, size_bytes, npus, self.node_npus, comm, choice, mesh=mesh)
+
+    def phase_lanes(self, phase: Phase, npus: I64) -> list[Lane]:
+        """The messages of a phase that is a whole collective of these NPUs."""
+        kind = CollectiveKind(phase.algorithm.kind)
+        if phase.sizes is not None and kind in EXCHANGES:
+            return lanes_of_pairs(pair_bytes(phase.do, phase.sizes.sizes))
+        return self.lanes(kind, phase.bytes, npus)
 
 
 def why_no_library(system: System, network: Network, options: RunOptions) -> str | None:
@@ -150,8 +184,15 @@ def uses_library(system: System, network: Network, options: RunOptions) -> bool:
     return system.collective_library is not None and why_no_library(system, network, options) is None
 
 
-def placed_library(system: System, network: Network, options: RunOptions) -> PlacedLibrary | None:
+def placed_library(
+    system: System, network: Network, options: RunOptions, groups: Sequence[I64] = ()
+) -> PlacedLibrary | None:
     """The library whose times a run's collectives take; None: the algorithms of the system file.
+
+    Parameters
+    ----------
+    groups
+        Members of the run's groups.
 
     Raises
     ------
@@ -172,7 +213,7 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
     if not uses_library(system, network, options):
         return None
     machine = _machine(system)
-    node, rate = _node(network, machine)
+    node, rate, rates = _node(network, machine, groups)
     algorithm = options.collective_algorithm or system.collective_algorithm
     protocol = options.collective_protocol or system.collective_protocol
     forced = Forced(
@@ -185,6 +226,7 @@ def placed_library(system: System, network: Network, options: RunOptions) -> Pla
     return PlacedLibrary(
         machine, forced, node, rate, system.node_ports, system.network_latency_us, reduces, sends,
         _measured(system, options, machine), computing_rate=system.computing_rate, collective_rate=system.collective_rate,
+        rates=rates, loads=None if sends else _fault_loads(network),
     )  # fmt: skip
 
 
@@ -233,8 +275,17 @@ def _switches_reduce(network: Network, node: int) -> bool:
     return bool(outer) and all(can is Switches.REDUCES for can in outer)
 
 
-def _node(network: Network, machine: MachineParameters) -> tuple[int, float]:
-    """NPUs of a node, and the rate of a port into the network between nodes, 10^9 B/s."""
+def _fault_loads(network: Network) -> FaultLoads | None:
+    """What links with faults need for collectives, if there are such links."""
+    if network.links is None or network.links.faults is None:
+        return None
+    return FaultLoads(network, network.links.faults)
+
+
+def _node(
+    network: Network, machine: MachineParameters, groups: Sequence[I64]
+) -> tuple[int, float, PortRates | None]:
+    """NPUs of a node, the rate of a port into the network between nodes, 10^9 B/s, and on single links each group's."""
     node, outer = 1, list(network.dims)
     while outer and node * outer[0].npus <= machine.node_ranks:
         node *= outer.pop(0).npus
@@ -247,12 +298,15 @@ def _node(network: Network, machine: MachineParameters) -> tuple[int, float]:
             f"{machine.node_ranks}: collective-library cannot place them"
         )
     if node == network.npus:
-        return node, 0.0
-    if not listed:
-        return node, min(dim.bytes_per_ns for dim in outer)
-    npus = np.arange(network.npus)
-    paths = link_paths(network, np.stack([npus, (npus + node) % network.npus], axis=1))
-    return node, float(paths.bytes_per_ns[paths.link].min())
+        return node, 0.0, None
+    # dimensions of a list of links have no speeds of their own
+    most = float("inf") if listed else min(dim.bytes_per_ns for dim in outer)
+    if network.links is None:
+        return node, most, None
+    rates = PortRates(network, node, most)
+    places = list(np.arange(network.npus).reshape(-1, node).T)
+    rates.learn([*places, *groups])
+    return node, min(map(rates.gbps, places)), rates
 
 
 def _machine(system: System) -> MachineParameters:

@@ -143,7 +143,7 @@ def delays_of(
     run
         Runs a scenario whose collectives wait `ALONE_NS`; None where messages never meet.
     """
-    times = [library.time(item.kind, item.phase.bytes, item.npus).time_ns for item in calls]
+    times = [library.phase_ns(item.phase, item.npus) for item in calls]
     if run is None or not calls:
         return Delays(times)
     places = [item.place(scenario.network) for item in calls]

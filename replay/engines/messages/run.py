@@ -16,12 +16,9 @@ from chakra.replay.checks.run import order_problem
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.call import Call
 from chakra.replay.collectives.in_network import switch_dimension
-from chakra.replay.collectives.library.choice import EXCHANGES
-from chakra.replay.collectives.library.messages import lanes_of_pairs
 from chakra.replay.collectives.plan import FLAT, Phase, Plan, Rule, library_phase
 from chakra.replay.collectives.select import counted_bytes
 from chakra.replay.collectives.steps import Do
-from chakra.replay.collectives.uneven import pair_bytes
 from chakra.replay.config.model import CollectiveKind, bytes_per_ns
 from chakra.replay.engines.kernels import messages_layout as L
 from chakra.replay.engines.messages.alone import LibraryCall
@@ -184,10 +181,7 @@ class MessageRun:
             return
         key = (kind, phase.bytes, phase.sizes, *library.layout(members))
         if key not in self._programs:
-            if phase.sizes is not None and kind in EXCHANGES:
-                found = lanes_of_pairs(pair_bytes(phase.do, phase.sizes.sizes))
-            else:
-                found = library.lanes(kind, phase.bytes, members)
+            found = library.phase_lanes(phase, members)
             self._programs[key] = MemberPrograms(found, comm.size)
         made, tag = self._programs[key], FIRST_TAG + len(self._planned)
         if self.who.comms is None:
