@@ -59,7 +59,7 @@ _WORDS = tuple(
     )
 )
 _WAITS = ("device", "stream", "event")
-#: note of a replay that keeps the times of communication that traces hold
+#: note of a replay of recorded times that do not tell when members of collectives came
 RECORDED_TIMES = "communication of a replay-only run takes the recorded times, waits for peers included"
 #: communication of a rank by (collective, group): place among its spans, start, end
 _Meetings = dict[tuple[str, str], list[tuple[int, int, int]]]
@@ -348,15 +348,8 @@ def _replay(run: Run) -> Source:
 
 def _replayed(run: Run, ranks: dict[int, RankSpans]) -> Source:
     """A result document as one side, with what it states of its job."""
-    notes = (RECORDED_TIMES,) if _keeps_recorded_times(run) else ()
+    notes = (RECORDED_TIMES,) if run.waits_in_transfer else ()
     return Source(run.name, "replay", ranks, notes, _job(run), _samples(run), run, _steps(run))
-
-
-def _keeps_recorded_times(run: Run) -> bool:
-    """Whether a replay gave communication the times that the traces hold (``replay-only``)."""
-    inputs = run.document.get("inputs")
-    system = inputs.get("system") if isinstance(inputs, Mapping) else None
-    return isinstance(system, Mapping) and system.get("replay_only") is True
 
 
 def _job(run: Run) -> Job | None:
@@ -452,13 +445,17 @@ def _add_nodes(
     names, kinds, engines, groups, families = (
         entry.get(key) or [""] * count for key in ("names", "kinds", "engines", "groups", "families")
     )
+    met = entry.get("ready_ns") or [None] * count
     for i in range(count):
         start, end = int(entry["issue_ns"][i]), int(entry["finish_ns"][i])
         name, kind, engine = str(names[i]), str(kinds[i]).upper(), str(engines[i]).upper()
         if end < start or start < 0:
             continue
         if "COMM" in kind and engine != "CPU":
-            _add_communication(spans, (name, kind, str(groups[i] or "")), start, end, meetings)
+            if met[i] is None:
+                _add_communication(spans, (name, kind, str(groups[i] or "")), start, end, meetings)
+            else:
+                _add_met(spans, collective_word(name), start, end, int(met[i]))
         elif "MEM" in kind:
             spans.add(Kind.COPY, "", start, end)
         elif engine == "CPU":
@@ -489,6 +486,12 @@ def _add_communication(
         fits = np.flatnonzero((over >= end) & (begun <= start))
         if len(fits):
             row = int(fits[0])
-            word, ready = collective_word(kinds[row]), min(max(int(last[row]), start), end)
+            word, ready = collective_word(kinds[row]), int(last[row])
+    _add_met(spans, word, start, end, ready)
+
+
+def _add_met(spans: RankSpans, word: str, start: int, end: int, ready: int) -> None:
+    """Add a communication whose last member has come at a time: a wait for peers, then a transfer."""
+    ready = min(max(ready, start), end)
     spans.add(Kind.PEERS, word, start, ready)
     spans.add(Kind.TRANSFER, word, ready, end)

@@ -121,6 +121,17 @@ def price_text(value: float) -> str:
     return f"{value:,.2f}".removesuffix(".00") if abs(value) >= 1 else f"{value:.3g}"
 
 
+def beside_prediction(low: float, high: float, predicted: float) -> str:
+    """Why an interval does not hold the prediction that it belongs to; empty where it does.
+
+    >>> beside_prediction(10.4, 15.55, 16.69), beside_prediction(1.1, 1.4, 1), beside_prediction(0.9, 1.1, 1)
+    ('such rows were measured faster than predicted', 'such rows were measured slower than predicted', '')
+    """
+    if low <= predicted <= high:
+        return ""
+    return f"such rows were measured {'faster' if high < predicted else 'slower'} than predicted"
+
+
 def nouns(count: int, noun: str) -> str:
     """The noun alone, as it stands behind a count.
 

@@ -15,6 +15,7 @@ from chakra.io import files
 from chakra.io.files import PathLike
 from chakra.io.rank_files import expect_run
 from chakra.io.readable import counted
+from chakra.replay.results.formatting import WAITS_INSIDE
 from chakra.timeline.document import stages_told
 from chakra.timeline.lenient import number
 
@@ -71,6 +72,11 @@ class Run:
         return np.array([type(end) is int and end >= 0 for end in ends], np.bool_)
 
     @property
+    def waits_in_transfer(self) -> bool:
+        """Whether the transfer of the account holds waits for peers, which recorded times do not tell apart."""
+        return self.document.get("waits_in_transfer") is True
+
+    @property
     def interval_ns(self) -> tuple[int, int] | None:
         """Ends of the interval in which the step would be measured; None where the document states none, or no times."""
         stated = self.document.get("interval")
@@ -89,6 +95,12 @@ class Run:
         """A list of objects of the document; empty if it has none."""
         value = self.document.get(key)
         return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def part_words(runs: Sequence[Run]) -> dict[str, str]:
+    """What the parts of the account are called for some runs: where one does not tell transfer from waits, both."""
+    inside = any(run.waits_in_transfer for run in runs)
+    return dict(ACCOUNT_PARTS) | ({"transfer_ns": WAITS_INSIDE} if inside else {})
 
 
 def designs(runs: Sequence[Run]) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.readable import counted, verb
-from chakra.report.document import ACCOUNT_PARTS, Run
+from chakra.report.document import Run, part_words
 from chakra.report.npu_groups import npu_groups
 from chakra.timeline.model import CATEGORIES, Timeline
 from chakra.viz.graph.graph import Graph
@@ -182,9 +182,10 @@ def account_figure(runs: Run | Sequence[Run]) -> "Figure":
         rows = [
             (run.name, {key: float(values.mean()) for key, values in run.account.items()}) for run in runs
         ]
+    several = [runs] if isinstance(runs, Run) else runs
     figure, axes = _new(9, 1.2 + 0.35 * len(rows))
     left = np.zeros(len(rows))
-    for key, word in ACCOUNT_PARTS:
+    for key, word in part_words(several).items():
         values = np.array([parts.get(key, 0.0) for _, parts in rows]) / 1000
         if values.any():
             colour, hatch = _PARTS[key]

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io.readable import bytes_text, count_text, duration_text, printable
 from chakra.report import charts, side_by_side, tables
-from chakra.report.document import ACCOUNT_PARTS, Run
+from chakra.report.document import ACCOUNT_PARTS, Run, part_words
 from chakra.report.excerpt import Excerpt, excerpt
 from chakra.report.fabric_picture import link_legend
 from chakra.report.network_picture import fabric_of_run, network_picture, use_chart
@@ -109,6 +109,7 @@ def _script(*names: str) -> tuple[Markup, Markup]:
 
 def _run_context(run: Run) -> dict[str, object]:
     groups, left_out = npu_groups(run)
+    words = part_words([run])
     memory = run.document.get("memory")
     chart = None
     if isinstance(memory, dict):
@@ -126,11 +127,9 @@ def _run_context(run: Run) -> dict[str, object]:
         "waiting_note": tables.waiting_note(run),
         "notes": [tables.text_of(n) for n in _list(run.document.get("notes"))],
         "warnings": [tables.text_of(w) for w in _list(run.document.get("warnings"))],
-        "account": charts.account_chart(groups, run.end_ns, tables.WORDS) if run.account else None,
-        "parts": [
-            (key, word) for key, word in ACCOUNT_PARTS if key in run.account and run.account[key].any()
-        ],
-        "groups": _group_table(groups),
+        "account": charts.account_chart(groups, run.end_ns, words) if run.account else None,
+        "parts": [(key, words[key]) for key in words if key in run.account and run.account[key].any()],
+        "groups": _group_table(groups, words),
         "left_out": left_out,
         "collectives": tables.collectives(run),
         "messages": tables.messages(run),
@@ -167,7 +166,7 @@ def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _group_table(groups: Sequence[NpuGroup]) -> tables.Table:
+def _group_table(groups: Sequence[NpuGroup], words: Mapping[str, str]) -> tables.Table:
     keys = [key for key, _ in ACCOUNT_PARTS if groups and key in groups[0].parts]
     staged = any(group.stage for group in groups)
     rows = [
@@ -191,7 +190,7 @@ def _group_table(groups: Sequence[NpuGroup]) -> tables.Table:
             "count",
             "finish",
             "exposed communication",
-            *(tables.WORDS[key] for key in keys),
+            *(words[key] for key in keys),
         ),
         rows,
         first_number=1 + staged,
@@ -211,6 +210,7 @@ def _comparison(runs: Sequence[Run]) -> dict[str, object]:
     keys = [
         key for key, _ in ACCOUNT_PARTS if any(key in run.account and run.account[key].any() for run in runs)
     ]
+    words = part_words(runs)
     rows, bars = [], []
     for run in runs:
         mean = {key: int(run.account[key].mean()) for key in keys if key in run.account}
@@ -229,11 +229,11 @@ def _comparison(runs: Sequence[Run]) -> dict[str, object]:
         bars.append(_mean_group(run, mean))
     names = [run.name for run in runs]
     columns = ("run", "NPUs", "simulated time", "speedup", "exposed communication (max)")
-    table = tables.Table((*columns, *(f"{tables.WORDS[key]} (mean)" for key in keys), "backend"), rows)
+    table = tables.Table((*columns, *(f"{words[key]} (mean)" for key in keys), "backend"), rows)
     return {
         "table": table,
-        "account": charts.account_chart(bars, longest, tables.WORDS) if keys else None,
-        "parts": [(key, tables.WORDS[key]) for key in keys],
+        "account": charts.account_chart(bars, longest, words) if keys else None,
+        "parts": [(key, words[key]) for key in keys],
         "differences": side_by_side.inputs_table(runs, names),
         "collectives": side_by_side.collectives_table(runs, names),
         "dimensions": side_by_side.dimensions_table(runs, names),

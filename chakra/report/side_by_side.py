@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chakra.io.readable import count_text, duration_text, printable, signed_duration_text
+from chakra.replay.results.formatting import takes_recorded_times
 from chakra.report.document import Run
 from chakra.report.tables import Table, inputs, taken_by, text_of
 from chakra.timeline.lenient import number
@@ -11,11 +12,12 @@ from chakra.timeline.lenient import number
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A network dimension of a run: what it is, the bytes that an NPU sends on it, and the share of its bandwidth."""
+    """A network dimension of a run: what it is, the bytes that an NPU sends on it, and the share of its bandwidth; None
+    where recorded times do not tell them."""
 
     topology: str
-    bytes_per_npu: int
-    share: float
+    bytes_per_npu: int | None
+    share: float | None
 
 
 def differing_inputs(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
@@ -33,22 +35,27 @@ def differing_inputs(runs: Sequence[Run]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def collective_times(runs: Sequence[Run]) -> list[tuple[str, tuple[int | None, ...]]]:
-    """Time of all collectives of a kind in every run, ns, each from its first member's start; None where it has none.
+    """Time of all collectives of a kind in every run, ns, each from its first member's start.
+
+    0 where a run has none of them, None where it does not tell: its communication took recorded times.
 
     Parameters
     ----------
     runs
         The runs.
     """
-    totals: list[dict[str, int]] = []
+    totals: list[dict[str, int] | None] = []
     for run in runs:
+        if takes_recorded_times(run.document):
+            totals.append(None)
+            continue
         sums: dict[str, int] = {}
         for row in run.table("collectives"):
             kind = text_of(row.get("kind"))
             sums[kind] = sums.get(kind, 0) + taken_by(row).total_ns
         totals.append(sums)
-    kinds = sorted({kind for sums in totals for kind in sums})
-    return [(kind, tuple(sums.get(kind, None) for sums in totals)) for kind in kinds]
+    kinds = sorted({kind for sums in totals for kind in sums or ()})
+    return [(kind, tuple(None if sums is None else sums.get(kind, 0) for sums in totals)) for kind in kinds]
 
 
 def dimension_use(runs: Sequence[Run]) -> list[tuple[str, tuple[Dimension | None, ...]]]:
@@ -63,8 +70,8 @@ def dimension_use(runs: Sequence[Run]) -> list[tuple[str, tuple[Dimension | None
         {
             text_of(row.get("dim")): Dimension(
                 text_of(row.get("topology")),
-                int(number(row.get("bytes_per_npu"))),
-                number(row.get("utilisation")),
+                None if takes_recorded_times(run.document) else int(number(row.get("bytes_per_npu"))),
+                None if takes_recorded_times(run.document) else number(row.get("utilisation")),
             )
             for row in run.table("dimensions")
         }
@@ -102,8 +109,11 @@ def collectives_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
     rows = [
         (
             kind,
-            *("" if time is None else duration_text(time) for time in times),
-            *(signed_duration_text((time or 0) - (times[0] or 0)) for time in times[1:]),
+            *("-" if time is None else duration_text(time) for time in times),
+            *(
+                "-" if time is None or times[0] is None else signed_duration_text(time - times[0])
+                for time in times[1:]
+            ),
         )
         for kind, times in collective_times(runs)
     ]
@@ -124,8 +134,8 @@ def dimensions_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
     rows = [
         (
             dim,
-            *("" if use is None else f"{100 * use.share:.1f} %" for use in uses),
-            *("" if use is None else count_text(use.bytes_per_npu) for use in uses),
+            *("" if use is None else _busy(use) for use in uses),
+            *("" if use is None else _carried(use) for use in uses),
             *("" if use is None else use.topology for use in uses),
         )
         for dim, uses in dimension_use(runs)
@@ -138,3 +148,11 @@ def dimensions_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
         *(f"{name}: topology" for name in called),
     )
     return Table(columns, rows, 0, 1, 2 * len(called))
+
+
+def _busy(use: Dimension) -> str:
+    return "-" if use.share is None else f"{100 * use.share:.1f} %"
+
+
+def _carried(use: Dimension) -> str:
+    return "-" if use.bytes_per_npu is None else count_text(use.bytes_per_npu)

@@ -9,6 +9,7 @@ from typing import Final
 from chakra.et.families import plain_name
 from chakra.et.memory_need import need_in_words
 from chakra.io.readable import (
+    beside_prediction,
     bytes_text,
     count_text,
     counted,
@@ -20,9 +21,9 @@ from chakra.io.readable import (
     printable,
 )
 from chakra.replay.results.beaten import why_faster
-from chakra.replay.results.formatting import WAITING, ends_in_words
+from chakra.replay.results.formatting import SUMS_OF_MESSAGES, WAITING, ends_in_words, takes_recorded_times
 from chakra.replay.results.pipeline import bubble_in_words
-from chakra.report.document import ACCOUNT_PARTS, Run, computed_of
+from chakra.report.document import ACCOUNT_PARTS, Run, computed_of, part_words
 from chakra.timeline.lenient import number
 
 WORDS: Final = dict(ACCOUNT_PARTS)
@@ -85,13 +86,13 @@ def headline(run: Run) -> list[tuple[str, str]]:
     ]
     if not run.finished.all():
         facts.insert(-1, ("NPUs that finished", count_text(int(run.finished.sum()))))
-    total = int(run.finish_ns.sum())
+    total, words = int(run.finish_ns.sum()), part_words([run])
     facts += [
         (
-            WORDS[key][0].upper() + WORDS[key][1:],
+            words[key][0].upper() + words[key][1:],
             f"{percent(int(run.account[key].sum()), total)} of all NPUs' time",
         )
-        for key, _ in ACCOUNT_PARTS
+        for key in words
         if key in run.account and int(run.account[key].sum()) > 0
     ]
     pipeline = run.document.get("pipeline")
@@ -196,7 +197,8 @@ def _interval(run: Run) -> list[tuple[str, str]]:
         return [("Interval", f"none: nothing measured is near ({text_of(interval.get('reason'))})")]
     low, high = map(duration_text, run.interval_ns)
     differs = interval.get("differs")
-    words = [interval.get("family"), *(differs if isinstance(differs, list) else [])]
+    beside = beside_prediction(*run.interval_ns, run.end_ns)
+    words = [interval.get("family"), *(differs if isinstance(differs, list) else []), *filter(None, [beside])]
     share = f"{100 * number(interval.get('share')):g} %"
     return [("Interval", f"{low} to {high} with {share} ({'; '.join(text_of(word) for word in words)})")]
 
@@ -228,7 +230,9 @@ def waiting_verdict(run: Run) -> str:
         "cpu_ns": "the NPUs wait for their CPUs"
         if sums.get("compute_ns")
         else "the CPUs compute, in traces without accelerator work",
-        "transfer_ns": "goes into moving data that no compute hides",
+        "transfer_ns": "goes into communication that no compute hides, waiting for peers included"
+        if run.waits_in_transfer
+        else "goes into moving data that no compute hides",
         "waiting_ns": "NPUs wait for peers that are late",
         "memory_ns": "goes into memory accesses that nothing hides",
         "idle_ns": "the NPUs have nothing that is ready to run",
@@ -360,7 +364,9 @@ def messages(run: Run) -> Table:
         )
         for row in run.table("messages")
     ]
-    return Table(("across", "messages", "bytes of all", "longest", "all transfers", "all waiting"), rows)
+    remark = f"All transfers and all waiting are {SUMS_OF_MESSAGES}." if rows else ""
+    columns = ("across", "messages", "bytes of all", "longest", "all transfers", "all waiting")
+    return Table(columns, rows, remark=remark)
 
 
 def _list(value: object) -> list[object]:
@@ -368,7 +374,8 @@ def _list(value: object) -> list[object]:
 
 
 def dimensions(run: Run) -> Table:
-    """Network dimensions: what they are and how busy."""
+    """Network dimensions: what they are and how busy; a dash where recorded times do not tell what they carried."""
+    carried = not takes_recorded_times(run.document)
     rows = [
         (
             text_of(d.get("dim")),
@@ -376,8 +383,8 @@ def dimensions(run: Run) -> Table:
             count_text(int(number(d.get("npus")))),
             f"{number(d.get('bandwidth_gibps')):,g}",
             f"{number(d.get('latency_ns')):,g}",
-            bytes_text(int(number(d.get("bytes_per_npu")))),
-            f"{100 * number(d.get('utilisation')):.1f} %",
+            bytes_text(int(number(d.get("bytes_per_npu")))) if carried else "-",
+            f"{100 * number(d.get('utilisation')):.1f} %" if carried else "-",
         )
         for d in run.table("dimensions")
     ]

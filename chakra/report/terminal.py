@@ -6,7 +6,7 @@ from chakra.errors import UsageError
 from chakra.io.readable import counted, duration_text
 from chakra.replay.results.corrections import OF_TIME
 from chakra.report import tables
-from chakra.report.document import ACCOUNT_PARTS, Run
+from chakra.report.document import Run, part_words
 from chakra.report.npu_groups import npu_groups
 
 _BAR = 40
@@ -85,7 +85,7 @@ def _bars(run: Run, most: int) -> list[str]:
         lines.append(f"({counted(left_out, 'NPU')} between these not shown)")
     present = [
         (key, word)
-        for key, word in ACCOUNT_PARTS
+        for key, word in part_words([run]).items()
         if run.account.get(key) is not None and run.account[key].any()
     ]
     return [*lines, "  ".join(f"{_SIGNS[key]} {word}" for key, word in present)]

@@ -163,7 +163,7 @@ def _facts(
     facts = [fact for fact in facts if fact[1] != "0"]
     if best:
         facts += [
-            (f"Best: {heading(name)}", metric_column(name, best[:1])[0])
+            (f"Best design: {heading(name)}", metric_column(name, best[:1])[0])
             for name in METRICS
             if name in best[0].metrics and name not in _told_elsewhere(study, best[0])
         ]

@@ -214,7 +214,7 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
         Good ones, best first.
     """
     return [
-        *notes(study),
+        *notes(study, outcomes),
         *unshared(study),
         *_wide_switches(study),
         *overfull(study, outcomes, best),
@@ -232,9 +232,13 @@ def _platforms(study: Study) -> list[Platform]:
     return [cluster(str(text), sized=False) for text in words if text is not None]
 
 
-def _machines(study: Study) -> list[str]:
-    """Presets that the points of a study run on, sorted."""
-    return sorted({platform.name for platform in _platforms(study)})
+def _machines(study: Study, outcomes: Sequence[Outcome]) -> list[str]:
+    """Presets of the points of a study that have a result, sorted."""
+    ran = [
+        str(outcome.point["platform"]) for outcome in outcomes if outcome.ok and "platform" in outcome.point
+    ]
+    found = [cluster(text, sized=False) for text in dict.fromkeys(ran)] if ran else _platforms(study)
+    return sorted({platform.name for platform in found})
 
 
 def unshared(study: Study) -> list[str]:
@@ -273,13 +277,15 @@ def _wants_peak(study: Study) -> bool:
     return bool(given & {"ideal", "compat"})
 
 
-def notes(study: Study) -> list[str]:
+def notes(study: Study, outcomes: Sequence[Outcome] = ()) -> list[str]:
     """What a reader of the results should know: whose times computation takes, or that it runs at the peak.
 
     Parameters
     ----------
     study
         The study.
+    outcomes
+        Outcomes of its points: machines on which none has a result are left out.
     """
     given = study.fixed.get("workload")
     names = {str(name).replace("_", "-") for name in given} if isinstance(given, Mapping) else set()
@@ -291,7 +297,7 @@ def notes(study: Study) -> list[str]:
     machine = study.fixed.get("platform") or any(p.name == "platform" for p in study.parameters)
     if "files" in names or not (machine or "peak-tflops" in names):
         return []
-    machines = _machines(study)
+    machines = _machines(study, outcomes)
     if (
         machines
         and not _wants_peak(study)

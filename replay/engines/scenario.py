@@ -17,6 +17,7 @@ from chakra.replay.symmetry.rings_used import RingsUsed, rings_used
 from chakra.replay.workload.communicators import Membership
 from chakra.replay.workload.custom import CustomAlgorithms
 from chakra.replay.workload.model import Op, Workload
+from chakra.replay.workload.recorded import all_ranks_told
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ class Scenario:
     def classes(self) -> Partition:
         """Classes of equal NPUs, or every NPU its own class where a resource that all share breaks the symmetry."""
         shared = any((program.op == Op.SERVER).any() for program in self.workload.programs)
-        if not self.options.fold or shared:
+        # recorded collectives meet members whose starts no program tells
+        recorded = self.system.replay_only and not self.options.astra and len(self.workload.traces) > 1
+        if not self.options.fold or shared or (recorded and all_ranks_told(self.workload.traces)):
             return discrete(self.workload.npus)
         kinds = None if self.ways is None else self.ways.kinds
         begin = places_of_links(self.workload, self.membership, self.plans)

@@ -14,6 +14,7 @@ from chakra.et.memory_need import need_entry, need_in_words
 from chakra.io.documents import json_text, lined_text
 from chakra.io.markup import element, nested
 from chakra.io.readable import (
+    beside_prediction,
     count_text,
     counted,
     counted_text,
@@ -46,6 +47,10 @@ _ACCOUNT = (
 WAITING = (
     "no data moves: the peer has not come yet (it computes or waits itself: pipeline bubbles, uneven work)"
 )
+#: what transfer is called where recorded times do not tell it from the waits for peers
+WAITS_INSIDE = "communication, waiting included"
+#: what sums over messages are not
+SUMS_OF_MESSAGES = "sums over messages that overlap (receives are posted early), no part of the run's time"
 #: rows of a table in the text summary; the JSON document has them all
 _MAX_ROWS = 20
 #: NPUs whose finish lines stand above a summary without being asked for
@@ -74,13 +79,22 @@ def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
         document["corrections"] = result.corrections
         document["account"] = {name: values.tolist() for name, values in result.account.items()}
         document |= pipeline_entry(result.pipeline)
+        document |= {"waits_in_transfer": True} if result.waits_in_transfer else {}
         document["collectives"] = result.collectives
         document["messages"] = result.messages
         document["dimensions"] = result.dimensions
         links = result.network.links
         built = {} if links is None or links.built_of is None else {"built_of": links.built_of.entries()}
-        document["inputs"] = {"network": {"dims": result.dimensions, **built}}
+        system = {"replay_only": result.system.replay_only}
+        document["inputs"] = {"network": {"dims": result.dimensions, **built}, "system": system}
     return document
+
+
+def takes_recorded_times(document: Document) -> bool:
+    """Whether a result's communication took its recorded times, so that nothing is known of what networks carried."""
+    inputs = document.get("inputs")
+    system = inputs.get("system") if isinstance(inputs, Mapping) else None
+    return isinstance(system, Mapping) and system.get("replay_only") is True
 
 
 def format_json(document: Document) -> str:
@@ -214,7 +228,7 @@ def _summary(document: Document) -> Iterator[str]:
     if document.get("partial"):
         yield "partial           some NPUs did not run to their end"
     if document.get("interval"):
-        yield _interval(document["interval"])
+        yield _interval(document["interval"], finish[last])
     yield from rates_in_words(document.get("rates") or {})
     if document.get("memory_need"):
         yield f"memory            {need_in_words(document['memory_need'])}"
@@ -224,7 +238,7 @@ def _summary(document: Document) -> Iterator[str]:
         yield f"pipeline bubble   {bubble_in_words(document['pipeline'])}"
     yield from _collectives(document.get("collectives") or [], document.get("backend", "unaware"))
     yield from _messages(document.get("messages") or [])
-    yield from _dimensions(document.get("dimensions") or [])
+    yield from _dimensions(document.get("dimensions") or [], carried=not takes_recorded_times(document))
     given = document.get("corrections") or {}
     corrections = {name: count for name, count in given.items() if count and name in OF_TIME}
     if corrections:
@@ -273,14 +287,15 @@ def _requests_in_words(rates: Mapping[str, Any]) -> Iterator[str]:
         yield f"steady            {figure_text(rates['steady_samples_per_s'])} samples/s{tokens}"
 
 
-def _interval(interval: Mapping[str, Any]) -> str:
+def _interval(interval: Mapping[str, Any], predicted_ns: int) -> str:
     """Within which times the step is expected to be measured, and on what that rests."""
     if interval["low_ns"] is None:
         return f"interval          none: nothing measured is near ({interval['reason']})"
     units = (("s", 10**9), ("ms", 10**6), ("us", 10**3))
     unit, size = next((entry for entry in units if interval["low_ns"] >= entry[1]), ("ns", 1))
     ends = f"{interval['low_ns'] / size:.4g} to {interval['high_ns'] / size:.4g} {unit}"
-    differs = "".join(f"; {text}" for text in interval["differs"])
+    beside = beside_prediction(interval["low_ns"], interval["high_ns"], predicted_ns)
+    differs = "".join(f"; {text}" for text in (*interval["differs"], beside) if text)
     rows = interval["rows"]
     nearest = f"{interval['family']}, {counted(rows, 'measured row')}{differs}"
     return f"{100 * interval['share']:g} % interval     {ends} ({nearest})"
@@ -328,9 +343,10 @@ def built_in_words(parts: Mapping[str, Any]) -> str:
 def _account(document: Document, npu: int) -> Iterator[str]:
     account = document.get("account") or {}
     total = document["finish_ns"][npu]
+    words = dict(_ACCOUNT) | ({"transfer_ns": WAITS_INSIDE} if document.get("waits_in_transfer") else {})
     shares = [
-        f"{words} {count_text(account[key][npu])} ns ({100 * account[key][npu] / total:.1f} %)"
-        for key, words in _ACCOUNT
+        f"{words[key]} {count_text(account[key][npu])} ns ({100 * account[key][npu] / total:.1f} %)"
+        for key, _ in _ACCOUNT
         if key in account and account[key][npu]
     ]
     if shares and total:
@@ -443,9 +459,11 @@ def _messages(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
     yield from _table(table, left=1)
     yield "bytes of all; longest and all transfers, and waiting for the sender before them, as receives saw them"
+    yield f"transfer and waiting: {SUMS_OF_MESSAGES}"
 
 
-def _dimensions(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _dimensions(rows: Sequence[Mapping[str, Any]], *, carried: bool) -> Iterator[str]:
+    """Dimensions; what they carried only where that is known."""
     if not rows:
         return
     table = [["dim", "topology", "NPUs", "GB/s (2^30)", "latency ns", "bytes per NPU", "busy %"]]
@@ -456,8 +474,8 @@ def _dimensions(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             count_text(row["npus"]),
             f"{row['bandwidth_gibps']:,g}",
             f"{row['latency_ns']:,g}",
-            count_text(round(row["bytes_per_npu"])),
-            "-" if row.get("utilisation") is None else f"{100 * row['utilisation']:.1f}",
+            count_text(round(row["bytes_per_npu"])) if carried else "-",
+            f"{100 * row['utilisation']:.1f}" if carried and row.get("utilisation") is not None else "-",
         ]
         for row in rows
     )

@@ -40,6 +40,7 @@ from chakra.replay.results.messages import MessageRow, message_bytes, message_ro
 from chakra.replay.results.pipeline import PipelineBubble, pipeline_bubble, pipeline_entry
 from chakra.replay.results.product_notes import product_notes
 from chakra.replay.results.recorded_elsewhere import elsewhere_notes
+from chakra.replay.results.recorded_meetings import Meetings, recorded_meetings
 from chakra.replay.results.recorded_notes import (
     recorded_spans,
     recording_notes,
@@ -202,7 +203,20 @@ class ReplayResult:
 
     @cached_property
     def _times(self) -> list[ActorTimes]:
-        return [actor_times(self.raw, program, actor) for actor, program in enumerate(self._programs)]
+        met = self._meetings.ready_ns
+        return [
+            actor_times(self.raw, program, actor, met.get(actor))
+            for actor, program in enumerate(self._programs)
+        ]
+
+    @cached_property
+    def _meetings(self) -> Meetings:
+        return recorded_meetings(self.scenario, self.raw, self._programs)
+
+    @property
+    def waits_in_transfer(self) -> bool:
+        """Whether ``transfer_ns`` of the account holds waits for peers, which recorded times do not tell apart."""
+        return not self._meetings.whole
 
     def _of_each(self, figure: Callable[[ActorTimes], T]) -> list[T]:
         """A figure of every actor; those that did the same at the same times have it once."""
@@ -499,6 +513,8 @@ class ReplayResult:
             "critical_path_sums": self.critical_path_sums,
             "memory": self._memory_document(),
         }
+        if self.waits_in_transfer:
+            document["waits_in_transfer"] = True
         steps = recorded_steps(self.workload.traces)
         if steps:
             document["recorded_steps"] = steps
@@ -570,7 +586,15 @@ class ReplayResult:
             "finish_ns": finish.tolist(),
             **self._partners(npu, program, index, order),
             **self._said_of(trace, index),
+            **self._met(actor, order),
         }
+
+    def _met(self, actor: int, order: I64) -> dict[str, list[int | None]]:
+        """When the last member of each recorded collective had come; only where all times are recorded ones."""
+        met = self._meetings.ready_ns.get(actor)
+        if met is None:
+            return {}
+        return {"ready_ns": [None if time < 0 else time for time in met[order].tolist()]}
 
     @cached_property
     def _operator_codes(self) -> dict[str, int]:

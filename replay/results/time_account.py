@@ -110,8 +110,16 @@ def _covered(edges: I64, first: I64, last: I64) -> Bool:
     return np.asarray(np.cumsum(step) > 0)
 
 
-def actor_times(raw: RawRun, program: Program, actor: int) -> ActorTimes:
-    """Times of one actor's issued nodes."""
+def actor_times(raw: RawRun, program: Program, actor: int, met_ns: I64 | None = None) -> ActorTimes:
+    """Times of one actor's issued nodes.
+
+    Parameters
+    ----------
+    raw, program, actor
+        The run, the actor's program and its number.
+    met_ns
+        Of recorded collectives by node: when the last member had come, ns; -1 of other nodes.
+    """
     where = raw.nodes(actor)
     issue, finish = raw.issue_ns[where], raw.finish_ns[where]
     done = int(raw.done_ns[actor])
@@ -125,6 +133,8 @@ def actor_times(raw: RawRun, program: Program, actor: int) -> ActorTimes:
         coll = instance >= 0
         known[coll] = raw.instance_ready_ns[instance[coll]]
         ready[comm] = np.where(known >= 0, known, end)
+    if met_ns is not None:
+        ready = np.where(met_ns >= 0, met_ns, ready)
     issued = issue >= 0
     finish = np.where(finish >= 0, finish, end)
     return ActorTimes(

@@ -1,7 +1,7 @@
 """Traces that a converter made from a profile: whose time each node's is, and what ran beside what."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -72,6 +72,14 @@ def turns(trace: Trace) -> Bool:
 def recorded_ranks(traces: Iterable[Trace]) -> int:
     """Ranks of the job that traces are a recording of; 0 where they do not say."""
     return max((_said(trace, RANKS) for trace in traces), default=0)
+
+
+def all_ranks_told(traces: Sequence[Trace]) -> bool:
+    """Whether the traces are those of all ranks of a recorded job, or of no recording at all."""
+    if not any(is_recorded(trace) for trace in traces):
+        return True
+    ranks = recorded_ranks(traces)
+    return 0 < ranks <= len(traces)
 
 
 def recorded_steps(traces: Iterable[Trace]) -> int:

@@ -15,7 +15,7 @@ from chakra.et.attributes import attribute_value
 from chakra.et.read import decode_trace
 from chakra.replay.config.model import System
 from chakra.replay.options import RunOptions
-from chakra.replay.workload.recorded import SPAN, START
+from chakra.replay.workload.recorded import SPAN, START, is_recorded
 from chakra.schemas.et_def_pb2 import AttributeProto, Node
 from chakra.schemas.protolib import encode_varint
 
@@ -70,6 +70,20 @@ def at_recorded_starts(traces: list[Trace], options: RunOptions, system: System)
     if offsets is None or not overlap(traces):
         return traces
     return [_delayed(trace, int(offset)) for trace, offset in zip(traces, offsets, strict=True)]
+
+
+def clock_offsets(traces: Sequence[Trace], options: RunOptions, system: System) -> I64 | None:
+    """By how much time 0 of each trace's replay lies after the first one's, on the clock of the recording, ns.
+
+    None where the recordings have no clock that they share. Traces that no machine recorded begin together.
+    """
+    zeros = np.zeros(len(traces), np.int64)
+    if len(traces) < 2 or not any(is_recorded(trace) for trace in traces):
+        return zeros
+    offsets = recorded_offsets(traces)
+    if offsets is None or not overlap(traces):
+        return None
+    return offsets if start_of(options, system) == "aligned" else zeros
 
 
 def start_notes(traces: Sequence[Trace], options: RunOptions, system: System) -> list[str]:

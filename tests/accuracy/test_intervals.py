@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import pytest
 
 from chakra.accuracy import (
@@ -28,6 +29,9 @@ from chakra.accuracy.interval import LEAST_ROWS, SHARE, WIDENING
 from chakra.cli.main import run
 from chakra.platforms import cluster
 from chakra.replay import simulate
+from chakra.replay.results.formatting import format_summary
+from chakra.report import Run
+from chakra.report.tables import headline
 
 JOB = Job("dgx-a100", "megatron", "bf16", npus=64, parameters=7e9, tp=8)
 
@@ -237,6 +241,27 @@ def test_a_replay_states_its_interval(said: Callable[..., str]) -> None:
     # times that were made before the replay are the same ones
     said(*GENERATE, "--framework", "megatron", "--platform", "hgx-h100", "-o", "timed")
     assert line_of(said("replay", "-w", "timed", "--platform", "hgx-h100")).startswith("90 % interval")
+
+
+@pytest.mark.parametrize(
+    ("low_ns", "high_ns", "said"),
+    [
+        (1_100, 1_500, "; such rows were measured slower than predicted)"),
+        (500, 900, "; such rows were measured faster than predicted)"),
+        (900, 1_100, "only 2 rows)"),
+    ],
+)
+def test_an_interval_without_its_prediction_says_why(low_ns: int, high_ns: int, said: str) -> None:
+    """A step of 1,000 ns: beside an interval of the console and of the report."""
+    stated = {
+        "share": 0.9, "low_ns": low_ns, "high_ns": high_ns, "family": "F", "rows": 2, "differs": ["only 2 rows"],
+        "reason": None,
+    }  # fmt: skip
+    document = {"finish_ns": [1_000], "interval": stated}
+    line = next(line for line in format_summary(document).splitlines() if line.startswith("90 % interval"))
+    assert line.endswith(said)
+    times = np.array([1_000])
+    assert dict(headline(Run("run", document, times, times)))["Interval"].endswith(said)
 
 
 def test_ports_do_not_take_the_interval_away(said: Callable[..., str]) -> None:

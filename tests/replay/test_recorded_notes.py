@@ -2,17 +2,14 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
+from recorded_traces import saying
 
 from chakra.builder import TraceBuilder
 from chakra.et import Trace
 from chakra.et.idle_nodes import TURN
-from chakra.et.read import decode_trace
 from chakra.platforms.cluster import cluster
 from chakra.replay import simulate
-from chakra.rescale.edit import Edits, edited
-from chakra.schemas.protolib import encode_varint
 
 
 def recorded(explained: int | None, rank: int, **said: int) -> Trace:
@@ -23,14 +20,8 @@ def recorded(explained: int | None, rank: int, **said: int) -> Trace:
     trace = builder.build()
     if explained is None:
         return trace
-    records = edited(trace, Edits()).records
-    metadata = trace.metadata
-    metadata.attr.add(name="measured_span_ns", int64_val=100_000)
-    for name, micros in ({"explained_span_ns": explained} | said).items():
-        metadata.attr.add(name=name, int64_val=micros * 1000)
-    head = metadata.SerializeToString()
-    body = records.data[records.meta_end :].tobytes()
-    return decode_trace(np.frombuffer(encode_varint(len(head)) + head + body, np.uint8), "<memory>")
+    micros = {"measured_span_ns": 100, "explained_span_ns": explained} | said
+    return saying(trace, {name: 1000 * value for name, value in micros.items()})
 
 
 def uncertain(

@@ -147,6 +147,30 @@ def test_progress_is_told_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert result.finish_ns.tolist() == whole.finish_ns.tolist()
 
 
+def test_progress_counts_nodes_and_not_npus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of ten nodes on each of two NPUs: at the end of the chain's first half, ten nodes of twenty are done."""
+    traces = []
+    for npu in range(2):
+        builder = TraceBuilder(rank=npu, npus=2)
+        last = None
+        for _ in range(10):
+            last = builder.compute("work", duration_micros=1, after=[] if last is None else [last])
+        traces.append(builder.build())
+    monkeypatch.setattr(message_engine, "PLAIN_STEP", 1)
+    seen: dict[int, int] = {}
+
+    def tell(done: int, now: int) -> bool:
+        seen[now] = done
+        return True
+
+    simulate(traces, system("ring"), network("Ring", 2), engine="messages", fold=False, progress=tell)
+    assert {now: done for now, done in seen.items() if now in (1_000, 5_000, 9_000)} == {
+        1_000: 2,
+        5_000: 10,
+        9_000: 18,
+    }
+
+
 def test_different_collectives_at_one_place_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members must issue the same collective at the same position, even if no check has seen it before the run."""
     monkeypatch.setattr("chakra.replay.prepare.check_run", lambda *_, **__: None)

@@ -28,7 +28,15 @@ from chakra.report.charts import round_ticks
 from chakra.report.excerpt import excerpt, representatives
 from chakra.report.npu_groups import npu_groups
 from chakra.report.side_by_side import collectives_table, dimensions_table
-from chakra.report.tables import answer, collectives, critical_path, headline, operators, path_by_operator
+from chakra.report.tables import (
+    answer,
+    collectives,
+    critical_path,
+    dimensions,
+    headline,
+    operators,
+    path_by_operator,
+)
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -336,6 +344,22 @@ def test_a_comparison_has_differences_of_collectives_and_the_use_of_dimensions()
     assert "Network dimensions" in text
 
 
+def test_what_recorded_times_do_not_tell_is_no_zero_of_a_comparison() -> None:
+    """A run whose communication took recorded times has collectives, and nobody knows which: no time, no difference."""
+    record = sample()
+    record["inputs"]["system"]["replay_only"] = True
+    record["collectives"] = []
+    runs = [run_of(record, "record"), run_of(sample(), "model")]
+    assert ("ALL_REDUCE", "-", "300 µs", "-") in collectives_table(runs, ["record", "model"]).rows
+    assert dimensions_table(runs, ["record", "model"]).rows[0][1] == "-"
+    assert "-" in dimensions(runs[0]).rows[0]
+    # a modelled run that has none of a kind has none for certain
+    none = sample()
+    none["collectives"] = [row for row in none["collectives"] if row["kind"] != "ALL_REDUCE"]
+    both = [run_of(none, "none"), run_of(sample(), "model")]
+    assert ("ALL_REDUCE", "0 ns", "300 µs", "+300 µs") in collectives_table(both, ["none", "model"]).rows
+
+
 @pytest.mark.parametrize(("gpu_ns", "verdict"), [
     (0, "Most of the time the CPUs compute, in traces without accelerator work (99.0 %)."),
     (10, "Most of the time the NPUs wait for their CPUs (98.0 %)."),
@@ -389,7 +413,10 @@ def test_the_most_exposed_npu_is_named_where_they_differ() -> None:
 
 def test_the_interval_of_a_replay_is_a_headline() -> None:
     stated = essence(run_of(sample() | {"interval": INTERVAL}, "run"))
-    assert "Interval:               2 ms to 5 ms with 90 % (Selene; measured without pp)\n" in stated
+    assert (
+        "Interval:               2 ms to 5 ms with 90 % (Selene; measured without pp; such rows were measured slower "
+        "than predicted)\n" in stated
+    )
     none = INTERVAL | {"low_ns": None, "high_ns": None, "reason": "no framework is named"}
     page = report_html([run_of(sample() | {"interval": none}, "run")])
     assert "none: nothing measured is near (no framework is named)" in "".join(parsed(page).text)

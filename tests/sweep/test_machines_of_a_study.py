@@ -13,6 +13,7 @@ from chakra.report.document import run_of
 from chakra.report.side_by_side import differing_inputs
 from chakra.report.tables import inputs
 from chakra.sweep.point import machine, price_of, run_point
+from chakra.sweep.store import Outcome
 from chakra.sweep.study import load_study
 from chakra.sweep.table import notes
 from chakra.sweep.values_in_effect import values_in_effect
@@ -118,3 +119,17 @@ def test_a_factor_of_one_machine_is_noted(tmp_path: Path) -> None:
     machines = {"platform": ["hgx-b200", "gb200-nvl72"]}
     path.write_text(json.dumps({"study": "s", "workload": workload, "parameters": machines}))
     assert any(note in text for text in notes(load_study(str(path))))
+
+
+def test_machines_without_a_result_are_not_told_of(tmp_path: Path) -> None:
+    """Computation takes the times of the machines on which something ran."""
+    path = tmp_path / "s.yml"
+    workload = {"model": "gpt2-small", "layers": 2, "dp": 4}
+    machines = {"platform": ["hgx-b200", "gb200-nvl72"]}
+    path.write_text(json.dumps({"study": "s", "workload": workload, "parameters": machines}))
+    study = load_study(str(path))
+    outcomes = [
+        Outcome("a", {"platform": "hgx-b200"}, "ok", {"step_ms": 1.0}),
+        Outcome("b", {"platform": "gb200-nvl72"}, "infeasible", {}),
+    ]
+    assert notes(study, outcomes) == ["computation takes the operator times of hgx-b200"]

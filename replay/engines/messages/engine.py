@@ -45,7 +45,7 @@ def simulate(
     work
         Estimated events, to choose between the compiled and the plain kernel.
     progress
-        Called now and then with the number of finished NPUs and the tick reached (ns); False ends the run.
+        Called now and then with the number of nodes done and the tick reached (ns); False ends the run.
     exchange
         The network, if it is simulated outside.
 
@@ -79,7 +79,7 @@ def simulate(
                 m = state.m
         if status == L.BUDGET or (status == L.AWAIT and monotonic() > told + TELL_S):
             told = monotonic()
-            done, now = int(m[L.C_NPUS]) - int(m[L.C_UNFINISHED]), int(m[L.C_NOW])
+            done, now = int(m[L.C_NODES_DONE]), int(m[L.C_NOW])
             if exchange is not None:
                 now = max(now, exchange.clock_ns)
             if progress is not None and not progress(done, now):
