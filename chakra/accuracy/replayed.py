@@ -187,6 +187,9 @@ def _other_machine(result: ReplayResult, parameters: Mapping[str, Any], *, timed
         return "replay-only takes the traces' times"
     if result.npus > 1 and system.collective_library is None:
         return "collectives do not take a library's times"
+    links = result.network.links
+    if links is not None and links.faults is not None:
+        return "links have failed or are slow, and no step was measured on such a network"
     usual = System()
     for name in _SYSTEM:
         if getattr(system, name) != getattr(usual, name):

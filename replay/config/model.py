@@ -191,6 +191,12 @@ class Links:
     built_of: BuiltOf | None = None
     faults: "Faults | None" = field(default=None, compare=False)
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """What documents say beside the links themselves: of what they are built, and what has failed or is slow."""
+        built = {} if self.built_of is None else {"built_of": self.built_of.entries()}
+        return built | ({} if self.faults is None else self.faults.entries())
+
 
 @dataclass(frozen=True, slots=True)
 class Faults:
@@ -209,6 +215,11 @@ class Faults:
     failed: tuple[str, ...]
     slow: tuple[tuple[str, float], ...]
     before: Links
+
+    def entries(self) -> dict[str, object]:
+        """What documents say of them: `failed_links`, and `slow_links` with the factors on their bandwidth."""
+        failed: dict[str, object] = {"failed_links": list(self.failed)} if self.failed else {}
+        return failed | ({"slow_links": dict(self.slow)} if self.slow else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,9 +84,9 @@ def essential(result: "ReplayResult", *, summary: bool) -> dict[str, Any]:
         document["messages"] = result.messages
         document["dimensions"] = result.dimensions
         links = result.network.links
-        built = {} if links is None or links.built_of is None else {"built_of": links.built_of.entries()}
+        facts = {} if links is None else links.facts
         system = {"replay_only": result.system.replay_only}
-        document["inputs"] = {"network": {"dims": result.dimensions, **built}, "system": system}
+        document["inputs"] = {"network": {"dims": result.dimensions, **facts}, "system": system}
     return document
 
 

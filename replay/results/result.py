@@ -48,7 +48,7 @@ from chakra.replay.results.recorded_notes import (
     uncertainty_notes,
 )
 from chakra.replay.results.serving import half_notes
-from chakra.replay.results.sharing_notes import sharing_notes
+from chakra.replay.results.sharing_notes import fault_notes, sharing_notes
 from chakra.replay.results.stages import stages_of
 from chakra.replay.results.time_account import (
     ACCOUNT,
@@ -391,6 +391,7 @@ class ReplayResult:
             *start_notes(traces, self.scenario.options, self.system),
             *([] if self.partial else recording_notes(traces, self.npus, int(self.finish_ns.max()))),
             *library_notes(self.scenario),
+            *fault_notes(self.network),
             *sharing_notes(self.scenario),
             *uneven_notes(self.scenario),
             *elsewhere_notes(self.scenario),
@@ -655,10 +656,9 @@ def _links(links: Links | None) -> dict[str, Any]:
     if links is None:
         return {}
     digest = hashlib.sha256(repr((links.links, links.vertices, links.routes)).encode()).hexdigest()
-    built = {} if links.built_of is None else {"built_of": links.built_of.entries()}
     return {
         "links": {"count": len(links.links), "routing": links.routing, "ecmp": links.ecmp, "sha256": digest},
-        **built,
+        **links.facts,
     }
 
 

@@ -1,8 +1,9 @@
-"""What times of networks given link by link leave out: waits of messages for each other, the inside of large switches."""
+"""What is told of networks given link by link: what failed or is slow, and what times leave out."""
 
 from typing import Final
 
 from chakra.io.readable import count_text, figure_text
+from chakra.replay.config.model import Network
 from chakra.replay.engines.scenario import Scenario
 
 #: as a note of a result and of a study
@@ -40,6 +41,16 @@ AROUND: Final = (
     "messages that go around failed links never wait for others on backend unaware, so that times have nothing of what "
     "the links around cost that both share; flow and aware share links"
 )
+
+
+def fault_notes(network: Network) -> list[str]:
+    """Which links have failed, and which are slow."""
+    faults = None if network.links is None else network.links.faults
+    if faults is None:
+        return []
+    failed = [f"failed: {', '.join(faults.failed)}"] if faults.failed else []
+    slow = ", ".join(f"{name} ({factor:g} times its bandwidth)" for name, factor in faults.slow)
+    return ["links " + "; ".join([*failed, *([f"slow: {slow}"] if slow else [])])]
 
 
 def sharing_notes(scenario: Scenario) -> list[str]:

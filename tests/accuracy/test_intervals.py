@@ -284,6 +284,7 @@ def test_ports_do_not_take_the_interval_away(said: Callable[..., str]) -> None:
         (("--framework", "fsdp2"), (), "no step was measured with fsdp2"),
         (("--mode", "decode", "--framework", "megatron"), (), "no inference was measured"),
         (("--framework", "megatron"), ("--ideal",), "computation is timed by a peak"),
+        (("--framework", "megatron"), ("--slow-link", "0-sw0.0=0.5"), "links have failed or are slow"),
         (("--framework", "megatron"), ("--comm-scale", "2"), "the replay has another comm-scale"),
         (("--framework", "megatron"), ("--backend", "aware"), "predicted without it (--backend unaware)"),
         (("--framework", "megatron"), ("--backend", "flow"), "contention is simulated, and measured rows"),

@@ -137,3 +137,15 @@ def test_networks_that_name_a_slow_link_in_their_file_price_its_group_alone() ->
 def test_a_way_around_a_failed_link_is_said_to_share_nothing(backend: str, noted: bool) -> None:
     result = run(blocks(), "all_gather", OUTER, backend=backend, fail_links=[f"{SLOW_NPU}-sw1.{SLOW_NPU}"])
     assert any("failed links" in note and "flow and aware" in note for note in result.notes) == noted
+
+
+def test_results_say_which_links_have_failed_or_are_slow() -> None:
+    faults: dict[str, Any] = {"fail_links": ["3-sw1.3"], "slow_links": {"0-sw1.0": 0.1, "1-sw0.0": 0.5}}
+    result = run(blocks(), "all_gather", OUTER, **faults)
+    told = result.to_dict()["inputs"]["network"]
+    assert (told["failed_links"], told["slow_links"]) == (["3-sw1.3"], {"0-sw1.0": 0.1, "1-sw0.0": 0.5})
+    note = "links failed: 3-sw1.3; slow: 0-sw1.0 (0.1 times its bandwidth), 1-sw0.0 (0.5 times its bandwidth)"
+    assert note in result.notes
+    healthy = run(blocks(), "all_gather", OUTER)
+    assert not {"failed_links", "slow_links"} & healthy.to_dict()["inputs"]["network"].keys()
+    assert not any(note.startswith("links ") for note in healthy.notes)
