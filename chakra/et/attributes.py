@@ -8,6 +8,7 @@ import numpy as np
 from chakra.arguments import shown
 from chakra.errors import TraceError
 from chakra.et.schema import CommType
+from chakra.io.readable import with_article
 from chakra.schemas.et_def_pb2 import AttributeProto
 
 Scalar: TypeAlias = int | float | bool | str | bytes
@@ -87,7 +88,7 @@ def attribute(name: str, value: Value | AttributeProto) -> AttributeProto:
         elif isinstance(value, Sequence | np.ndarray):
             _set_list(attr, list(value))
         else:
-            raise TraceError(f"attribute {name}: a {type(value).__name__} cannot be an attribute")
+            raise TraceError(f"attribute {name}: {with_article(type(value).__name__)} cannot be an attribute")
     except (ValueError, TypeError) as error:
         raise TraceError(f"attribute {name}: {error}") from error
     return attr

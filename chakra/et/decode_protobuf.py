@@ -18,6 +18,7 @@ from chakra.et.operators import ATTRIBUTE as OPERATOR
 from chakra.et.schema import ABSENT, IN_SPLIT, INT_COLUMNS, INTEGER_MEMBERS, OUT_SPLIT, NodeType
 from chakra.et.splits import SplitColumns, split_values
 from chakra.et.wire import explain_old_format, parse_node
+from chakra.io.readable import with_article
 from chakra.schemas.et_def_pb2 import AttributeProto, Node
 
 _COLUMN_OF = {name: number for number, name in enumerate(INT_COLUMNS)}
@@ -204,5 +205,5 @@ def _splits(attr: AttributeProto, node_id: int, source: str) -> tuple[int, ...]:
 
 def _wrong_kind(attr: AttributeProto, node_id: int, source: str, wanted: str) -> TraceError:
     kind = attr.WhichOneof("value")
-    given = "has no value" if kind is None else f"is a {kind}"
+    given = "has no value" if kind is None else f"is {with_article(kind)}"
     return TraceError(f"{source}: node {node_id}: attribute {attr.name} {given}; it must be {wanted}")

@@ -145,6 +145,16 @@ def nouns(count: int, noun: str) -> str:
     return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")
 
 
+def with_article(words: str) -> str:
+    """Words that begin with a name, behind the article for its sound.
+
+    >>> with_article("all_reduce"), with_article("int32_list"), with_article("uint64"), with_article("reduce")
+    ('an all_reduce', 'an int32_list', 'a uint64', 'a reduce')
+    """
+    sounds_y = words.lower().startswith(("uni", "uint", "use", "one", "eu"))
+    return f"{'an' if words[:1].lower() in tuple('aeiou') and not sounds_y else 'a'} {words}"
+
+
 def verb(count: int, one: str, many: str) -> str:
     """The verb behind a count of things.
 

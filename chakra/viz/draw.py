@@ -190,9 +190,10 @@ def _folded(graph: Graph, options: DrawOptions, remarks: list[str]) -> Graph:
     if not options.all_edges and small.n_nodes <= _REDUCE_UP_TO:
         reduced = transitively_reduced(small)
         if reduced.n_edges < small.n_edges:
+            left = small.n_edges - reduced.n_edges
             remarks.append(
-                f"{counted(small.n_edges - reduced.n_edges, 'edge')} that longer paths imply are left out (--all-edges "
-                f"keeps them)"
+                f"{counted(left, 'edge')} that longer paths imply {verb(left, 'is', 'are')} left out "
+                f"(--all-edges keeps {verb(left, 'it', 'them')})"
             )
         small = reduced
     return small

@@ -4,7 +4,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ConfigError
-from chakra.io.readable import counted
+from chakra.io.readable import counted, with_article
 from chakra.replay.collectives.steps import LAST_OF_ROUND, Do, StepAlgorithm, Steps, Symmetry, from_arrays
 
 
@@ -17,7 +17,7 @@ def checked_algorithm(found: object, name: str, words: str) -> StepAlgorithm:
         If it is not a `StepAlgorithm` of that name whose kinds are `Do` and whose schedule can be called.
     """
     if not isinstance(found, StepAlgorithm):
-        raise ConfigError(f"{words} is a {type(found).__name__}, not a StepAlgorithm")
+        raise ConfigError(f"{words} is {with_article(type(found).__name__)}, not a StepAlgorithm")
     if found.name != name:
         raise ConfigError(f"{words} calls itself {found.name!r}: entry point and algorithm need one name")
     try:
@@ -42,7 +42,7 @@ def checked_steps(made: object, n: int, words: str) -> Steps:
     """
     if not isinstance(made, Steps):
         raise ConfigError(
-            f"{words} is a {type(made).__name__}, not Steps: use from_rounds or from_arrays of "
+            f"{words} is {with_article(type(made).__name__)}, not Steps: use from_rounds or from_arrays of "
             "chakra.replay.collectives.steps"
         )
     if made.n != n:

@@ -6,7 +6,7 @@ Sources: replay semantics, sections 1.3, 3.2, 3.3, 7.1 and 7.2; corrections C1, 
 from dataclasses import dataclass, replace
 
 from chakra.errors import ConfigError, WorkloadError
-from chakra.io.readable import counted, verb
+from chakra.io.readable import counted, verb, with_article
 from chakra.replay.collectives import registry
 from chakra.replay.collectives.algorithms import Algorithm, Family, parse
 from chakra.replay.collectives.call import Call, Uneven
@@ -314,7 +314,8 @@ def _uneven_plan(
     """Cut a call with unequal shares: the same algorithm on one flat ring, each message as long as what it carries."""
     if whole and not all(_involved(call, dim, options) for dim in range(len(network.dims))):
         raise WorkloadError(
-            f"a {call.kind.value} of unequal shares involves some of the network's dimensions only (involved_dim): use a "
+            f"{with_article(call.kind.value)} of unequal shares involves some of the network's dimensions only "
+            "(involved_dim): use a "
             "process group"
         )
     native = priced_kind(call.kind)
@@ -332,7 +333,8 @@ def _uneven_plan(
     _check_size(algorithm, native, size, False, system)
     if algorithm.family is Family.SWITCH:
         raise ConfigError(
-            f"{system.source}: algorithm {IN_NETWORK!r} cannot run a {call.kind.value} of unequal shares; use direct, "
+            f"{system.source}: algorithm {IN_NETWORK!r} cannot run {with_article(call.kind.value)} of unequal "
+            "shares; use direct, "
             "ring or bruck"
         )
     algorithm = as_table(algorithm)

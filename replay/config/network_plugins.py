@@ -10,6 +10,7 @@ from typing import Any
 
 from chakra.errors import ConfigError
 from chakra.io.nearest import nearest
+from chakra.io.readable import with_article
 from chakra.io.shown import describe
 from chakra.replay import plugins
 from chakra.replay.config.keys import ARGUMENTS, PLUGIN, PLUGIN_KEYS
@@ -37,12 +38,13 @@ def plugin_network(section: Section) -> tuple[Any, str]:
     arguments = section.read(ARGUMENTS) or {}
     make, words = plugins.load(plugins.NETWORKS, name, "network")
     if not callable(make):
-        raise ConfigError(f"{words} is a {type(make).__name__}, not a function")
+        raise ConfigError(f"{words} is {with_article(type(make).__name__)}, not a function")
     made = plugins.guarded(lambda: make(**arguments), f"{section.source}: {words} failed")
     graph = hasattr(made, "is_directed") and hasattr(made, "edges")
     if not (isinstance(made, Mapping | Network) or graph or simulates(made)):
         raise ConfigError(
-            f"{section.source}: {words} returned a {type(made).__name__}: a dict with the keys of a network file, a "
+            f"{section.source}: {words} returned {with_article(type(made).__name__)}: a dict with the keys of a "
+            "network file, a "
             "NetworkX graph, a Network or an OutsideNetwork is needed"
         )
     if isinstance(made, Mapping) and "plugin" in made:

@@ -8,7 +8,7 @@ import numpy as np
 from chakra.arguments import shown
 from chakra.errors import ConfigError
 from chakra.io.limits import MAX_NPUS
-from chakra.io.readable import counted
+from chakra.io.readable import counted, with_article
 from chakra.replay.config.model import Dimension, LinkTopology, Network
 from chakra.replay.networks.interface import OutsideNetwork
 from chakra.replay.plugins import guarded
@@ -27,13 +27,15 @@ def outside_network(made: Any) -> Network:
     ConfigError
         If it has no name, or no dimensions that a network can have.
     """
-    given = guarded(lambda: made.name, f"network: a {type(made).__name__} has no name")
+    given = guarded(lambda: made.name, f"network: {with_article(type(made).__name__)} has no name")
     if not isinstance(given, str) or not given:
-        raise ConfigError(f"network: the name of a {type(made).__name__} must be a text, not {shown(given)}")
+        raise ConfigError(
+            f"network: the name of {with_article(type(made).__name__)} must be a text, not {shown(given)}"
+        )
     words = f"network {given!r}"
     if not isinstance(made, OutsideNetwork) or not callable(made.begin):
         raise ConfigError(
-            f"{words}: a {type(made).__name__} has not what an OutsideNetwork has: name, dims, begin()"
+            f"{words}: {with_article(type(made).__name__)} has not what an OutsideNetwork has: name, dims, begin()"
         )
     stated = guarded(lambda: list(made.dims), f"{words} states no dimensions")
     if not stated:

@@ -8,7 +8,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import ChakraError, ConfigError
-from chakra.io.readable import counted
+from chakra.io.readable import counted, with_article
 from chakra.replay.networks.interface import (
     NEVER_NS,
     CountsLinks,
@@ -52,7 +52,7 @@ class Exchange:
         for name in ("submit", "advance", "close"):
             if not callable(getattr(self._run, name, None)):
                 raise ConfigError(
-                    f"{self._words}: begin() returned a {type(self._run).__name__} without {name}()"
+                    f"{self._words}: begin() returned {with_article(type(self._run).__name__)} without {name}()"
                 )
         self._count = 0
         #: per transfer: the engine's handle, source, destination, bytes, start, and whether it has ended
@@ -133,7 +133,8 @@ class Exchange:
             ids, ends = (np.asarray(column) for column in answer)
         except (TypeError, ValueError):
             raise ConfigError(
-                f"{self._words}: advance() returned a {type(answer).__name__}, not numbers and ends of transfers"
+                f"{self._words}: advance() returned {with_article(type(answer).__name__)}, not numbers and ends "
+                "of transfers"
             ) from None
         for column in (ids, ends):
             if column.ndim != 1 or (column.dtype.kind not in "iu" and len(column)):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from chakra.io.readable import counted
+from chakra.io.readable import counted, with_article
 from chakra.replay.collectives.library.in_effect import uses_library
 from chakra.replay.collectives.select import ROOTED, priced_kind
 from chakra.replay.config.fit import idle_dimensions, whole_list
@@ -95,7 +95,8 @@ def _custom_warning(
         least *= members
     if size and kind in IMPLEMENTATION_KEYS and not least <= sent <= least * members:
         yield InputWarning(
-            f"{named} sends {sent} bytes in all, and a {kind.lower()} of {size} bytes among {members} needs {least}: "
+            f"{named} sends {sent} bytes in all, and {with_article(kind.lower())} of {size} bytes among "
+            f"{members} needs {least}: "
             "sizes are those of its traces, not the collective's; make traces for that size"
         )
 

@@ -343,7 +343,7 @@ def test_cycles_name_their_nodes(tmp_path: Path) -> None:
         ({"comm_size": ("bool_val", True)}, "is a bool_val"),
         ({"comm_type": ("bytes_val", b"4")}, "is a bytes_val"),
         ({"is_cpu_op": ("string_val", "true")}, "must be a bool or an integer"),
-        ({"pg_name": ("int32_val", 4)}, "attribute pg_name is a int32_val; it must be a string"),
+        ({"pg_name": ("int32_val", 4)}, "attribute pg_name is an int32_val; it must be a string"),
         ({"involved_dim": ("bool_val", True)}, "must be a list of bools"),
         ({"in_split_bytes": ("int64_val", 4)}, "must be a list of integers (int64_list)"),
         ({"out_split_bytes": ("string_val", "4")}, "must be a list of integers (int64_list)"),
@@ -359,7 +359,7 @@ def test_wrong_attribute_kinds_name_node_and_attribute(tmp_path: Path, attrs: An
 def test_lists_are_no_scalars(tmp_path: Path) -> None:
     node = comp(3)
     node.attr.add(name="comm_size").int64_list.values.append(4)
-    assert "is a int64_list" in refusal(write(tmp_path / "a.et", node))
+    assert "is an int64_list" in refusal(write(tmp_path / "a.et", node))
     node = comp(3)
     node.attr.add(name="comm_size")
     assert "has no value" in refusal(write(tmp_path / "a.et", node))

@@ -97,7 +97,7 @@ FAULTS: list[tuple[Answer, str]] = [
         r"answered 18446744073709551615, more than 2\^63 - 1$",
     ),
     (lambda run, until, given: None, r"returned a NoneType, not numbers and ends"),
-    (lambda run, until, given: 7, r"returned a int, not numbers and ends"),
+    (lambda run, until, given: 7, r"returned an int, not numbers and ends"),
 ]
 
 

@@ -115,7 +115,7 @@ def test_the_guide_shows_the_package_that_is_tested() -> None:
 
 
 BAD_ALGORITHMS = [
-    ("BAD = 3", r"is a int, not a StepAlgorithm"),
+    ("BAD = 3", r"is an int, not a StepAlgorithm"),
     ("BAD = make(lambda *a: None, name='other')", r"calls itself 'other'"),
     ("BAD = make(None)", r"schedule must be a function"),
     ("BAD = make(lambda *a: None, kinds={'ALL_REDUCE'})", r"kinds must be a set of Do"),
@@ -167,7 +167,7 @@ def test_bad_algorithms_are_one_clear_line(site: Path, replay: Run, text: str, m
 
 
 BAD_NETWORKS = [
-    ("BAD = 3", r"is a int, not a function"),
+    ("BAD = 3", r"is an int, not a function"),
     ("def BAD(**k): return None", r"returned a NoneType"),
     ("def BAD(**k): return 'n.yml'", r"returned a str"),
     ("def BAD(**k): return {'plugin': 'bad'}", r"returned the name of a plugin"),

@@ -11,7 +11,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
-from chakra.io.readable import counted, counted_text
+from chakra.io.readable import counted, counted_text, with_article
 from chakra.replay.checks.run import order_problem
 from chakra.replay.collectives.algorithms import Algorithm, Family
 from chakra.replay.collectives.call import Call
@@ -154,7 +154,8 @@ class MessageRun:
                 key = (*key, number)  # its time follows from where its members are
         elif call.uneven is not None:
             raise WorkloadError(
-                f"a {call.kind.value} of unequal shares has a custom algorithm, whose traces give sizes of their own; "
+                f"{with_article(call.kind.value)} of unequal shares has a custom algorithm, whose traces give "
+                "sizes of their own; "
                 "leave the algorithm out for it"
             )
         if key not in self._plan_of:
