@@ -46,3 +46,17 @@ class Numbers(Protocol):
 
     def __setitem__(self, at: int, value: int, /) -> None:
         """Change one."""
+
+
+def components(count: int, a: I64, b: I64) -> I64:
+    """The lowest of the numbers below `count` that each one is joined with, by pairs of joined ones, (n,) each."""
+    lowest = np.arange(count)
+    while True:
+        found = lowest.copy()
+        pair = np.minimum(lowest[a], lowest[b])
+        np.minimum.at(found, a, pair)
+        np.minimum.at(found, b, pair)
+        found = found[found]
+        if (found == lowest).all():
+            return lowest
+        lowest = found

@@ -7,6 +7,7 @@ from typing import Any
 from chakra.accuracy.interval import SHARE, Interval, Job, NothingNear, interval_of
 from chakra.arguments import checked
 from chakra.errors import ChakraError
+from chakra.et.attributes import metadata_text
 from chakra.generate.model.config import TransformerConfig
 from chakra.generate.model.layer_kinds import Mixer
 from chakra.generate.model.presets import SIZES, sized_transformer
@@ -68,7 +69,7 @@ def replay_job(result: ReplayResult) -> Job | NothingNear | None:
         return None
     traces = result.workload.traces
     parameters = generated_with(traces[0])
-    kind = next((item.string_val for item in traces[0].metadata.attr if item.name == "workload"), "")
+    kind = metadata_text(traces[0].metadata, "workload") or ""
     reason = (
         _other_job(kind, parameters, result.npus)
         or _other_machine(result, parameters, timed=generated_at_speed(traces[0]))
@@ -187,8 +188,7 @@ def _other_machine(result: ReplayResult, parameters: Mapping[str, Any], *, timed
         return "replay-only takes the traces' times"
     if result.npus > 1 and system.collective_library is None:
         return "collectives do not take a library's times"
-    links = result.network.links
-    if links is not None and links.faults is not None:
+    if result.network.faults is not None:
         return "links have failed or are slow, and no step was measured on such a network"
     usual = System()
     for name in _SYSTEM:

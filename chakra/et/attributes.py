@@ -9,7 +9,7 @@ from chakra.arguments import shown
 from chakra.errors import TraceError
 from chakra.et.schema import CommType
 from chakra.io.readable import with_article
-from chakra.schemas.et_def_pb2 import AttributeProto
+from chakra.schemas.et_def_pb2 import AttributeProto, GlobalMetadata
 
 Scalar: TypeAlias = int | float | bool | str | bytes
 #: Value of an attribute in Python: a scalar, or a tuple of scalars for the list kinds.
@@ -129,3 +129,8 @@ def attribute_value(attr: AttributeProto) -> AttributeValue | None:
         return tuple(value.values)
     scalar: Scalar = value
     return scalar
+
+
+def metadata_text(metadata: GlobalMetadata, name: str) -> str | None:
+    """Text that a trace's metadata has under a name; None if it has none of that name."""
+    return next((attr.string_val for attr in metadata.attr if attr.name == name), None)

@@ -78,11 +78,11 @@ def percent_text(share: float) -> str:
     return f"{100 * share:,.1f} %"
 
 
-def ranges_text(numbers: Sequence[int], shown: int = 3) -> str:
-    """Ascending numbers as ranges; the first few of these, then how many numbers there are.
+def range_words(numbers: Sequence[int]) -> list[str]:
+    """Ranges of ascending numbers.
 
-    >>> ranges_text([0, 1, 2, 3, 8]), ranges_text([0, 2, 4, 6])
-    ('0-3, 8', '0, 2, 4, … (4)')
+    >>> range_words([0, 1, 2, 3, 8])
+    ['0-3', '8']
     """
     ranges: list[tuple[int, int]] = []
     for number in numbers:
@@ -90,8 +90,17 @@ def ranges_text(numbers: Sequence[int], shown: int = 3) -> str:
             ranges[-1] = ranges[-1][0], number
         else:
             ranges.append((number, number))
-    words = ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in ranges[:shown])
-    return words + (f", … ({len(numbers)})" if len(ranges) > shown else "")
+    return [f"{first}-{last}" if last > first else f"{first}" for first, last in ranges]
+
+
+def ranges_text(numbers: Sequence[int], shown: int = 3) -> str:
+    """Ascending numbers as ranges; the first few of these, then how many numbers there are.
+
+    >>> ranges_text([0, 1, 2, 3, 8]), ranges_text([0, 2, 4, 6])
+    ('0-3, 8', '0, 2, 4, … (4)')
+    """
+    ranges = range_words(numbers)
+    return ", ".join(ranges[:shown]) + (f", … ({len(numbers)})" if len(ranges) > shown else "")
 
 
 def count_text(count: int) -> str:
@@ -151,8 +160,9 @@ def with_article(words: str) -> str:
     >>> with_article("all_reduce"), with_article("int32_list"), with_article("uint64"), with_article("reduce")
     ('an all_reduce', 'an int32_list', 'a uint64', 'a reduce')
     """
-    sounds_y = words.lower().startswith(("uni", "uint", "use", "one", "eu"))
-    return f"{'an' if words[:1].lower() in tuple('aeiou') and not sounds_y else 'a'} {words}"
+    sound = words.lower()
+    vowel = sound.startswith(tuple("aeiou")) and not sound.startswith(("uni", "uint", "use", "one", "eu"))
+    return f"{'an' if vowel else 'a'} {words}"
 
 
 def verb(count: int, one: str, many: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from chakra.io.readable import count_text
+from chakra.io.readable import counted_text
 from chakra.report.document import Run
 from chakra.report.wiring import Vertex, Wire, dim_shapes, heights, kind_of
 from chakra.timeline.lenient import number
@@ -34,8 +34,8 @@ class Level:
     def label(self) -> str:
         """The level in words."""
         if self.kind == NPUS:
-            return f"{count_text(self.count)} NPU{'s' if self.count > 1 else ''}"
-        return f"{count_text(self.count)} switch{'es' if self.count > 1 else ''} {self.kind}"
+            return counted_text(self.count, NPUS)
+        return f"{counted_text(self.count, 'switch')} {self.kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Bundle:
     @property
     def count_in_words(self) -> str:
         """How many links there are, and their bandwidth."""
-        text = f"{count_text(len(self.wires))} link{'s' if len(self.wires) > 1 else ''}"
+        text = counted_text(len(self.wires), "link")
         low, high = (f"{speed:,.4g}" for speed in self.bandwidth_gibps)
         if not self.bandwidth_gibps[1]:
             return text

@@ -40,15 +40,18 @@ class Used:
     end: object
 
 
-def fabric_of_run(run: Run) -> Markup | None:
-    """The network of a run folded; None where the document has no links."""
-    wires = _wires(run)
+def drawn_wires(run: Run) -> list[Wire]:
+    """The links that pictures of a run's network show; none where the document has none, or too many."""
+    return wires_of(run) if 0 < len(run.table("links")) <= MOST_LINKS else []
+
+
+def fabric_of_run(run: Run, wires: Sequence[Wire]) -> Markup | None:
+    """The network of a run, of its `drawn_wires`, folded; None where there are none."""
     return fabric_picture(fabric_of(run, wires)) if wires else None
 
 
-def network_picture(run: Run) -> Markup | None:
-    """The network of a run link by link, each by its load; None where there are no links, or too many."""
-    wires = _wires(run)
+def network_picture(run: Run, wires: Sequence[Wire]) -> Markup | None:
+    """The network of a run link by link, its `drawn_wires`, each by its load; None where there are none, or too many."""
     picture = picture_of(run, wires) if wires else None
     if picture is None:
         return None
@@ -62,10 +65,6 @@ def network_picture(run: Run) -> Markup | None:
     out.extend(_drawn(box) for box in picture.boxes)
     out.extend(_badges([(place, _spot(picture, wire)) for place, wire in _numbered(run, wires)]))
     return Markup("".join([*out, closing("svg")]))
-
-
-def _wires(run: Run) -> list[Wire]:
-    return wires_of(run) if 0 < len(run.table("links")) <= MOST_LINKS else []
 
 
 def _badges(numbers: Sequence[tuple[int, Point]]) -> Iterator[str]:
@@ -87,16 +86,18 @@ def _reach(found: Sequence[int]) -> float:
     return _CLOSE + 8.0 * min(len(found), 3)
 
 
-def use_chart(run: Run) -> Markup | None:
-    """How much of the most loaded links is used over time; None where the document does not say."""
+def use_chart(run: Run, *, numbered: bool) -> Markup | None:
+    """How much of the most loaded links is used over time, with their numbers on the picture, if there is one.
+
+    None where the document does not say.
+    """
     use = run.document.get("link_use")
     interval = int(number(use.get("interval_ns"))) if isinstance(use, Mapping) else 0
     rows = _used(run)
     if not isinstance(use, Mapping) or interval <= 0 or not rows:
         return None
     mean = numbers(use.get("mean")).tolist()
-    told = network_picture(run) is not None
-    names = [f"{k}: {row.name}" if told else row.name for k, row in rows]
+    names = [f"{k}: {row.name}" if numbered else row.name for k, row in rows]
     shares = [row.share for _, row in rows]
     lines = [("mean of all that carry", tuple(mean)), *zip(names, shares, strict=True)]
     return framed(lambda frame: _use(frame, lines, interval, run.end_ns))

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from chakra.arrays import I64
-from chakra.io.readable import count_text, duration_text, shortened
+from chakra.io.readable import count_text, duration_text, nouns, range_words, shortened
 from chakra.report.document import ACCOUNT_PARTS, Run
 
 #: Bars drawn at most.
@@ -91,13 +91,10 @@ def _label(members: I64) -> str:
     >>> _label(np.array([0, 1, 2, 3, 8]))
     'NPU 0-3, 8'
     """
-    cuts = np.flatnonzero(np.diff(members) > 1)
-    starts, ends = members[np.r_[0, cuts + 1]], members[np.r_[cuts, len(members) - 1]]
-    words = [
-        f"{a}-{b}" if b > a else f"{a}" for a, b in zip(starts[:3].tolist(), ends[:3].tolist(), strict=True)
-    ]
+    ranges = range_words(members.tolist())
+    words = ranges[:3]
     room = _LABEL - len(f" ({count_text(len(members))})")
-    if len(starts) <= len(words) and len(", ".join(words)) <= room:
+    if len(ranges) == len(words) and len(", ".join(words)) <= room:
         return "NPU " + ", ".join(words)
     while len(words) > 1 and len(", ".join(words)) > room - len(", …"):
         words.pop()
@@ -113,4 +110,5 @@ def _stage(stages: Sequence[str | None]) -> str:
     told = list(dict.fromkeys(stages))
     if not told or None in told:
         return ""
-    return f"stage{'s' if len(told) > 1 else ''} " + ", ".join([*map(str, told[:2]), *["…"][: len(told) > 2]])
+    more = ["…"] if len(told) > 2 else []
+    return f"{nouns(len(told), 'stage')} " + ", ".join([*map(str, told[:2]), *more])

@@ -17,7 +17,7 @@ from chakra.report import charts, side_by_side, tables
 from chakra.report.document import ACCOUNT_PARTS, Run, part_words
 from chakra.report.excerpt import Excerpt, excerpt
 from chakra.report.fabric_picture import link_legend
-from chakra.report.network_picture import fabric_of_run, network_picture, use_chart
+from chakra.report.network_picture import drawn_wires, fabric_of_run, network_picture, use_chart
 from chakra.report.npu_groups import NpuGroup, npu_groups
 from chakra.timeline.lenient import number, numbers
 
@@ -110,6 +110,8 @@ def _script(*names: str) -> tuple[Markup, Markup]:
 def _run_context(run: Run) -> dict[str, object]:
     groups, left_out = npu_groups(run)
     words = part_words([run])
+    wires = drawn_wires(run)
+    network = network_picture(run, wires)
     memory = run.document.get("memory")
     chart = None
     if isinstance(memory, dict):
@@ -135,10 +137,10 @@ def _run_context(run: Run) -> dict[str, object]:
         "messages": tables.messages(run),
         "dimensions": _with_bars(run),
         "links": tables.links(run),
-        "fabric": fabric_of_run(run),
-        "network": network_picture(run),
+        "fabric": fabric_of_run(run, wires),
+        "network": network,
         "link_legend": link_legend(),
-        "link_use": use_chart(run),
+        "link_use": use_chart(run, numbered=network is not None),
         "unseen": tables.why_no_use(run),
         "critical_path": tables.critical_path(run),
         "path_by_operator": tables.path_by_operator(run),

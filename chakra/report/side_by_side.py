@@ -66,17 +66,19 @@ def dimension_use(runs: Sequence[Run]) -> list[tuple[str, tuple[Dimension | None
     runs
         The runs.
     """
-    known = [
-        {
-            text_of(row.get("dim")): Dimension(
-                text_of(row.get("topology")),
-                None if takes_recorded_times(run.document) else int(number(row.get("bytes_per_npu"))),
-                None if takes_recorded_times(run.document) else number(row.get("utilisation")),
-            )
-            for row in run.table("dimensions")
-        }
-        for run in runs
-    ]
+    known = []
+    for run in runs:
+        recorded = takes_recorded_times(run.document)
+        known.append(
+            {
+                text_of(row.get("dim")): Dimension(
+                    text_of(row.get("topology")),
+                    None if recorded else int(number(row.get("bytes_per_npu"))),
+                    None if recorded else number(row.get("utilisation")),
+                )
+                for row in run.table("dimensions")
+            }
+        )
     dims = dict.fromkeys(dim for found in known for dim in found)
     return [(dim, tuple(found.get(dim) for found in known)) for dim in dims]
 

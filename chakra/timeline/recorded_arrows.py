@@ -78,8 +78,9 @@ def _add_collectives(matcher: Matcher, group: str, ranks: dict[int, list[_Kernel
 
 
 def _add_messages(matcher: Matcher, tag: int, ranks: dict[int, list[_Kernel]]) -> None:
-    count = Counter((what, source, target) for what, source, target, _ in _messages(ranks))
-    for what, source, target, number in _messages(ranks):
+    messages = list(_messages(ranks))
+    count = Counter(message[:3] for message in messages)
+    for what, source, target, number in messages:
         if count["send", source, target] != count["recv", source, target]:
             continue
         if what == "send":

@@ -315,8 +315,7 @@ def _uneven_plan(
     if whole and not all(_involved(call, dim, options) for dim in range(len(network.dims))):
         raise WorkloadError(
             f"{with_article(call.kind.value)} of unequal shares involves some of the network's dimensions only "
-            "(involved_dim): use a "
-            "process group"
+            "(involved_dim): use a process group"
         )
     native = priced_kind(call.kind)
     do, sizes = NATIVE[native], uneven.sizes
@@ -334,8 +333,7 @@ def _uneven_plan(
     if algorithm.family is Family.SWITCH:
         raise ConfigError(
             f"{system.source}: algorithm {IN_NETWORK!r} cannot run {with_article(call.kind.value)} of unequal "
-            "shares; use direct, "
-            "ring or bruck"
+            "shares; use direct, ring or bruck"
         )
     algorithm = as_table(algorithm)
     shares = chunks_of(sizes, system.splits)

@@ -296,6 +296,11 @@ class Network:
         return total
 
     @property
+    def faults(self) -> Faults | None:
+        """Which of its links have failed or are slow; None where none are."""
+        return None if self.links is None else self.links.faults
+
+    @property
     def crosses_every_dim(self) -> bool:
         """Whether messages cross every dimension in which their ends differ: not where dimensions are names."""
         return isinstance(self.dims[0].topology, Topology)

@@ -44,8 +44,7 @@ def plugin_network(section: Section) -> tuple[Any, str]:
     if not (isinstance(made, Mapping | Network) or graph or simulates(made)):
         raise ConfigError(
             f"{section.source}: {words} returned {with_article(type(made).__name__)}: a dict with the keys of a "
-            "network file, a "
-            "NetworkX graph, a Network or an OutsideNetwork is needed"
+            "network file, a NetworkX graph, a Network or an OutsideNetwork is needed"
         )
     if isinstance(made, Mapping) and "plugin" in made:
         raise ConfigError(f"{section.source}: {words} returned the name of a plugin, not a network")

@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from chakra.arrays import F64, I64
+from chakra.arrays import F64, I64, components
 from chakra.replay.config.model import Dimension, Links, LinkTopology, Network, Topology
 from chakra.replay.networks.first_links import FirstLinks
 from chakra.replay.symmetry.classes import coordinates
@@ -250,12 +250,7 @@ class LinkCuts:
         level = self._level
         for below in range(int(level.max())):
             joined = (level[self._tail] <= below) & (level[self._head] <= below)
-            tail, head = self._tail[joined], self._head[joined]
-            lowest = np.arange(self._vertices)
-            before = -1
-            while before != (before := int(lowest.sum())):
-                np.minimum.at(lowest, head, lowest[tail])
-                np.minimum.at(lowest, tail, lowest[head])
+            lowest = components(self._vertices, self._tail[joined], self._head[joined])
             held = np.unique(lowest[: self._network.npus])
             if len(held) < 2:
                 return

@@ -6,6 +6,7 @@ import numpy as np
 
 from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
+from chakra.et.attributes import metadata_text
 from chakra.et.operators import FRAMEWORK
 from chakra.replay.compute.frameworks import machine_changes, machine_notes
 from chakra.replay.compute.in_effect import operator_model, why_no_operator_times
@@ -93,7 +94,7 @@ def _takes_model(traces: tuple[Trace, ...], said: list[Bool]) -> bool:
 
 def _framework(trace: Trace) -> str:
     """The framework whose program a trace is; empty where it does not say."""
-    return next((item.string_val for item in trace.metadata.attr if item.name == FRAMEWORK), "")
+    return metadata_text(trace.metadata, FRAMEWORK) or ""
 
 
 def _generated_notes(traces: tuple[Trace, ...]) -> list[str]:

@@ -20,6 +20,7 @@ from chakra.io.readable import (
     counted_text,
     duration_text,
     figure_text,
+    nouns,
     percent_text,
     price_text,
 )
@@ -333,7 +334,7 @@ def built_in_words(parts: Mapping[str, Any]) -> str:
     levels = [f"{count_text(count)} {name}" for name, count in parts["switches"].items()]
     *others, last = levels
     listed = f"{', '.join(others)} and {last}" if others else last
-    noun = "switch" if sum(parts["switches"].values()) == 1 else "switches"
+    noun = nouns(sum(parts["switches"].values()), "switch")
     return (
         f"{listed} {noun} of {count_text(parts['ports'])} ports of {figure_text(parts['port_gbps'])} Gb/s, "
         f"{counted_text(parts['cables'], 'cable')}"

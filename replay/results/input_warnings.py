@@ -96,8 +96,7 @@ def _custom_warning(
     if size and kind in IMPLEMENTATION_KEYS and not least <= sent <= least * members:
         yield InputWarning(
             f"{named} sends {sent} bytes in all, and {with_article(kind.lower())} of {size} bytes among "
-            f"{members} needs {least}: "
-            "sizes are those of its traces, not the collective's; make traces for that size"
+            f"{members} needs {least}: sizes are those of its traces, not the collective's; make traces for that size"
         )
 
 

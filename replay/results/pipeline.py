@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chakra.arrays import I64, Bool
+from chakra.arrays import I64, Bool, components
 from chakra.et.memory_need import generated_totals
 from chakra.et.operators import IDEAL_BUBBLE
 from chakra.io.readable import duration_text, percent_text
@@ -120,7 +120,7 @@ def pipeline_bubble(
     if not joined:
         return None
     ends = np.concatenate(joined, axis=1)
-    pipeline = _components(workload.npus, ends)
+    pipeline = components(workload.npus, *ends)
     last = np.zeros(workload.npus, np.int64)
     np.maximum.at(last, pipeline, finish_ns)
     waiting = waits[raw.partition.class_of]
@@ -164,17 +164,3 @@ def _peer_slots(times: ActorTimes) -> I64:
     slots = np.full(len(times.nodes), -1, np.int64)
     slots[messages] = program.p2p_peer[program.call[times.nodes[messages]]]
     return slots
-
-
-def _components(npus: int, ends: I64) -> I64:
-    """Lowest NPU that each one is joined with, from the pairs (2, n) of those that are."""
-    lowest = np.arange(npus)
-    while True:
-        found = lowest.copy()
-        pair = lowest[ends].min(axis=0)
-        for side in ends:
-            np.minimum.at(found, side, pair)
-        found = found[found]
-        if (found == lowest).all():
-            return lowest
-        lowest = found

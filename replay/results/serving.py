@@ -12,6 +12,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.et import NodeType, Trace
+from chakra.et.attributes import metadata_text
 from chakra.et.memory_need import generated_totals
 from chakra.et.operators import PART, TOKEN_NODES
 
@@ -195,12 +196,12 @@ class _Nodes:
 
 def _part(trace: Trace) -> str:
     """Which part of a workload a trace is of; empty where it has one only."""
-    return next((item.string_val for item in trace.metadata.attr if item.name == PART), "")
+    return metadata_text(trace.metadata, PART) or ""
 
 
 def _tokens(trace: Trace) -> list[tuple[_Token, _Token]]:
     """First and last token of every micro-batch that a trace makes; none where its metadata does not say it."""
-    text = next((item.string_val for item in trace.metadata.attr if item.name == TOKEN_NODES), "")
+    text = metadata_text(trace.metadata, TOKEN_NODES) or ""
     try:
         rows = json.loads(text)
         pairs = [(_Token(*first), _Token(*last)) for first, last in rows]

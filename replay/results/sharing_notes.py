@@ -12,6 +12,11 @@ NOT_SHARED: Final = (
     "and oversubscription cost; flow and aware share links"
 )
 
+#: the same where links have failed
+AROUND: Final = (
+    "messages that go around failed links never wait for others on backend unaware, so that times have nothing of what "
+    "the links around cost that both share; flow and aware share links"
+)
 #: most that one switch chip made in 2025 switches, Gb/s (Broadcom Tomahawk 6, 102.4 Tb/s)
 CHIP_GBPS: Final = 102_400
 
@@ -36,16 +41,9 @@ def port_notes(ports: int, port_gbps: float) -> list[str]:
     ]
 
 
-#: the same where links have failed
-AROUND: Final = (
-    "messages that go around failed links never wait for others on backend unaware, so that times have nothing of what "
-    "the links around cost that both share; flow and aware share links"
-)
-
-
 def fault_notes(network: Network) -> list[str]:
     """Which links have failed, and which are slow."""
-    faults = None if network.links is None else network.links.faults
+    faults = network.faults
     if faults is None:
         return []
     failed = [f"failed: {', '.join(faults.failed)}"] if faults.failed else []
@@ -67,4 +65,4 @@ def sharing_notes(scenario: Scenario) -> list[str]:
         return built
     if not links.dimension_ordered and links.vertices:
         return [NOT_SHARED, *built]
-    return [AROUND, *built] if links.faults is not None and links.faults.failed else built
+    return [AROUND, *built] if links.faults and links.faults.failed else built

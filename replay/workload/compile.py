@@ -9,6 +9,7 @@ import numpy as np
 
 from chakra.arrays import I64
 from chakra.et import ABSENT, CommType, NodeType, Trace
+from chakra.et.attributes import metadata_text
 from chakra.et.operators import BY_STREAM, COMM_ORDER, FRAMEWORK
 from chakra.replay.collectives.call import Call
 from chakra.replay.compute.in_effect import measured_products, operator_model
@@ -26,12 +27,7 @@ def framework_of(traces: Sequence[Trace]) -> str | None:
     """The framework whose program the traces are, where they say so."""
     if not any(len(trace.operator_table) for trace in traces):
         return None
-    return next((name for trace in traces if (name := _mark(trace, FRAMEWORK))), None)
-
-
-def _mark(trace: Trace, name: str) -> str | None:
-    """What a generated trace says of itself."""
-    return next((item.string_val for item in trace.metadata.attr if item.name == name), None)
+    return next((name for trace in traces if (name := metadata_text(trace.metadata, FRAMEWORK))), None)
 
 
 def compile_workload(
@@ -209,7 +205,7 @@ def _comm_streams(draft: Draft, slot: I64) -> int:
         # 1.0 has no communication slot: its workload layer issues whatever is ready
         return UNBOUNDED
     alone = options.comm_streams == 1 and not options.astra and setting.system.collective_library is not None
-    if not alone or _mark(draft.trace, COMM_ORDER) != BY_STREAM:
+    if not alone or metadata_text(draft.trace.metadata, COMM_ORDER) != BY_STREAM:
         return options.comm_streams
     return max(len(np.unique(draft.trace.stream[draft.order][slot == 2])), 1)
 

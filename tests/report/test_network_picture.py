@@ -14,7 +14,7 @@ from chakra.builder import TraceBuilder, Workload
 from chakra.replay import simulate, topologies
 from chakra.report import Run, report_html, run_of
 from chakra.report.fabric import Fabric, fabric_of
-from chakra.report.network_picture import fabric_of_run, network_picture, use_chart
+from chakra.report.network_picture import drawn_wires, fabric_of_run, network_picture, use_chart
 from chakra.report.wiring import MOST_CABLES, WIDTH, Box, picture_of, wires_of
 
 SPEED: dict[str, Any] = {"bandwidth_gibps": 50.0, "latency_ns": 500.0}
@@ -41,7 +41,7 @@ def replayed(network: Any, npus: int, members: range, backend: str = "flow", **o
 
 
 def svg(run: Run) -> ET.Element:
-    picture = network_picture(run)
+    picture = network_picture(run, drawn_wires(run))
     assert picture is not None
     return ET.fromstring(picture)
 
@@ -116,7 +116,7 @@ def test_a_torus_is_a_grid_and_a_ring_a_circle() -> None:
 def test_numbers_on_the_picture_are_those_of_the_chart() -> None:
     """Every row of the chart has its number on the line of its link."""
     run = replayed(topologies.fat_tree([4, 4], oversubscription=2.0, **SPEED), 16, range(0, 16, 3))
-    chart = use_chart(run)
+    chart = use_chart(run, numbered=True)
     assert chart is not None
     broad, slim = (
         [item.text or "" for item in picture.iter() if item.tag.endswith("text")]
@@ -144,7 +144,8 @@ def test_a_page_says_why_there_is_no_use_over_time() -> None:
     assert 'id="link-use"' in report_html([run])
     assert "simulated outside" in report_html([run_of(sample() | {"backend": "outside"}, "run")])
     assert "65,536 links" in report_html([run_of(sample() | {"backend": "ns3"}, "run")])
-    assert network_picture(run_of(sample() | {"links": []}, "run")) is None
+    without = run_of(sample() | {"links": []}, "run")
+    assert network_picture(without, drawn_wires(without)) is None
 
 
 def folded(run: Run) -> tuple[list[str], dict[str, tuple[int, float, float]], Fabric]:
@@ -172,7 +173,7 @@ def test_thousands_of_npus_are_folded() -> None:
     assert levels[-1] == "4,096 NPUs"
     assert list(kinds) == ["L2.#.# ↔ L3.0.#", "L1.#.0 ↔ L2.#.#", "NPU ↔ L1.#.0"]
     assert kinds["NPU ↔ L1.#.0"][0] == 512  # two directions of the 256 NPUs that communicate
-    assert network_picture(run) is None
+    assert network_picture(run, drawn_wires(run)) is None
     assert len(report_html([run])) < 150_000
 
 
@@ -193,7 +194,7 @@ def test_a_ring_on_rails_loads_the_rails_as_much_as_its_bytes() -> None:
         assert count == 128
         assert mean == pytest.approx(moved / (speed * gib * run.end_ns))
         assert most == pytest.approx(mean)
-    picture = fabric_of_run(run)
+    picture = fabric_of_run(run, drawn_wires(run))
     assert picture is not None
     texts = [item.text for item in ET.fromstring(f"<both>{picture}</both>").iter() if item.text]
     assert texts.count("8 nodes of 8 NPUs") == 2  # on a window and on a telephone
@@ -285,7 +286,9 @@ WORD = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 def test_any_document_gives_a_picture_or_none(links: list[dict[str, Any]], use: Any) -> None:
     """Hostile ends and figures: well-formed, all boxes on the sheet, nothing that a page could take for code."""
     run = run_of(sample() | {"links": links, "link_use": use}, "run")
-    for made in (network_picture(run), fabric_of_run(run), use_chart(run)):
+    wires = drawn_wires(run)
+    network = network_picture(run, wires)
+    for made in (network, fabric_of_run(run, wires), use_chart(run, numbered=network is not None)):
         if made is not None:
             ET.fromstring(f"<both>{made}</both>")
     for box in boxes_of(run):

@@ -226,7 +226,7 @@ def placed_library(
     return PlacedLibrary(
         machine, forced, node, rate, system.node_ports, system.network_latency_us, reduces, sends,
         _measured(system, options, machine), computing_rate=system.computing_rate, collective_rate=system.collective_rate,
-        rates=rates, loads=None if sends else _fault_loads(network),
+        rates=rates, loads=None if sends or network.faults is None else FaultLoads(network, network.faults),
     )  # fmt: skip
 
 
@@ -273,13 +273,6 @@ def _switches_reduce(network: Network, node: int) -> bool:
             outer.append(dim.switches)
         inner *= dim.npus
     return bool(outer) and all(can is Switches.REDUCES for can in outer)
-
-
-def _fault_loads(network: Network) -> FaultLoads | None:
-    """What links with faults need for collectives, if there are such links."""
-    if network.links is None or network.links.faults is None:
-        return None
-    return FaultLoads(network, network.links.faults)
 
 
 def _node(

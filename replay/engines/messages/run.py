@@ -155,8 +155,7 @@ class MessageRun:
         elif call.uneven is not None:
             raise WorkloadError(
                 f"{with_article(call.kind.value)} of unequal shares has a custom algorithm, whose traces give "
-                "sizes of their own; "
-                "leave the algorithm out for it"
+                "sizes of their own; leave the algorithm out for it"
             )
         if key not in self._plan_of:
             self._plan_of[key] = len(self._planned)
