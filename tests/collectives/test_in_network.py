@@ -282,7 +282,7 @@ def test_unequal_shares_are_refused() -> None:
         workload.builder(rank).collective(
             "ALL_GATHER", size_bytes=(1 << 20) * (rank + 1), out_split_bytes=[1 << 20, 2 << 20]
         )
-    refused("cannot run a ALL_GATHER of unequal shares", npus=2, traces=workload)
+    refused("cannot run an ALL_GATHER of unequal shares", npus=2, traces=workload)
 
 
 def test_a_group_that_no_switch_joins_is_refused_by_name() -> None:
