@@ -128,11 +128,15 @@ def _way(ahead: I64, n: int) -> tuple[I64, I64]:
 
 def _places(where: I64, part: I64, parts: int) -> I64:
     """How many different rows each part has."""
+    if not where.shape[1]:
+        return np.ones(parts, np.int64)
     return np.bincount(np.unique(np.column_stack([part, where]), axis=0)[:, 0], minlength=parts)
 
 
 def _places_of_others(where: I64, part: I64, parts: int) -> I64:
     """How many different rows there are outside each part."""
+    if not where.shape[1]:
+        return np.full(parts, int(parts > 1))
     rows, number = np.unique(where, axis=0, return_inverse=True)
     pairs = np.unique(np.stack([number.reshape(-1), part], axis=1), axis=0)
     alone = np.bincount(pairs[:, 0], minlength=len(rows)) == 1
