@@ -349,7 +349,7 @@ def _replay(run: Run) -> Source:
 def _replayed(run: Run, ranks: dict[int, RankSpans]) -> Source:
     """A result document as one side, with what it states of its job."""
     notes = (RECORDED_TIMES,) if run.waits_in_transfer else ()
-    return Source(run.name, "replay", ranks, notes, _job(run), _samples(run), run, _steps(run))
+    return Source(run.name, "replay", ranks, notes, _job(run), _samples(run), run, _steps(run), run.npus)
 
 
 def _job(run: Run) -> Job | None:

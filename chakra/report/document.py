@@ -90,6 +90,11 @@ class Run:
         """Pipeline stage of each NPU, None where it is not told; empty where the document tells none."""
         return stages_told(self.document, self.npus)
 
+    @property
+    def npus_with_nodes(self) -> int:
+        """NPUs whose nodes the document holds, or that are like one of these."""
+        return min(sum(map(stood_for, self.table("nodes"))), self.npus)
+
     @checked
     def table(self, key: str) -> list[Mapping[str, object]]:
         """A list of objects of the document; empty if it has none."""
@@ -117,6 +122,11 @@ def designs(runs: Sequence[Run]) -> list[str]:
     differ = [key for key in keys if len({one.get(key) for one in known}) > 1] or keys
     names = [", ".join(f"{key} {one.get(key, 'none')}" for key in differ) for one in known]
     return names if all(names) and len(set(names)) == len(names) else []
+
+
+def stood_for(entry: Mapping[str, object]) -> int:
+    """How many NPUs that did the same at the same times an entry of nodes stands for, itself included."""
+    return max(int(number(entry.get("alike"), 1)), 1)
 
 
 def computed_of(run: Run, entry: Mapping[str, object]) -> list[str]:

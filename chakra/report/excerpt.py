@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from chakra.io.markup import embedded_json
 from chakra.io.readable import printable, shortened
 from chakra.report.charts import LOOKS, axis, opened
-from chakra.report.document import Run
+from chakra.report.document import Run, stood_for
 from chakra.timeline.document import from_document
 from chakra.timeline.lenient import number
 from chakra.timeline.model import CATEGORIES, Timeline
@@ -121,7 +121,7 @@ def representatives(
             # malformed: what reads it says so
             did = place
         found.setdefault(did, []).append(entry)
-    groups = [(members[0], len(members)) for members in found.values()]
+    groups = [(members[0], sum(map(stood_for, members))) for members in found.values()]
     if len(groups) <= most:
         return groups
     last = max(range(len(groups)), key=lambda k: _end(groups[k][0]))

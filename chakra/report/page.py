@@ -152,6 +152,7 @@ def _run_context(run: Run) -> dict[str, object]:
             )
             if table.rows
         ],
+        "npus_with_nodes": run.npus_with_nodes,
         "memory": chart,
         "memory_npu": memory.get("npu") if isinstance(memory, dict) else None,
         "timeline": _excerpt(run),

@@ -23,7 +23,7 @@ from chakra.io.readable import (
 from chakra.replay.results.beaten import why_faster
 from chakra.replay.results.formatting import SUMS_OF_MESSAGES, WAITING, ends_in_words, takes_recorded_times
 from chakra.replay.results.pipeline import bubble_in_words
-from chakra.report.document import ACCOUNT_PARTS, Run, computed_of, part_words
+from chakra.report.document import ACCOUNT_PARTS, Run, computed_of, part_words, stood_for
 from chakra.timeline.lenient import number
 
 WORDS: Final = dict(ACCOUNT_PARTS)
@@ -551,8 +551,8 @@ def node_word(engine: object, kind: object = None) -> str:
 
 
 def operators(run: Run, *, host: bool = False, most: int = 200) -> Table:
-    """Operators of all NPUs whose nodes the document holds, those that take most time in all first: what the devices do,
-    or what the hosts do.
+    """Operators of all NPUs whose nodes the document holds, or that these stand for, those that take most time in all
+    first: what the devices do, or what the hosts do.
 
     Nodes on other streams, or of other shapes, are rows of their own; columns that no row fills are left out.
     """
@@ -566,6 +566,7 @@ def operators(run: Run, *, host: bool = False, most: int = 200) -> Table:
             for given in (npu.get("streams"), npu.get("engines"))
         )
         told = zip(engines, streams, computed_of(run, npu) or repeat(""), strict=False)
+        alike = stood_for(npu)
         for (name, kind, start, end), (engine, stream, shape) in zip(
             zip(*parts, strict=False), told, strict=False
         ):
@@ -574,7 +575,7 @@ def operators(run: Run, *, host: bool = False, most: int = 200) -> Table:
                 continue
             key = (_operator(name), word, "" if stream is None else text_of(stream), shape)
             count, total = sums.get(key, (0, 0))
-            sums[key] = count + 1, total + max(int(number(end) - number(start)), 0)
+            sums[key] = count + alike, total + alike * max(int(number(end) - number(start)), 0)
     # all that hosts do is of one kind
     filled = [k for k in range(4) if k == 0 or (not host if k == 1 else any(key[k] for key in sums))]
     kept = {tuple(key[k] for k in filled): value for key, value in sums.items()}

@@ -8,7 +8,6 @@ import numpy as np
 
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.io.digits import is_whole, whole_number
 from chakra.timeline.model import Counter, Timeline
 
 #: Bytes a slice, a flow and a counter value take, about, in each format (measured on replays of transformer
@@ -95,26 +94,6 @@ def estimated_bytes(timeline: Timeline, file_format: str) -> int:
         text = 0
     values = sum(len(counter.time_ns) for counter in timeline.counters)
     return int(timeline.n_slices * per_slice + text + timeline.n_flows * per_flow + values * per_value) + 1000
-
-
-def parse_ranks(text: str) -> set[int]:
-    """Ranks such as ``0,3,8-15``.
-
-    Raises
-    ------
-    UsageError
-        If it is no list of ranks.
-    """
-    ranks: set[int] = set()
-    for part in text.split(","):
-        bounds = part.strip().split("-")
-        if not all(is_whole(bound, 9) for bound in bounds) or len(bounds) > 2:
-            raise UsageError(f"--ranks {text}: expected ranks such as 0,3,8-15")
-        first, last = whole_number(bounds[0]), whole_number(bounds[-1])
-        if last < first or last - first > 10_000_000:
-            raise UsageError(f"--ranks {text}: {part.strip()} is no range")
-        ranks.update(range(first, last + 1))
-    return ranks
 
 
 def _span(ranks: list[int]) -> str:

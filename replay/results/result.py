@@ -1,7 +1,7 @@
 """The result of a replay: times, and everything that can be derived from them on demand."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -487,8 +487,21 @@ class ReplayResult:
         return lines + list(self.raw.notes)
 
     @checked
-    def to_dict(self, *, nodes: bool = False) -> dict[str, Any]:
-        """The result document (schema `chakra.replay.result/1`, described in docs/formats.md)."""
+    def to_dict(self, *, nodes: bool | Literal["classes"] | Sequence[int] = False) -> dict[str, Any]:
+        """The result document (schema `chakra.replay.result/1`, described in docs/formats.md).
+
+        Parameters
+        ----------
+        nodes
+            Whether it has the nodes of all NPUs; or those of some, by number; or with ``"classes"`` of one NPU of each
+            class of NPUs that ran as one, whose entry says in ``alike`` for how many it stands.
+
+        Raises
+        ------
+        UsageError
+            If there is no such NPU.
+        """
+        entries = self._node_documents(nodes)
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "version": __version__,
@@ -524,11 +537,31 @@ class ReplayResult:
             document["stages"] = stages
         document |= need_entry(self.memory_need, self.system.local_mem_capacity_bytes)
         document |= pipeline_entry(self.pipeline)
-        if nodes:
+        if entries:
             if self._operator_codes:
                 document["operators"] = list(self._operator_codes)
-            document["nodes"] = [self._node_document(npu) for npu in range(self.npus)]
+            document["nodes"] = entries
         return document
+
+    def _node_documents(self, nodes: bool | Literal["classes"] | Sequence[int]) -> list[dict[str, Any]]:
+        if nodes == "classes":
+            partition = self.raw.partition
+            counts = np.bincount(partition.class_of, minlength=partition.n_classes)
+            order = np.argsort(partition.representative)
+            return [
+                self._node_document(npu) | {"alike": alike}
+                for npu, alike in zip(
+                    partition.representative[order].tolist(), counts[order].tolist(), strict=True
+                )
+            ]
+        if isinstance(nodes, bool):
+            return [self._node_document(npu) for npu in range(self.npus if nodes else 0)]
+        chosen = sorted(set(nodes))
+        absent = [npu for npu in chosen if not 0 <= npu < self.npus]
+        if absent:
+            ran = f"0 to {self.npus - 1}" if self.npus > 1 else "0 alone"
+            raise UsageError(f"nodes: no NPU {absent[0]} ran; the NPUs are {ran}")
+        return [self._node_document(npu) for npu in chosen]
 
     def _inputs(self) -> dict[str, Any]:
         return {

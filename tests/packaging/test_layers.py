@@ -182,6 +182,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "streams",
         "gunzip",
         "rank_files",
+        "rank_lists",
         "files",
         "text",
         "yaml",

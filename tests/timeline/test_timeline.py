@@ -13,12 +13,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from chakra.errors import UsageError
+from chakra.io.rank_lists import parse_ranks
 from chakra.jit import compiled
 from chakra.timeline import Counter, Timeline, TimelineBuilder, estimated_bytes, filtered, write_timeline
 from chakra.timeline import _lanes_kernel as lanes_plain
 from chakra.timeline import _perfetto_kernel as perfetto_plain
 from chakra.timeline.chrome import thread_numbers
-from chakra.timeline.filters import parse_ranks
 from chakra.timeline.lanes import half_overlaps
 
 NAMES = st.one_of(

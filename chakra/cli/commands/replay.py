@@ -9,7 +9,7 @@ import os
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import rich_click as click
 
@@ -20,6 +20,7 @@ from chakra.cli.support.options import Options
 from chakra.cli.support.running import Running
 from chakra.errors import EXIT_INTERRUPTED, ThresholdError, UsageError
 from chakra.io.digits import decimal_number
+from chakra.io.rank_lists import parse_ranks
 from chakra.io.readable import counted
 from chakra.replay.options import BACKENDS, COLLECTIVE_ALGORITHMS, COLLECTIVE_PROTOCOLS, InputWarning
 
@@ -274,6 +275,11 @@ def _boolean(ctx: click.Context, param: click.Parameter, value: str) -> bool:
 )
 @click.option("--per-npu", is_flag=True, help="With text: a line for each NPU, also of more than 16.")
 @click.option("--nodes", is_flag=True, help="With json, csv or parquet: issue and finish of every node.")
+@click.option(
+    "--nodes-of",
+    metavar="NPUS",
+    help="The same for these NPUs alone, such as 0,8,16-23; classes: one NPU of each class of NPUs that ran as one.",
+)
 @click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
 @click.option(
     "--logging-configuration",
@@ -341,11 +347,30 @@ class Shown:
     cost_per_npu_hour: float | None
     per_npu: bool
     nodes: bool
+    nodes_of: str | None
     logging_configuration: str
     logging_folder: str | None
     explain_engine: bool
     quiet: bool
     strict: bool
+
+    @property
+    def with_nodes(self) -> bool:
+        """Whether nodes are written."""
+        return self.nodes or self.nodes_of is not None
+
+    @property
+    def nodes_shown(self) -> bool | Literal["classes"] | list[int]:
+        """Of which NPUs nodes are written, as `ReplayResult.to_dict` takes it.
+
+        Raises
+        ------
+        UsageError
+            If the option is no list of NPUs.
+        """
+        if self.nodes_of is None:
+            return self.nodes
+        return "classes" if self.nodes_of == "classes" else sorted(parse_ranks(self.nodes_of, "--nodes-of"))
 
     def warn(self, warnings: list[str]) -> None:
         """Print warnings."""
@@ -377,14 +402,19 @@ class Shown:
 
 def _check_options(shown: Shown, *, what_if: bool) -> None:
     """Refuse options that do not go together, before the run."""
-    if shown.nodes and shown.output_format == "text":
-        raise UsageError("--nodes needs --format json, csv or parquet, or such a suffix of --output")
+    if shown.nodes and shown.nodes_of is not None:
+        raise UsageError("--nodes writes all nodes, --nodes-of those of some NPUs: give one of them")
+    if shown.with_nodes and shown.output_format in ("text", "astra-sim"):
+        option = "--nodes" if shown.nodes else "--nodes-of"
+        raise UsageError(f"{option} needs --format json, csv or parquet, or such a suffix of --output")
+    # a list that is none is told before the run
+    _ = shown.nodes_shown
     if shown.output_format == "parquet" and shown.output is None:
         raise UsageError("--format parquet writes a file: give --output FILE")
     if shown.per_npu and shown.output_format != "text":
         raise UsageError("--per-npu is for the text; --format csv or json has a row for each NPU")
     tabular = shown.output_format in ("csv", "parquet", "astra-sim")
-    if what_if and (shown.nodes or shown.explain_engine or tabular or shown.logging_folder):
+    if what_if and (shown.with_nodes or shown.explain_engine or tabular or shown.logging_folder):
         raise UsageError(
             "--what-if prints text or json of two runs: without --nodes, csv, logs or --explain-engine"
         )
@@ -529,8 +559,12 @@ def _document(result: "ReplayResult", shown: Shown) -> dict[str, Any]:
     """The result as a document: whole for JSON and nodes, else only what is printed."""
     from chakra.replay.results.formatting import essential
 
-    if shown.output_format == "json" or shown.nodes:
-        return result.to_dict(nodes=shown.nodes) | _interval(result) | _rates(result, shown.cost_per_npu_hour)
+    if shown.output_format == "json" or shown.with_nodes:
+        return (
+            result.to_dict(nodes=shown.nodes_shown)
+            | _interval(result)
+            | _rates(result, shown.cost_per_npu_hour)
+        )
     document = essential(result, summary=not shown.quiet or shown.output_format in ("csv", "parquet"))
     if shown.output_format != "text" or shown.quiet:
         return document

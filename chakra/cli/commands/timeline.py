@@ -17,6 +17,7 @@ from chakra.errors import UsageError
 from chakra.et.manifest import manifest_of, read_manifest
 from chakra.io import files
 from chakra.io.rank_files import expect_run, meant_prefix, ranks_found
+from chakra.io.rank_lists import parse_ranks
 from chakra.io.readable import bytes_text, counted
 from chakra.timeline import (
     Timeline,
@@ -28,7 +29,6 @@ from chakra.timeline import (
     write_timeline,
 )
 from chakra.timeline.astrasim_log import is_log, parse_frequency
-from chakra.timeline.filters import parse_ranks
 from chakra.timeline.write import format_of
 from chakra.viz.graph.select import parse_time, parse_window
 
