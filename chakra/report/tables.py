@@ -20,7 +20,7 @@ from chakra.io.readable import (
     price_text,
     printable,
 )
-from chakra.replay.results.beaten import why_faster
+from chakra.replay.results.beaten import busy_remark, why_faster
 from chakra.replay.results.formatting import SUMS_OF_MESSAGES, WAITING, ends_in_words, takes_recorded_times
 from chakra.replay.results.pipeline import bubble_in_words
 from chakra.report.document import ACCOUNT_PARTS, Run, computed_of, part_words, stood_for
@@ -167,6 +167,8 @@ def _rates(run: Run) -> list[tuple[str, str]]:
         "step": "Cost of the step",
         "million_tokens": "Cost of a million tokens",
     }
+    if "paid_npus" in rates:
+        facts.append(("NPUs paid for, spare ones included", count_text(int(number(rates["paid_npus"])))))
     for name, words in costs.items():
         for state, ending in (("", ""), ("steady_", " in steady state")):
             if (key := f"{state}cost_per_{name}") in rates:
@@ -381,7 +383,7 @@ def dimensions(run: Run) -> Table:
             text_of(d.get("dim")),
             text_of(d.get("topology")),
             count_text(int(number(d.get("npus")))),
-            f"{number(d.get('bandwidth_gibps')):,g}",
+            _speeds(d),
             f"{number(d.get('latency_ns')):,g}",
             bytes_text(int(number(d.get("bytes_per_npu")))) if carried else "-",
             f"{100 * number(d.get('utilisation')):.1f} %" if carried else "-",
@@ -393,7 +395,15 @@ def dimensions(run: Run) -> Table:
         rows,
         0,
         2,
+        remark=busy_remark(number(d.get("utilisation")) for d in run.table("dimensions")) if carried else "",
     )
+
+
+def _speeds(dim: Mapping[str, object]) -> str:
+    """Bandwidth of a dimension, from the least to the most where NPUs or links have different ones."""
+    rows = [row for row in _list(dim.get("unequal")) if isinstance(row, Mapping)] or [dim]
+    ends = (number(row.get("bandwidth_gibps")) for row in (rows[-1], rows[0]))
+    return " to ".join(dict.fromkeys(f"{speed:,g}" for speed in ends))
 
 
 def links(run: Run, most: int = 50) -> Table:

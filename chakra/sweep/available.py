@@ -69,6 +69,8 @@ def available(study: Study) -> set[str]:
         found.add("memory_share")
     if _has_fabrics(study):
         found |= {"switches", "cables"}
+    if machine and "dim0.npus" in set(keys_of(study, "network")):
+        found.add("paid_npus")
     if "files" in set(keys_of(study, "workload")):
         return found | _OF_PIPELINES | rates_of({}, 1, 1, price=price).keys()
     framework = any(values_of(study, "workload.framework"))

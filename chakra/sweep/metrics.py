@@ -13,8 +13,9 @@ from chakra.replay.config.key import Schema, UnfitError
 #: ranks of their own, which work on different batches at once;
 #: ``bubble_share`` is the mean of `chakra.replay.ReplayResult.pipeline` as a share of the step, ``ideal_bubble_share``
 #: what the schedule alone has; ``memory_share`` is ``memory_gb`` as a share of an NPU's memory; ``switches`` and
-#: ``cables`` are those of a fabric of switches with some ports. Costs are those of all NPUs of a point, in the currency
-#: of the study's price.
+#: ``cables`` are those of a fabric of switches with some ports. ``paid_npus`` are all NPUs of a point's machines, where
+#: ``network: {dim0.npus: N}`` says how many of each are in use. Costs are those of all NPUs of a point, spare ones
+#: included, in the currency of the study's price; figures of an NPU are of those in use.
 METRICS: dict[str, bool] = {
     "step_ms": False,
     "exposed_ms": False,
@@ -33,6 +34,7 @@ METRICS: dict[str, bool] = {
     "mfu": True,
     "hfu": True,
     "npus": False,
+    "paid_npus": False,
     "switches": False,
     "cables": False,
     "cost_per_hour": False,

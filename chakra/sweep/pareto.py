@@ -120,6 +120,7 @@ def label(metric: str) -> str:
         "mfu": "MFU [of peak]",
         "hfu": "HFU [of peak]",
         "npus": "NPUs",
+        "paid_npus": "NPUs paid for",
         "switches": "switches",
         "cables": "cables",
         "cost_per_hour": "cost/h",

@@ -229,6 +229,7 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float) -> dict[str
         totals,
         step_ns,
         metrics["npus"],
+        paid_npus=_paid_npus(merged, platform, metrics["npus"]),
         peak_tflops=platform.accelerator.peak_tflops if platform else None,
         price=price,
         serving=serving_times(result),
@@ -373,8 +374,6 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
         Parameters that the machine does not have.
     """
     from chakra.io.yaml import read_entries
-    from chakra.platforms import cluster
-    from chakra.platforms.cluster import counted_npus
     from chakra.replay.config.files import read_json
 
     network_given, system_given = dict(merged["network"]), dict(merged["system"])
@@ -383,12 +382,7 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
     system: dict[str, Any]
     network_file, system_file = network_given.pop("file", None), system_given.pop("file", None)
     if words is not None:
-        part = network_given.get("dim0.npus")
-        if npus is not None and type(part) is int and counted_npus(words) is None:
-            whole = cluster(words, sized=False)
-            platform = (whole.used_in_part(part) if _is_larger(whole, part) else whole).sized(npus)
-        else:
-            platform = cluster(words, npus)
+        platform = _machines_in_use(words, npus, network_given.get("dim0.npus"))
         network, system = platform.network(), platform.system()
     elif network_file is None or system_file is None:
         raise ConfigError("without a platform, network and system must be files")
@@ -408,16 +402,56 @@ def machine(merged: Merged, npus: int | None) -> tuple[dict[str, Any], dict[str,
         k, column = whole_number(dim[3:]), list(network[DIM_KEYS[key]])
         if k >= len(column):
             raise ConfigError(f"network.{name}: the network has {counted(len(column), 'dimension')}")
+        if key == "npus" and "links" in network and value != column[k]:
+            raise ConfigError(
+                f"network.{name}: the network is given link by link, for {column[k]} here; {value!r} does not change it"
+            )
         column[k] = value
         network[DIM_KEYS[key]] = column
     system.update({str(key).replace("_", "-"): value for key, value in system_given.items()})
     return network, system
 
 
+def _machines_in_use(words: str, npus: int | None, part: object) -> "Platform":
+    """The machines of a platform in words, with `part` NPUs of each in use where they have more.
+
+    Raises
+    ------
+    ConfigError, UsageError
+        Words that are not understood, and numbers of NPUs that do not fit them.
+    """
+    from chakra.platforms import cluster
+    from chakra.platforms.cluster import counted_npus
+
+    whole = cluster(words, sized=False)
+    if type(part) is not int or not _is_larger(whole, part):
+        return cluster(words, npus)
+    used = whole.used_in_part(part)
+    if counted_npus(words) is None:
+        return used.sized(npus)
+    if npus is not None and npus != used.node_npus:
+        raise UsageError(
+            f"{words!r} has {counted(used.node_npus, 'NPU')} with {part} of each machine in use, not {npus}"
+        )
+    return used
+
+
 def _is_larger(platform: "Platform", npus: int) -> bool:
     """Whether machines have more NPUs in their innermost dimension than are to be in use."""
     inner = platform.dims[0].npus
     return inner is not None and 1 <= npus < inner
+
+
+def _paid_npus(merged: Merged, platform: "Platform | None", npus: int) -> int | None:
+    """NPUs of a point's machines, of which it uses a part by the study's own words; None where it has no such words.
+
+    Spare NPUs are paid for: nobody else has them.
+    """
+    part = merged["network"].get("dim0.npus")
+    inner = None if platform is None else platform.dims[0].npus
+    if type(part) is not int or inner is None:
+        return None
+    return npus // part * inner if 1 <= part < inner else npus
 
 
 def _workload(

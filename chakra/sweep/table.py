@@ -1,10 +1,9 @@
-"""The ranked table of a study for people: one form of number per column, each with its unit."""
+"""What a study comes to, for people: one form of number per column, each with its unit, and notes."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chakra.alignment import aligned
 from chakra.io.readable import counted, percent_text, printable, shortened, verb
 from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
@@ -12,9 +11,8 @@ from chakra.platforms.model import Platform
 from chakra.replay.compute.frameworks import machine_notes
 from chakra.replay.results.sharing_notes import NOT_SHARED, port_notes
 from chakra.sweep.given import values_of
-from chakra.sweep.metrics import METRICS
 from chakra.sweep.nearest_fit import fits, nearest_fit
-from chakra.sweep.pareto import front, label
+from chakra.sweep.pareto import label
 from chakra.sweep.sensitivity import without_effect
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
@@ -45,37 +43,6 @@ def named_values(study: Study, outcome: Outcome) -> str:
     """Values of a design's parameters with their names; empty for a study without parameters."""
     names = [parameter.name for parameter in study.parameters]
     return ", ".join(f"{printable(name)} {value_text(outcome.point.get(name))}" for name in names)
-
-
-def ranked_table(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outcome], top: int) -> str:
-    """The first points with their parameters and metrics; empty without points.
-
-    Parameters
-    ----------
-    study
-        The study.
-    outcomes
-        All outcomes, of which the Pareto front is made.
-    best
-        Good ones, best first.
-    top
-        Rows.
-    """
-    shown = best[:top]
-    if not shown:
-        return ""
-    names = [parameter.name for parameter in study.parameters]
-    metrics = [name for name in METRICS if any(name in outcome.metrics for outcome in shown)]
-    on_front = {outcome.key for outcome in front(study, outcomes)}
-    columns = [[str(i) for i in range(1, len(shown) + 1)]]
-    columns += [figures([outcome.point[name] for outcome in shown]) for name in names]
-    columns += [metric_column(name, shown) for name in metrics]
-    header = ["rank", *names, *(heading(name) for name in metrics)]
-    # there is none where no point has both metrics
-    if on_front:
-        columns.append(["*" if outcome.key in on_front else "" for outcome in shown])
-        header.append("Pareto")
-    return aligned(header, list(zip(*columns, strict=True)))
 
 
 def heading(metric: str) -> str:

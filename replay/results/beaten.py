@@ -1,5 +1,6 @@
-"""Collectives that are faster than the bandwidth of their links allows, and why that can be."""
+"""Collectives and dimensions that beat the bandwidth of their links, and why that can be."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from chakra.replay.options import FLOW, OUTSIDE
@@ -24,6 +25,14 @@ _BEATEN: Final = {
     ),
 }
 
+#: beside shares of the links' time above 100 %, which no backend has that shares links
+OVERBOOKED: Final = (
+    "busy above 100 %: on backend unaware messages never wait for each other, and these need more of the links than they "
+    "carry in this time, so that the time is too short; aware and flow share links"
+)
+#: shares above this one read as more than 100.0 %
+_WHOLE: Final = 1.0005
+
 
 def why_faster(time_ns: float, bound_ns: float, *, library: bool, backend: str, waited: bool) -> str:
     """What a star at a time below its bound means; empty where the time is not below it.
@@ -47,3 +56,14 @@ def why_faster(time_ns: float, bound_ns: float, *, library: bool, backend: str, 
         # of equal starts only rounding is below: messages take whole ns, packets have whole bytes
         return _BEATEN["shared"] if waited else ""
     return _BEATEN.get("library" if library else backend, _BEATEN["unaware"])
+
+
+def busy_remark(shares: Iterable[float]) -> str:
+    """Why dimensions are busy for more than all the time; empty where none is.
+
+    Parameters
+    ----------
+    shares
+        Bytes of each dimension over what its links carry up to the last finish.
+    """
+    return OVERBOOKED if any(share > _WHOLE for share in shares) else ""

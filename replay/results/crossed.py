@@ -18,6 +18,7 @@ of a ring, one to each other member of a full mesh, one of a switch, in each dim
 parts of a group can send to the rest: `chakra.replay.networks.cuts`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -28,6 +29,12 @@ from chakra.replay.config.model import LinkTopology, Network, Topology, bytes_pe
 from chakra.replay.networks.cuts import Cut, LinkCuts, block_cuts, lanes
 from chakra.replay.networks.first_links import FirstLinks
 from chakra.replay.symmetry.classes import coordinates
+
+
+def unequal_entry(speeds: Sequence[tuple[float, int]]) -> dict[str, list[dict[str, float]]]:
+    """Bandwidths that differ as a key of a document; nothing where there are none."""
+    rows: list[dict[str, float]] = [{"bandwidth_gibps": speed, "count": count} for speed, count in speeds]
+    return {"unequal": rows} if rows else {}
 
 
 class Crossed:
@@ -48,6 +55,19 @@ class Crossed:
             return self.network.dims[k].bandwidth_gibps
         return float(self._first.directions.npu_gibps[:, k].min())
 
+    def unequal(self, k: int) -> list[tuple[float, int]]:
+        """Bandwidths into a dimension that differ, GB/s of 2^30 B/s, most first, and how often each is there.
+
+        Of a list of links those of its NPUs, of building blocks those of the links out of NPUs. Empty where all are one.
+        """
+        if self._listed:
+            speeds = [] if self._first is None else self._first.directions.npu_gibps[:, k].tolist()
+        else:
+            speeds = [speed for dim, speed in self._out_of_npus if dim == k]
+        # sums over links in another order differ in their last digits
+        found = Counter(round(speed, 6) for speed in speeds)
+        return sorted(found.items(), reverse=True) if len(found) > 1 else []
+
     def latency_ns(self, k: int) -> float:
         """Latency of a hop of a dimension, ns; of a list of links, mean of ways between NPUs that differ in it alone."""
         if not self._listed or self._first is None:
@@ -67,8 +87,16 @@ class Crossed:
     @cached_property
     def _by_dimension(self) -> F64:
         """GB/s of the links out of all NPUs that each dimension of building blocks has left."""
+        out = np.zeros(len(self.network.dims))
+        for k, speed in self._out_of_npus:
+            out[k] += speed
+        return out
+
+    @cached_property
+    def _out_of_npus(self) -> list[tuple[int, float]]:
+        """Dimension and GB/s of each link out of an NPU that building blocks have left; none where all are there."""
         network = self.network
-        out = np.zeros(len(network.dims))
+        found: list[tuple[int, float]] = []
         switches = [
             k
             for k, dim in enumerate(network.dims)
@@ -83,8 +111,8 @@ class Crossed:
             else:
                 ends = coordinates(network, np.array([link.src, link.dst]))
                 k = int(np.flatnonzero(ends[0] != ends[1])[0])
-            out[k] += link.bandwidth_gibps
-        return out
+            found.append((k, link.bandwidth_gibps))
+        return found
 
     def cuts(self, groups: Sequence[I64]) -> list[list[Cut]]:
         """Cuts between the members of groups given by the numbers of their NPUs."""

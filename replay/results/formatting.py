@@ -25,7 +25,7 @@ from chakra.io.readable import (
     price_text,
 )
 from chakra.replay.config.model import LinkTopology
-from chakra.replay.results.beaten import why_faster
+from chakra.replay.results.beaten import busy_remark, why_faster
 from chakra.replay.results.corrections import OF_TIME
 from chakra.replay.results.pipeline import bubble_in_words, pipeline_entry
 
@@ -54,6 +54,8 @@ WAITS_INSIDE = "communication, waiting included"
 SUMS_OF_MESSAGES = "sums over messages that overlap (receives are posted early), no part of the run's time"
 #: rows of a table in the text summary; the JSON document has them all
 _MAX_ROWS = 20
+#: different bandwidths of a dimension that its line names one by one
+_MOST_SPEEDS = 3
 #: NPUs whose finish lines stand above a summary without being asked for
 _MAX_FINISH_LINES = 16
 
@@ -239,7 +241,7 @@ def _summary(document: Document) -> Iterator[str]:
         yield f"pipeline bubble   {bubble_in_words(document['pipeline'])}"
     yield from _collectives(document.get("collectives") or [], document.get("backend", "unaware"))
     yield from _messages(document.get("messages") or [])
-    yield from _dimensions(document.get("dimensions") or [], carried=not takes_recorded_times(document))
+    yield from _dimensions(document, carried=not takes_recorded_times(document))
     given = document.get("corrections") or {}
     corrections = {name: count for name, count in given.items() if count and name in OF_TIME}
     if corrections:
@@ -270,7 +272,12 @@ def rates_in_words(rates: Mapping[str, Any]) -> Iterator[str]:
     }
     costs = [f"{price_text(rates[name])} {what}" for name, what in words.items() if name in rates]
     if costs:
-        yield f"cost              {', '.join(costs)}"
+        paid = (
+            f" (of {counted_text(rates['paid_npus'], 'NPU')}, spare ones included)"
+            if "paid_npus" in rates
+            else ""
+        )
+        yield f"cost              {', '.join(costs)}{paid}"
 
 
 def _requests_in_words(rates: Mapping[str, Any]) -> Iterator[str]:
@@ -315,8 +322,7 @@ def _machine(document: Document) -> Iterator[str]:
         listed = dim["topology"] == LinkTopology.LINKS
         yield (
             f"{'network' if d == 0 else '':18}dim {d}: {dim['topology']} of {counted_text(dim['npus'], 'NPU')}, "
-            f"{dim['bandwidth_gibps']:,g} GB/s (of 2^30 B/s) "
-            f"{'out of an NPU' if listed else 'per link and direction'}, "
+            f"{_speeds(dim, listed=listed)}, "
             f"{dim['latency_ns']:,g} ns {'a way' if listed else 'per hop'}"
         )
     if network.get("built_of"):
@@ -327,6 +333,30 @@ def _machine(document: Document) -> Iterator[str]:
     yield f"mode              {mode + ' (its answer, known errors included)' if mode else 'default (corrected)'}"
     for note in document.get("notes") or []:
         yield f"note              {note}"
+
+
+def _speeds(dim: Mapping[str, Any], *, listed: bool) -> str:
+    """Bandwidth of a dimension, with how many NPUs or links have which where they differ."""
+    unit, noun = "GB/s (of 2^30 B/s)", "NPU" if listed else "link"
+    where, rows = "out of" if listed else "on", dim.get("unequal") or []
+    if not rows:
+        return f"{dim['bandwidth_gibps']:,g} {unit} {'out of an NPU' if listed else 'per link and direction'}"
+    if len(rows) > _MOST_SPEEDS:
+        count = sum(row["count"] for row in rows)
+        least, most = rows[-1]["bandwidth_gibps"], rows[0]["bandwidth_gibps"]
+        return (
+            f"{least:,g} to {most:,g} {unit} {where} {counted_text(count, noun)} ({len(rows)} different ones)"
+        )
+    first, *others = (
+        (f"{row['bandwidth_gibps']:,g}", f"{where} {counted_text(row['count'], noun)}") for row in rows
+    )
+    return ", ".join([f"{first[0]} {unit} {first[1]}", *(f"{speed} {at}" for speed, at in others)])
+
+
+def speeds_in_short(dim: Mapping[str, Any]) -> str:
+    """Bandwidth of a row of dimensions, from the least to the most where they differ."""
+    rows = dim.get("unequal") or [dim]
+    return " to ".join(dict.fromkeys(f"{row['bandwidth_gibps']:,g}" for row in (rows[-1], rows[0])))
 
 
 def built_in_words(parts: Mapping[str, Any]) -> str:
@@ -463,8 +493,9 @@ def _messages(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"transfer and waiting: {SUMS_OF_MESSAGES}"
 
 
-def _dimensions(rows: Sequence[Mapping[str, Any]], *, carried: bool) -> Iterator[str]:
+def _dimensions(document: Document, *, carried: bool) -> Iterator[str]:
     """Dimensions; what they carried only where that is known."""
+    rows = document.get("dimensions") or []
     if not rows:
         return
     table = [["dim", "topology", "NPUs", "GB/s (2^30)", "latency ns", "bytes per NPU", "busy %"]]
@@ -473,7 +504,7 @@ def _dimensions(rows: Sequence[Mapping[str, Any]], *, carried: bool) -> Iterator
             str(row["dim"]),
             str(row["topology"]),
             count_text(row["npus"]),
-            f"{row['bandwidth_gibps']:,g}",
+            speeds_in_short(row),
             f"{row['latency_ns']:,g}",
             count_text(round(row["bytes_per_npu"])) if carried else "-",
             f"{100 * row['utilisation']:.1f}" if carried and row.get("utilisation") is not None else "-",
@@ -482,6 +513,9 @@ def _dimensions(rows: Sequence[Mapping[str, Any]], *, carried: bool) -> Iterator
     )
     yield ""
     yield from _table(table, left=2)
+    remark = busy_remark(row.get("utilisation") or 0.0 for row in rows) if carried else ""
+    if remark:
+        yield remark
 
 
 def _table(rows: list[list[str]], *, left: int) -> Iterator[str]:

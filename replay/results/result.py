@@ -33,7 +33,7 @@ from chakra.replay.results.collectives import collective_rows
 from chakra.replay.results.compute_notes import compute_notes, framework_entry, generated_with
 from chakra.replay.results.corrections import find_corrections
 from chakra.replay.results.critical_path import CriticalPath, PathNode, PathSums, critical_path
-from chakra.replay.results.crossed import Crossed
+from chakra.replay.results.crossed import Crossed, unequal_entry
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
 from chakra.replay.results.messages import MessageRow, message_bytes, message_rows
@@ -302,6 +302,7 @@ class ReplayResult:
                     "topology": dim.topology.value,
                     "npus": dim.npus,
                     "bandwidth_gibps": self._crossed.bandwidth_gibps(k),
+                    **unequal_entry(self._crossed.unequal(k)),
                     "latency_ns": self._crossed.latency_ns(k),
                     "bytes_per_npu": float(sent[k]) / self.npus,
                     "utilisation": float(sent[k]) / capacity if capacity else 0.0,
@@ -575,6 +576,7 @@ class ReplayResult:
                         "npus": d.npus,
                         "bandwidth_gibps": self._crossed.bandwidth_gibps(k),
                         "latency_ns": self._crossed.latency_ns(k),
+                        **unequal_entry(self._crossed.unequal(k)),
                         **({"switches": d.switches.value} if d.switches is not Switches.PLAIN else {}),
                     }
                     for k, d in enumerate(self.network.dims)

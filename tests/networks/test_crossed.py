@@ -13,7 +13,10 @@ from chakra.replay import ReplayResult, simulate
 from chakra.replay.config import load_network
 from chakra.replay.networks.blocks import block_links
 from chakra.replay.networks.first_links import LOOKED_AT, FirstLinks
+from chakra.replay.results.formatting import essential, format_text
 from chakra.replay.topologies import fat_tree, torus, with_faults
+from chakra.report.document import run_of
+from chakra.report.tables import dimensions
 
 MIB = 1 << 20
 #: shares of groups of up to 16 are whole
@@ -205,9 +208,43 @@ def test_building_blocks_with_slow_links_count_these(backend: str) -> None:
     # eight links, of which two at 1 GB/s
     assert column(result, "utilisation") == pytest.approx([12 * MIB / (62 * GIB * span)])
     assert column(result, "bandwidth_gibps") == [10]
+    assert [row["unequal"] for row in result.dimensions] == [
+        [{"bandwidth_gibps": 10, "count": 6}, {"bandwidth_gibps": 1, "count": 2}]
+    ]
+    text = format_text(result.to_dict())
+    assert "Ring of 4 NPUs, 10 GB/s (of 2^30 B/s) on 6 links, 1 on 2 links, 100 ns per hop" in text
     # all together send 12 MiB, and NPU 0 gets 3 over 11 GB/s
     assert result.collectives[0]["bound_ns"] == pytest.approx(3 * MIB / (11 * GIB))
     assert column(replay(ring, "all_gather", ["ring"], backend=backend), "utilisation")[0] > 0
+
+
+def test_bandwidths_are_told_with_how_many_npus_have_them() -> None:
+    """A line named the least as if all had it."""
+    for slow, told in (
+        ({3: 1.0}, "100 GB/s (of 2^30 B/s) out of 7 NPUs, 1 out of 1 NPU, "),
+        ({}, "100 GB/s (of 2^30 B/s) out of an NPU, "),
+        ({k: 10.0 + k for k in range(8)}, "10 to 17 GB/s (of 2^30 B/s) out of 8 NPUs (8 different ones), "),
+    ):
+        result = replay(star(8, slow), "all_reduce", ["ring"])
+        text = format_text(result.to_dict())
+        assert f"dim 0: Links of 8 NPUs, {told}200 ns a way" in text
+        # console and documents say the same
+        assert format_text(essential(result, summary=True)) == text
+    assert "  10 to 17  " in text
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_links_that_carry_more_than_they_can_are_explained(backend: str) -> None:
+    """All 8 of a ring send 1/8 MiB to all others at once, 7 MiB over 16 links: too much where none are shared."""
+    ring = load_network({"topology": ["Ring"], "npus_count": [8], "bandwidth": [10], "latency": [100]})
+    result = replay(ring, "all_to_all", ["oneDirect"], backend=backend)
+    span = int(result.finish_ns.max())
+    [share] = column(result, "utilisation")
+    assert share == pytest.approx(8 * 7 / 8 * MIB / (16 * 10 * GIB * span))
+    assert (share > 1) is (backend == "unaware")
+    told = "busy above 100 %: on backend unaware messages never wait for each other"
+    assert (told in format_text(result.to_dict())) is (share > 1)
+    assert (told in dimensions(run_of(result.to_dict(), "a")).remark) is (share > 1)
 
 
 def test_a_failed_link_is_none_of_a_dimension() -> None:

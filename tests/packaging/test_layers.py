@@ -273,6 +273,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "run",
         "sensitivity",
         "table",
+        "printed",
         "page",
     ),
     "chakra.timeline": (

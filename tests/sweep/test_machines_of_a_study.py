@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chakra.cli.main import run
-from chakra.errors import UsageError
+from chakra.errors import ChakraError, UsageError
 from chakra.platforms import cluster
 from chakra.report.document import run_of
 from chakra.report.side_by_side import differing_inputs
@@ -133,3 +133,50 @@ def test_machines_without_a_result_are_not_told_of(tmp_path: Path) -> None:
         Outcome("b", {"platform": "gb200-nvl72"}, "infeasible", {}),
     ]
     assert notes(study, outcomes) == ["computation takes the operator times of hgx-b200"]
+
+
+@pytest.mark.parametrize(
+    "words", ["gb200-nvl72", "2x gb200-nvl72", "gb200-nvl72 over 400G rails of 64 ports"]
+)
+def test_spare_npus_are_paid_for(words: str) -> None:
+    """64 of 72 on two machines at 3 an NPU's hour: 2 x 72 x 3 = 432 an hour, of which 128 NPUs make the tokens."""
+    workload = {"model": "gpt2-small", "layers": 1, "dp": 128}
+    found = run_point({"workload": workload, **merged(words, {"dim0.npus": 64}), "price": 3.0})["metrics"]
+    assert (found["npus"], found["paid_npus"], found["cost_per_hour"]) == (128, 144, 432)
+    assert found["tokens_per_s_per_npu"] == pytest.approx(found["tokens_per_s"] / 128)
+    assert found["cost_per_million_tokens"] == pytest.approx(432 / 3600 / found["tokens_per_s"] * 1e6)
+
+
+def test_all_npus_of_a_machine_are_paid_once() -> None:
+    """Where all are in use the two numbers agree, and without words on a part there is one."""
+    workload = {"model": "gpt2-small", "layers": 1, "dp": 16}
+    for network, paid in (({"dim0.npus": 8}, 16), ({}, None)):
+        point = {"workload": workload, **merged("hgx-h100", network), "price": 2.0}
+        found = run_point(point)["metrics"]
+        assert (found["npus"], found.get("paid_npus"), found["cost_per_hour"]) == (16, paid, 32)
+
+
+@pytest.mark.parametrize(
+    ("words", "part", "npus", "counts", "refusal"),
+    [
+        ("2x gb200-nvl72", 64, 128, [64, 2], ""),
+        ("2x gb200-nvl72", 64, 144, [], "has 128 NPUs with 64 of each machine in use, not 144"),
+        ("2x gb200-nvl72 over 400G rails of 64 ports", 64, 128, [64, 2], ""),
+        ("gb200-nvl72 over 400G rails of 64 ports", 64, 128, [64, 2], ""),
+        ("gb200-nvl72 over 400G rails of 64 ports", 80, 144, [], "dim0.npus: .* given link by link, for 72 here"),
+        ("2x hgx-h100 over 400G rail-only of 64 ports", 16, 16, [], "dim0.npus: .* given link by link, for 8 here"),
+    ],
+)  # fmt: skip
+def test_a_part_of_each_machine_of_a_fabric(
+    words: str, part: int, npus: int, counts: list[int], refusal: str
+) -> None:
+    """Links and sizes of a network agree: NPUs in use are all that it has."""
+    given = merged(words, {"dim0.npus": part})
+    if refusal:
+        with pytest.raises(ChakraError, match=refusal):
+            machine(given, npus)
+        return
+    network, _ = machine(given, npus)
+    assert network["npus_count"] == counts
+    ends = {end for link in network.get("links", []) for end in link[:2] if isinstance(end, int)}
+    assert ends in (set(), set(range(npus)))

@@ -20,8 +20,9 @@ from chakra.cli.commands.sweep import command
 from chakra.sweep import Outcome, Study, ranked, sensitivity, study_from, study_html
 from chakra.sweep.doubt import doubt_of
 from chakra.sweep.point import run_point
+from chakra.sweep.printed import ranked_table
 from chakra.sweep.reasons import reasons
-from chakra.sweep.table import nothing_fits, overfull, ranked_table
+from chakra.sweep.table import nothing_fits, overfull
 from chakra.sweep.ties import tie_note, tied
 
 jsonschema = pytest.importorskip("jsonschema")

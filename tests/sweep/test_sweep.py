@@ -33,9 +33,10 @@ from chakra.sweep import (
 from chakra.sweep.available import available
 from chakra.sweep.doubt import doubt_notes, doubt_of
 from chakra.sweep.point import point_key
+from chakra.sweep.printed import ranked_table
 from chakra.sweep.sensitivity import without_effect
 from chakra.sweep.store import Outcome as StoredOutcome
-from chakra.sweep.table import figures, notes, ranked_table, unranked
+from chakra.sweep.table import figures, notes, unranked
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides" / "sweeps.md"
 
@@ -392,7 +393,7 @@ def test_points_that_measured_rows_are_near_state_an_interval(tmp_path: Path) ->
     assert found.job == first.job == Job(
         "hgx-h100", "megatron", "bf16", npus=8, parameters=first.job.parameters if first.job else 0
     )  # fmt: skip
-    assert "90 % from [ms]" in ranked_table(study, best, best, 3)
+    assert "90 % from [ms]" in ranked_table(study, best, best, 3, 400)
     [plain_one] = run(
         study_from({"study": "far", "workload": model, "platform": "hgx-h100"}, "far.yml"), tmp_path / "far"
     )
@@ -776,7 +777,8 @@ def test_a_column_of_figures_has_one_form() -> None:
     assert figures([0.0, 0.0]) == ["0", "0"]
 
 
-def test_the_table_has_units_and_no_powers_of_ten(tmp_path: Path) -> None:
+def test_the_table_has_units_and_no_powers_of_ten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chakra.cli.commands.sweep.output_width", lambda: 400)
     path = write_study(tmp_path, parameters={"workload.dp": [2, 4], "workload.micro-batch": [8, 4096]})
     lines = invoke(str(path), "--workers", "1", "--no-report").stdout.splitlines()
     header = next(line for line in lines if line.startswith("rank"))

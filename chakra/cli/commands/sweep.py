@@ -19,6 +19,7 @@ from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
 from chakra.io.readable import counted, counted_text, verb
+from chakra.io.streams import output_width
 
 if TYPE_CHECKING:
     from chakra.sweep.executors import Runner
@@ -239,13 +240,14 @@ def _counts(outcomes: "list[Outcome]") -> dict[str, int]:
 
 def _text(study: "Study", outcomes: "list[Outcome]", best: "list[Outcome]", top: int) -> str:
     from chakra.sweep.doubt import doubt_notes, doubt_of
+    from chakra.sweep.printed import ranked_table
     from chakra.sweep.reasons import reasons
-    from chakra.sweep.table import named_values, ranked_table, result_notes
+    from chakra.sweep.table import named_values, result_notes
 
     counts = _counts(outcomes)
     ran = f"{counts['ok']} ran, {counts['infeasible']} infeasible, {counts['failed']} failed"
     lines = [f"{study.name}: {_points(len(outcomes))}: {ran} ({counts['cached']} from earlier runs)"]
-    table = ranked_table(study, outcomes, best, top)
+    table = ranked_table(study, outcomes, best, top, output_width())
     if table:
         lines += ["", table]
     if best:
