@@ -80,4 +80,5 @@ class Scenario:
             return None
         npu, slot = np.nonzero(self.workload.peers >= 0)
         ends = np.stack([npu, self.workload.peers[npu, slot]], axis=1)
-        return Ways(self.network, np.concatenate([ends, ends[:, ::-1]]))
+        both = np.concatenate([ends, ends[:, ::-1]])
+        return Ways(self.network, both, charged_once=self.options.astra)

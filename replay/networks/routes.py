@@ -30,6 +30,8 @@ class LinkGraph:
     #: links of pair (a, b): routes[route_start[a * npus + b]:route_start[a * npus + b + 1]]
     route_start: I64
     routes: I64
+    #: per link, as `parts_of_links` has it
+    part: I64
 
 
 def link_graph(network: Network, pairs: I64) -> LinkGraph:
@@ -72,7 +74,20 @@ def link_graph(network: Network, pairs: I64) -> LinkGraph:
         bytes_per_ns=np.array([x.bytes_per_ns for x in links.links], np.float64),
         route_start=start,
         routes=link[order].astype(np.int64),
+        part=parts_of_links(network),
     )
+
+
+def parts_of_links(network: Network) -> I64:
+    """(links,) equal numbers for links of a route that a message takes time for once, where it waits for nothing.
+
+    Building blocks charge a message in every dimension that it crosses, and so do they where their links are listed
+    because some are slow or gone. A list of other links charges it once.
+    """
+    links = _links(network)
+    if not links.dimension_ordered:
+        return np.zeros(len(links.links), np.int64)
+    return dimensions_of_links(network, links)
 
 
 def refuse_splitting(network: Network) -> None:

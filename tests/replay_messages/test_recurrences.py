@@ -59,8 +59,7 @@ def test_halving_doubling(data: st.DataObject, topology: str, n: int, size: int)
     elif do == AG:
         steps = [(n >> (p + 1), size << p) for p in range(levels)]
     else:
-        last = size >> (levels + 1)
-        steps = down + [(n >> (p + 1), 2 * last << p) for p in range(levels)]
+        steps = down + [(n >> (p + 1), down[-1 - p][1]) for p in range(levels)]  # C23
     x = [s + E for s in begin]
     for p, (offset, message) in enumerate(steps):
         packet = p + 1

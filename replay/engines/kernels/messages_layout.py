@@ -105,8 +105,9 @@ TM_SWITCH = 17  # a member of a phase that a switch carries out sends
         L_QUEUED_NS,
         L_MESSAGES,
         L_USE,  # its use over time (`link_use`), NIL: not kept
+        L_PART,  # equal for links of a route that a message takes time for once, without contention
     ),
-) = row(13, POOL_HEAD)
+) = row(14, POOL_HEAD)
 
 # message: what a network knows of it; the rest is its owner's
 (

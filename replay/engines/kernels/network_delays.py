@@ -65,18 +65,29 @@ def book_message(s: State, message: int, src: int) -> None:
 
 
 def route_delay(s: State, src: int, dst: int, size: int) -> int:
-    """Delay over a graph's route without contention: all latencies, and the bandwidth of the slowest link, ns."""
+    """Delay over a graph's route without contention, ns: all latencies, and the bandwidth of the slowest link.
+
+    Links of building blocks are those of their dimensions, each of which takes its time, as `counted_delay` has it.
+    """
     m = s.m
     pair = src * m[L.C_NPUS] + dst
+    delay = 0
     latency = 0.0
     slowest = 0.0
+    part = 0
     for at in range(m[m[L.C_ROUTE_START] + pair], m[m[L.C_ROUTE_START] + pair + 1]):
+        if m[m[at] + L.L_PART] != part:
+            part = m[m[at] + L.L_PART]
+            if m[L.C_CHARGE] == L.CHARGE_ALL:
+                delay += int(latency + (size / slowest if slowest > 0.0 else 0.0))
+                latency = 0.0
+                slowest = 0.0
         link_class = m[m[at] + L.L_CLASS]
         latency += s.f[L.F_SPEED + 2 * link_class]
         bandwidth = s.f[L.F_SPEED + 2 * link_class + 1]
         if slowest == 0.0 or bandwidth < slowest:
             slowest = bandwidth
-    return int(latency + (size / slowest if slowest > 0.0 else 0.0))
+    return delay + int(latency + (size / slowest if slowest > 0.0 else 0.0))
 
 
 def slowest_link(s: State, src: int, dst: int, size: int) -> int:

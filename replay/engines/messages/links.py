@@ -56,7 +56,9 @@ class NetworkRows:
             self._count = len(graph.latency_ns)
             if aware:
                 self._keep_use(block, head)
-            block.add(self._link_rows(np.arange(self._count), np.zeros(self._count, np.int64), 0))
+            of_links = self._link_rows(np.arange(self._count), np.zeros(self._count, np.int64), 0)
+            of_links[:, L.L_PART] = graph.part
+            block.add(of_links)
             speed = list(zip(graph.latency_ns.tolist(), graph.bytes_per_ns.tolist(), strict=True))
             routes = block.add(self._first + graph.routes.astype(np.int64) * L.LINK_ROW)
             head[L.C_ROUTE_START] = block.add(graph.route_start.astype(np.int64) + routes)
