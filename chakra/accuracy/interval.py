@@ -49,6 +49,8 @@ _GENERATIONS: Mapping[str, str] = {
     "dgx-a100": "A100", "hgx-h100": "Hopper", "hgx-h200": "Hopper", "hgx-b200": "Blackwell", "hgx-b300": "Blackwell",
     "gb200-nvl72": "Blackwell", "gb300-nvl72": "Blackwell",
 }  # fmt: skip
+#: presets that are a generation's, of which rows are measured or nearly so
+MACHINES = frozenset(_GENERATIONS)
 #: bits of the element types that rows were measured in
 BITS: Mapping[str, int] = {"bf16": 16, "fp16": 16, "fp8": 8, "mxfp8": 8, "nvfp4": 4}
 _TABLE = "accuracy/residuals.csv"

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from chakra.accuracy.interval import SHARE, Interval, Job, NothingNear, interval_of
+from chakra.accuracy.interval import MACHINES, SHARE, Interval, Job, NothingNear, interval_of
+from chakra.accuracy.measured_machine import unlike_accelerator, unlike_network
 from chakra.arguments import checked
 from chakra.errors import ChakraError
 from chakra.et.attributes import metadata_text
@@ -27,6 +28,7 @@ _SCALES = (
 _SYSTEM = (
     "collective_algorithm", "collective_protocol", "collective_channels", "collective_times", "operator_times",
     "node_ports", "network_latency_us", "network_reduces", "computing_rate", "collective_rate",
+    "shared_bus",
 )  # fmt: skip
 #: kinds of generated workloads of which steps were measured
 _KINDS = ("transformer", "moe")
@@ -194,11 +196,17 @@ def _other_machine(result: ReplayResult, parameters: Mapping[str, Any], *, timed
     for name in _SYSTEM:
         if getattr(system, name) != getattr(usual, name):
             return f"the system has another {name.replace('_', ' ')} than measured rows"
+    if result.npus > 1 and system.collective_costs != system.operator_model:
+        return "collectives take other costs than those of the machine of the operator times"
     if result.options.backend != BACKENDS[0] or result.network.outside is not None:
         return (
             f"contention is simulated, and measured rows were predicted without it (--backend {BACKENDS[0]})"
         )
-    return None
+    if system.operator_model not in MACHINES:
+        return None
+    return unlike_accelerator(system, system.operator_model) or unlike_network(
+        result.network, system.operator_model
+    )
 
 
 def _other_options(options: RunOptions) -> str | None:

@@ -3,7 +3,7 @@
 import json
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -16,6 +16,7 @@ from chakra.accuracy import (
     Interval,
     Job,
     NothingNear,
+    Quantity,
     Residual,
     coverage,
     interval_of,
@@ -26,8 +27,9 @@ from chakra.accuracy import (
     residuals,
 )
 from chakra.accuracy.interval import LEAST_ROWS, SHARE, WIDENING
+from chakra.accuracy.measured_machine import MEMORY_GBPS, PORTS_GBPS
 from chakra.cli.main import run
-from chakra.platforms import cluster
+from chakra.platforms import Platform, cluster, load_platform
 from chakra.replay import simulate
 from chakra.replay.results.formatting import format_summary
 from chakra.report import Run
@@ -325,6 +327,107 @@ def test_a_system_that_no_row_was_predicted_with_has_no_interval(
     found = replay_interval(simulate("w", {**machine.system(), key: value}, machine.network()))
     assert isinstance(found, NothingNear)
     assert "the system has another " in found.reason
+
+
+def asked(
+    words: str, network: Mapping[str, object], system: Mapping[str, object]
+) -> Interval | NothingNear | None:
+    """The interval of the workload `w` on a machine in words, with other entries in its files."""
+    machine = cluster(words)
+    return replay_interval(simulate("w", {**machine.system(), **system}, {**machine.network(), **network}))
+
+
+@pytest.mark.parametrize(
+    ("words", "network", "system", "reason"),
+    [
+        ("2x hgx-h100", {}, {}, ""),
+        ("2x hgx-h100", {}, {"local-mem-capacity": 1000, "preferred-dataset-splits": 1}, ""),
+        ("2x dgx-a100 over 100G", {}, {}, ""),
+        ("2x dgx-a100", {}, {"local-mem-bw": 1555}, ""),
+        ("2x hgx-h100 over 400G rails of 64 ports spread", {}, {}, ""),
+        ("2x hgx-h100 over 200G", {}, {}, "an NPU's port has 200 Gb/s, and in measured steps 400"),
+        ("2x dgx-a100 over 400G", {}, {}, "an NPU's port has 400 Gb/s, and in measured steps 100 to 200"),
+        ("2x hgx-h100 over 800G fat tree of 64 ports", {}, {}, "an NPU's port has 800 Gb/s, and in measured steps 400"),
+        (
+            "16x hgx-h100 over 400G rails of 16 ports oversubscribed 3", {}, {},
+            "its switches have less bandwidth up than down, and those of measured steps as much",
+        ),
+        # 900 GB/s of 10^9 are 838.19 of 2^30
+        (
+            "2x hgx-h100", {"bandwidth": [838.19, 46.5661]}, {},
+            "an NPU sends 900 GB/s inside its machine, and in measured steps 450",
+        ),
+        (
+            "2x hgx-h100", {"topology": ["FullyConnected", "Switch"]}, {},
+            "an NPU sends 3,150 GB/s inside its machine, and in measured steps 450",
+        ),
+        # a flat list of links: eight neighbours are a machine
+        ("2x hgx-h100 over 400G rails of 64 ports", {"npus_count": [16], "routing": "hops"}, {}, ""),
+        # two dimensions inside a machine, one of them with the bandwidth of ports
+        (
+            "2x hgx-h100",
+            {
+                "topology": ["Switch"] * 3, "npus_count": [4, 2, 2], "bandwidth": [419.095, 46.5661, 46.5661],
+                "latency": [936.25, 1000, 1000],
+            },
+            {}, "an NPU sends 50 to 450 GB/s inside its machine, and in measured steps 450",
+        ),
+        ("2x hgx-h100", {"latency": [936.25, 9000]}, {}, "a hop takes 936.2 to 9,000 ns, and measured steps were "),
+        ("2x hgx-h100", {"switches": ["reduces", "plain"]}, {}, "its switches do more than forward (reduces)"),
+        (
+            "2x hgx-h100 over 400G rails of 64 ports", {"switches": "multicasts"}, {},
+            "its switches do more than forward (multicasts)",
+        ),
+        ("2x hgx-h100", {}, {"peak-perf": 500}, "the accelerator's peak is 500 TFLOP/s, and in measured steps 989"),
+        ("2x hgx-h100", {}, {"local-mem-bw": 4800}, "memory has 4,800 GB/s, and in measured steps 3,350"),
+        ("2x hgx-h100", {}, {"model-shared-bus": 1, "L": 1, "o": 1, "g": 1, "G": 0.1}, "another shared bus than"),
+        ("2x hgx-h100", {}, {"collective-costs": "hgx-b200"}, "collectives take other costs than those of the machine"),
+    ],
+)  # fmt: skip
+def test_a_machine_on_which_no_step_was_measured_has_no_interval(
+    said: Callable[..., str], words: str, network: dict[str, object], system: dict[str, object], reason: str
+) -> None:
+    """Whatever a network or system file says that changes times, and nothing that does not."""
+    npus = cluster(words).node_npus
+    given = list(GENERATE)
+    given[given.index("--npus") + 1] = str(npus)
+    said(*given, "--framework", "megatron", "-o", "w")
+    found = asked(words, network, system)
+    if reason:
+        assert isinstance(found, NothingNear)
+        assert reason in found.reason
+    else:
+        assert isinstance(found, Interval)
+
+
+def test_speeds_of_measured_machines_are_those_of_the_rows() -> None:
+    """Ports of jobs of several machines, and memories, of every preset on which a step was measured."""
+    ports: dict[str, set[float]] = {}
+    memories: dict[str, set[float]] = {}
+    for case in map(read_case, measured_rows()):
+        if (
+            not isinstance(case, Case)
+            or case.quantity is not Quantity.STEP
+            or case.machine.surfaces is not None
+        ):
+            continue
+        machine, platform = case.machine, load_platform(case.machine.preset)
+        own = 8 * platform.dims[-1].bandwidth.value
+        if machine.npus > platform.node_npus:
+            ports.setdefault(machine.preset, set()).add(machine.fabric or own)
+        memories.setdefault(machine.preset, set()).add(machine.mem_gbps or platform.accelerator.mem_gbps)
+
+    def port(platform: Platform) -> float:
+        return 8 * platform.dims[-1].bandwidth.value
+
+    def memory(platform: Platform) -> float:
+        return platform.accelerator.mem_gbps
+
+    for table, found, own_of in ((PORTS_GBPS, ports, port), (MEMORY_GBPS, memories, memory)):
+        assert table.keys() <= found.keys()
+        for name, values in found.items():
+            own = own_of(load_platform(name))
+            assert table.get(name, (own, own)) == (min(values), max(values))
 
 
 def test_measured_products_have_no_interval(said: Callable[..., str]) -> None:

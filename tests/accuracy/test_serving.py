@@ -147,8 +147,9 @@ def test_what_is_printed_and_reported(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_study_ranks_by_the_tokens_that_requests_are_given(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("chakra.cli.commands.sweep.output_width", lambda: 400)
     path = tmp_path / "serve.yml"
     path.write_text(
         "study: batches\nworkload: {kind: transformer, model: gpt2-small, mode: serve, npus: 2, tp: 2, seq: 64, "

@@ -238,6 +238,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "cases",
         "interval",
         "ratio",
+        "measured_machine",
         "replayed",
         "rates",
         "predictions",

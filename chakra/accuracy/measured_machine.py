@@ -1,0 +1,176 @@
+"""Whether a replay's machine is like those on which steps were measured, and predicted from presets.
+
+An interval rests on steps whose machines had some speeds and bandwidths, and on predictions with those. What others
+would have made of their errors nobody measured, so that no width can be stated for it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from chakra.io.readable import figure_text
+from chakra.platforms import load_platform
+from chakra.replay.config.model import Dimension, Links, LinkTopology, Network, Switches, System, Topology
+
+#: Gb/s of an NPU's port in measured steps of more than one machine, least and most, where they are not the preset's alone
+#: (tests/accuracy/test_intervals.py makes them of the rows)
+PORTS_GBPS: Final[Mapping[str, tuple[float, float]]] = {"dgx-a100": (100.0, 200.0)}
+#: bandwidth of the memory of measured accelerators in the same way, 10^9 B/s: A100 of 40 and of 80 GB
+MEMORY_GBPS: Final[Mapping[str, tuple[float, float]]] = {"dgx-a100": (1555.0, 2039.0)}
+#: figures are equal within this factor: files round them
+_EQUAL: Final = 1.02
+#: latencies of a hop are assumed in presets: within this factor they are alike
+_ALIKE: Final = 2.0
+#: 10^9 B/s of a GB/s of 2^30 B/s
+_DECIMAL: Final = (1 << 30) / 1e9
+
+Ends = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What NPUs can send inside their machine and out of it, least and most, 10^9 B/s; None where nobody sends."""
+
+    inside: Ends | None
+    outside: Ends | None
+
+
+def unlike_accelerator(system: System, machine: str) -> str | None:
+    """Why no step was measured on an accelerator of such a peak and memory; None where some was.
+
+    Parameters
+    ----------
+    system
+        The system, which may say neither.
+    machine
+        Preset whose operator times count.
+    """
+    accelerator = load_platform(machine).accelerator
+    peak, memory = system.peak_perf_tflops, system.local_mem_bw_gbps
+    if peak is not None and not _between((peak, peak), (accelerator.peak_tflops,) * 2, _EQUAL):
+        return (
+            f"the accelerator's peak is {figure_text(peak)} TFLOP/s, and in measured steps "
+            f"{figure_text(accelerator.peak_tflops)}"
+        )
+    known = MEMORY_GBPS.get(machine, (accelerator.mem_gbps,) * 2)
+    if memory and not _between((memory, memory), known, _EQUAL):
+        return (
+            f"the accelerator's memory has {figure_text(memory)} GB/s, and in measured steps {_told(known)}"
+        )
+    return None
+
+
+def unlike_network(network: Network, machine: str) -> str | None:
+    """Why no step was measured on such a network; None where some was.
+
+    Parameters
+    ----------
+    network
+        The network, without faults.
+    machine
+        Preset whose operator times count.
+    """
+    platform = load_platform(machine)
+    inner, outer = platform.dims[0], platform.dims[-1]
+    able = {dim.switches for dim in network.dims} | ({network.links.switches} if network.links else set())
+    if able != {Switches.PLAIN}:
+        return f"its switches do more than forward ({', '.join(sorted(able - {Switches.PLAIN}))})"
+    sent = _sent_over(network, platform.node_npus)
+    inside = (inner.bandwidth.value, inner.bandwidth.value)
+    if sent.inside is not None and not _between(sent.inside, inside, _EQUAL):
+        return f"an NPU sends {_told(sent.inside)} GB/s inside its machine, and in measured steps {_told(inside)}"
+    port = 8 * outer.bandwidth.value
+    ports = PORTS_GBPS.get(machine, (port, port))
+    if sent.outside is not None:
+        rates = (8 * sent.outside[0], 8 * sent.outside[1])
+        if not _between(rates, ports, _EQUAL):
+            return f"an NPU's port has {_told(rates)} Gb/s, and in measured steps {_told(ports)}"
+    hops = _hops(network)
+    latencies = [dim.latency.value for dim in platform.dims]
+    assumed = (min(latencies), max(latencies))
+    if hops is not None and not _between(hops, assumed, _ALIKE):
+        return f"a hop takes {_told(hops)} ns, and measured steps were predicted with {_told(assumed)}"
+    if network.links is not None and _is_oversubscribed(network.links, network.npus):
+        return "its switches have less bandwidth up than down, and those of measured steps as much"
+    return None
+
+
+def _sent_over(network: Network, most: int) -> _Sent:
+    """What NPUs send, where a machine has at most so many: the library finds its node in the same way."""
+    node, inner, outer = 1, list[Dimension](), list(network.dims)
+    while outer and node * outer[0].npus <= most:
+        node *= outer[0].npus
+        inner.append(outer.pop(0))
+    links = network.links
+    if links is None or links.dimension_ordered:
+        return _Sent(*(_ends(_of_dimension(dim) for dim in dims if dim.npus > 1) for dims in (inner, outer)))
+    if node < most and network.npus % most == 0:
+        node = most  # dimensions of a list of links are names
+    machines = defaultdict[int, set[int]](set)
+    for link in links.links:
+        if link.src < network.npus:
+            machines[link.dst].add(link.src // node)
+    inside, outside = dict.fromkeys(range(network.npus), 0.0), dict.fromkeys(range(network.npus), 0.0)
+    for link in links.links:
+        if link.src >= network.npus:
+            continue
+        own = link.src // node
+        within = link.dst // node == own if link.dst < network.npus else machines[link.dst] == {own}
+        (inside if within else outside)[link.src] += link.bandwidth_gibps * _DECIMAL
+    return _Sent(
+        _ends(inside.values() if node > 1 else ()), _ends(outside.values() if network.npus > node else ())
+    )
+
+
+def _of_dimension(dim: Dimension) -> float:
+    """What an NPU sends into a dimension of building blocks, 10^9 B/s."""
+    links = 1
+    if dim.topology is Topology.RING:
+        links = min(dim.npus - 1, 2)
+    elif dim.topology is Topology.FULLY_CONNECTED:
+        links = dim.npus - 1
+    return links * dim.bandwidth_gibps * _DECIMAL
+
+
+def _hops(network: Network) -> Ends | None:
+    """Latencies of hops, ns."""
+    if network.links is not None and network.dims[0].topology is LinkTopology.LINKS:
+        return _ends(link.latency_ns for link in network.links.links)
+    return _ends(dim.latency_ns for dim in network.dims if dim.npus > 1)
+
+
+def _is_oversubscribed(links: Links, npus: int) -> bool:
+    """Whether some switch has less bandwidth away from the NPUs than towards them, and some away."""
+    near = defaultdict[int, list[tuple[int, float]]](list)
+    for link in links.links:
+        near[link.src].append((link.dst, link.bandwidth_gibps))
+    height, front = dict.fromkeys(range(npus), 0), list(range(npus))
+    while front:
+        here, front = front, []
+        for vertex in here:
+            for other, _ in near[vertex]:
+                if other not in height:
+                    height[other] = height[vertex] + 1
+                    front.append(other)
+    for vertex, above in height.items():
+        up = sum(speed for other, speed in near[vertex] if height[other] > above)
+        down = sum(speed for other, speed in near[vertex] if height[other] < above)
+        if 0 < up * _EQUAL < down:
+            return True
+    return False
+
+
+def _ends(values: Iterable[float]) -> Ends | None:
+    """The least and the most; None of nothing."""
+    held = list(values)
+    return (min(held), max(held)) if held else None
+
+
+def _between(ends: Ends, others: Ends, factor: float) -> bool:
+    return others[0] / factor <= ends[0] and ends[1] <= others[1] * factor
+
+
+def _told(ends: Ends) -> str:
+    low, high = (figure_text(end) for end in ends)
+    return low if low == high else f"{low} to {high}"
