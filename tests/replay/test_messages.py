@@ -91,3 +91,30 @@ def test_messages_hold_what_nodes_send(data: st.DataObject) -> None:
             assert found.tolist() == wanted.tolist()
             crossed = [found[1, 1] + found[1, 3], found[1, 2] + found[1, 3]]
             assert [4 * row["bytes_per_npu"] for row in result.dimensions] == crossed
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "direct"])
+@pytest.mark.parametrize("npus", [12, 24])
+def test_a_message_lets_both_its_ends_issue(npus: int, algorithm: str) -> None:
+    """Sender and receiver each open a collective in one event: the engine has room for both."""
+    workload = Workload(npus)
+    pairs = [workload.add_group([i, i + npus // 2]) for i in range(npus // 2)]
+    for rank in range(npus):
+        builder = workload.builder(rank)
+        builder.send((rank + 1) % npus, size_bytes=999)
+        got = builder.recv((rank - 1) % npus, size_bytes=999)
+        builder.collective("ALL_REDUCE", size_bytes=999, group=pairs[rank % (npus // 2)], after=got)
+    system = {
+        "endpoint-delay": 1,
+        "preferred-dataset-splits": 1,
+        "all-reduce-implementation": [algorithm] * 3,
+    }
+    network = {
+        "topology": ["Switch", "Ring", "Switch"],
+        "npus_count": [2, npus // 4, 2],
+        "bandwidth": [10.0] * 3,
+        "latency": [0.0] * 3,
+    }
+    chosen, every = (simulate(workload, system, network, engine=engine) for engine in ("auto", "messages"))
+    assert chosen.raw.engine == "phases"
+    assert chosen.finish_ns.tolist() == every.finish_ns.tolist()

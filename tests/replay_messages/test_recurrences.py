@@ -49,7 +49,7 @@ def test_ring(data: st.DataObject, topology: str, n: int, size: int, rendezvous:
 @settings(max_examples=60, deadline=None)
 @given(st.data(), TOPOLOGIES, st.sampled_from([2, 4, 8, 16]), st.integers(64, 1 << 22))
 def test_halving_doubling(data: st.DataObject, topology: str, n: int, size: int) -> None:
-    """Halving-doubling: the same with a partner that changes from message to message."""
+    """Halving-doubling: the same with a partner that changes from message to message; the way back is that there."""
     begin = data.draw(starts(n))
     do = data.draw(st.sampled_from([AR, RS, AG]))
     levels = n.bit_length() - 1
@@ -74,6 +74,15 @@ def test_halving_doubling(data: st.DataObject, topology: str, n: int, size: int)
         ]
     result = run_collective(topology, "halvingDoubling", do, size, begin)
     assert result.finish_ns.tolist() == x
+
+
+def test_an_all_reduce_brings_back_what_it_sent() -> None:
+    """1,235 bytes take 23.004 ns there and back; ASTRA-sim's 1,234 on the way back take 22.985."""
+    times = [
+        run_collective("Ring", "halvingDoubling", AR, 2470, [0, 0], compat=mode).finish_ns.tolist()
+        for mode in (None, "astra-sim")
+    ]
+    assert times == [[3 * E + 523 + 523] * 2, [3 * E + 523 + 522] * 2]
 
 
 @settings(max_examples=60, deadline=None)

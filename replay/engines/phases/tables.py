@@ -207,7 +207,8 @@ class PhaseTables:
         cells, credits = _scratch(self.planned, self.comm_of_plan)
         head[L.C_SCRATCH] = block.room(cells)
         head[L.C_CREDITS] = block.room(credits)
-        head[L.C_MARGIN] = self.contexts * self.plans.largest
+        # a message that arrives lets its sender and its receiver issue, in one event
+        head[L.C_MARGIN] = 2 * self.contexts * self.plans.largest
         head[L.C_TOP] = block.size
 
     def _require_memory(self) -> None:
