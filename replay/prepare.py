@@ -141,7 +141,7 @@ def unused_traces(prefix: str, npus: int) -> list[str]:
     if not beyond:
         return []
     first = ", ".join(str(rank) for rank in beyond[:3]) + (", ..." if len(beyond) > 3 else "")
-    count = f"{len(beyond)} more rank" + ("s" if len(beyond) > 1 else "")
+    count = counted(len(beyond), "more rank")
     return [
         f"{prefix}.<rank>.et: traces of {count} ({first}) are not used: the network has {counted(npus, 'NPU')}"
     ]

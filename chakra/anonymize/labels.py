@@ -12,6 +12,7 @@ from chakra.arguments import checked
 from chakra.errors import UsageError
 from chakra.io import files
 from chakra.io.digits import is_whole, signed_whole_number, whole_number
+from chakra.io.readable import counted
 
 #: shortest key, in bytes: what cannot be tried out
 MIN_KEY_BYTES = 16
@@ -70,7 +71,9 @@ class Labels:
     @checked
     def __init__(self, key: bytes | None = None, *, kinds: bool = True) -> None:
         if key is not None and len(key) < MIN_KEY_BYTES:
-            raise UsageError(f"the key has {len(key)} bytes; it must have at least {MIN_KEY_BYTES}")
+            raise UsageError(
+                f"the key has {counted(len(key), 'byte')}; it must have at least {MIN_KEY_BYTES}"
+            )
         self._key = None if key is None else hashlib.blake2b(key, digest_size=32).digest()
         self._kinds = kinds
         self._known: dict[str, dict[str, str]] = {}
@@ -182,5 +185,7 @@ def read_key(path: str) -> bytes:
     """
     key = files.read_bytes(path, error=UsageError).strip()
     if len(key) < MIN_KEY_BYTES:
-        raise UsageError(f"{path}: the key has {len(key)} bytes; it must have at least {MIN_KEY_BYTES}")
+        raise UsageError(
+            f"{path}: the key has {counted(len(key), 'byte')}; it must have at least {MIN_KEY_BYTES}"
+        )
     return key

@@ -1,7 +1,7 @@
 """Numbers and names as people read them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 
@@ -110,6 +110,23 @@ def count_text(count: int) -> str:
     '1,234,567'
     """
     return f"{count:,}"
+
+
+def told_once(found: Iterable[tuple[str, str, Sequence[int]]]) -> list[str]:
+    """Texts behind the names of their files, those that several files have once, with the ranks of all.
+
+    >>> told_once([("a.0", "is old", [0]), ("a.1", "is odd", [1]), ("a.2", "is old", [2])])
+    ['a.0 (and alike of ranks 0, 2): is old', 'a.1: is odd']
+    """
+    by_text: dict[str, list[tuple[str, Sequence[int]]]] = {}
+    for source, text, ranks in found:
+        by_text.setdefault(text, []).append((source, ranks))
+    lines = []
+    for text, files in by_text.items():
+        ranks = sorted({rank for _, some in files for rank in some})
+        alike = f" (and alike of ranks {ranges_text(ranks)})" if len(files) > 1 else ""
+        lines.append(f"{files[0][0]}{alike}: {text}")
+    return lines
 
 
 def figure_text(value: float) -> str:

@@ -358,10 +358,10 @@ def enforce(summary: dict[str, Any], settings: Settings) -> None:
             )
         if attaching["kinds_of_repeated_ids"]:
             problems.append("ids that should be unique are there several times")
-        if attaching["communication_as_computing"]:
+        if alike := attaching["communication_as_computing"]:
             problems.append(
-                f"{counted(attaching['communication_as_computing'], 'kernel')} that look like communication are "
-                "kept as computing"
+                f"{counted(alike, 'kernel')} that {verb(alike, 'looks', 'look')} like communication "
+                f"{verb(alike, 'is', 'are')} kept as computing"
             )
         if problems:
             raise ThresholdError(f"{name}: --strict: {'; '.join(problems)}")

@@ -86,8 +86,9 @@ class Summary:
 
     def to_text(self) -> str:
         """The summary for people."""
-        plural = "" if self.passes == 1 else "es"
-        head = f"{self.source}: {self.policy}, {counted(self.layers, 'layer')}, {self.passes} pass{plural}"
+        head = (
+            f"{self.source}: {self.policy}, {counted(self.layers, 'layer')}, {counted(self.passes, 'pass')}"
+        )
         meant = "" if self.time_unit == "ns" else " (ASTRA-sim 1.0 meant ns: --time-unit ns)"
         lines = [
             f"{head}, {counted(self.npus, 'NPU')}",

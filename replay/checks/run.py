@@ -13,7 +13,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import ChakraError, ConfigError, StallError, WorkloadError
 from chakra.et import ABSENT, CommType, NodeType, Trace
-from chakra.io.readable import counted, ranges_text
+from chakra.io.readable import counted, told_once
 from chakra.replay.checks.partners import (
     Problem,
     call_text,
@@ -282,14 +282,11 @@ def trace_problems(traces: Iterable[Trace]) -> Iterator[Problem]:
 
 def _by_ranks(traces: Sequence[Trace], trace_of: I64) -> Iterator[str]:
     """`unit_warnings` of all traces behind the file's name, those that several have once, with all their ranks."""
-    found: dict[str, list[int]] = {}
-    for number, trace in enumerate(traces):
-        for text in unit_warnings(trace):
-            found.setdefault(text, []).append(number)
-    for text, numbers in found.items():
-        ranks = np.flatnonzero(np.isin(trace_of, numbers)).tolist()
-        alike = f" (and alike of ranks {ranges_text(ranks)})" if len(numbers) > 1 else ""
-        yield f"{traces[numbers[0]].source}{alike}: {text}"
+    yield from told_once(
+        (trace.source, text, np.flatnonzero(trace_of == number).tolist())
+        for number, trace in enumerate(traces)
+        for text in unit_warnings(trace)
+    )
 
 
 def unit_warnings(trace: Trace) -> Iterator[str]:

@@ -119,7 +119,7 @@ def implementation(kind: CollectiveKind, system: System, network: Network) -> li
     if len(names) > len(network.dims):
         raise ConfigError(
             f"{system.source}: key {key!r} names {counted(len(names), 'algorithm')}, but {network.source} has "
-            f"{len(network.dims)} dimension(s)"
+            f"{counted(len(network.dims), 'dimension')}"
         )
     return [parse(name, f"{system.source}: key {key!r}") for name in names]
 

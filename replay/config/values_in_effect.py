@@ -163,7 +163,7 @@ def _link_rows(section: Section, network: Network) -> tuple[ValueInEffect, ...]:
         LINKS.name: f"{counted(len(links.links), 'link')}",
         LINKS_BANDWIDTH.name: section.raw(LINKS_BANDWIDTH),
         LINKS_LATENCY.name: section.raw(LINKS_LATENCY),
-        ROUTES.name: f"{len(links.routes)} routes" if links.routes else None,
+        ROUTES.name: counted(len(links.routes), "route") if links.routes else None,
         FLOW_CAP.name: FLOW_CAP.of(network),
         BUILT_OF.name: None if links.built_of is None else links.built_of.entries(),
     }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from chakra.io.readable import counted, with_article
+from chakra.io.readable import counted, verb, with_article
 from chakra.replay.collectives.library.in_effect import uses_library
 from chakra.replay.collectives.select import ROOTED, priced_kind
 from chakra.replay.config.fit import idle_dimensions, whole_list
@@ -85,7 +85,8 @@ def _custom_warning(
     named = f"{scenario.system.source}: custom algorithm {prefix!r}"
     if more := position_file(resolve_prefix(prefix, scenario.system), members):
         yield InputWarning(
-            f"{named} has more positions ({more}) than the {counted(members, 'member')} that run it"
+            f"{named} has more positions ({more}) than the {counted(members, 'member')} that "
+            f"{verb(members, 'runs', 'run')} it"
         )
     sent = sum(int(p.p2p_bytes[p.op[p.op != Op.TIMER] == Op.SEND].sum()) for p in programs)
     least = size * (members - 1)

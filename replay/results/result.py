@@ -483,7 +483,7 @@ class ReplayResult:
         classes = self.raw.partition.n_classes
         lines = [
             f"engine: {self.raw.engine}, backend {self.options.backend}, {counted_text(self.raw.events, 'event')}",
-            f"NPUs: {self.npus:,} simulated as {classes:,} class{'es' if classes != 1 else ''} of equal NPUs",
+            f"NPUs: {self.npus:,} simulated as {counted_text(classes, 'class')} of equal NPUs",
         ]
         return lines + list(self.raw.notes)
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from chakra.arrays import I64
+from chakra.io.readable import nouns
 from chakra.replay.config.model import Network
 from chakra.replay.workload.communicators import Communicator, Membership
 from chakra.replay.workload.model import Workload
@@ -67,7 +68,7 @@ def _add_groups(network: Network, some: tuple[int, ...], comms: list[Communicato
     of, place = np.empty(network.npus, np.int64), np.empty(network.npus, np.int64)
     of[rows] = len(comms) + np.arange(len(rows))[:, None]
     place[rows] = np.arange(rows.shape[1])
-    words = f"dimension{'s' if len(some) > 1 else ''} {', '.join(map(str, some))}"
+    words = f"{nouns(len(some), 'dimension')} {', '.join(map(str, some))}"
     comms += [Communicator(words, row, whole=False) for row in rows]
     return of, place
 

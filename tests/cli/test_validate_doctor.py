@@ -82,6 +82,35 @@ def test_npus_of_network_and_option_must_agree(chakra: Chakra, ring8: Path) -> N
     assert (outcome.code, outcome.err) == (2, "chakra: error: --npus 4: network.yml has 8 NPUs\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "err"),
+    [
+        ("--platform hgx-h100", 0, ""),
+        ("--platform 1xhgx-h100 --npus 8", 0, ""),
+        ("--platform dgx-h100", 2, "no machine preset 'dgx-h100'; did you mean 'hgx-h100'?"),
+        ("--platform 2xhgx-h100", 2, "'2xhgx-h100' has 16 NPUs, not 8"),
+        ("--platform hgx-h100 --npus 4", 2, "--npus 4: hgx-h100 has 8 NPUs"),
+        ("--platform hgx-h100 -n network.yml", 2, "--platform: the network is given by -n already"),
+        ("-n hgx-h100", 2, "-n hgx-h100: no such file; a known machine is given by --platform hgx-h100"),
+        ("-n none.yml", 2, "none.yml: cannot be read: No such file or directory"),
+    ],
+)
+def test_a_known_machine_says_how_many_npus_there_are(
+    chakra: Chakra, ring8: Path, words: str, code: int, err: str
+) -> None:
+    """As `chakra replay` takes it."""
+    outcome = chakra("validate", "w", *words.split())
+    assert (outcome.code, outcome.err) == (code, f"chakra: error: {err}\n" if err else "")
+
+
+def test_words_for_a_machine_are_no_network_file(chakra: Chakra, ring8: Path) -> None:
+    outcome = chakra("replay", "w", "-n", "2x hgx-h100")
+    assert outcome.code == 2
+    assert outcome.err == (
+        "chakra: error: -n 2x hgx-h100: no such file; a known machine is given by --platform '2x hgx-h100'\n"
+    )
+
+
 def test_doctor_finds_this_installation_sound(chakra: Chakra) -> None:
     document = json.loads(chakra("doctor", "--format=json").out)
     assert [finding for finding in document["findings"] if finding["status"] == "fail"] == []

@@ -134,7 +134,12 @@ def pairs(flat: tuple[str, ...]) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--model", "gpt4"], "no model preset 'gpt4'; there are: gpt2-small"),
+    (["--model", "xyz"], "no model preset 'xyz'; `chakra generate transformer --list-models` lists all "),
+    (
+        ["--model", "lama3-8b"],
+        r"no model preset 'lama3-8b'; did you mean one of 'llama3-8b', 'llama3-70b', 'llama3-405b'\? `chakra generate ",
+    ),
+    (["--model", "vit"], r"did you mean one of 'vit-b16', 'vit-l16', 'vit-h14', 'vit-22b'\? `chakra generate "),
     (["--model", ""], "these sizes are needed: layers, hidden, heads, vocabulary, seq"),
     (["--tp", "7"], r"heads \(96\) must be a multiple of tp \(7\)"),
     (["--npus", "10", "--tp", "8"], r"npus \(10\) must be a multiple of tp\*cp\*pp = 8"),

@@ -181,6 +181,22 @@ def test_members_that_cannot_be_are_not_used(ranks: list[Any], tmp_path: Path) -
     assert "process group '7' has members that cannot be" in warning
 
 
+@pytest.mark.parametrize("form", [(), ("--format", "json")])
+def test_a_warning_of_several_ranks_is_told_once(
+    form: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `chakra validate` does; the JSON document has those of each rank."""
+    config = [{"pg_name": "7", "pg_size": 3, "ranks": [0, 0, 1]}]
+    folder = job_of(tmp_path / "in", 3, groups=["7", "7", "7"], info={"pg_config": config})
+    assert chakra(["convert", "pytorch", "--dir", str(folder), "-o", str(tmp_path / "out"), *form]) == 0
+    out, err = capsys.readouterr()
+    warnings = [line for line in err.splitlines() if "members that cannot be" in line]
+    assert len(warnings) == 1
+    assert " (and alike of ranks 0-2): process group '7' has members that cannot be" in warnings[0]
+    if form:
+        assert [len(rank["warnings"]) for rank in json.loads(out)["ranks"]] == [1, 1, 1]
+
+
 @pytest.mark.parametrize("name", ["out.0.et", "out.1.et", "out.comm_groups.json"])
 def test_all_files_of_a_job_are_written_or_none(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -19,6 +19,7 @@ from chakra.converters.pytorch.read.file_kinds import kind_of
 from chakra.converters.pytorch.read.first_bytes import FileKind
 from chakra.converters.pytorch.read.host import read_host_trace
 from chakra.converters.pytorch.read.jsonarray import ArrayReader, repair_bytes
+from chakra.converters.pytorch.read.times import untimed_text
 from chakra.errors import ConversionError
 
 
@@ -284,3 +285,14 @@ def test_sub_microsecond_durations_survive(tmp_path: Path) -> None:
     trace = read_device_trace(path)
     assert (trace.device.start[0], trace.device.end[0]) == (125, 325)
     assert math.isclose(trace.resolution_ns, 250)
+
+
+@pytest.mark.parametrize(
+    ("events", "text"),
+    [
+        (1, "a.json: 1 event without a usable time was left out"),
+        (2, "a.json: 2 events without a usable time were left out"),
+    ],
+)
+def test_events_without_a_time_are_counted_in_words(events: int, text: str) -> None:
+    assert untimed_text("a.json", events) == text

@@ -1,5 +1,6 @@
 """`chakra convert pytorch`: PyTorch profiles to execution traces that replay like the machine."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,10 @@ from chakra.cli.support.options import refuse_idle
 from chakra.cli.support.progress import ProgressBar
 from chakra.errors import UsageError
 from chakra.io.documents import document_text
-from chakra.io.readable import counted
+from chakra.io.readable import counted, told_once
 
 if TYPE_CHECKING:
-    from chakra.converters.pytorch.job import Settings
+    from chakra.converters.pytorch.job import Inputs, Settings
     from chakra.converters.pytorch.ranks import JobResult
 
 _PATH = click.Path(path_type=Path)
@@ -193,6 +194,21 @@ def _show_error(summaries: list[dict[str, Any]]) -> None:
     )
 
 
+def _of_ranks(result: "JobResult", inputs: "Sequence[Inputs]") -> list[str]:
+    """Warnings of all ranks, those of several ranks' files once."""
+    files = {
+        str(path) for rank in inputs for path in (rank.host, rank.device, rank.linked) if path is not None
+    }
+    found = []
+    for outcome in result.outcomes:
+        for text in outcome.summary["warnings"]:
+            source, _, rest = text.partition(": ")
+            # one that names no file of its rank tells of several, and stands by itself
+            found.append((source, rest, [outcome.rank]) if source in files else ("", text, [outcome.rank]))
+    named = told_once(row for row in found if row[0])
+    return [*named, *dict.fromkeys(text for source, text, _ in found if not source)]
+
+
 def _job(
     folder: Path,
     job: str | None,
@@ -208,12 +224,9 @@ def _job(
     inputs = find_inputs(folder, job)
 
     def report(result: "JobResult") -> None:
-        for text in [*result.mismatches, *result.warnings]:
+        for text in [*result.mismatches, *result.warnings, *_of_ranks(result, inputs)]:
             click.echo(f"chakra: warning: {text}", err=True)
         if output_format == "json":
-            for outcome in result.outcomes:
-                for text in outcome.summary["warnings"]:
-                    click.echo(f"chakra: warning: {text}", err=True)
             document = {
                 "schema": JOB_SCHEMA,
                 "groups": result.groups,
@@ -231,8 +244,10 @@ def _job(
             click.echo(document_text(document, indent=1))
             return
         for outcome in result.outcomes:
-            show(outcome.summary, outcome.output, "text")
-        click.echo(f"groups: {len(result.groups)} besides the group of all ranks, in {result.groups_path}")
+            show(outcome.summary, outcome.output, "text", warned=True)
+        click.echo(
+            f"groups: {counted(len(result.groups), 'group')} besides that of all ranks, in {result.groups_path}"
+        )
         for note in result.clock_notes:
             click.echo(f"clocks: {note}")
         if not result.mismatches and len(result.outcomes) > 1:

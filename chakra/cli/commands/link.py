@@ -138,11 +138,11 @@ def settings_of(options: Options) -> "Settings":
     )
 
 
-def show(summary: dict[str, Any], output: str, output_format: str) -> None:
-    """Print what one rank's link found, warnings on standard error."""
+def show(summary: dict[str, Any], output: str, output_format: str, *, warned: bool = False) -> None:
+    """Print what one rank's link found, warnings on standard error unless they were `warned` of."""
     from chakra.converters.pytorch.write.link_summary import lines
 
-    for warning in summary["warnings"]:
+    for warning in () if warned else summary["warnings"]:
         click.echo(f"chakra: warning: {warning}", err=True)
     for problem in summary.get("self_check", []):
         click.echo(f"chakra: warning: {output}: self-check: {problem}", err=True)

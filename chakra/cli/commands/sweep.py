@@ -112,7 +112,7 @@ def _place(workers: int | None, threads: bool, scheduler: str | None) -> str:
     if scheduler:
         return f"the workers of {scheduler}"
     count = workers or os.cpu_count() or 1
-    return f"{count} {'thread' if threads else 'worker'}{'s' if count != 1 else ''}"
+    return counted(count, "thread" if threads else "worker")
 
 
 class _Progress(AbstractContextManager["_Progress"]):

@@ -8,6 +8,7 @@ import numpy as np
 import rich_click as click
 
 from chakra.cli.support.command import ChakraCommand
+from chakra.cli.support.machine import refuse_words
 from chakra.cli.support.numbers import WholeRange
 from chakra.cli.support.options import format_option
 from chakra.errors import ChakraError, ThresholdError, TraceError, UsageError, WorkloadError
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     help="Network file: gives the number of NPUs.",
 )
 @click.option(
+    "--platform",
+    metavar="MACHINE",
+    help="A known machine, in place of --network: `hgx-h100`, or with their number, `8x hgx-h100`.",
+)
+@click.option(
     "--npus", type=WholeRange(min=1), metavar="N", help="Number of NPUs. [default: the files found]"
 )
 @click.option(
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
 def command(
     prefix: str,
     network: str | None,
+    platform: str | None,
     npus: int | None,
     groups: str,
     output_format: str,
@@ -57,13 +64,10 @@ def command(
 
     Findings go to standard output. The exit code is 2 if there is an error among them.
     """
-    if network is not None:
-        from chakra.replay.config import load_network
-
-        of_network = load_network(network).npus
-        if npus is not None and npus != of_network:
-            raise UsageError(f"--npus {npus}: {network} has {counted(of_network, 'NPU')}")
-        npus = of_network
+    of_machine = npus_of_machine(prefix, network, platform)
+    if npus is not None and of_machine is not None and npus != of_machine:
+        raise UsageError(f"--npus {npus}: {network or platform} has {counted(of_machine, 'NPU')}")
+    npus = npus if of_machine is None else of_machine
     manifest = manifest_of(prefix)
     if manifest is not None:
         count, ranks, findings = check_manifest(manifest, groups, npus)
@@ -79,6 +83,30 @@ def command(
         raise WorkloadError(f"{prefix}: {counted(len(errors), 'error')} in {checked}")
     if strict and warnings:
         raise ThresholdError(f"--strict: {counted(len(warnings), 'warning')}")
+
+
+def npus_of_machine(prefix: str, network: str | None, platform: str | None) -> int | None:
+    """NPUs of the machine that the traces are for; None where none is named.
+
+    Raises
+    ------
+    ConfigError, UsageError
+        A machine that is named twice or not known, or of another size than the workload.
+    """
+    if network is not None:
+        from chakra.replay.config import load_network
+
+        if platform is not None:
+            raise UsageError("--platform: the network is given by -n already")
+        refuse_words(network)
+        return load_network(network).npus
+    if platform is None:
+        return None
+    from chakra.platforms import cluster
+    from chakra.replay.prepare import workload_facts
+
+    found = None if os.path.isfile(prefix) else workload_facts(prefix)[0]
+    return cluster(platform, found).node_npus
 
 
 def trace_files(prefix: str, npus: int | None) -> list[str]:

@@ -1,9 +1,12 @@
 """Which machine a command replays on: files, or a known one by name."""
 
+import os
+import shlex
+
 import rich_click as click
 
 from chakra.cli.support.options import Options
-from chakra.errors import UsageError
+from chakra.errors import ChakraError, UsageError
 from chakra.io.readable import counted
 
 
@@ -23,6 +26,7 @@ def put_machine(options: Options, *, replicates: bool = False) -> None:
         Neither is given, or there is no such machine, or not of the workload's size.
     """
     words = options.pop("platform")
+    refuse_words(options["network"])
     missing = [
         flags
         for name, flags in (
@@ -52,3 +56,29 @@ def put_machine(options: Options, *, replicates: bool = False) -> None:
         options["network"] = machine.network()
     if options["system"] is None:
         options["system"] = machine.system(**({"roofline_enabled": 0} if timed else {}))
+
+
+def refuse_words(network: object) -> None:
+    """Refuse the words for a machine where a network file belongs.
+
+    Parameters
+    ----------
+    network
+        What `--network` says; not a text: nothing or a network itself.
+
+    Raises
+    ------
+    UsageError
+        Words that `--platform` takes.
+    """
+    if not isinstance(network, str) or os.path.exists(network):
+        return
+    from chakra.platforms import cluster
+
+    try:
+        cluster(network, sized=False)
+    except ChakraError:
+        return
+    raise UsageError(
+        f"-n {network}: no such file; a known machine is given by --platform {shlex.quote(network)}"
+    )

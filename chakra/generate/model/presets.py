@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from chakra.errors import UsageError
 from chakra.generate.model.config import TransformerConfig, tokens_of
 from chakra.generate.model.layer_kinds import Feed, LayerKind, Mixer, pattern_layers
-from chakra.io.nearest import nearest
+from chakra.io.nearest import meant, nearest
 from chakra.io.readable import counted
 
 
@@ -407,15 +407,15 @@ def transformer(name: str) -> TransformerConfig:
     Raises
     ------
     UsageError
-        No such preset; the message names the nearest, or lists those there are.
+        No such preset; the message names the nearest, and the option that lists all.
     """
     if name not in TRANSFORMERS:
         family = [known for known in TRANSFORMERS if name and known.startswith(name.lower())]
-        if len(family) > 1:
-            hint = f"; did you mean one of {', '.join(family)}?"
-        else:
-            hint = nearest(name, list(TRANSFORMERS)) or f"; there are: {', '.join(TRANSFORMERS)}"
-        raise UsageError(f"no model preset {name!r}{hint}")
+        hint = meant(family) or nearest(name, TRANSFORMERS, most=3)
+        raise UsageError(
+            f"no model preset {name!r}{hint or ';'} `chakra generate transformer --list-models` lists all "
+            f"{len(TRANSFORMERS)}"
+        )
     return TRANSFORMERS[name]
 
 

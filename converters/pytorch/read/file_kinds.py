@@ -6,6 +6,7 @@ from chakra.converters.pytorch.read.first_bytes import HEAD_BYTES, FileKind, des
 from chakra.converters.pytorch.read.jsonarray import Source
 from chakra.errors import ConversionError
 from chakra.io.files import is_cut
+from chakra.io.readable import counted
 
 
 def read_head(source: Source, size: int) -> bytes:
@@ -37,10 +38,10 @@ def head_and_kind(path: str | Path) -> tuple[bytes, FileKind]:
         source.close()
     kind = describe_bytes(head)
     if kind in (FileKind.OTHER_JSON, FileKind.EMPTY) and source.cut:
-        raise ConversionError(f"{path}: {source.cut} after {len(head)} uncompressed bytes")
+        raise ConversionError(f"{path}: {source.cut} after {counted(len(head), 'uncompressed byte')}")
     if kind is FileKind.OTHER_JSON and len(head) < size and is_cut(head):
         raise ConversionError(
-            f"{path}: cut off after {len(head)} bytes: the file ends before any of its events or nodes"
+            f"{path}: cut off after {counted(len(head), 'byte')}: the file ends before any of its events or nodes"
         )
     return head, kind
 

@@ -13,7 +13,7 @@ import numpy as np
 from chakra.arrays import I64, Bool
 from chakra.converters.pytorch.read.decimals import BAD_TIME, nanoseconds
 from chakra.io.digits import decimal_number
-from chakra.io.readable import counted
+from chakra.io.readable import counted, verb
 
 #: greatest length, us
 MAX_MICROS = 1e15
@@ -61,4 +61,6 @@ def _number(value: Any) -> float:
 
 def untimed_text(source: str, events: int) -> str:
     """What is said of events of a file that have no usable time."""
-    return f"{source}: {counted(events, 'event')} without a usable time were left out"
+    return (
+        f"{source}: {counted(events, 'event')} without a usable time {verb(events, 'was', 'were')} left out"
+    )

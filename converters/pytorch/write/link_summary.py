@@ -241,7 +241,8 @@ def _lost_collectives(linked: Linked) -> str | None:
     named = {row for row in rows if comm[int(gpu.comm[row])].collective}
     lost = named - communicating
     return (
-        f"{counted(len(lost), 'collective')} of the device trace are not communication nodes"
+        f"{counted(len(lost), 'collective')} of the device trace {verb(len(lost), 'is no node', 'are no nodes')} of "
+        "communication"
         if lost
         else None
     )

@@ -10,7 +10,7 @@ import numpy as np
 from chakra.arguments import check_fields, checked
 from chakra.arrays import F64
 from chakra.errors import ChakraError, ConfigError
-from chakra.io.readable import counted
+from chakra.io.readable import counted, verb
 from chakra.replay.collectives.library.shape import Communicator
 from chakra.replay.collectives.measured.nccl_log import Measurement, read_whole_log
 from chakra.replay.collectives.measured.silicon import COLUMNS, measurements, tables
@@ -101,7 +101,11 @@ def _spread(found: _Found) -> list[str]:
     if not apart:
         return []
     kind, size, ranks, times = max(apart, key=lambda one: max(one[3]) / min(one[3]))
-    more = f", and {len(apart) - 1} more differ by over {_MOST_SPREAD:g} times" if len(apart) > 1 else ""
+    more = (
+        f", and {len(apart) - 1} more {verb(len(apart) - 1, 'differs', 'differ')} by over {_MOST_SPREAD:g} times"
+        if len(apart) > 1
+        else ""
+    )
     far = f"{min(times):g} to {max(times):g} us{more}"
     return [
         (
