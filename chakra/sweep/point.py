@@ -151,9 +151,10 @@ def run_point(
     Returns
     -------
     dict
-        ``status`` "ok" with ``metrics``, ``idle``, the reasons why some of the given values may change nothing, and
-        ``job``, what an interval of its step depends on, or ``no_job``, why it has none;
-        "infeasible" (parameters that do not fit together; memory, with ``metrics`` of what it needs) or "failed", with a
+        ``status`` "ok" with ``metrics``, ``idle``, the reasons why some of the given values may change nothing,
+        ``remarks``, what a reader should know of them, where there is something, and ``job``, what an interval of its
+        step depends on, or ``no_job``, why it has none; "infeasible" (parameters that do not fit together; memory, with
+        ``metrics`` of what it needs) or "failed", with a
         one-line ``reason``. Never raises for a bad point: the others of a study go on.
     """
     try:
@@ -186,14 +187,15 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float) -> dict[str
     begun = time.monotonic()
     platform = _platform(merged)
     metrics: dict[str, Any] = {}
-    workload, plan_metrics, need = _workload(merged["workload"], platform, merged["replay"])
+    workload, plan_metrics, need, timed = _workload(merged["workload"], platform, merged["replay"])
     metrics.update(plan_metrics)
     network, system = machine(merged, metrics.get("npus"))
     capacity = _capacity(system)
     if needs_memory and (need is not None or capacity is None):
         _require_memory(need, capacity)
-    if callable(workload) and not any(str(key).startswith("roofline") for key in merged["system"]):
-        # generated nodes carry durations (with the efficiencies asked for); the replay's own roofline has none
+    asked = any(key == "file" or str(key).startswith("roofline") for key in merged["system"])
+    if timed and not asked:
+        # generated nodes carry durations (with the efficiencies asked for); the machine's own roofline has none
         system["roofline-enabled"] = 0
     options = {key.replace("-", "_"): value for key, value in merged["replay"].items()}
     unknown = sorted(set(options) - REPLAY_OPTIONS)
@@ -236,6 +238,8 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float) -> dict[str
     )
     metrics.update(rates)
     out: dict[str, Any] = {"status": "ok", "metrics": metrics, "idle": _idle(merged, result)}
+    if remarks := _remarks(merged, result):
+        out["remarks"] = remarks
     if isinstance(job, Job):
         out["job"] = asdict(job)
     elif isinstance(job, NothingNear):
@@ -261,6 +265,19 @@ def _idle(merged: Merged, result: "ReplayResult") -> dict[str, str]:
     ]
     reasons = {name: why_idle(name.replace("_", "-"), result) for name in given}
     return {name: reason for name, reason in reasons.items() if reason}
+
+
+def _remarks(merged: Merged, result: "ReplayResult") -> list[str]:
+    """What a reader of the metrics should know: warnings, notes, why collectives are faster than their links.
+
+    Of a generated workload a study says itself whose times computation takes and what fits; of traces in files only the
+    replay knows.
+    """
+    from chakra.replay.results.formatting import why_stars
+
+    stars = why_stars(result.collectives, result.options.backend)
+    notes = result.notes if "files" in merged["workload"] else []
+    return [*result.warnings, *notes, *(f"a collective is{star.removeprefix('*')}" for star in stars)]
 
 
 def _capacity(system: Mapping[str, Any]) -> int | None:
@@ -317,7 +334,7 @@ def memory_of(merged: Merged) -> dict[str, float]:
         Parameters that do not fit together.
     """
     platform = _platform(merged)
-    _, plan_metrics, need = _workload(merged["workload"], platform, merged["replay"])
+    _, plan_metrics, need, _ = _workload(merged["workload"], platform, merged["replay"])
     _, system = machine(merged, plan_metrics.get("npus"))
     return _memory_metrics(need, _capacity(system))
 
@@ -456,9 +473,13 @@ def _paid_npus(merged: Merged, platform: "Platform | None", npus: int) -> int | 
 
 def _workload(
     section: Mapping[str, object], platform: "Platform | None", replay: Mapping[str, object]
-) -> tuple[Any, dict[str, Any], MemoryNeed | None]:
-    """A workload (or a function that makes it, called only when the point is run), what its plan tells, what it needs."""
+) -> tuple[Any, dict[str, Any], MemoryNeed | None, bool]:
+    """A workload (or a function that makes it, called only when the point is run), what its plan tells, what it needs.
+
+    And whether its computes were timed when it was generated.
+    """
     from chakra.platforms.compute import takes_operator_times
+    from chakra.replay.prepare import workload_facts
 
     given = dict(section)
     files = given.pop("files", None)
@@ -467,13 +488,14 @@ def _workload(
             raise ConfigError(
                 f"workload: {sorted(given)[0]!r} goes with a generated workload, not with files"
             )
+        npus, timed = workload_facts(str(files))
+        known = {} if npus is None else {"npus": npus}
         if str(files).endswith(".json"):
             from chakra.et.manifest import read_manifest
 
             manifest = read_manifest(str(files))
-            need = need_of(generated_totals(manifest.traces, manifest.npus))
-            return manifest, {"npus": manifest.npus}, need
-        return files, {}, None
+            return manifest, known, need_of(generated_totals(manifest.traces, manifest.npus)), timed
+        return files, known, None, timed
     kind = given.pop("kind", "transformer")
     if kind not in REQUESTS:
         raise ConfigError(f"workload.kind: {kind!r} is not one of {', '.join(REQUESTS)}")
@@ -498,4 +520,5 @@ def _workload(
         (lambda: build_workload(plan, names=False, metadata=facts)),
         dict[str, Any](totals.counts),
         totals.memory,
+        True,
     )

@@ -31,6 +31,11 @@ class Reason:
     same: bool
 
 
+def without_numbers(text: str) -> str:
+    """A text with a sign in place of every number: equal for texts that differ in numbers alone."""
+    return _NUMBER.sub("#", text)
+
+
 def reasons(outcomes: Sequence[Outcome]) -> list[Reason]:
     """Why designs have no result, failures before what does not fit, most frequent first.
 
@@ -42,7 +47,7 @@ def reasons(outcomes: Sequence[Outcome]) -> list[Reason]:
     found: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
         if not outcome.ok:
-            found.setdefault((outcome.status, _NUMBER.sub("#", outcome.reason)), []).append(outcome)
+            found.setdefault((outcome.status, without_numbers(outcome.reason)), []).append(outcome)
     rows = [
         Reason(status, alike[0], len(alike), len({one.reason for one in alike}) == 1)
         for (status, _), alike in found.items()

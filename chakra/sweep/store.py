@@ -24,7 +24,7 @@ from chakra.sweep.space import Point
 #: what becomes of a point
 STATUSES = ("ok", "infeasible", "failed")
 #: what is kept of an outcome beside its document
-_KEPT = ("status", "metrics", "reason", "idle", "job", "no_job")
+_KEPT = ("status", "metrics", "reason", "idle", "job", "no_job", "remarks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class Outcome:
         What an interval of its step depends on; None where no such step was measured.
     no_job
         Why none was; empty where none was asked for.
+    remarks
+        What a reader of the metrics should know: warnings and notes of the replay.
     """
 
     key: str
@@ -62,6 +64,7 @@ class Outcome:
     idle: Mapping[str, str] = field(default_factory=dict)
     job: Job | None = None
     no_job: str = ""
+    remarks: Sequence[str] = ()
 
     @property
     def ok(self) -> bool:
@@ -118,11 +121,14 @@ class Store:
             idle = {str(name): str(text) for name, text in outcome.get("idle", {}).items()}
             job = job_from(outcome.get("job"))
             no_job = str(outcome.get("no_job", ""))
+            remarks = [str(text) for text in outcome.get("remarks", ())]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         if status not in STATUSES or not isinstance(why, str) or not _are_metrics(metrics):
             return None
-        return Outcome(key, point, status, metrics, why, cached=True, idle=idle, job=job, no_job=no_job)
+        return Outcome(
+            key, point, status, metrics, why, cached=True, idle=idle, job=job, no_job=no_job, remarks=remarks,
+        )  # fmt: skip
 
     @checked
     def put(self, key: str, point: Point, merged: Mapping[str, Any], outcome: Mapping[str, Any]) -> Outcome:
@@ -154,7 +160,7 @@ class Store:
             file.write(document_text(document, indent=1, default=str))
         return Outcome(
             key, point, outcome["status"], metrics, outcome.get("reason", ""), idle=outcome.get("idle", {}),
-            job=job_from(outcome.get("job")), no_job=outcome.get("no_job", ""),
+            job=job_from(outcome.get("job")), no_job=outcome.get("no_job", ""), remarks=outcome.get("remarks", ()),
         )  # fmt: skip
 
     @checked

@@ -13,6 +13,7 @@ from chakra.replay.results.sharing_notes import NOT_SHARED, port_notes
 from chakra.sweep.given import values_of
 from chakra.sweep.nearest_fit import fits, nearest_fit
 from chakra.sweep.pareto import label
+from chakra.sweep.remarks import remark_notes
 from chakra.sweep.sensitivity import without_effect
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
@@ -180,16 +181,18 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
     best
         Good ones, best first.
     """
-    return [
+    said = [
         *notes(study, outcomes),
         *unshared(study),
         *_wide_switches(study),
+        *remark_notes(best),
         *overfull(study, outcomes, best),
         *nothing_fits(study, outcomes),
         *unranked(study, outcomes),
         *without_effect(study, outcomes),
         *tie_note(study, best),
     ]
+    return list(dict.fromkeys(said))  # replays note what the study says of all its points, too
 
 
 def _platforms(study: Study) -> list[Platform]:

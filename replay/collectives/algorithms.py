@@ -49,7 +49,7 @@ class Algorithm:
 
     @property
     def name(self) -> str:
-        """The name in system files."""
+        """The name in system files; ``none`` of what moves nothing, a group of one or no bytes."""
         base = {
             Family.NONE: "none",
             Family.RING: "ring",
@@ -61,7 +61,7 @@ class Algorithm:
             Family.LIBRARY: self.library,
             Family.SWITCH: IN_NETWORK,
         }[self.family]
-        if self.flat and self.family not in (Family.LIBRARY, Family.SWITCH):
+        if self.flat and self.family not in (Family.NONE, Family.LIBRARY, Family.SWITCH):
             base = flat_name(base)
         return base + (str(self.window) if self.window else "")
 

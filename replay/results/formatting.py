@@ -413,6 +413,37 @@ def _mean_rate(rates: Sequence[float | None], taken: Sequence[tuple[int, int]]) 
     return sum(rate * total for rate, total in known) / time if time else None
 
 
+def _alike(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, int, int], list[Mapping[str, Any]]]:
+    """Rows of collectives that the summary has in one: by kind, what ran, members and bytes."""
+    merged: dict[tuple[str, str, int, int], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        merged.setdefault((row["kind"], ran_in_words(row), row["members"], row["bytes"]), []).append(row)
+    return merged
+
+
+def _why_star(same: Sequence[Mapping[str, Any]], backend: str) -> str:
+    """What a star at the bound of alike collectives means; empty where there is none."""
+    taken = [_taken(row) for row in same]
+    count, total = (sum(column) for column in zip(*taken, strict=True))
+    library = "library_algorithm" in same[0]
+    waited = any(row.get("total_ns", 0) > row.get("total_transfer_ns", 0) for row in same)
+    bound = (_mean_bound(same, taken) or 0) * count
+    return why_faster(total, bound, library=library, backend=backend, waited=waited)
+
+
+def why_stars(rows: Sequence[Mapping[str, Any]], backend: str) -> list[str]:
+    """What the stars at bounds of a result's collectives mean, as the summary says it; nothing without stars.
+
+    Parameters
+    ----------
+    rows
+        ``collectives`` of a result.
+    backend
+        Its backend.
+    """
+    return sorted({_why_star(same, backend) for same in _alike(rows).values()} - {""})
+
+
 def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[str]:
     if not rows:
         return
@@ -429,22 +460,14 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
             "bound ns",
         ]
     ]
-    merged: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        merged.setdefault((row["kind"], ran_in_words(row), row["members"], row["bytes"]), []).append(row)
-    beaten: set[str] = set()
-    for (kind, algorithm, members, size), same in merged.items():
+    for (kind, algorithm, members, size), same in _alike(rows).items():
         taken = [_taken(row) for row in same]
         count, total = (sum(column) for column in zip(*taken, strict=True))
         bound = _mean_bound(same, taken)
-        library = "library_algorithm" in same[0]
-        waited = any(row.get("total_ns", 0) > row.get("total_transfer_ns", 0) for row in same)
-        why = why_faster(total, (bound or 0) * count, library=library, backend=backend, waited=waited)
-        beaten |= {why} - {""}
         table.append(
             [
                 kind,
-                str(algorithm),
+                algorithm,
                 count_text(members),
                 count_text(size),
                 count_text(count),
@@ -453,12 +476,12 @@ def _collectives(rows: Sequence[Mapping[str, Any]], backend: str) -> Iterator[st
                     _rate(_mean_rate([row.get(key) for row in same], taken))
                     for key in ("algbw_gbps", "busbw_gbps")
                 ),
-                ("-" if bound is None else count_text(round(bound))) + ("*" if why else ""),
+                ("-" if bound is None else count_text(round(bound))) + "*" * bool(_why_star(same, backend)),
             ]
         )
     yield ""
     yield from _table(table, left=2)
-    yield from sorted(beaten)
+    yield from why_stars(rows, backend)
     yield (
         "GB/s of 10^9 B/s; algbw = bytes (all-gather, gather and scatter: times NPUs) / mean time from the last "
         "member's start, busbw as nccl-tests define it"

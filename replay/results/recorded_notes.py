@@ -7,9 +7,11 @@ import numpy as np
 
 from chakra.et import Trace
 from chakra.io.readable import counted
-from chakra.replay.compute.other_accelerator import accelerator_named, recorded_on
+from chakra.replay.compute.other_accelerator import BY_SHAPE, accelerator_named, recorded_on
 from chakra.replay.compute.parameters import FIRST_TYPE, ComputeParameters
 from chakra.replay.engines.scenario import Scenario
+from chakra.replay.options import RunOptions
+from chakra.replay.workload.kernel_speeds import accelerator_shares
 from chakra.replay.workload.recorded import (
     ALONE,
     COST,
@@ -136,19 +138,41 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
             parts.append(
                 (error * exposed_ns, f"collectives' times are {100 * error:.1f} % off on average{also}")
             )
-    if options.accelerator is not None and compute_ns:
-        models = (accelerator_named(options.accelerator), recorded_on(traces, options.recorded_on))
-        error = sum(map(_error, models))
-        if error:
-            parts.append(
-                (error * compute_ns, f"products of the two accelerators {100 * error:.0f} % together")
-            )
-    total = sum(time for time, _ in parts)
-    reasons = "; ".join(text for _, text in parts)
+    unknown = []
+    if compute_ns:
+        known, unmeasured = _other_accelerator(traces, options)
+        parts += [(error * compute_ns, text) for error, text in known]
+        unknown += unmeasured
     if exposed_ns and messages and not collectives:
-        reasons += "; how far times of sends and receives are off is not known"
-    within = f"{total / 1e6:,.3f} ms ({100 * total / max(finish_ns, 1):.1f} %)"
-    return [f"uncertain by about {within}: {reasons}; what the recording does not hold is not in it"]
+        unknown.append("times of sends and receives")
+    total = sum(time for time, _ in parts)
+    reasons = [text for _, text in parts] + [f"how far {what} are off is not known" for what in unknown]
+    within = f"{total / 1e6:,.3f} ms ({100 * total / max(finish_ns, 1):.1f} %)" + " or more" * bool(unknown)
+    told = "; ".join(reasons)
+    return [f"uncertain by about {within}: {told}; what the recording does not hold is not in it"]
+
+
+def _other_accelerator(
+    traces: Sequence[Trace], options: RunOptions
+) -> tuple[list[tuple[float, str]], list[str]]:
+    """Errors of kernels' times on another accelerator than the recorded one: shares of computing, and what is not known.
+
+    Errors of operator models are those of what they were fitted to, products of known shapes. Ratios of peaks and of
+    bandwidths were held against no measured kernels.
+    """
+    if options.accelerator is None:
+        return [], []
+    models = (accelerator_named(options.accelerator), recorded_on(traces, options.recorded_on))
+    if models[0].name == models[1].name:  # all ratios are 1
+        return [], []
+    shares = accelerator_shares(traces, options)
+    by_shape, error = shares.pop(BY_SHAPE, 0.0), sum(map(_error, models))
+    known = []
+    if by_shape and error:
+        of = f", of {100 * by_shape:.0f} % of the kernels' time" if shares else ""
+        known.append((by_shape * error, f"products of the two accelerators {100 * error:.0f} % together{of}"))
+    by_ratio = f"times by {' and '.join(shares)}, {100 * sum(shares.values()):.0f} % of the kernels',"
+    return known, [by_ratio] if shares else []
 
 
 def turns_notes(scenario: Scenario) -> list[str]:

@@ -1,7 +1,7 @@
 """Times of the accelerator's kernels by family, and on another accelerator than the recorded one."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,15 @@ from chakra.et import NodeType, Trace
 from chakra.et.families import FAMILIES, MEMORY_BOUND
 from chakra.et.node_families import node_families
 from chakra.io.nearest import nearest
-from chakra.replay.compute.other_accelerator import Ratios, accelerator_named, ratios, recorded_on
+from chakra.replay.compute.other_accelerator import (
+    BY_BANDWIDTH,
+    BY_PEAK,
+    BY_SHAPE,
+    Ratios,
+    accelerator_named,
+    ratios,
+    recorded_on,
+)
 from chakra.replay.options import RunOptions
 from chakra.replay.workload.node_draft import Draft
 from chakra.replay.workload.recorded import accelerator_time, host_time
@@ -124,20 +132,27 @@ def idle_speed_notes(traces: tuple[Trace, ...], options: RunOptions) -> list[str
     ]
 
 
+def accelerator_shares(traces: Sequence[Trace], options: RunOptions) -> dict[str, float]:
+    """How times of kernels on another accelerator were found -> share of the kernels' recorded time.
+
+    Empty where there is no other accelerator, or no kernel has a recorded time.
+    """
+    found = [other for trace in traces if (other := other_accelerator(trace, options)) is not None]
+    times = {
+        how: sum(other.time_ns.get(how, 0) for other in found) for how in (BY_SHAPE, BY_BANDWIDTH, BY_PEAK)
+    }
+    return {how: time / sum(times.values()) for how, time in times.items() if time}
+
+
 def accelerator_notes(traces: tuple[Trace, ...], options: RunOptions) -> list[str]:
     """How the kernels' times on another accelerator came about."""
     if options.accelerator is None:
         return []
-    found = [other for trace in traces if (other := other_accelerator(trace, options)) is not None]
-    if not found:
+    shares = accelerator_shares(traces, options)
+    if not shares:
         return ["--accelerator has no effect: no kernel of the workload has a recorded time"]
     target = accelerator_named(options.accelerator)
     origin = recorded_on(traces, options.recorded_on)
-    total = sum(sum(other.time_ns.values()) for other in found)
-    shares = ", ".join(
-        f"{100 * sum(other.time_ns.get(how, 0) for other in found) / total:.0f} % by {how}"
-        for how in ("shape", "bandwidth", "peak")
-        if any(other.time_ns.get(how) for other in found)
-    )
     text = f"kernels take the times of {target.accelerator} in place of the recorded {origin.accelerator}"
-    return [f"{text}: of their time {shares}"]
+    told = ", ".join(f"{100 * share:.0f} % by {how}" for how, share in shares.items())
+    return [f"{text}: of their time {told}"]

@@ -267,6 +267,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "outcomes",
         "pareto",
         "reasons",
+        "remarks",
         "nearest_fit",
         "doubt",
         "ties",

@@ -218,7 +218,9 @@ def test_c7_group_of_one() -> None:
     for compat in (None, "astra-sim"):  # there is no number to keep
         result = run(traces, compat, comm_groups={"1": [0]})
         assert int(result.finish_ns[0]) == example.default == 5000
-    assert run(traces, None, comm_groups={"1": [0]}).corrections["C7"] == 1
+    corrected = run(traces, None, comm_groups={"1": [0]})
+    assert corrected.corrections["C7"] == 1
+    assert [row["algorithm"] for row in corrected.collectives] == ["none"]
 
 
 def test_c8_roofline_without_operations() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from recorded_traces import saying
 
 from chakra.cli.main import run as chakra
 from chakra.converters.pytorch import Settings, convert_job, find_inputs
@@ -152,6 +153,22 @@ def test_kernels_on_another_accelerator() -> None:
     assert 0.3 < by_shape < 0.7
     [note] = [n for n in simulate([trace], SYSTEM, NETWORK, accelerator="b200").notes if "times of" in n]
     assert note.endswith("of their time 25 % by shape, 50 % by bandwidth, 25 % by peak")
+
+
+def test_errors_of_products_count_where_a_shape_is_known() -> None:
+    """Operator models were fitted to products; ratios of peaks and bandwidths were held against no measured kernel."""
+    trace = saying(recording(), {"explained_span_ns": 500_000})
+    result = simulate([trace], SYSTEM, NETWORK, accelerator="b200")
+    [note] = [note for note in result.notes if note.startswith("uncertain")]
+    errors = [compute_parameters(name).errors["bf16"].mean_error for name in ("hgx-b200", "hgx-h200")]
+    off_ms = 0.25 * sum(errors) * int(result.account["compute_ns"][0]) / 1e6
+    assert note.startswith(f"uncertain by about {off_ms:,.3f} ms ")
+    assert (
+        f"products of the two accelerators {100 * sum(errors):.0f} % together, of 25 % of the kernels' time"
+        in note
+    )
+    assert "; how far times by bandwidth and peak, 75 % of the kernels', are off is not known; what" in note
+    assert " %) or more: " in note
 
 
 def test_the_same_accelerator_changes_nothing() -> None:

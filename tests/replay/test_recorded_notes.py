@@ -61,9 +61,16 @@ def test_turns_of_other_ranks_and_the_cost_of_recording_are_parts() -> None:
     assert milliseconds(cheaper) - milliseconds(plain) == pytest.approx(0.18 * 0.05, abs=0.0015)
 
 
-def test_another_accelerator_adds_its_errors() -> None:
+def test_times_by_peak_have_no_known_error() -> None:
     [note] = uncertain((99, 99), accelerator="b200", recorded_on="h200")
-    assert "products of the two accelerators 14 % together" in note
+    assert "products" not in note
+    assert "; how far times by peak, 100 % of the kernels', are off is not known; what" in note
+    [plain] = uncertain((99, 99))
+    assert " or more" not in plain
+
+
+def test_the_recorded_accelerator_itself_adds_nothing() -> None:
+    assert uncertain((99, 99), accelerator="h200", recorded_on="h200") == uncertain((99, 99))
 
 
 def test_turns_on_a_shared_accelerator_are_left_out_where_each_npu_has_one() -> None:
