@@ -53,8 +53,15 @@ class UnfitError(ValueError):
 
     def of_entry(self, i: int, value: object) -> "UnfitError":
         """The same of an entry of a list."""
+        return self._of(f"entry {i}", value)
+
+    def of_part(self, name: str, value: object) -> "UnfitError":
+        """The same of a part of a map."""
+        return self._of(repr(name), value)
+
+    def _of(self, place: str, value: object) -> "UnfitError":
         return UnfitError(
-            f"entry {i} {self.rule}", describe(value) if self.found is None else self.found, self.hint
+            f"{place} {self.rule}", describe(value) if self.found is None else self.found, self.hint
         )
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from chakra.io.digits import is_whole, whole_number
-from chakra.replay.config.key import Schema, UnfitError
+from chakra.replay.config.key import Reader, Schema, UnfitError
 from chakra.replay.config.model import BuiltOf
 from chakra.replay.config.readers import MAX_INT, Count, ListOf, Number
 
@@ -96,9 +97,22 @@ class Route:
         return {"type": "array", "items": Vertex().schema(), "minItems": 2}
 
 
+T = TypeVar("T")
 _COUNT = Count(f"must be a whole number from 1 to {MAX_INT}", 1)
 _RATE = Number(above_zero=True, rule="must be one number of Gb/s, above 0")
 _PARTS = ("switches", "cables", "ports", "port_gbps")
+
+
+def _is_name(level: object) -> bool:
+    return isinstance(level, str) and bool(level.strip())
+
+
+def _part(name: str, reader: Reader[T], value: object, compat: str | None) -> T:
+    """A part of a map, whose name errors say."""
+    try:
+        return reader.read(value, compat)
+    except UnfitError as unfit:
+        raise unfit.of_part(name, value) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +127,22 @@ class Parts:
         if not isinstance(value, Mapping) or set(value) != set(_PARTS):
             raise UnfitError(f"must be a map of {', '.join(_PARTS)}")
         levels = value["switches"]
-        if not isinstance(levels, Mapping) or not levels or not all(isinstance(name, str) for name in levels):
-            raise UnfitError("must have a map of levels to counts as switches")
+        if not isinstance(levels, Mapping) or not levels or not all(map(_is_name, levels)):
+            raise UnfitError("must be a map of levels to counts").of_part("switches", levels)
         return BuiltOf(
-            tuple((name, _COUNT.read(count, compat)) for name, count in levels.items()),
-            _COUNT.read(value["cables"], compat),
-            _COUNT.read(value["ports"], compat),
-            _RATE.read(value["port_gbps"], compat),
+            tuple((name, _part(name, _COUNT, count, compat)) for name, count in levels.items()),
+            _part("cables", _COUNT, value["cables"], compat),
+            _part("ports", _COUNT, value["ports"], compat),
+            _part("port_gbps", _RATE, value["port_gbps"], compat),
         )
 
     def schema(self) -> Schema:
         """A map of all four."""
         count = _COUNT.schema()
-        levels = {"type": "object", "additionalProperties": count, "minProperties": 1}
+        name = {"type": "string", "pattern": r"\S"}
+        levels = {
+            "type": "object", "additionalProperties": count, "minProperties": 1, "propertyNames": name,
+        }  # fmt: skip
         return {
             "type": "object",
             "required": list(_PARTS),

@@ -205,9 +205,9 @@ class Faults:
     Attributes
     ----------
     failed
-        Links as ``A-B``, as they were asked for.
+        Links as ``A-B``, ascending: NPUs by number, then other vertices as they are listed; a link's lower end first.
     slow
-        Links as ``A-B`` and the factor on their bandwidth.
+        Links as ``A-B`` and the factor on their bandwidth, in the same order.
     before
         All links as they were.
     """

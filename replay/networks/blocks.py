@@ -80,9 +80,12 @@ def with_faults(
     number = {str(i): i for i in range(network.npus)}
     number |= {name: network.npus + i for i, name in enumerate(links.vertices)}
     have = {(link.src, link.dst) for link in links.links}
-    broken: set[tuple[int, int]] = set()
+    failed: dict[tuple[int, int], str] = {}
     for text in gone:
-        broken |= _ends(text, "--fail-link", number, have, network)
+        ends = _ends(text, "--fail-link", number, have, network)
+        if ends in failed:
+            raise UsageError(f"--fail-link {text}: this link is given twice")
+        failed[ends] = text
     factor: dict[tuple[int, int], float] = {}
     for text, value in slow.items():
         if not 1e-9 <= value <= 1e9:
@@ -91,17 +94,26 @@ def with_faults(
                 "--fail-link"
             )
         ends = _ends(text, "--slow-link", number, have, network)
-        if ends & factor.keys():
+        if ends in failed:
+            raise UsageError(f"--slow-link {text}: --fail-link {failed[ends]} takes this link out")
+        if ends in factor:
             raise UsageError(f"--slow-link {text}: this link is given twice")
-        factor |= dict.fromkeys(ends, float(value))
+        factor[ends] = float(value)
     left = tuple(
-        replace(link, bandwidth_gibps=link.bandwidth_gibps * factor.get((link.src, link.dst), 1.0))
+        replace(link, bandwidth_gibps=link.bandwidth_gibps * factor.get(_both_ways(link), 1.0))
         for link in links.links
-        if (link.src, link.dst) not in broken
+        if _both_ways(link) not in failed
     )
-    faults = Faults(tuple(gone), tuple((text, float(value)) for text, value in slow.items()), links)
+    names = list(number)
+    name = {ends: "-".join(names[end] for end in ends) for ends in (*failed, *factor)}
+    # however and in whatever order they were asked for: equal faults are equal inputs of runs
+    faults = Faults(
+        tuple(name[ends] for ends in sorted(failed)),
+        tuple((name[ends], factor[ends]) for ends in sorted(factor)),
+        links,
+    )
     out = replace(network, links=replace(links, links=left, faults=faults))
-    check_reach(out, " once the failed links are gone" if broken else "")
+    check_reach(out, " once the failed links are gone" if failed else "")
     return out if links.dimension_ordered else with_dims(out)
 
 
@@ -121,18 +133,28 @@ def _check_size(network: Network) -> None:
         )
 
 
+def _both_ways(link: Link) -> tuple[int, int]:
+    """The ends of a link, the same for both directions."""
+    return min(link.src, link.dst), max(link.src, link.dst)
+
+
 def _ends(
     text: str, option: str, number: Mapping[str, int], have: set[tuple[int, int]], network: Network
-) -> set[tuple[int, int]]:
-    """Both directions of the link that a text ``A-B`` names; names may have hyphens themselves."""
+) -> tuple[int, int]:
+    """Ends, ascending, of the link that a text ``A-B`` names; names may have hyphens themselves."""
     known = ""
+    found: dict[tuple[int, int], str] = {}
     for at in (i for i, c in enumerate(text) if c == "-"):
         a, b = text[:at].strip(), text[at + 1 :].strip()
         if a in number and b in number:
             known = a
-            ends = {(number[a], number[b]), (number[b], number[a])} & have
-            if ends:
-                return ends
+            first, second = sorted((number[a], number[b]))
+            if {(first, second), (second, first)} & have:
+                found[first, second] = f"{a!r} to {b!r}"
+    if len(found) == 1:
+        return next(iter(found))
+    if found:
+        raise UsageError(f"{option} {text}: may be the link from {' or '.join(found.values())}")
     names = list(number)
     if not known:
         src, dst = min(have)

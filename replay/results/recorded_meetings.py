@@ -74,7 +74,12 @@ def recorded_meetings(scenario: Scenario, raw: RawRun, programs: Sequence[Progra
     if offsets is None:
         return Meetings(whole=False)
     ready = {actor: np.full(program.n_nodes, -1, np.int64) for actor, program in enumerate(programs)}
-    for members in _called(scenario, raw, programs, offsets).values():
+    for number, members in _called(scenario, raw, programs, offsets).items():
+        comm = scenario.membership.comms[number]
+        # a member that has none of the collectives, or others, has not told when it came
+        told = np.array([member.actor for member in members])
+        if len(np.setdiff1d(raw.partition.class_of[comm.members], told)):
+            continue
         if not all(np.array_equal(member.kinds, members[0].kinds) for member in members):
             continue
         last = np.max([member.start for member in members], axis=0)

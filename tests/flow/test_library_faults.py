@@ -124,6 +124,21 @@ def test_a_slow_link_inside_a_machine_takes_what_its_bytes_need(world: str) -> N
     assert row["transfer_ns"] == pytest.approx(parts * 16 * MIB / (0.1 * INSIDE_GBPS), abs=2)
 
 
+@pytest.mark.parametrize("spray", [True, False])
+@pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather", "all_to_all"])
+def test_a_port_that_others_take_over_is_no_faster_than_it_was(kind: str, spray: bool) -> None:
+    """Over NVLink its messages reach the ports of seven others, over which sprayed ones spread."""
+    network = machines(4, 8, Shape.RAIL_ONLY, spray=spray)
+    calls: list[tuple[str, int, list[list[int]] | None]] = [(kind, MIB, OUTER)]
+    options: dict[str, Any] = {"backend": "flow"}
+    healthy = times(simulate(job(NPUS, calls), SYSTEM, network, **options))
+    failed = times(
+        simulate(job(NPUS, calls), SYSTEM, network, fail_links=[f"{SLOW_NPU}-rail{SLOW_NPU}"], **options)
+    )
+    for key, row in failed.items():
+        assert row["transfer_ns"] >= healthy[key]["transfer_ns"] - 2
+
+
 def test_networks_that_name_a_slow_link_in_their_file_price_its_group_alone() -> None:
     network = WORLDS["rails"]()
     slow = with_faults(network, slow={link_of(network, inside=False): 0.1})

@@ -118,18 +118,26 @@ WHOLE: dict[str, Any] = {"switches": {"leaf": 2}, "cables": 4, "ports": 8, "port
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "said"),
     [
-        7, {}, {**WHOLE, "racks": 3}, {**WHOLE, "switches": {}}, {**WHOLE, "switches": {1: 2}},
-        {**WHOLE, "switches": {"leaf": 0}}, {**WHOLE, "cables": 1.5}, {**WHOLE, "ports": -1}, {**WHOLE, "port_gbps": 0},
+        (7, "'built_of' must be a map of switches, cables, ports, port_gbps, found 7"),
+        ({}, "'built_of' must be a map of switches, cables, ports, port_gbps, found an object"),
+        ({**WHOLE, "racks": 3}, "'built_of' must be a map of switches, cables, ports, port_gbps, found an object"),
+        ({**WHOLE, "switches": {}}, "'built_of' 'switches' must be a map of levels to counts, found an object"),
+        ({**WHOLE, "switches": {1: 2}}, "'built_of' 'switches' must be a map of levels to counts, found an object"),
+        ({**WHOLE, "switches": {" ": 2}}, "'built_of' 'switches' must be a map of levels to counts, found an object"),
+        ({**WHOLE, "switches": {"leaf": 0}}, "'built_of' 'leaf' must be a whole number from 1 to 2147483647, found 0"),
+        ({**WHOLE, "cables": 1.5}, "'built_of' 'cables' must be a whole number from 1 to 2147483647, found 1.5"),
+        ({**WHOLE, "ports": -1}, "'built_of' 'ports' must be a whole number from 1 to 2147483647, found -1"),
+        ({**WHOLE, "port_gbps": 0}, "'built_of' 'port_gbps' must be one number of Gb/s, above 0, found 0"),
     ],
-    ids=str,
 )  # fmt: skip
-def test_wrong_parts_are_refused(wrong: object) -> None:
+def test_wrong_parts_are_refused_by_name(wrong: object, said: str) -> None:
     links = [[0, "leaf0", 50, 500], [1, "leaf0", 50, 500]]
     assert load_network({"npus_count": [2], "links": links, "built_of": WHOLE}).links is not None
-    with pytest.raises(ConfigError, match="built_of"):
+    with pytest.raises(ConfigError) as caught:
         load_network({"npus_count": [2], "links": links, "built_of": wrong})
+    assert said in str(caught.value)
 
 
 def test_a_replay_tells_switches_and_cables_and_that_no_chip_has_the_ports() -> None:

@@ -69,6 +69,7 @@ def test_ranks_of_a_recording_meet_on_the_clock_that_they_share() -> None:
     [
         pytest.param((recorded(5, [30], 0, 4), recorded(20, [15], 1, 4)), id="two of four ranks"),
         pytest.param((recorded(5, [30, 1]), recorded(20, [15])), id="another number of collectives"),
+        pytest.param((recorded(5, [30]), recorded(20, [])), id="a member without collectives"),
     ],
 )
 def test_where_members_are_missing_the_transfer_says_that_it_holds_waits(

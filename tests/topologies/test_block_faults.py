@@ -7,10 +7,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chakra.builder import Workload
-from chakra.errors import ConfigError
+from chakra.errors import ConfigError, UsageError
 from chakra.replay import ReplayResult, simulate
 from chakra.replay.config import load_network
 from chakra.replay.networks.blocks import block_links
+from chakra.replay.topologies import with_faults
 
 MIB = 1 << 20
 #: two switches of two NPUs inside, two outside
@@ -121,3 +122,38 @@ def test_ways_around_failed_links_take_no_less(run: Any) -> None:
     except ConfigError:  # an NPU cannot be reached
         return
     assert all(a <= b for a, b in zip(ends(run), failed, strict=True))
+
+
+RING: dict[str, Any] = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
+
+
+@pytest.mark.parametrize(
+    ("fail", "slow", "said"),
+    [
+        (["0-1", "1-0"], {}, "--fail-link 1-0: this link is given twice"),
+        ([], {"0-1": 0.5, "1 - 0": 0.5}, "--slow-link 1 - 0: this link is given twice"),
+        (["1-0"], {"0-1": 0.5}, "--slow-link 0-1: --fail-link 1-0 takes this link out"),
+    ],
+)
+def test_a_link_has_one_fault(fail: list[str], slow: dict[str, float], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        with_faults(load_network(RING), fail, slow)
+    assert str(caught.value) == said
+
+
+def test_equal_faults_are_told_equally_however_they_were_asked_for() -> None:
+    network = load_network(TWO_BY_TWO)
+    one = with_faults(network, [" sw0.0-0 "], {"3-sw1.1": 0.5, "sw1.0-2": 0.25}).faults
+    other = with_faults(network, ["0-sw0.0"], {"2-sw1.0": 0.25, "sw1.1-3": 0.5}).faults
+    assert one is not None
+    assert other is not None
+    assert one.entries() == other.entries()
+    assert one.entries() == {"failed_links": ["0-sw0.0"], "slow_links": {"2-sw1.0": 0.25, "3-sw1.1": 0.5}}
+
+
+def test_names_with_hyphens_that_may_mean_two_links_are_refused() -> None:
+    links = [[0, "a", 50, 0], [1, "a", 50, 0], ["a", "b-c", 50, 0], ["a-b", "c", 50, 0], ["a", "c", 50, 0]]
+    network = load_network({"npus_count": [2], "links": links})
+    with pytest.raises(UsageError) as caught:
+        with_faults(network, ["a-b-c"])
+    assert str(caught.value) == "--fail-link a-b-c: may be the link from 'a' to 'b-c' or 'a-b' to 'c'"

@@ -19,7 +19,7 @@ from chakra.replay.collectives.library.cost import LibraryTime, library_time
 from chakra.replay.collectives.library.fault_loads import FaultLoads
 from chakra.replay.collectives.library.messages import Lane, lanes, lanes_of_pairs
 from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
-from chakra.replay.collectives.library.port_rates import PortRates
+from chakra.replay.collectives.library.port_rates import PortRates, port_rates
 from chakra.replay.collectives.library.presets import preset_parameters
 from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator, Forced, Protocol
 from chakra.replay.collectives.plan import Phase
@@ -296,7 +296,7 @@ def _node(
     most = float("inf") if listed else min(dim.bytes_per_ns for dim in outer)
     if network.links is None:
         return node, most, None
-    rates = PortRates(network, node, most)
+    rates = port_rates(network, node, most)
     places = list(np.arange(network.npus).reshape(-1, node).T)
     rates.learn([*places, *groups])
     return node, min(map(rates.gbps, places)), rates

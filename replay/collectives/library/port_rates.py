@@ -5,7 +5,7 @@ are no part of its time.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,6 +13,23 @@ from chakra.arrays import F64, I64
 from chakra.replay.config.model import Network
 from chakra.replay.networks.flow.link_paths import link_paths
 from chakra.replay.networks.flow.paths import Paths
+
+
+def port_rates(network: Network, node_npus: int, most_gbps: float) -> "PortRates":
+    """The rates of a network's ports.
+
+    Parameters
+    ----------
+    network, node_npus, most_gbps
+        As `PortRates` has them.
+    """
+    faults, links = network.faults, network.links
+    if links is None or faults is None or not faults.failed:
+        return PortRates(network, node_npus, most_gbps)
+    left = {(link.src, link.dst): link for link in links.links}
+    all_links = tuple(left.get((link.src, link.dst), link) for link in faults.before.links)
+    whole = replace(network, links=replace(faults.before, links=all_links))
+    return PortRates(network, node_npus, most_gbps, PortRates(whole, node_npus, most_gbps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +44,15 @@ class PortRates:
         NPUs of a node: neighbouring numbers.
     most_gbps
         What no port exceeds, 10^9 B/s.
+    unbroken
+        Where links have failed: rates with these as they were. A port that others take over is no faster than it was,
+        even where its messages spread over all of theirs.
     """
 
     network: Network
     node_npus: int
     most_gbps: float = float("inf")
+    unbroken: "PortRates | None" = None
     _known: dict[bytes, float] = field(default_factory=dict, compare=False)
 
     def gbps(self, npus: I64) -> float:
@@ -71,12 +92,15 @@ class PortRates:
         if not several:
             return
         pairs = [np.array(list(self._onward(one)), np.int64) for one in several]
+        if self.unbroken is not None:
+            self.unbroken.learn(several)
         paths = link_paths(self.network, np.concatenate(pairs))
         rate, npus = _alone(paths), self.network.npus
         keys = paths.src * npus + paths.dst
         for one, own in zip(several, pairs, strict=True):
             found = rate[np.searchsorted(keys, own[:, 0] * npus + own[:, 1])]
-            self._known[one.tobytes()] = min(self.most_gbps, float(found.min()))
+            most = self.most_gbps if self.unbroken is None else self.unbroken.gbps(one)
+            self._known[one.tobytes()] = min(most, float(found.min()))
 
     def _onward(self, members: I64) -> Iterator[tuple[int, int]]:
         """From each member to that in its place of the next node, around all nodes."""
