@@ -90,16 +90,23 @@ def replay_rates(result: ReplayResult, *, price: float | None = None) -> dict[st
     """
     if result.partial:
         return {}
-    found = generated_totals(result.workload.traces, result.npus)
-    totals = {name: float(count) for name in COUNTS if _is_count(count := found.get(name))}
     return rates_of(
-        totals,
+        counts_of(result),
         int(result.finish_ns.max()),
         result.npus,
         peak_tflops=result.system.peak_perf_tflops,
         price=price,
         serving=serving_times(result),
     )
+
+
+def counts_of(result: ReplayResult) -> dict[str, float]:
+    """Counts that the generator wrote of what a replay ran, such as tokens, and its steps; of other workloads none."""
+    found = generated_totals(result.workload.traces, result.npus)
+    counts = {name: float(count) for name in COUNTS if _is_count(count := found.get(name))}
+    if counts.get("iterations", 1) < 1:  # of a file that was damaged
+        del counts["iterations"]
+    return counts
 
 
 def _is_count(value: object) -> TypeGuard[int | float]:

@@ -366,7 +366,7 @@ def messages(run: Run) -> Table:
         )
         for row in run.table("messages")
     ]
-    remark = f"All transfers and all waiting are {SUMS_OF_MESSAGES}." if rows else ""
+    remark = f"All transfers and all waiting are {SUMS_OF_MESSAGES}" if rows else ""
     columns = ("across", "messages", "bytes of all", "longest", "all transfers", "all waiting")
     return Table(columns, rows, remark=remark)
 

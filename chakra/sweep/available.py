@@ -2,6 +2,7 @@
 
 from chakra.accuracy.rates import rates_of
 from chakra.errors import UsageError
+from chakra.et.operators import COUNTS
 from chakra.generate.request.requests import REQUESTS
 from chakra.generate.request.transformers import Mode, TransformerRequest
 from chakra.generate.verify.totals import counts_of
@@ -72,7 +73,11 @@ def available(study: Study) -> set[str]:
     if machine and "dim0.npus" in set(keys_of(study, "network")):
         found.add("paid_npus")
     if "files" in set(keys_of(study, "workload")):
-        return found | _OF_PIPELINES | rates_of({}, 1, 1, price=price).keys()
+        written = dict.fromkeys(COUNTS, 1.0)  # by generate, of any mode
+        rates = [
+            rates_of(written, 1, 1, peak_tflops=peak, price=price, serving=_served(mode)) for mode in Mode
+        ]
+        return found.union(_OF_PIPELINES, *rates)
     framework = any(values_of(study, "workload.framework"))
     for kind in values_of(study, "workload.kind") or ["transformer"]:
         request = REQUESTS[str(kind)]

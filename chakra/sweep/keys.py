@@ -122,7 +122,7 @@ STUDY_KEYS = (
         "replay",
         Part(
             "map of backend, compat, queues-per-dim, injection-scale, comm-scale, compute-scale, rendezvous, "
-            "comm-streams, host-speed, accelerator-speed, start",
+            "comm-streams, host-speed, accelerator-speed, start, ideal",
             _PATH,
             or_path=True,
         ),

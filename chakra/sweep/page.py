@@ -37,6 +37,8 @@ from chakra.sweep.ties import EQUAL, thrift, tied
 
 #: rows of designs on a page, and circles of the picture
 MOST_DESIGNS = 2000
+#: loss that fills a bar where all values lose less: one that is written as 0.0 % looks like nothing
+_LEAST_FULL = 0.01
 #: equally good designs that the answer names
 MOST_NAMED = 4
 
@@ -224,6 +226,7 @@ def _example(study: Study, columns: Sequence[_Column]) -> str:
 
 def _costs(losses: Sequence[ValueCost]) -> list[dict[str, object]]:
     most = max((cost.loss for cost in losses if math.isfinite(cost.loss)), default=0.0)
+    full = max(most, _LEAST_FULL)
     best = figures([cost.best if math.isfinite(cost.best) else None for cost in losses])
     rows: list[dict[str, object]] = []
     last = ""
@@ -239,7 +242,7 @@ def _costs(losses: Sequence[ValueCost]) -> list[dict[str, object]]:
                     figure,
                     share,
                 ),
-                "bar": charts.share_bar(cost.loss / most, share) if known and most > 0 else "",
+                "bar": charts.share_bar(cost.loss / full, share) if known and most > 0 else "",
                 "alike": f"{100 * cost.alike_loss:.1f} %" if math.isfinite(cost.alike_loss) else "-",
             }
         )

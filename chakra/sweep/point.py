@@ -179,7 +179,7 @@ def run_point(
 
 def _run(merged: Merged, needs_memory: bool, document_from_s: float) -> dict[str, Any]:
     from chakra.accuracy.interval import Interval, Job, NothingNear, interval_of
-    from chakra.accuracy.rates import rates_of
+    from chakra.accuracy.rates import counts_of, rates_of
     from chakra.accuracy.replayed import interval_document, replay_job
     from chakra.replay import simulate
     from chakra.replay.results.serving import serving_times
@@ -210,7 +210,8 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float) -> dict[str
         if needs_memory:
             _require_memory(need, capacity)
     step_ns = int(result.finish_ns.max())
-    steps = metrics.get("iterations", 1)
+    totals = {name: metrics.pop(name) for name in COUNTS if name in metrics} or counts_of(result)
+    steps = totals.get("iterations", 1)
     metrics["npus"] = int(result.npus)
     links = result.network.links
     if links is not None and links.built_of is not None:
@@ -225,7 +226,6 @@ def _run(merged: Merged, needs_memory: bool, document_from_s: float) -> dict[str
             factor * metrics["step_ms"] for factor in (interval.low, interval.high)
         )
     metrics |= _memory_metrics(need, capacity)
-    totals = {name: metrics.pop(name) for name in COUNTS if name in metrics}
     price = price_of(merged, platform)
     rates = rates_of(
         totals,

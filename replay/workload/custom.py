@@ -14,7 +14,7 @@ from chakra.arrays import I64
 from chakra.errors import ConfigError, WorkloadError
 from chakra.et import ABSENT, NodeType, Trace, read_traces
 from chakra.io.digits import whole_number
-from chakra.io.readable import counted
+from chakra.io.readable import counted, nouns, ranges_text
 from chakra.replay.config.model import CollectiveKind, System
 from chakra.replay.workload.bindings import children_in_order
 from chakra.replay.workload.model import Op
@@ -112,8 +112,9 @@ def load_algorithm(prefix: str, members: int, system: System, *, astra: bool) ->
         )
     if missing:
         raise ConfigError(
-            f"{system.source}: custom algorithm {prefix!r} has no file for position "
-            f"{', '.join(map(str, missing[:8]))}{', ...' if len(missing) > 8 else ''} of {members}"
+            f"{system.source}: custom algorithm {prefix!r} has no file for "
+            f"{nouns(len(missing), 'position')} {ranges_text(missing)} of {members}, such as "
+            f"{base}.{missing[0]}.et"
         )
     return [custom_program(trace, members, astra=astra) for trace in read_traces(paths)]
 

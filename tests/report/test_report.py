@@ -103,6 +103,18 @@ def test_a_page_has_every_part_and_loads_nothing() -> None:
     assert len(page) < 100_000
 
 
+def test_remarks_of_tables_end_with_one_full_stop() -> None:
+    """A page with messages and collectives, whose tables have remarks below them."""
+    work = Workload(2)
+    work.builder(0).send(1, size_bytes=1 << 20, tag=1)
+    work.builder(1).recv(0, size_bytes=1 << 20, tag=1)
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]}
+    result = simulate(work, {"preferred-dataset-splits": 1}, network)
+    page = report_html([run_of(result.to_dict(), "messages")])
+    [remark] = re.findall(r'<p class="small">(All transfers[^<]*)</p>', page)
+    assert remark.endswith("no part of the run&#39;s time.")
+
+
 def test_a_page_begins_with_an_answer_and_folds_keys_away() -> None:
     document = sample() | {"interval": dict(INTERVAL)}
     page = report_html([run_of(document, "run")])

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from chakra.accuracy.rates import replay_rates
 from chakra.builder import Workload
 from chakra.cli.main import run as chakra
 from chakra.platforms import cluster
 from chakra.replay import simulate
 from chakra.sweep import Outcome, Store, run_point, run_study, runner, study_from, study_html
+from chakra.sweep.available import available
 from chakra.sweep.reasons import without_numbers
 from chakra.sweep.remarks import remark_notes
 from chakra.sweep.table import result_notes
@@ -67,6 +69,27 @@ def test_a_machine_of_any_size_has_as_many_npus_as_there_are_traces(tmp_path: Pa
     machine = cluster("tpu-v3-pod", 16)
     replayed = int(simulate(prefix, machine.system(), machine.network()).finish_ns.max())
     assert step_ms(prefix, "tpu-v3-pod") == pytest.approx(replayed / 1e6)
+
+
+@pytest.mark.parametrize("ending", ["", ".workload.json"])
+def test_files_that_were_generated_have_the_rates_of_their_replay(tmp_path: Path, ending: str) -> None:
+    """Of three steps each takes a third; tokens, products and costs are those that ``chakra replay`` tells."""
+    prefix = generated(tmp_path, "--micro-batches", "2", "--iterations", "3")
+    given = {"study": "steps", "workload": {"files": prefix + ending}, "platform": "2x hgx-h100 over 400G"}
+    parameters = {"replay.comm-streams": [1]}
+    study = study_from({**given, "parameters": parameters, "cost-per-npu-hour": 2}, "study.yml")
+    with runner(workers=1) as place:
+        [outcome] = run_study(study, Store(tmp_path / "results"), place)
+    machine = cluster("2x hgx-h100 over 400G", 16)
+    result = simulate(prefix, machine.system(), machine.network(), comm_streams=1)
+    finish_ns = int(result.finish_ns.max())
+    tokens = 3 * 2 * 16 * 64  # steps of two micro-batches of a sequence of 64 on each of 16 replicas
+    assert outcome.metrics["step_ms"] == pytest.approx(finish_ns / 3e6)
+    assert outcome.metrics["tokens_per_s"] == pytest.approx(tokens / finish_ns * 1e9)
+    assert outcome.metrics["cost_per_step"] == pytest.approx(16 * 2 * finish_ns / 3e9 / 3600)
+    rates = replay_rates(result, price=2.0)
+    assert rates.keys() <= outcome.metrics.keys() <= available(study)
+    assert {name: outcome.metrics[name] for name in rates} == pytest.approx(rates)
 
 
 def exchanged(folder: Path, **changes: Any) -> tuple[Any, list[Outcome]]:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from chakra.errors import ChakraError, ConfigError, UsageError
 from chakra.sweep import Shard, study_from
 from chakra.sweep.expressions import Expression
+from chakra.sweep.keys import REPLAY
+from chakra.sweep.point import REPLAY_OPTIONS
 from chakra.sweep.preflight import check_study
 from chakra.sweep.space import grid, parameter_from, sampled
 
@@ -213,3 +215,9 @@ def test_shards_partition_the_points(points: int, count: int) -> None:
     numbers: list[Any] = [{"n": n} for n in range(points)]
     parts = [Shard.parse(f"{i}/{count}").of(numbers) for i in range(1, count + 1)]
     assert sorted(p["n"] for part in parts for p in part) == list(range(points))
+
+
+def test_the_options_of_replays_are_those_that_a_point_takes() -> None:
+    """As ``chakra check-config`` and the reference list them."""
+    listed = REPLAY.reader.allowed.removeprefix("map of ").split(", ")
+    assert sorted(name.replace("-", "_") for name in listed) == sorted(REPLAY_OPTIONS)
