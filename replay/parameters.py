@@ -55,6 +55,8 @@ _SHORT = {
 _DIM = re.compile(r"(?:network\.)?dim([0-9]{1,3})\.(bandwidth|latency)")
 #: what of a dimension is no number that could be changed by a factor
 _SHAPE = re.compile(r"(?:network\.)?dim[0-9]{1,3}\.(?:topology|npus(?:-count)?)")
+#: a link as options name it, by its ends, or what they do to it
+_LINK = re.compile(r"(?:fail-|slow-)?links?\b|[0-9]+-[0-9a-z]", re.IGNORECASE)
 _UNITS = {key.name: key.unit for key in (BANDWIDTH, LATENCY)}
 
 
@@ -157,6 +159,12 @@ def _with_key(parameter: Parameter) -> str:
 def no_number(text: str) -> str:
     """For a key of a file that holds no number: what to do instead of changing it by a factor; empty for other words."""
     word = text.replace("_", "-")
+    if _LINK.match(word):
+        return (
+            f"{text} is of a single link, and numbers of whole dimensions are changed here; replay with "
+            "--slow-link A-B=X or --fail-link A-B and without, each "
+            "with --format json, and compare the results (chakra compare)"
+        )
     if _SHAPE.fullmatch(word):
         return (
             f"{text} makes another network, and only numbers can be changed here; replay both networks and compare the "

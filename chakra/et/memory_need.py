@@ -30,7 +30,8 @@ class MemoryNeed:
     Attributes
     ----------
     stage
-        The stage, as the generator's tables name it: its number, behind the part of the workload where it has several.
+        The stage, as the generator's tables name it: its number, behind the part of the workload where it has several;
+        empty where there is one stage.
     states
         Weights, gradients and optimizer states.
     activations
@@ -81,7 +82,7 @@ class MemoryNeed:
         if capacity_bytes is None or self.fits(capacity_bytes):
             return None
         return (
-            f"a rank of stage {printable(self.stage)} ({self.split}) needs {decimal_bytes_text(self.peak_bytes)} of "
+            f"a rank{_of_stage(self.stage)} ({self.split}) needs {decimal_bytes_text(self.peak_bytes)} of "
             f"memory, the accelerator has {decimal_bytes_text(capacity_bytes)}"
         )
 
@@ -104,7 +105,13 @@ def need_in_words(document: Mapping[str, object]) -> str:
     if isinstance(capacity, int) and isinstance(share, int | float):
         text += f" of {decimal_bytes_text(capacity)} ({percent_text(share)})"
     fits = "" if not isinstance(share, int | float) or share <= 1 else ": does not fit"
-    return f"{text}, a rank of stage {printable(str(document.get('stage')))}{fits}"
+    stage = _of_stage(str(document.get("stage", "")))
+    return f"{text}, {'a' if stage else 'each'} rank{stage}{fits}"
+
+
+def _of_stage(stage: str) -> str:
+    """Which stage it is, where there are several."""
+    return f" of stage {printable(stage)}" if stage else ""
 
 
 def generated_totals(traces: Sequence["Trace"], npus: int) -> Mapping[str, object]:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
+#: per cents from which on tenths show something
+_LEAST_TENTH = 0.05
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 
 
@@ -72,10 +74,20 @@ def decimal_bytes_text(count: int) -> str:
 def percent_text(share: float) -> str:
     """A share in per cent, with thousands separated.
 
-    >>> percent_text(0.38312), percent_text(23.0)
-    ('38.3 %', '2,300.0 %')
+    >>> percent_text(0.38312), percent_text(23.0), percent_text(0.000123)
+    ('38.3 %', '2,300.0 %', '0.0123 %')
     """
-    return f"{100 * share:,.1f} %"
+    return f"{percent_figure(share)} %"
+
+
+def percent_figure(share: float) -> str:
+    """Per cents of a share without their sign: tenths, three significant digits of what these would not show.
+
+    >>> percent_figure(0.38312), percent_figure(0.0), percent_figure(0.0004), percent_figure(0.00006)
+    ('38.3', '0.0', '0.04', '0.006')
+    """
+    value = 100 * share
+    return f"{value:,.1f}" if not value or abs(value) >= _LEAST_TENTH else f"{value:.3g}"
 
 
 def range_words(numbers: Sequence[int]) -> list[str]:

@@ -17,6 +17,7 @@ from chakra.io.readable import (
     counted_text,
     duration_text,
     figure_text,
+    percent_text,
     price_text,
     printable,
 )
@@ -211,7 +212,7 @@ def percent(part: float, whole: float) -> str:
     >>> percent(1, 3)
     '33.3 %'
     """
-    return f"{100 * part / whole:.1f} %" if whole else "0.0 %"
+    return percent_text(part / whole if whole else 0.0)
 
 
 def text_of(value: object) -> str:

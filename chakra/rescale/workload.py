@@ -29,6 +29,10 @@ _OF_WEIGHTS = (
 )  # fmt: skip
 
 
+#: axes within a replica, by which the generator and frameworks name groups
+_OF_A_REPLICA = frozenset({"tp", "cp", "pp", "ep"})
+
+
 class Along(StrEnum):
     """What there is more of."""
 
@@ -226,11 +230,13 @@ def _growing(job: _Job, used: Mapping[str, set[int]], along: Along, named: tuple
     by_name = {name for name in groups if _tokens(name) & {"dp", "edp", "rdp"}}
     if by_name:
         return frozenset(by_name)
-    shapes = {_shape(row) for name in used if name in groups for row in groups[name]}
+    # groups whose names say that they lie within a replica exchange no gradients
+    open_names = tuple(name for name in used if name in groups and not _tokens(name) <= _OF_A_REPLICA)
+    shapes = {_shape(row) for name in open_names for row in groups[name]}
     if not shapes or along is Along.PIPELINE:
         return frozenset()
-    if len(shapes) == 1 and any(used[name] & set(_OF_WEIGHTS) for name in used if name in groups):
-        return _alike(groups, tuple(name for name in used if name in groups))
+    if len(shapes) == 1 and any(used[name] & set(_OF_WEIGHTS) for name in open_names):
+        return _alike(groups, open_names)
     listed = "; ".join(
         f"{name}: {groups[name].shape[1]} ranks, {_kinds(used[name])}"
         for name in sorted(used)
@@ -271,6 +277,7 @@ def _growth(job: _Job, growing: frozenset[str], npus: int) -> Growth:
         for row in table
     ]
     hops = job.hops()
+    messages: list[int] = []
     for rank in range(manifest.npus):
         for hop in hops[int(manifest.trace_of[rank])].tolist():
             peer = rank + hop if manifest.peer_mode == RELATIVE else hop
@@ -279,8 +286,8 @@ def _growth(job: _Job, growing: frozenset[str], npus: int) -> Growth:
                     f"{manifest.source}: rank {rank} has the peer {peer}, which does not exist"
                 )
             links.append(np.array([rank, peer], dtype=np.int64))
-    distances = [int(row[1] - row[0]) for row in links if len(row) == 2]
-    growth = find_growth(manifest.npus, npus, links, distances)
+            messages.append(peer - rank)
+    growth = find_growth(manifest.npus, npus, links, messages)
     if growth.recorded == 1 and growing:
         names = ", ".join(sorted(growing))
         raise WorkloadError(
@@ -382,9 +389,10 @@ def said(
     """What was done, for the manifest and the command's summary."""
     notes = ["tensor, context and pipeline degrees and the batch per rank stay as they are"]
     if growth.recorded == 1:
-        notes.append(
-            "the ranks were recorded once: the replicas exchange nothing, so gradients are not reduced over them"
-        )
+        parameters = before.about.get("parameters")
+        mode = parameters.get("mode", "train") if isinstance(parameters, Mapping) else "train"
+        reduced = ", so gradients are not reduced over them" if mode == "train" else ""
+        notes.append(f"the ranks were recorded once: the replicas exchange nothing{reduced}")
     if rules.sharded:
         calls, was, now = changes.optimizer
         notes.append(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chakra.io.readable import counted, percent_text, printable, shortened, verb
+from chakra.io.readable import counted, percent_figure, percent_text, printable, shortened, verb
 from chakra.platforms import cluster
 from chakra.platforms.compute import takes_operator_times
 from chakra.platforms.model import Platform
@@ -63,7 +63,7 @@ def metric_column(name: str, shown: Sequence[Outcome]) -> list[str]:
     """
     values = [outcome.metrics.get(name) for outcome in shown]
     if name in _SHARES:
-        return ["-" if value is None else f"{100 * value:.1f}" for value in values]
+        return ["-" if value is None else percent_figure(value) for value in values]
     return figures(values)
 
 

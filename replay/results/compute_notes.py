@@ -1,6 +1,8 @@
 """How the compute times of a run came about, where a reader would take them for a measurement."""
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,12 +21,60 @@ from chakra.replay.workload.operator_times import operator_nodes, timed_nodes
 _EFFICIENCIES = {"matmul_efficiency": "FLOP/s", "memory_efficiency": "memory bandwidth"}
 
 
-def compute_notes(traces: tuple[Trace, ...], system: System, options: RunOptions) -> list[str]:
-    """What compute times rest on where they are not given: an operator model, or a peak that no machine reaches."""
+@dataclass(frozen=True, slots=True)
+class SaidOperators:
+    """What the nodes of a workload that say what they compute have.
+
+    Attributes
+    ----------
+    some
+        Whether there are such nodes.
+    untimed
+        Whether some of them have no times of their own, so that a model's count.
+    """
+
+    some: bool
+    untimed: bool
+
+
+def said_operators(traces: tuple[Trace, ...]) -> SaidOperators:
+    """Operators of all traces, in one pass.
+
+    Parameters
+    ----------
+    traces
+        The workload's.
+    """
+    some = False
+    for trace in traces:
+        mask = operator_nodes(trace)
+        if mask.any():
+            some = True
+            if (mask & ~timed_nodes(trace)).any():
+                return SaidOperators(some=True, untimed=True)
+    return SaidOperators(some, untimed=False)
+
+
+def compute_notes(
+    traces: tuple[Trace, ...], system: System, options: RunOptions, said: Callable[[], SaidOperators]
+) -> list[str]:
+    """What compute times rest on where they are not given: an operator model, or a peak that no machine reaches.
+
+    Parameters
+    ----------
+    traces
+        The workload's.
+    system
+        The system.
+    options
+        Of the run.
+    said
+        Gives `said_operators` of the traces; called where it matters.
+    """
     if system.replay_only or not traces:
         return []
     model = operator_model(system, options)
-    notes = _operator_notes(traces, system, options, model)
+    notes = _operator_notes(traces, system, options, model, said)
     if system.roofline:
         if not any(_by_roofline(trace, model).any() for trace in traces):
             return notes
@@ -34,15 +84,18 @@ def compute_notes(traces: tuple[Trace, ...], system: System, options: RunOptions
 
 
 def _operator_notes(
-    traces: tuple[Trace, ...], system: System, options: RunOptions, model: ComputeParameters | None
+    traces: tuple[Trace, ...],
+    system: System,
+    options: RunOptions,
+    model: ComputeParameters | None,
+    said: Callable[[], SaidOperators],
 ) -> list[str]:
     """Whose operator times count and how right they are, or why they do not."""
-    said = [operator_nodes(trace) for trace in traces]
-    if system.operator_model is None or not any(mask.any() for mask in said):
+    if system.operator_model is None or not said().some:
         return []
     if model is None:
         return [f"operator-model has no effect: {why_no_operator_times(system, options)}"]
-    if not _takes_model(traces, said):
+    if not said().untimed:
         return []
     errors = model.errors.get("bf16")
     how = (
@@ -58,7 +111,9 @@ def _operator_notes(
     ]
 
 
-def framework_entry(traces: tuple[Trace, ...], system: System, options: RunOptions) -> dict[str, object]:
+def framework_entry(
+    traces: tuple[Trace, ...], system: System, options: RunOptions, said: Callable[[], SaidOperators]
+) -> dict[str, object]:
     """The key ``framework`` of a result's inputs: whose program a generated workload is, and what it has on its machine
     alone.
 
@@ -70,6 +125,8 @@ def framework_entry(traces: tuple[Trace, ...], system: System, options: RunOptio
         The system.
     options
         Of the run.
+    said
+        Gives `said_operators` of the traces; called where it matters.
 
     Returns
     -------
@@ -78,18 +135,9 @@ def framework_entry(traces: tuple[Trace, ...], system: System, options: RunOptio
     """
     framework = _framework(traces[0]) if traces else ""
     model = operator_model(system, options)
-    if (
-        not framework
-        or model is None
-        or not _takes_model(traces, [operator_nodes(trace) for trace in traces])
-    ):
+    if not framework or model is None or not said().untimed:
         return {}
     return {"framework": {"name": framework, "on_this_machine": dict(machine_changes(framework, model.name))}}
-
-
-def _takes_model(traces: tuple[Trace, ...], said: list[Bool]) -> bool:
-    """Whether some operators have no times of their own."""
-    return any((mask & ~timed_nodes(trace)).any() for mask, trace in zip(said, traces, strict=True))
 
 
 def _framework(trace: Trace) -> str:

@@ -21,6 +21,7 @@ from chakra.io.readable import (
     duration_text,
     figure_text,
     nouns,
+    percent_figure,
     percent_text,
     price_text,
 )
@@ -530,7 +531,7 @@ def _dimensions(document: Document, *, carried: bool) -> Iterator[str]:
             speeds_in_short(row),
             f"{row['latency_ns']:,g}",
             count_text(round(row["bytes_per_npu"])) if carried else "-",
-            f"{100 * row['utilisation']:.1f}" if carried and row.get("utilisation") is not None else "-",
+            percent_figure(row["utilisation"]) if carried and row.get("utilisation") is not None else "-",
         ]
         for row in rows
     )

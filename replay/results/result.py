@@ -30,7 +30,13 @@ from chakra.replay.engines.scenario import Scenario
 from chakra.replay.options import NS3, RunOptions
 from chakra.replay.results.books import flat_bytes, link_rows, unsent_bytes
 from chakra.replay.results.collectives import collective_rows
-from chakra.replay.results.compute_notes import compute_notes, framework_entry, generated_with
+from chakra.replay.results.compute_notes import (
+    SaidOperators,
+    compute_notes,
+    framework_entry,
+    generated_with,
+    said_operators,
+)
 from chakra.replay.results.corrections import find_corrections
 from chakra.replay.results.critical_path import CriticalPath, PathNode, PathSums, critical_path
 from chakra.replay.results.crossed import Crossed, unequal_entry
@@ -273,6 +279,10 @@ class ReplayResult:
     # -- network -----------------------------------------------------------------------------------------------
 
     @cached_property
+    def _said_operators(self) -> SaidOperators:
+        return said_operators(self.workload.traces)
+
+    @cached_property
     def _crossed(self) -> Crossed:
         return Crossed(self.network)
 
@@ -385,7 +395,7 @@ class ReplayResult:
         return [
             *shortage_notes(self.memory_need, self.system.local_mem_capacity_bytes),
             *half_notes(traces),
-            *compute_notes(traces, self.system, self.scenario.options),
+            *compute_notes(traces, self.system, self.scenario.options, lambda: self._said_operators),
             *product_notes(self.scenario),
             *idle_speed_notes(traces, self.scenario.options),
             *accelerator_notes(traces, self.scenario.options),
@@ -587,7 +597,7 @@ class ReplayResult:
             },
             "memory": _plain(self.memory_config),
             "options": _plain(self.options),
-            **framework_entry(self.workload.traces, self.system, self.options),
+            **framework_entry(self.workload.traces, self.system, self.options, lambda: self._said_operators),
         }
 
     def _memory_document(self) -> dict[str, Any]:

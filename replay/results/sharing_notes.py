@@ -17,7 +17,9 @@ AROUND: Final = (
     "messages that go around failed links never wait for others on backend unaware, so that times have nothing of what "
     "the links around cost that both share; flow and aware share links"
 )
-#: most that one switch chip made in 2025 switches, Gb/s (Broadcom Tomahawk 6, 102.4 Tb/s)
+#: most that one switch chip made in 2025 switches, Gb/s: Broadcom Tomahawk 6 (BCM78910, BCM78914: 1,024 lanes of 100 Gb/s
+#: or 512 of 200 Gb/s; press release "Broadcom Ships Tomahawk 6: World's First 102.4 Tbps Switch", June 2025,
+#: https://www.stocktitan.net/news/AVGO/broadcom-ships-tomahawk-6-world-s-first-102-4-tbps-03pst300noc4.html)
 CHIP_GBPS: Final = 102_400
 
 

@@ -1,7 +1,7 @@
 """A design that does not fit in memory: one figure and one capacity from generator, replay, report and study."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chakra.builder import Workload
+from chakra.cli.commands.generate_workload import memory_notes
 from chakra.cli.main import run
 from chakra.et.memory_need import MemoryNeed, generated_totals, need_of
 from chakra.generate import TransformerRequest, build_workload, summarize
-from chakra.generate.verify.totals import totals_of
+from chakra.generate.plan.options import Recompute
+from chakra.generate.verify.memory import stage_memory
+from chakra.generate.verify.totals import memory_need, totals_of
 from chakra.io.readable import decimal_bytes_text
 from chakra.replay import simulate
 from chakra.report.document import read_run
@@ -47,7 +50,7 @@ def test_model_states_by_hand() -> None:
     parameters = 50257 * 768 + 1024 * 768 + 2 * layer + 2 * 768
     need = simulate(workload(**SMALL), SYSTEM, RING).memory_need
     assert need is not None
-    assert (need.stage, need.states, need.cache) == ("0", 18 * parameters, 0)
+    assert (need.stage, need.states, need.cache) == ("", 18 * parameters, 0)
     assert need.peak_bytes == need.states + need.activations + need.transient
 
 
@@ -84,7 +87,7 @@ def test_generator_replay_and_study_say_the_same(data: st.DataObject) -> None:
     assert need["capacity_bytes"] == capacity
     assert found["metrics"]["memory_share"] == need["share"] == peak / capacity
     fullest = next(stage for stage in stages if stage.memory.total == peak)
-    assert need["stage"] == fullest.title
+    assert need["stage"] == (fullest.title if len(stages) > 1 else "")
     assert {name: need[f"{name}_bytes"] for name in asdict(fullest.memory)} == asdict(fullest.memory)
     noted = any("the job does not fit" in note for note in found["document"]["notes"])
     # the constraint refuses exactly what the note tells
@@ -105,12 +108,14 @@ def test_text_document_and_report_tell_it(tmp_path: Path, capsys: pytest.Capture
     assert need["peak_bytes"] == max(stage["memory_total_bytes"] for stage in summary["stages"])
     assert need["capacity_bytes"] == 80_000_000_000 < need["peak_bytes"]
     split = ", ".join(f"{part} {need[f'{part}_bytes'] / 1e9:.4g} GB" for part in ("states", "activations"))
-    words = f"a rank of stage 0 ({split}) needs {need['peak_bytes'] / 1e9:.4g} GB of memory, the accelerator has 80 GB"
+    words = f"a rank ({split}) needs {need['peak_bytes'] / 1e9:.4g} GB of memory, the accelerator has 80 GB"
     assert f"note: the job does not fit: {words}" in shown.err
     machine = ["replay", "-w", prefix, "--platform", "hgx-h100"]
     assert run(machine) == 0
     text = capsys.readouterr().out
-    share = f"{need['peak_bytes'] / 1e9:.4g} GB of 80 GB ({100 * need['share']:.1f} %), a rank of stage 0: does not fit"
+    share = (
+        f"{need['peak_bytes'] / 1e9:.4g} GB of 80 GB ({100 * need['share']:.1f} %), each rank: does not fit"
+    )
     assert f"\nmemory            {share}\n" in text
     assert f"\nnote              the job does not fit: {words}; times are as if it had enough\n" in text
     page = str(tmp_path / "run.json")
@@ -226,3 +231,35 @@ def test_what_is_to_save_memory_and_does_not_is_noted(
         )
     if options == "--recompute selective":
         assert peak >= planned()[0]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"pp": 2, "micro_batches": 4},
+        {"zero": 2},
+        {"zero": 3},
+        {"flash": False},
+        {"tp": 2, "vp": 2, "pp": 2, "micro_batches": 4},
+    ],
+)
+def test_memory_without_recomputation_is_told_of_the_plan_with_it(more: dict[str, Any]) -> None:
+    """A plan is made once: what would be kept without recomputation is known of it."""
+    given = {"model": "gpt2-small", "dp": 2, **more}
+    with_it, without = (
+        TransformerRequest.from_mapping({**given, "recompute": how}).plan() for how in ("selective", "none")
+    )
+    asked = replace(with_it, training=replace(with_it.training, recompute=Recompute.NONE))
+    assert [stage_memory(asked, stage) for stage in asked.stages] == [
+        stage_memory(without, stage) for stage in without.stages
+    ]
+
+
+def test_a_note_on_recomputation_plans_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = TransformerRequest.from_mapping({"model": "gpt2-small", "dp": 2, "recompute": "selective"})
+    plan = request.plan()
+    need = memory_need(summarize(plan))
+    monkeypatch.setattr(type(request), "plan", lambda _: pytest.fail("planned anew"))
+    [note] = memory_notes(request, plan, need)
+    assert "saves no memory" in note

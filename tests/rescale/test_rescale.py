@@ -16,6 +16,7 @@ from chakra.rescale import read_workload, rescale
 
 DENSE: dict[str, Any] = {"model": "gpt2-small", "layers": 4, "micro_batches": 2}
 MIXED: dict[str, Any] = {"model": "deepseek-moe-16b", "layers": 3}
+SERVED = {"model": "gpt3-1.3b", "layers": 4, "seq": 64, "mode": "serve", "decode_steps": 2}
 #: along -> (request, parameters of 8 ranks, what 64 ranks have else)
 LAWS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
     "data": ("data", TransformerRequest, {**DENSE, "tp": 2}, {}),
@@ -36,6 +37,11 @@ LAWS: dict[str, tuple[str, Any, dict[str, Any], dict[str, Any]]] = {
     "pipelines, interleaved, ZeRO 1": ("pipeline", TransformerRequest, {**DENSE, "pp": 2, "vp": 2, "zero": 1}, {}),
     "data of experts, ZeRO 1": ("data", MoeRequest, {"model": "mixtral-8x7b", "layers": 2, "ep": 4, "zero": 1}, {}),
     "data of experts, FSDP": ("data", MoeRequest, {"model": "mixtral-8x7b", "layers": 2, "ep": 2, "zero": 3}, {}),
+    "serving, one replica": ("data", TransformerRequest, {**SERVED, "tp": 8}, {}),
+    "serving, replicas": ("data", TransformerRequest, {**SERVED, "tp": 2}, {}),
+    "serving, pipelines": ("data", TransformerRequest, {**SERVED, "tp": 2, "pp": 2}, {}),
+    "serving, one pipeline": ("data", TransformerRequest, {**SERVED, "tp": 2, "pp": 4}, {}),
+    "serving, experts": ("data", MoeRequest, {"model": "mixtral-8x7b", "layers": 2, "ep": 8, "mode": "decode"}, {}),
     "experts": ("expert", MoeRequest, {**MIXED, "ep": 8}, {"ep": 64}),
     "experts, host": ("expert", MoeRequest, {**MIXED, "ep": 8, "host": "ahead"}, {"ep": 64}),
     "experts, ZeRO 1": ("expert", MoeRequest, {**MIXED, "ep": 8, "zero": 1}, {"ep": 64}),

@@ -231,6 +231,11 @@ def test_numbers_of_the_system_file_that_have_no_short_name() -> None:
         ),
         ("network.dim1.npus_count=2x", "makes another network, and only numbers"),
         (
+            "0-1=0.5x",
+            "0-1 is of a single link, and .* --slow-link A-B=X or --fail-link A-B .* .chakra compare.",
+        ),
+        ("slow-link.3-leaf1=0.5x", "is of a single link"),
+        (
             "all-reduce-implementation=direct",
             "is a key of the system file, but no single number, .*; change the file, or vary system.all-reduce-impl",
         ),

@@ -158,7 +158,7 @@ def generate(kind: str, request: Request, options: dict[str, Any]) -> None:
         click.echo(document_text(_document(plan) | {"memory_need": need.document(capacity)}, indent=1))
     elif not (options["quiet"] and options["output"]):
         click.echo(plan_text(plan))
-    for note in (*shortage_notes(need, capacity), *memory_notes(request, need)):
+    for note in (*shortage_notes(need, capacity), *memory_notes(request, plan, need)):
         click.echo(f"note: {note}", err=True)
     if request.peak_tflops is None and request.operator_model is None and options["output"]:
         click.echo(
@@ -226,34 +226,36 @@ def speed_notes(request: Request) -> list[str]:
     ]
 
 
-def memory_notes(request: Request, need: "MemoryNeed") -> list[str]:
+def memory_notes(request: Request, plan: "StepPlan", need: "MemoryNeed") -> list[str]:
     """Where choices that are to save memory do not, and what would.
 
     Parameters
     ----------
     request
         What was planned.
+    plan
+        Its plan.
     need
         What a rank of the fullest stage needs.
     """
     from chakra.generate.plan.options import Recompute, Zero
-    from chakra.generate.verify.step_totals import summarize
-    from chakra.generate.verify.totals import memory_need
+    from chakra.generate.verify.memory import stage_memory
 
-    def peak_of(other: Request) -> int:
-        return memory_need(summarize(other.plan())).peak_bytes
+    def peak_of(other: "StepPlan") -> int:
+        return max(stage_memory(other, stage).total for stage in other.stages)
 
     notes = []
     if request.zero == Zero.GRADIENTS and request.comm_order is CommOrder.PROGRAM:
-        saved = peak_of(replace(request, comm_order=CommOrder.STREAM))
+        # which gradients are whole at once is known of a plan alone
+        saved = peak_of(replace(request, comm_order=CommOrder.STREAM).plan())
         if saved < need.peak_bytes:
             notes.append(
                 "--zero 2 keeps the gradients of a chunk whole until the end of its pass, because with --comm-order "
                 f"program they are not reduced before: a rank needs {decimal_bytes_text(need.peak_bytes)}, and with "
                 f"--comm-order stream {decimal_bytes_text(saved)}"
             )
-    selective = request.recompute is Recompute.SELECTIVE
-    if selective and peak_of(replace(request, recompute=Recompute.NONE)) <= need.peak_bytes:
+    kept = replace(plan, training=replace(plan.training, recompute=Recompute.NONE))
+    if request.recompute is Recompute.SELECTIVE and peak_of(kept) <= need.peak_bytes:
         notes.append(
             "--recompute selective saves no memory and computes attention twice: fused attention keeps no scores; "
             "--recompute none, or full"

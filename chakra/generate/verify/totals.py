@@ -95,4 +95,5 @@ def memory_need(stages: tuple[StageSummary, ...]) -> MemoryNeed:
     """What a rank of the stage that needs most needs; of equal ones the first."""
     fullest = max(stages, key=lambda stage: stage.memory.total)
     memory = fullest.memory
-    return MemoryNeed(fullest.title, memory.states, memory.activations, memory.transient, memory.cache)
+    title = fullest.title if len(stages) > 1 else ""
+    return MemoryNeed(title, memory.states, memory.activations, memory.transient, memory.cache)
