@@ -459,7 +459,10 @@ def order_problem(workload: Workload, membership: Membership, npu: int, node: in
     )
     for finding in order_findings(workload, membership, only=number):
         return f"{text}; {finding.message}"
-    return text
+    return (
+        f"{text}; by node id all members run the same ones, but which comes first depends on times here: comm-streams "
+        "above 1 (--comm-streams 2) matches them by node id"
+    )
 
 
 def order_findings(

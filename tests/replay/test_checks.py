@@ -114,6 +114,26 @@ def test_order_that_differs() -> None:
             run(traces, engine=engine)
 
 
+def two_branches(host_micros: int, device_micros: int) -> Trace:
+    """A large all-reduce behind the host, and a small one behind the accelerator, which run side by side."""
+
+    def build(b: TraceBuilder) -> None:
+        for micros, size, cpu in ((host_micros, MIB, True), (device_micros, 64, False)):
+            b.collective("all_reduce", size_bytes=size, after=b.compute(duration_micros=micros, cpu=cpu))
+
+    return made(build)
+
+
+def test_order_that_times_decide() -> None:
+    """By node id both ranks run the large one first, by times only one does; the option that goes by node id is named."""
+    traces = [two_branches(10, 20), two_branches(20, 10)]
+    remedy = r"another member issued .* by node id all members run the same ones, .*--comm-streams 2"
+    for engine in ("phases", "messages"):
+        with pytest.raises(WorkloadError, match=remedy):
+            run(traces, engine=engine)
+        assert run(traces, engine=engine, comm_streams=2).finish_ns.min() > 20_000
+
+
 def dimensions(*flags: bool) -> Trace:
     """One all-reduce in the dimensions that the flags name; none given: no attribute."""
     return made(lambda b: b.collective("all_reduce", size_bytes=MIB, involved_dim=list(flags) or None))
