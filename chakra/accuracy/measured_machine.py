@@ -30,8 +30,10 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """What NPUs can send inside their machine and out of it, least and most, 10^9 B/s; None where nobody sends."""
+    """NPUs of a machine, and what they can send inside it and out of it, least and most, 10^9 B/s; None where nobody
+    sends."""
 
+    node_npus: int
     inside: Ends | None
     outside: Ends | None
 
@@ -77,6 +79,8 @@ def unlike_network(network: Network, machine: str) -> str | None:
     if able != {Switches.PLAIN}:
         return f"its switches do more than forward ({', '.join(sorted(able - {Switches.PLAIN}))})"
     sent = _sent_over(network, platform.node_npus)
+    if sent.outside is not None and 2 * sent.node_npus <= platform.node_npus:
+        return f"machines have {sent.node_npus} NPUs, and those of measured steps more than half of {platform.node_npus}"
     inside = (inner.bandwidth.value, inner.bandwidth.value)
     if sent.inside is not None and not _between(sent.inside, inside, _EQUAL):
         return f"an NPU sends {_told(sent.inside)} GB/s inside its machine, and in measured steps {_told(inside)}"
@@ -104,7 +108,8 @@ def _sent_over(network: Network, most: int) -> _Sent:
         inner.append(outer.pop(0))
     links = network.links
     if links is None or links.dimension_ordered:
-        return _Sent(*(_ends(_of_dimension(dim) for dim in dims if dim.npus > 1) for dims in (inner, outer)))
+        ends = (_ends(_of_dimension(dim) for dim in dims if dim.npus > 1) for dims in (inner, outer))
+        return _Sent(node, *ends)
     if node < most and network.npus % most == 0:
         node = most  # dimensions of a list of links are names
     machines = defaultdict[int, set[int]](set)
@@ -119,7 +124,9 @@ def _sent_over(network: Network, most: int) -> _Sent:
         within = link.dst // node == own if link.dst < network.npus else machines[link.dst] == {own}
         (inside if within else outside)[link.src] += link.bandwidth_gibps * _DECIMAL
     return _Sent(
-        _ends(inside.values() if node > 1 else ()), _ends(outside.values() if network.npus > node else ())
+        node,
+        _ends(inside.values() if node > 1 else ()),
+        _ends(outside.values() if network.npus > node else ()),
     )
 
 

@@ -1,9 +1,10 @@
 """Links over which the NPUs of a list of links send: those that shortest ways to others begin with, of all equal ways.
 
 What a message really takes is one of these, whatever `ecmp` says; a route that the file gives takes the place of the
-rest. Each NPU that is looked at is searched from once, over all links. On large networks these are a few of each kind:
-NPUs whose surroundings are alike within `DEPTH` links, bandwidths apart. What is found of a link then holds for the
-links of its kind, so that the bandwidths of all NPUs count.
+rest. Links of building blocks have the one route of these, and what goes around a fault the one that messages take.
+Each NPU that is looked at is searched from once, over all links. On large networks these are a few of each kind: NPUs
+whose surroundings are alike within `DEPTH` links, bandwidths apart. What is found of a link then holds for the links of
+its kind, so that the bandwidths of all NPUs count.
 """
 
 from collections import defaultdict
@@ -14,9 +15,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from chakra.arrays import F64, I64, U64, AnyArray
+from chakra.arrays import F64, I64, U64, AnyArray, ranges
 from chakra.replay.config.model import Links, Network
 from chakra.replay.networks.flow.graph import csr_of
+from chakra.replay.networks.flow.link_paths import link_paths
 from chakra.replay.networks.flow.mixing import Lists, mix
 from chakra.replay.networks.routes import FAR, given_routes, weights
 
@@ -28,6 +30,8 @@ MOST_SEARCHED = 32
 AT_ONCE = 1 << 19
 #: links within which surroundings are compared
 DEPTH = 3
+#: pairs of NPUs whose routes are looked at one by one, at most
+MOST_ROUTED = 1 << 16
 #: marks that a word has room for
 MARKS = 62
 
@@ -151,7 +155,11 @@ class FirstLinks:
             like.append(alike)
             if alike == number:
                 searched += [(int(npu), number) for npu in self._some(members)[0]]
-        begun, taken = self._counted(searched, groups)
+        pairs = sum(len(members) * (len(members) - 1) for members in groups)
+        if self._links.dimension_ordered and self._exact and pairs <= MOST_ROUTED:
+            begun, taken = self._routed(groups)
+        else:
+            begun, taken = self._counted(searched, groups)
         out = []
         for members, alike in zip(groups, like, strict=True):
             link = self._out.of(members)
@@ -161,6 +169,24 @@ class FirstLinks:
             np.add.at(sums, place[here], self._gibps[link[here]])
             out.append(Within(sums, np.flatnonzero(self._of_kind_with(taken[alike]))))
         return out
+
+    def _routed(self, groups: Sequence[I64]) -> tuple[dict[int, I64], dict[int, I64]]:
+        """The same as `_counted` where messages have one route each: one dimension after the other, or around a fault."""
+        npus = self._npus
+        ends = [
+            np.stack([members.repeat(len(members)), np.tile(members, len(members))]) for members in groups
+        ]
+        ends = [pairs[:, pairs[0] != pairs[1]] for pairs in ends]
+        p = link_paths(self._network, np.concatenate(ends, axis=1).T)
+        keys = p.src * npus + p.dst
+        begun, taken = dict[int, I64](), dict[int, I64]()
+        for number, (src, dst) in enumerate(ends):
+            route = p.first[np.searchsorted(keys, src * npus + dst)]
+            count = p.start[route + 1] - p.start[route]
+            link = p.link[ranges(p.start[route], count)]
+            begun[number] = np.unique(link[self._tail[link] == np.repeat(src, count)])
+            taken[number] = np.unique(link)
+        return begun, taken
 
     def _of_kind_with(self, links: I64) -> AnyArray:
         """Whether each link is of the kind of one of some links."""

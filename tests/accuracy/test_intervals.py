@@ -372,6 +372,10 @@ def asked(
             },
             {}, "an NPU sends 50 to 450 GB/s inside its machine, and in measured steps 450",
         ),
+        (
+            "2x hgx-h100", {"npus_count": [4, 4]}, {},
+            "machines have 4 NPUs, and those of measured steps more than half of 8",
+        ),
         ("2x hgx-h100", {"latency": [936.25, 9000]}, {}, "a hop takes 936.2 to 9,000 ns, and measured steps were "),
         ("2x hgx-h100", {"switches": ["reduces", "plain"]}, {}, "its switches do more than forward (reduces)"),
         (

@@ -124,18 +124,18 @@ def test_a_slow_link_inside_a_machine_takes_what_its_bytes_need(world: str) -> N
     assert row["transfer_ns"] == pytest.approx(parts * 16 * MIB / (0.1 * INSIDE_GBPS), abs=2)
 
 
-@pytest.mark.parametrize("spray", [True, False])
-@pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather", "all_to_all"])
-def test_a_port_that_others_take_over_is_no_faster_than_it_was(kind: str, spray: bool) -> None:
+@pytest.mark.parametrize("kind", ["reduce_scatter", "all_gather"])
+def test_a_port_that_others_take_over_is_no_faster_than_it_was(kind: str) -> None:
     """Over NVLink its messages reach the ports of seven others, over which sprayed ones spread."""
-    network = machines(4, 8, Shape.RAIL_ONLY, spray=spray)
-    calls: list[tuple[str, int, list[list[int]] | None]] = [(kind, MIB, OUTER)]
-    options: dict[str, Any] = {"backend": "flow"}
-    healthy = times(simulate(job(NPUS, calls), SYSTEM, network, **options))
-    failed = times(
-        simulate(job(NPUS, calls), SYSTEM, network, fail_links=[f"{SLOW_NPU}-rail{SLOW_NPU}"], **options)
+    network = machines(2, 16, Shape.RAIL_ONLY)
+    pair = [SLOW_NPU, SLOW_NPU + NODE]
+    calls: list[tuple[str, int, list[list[int]] | None]] = [(kind, MIB, [pair])]
+    failed = [f"{SLOW_NPU}-rail{SLOW_NPU}"]
+    healthy, around = (
+        times(simulate(job(2 * NODE, calls), SYSTEM, network, backend="flow", fail_links=some))
+        for some in ([], failed)
     )
-    for key, row in failed.items():
+    for key, row in around.items():
         assert row["transfer_ns"] >= healthy[key]["transfer_ns"] - 2
 
 

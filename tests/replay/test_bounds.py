@@ -1,5 +1,6 @@
 """Bounds of collectives: values by hand on machines with ports, and no time below them on any network."""
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chakra.builder import Workload
+from chakra.errors import ConfigError
 from chakra.replay import ReplayResult, simulate
+from chakra.replay.config import load_network
+from chakra.replay.config.model import Network
+from chakra.replay.networks.blocks import block_links
 from chakra.replay.results.formatting import format_text
+from chakra.replay.topologies import with_faults
 
 #: bytes per ns of a GB/s of 2^30 B/s
 GIB = (1 << 30) / 1e9
@@ -214,6 +220,36 @@ def networks(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@st.composite
+def faulty(draw: st.DrawFn, machine: Network) -> Network:
+    """Building blocks with a link that has failed, where all NPUs are still reached, or is slow or whole."""
+    links = block_links(machine)
+    names = [*map(str, range(machine.npus)), *links.vertices]
+    link = draw(st.sampled_from(links.links))
+    name = f"{names[link.src]}-{names[link.dst]}"
+    if draw(st.booleans()):
+        with contextlib.suppress(ConfigError):
+            return with_faults(machine, fail=[name])
+    return with_faults(machine, slow={name: draw(st.sampled_from([0.1, 1.0]))})
+
+
+@pytest.mark.parametrize("slow", [{}, {"3-2": 1.0}, {"1-0": 0.5}])
+def test_links_of_building_blocks_have_their_routes(slow: dict[str, float]) -> None:
+    """NPU 1 of a 2 x 2 torus sends to NPUs 0 and 2 over its link to NPU 0, though NPU 3 leads to 2, too."""
+    torus = {"topology": ["Ring"] * 2, "npus_count": [2, 2], "bandwidth": [10] * 2, "latency": [100] * 2}
+    [row] = run(with_faults(load_network(torus), slow=slow), 4, "reduce_scatter", [[0, 1, 2]]).collectives
+    speed = 5 if "1-0" in slow else 10
+    assert row["bound_ns"] == pytest.approx(SIZE * 2 / 3 / (speed * GIB))
+
+
+@pytest.mark.parametrize("backend", ["unaware", "aware", "flow"])
+def test_a_way_around_a_failed_port_is_that_of_one_port(backend: str) -> None:
+    """NPU 0 of a machine of four sends through another's port, not through those of all three others."""
+    machine = with_faults(load_network(blocks(each=4)), fail=["0-sw1.0"])
+    [row] = run(machine, 8, "all_gather", [[0, 4]], backend=backend).collectives
+    assert row["bound_ns"] == pytest.approx(SIZE / (50 * GIB))
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_nothing_is_faster_than_its_bound(data: st.DataObject) -> None:
@@ -230,8 +266,11 @@ def test_nothing_is_faster_than_its_bound(data: st.DataObject) -> None:
         * (1 if implementation.startswith("one") else len(network["npus_count"]))
         for name in KINDS[:4]
     }
+    machine = load_network(network)
+    if machine.links is None and data.draw(st.booleans()):
+        machine = data.draw(faulty(machine))
     for backend in ("aware", "flow"):
-        result = run(network, n, kind, [members], system=system, backend=backend)
+        result = run(machine, n, kind, [members], system=system, backend=backend)
         [row] = result.collectives
         rounds = 2 * n * len(network["npus_count"]) * (n if "irect" in implementation else 1)
         assert row["bound_ns"] <= row["transfer_ns"] + rounds, backend
