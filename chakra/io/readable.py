@@ -1,5 +1,6 @@
 """Numbers and names as people read them."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -86,8 +87,19 @@ def percent_figure(share: float) -> str:
     >>> percent_figure(0.38312), percent_figure(0.0), percent_figure(0.0004), percent_figure(0.00006)
     ('38.3', '0.0', '0.04', '0.006')
     """
-    value = 100 * share
-    return f"{value:,.1f}" if not value or abs(value) >= _LEAST_TENTH else f"{value:.3g}"
+    decimals = percent_decimals(share)
+    text = f"{100 * share:,.{decimals}f}"
+    return text if decimals == 1 else text.rstrip("0").rstrip(".")
+
+
+def percent_decimals(share: float) -> int:
+    """Decimals with which the per cents of a share say something: one, up to six of small ones.
+
+    >>> percent_decimals(0.38312), percent_decimals(0.0), percent_decimals(0.0004), percent_decimals(1e-12)
+    (1, 1, 4, 6)
+    """
+    value = abs(100 * share)
+    return min(2 - math.floor(math.log10(value)), 6) if 0 < value < _LEAST_TENTH else 1
 
 
 def range_words(numbers: Sequence[int]) -> list[str]:

@@ -10,7 +10,7 @@ from chakra.sweep.metrics import METRICS
 from chakra.sweep.printed import ranked_table
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study, study_from
-from chakra.sweep.table import heading
+from chakra.sweep.table import heading, metric_column
 
 PLATFORMS = ["hgx-h100 over 400G rails of 64 ports oversubscribed 2", "hgx-b200"]
 PARAMETERS: Mapping[str, list[object]] = {
@@ -104,3 +104,9 @@ def test_cells_of_several_lines_are_aligned() -> None:
 
 def test_a_stream_that_is_no_terminal_has_a_plain_width() -> None:
     assert streams.output_width() == streams.PLAIN_WIDTH == 120
+
+
+def test_small_shares_of_a_column_have_digits() -> None:
+    """0.0123 % reads 0.0 with tenths; all cells of the column have as many decimals."""
+    found = outcomes({"step_ms": (1.0, 2.0), "mfu": (0.4, 0.000123)})
+    assert metric_column("mfu", found[:2]) == ["40.0000", "0.0123"]
