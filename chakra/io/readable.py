@@ -234,7 +234,7 @@ def counted_text(count: int, noun: str) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
 #: line separators and the controls of writing direction, which make a name look like another text
@@ -267,16 +267,21 @@ def _is_plain(char: str) -> bool:
 
 def shortened(text: str, limit: int) -> str:
     """At most ``limit`` characters, the middle cut out, so that both a scope's start and an operator's end
-    show.
+    show. No word is cut that is shorter than half of its side.
 
-    >>> shortened("layers.11.attention.softmax", 15)
-    'layers.…softmax'
+    >>> shortened("layers.11.attention.softmax", 15), shortened("rails of 64 ports sprayed oversubscribed 4", 40)
+    ('layers.…softmax', 'rails of 64 ports … oversubscribed 4')
     """
     if len(text) <= limit:
         return text
     left = limit // 2
     right = limit - left - 1
-    return text[:left] + "…" + (text[-right:] if right > 0 else "")
+    before, after = text[:left], text[-right:] if right > 0 else ""
+    if not text[left].isspace() and (space := before.rfind(" ")) >= left // 2:
+        before = before[: space + 1]
+    if not text[-right - 1].isspace() and 0 <= (space := after.find(" ")) <= right // 2:
+        after = after[space:]
+    return f"{before}…{after}"
 
 
 #: numbers in names that count: by themselves, behind one capital (F3: forward of micro-batch 3), and behind these words

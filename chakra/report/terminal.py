@@ -3,7 +3,7 @@
 from chakra.alignment import aligned
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.io.readable import counted, duration_text
+from chakra.io.readable import counted_text, duration_text, verb
 from chakra.replay.results.corrections import OF_TIME
 from chakra.report import tables
 from chakra.report.document import Run, part_words
@@ -82,7 +82,9 @@ def _bars(run: Run, most: int) -> list[str]:
             filled += cells
         lines.append(f"{group.label:<{width}}  |{bar:<{_BAR}}| {duration_text(group.finish_ns)}")
     if left_out:
-        lines.append(f"({counted(left_out, 'NPU')} between these not shown)")
+        lines.append(
+            f"({counted_text(left_out, 'NPU')} between these {verb(left_out, 'is', 'are')} not shown)"
+        )
     present = [
         (key, word)
         for key, word in part_words([run]).items()
