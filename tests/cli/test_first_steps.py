@@ -22,7 +22,7 @@ Chakra = Callable[..., Any]
         (["topology", "fat"], "Did you mean 'fat-tree'?"),
         (["inspect", "w.0.et"], "No such command 'inspect'. Did you mean 'info'?"),
         (["generate", "inspect"], "No such command 'inspect'. There are: collective"),
-        (["generate", "transformer", "--model", "gpt2"], "did you mean one of gpt2-small, gpt2-xl?"),
+        (["generate", "transformer", "--model", "gpt2"], "did you mean one of 'gpt2-small', 'gpt2-xl'?"),
         (
             ["replay", "-w", "w", "-n", "network.yml"],
             "Missing option '-s' / '--system' / '--system-configuration', or",
