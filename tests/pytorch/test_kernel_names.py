@@ -99,7 +99,7 @@ def test_a_custom_all_reduce_is_communication(job: MiniJob, tmp_path: Path) -> N
 def test_what_looks_like_communication_is_said(job: MiniJob, tmp_path: Path) -> None:
     """A name that no rule knows: a warning, and an error with --strict, until the user says what it is."""
     one_kernel(job, "my_all_gather_thing")
-    with pytest.raises(ThresholdError, match="look like communication"):
+    with pytest.raises(ThresholdError, match="1 kernel that looks like communication"):
         converted(job, tmp_path)
     outcome = converted(job, tmp_path, comm_kernels=("my_all_gather=allgather",))
     assert [c["kind"] for c in outcome.summary["collectives"]] == ["allgather"]
