@@ -11,6 +11,7 @@ from typing import Final
 
 from chakra.io.readable import figure_text
 from chakra.platforms import load_platform
+from chakra.replay.collectives.library.port_rates import node_of
 from chakra.replay.config.model import Dimension, Links, LinkTopology, Network, Switches, System, Topology
 
 #: Gb/s of an NPU's port in measured steps of more than one machine, least and most, where they are not the preset's alone
@@ -22,8 +23,6 @@ MEMORY_GBPS: Final[Mapping[str, tuple[float, float]]] = {"dgx-a100": (1555.0, 20
 _EQUAL: Final = 1.02
 #: latencies of a hop are assumed in presets: within this factor they are alike
 _ALIKE: Final = 2.0
-#: 10^9 B/s of a GB/s of 2^30 B/s
-_DECIMAL: Final = (1 << 30) / 1e9
 
 Ends = tuple[float, float]
 
@@ -101,17 +100,12 @@ def unlike_network(network: Network, machine: str) -> str | None:
 
 
 def _sent_over(network: Network, most: int) -> _Sent:
-    """What NPUs send, where a machine has at most so many: the library finds its node in the same way."""
-    node, inner, outer = 1, list[Dimension](), list(network.dims)
-    while outer and node * outer[0].npus <= most:
-        node *= outer[0].npus
-        inner.append(outer.pop(0))
+    """What NPUs send, where a machine has at most so many."""
+    node, inner, outer = node_of(network, most)
     links = network.links
     if links is None or links.dimension_ordered:
         ends = (_ends(_of_dimension(dim) for dim in dims if dim.npus > 1) for dims in (inner, outer))
         return _Sent(node, *ends)
-    if node < most and network.npus % most == 0:
-        node = most  # dimensions of a list of links are names
     machines = defaultdict[int, set[int]](set)
     for link in links.links:
         if link.src < network.npus:
@@ -122,7 +116,7 @@ def _sent_over(network: Network, most: int) -> _Sent:
             continue
         own = link.src // node
         within = link.dst // node == own if link.dst < network.npus else machines[link.dst] == {own}
-        (inside if within else outside)[link.src] += link.bandwidth_gibps * _DECIMAL
+        (inside if within else outside)[link.src] += link.bytes_per_ns
     return _Sent(
         node,
         _ends(inside.values() if node > 1 else ()),
@@ -137,7 +131,7 @@ def _of_dimension(dim: Dimension) -> float:
         links = min(dim.npus - 1, 2)
     elif dim.topology is Topology.FULLY_CONNECTED:
         links = dim.npus - 1
-    return links * dim.bandwidth_gibps * _DECIMAL
+    return links * dim.bytes_per_ns
 
 
 def _hops(network: Network) -> Ends | None:

@@ -466,9 +466,9 @@ def _paid_npus(merged: Merged, platform: "Platform | None", npus: int) -> int | 
     """
     part = merged["network"].get("dim0.npus")
     inner = None if platform is None else platform.dims[0].npus
-    if type(part) is not int or inner is None:
+    if platform is None or type(part) is not int or inner is None:
         return None
-    return npus // part * inner if 1 <= part < inner else npus
+    return npus // part * inner if _is_larger(platform, part) else npus
 
 
 def _workload(

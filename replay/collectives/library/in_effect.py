@@ -19,7 +19,7 @@ from chakra.replay.collectives.library.cost import LibraryTime, library_time
 from chakra.replay.collectives.library.fault_loads import FaultLoads
 from chakra.replay.collectives.library.messages import Lane, lanes, lanes_of_pairs
 from chakra.replay.collectives.library.parameters import MachineParameters, parameters_from
-from chakra.replay.collectives.library.port_rates import PortRates, port_rates
+from chakra.replay.collectives.library.port_rates import PortRates, node_of, port_rates
 from chakra.replay.collectives.library.presets import preset_parameters
 from chakra.replay.collectives.library.shape import Algorithm, Choice, Communicator, Forced, Protocol
 from chakra.replay.collectives.plan import Phase
@@ -279,12 +279,7 @@ def _node(
     network: Network, machine: MachineParameters, groups: Sequence[I64]
 ) -> tuple[int, float, PortRates | None]:
     """NPUs of a node, the rate of a port into the network between nodes, 10^9 B/s, and on single links each group's."""
-    node, outer = 1, list(network.dims)
-    while outer and node * outer[0].npus <= machine.node_ranks:
-        node *= outer.pop(0).npus
-    listed = network.links is not None and network.dims[0].topology is LinkTopology.LINKS
-    if listed and node < machine.node_ranks and network.npus % machine.node_ranks == 0:
-        node = machine.node_ranks  # dimensions of a list of links are names; what is joined is in the links
+    node, _, outer = node_of(network, machine.node_ranks)
     if node == 1 and network.npus > 1:
         raise ConfigError(
             f"{network.source}: dimension 0 has {counted(network.dims[0].npus, 'NPU')}, and a node of {machine.name} has "
@@ -293,6 +288,7 @@ def _node(
     if node == network.npus:
         return node, 0.0, None
     # dimensions of a list of links have no speeds of their own
+    listed = network.links is not None and network.dims[0].topology is LinkTopology.LINKS
     most = float("inf") if listed else min(dim.bytes_per_ns for dim in outer)
     if network.links is None:
         return node, most, None

@@ -10,9 +10,29 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from chakra.arrays import F64, I64
-from chakra.replay.config.model import Network
+from chakra.replay.config.model import Dimension, LinkTopology, Network
 from chakra.replay.networks.flow.link_paths import link_paths
 from chakra.replay.networks.flow.paths import Paths
+
+
+def node_of(network: Network, most: int) -> tuple[int, list[Dimension], list[Dimension]]:
+    """NPUs of a node, the dimensions inside nodes, and those between them.
+
+    Parameters
+    ----------
+    network
+        The network.
+    most
+        NPUs that a node has at most.
+    """
+    node, inner, outer = 1, list[Dimension](), list(network.dims)
+    while outer and node * outer[0].npus <= most:
+        node *= outer[0].npus
+        inner.append(outer.pop(0))
+    listed = network.links is not None and network.dims[0].topology is LinkTopology.LINKS
+    if listed and node < most and network.npus % most == 0:
+        node = most  # dimensions of a list of links are names; what is joined is in the links
+    return node, inner, outer
 
 
 def port_rates(network: Network, node_npus: int, most_gbps: float) -> "PortRates":
