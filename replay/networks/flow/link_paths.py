@@ -160,8 +160,8 @@ class _Search:
         self.real_src, self.real_dst = np.divmod(keys[pairs], network.npus)
         self.src, self.dst = g.stand[self.real_src], g.stand[self.real_dst]
         self.dist = np.full(g.vertices, FAR, np.int64)
-        self.queue, self.queued, self.wanted, self.ways, self.paths, self.frontier = (
-            np.zeros(g.vertices + 1, np.int64) for _ in range(6)
+        self.queue, self.heap, self.placed, self.wanted, self.ways, self.paths, self.frontier = (
+            np.zeros(g.vertices + 1, np.int64) for _ in range(7)
         )
         self.place, self.count = (np.zeros(g.vertices, np.int64) for _ in range(2))
         self.out_link, self.out_ways = (np.zeros(len(g.into.item) + 1, np.int64) for _ in range(2))
@@ -189,12 +189,10 @@ class _Search:
         self.wanted[marked] = 1
         n = self.kernel.search(
             g.into.start, g.into.item, g.tail, g.length, g.closed, to, self.wanted, len(marked), g.equal,
-            self.dist, self.queue, self.queued,
+            self.dist, self.queue, self.heap, self.placed,
         )  # fmt: skip
         self.wanted[marked] = 0
-        reached = self.queue[:n] if g.equal else np.flatnonzero(self.dist < FAR)
-        if not g.equal:
-            reached = reached[np.argsort(self.dist[reached], kind="stable")]
+        reached = self.queue[:n]
         if within:  # out of the NPU and back to those for which it stands: over the nearest of its neighbours
             far = np.minimum(g.length[own] + self.dist[g.head[own]], FAR)
             own = own[(far == far.min(initial=FAR)) & (far < FAR)]

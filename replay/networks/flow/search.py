@@ -24,46 +24,143 @@ def search(
     equal: bool,
     dist: Numbers,
     queue: Numbers,
-    queued: Numbers,
+    heap: Numbers,
+    place: Numbers,
 ) -> int:
-    """Distances to a vertex, into `dist` (which is `FAR` before); returns how many vertices were put into `queue`.
+    """Distances to a vertex, into `dist` (which is `FAR` before); returns how many vertices are in `queue`.
 
-    Where all links are equally long (`equal`), the queue is in the order of distance, and the search ends when the
-    `missing` vertices with `wanted` are found. Vertices that are `closed` may only begin or end a path.
+    `queue` has those with a distance, nearest first. The search ends when the `missing` vertices with `wanted` are found:
+    what is farther away has none. Vertices that are `closed` may only begin or end a path. `equal`: all links have one
+    length. `place` is 0 before and after.
     """
+    if equal:
+        return _level_by_level(into_start, into, tail, length, closed, to, wanted, missing, dist, queue)
+    return _nearest_first(
+        into_start, into, tail, length, closed, to, wanted, missing, dist, queue, heap, place
+    )
+
+
+def _level_by_level(
+    into_start: Numbers,
+    into: Numbers,
+    tail: Numbers,
+    length: Numbers,
+    closed: Numbers,
+    to: int,
+    wanted: Numbers,
+    missing: int,
+    dist: Numbers,
+    queue: Numbers,
+) -> int:
+    """The search over links of one length."""
     dist[to] = 0
     queue[0] = to
-    n, size = 1, len(queue)
+    n = 1
     at = 0
-    count = 1
-    while count > 0:
-        vertex = queue[at % size]
+    while at < n:
+        vertex = queue[at]
         at += 1
-        count -= 1
-        queued[vertex] = 0
         if closed[vertex] and vertex != to:
             continue
         for k in range(into_start[vertex], into_start[vertex + 1]):
-            link = into[k]
-            other = tail[link]
-            far = dist[vertex] + length[link]
+            other = tail[into[k]]
+            if dist[other] < FAR:
+                continue
+            dist[other] = dist[vertex] + length[into[k]]
+            queue[n] = other
+            n += 1
+            if wanted[other]:
+                missing -= 1
+                if missing == 0:
+                    return n
+    return n
+
+
+def _nearest_first(
+    into_start: Numbers,
+    into: Numbers,
+    tail: Numbers,
+    length: Numbers,
+    closed: Numbers,
+    to: int,
+    wanted: Numbers,
+    missing: int,
+    dist: Numbers,
+    queue: Numbers,
+    heap: Numbers,
+    place: Numbers,
+) -> int:
+    """The search over links of any length (Dijkstra's); `heap` has the vertices that are not settled, the nearest on top.
+
+    `place` is where in it each stands, from 1 on.
+    """
+    dist[to] = 0
+    heap[0] = to
+    place[to] = 1
+    size = 1
+    n = 0
+    while size > 0:
+        vertex = heap[0]
+        place[vertex] = 0
+        size -= 1
+        if size > 0:
+            heap[0] = heap[size]
+            _sink(dist, heap, place, size)
+        queue[n] = vertex
+        n += 1
+        if wanted[vertex]:
+            missing -= 1
+            if missing == 0:
+                break
+        if closed[vertex] and vertex != to:
+            continue
+        for k in range(into_start[vertex], into_start[vertex + 1]):
+            other = tail[into[k]]
+            far = dist[vertex] + length[into[k]]
             if far >= dist[other]:
                 continue
-            if queued[other] == 0:
-                queue[(at + count) % size] = other
-                queued[other] = 1
-                count += 1
-                n += 1
-            if wanted[other] and dist[other] == FAR:
-                missing -= 1
+            if dist[other] == FAR:
+                heap[size] = other
+                size += 1
+                place[other] = size
             dist[other] = far
-            if equal and missing == 0:
-                while count > 0:
-                    queued[queue[at]] = 0
-                    at += 1
-                    count -= 1
-                return n
+            _rise(dist, heap, place, place[other] - 1)
+    for k in range(size):
+        dist[heap[k]] = FAR
+        place[heap[k]] = 0
     return n
+
+
+def _rise(dist: Numbers, heap: Numbers, place: Numbers, at: int) -> None:
+    """A vertex has come nearer."""
+    vertex = heap[at]
+    while at > 0:
+        above = (at - 1) >> 1
+        if dist[heap[above]] <= dist[vertex]:
+            break
+        heap[at] = heap[above]
+        place[heap[at]] = at + 1
+        at = above
+    heap[at] = vertex
+    place[vertex] = at + 1
+
+
+def _sink(dist: Numbers, heap: Numbers, place: Numbers, size: int) -> None:
+    """The vertex on top takes its place among `size`."""
+    vertex = heap[0]
+    at = 0
+    below = 1
+    while below < size:
+        if below + 1 < size and dist[heap[below + 1]] < dist[heap[below]]:
+            below += 1
+        if dist[vertex] <= dist[heap[below]]:
+            break
+        heap[at] = heap[below]
+        place[heap[at]] = at + 1
+        at = below
+        below = 2 * at + 1
+    heap[at] = vertex
+    place[vertex] = at + 1
 
 
 def count_paths(

@@ -192,23 +192,21 @@ class _Core:
     def __init__(self, g: Graph, twins: Twins) -> None:
         self._graph, self._twins = g, twins
         self._dist = np.full(g.vertices, FAR, np.int64)
-        self._room = [np.zeros(g.vertices + 1, np.int64) for _ in range(6)]
+        self._room = [np.zeros(g.vertices + 1, np.int64) for _ in range(7)]
         self._link, self._uses = (np.zeros(len(twins.out.item) + 1, np.int64) for _ in range(2))
 
     def towards(self, kernel: SearchKernel, to: int, begin: I64) -> Iterator[tuple[int, int, I64, I64]]:
         """Length and number of the paths from vertices to one, their links, and how many use each."""
         g, twins, dist = self._graph, self._twins, self._dist
-        wanted, queue, queued, paths, ways, frontier = self._room
+        wanted, queue, heap, placed, paths, ways, frontier = self._room
         senders = np.unique(begin)
         wanted[senders] = 1
         n = kernel.search(
             twins.into.start, twins.into.item, g.tail, g.length, g.closed, to, wanted, len(senders), twins.equal,
-            dist, queue, queued,
+            dist, queue, heap, placed,
         )  # fmt: skip
         wanted[senders] = 0
-        reached = queue[:n].copy() if twins.equal else np.flatnonzero(dist < FAR)
-        if not twins.equal:
-            reached = reached[np.argsort(dist[reached], kind="stable")]
+        reached = queue[:n].copy()
         core = (twins.out.start, twins.out.item, g.head, g.length, g.closed)
         kernel.count_paths(*core, to, dist, reached, len(reached), paths)
         most = int(paths[reached].max())
