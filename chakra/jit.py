@@ -194,7 +194,11 @@ def _compile_once(dispatcher: Any) -> None:
 
 @cache
 def kernel_sources(module_name: str) -> tuple[bytes, str]:
-    """Text of a kernel module and of the modules of its package that it imports from, and the module's file."""
+    """Text of a kernel module and of the modules of its package that it imports from, and the module's file.
+
+    Behind the text stand the file's path, time and size: numba takes compiled code for that of this file only, so that
+    what another installation has compiled is not in the cache for this one.
+    """
     sources: dict[str, bytes] = {}
     waiting = [module_name]
     while waiting:
@@ -202,7 +206,10 @@ def kernel_sources(module_name: str) -> tuple[bytes, str]:
         if name not in sources:
             sources[name], _, imported = _source(name)
             waiting += imported
-    return b"".join(sources[name] for name in sorted(sources)), _source(module_name)[1]
+    origin = _source(module_name)[1]
+    found = os.stat(origin)
+    stamp = f"\0{origin}\0{found.st_mtime_ns}\0{found.st_size}".encode(errors="surrogateescape")
+    return b"".join(sources[name] for name in sorted(sources)) + stamp, origin
 
 
 @cache
