@@ -3,9 +3,10 @@
     python benchmarks/scaling.py [--only WORD] [--most SECONDS]
 
 A row is a command on inputs of one shape: a chain, a star of dependencies, groups, messages, collectives. Sizes are
-doubled until a run takes `--most` CPU seconds; what a run of a tiny input takes is taken off, and the exponent is the
-slope of the line through the last four sizes. Linear commands have 1.0; rows above 1.1 are marked, and the exit code
-is 1 if there is one. Times are CPU seconds of this process, which other programs on the machine still move.
+doubled until a run takes `--most` CPU seconds and three took long enough to tell. What a run of a tiny input takes is
+taken off, and the exponent is the slope of the line through the last four sizes. Linear commands have 1.0; rows above 1.1
+are marked, and the exit code is 1 if there is one. Times are CPU seconds of this process, which other programs on the
+machine still move.
 """
 
 import argparse
@@ -179,12 +180,12 @@ def _of_result(*words: str) -> Callable[[Path, int], list[str]]:
     return arguments
 
 
-def _on_ports(*more: str) -> Callable[[Path, int], list[str]]:
+def _on_ports(fabric: str) -> Callable[[Path, int], list[str]]:
     """A replay on machines at switches with ports."""
 
     def arguments(prefix: Path, npus: int) -> list[str]:
-        machine = f"{npus // 8}x hgx-h100 over 400G rails of 64 ports"
-        words = ["replay", "-w", str(prefix), "--platform", machine, *more, "--format", "json"]
+        machine = f"{npus // 8}x hgx-h100 over 400G {fabric}"
+        words = ["replay", "-w", str(prefix), "--platform", machine, "--format", "json"]
         return [*words, "-o", f"{prefix}.out", "--quiet"]
 
     return arguments
@@ -211,7 +212,8 @@ COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = 
     "replay json": (_replay("--format", "json"), PLAIN),
     "replay --nodes": (_replay("--format", "json", "--nodes"), PLAIN),
     "replay --nodes csv": (_replay("--format", "csv", "--nodes"), PLAIN),
-    "replay on ports": (_on_ports(), ("pipeline",)),
+    "replay on rails": (_on_ports("rails of 64 ports"), ("pipeline",)),
+    "replay on a fat tree": (_on_ports("fat tree of 64 ports"), ("pipeline",)),
     "timeline": (_of_result("timeline", "{result}", "{prefix}.chrome.json", "--quiet"), PLAIN),
     "report": (_of_result("report", "{result}", "-o", "{prefix}.html", "--quiet"), PLAIN),
     "compare": (_of_result("compare", "{result}", "{result}"), PLAIN),
@@ -331,7 +333,8 @@ def measured(
         took = min(seconds(arguments) for _ in range(2)) - fixed
         if took >= LEAST:
             points.append((n, took))
-        if took > most or time.perf_counter() - begin > LONGEST:
+        enough = took > most and len(points) > 2
+        if enough or time.perf_counter() - begin > LONGEST:
             break
         n *= 2
     return points[-4:]

@@ -14,6 +14,8 @@ from chakra.replay.networks.routes import weights
 
 #: links of an NPU up to which NPUs are looked at whether they are alike
 MOST_PORTS = 64
+#: links of an NPU at the edge up to which each of its links is tried with each of the other's
+FEW_PORTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,13 @@ class Graph:
             _, first, code = np.unique(rows, axis=0, return_index=True, return_inverse=True)
             stand[npus] = npus[first[code.reshape(-1)]]
         return stand
+
+    def at_edge(self, pair: I64, src: I64, dst: I64) -> tuple[I64, I64, I64]:
+        """Of pairs those with two `ends` that have few links: numbers of the pairs, and their NPUs."""
+        few = self.ends & (np.diff(self.all_out.start)[: self.npus] <= FEW_PORTS)
+        few &= np.diff(self.all_in.start)[: self.npus] <= FEW_PORTS
+        mine = few[src] & few[dst]
+        return pair[mine], src[mine], dst[mine]
 
     def first_links(self, link: I64, src: I64) -> I64:
         """The links of NPUs `src` that are what `link` is to those that stand for them."""

@@ -1,6 +1,6 @@
 """Paths on networks of single links, for any number of NPUs: only pairs that exchange messages are looked for.
 
-Receiver by receiver; sprayed ones between NPUs at the edge by classes of switches (`twins.py`).
+Receiver by receiver; those between NPUs at the edge by classes of switches (`twins.py`, `hops.py`).
 """
 
 from typing import Any
@@ -15,12 +15,13 @@ from chakra.jit import compiled, worth_compiling
 from chakra.replay.config.model import Links, Network
 from chakra.replay.networks.flow.found import Found
 from chakra.replay.networks.flow.graph import Graph
+from chakra.replay.networks.flow.hops import walked_by_twins
 from chakra.replay.networks.flow.paths import Paths, common_parts, distinct_pairs
 from chakra.replay.networks.flow.search import FAR
 from chakra.replay.networks.flow.sections import Sections, in_sections
 from chakra.replay.networks.flow.slowest import with_slowest
 from chakra.replay.networks.flow.twins import MOST_WAYS, SearchKernel, joined_by_twins
-from chakra.replay.networks.routes import given_routes, pick_next
+from chakra.replay.networks.routes import SPLITTING, given_routes, pick_next
 
 KERNEL = "chakra.replay.networks.flow.search"
 #: links looked at from which compiled code pays: loaded, in the cache, to be compiled first
@@ -115,7 +116,11 @@ def _searched(network: Network, pairs: I64) -> Paths:
     keys = distinct_pairs(pairs, network.npus)
     found, left = _given(network, links, keys)
     if len(left):
-        _Search(network, links, Graph(network, links), keys, left, found).run()
+        graph = Graph(network, links)
+        if links.ecmp not in SPLITTING:
+            left = walked_by_twins(graph, links.ecmp, keys, left, found, _kernel)
+        if len(left):
+            _Search(network, links, graph, keys, left, found).run()
     whole, _ = common_parts(found.totals)
     return with_slowest(found.paths(keys, network.npus, whole), links)
 

@@ -21,8 +21,6 @@ from chakra.replay.networks.flow.slowest import slowest_ways
 
 #: equal paths of a sprayed flow, so that products of two such numbers fit 64 bits
 MOST_WAYS = 1 << 31
-#: links of an NPU up to which its pairs are looked at here: each of its links is tried with each of the other's
-FEW_PORTS = 8
 #: parts of a route that lie between switches: from the first to the last, to inner ones, between these, from them
 DIRECT, UP, INNER, DOWN = range(4)
 #: how often the links are looked at: distances, numbers of paths, links on them
@@ -124,6 +122,11 @@ class Twins:
                 second[code] = vertex
         self.first, self.second = np.array(first, np.int64), np.array(second, np.int64)
 
+    def ends_of(self, kinds: I64) -> tuple[I64, I64]:
+        """Two vertices of each kind: those of the first two members of the classes (`Ports`)."""
+        source, target = np.divmod(kinds // 2, len(self.first))
+        return np.where(source == target, self.second[source], self.first[source]), self.first[target]
+
     def between(self, g: Graph, leaves: I64, arrives: I64, link: I64) -> I64:
         """The links between two vertices each that are what `link` is between twins of theirs."""
         ends = g.tail[self.out.item] * g.vertices + g.head[self.out.item]
@@ -142,7 +145,7 @@ def _places(csr: Csr, links: int) -> I64:
 class _Ways:
     """Shortest paths between two vertices of each of several kinds.
 
-    A kind is the classes of both vertices and whether they are one vertex: class * classes + class, times 2, plus 1.
+    Kinds are those of `Ports`.
 
     Attributes
     ----------
@@ -155,10 +158,8 @@ class _Ways:
     """
 
     def __init__(self, g: Graph, twins: Twins, kinds: I64, kernel_for: Callable[[int], SearchKernel]) -> None:
-        pair, one = np.divmod(kinds, 2)
-        source, target = np.divmod(pair, len(twins.first))
-        self.begin = np.where(source == target, twins.second[source], twins.first[source])
-        self.end = twins.first[target]
+        one = kinds % 2
+        self.begin, self.end = twins.ends_of(kinds)
         self.dist = np.where(one == 1, 0, FAR)
         self.of = np.ones(len(kinds), np.int64)
         search = _Core(g, twins)
@@ -234,13 +235,12 @@ def joined_by_twins(
     kernel_for
         The search, for so many links that are looked at.
     """
-    few = g.ends & (np.diff(g.all_out.start)[: g.npus] <= FEW_PORTS)
-    few &= np.diff(g.all_in.start)[: g.npus] <= FEW_PORTS
-    mine = few[src] & few[dst]
-    pair, src, dst = pair[mine], src[mine], dst[mine]
+    pair, src, dst = g.at_edge(pair, src, dst)
     twins = Twins(g)
     keys, like = np.unique(g.stand[src] * g.vertices + g.stand[dst], return_inverse=True)
-    port_out, port_in, kind, ways = _best_ports(g, twins, *np.divmod(keys, g.vertices), kernel_for)
+    ports = Ports(g, twins, *np.divmod(keys, g.vertices))
+    ways = _Ways(g, twins, ports.kinds, kernel_for)
+    port_out, port_in, kind = ports.best(ways.dist)
     like = like.reshape(-1)
     most = int(ways.of.max(initial=1))
     mine = (kind[like] >= 0) & (most <= MOST_WAYS)
@@ -252,42 +252,58 @@ def joined_by_twins(
     return _put_together(g, twins, ways, pair, first, last, kind[like], most)
 
 
-def _best_ports(
-    g: Graph, twins: Twins, src: I64, dst: I64, kernel_for: Callable[[int], SearchKernel]
-) -> tuple[I64, I64, I64, _Ways]:
-    """Which of its links the route of each pair leaves and arrives by, and of which kind the route between is.
+class Ports:
+    """The links by which the route of each pair may leave and arrive.
 
-    The kind is -1 where there is no route, or where several links are equally good.
+    A kind of way between is the classes of both its ends and whether they are one vertex: class * classes + class, times
+    2, plus 1.
+
+    Attributes
+    ----------
+    kinds
+        All that there are, ascending.
     """
-    empty = np.full((0, len(src)), -1, np.int64)
-    kinds, near = [empty], [empty]
-    ports: list[tuple[int, int]] = []
-    out, into = np.diff(g.all_out.start)[src], np.diff(g.all_in.start)[dst]
-    for k in range(int(out.max(initial=0))):
-        for j in range(int(into.max(initial=0))):
-            there = (out > k) & (into > j)
-            leave = g.all_out.item[np.where(there, g.all_out.start[src] + k, 0)]
-            arrive = g.all_in.item[np.where(there, g.all_in.start[dst] + j, 0)]
-            a, b = g.head[leave], g.tail[arrive]
-            kind = (twins.class_of[a] * len(twins.first) + twins.class_of[b]) * 2 + (a == b)
-            kinds.append(np.where(there, kind, -1)[None])
-            near.append(np.where(there, g.length[leave] + g.length[arrive], FAR)[None])
-            ports.append((k, j))
-    table = np.concatenate(kinds)
-    known = np.unique(table)
-    known = known[known >= 0]
-    ways = _Ways(g, twins, known, kernel_for)
-    number = np.searchsorted(known, table)
-    far = np.append(ways.dist, FAR)[np.where(table >= 0, number, len(known))]
-    total = np.where(far < FAR, np.concatenate(near) + far, FAR)
-    if not ports:
-        none = np.full(len(src), -1, np.int64)
-        return none, none, none, ways
-    best = np.argmin(total, axis=0)
-    least = total.min(axis=0)
-    one = ((total == least).sum(axis=0) == 1) & (least < FAR)
-    leave, arrive = np.array(ports, np.int64)[best].T
-    return leave, arrive, np.where(one, number[best, np.arange(len(src))], -1), ways
+
+    def __init__(self, g: Graph, twins: Twins, src: I64, dst: I64) -> None:
+        self._pairs = len(src)
+        kinds, near = [np.full((0, len(src)), -1, np.int64)], [np.full((0, len(src)), FAR, np.int64)]
+        self._ports: list[tuple[int, int]] = []
+        out, into = np.diff(g.all_out.start)[src], np.diff(g.all_in.start)[dst]
+        for k in range(int(out.max(initial=0))):
+            for j in range(int(into.max(initial=0))):
+                there = (out > k) & (into > j)
+                leave = g.all_out.item[np.where(there, g.all_out.start[src] + k, 0)]
+                arrive = g.all_in.item[np.where(there, g.all_in.start[dst] + j, 0)]
+                a, b = g.head[leave], g.tail[arrive]
+                kind = (twins.class_of[a] * len(twins.first) + twins.class_of[b]) * 2 + (a == b)
+                kinds.append(np.where(there, kind, -1)[None])
+                near.append(np.where(there, g.length[leave] + g.length[arrive], FAR)[None])
+                self._ports.append((k, j))
+        self._kind, self._near = np.concatenate(kinds), np.concatenate(near)
+        known = np.unique(self._kind)
+        self.kinds: I64 = known[known >= 0]
+
+    def best(self, dist: I64) -> tuple[I64, I64, I64]:
+        """Which of its links each pair leaves and arrives by, and the number of its kind among `kinds`.
+
+        The number is -1 where there is no route, or where several links are equally good.
+
+        Parameters
+        ----------
+        dist
+            Length of the way between of each kind; `FAR` where there is none.
+        """
+        if not self._ports:
+            none = np.full(self._pairs, -1, np.int64)
+            return none, none, none
+        number = np.searchsorted(self.kinds, self._kind)
+        far = np.append(dist, FAR)[np.where(self._kind >= 0, number, len(self.kinds))]
+        total = np.where(far < FAR, self._near + far, FAR)
+        best = np.argmin(total, axis=0)
+        least = total.min(axis=0)
+        one = ((total == least).sum(axis=0) == 1) & (least < FAR)
+        leave, arrive = np.array(self._ports, np.int64)[best].T
+        return leave, arrive, np.where(one, number[best, np.arange(self._pairs)], -1)
 
 
 def _put_together(
