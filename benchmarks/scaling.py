@@ -89,6 +89,26 @@ def messages(prefix: Path, n: int) -> int:
     return 8
 
 
+def waiting(prefix: Path, n: int) -> int:
+    """Receives that are all posted long before the first of their messages is sent."""
+    workload = Workload(2)
+    sender, receiver = workload.builder(0), workload.builder(1)
+    late = sender.compute(duration_micros=1000)
+    for k in range(n // 2):
+        sender.send(1, size_bytes=1000, tag=k, after=[late])
+        receiver.recv(0, size_bytes=1000, tag=k)
+    workload.write(prefix)
+    return 2
+
+
+def streams(prefix: Path, n: int) -> int:
+    """Eight kernels on each of many streams."""
+    builder = TraceBuilder()
+    for k in range(n):
+        builder.compute("op", duration_micros=1, attrs={"stream": k // 8})
+    return _one(prefix, builder)
+
+
 def groups(prefix: Path, n: int) -> int:
     """NPUs in pairs, each pair with a group, two collectives and work of its own."""
     npus = max(n // 3 // 2 * 2, 4)
@@ -131,6 +151,8 @@ SHAPES: dict[str, Shape] = {
     "star": star,
     "collectives": collectives,
     "messages": messages,
+    "waiting": waiting,
+    "streams": streams,
     "groups": groups,
     "pipeline": pipeline,
 }
@@ -224,6 +246,10 @@ COMMANDS: dict[str, tuple[Callable[[Path, int], list[str]], tuple[str, ...]]] = 
     "visualize html": (
         _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", "--quiet"),
         ("chain", "star", "collectives"),
+    ),
+    "visualize --fold stream": (
+        _on_trace("visualize", "{prefix}.0.et", "{prefix}.html", "--fold", "stream", "--quiet"),
+        ("streams",),
     ),
     "anonymize": (
         _on_trace("anonymize", "{prefix}.0.et", "{prefix}.gone.et", "--quiet"),

@@ -38,8 +38,9 @@ def assign_lanes(track: I32, start_ns: I64, duration_ns: I64, nests: Bool) -> I3
         columns = [
             np.ascontiguousarray(column[order].astype(np.int64)) for column in (track, start_ns, end, nests)
         ]
+        by_end = np.lexsort((columns[2], columns[0]))
         sorted_lane = np.zeros(len(track), np.int32)
-        kernel.assign(*columns, sorted_lane)
+        kernel.assign(*columns, by_end, sorted_lane)
         lane[order] = sorted_lane
     return lane
 

@@ -181,7 +181,9 @@ def critical_path(raw: RawRun, programs: list[Program], scenario: Scenario) -> C
         offsets, parents = trace.parents()
         mine = set(parents[int(offsets[index]) : int(offsets[index + 1])].tolist())
         parent = [int(c) for c in candidates if int(program.order[c]) in mine]
-        node = parent[0] if parent else int(candidates[-1])
+        # of those that ended then by chance, only the one in the node's slot made room for it
+        held = candidates[program.slot[candidates] == program.slot[node]]
+        node = parent[0] if parent else int((held if len(held) else candidates)[-1])
     return _columns(raw, programs, path[::-1])
 
 

@@ -72,3 +72,15 @@ def test_parts_and_gaps_of_the_path_add_up_to_the_finish(children: int, engine: 
     }  # fmt: skip
     # nodes that take no time, or time that another one of the path covers, are counted
     assert sums["nodes"] == sum(part["count"] for part in sums["parts"]) == len(run.critical_path)
+
+
+def test_a_node_without_parents_follows_the_one_that_held_its_slot() -> None:
+    """A host node ends by chance when the accelerator is free again; the second kernel waited for the first."""
+    builder = TraceBuilder(0, 1)
+    builder.compute("first kernel", duration_ns=10)
+    builder.compute("host", duration_ns=10, cpu=True)
+    builder.compute("second kernel", duration_ns=5)
+    run = simulate([builder.build()], SYSTEM, {**NETWORK, "npus_count": [1]})
+    assert [(row["name"], row["finish_ns"]) for row in run.critical_path] == [
+        ("first kernel", 10), ("second kernel", 15)
+    ]  # fmt: skip

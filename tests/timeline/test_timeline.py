@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from chakra.timeline import Counter, Timeline, TimelineBuilder, estimated_bytes,
 from chakra.timeline import _lanes_kernel as lanes_plain
 from chakra.timeline import _perfetto_kernel as perfetto_plain
 from chakra.timeline.chrome import thread_numbers
-from chakra.timeline.lanes import half_overlaps
+from chakra.timeline.lanes import assign_lanes, half_overlaps
 
 NAMES = st.one_of(
     st.sampled_from(['"', "\\", "漢字 🙂", "\ud800", "a\x00b", "</script>"]), st.text(max_size=12)
@@ -97,6 +98,46 @@ def test_calls_nest_and_transfers_get_rows_of_their_own() -> None:
         assert len(builder.build().rows) == rows
 
 
+def first_rows(slices: list[tuple[int, int, int, bool]]) -> list[int]:
+    """The first row of its track in which each slice (track, start, end, nests) has room, by trying all."""
+    placed: list[tuple[int, int, int, int]] = []
+    rows: list[int] = []
+    for track, start, end, nests in slices:
+        row = 0
+        while True:
+            opened = [e for t, r, s, e in placed if t == track and r == row and s < e and e > start]
+            if not opened or (nests and end <= min(opened)):
+                break
+            row += 1
+        placed.append((track, row, start, end))
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_slice_has_the_first_row_with_room(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = 150
+    start, nests = rng.integers(0, 60, n), rng.integers(0, 2, n) > 0
+    track = rng.integers(0, 3, n).astype(np.int32)
+    length = rng.integers(0, [4, 40, 200][seed % 3], n)
+    order = np.lexsort((-start - length, start, track)).tolist()
+    found = assign_lanes(track, start, length, nests)
+    slices = [(int(track[i]), int(start[i]), int(start[i] + length[i]), bool(nests[i])) for i in order]
+    expected = first_rows(slices)
+    assert max(expected) > 1
+    assert found[order].tolist() == expected
+
+
+def test_many_slices_may_be_open_at_once() -> None:
+    """18,000 receives that wait: 1 s of plain Python, a minute where each tries all rows."""
+    n = 18_000
+    columns = np.zeros(n, np.int32), np.arange(n), np.full(n, n), np.zeros(n, np.bool_)
+    begin = time.process_time()
+    assert assign_lanes(*columns).tolist() == list(range(n))
+    assert time.process_time() - begin < 20
+
+
 def test_compiled_kernels_equal_plain_python() -> None:
     rng = np.random.default_rng(0)
     n = 3000
@@ -104,6 +145,7 @@ def test_compiled_kernels_equal_plain_python() -> None:
     end = start + rng.integers(0, 60, n)
     order = np.lexsort((-end, start, track))
     columns = [np.ascontiguousarray(c[order]) for c in (track, start, end, rng.integers(0, 2, n))]
+    columns.append(np.lexsort((columns[2], columns[0])))
     fast, slow = np.zeros(n, np.int32), np.zeros(n, np.int32)
     most = compiled("chakra.timeline._lanes_kernel").assign(*columns, fast)
     plain: Any = lanes_plain

@@ -356,13 +356,12 @@ def _fold_streams(graph: Graph, builder: _Builder) -> bool:
     opens, closes = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     opens[graph.dst[crossing]] = True
     closes[graph.src[crossing]] = True
-    head = np.arange(n)
-    for lane in range(len(graph.lane_names)):
-        nodes = np.flatnonzero(graph.lanes == lane)
-        if not len(nodes):
-            continue
-        new = np.r_[True, opens[nodes][1:] | closes[nodes][:-1]]
-        head[nodes] = nodes[np.flatnonzero(new)[np.cumsum(new) - 1]]
+    nodes = np.argsort(graph.lanes, kind="stable")
+    lanes = graph.lanes[nodes]
+    new = np.ones(n, np.bool_)
+    new[1:] = (lanes[1:] != lanes[:-1]) | opens[nodes[1:]] | closes[nodes[:-1]]
+    head = np.empty(n, np.int64)
+    head[nodes] = nodes[np.flatnonzero(new)[np.cumsum(new) - 1]]
     return _apply_runs(graph, builder, head)
 
 
