@@ -11,7 +11,7 @@ from chakra import __version__
 from chakra.errors import UsageError
 from chakra.et.memory_need import need_in_words
 from chakra.io.digits import decimal_number
-from chakra.io.readable import duration_text, percent_text
+from chakra.io.readable import duration_text, percent_text, signed_percent_text
 from chakra.replay.config.key import UnfitError
 from chakra.replay.config.keys import ENDPOINT_DELAY, LOCAL_MEM_BW, REMOTE_BANDWIDTH
 from chakra.replay.config.links import with_dims
@@ -346,7 +346,7 @@ class WhatIf:
         lines = [f"what if {', '.join(map(str, self.changes))}", ""]
         lines.append(f"{'':12}{'before':>14}{'after':>14}{'change':>14}{'':>10}")
         for name, before, after in self.rows():
-            share = f"{100 * (after - before) / before:+.1f} %" if before else "-"
+            share = signed_percent_text((after - before) / before) if before else "-"
             change = round(after - before)
             times = duration_text(round(before)), duration_text(round(after))
             moved = f"{'+' if change >= 0 else ''}{duration_text(change)}"

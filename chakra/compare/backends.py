@@ -15,6 +15,7 @@ from chakra.io.readable import (
     printable,
     shortened,
     signed_duration_text,
+    signed_percent_text,
 )
 from chakra.replay.backends import BackendDifference
 from chakra.report.page import rendered
@@ -164,7 +165,7 @@ def _kinds(found: BackendDifference) -> list[Kind]:
 def _headline(found: BackendDifference) -> str:
     a, b = found.step_ns
     one, other = found.backends
-    share = f" ({100 * (b - a) / a:+.1f} %)" if a else ""
+    share = f" ({signed_percent_text((b - a) / a)})" if a else ""
     a_text, b_text, change = compared_durations(a, b)
     return f"{one} {a_text}, {other} {b_text}: {change}{share}"
 
@@ -197,7 +198,7 @@ def _collective_rows(
             *(kind.kind, shortened(printable(kind.group or "all"), 30), count_text(kind.members)),
             *(bytes_text(kind.bytes), count_text(kind.count)),
             *compared_durations(*kind.time_ns),
-            f"{100 * kind.difference_ns / kind.time_ns[0]:+.1f} %" if kind.time_ns[0] else "",
+            signed_percent_text(kind.difference_ns / kind.time_ns[0]) if kind.time_ns[0] else "",
         )
         for kind in kinds
     ]

@@ -9,6 +9,7 @@ from chakra.io.readable import (
     compared_durations,
     count_text,
     duration_text,
+    percent_text,
     printable,
     shortened,
     signed_duration_text,
@@ -103,7 +104,7 @@ def answer(found: Comparison) -> str:
     those that go the other, and the sum of what is not named, so that they add up.
     """
     change = found.difference_ns
-    share = f" ({100 * abs(change) / found.a_ns:.1f} %)" if found.a_ns else ""
+    share = f" ({percent_text(abs(change) / found.a_ns)})" if found.a_ns else ""
     said = f"B takes {duration_text(abs(change))}{share} {'longer' if change > 0 else 'less'} than A"
     ordered = sorted(found.parts, key=lambda part: -abs(part.difference_ns))
     least = max((abs(part.difference_ns) for part in ordered), default=0) * _LEAST

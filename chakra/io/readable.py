@@ -81,6 +81,15 @@ def percent_text(share: float) -> str:
     return f"{percent_figure(share)} %"
 
 
+def signed_percent_text(change: float) -> str:
+    """A change in per cent of what it was before, with its sign.
+
+    >>> signed_percent_text(0.38312), signed_percent_text(-0.0004), signed_percent_text(0.0)
+    ('+38.3 %', '-0.04 %', '+0.0 %')
+    """
+    return f"{'' if change < 0 else '+'}{percent_text(change)}"
+
+
 def percent_figure(share: float) -> str:
     """Per cents of a share without their sign: tenths, three significant digits of what these would not show.
 

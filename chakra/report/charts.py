@@ -11,7 +11,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from chakra.arrays import F64
-from chakra.io.readable import duration_text, printable
+from chakra.io.readable import duration_text, percent_text, printable
 from chakra.report.npu_groups import NpuGroup
 
 #: Fill, line colour and pattern of each part of the account; the pattern is drawn on top of the fill.
@@ -126,7 +126,7 @@ def _account(frame: Frame, groups: Sequence[NpuGroup], end_ns: int, words: dict[
         for key, value in group.parts.items():
             if value <= 0:
                 continue
-            share = f"{100 * value / max(group.finish_ns, 1):.1f} %"
+            share = percent_text(value / max(group.finish_ns, 1))
             text = f"{group.label}: {words.get(key, key)} {duration_text(value)} ({share})"
             out.append(
                 f'<rect x="{x:.2f}" y="{y}" width="{value * scale:.2f}" height="17" fill="url(#p-{key})" '

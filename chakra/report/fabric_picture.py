@@ -6,7 +6,7 @@ from typing import Final
 from markupsafe import Markup
 
 from chakra.io.markup import closing, element, empty, escaped, nested
-from chakra.io.readable import shortened
+from chakra.io.readable import percent_text, shortened
 from chakra.report.charts import Frame, framed, opened
 from chakra.report.fabric import NPUS, Bundle, Fabric
 from chakra.report.wiring import Vertex
@@ -201,7 +201,7 @@ def _figures(fabric: Fabric, bundle: Bundle, sheet: _Sheet, y: float, *, below: 
 
 
 def _busy(bundle: Bundle) -> str:
-    return f"mean {100 * bundle.mean:.1f} %, busiest {100 * bundle.busiest.share:.1f} %"
+    return f"mean {percent_text(bundle.mean)}, busiest {percent_text(bundle.busiest.share)}"
 
 
 def _at(x: float, y: float) -> dict[str, object]:

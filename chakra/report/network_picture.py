@@ -11,7 +11,7 @@ from typing import Final
 from markupsafe import Markup
 
 from chakra.io.markup import closing, element, empty, nested
-from chakra.io.readable import count_text, counted_text, shortened
+from chakra.io.readable import count_text, counted_text, percent_text, shortened
 from chakra.report.charts import Frame, axis, framed, opened
 from chakra.report.document import Run
 from chakra.report.fabric import fabric_of
@@ -113,9 +113,9 @@ def _use(frame: Frame, lines: Sequence[tuple[str, tuple[float, ...]]], interval:
     for row, (name, shares) in enumerate(lines):
         y = row * step + step - 4
         most, average = max(shares, default=0.0), _average(shares, interval, end_ns)
-        words = f"{name}: {100 * average:.1f} % in the mean, {100 * most:.1f} % at most"
+        words = f"{name}: {percent_text(average)} in the mean, {percent_text(most)} at most"
         area = _area(shares, interval, end_ns, left, width, y, 26)
-        told = f"{100 * average:.0f} %, at most {100 * most:.0f} %"
+        told = f"{percent_text(average)}, at most {percent_text(most)}"
         if frame.above:
             texts = [
                 _text(shortened(name, 28), left, y - 30, kind="halo"),
@@ -194,8 +194,8 @@ def _figures(among: Sequence[Wire], ends: str) -> str:
     mean = sum(wire.share for wire in among) / len(among)
     most = max(among, key=lambda wire: wire.share)
     return (
-        f"{ends}: {counted_text(len(among), 'link')}, {100 * mean:.1f} % in the mean, "
-        f"{100 * most.share:.1f} % at most ({vertex_name(most.start)} → {vertex_name(most.end)})"
+        f"{ends}: {counted_text(len(among), 'link')}, {percent_text(mean)} in the mean, "
+        f"{percent_text(most.share)} at most ({vertex_name(most.start)} → {vertex_name(most.end)})"
     )
 
 

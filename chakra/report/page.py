@@ -12,7 +12,7 @@ from markupsafe import Markup
 from chakra import __version__
 from chakra.arguments import checked
 from chakra.errors import UsageError
-from chakra.io.readable import bytes_text, count_text, duration_text, printable
+from chakra.io.readable import bytes_text, count_text, duration_text, percent_text, printable
 from chakra.report import charts, side_by_side, tables
 from chakra.report.document import ACCOUNT_PARTS, Run, part_words
 from chakra.report.excerpt import Excerpt, excerpt
@@ -203,7 +203,7 @@ def _group_table(groups: Sequence[NpuGroup], words: Mapping[str, str]) -> tables
 def _with_bars(run: Run) -> dict[str, object]:
     table = tables.dimensions(run)
     shares = [number(d.get("utilisation")) for d in run.table("dimensions")]
-    return {"table": table, "bars": [charts.share_bar(share, f"{100 * share:.1f} %") for share in shares]}
+    return {"table": table, "bars": [charts.share_bar(share, percent_text(share)) for share in shares]}
 
 
 def _comparison(runs: Sequence[Run]) -> dict[str, object]:

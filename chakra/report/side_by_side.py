@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chakra.io.readable import count_text, duration_text, printable, signed_duration_text
+from chakra.io.readable import count_text, duration_text, percent_text, printable, signed_duration_text
 from chakra.replay.results.formatting import takes_recorded_times
 from chakra.report.document import Run
 from chakra.report.tables import Table, inputs, taken_by, text_of
@@ -153,7 +153,7 @@ def dimensions_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
 
 
 def _busy(use: Dimension) -> str:
-    return "-" if use.share is None else f"{100 * use.share:.1f} %"
+    return "-" if use.share is None else percent_text(use.share)
 
 
 def _carried(use: Dimension) -> str:

@@ -387,7 +387,7 @@ def dimensions(run: Run) -> Table:
             _speeds(d),
             f"{number(d.get('latency_ns')):,g}",
             bytes_text(int(number(d.get("bytes_per_npu")))) if carried else "-",
-            f"{100 * number(d.get('utilisation')):.1f} %" if carried else "-",
+            percent_text(number(d.get("utilisation"))) if carried else "-",
         )
         for d in run.table("dimensions")
     ]

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from chakra.accuracy.interval import Interval
 from chakra.arguments import checked
-from chakra.io.readable import count_text, counted_text, printable
+from chakra.io.readable import count_text, counted_text, percent_text, printable
 from chakra.report import charts
 from chakra.report.page import rendered
 from chakra.report.tables import Table
@@ -232,7 +232,7 @@ def _costs(losses: Sequence[ValueCost]) -> list[dict[str, object]]:
     last = ""
     for cost, figure in zip(losses, best, strict=True):
         known = math.isfinite(cost.loss)
-        share = f"{100 * cost.loss:.1f} %" if known else "-"
+        share = percent_text(cost.loss) if known else "-"
         rows.append(
             {
                 "before": (
@@ -243,7 +243,7 @@ def _costs(losses: Sequence[ValueCost]) -> list[dict[str, object]]:
                     share,
                 ),
                 "bar": charts.share_bar(cost.loss / full, share) if known and most > 0 else "",
-                "alike": f"{100 * cost.alike_loss:.1f} %" if math.isfinite(cost.alike_loss) else "-",
+                "alike": percent_text(cost.alike_loss) if math.isfinite(cost.alike_loss) else "-",
             }
         )
         last = cost.parameter

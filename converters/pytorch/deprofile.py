@@ -12,6 +12,7 @@ from chakra.converters.pytorch.graph.event_cost import CALL_SHARE, without_event
 from chakra.errors import UsageError
 from chakra.io.digits import decimal_number
 from chakra.io.files import read_json
+from chakra.io.readable import signed_percent_text
 
 #: what `--deprofile` takes for a constant that the recording's own steps without profiler give
 AUTO = "auto"
@@ -66,7 +67,7 @@ class Deprofiled:
             error = self.step_ns / self.unprofiled_step_ns - 1
             lines.append(
                 f"deprofiled: without the profiler a step took {self.unprofiled_step_ns / 1e3:,.1f} us "
-                f"({100 * error:+.1f} %)"
+                f"({signed_percent_text(error)})"
             )
         return lines
 

@@ -27,7 +27,7 @@ from chakra.errors import ConversionError, ThresholdError, UsageError
 from chakra.et import read_trace
 from chakra.io.digits import is_whole, whole_number
 from chakra.io.files import atomic_bytes
-from chakra.io.readable import counted, verb
+from chakra.io.readable import counted, percent_text, verb
 
 #: Larger traces are read back and compared only when asked for: that takes as long as writing them.
 CHECK_UP_TO = 300_000
@@ -334,7 +334,7 @@ def enforce(summary: dict[str, Any], settings: Settings) -> None:
     if matching["share"] < settings.min_matched:
         raise ThresholdError(
             f"{name}: {matching['matched']} of {counted(matching['candidates'], 'host operator')} matched "
-            f"({matching['share']:.1%}), below --min-matched {settings.min_matched:g}"
+            f"({percent_text(matching['share'])}), below --min-matched {settings.min_matched:g}"
         )
     if attaching["share"] < settings.min_attached:
         raise ThresholdError(
@@ -345,7 +345,7 @@ def enforce(summary: dict[str, Any], settings: Settings) -> None:
         raise ThresholdError(
             f"{name}: {lost} of {counted(launches, 'kernel launch')} {verb(launches, 'has', 'have')} no kernel in "
             "the trace, so "
-            f"{(launches - lost) / launches:.1%} are recorded, below --min-recorded {settings.min_recorded:g}"
+            f"{percent_text((launches - lost) / launches)} are recorded, below --min-recorded {settings.min_recorded:g}"
         )
     if settings.strict:
         problems = list(summary.get("self_check", []))

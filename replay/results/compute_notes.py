@@ -10,6 +10,7 @@ from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
 from chakra.et.attributes import metadata_text
 from chakra.et.operators import FRAMEWORK
+from chakra.io.readable import percent_text
 from chakra.replay.compute.frameworks import machine_changes, machine_notes
 from chakra.replay.compute.in_effect import operator_model, why_no_operator_times
 from chakra.replay.compute.parameters import ComputeParameters
@@ -99,7 +100,7 @@ def _operator_notes(
         return []
     errors = model.errors.get("bf16")
     how = (
-        f"{model.status}, mean error of matrix products {100 * errors.mean_error:.1f} %"
+        f"{model.status}, mean error of matrix products {percent_text(errors.mean_error)}"
         if errors
         else f"{model.status}: {model.source}"
         if model.source

@@ -377,7 +377,7 @@ def _account(document: Document, npu: int) -> Iterator[str]:
     total = document["finish_ns"][npu]
     words = dict(_ACCOUNT) | ({"transfer_ns": WAITS_INSIDE} if document.get("waits_in_transfer") else {})
     shares = [
-        f"{words[key]} {count_text(account[key][npu])} ns ({100 * account[key][npu] / total:.1f} %)"
+        f"{words[key]} {count_text(account[key][npu])} ns ({percent_text(account[key][npu] / total)})"
         for key, _ in _ACCOUNT
         if key in account and account[key][npu]
     ]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chakra.io.readable import counted
+from chakra.io.readable import counted, percent_text
 from chakra.replay.collectives.library.in_effect import measured_collectives, why_no_library
 from chakra.replay.collectives.library.shape import Forced
 from chakra.replay.config.model import CollectiveKind, System
@@ -36,7 +36,7 @@ def library_notes(scenario: Scenario) -> list[str]:
         float(np.average([b.mean_error for b in bands], weights=[b.rows for b in bands])) if bands else None
     )
     how = (
-        f", {evidence.status} with a mean error of {100 * error:.1f} %"
+        f", {evidence.status} with a mean error of {percent_text(error)}"
         if error is not None
         else f", {evidence.status}"
     )

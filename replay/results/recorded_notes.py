@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from chakra.et import Trace
-from chakra.io.readable import counted
+from chakra.io.readable import counted, percent_text
 from chakra.replay.compute.other_accelerator import BY_SHAPE, accelerator_named, recorded_on
 from chakra.replay.compute.parameters import FIRST_TYPE, ComputeParameters
 from chakra.replay.engines.scenario import Scenario
@@ -119,9 +119,11 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
     if not spans or scenario.system.replay_only or options.astra:
         return []
     share, shared = max(span.fitted_share for span in spans), max(span.turns_share for span in spans)
-    parts = [(share * (finish_ns - exposed_ns), f"{100 * share:.1f} % of the recorded span is fitted waits")]
+    parts = [
+        (share * (finish_ns - exposed_ns), f"{percent_text(share)} of the recorded span is fitted waits")
+    ]
     if shared:
-        why = f"{100 * shared:.1f} % of it is turns of ranks that share a GPU"
+        why = f"{percent_text(shared)} of it is turns of ranks that share a GPU"
         parts.append((shared * (finish_ns - exposed_ns), why))
     cost = max(span.cost for span in spans)
     if cost:
@@ -136,7 +138,7 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
             error = float(np.average([b.mean_error for b in bands], weights=[b.rows for b in bands]))
             also = ", which is taken for sends and receives, too" if messages else ""
             parts.append(
-                (error * exposed_ns, f"collectives' times are {100 * error:.1f} % off on average{also}")
+                (error * exposed_ns, f"collectives' times are {percent_text(error)} off on average{also}")
             )
     unknown = []
     if compute_ns:
@@ -147,7 +149,7 @@ def uncertainty_notes(scenario: Scenario, finish_ns: int, exposed_ns: int, compu
         unknown.append("times of sends and receives")
     total = sum(time for time, _ in parts)
     reasons = [text for _, text in parts] + [f"how far {what} are off is not known" for what in unknown]
-    within = f"{total / 1e6:,.3f} ms ({100 * total / max(finish_ns, 1):.1f} %)" + " or more" * bool(unknown)
+    within = f"{total / 1e6:,.3f} ms ({percent_text(total / max(finish_ns, 1))})" + " or more" * bool(unknown)
     told = "; ".join(reasons)
     return [f"uncertain by about {within}: {told}; what the recording does not hold is not in it"]
 

@@ -223,3 +223,16 @@ def test_markup_is_escaped(name: str, text: str) -> None:
     root = ElementTree.fromstring(made)
     assert [root.attrib, root[0].attrib, root[1].attrib] == [{"f": name}, {"c": name}, {"e": name}]
     assert (root[0].text or "") == text
+
+
+def test_shares_are_told_by_one_writer() -> None:
+    """A share of 0.004 % reads 0.0 % where tenths are formatted: `percent_text` and `signed_percent_text` do not."""
+    tenths = re.compile(r":\+?,?\.1f\} ?%|:\+?\.[01]%")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for folder in SOURCES
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if tenths.search(line)
+    ]
+    assert found == []

@@ -8,7 +8,7 @@ import rich_click as click
 
 from chakra.errors import ThresholdError, UsageError
 from chakra.io.documents import document_text
-from chakra.io.readable import counted
+from chakra.io.readable import counted, signed_percent_text
 
 if TYPE_CHECKING:
     from chakra.calibrate import Measurement
@@ -126,7 +126,7 @@ def _text(fit: "LibraryFit") -> str:
             worst = max(times, key=lambda t: abs(t.error))
             place = (
                 f"{counted(worst.measurement.ranks, 'rank')}, {worst.measurement.size_bytes} B: "
-                f"{100 * worst.error:+.1f} %"
+                f"{signed_percent_text(worst.error)}"
             )
             rows.append((
                 kind, f"without {unseen}" if unseen else "in sample", str(len(times)), _percent(mean_error(times)),

@@ -12,7 +12,7 @@ from chakra.arrays import I64
 from chakra.converters.pytorch.read.device import DeviceTrace
 from chakra.converters.pytorch.read.host import HostTrace
 from chakra.errors import ConversionError
-from chakra.io.readable import counted, verb
+from chakra.io.readable import counted, percent_text, verb
 from chakra.jit import compiled
 
 #: Share of equal names below which ids belong to different runs.
@@ -117,7 +117,9 @@ def _by_key(
     same = host.nodes.name[rows] == device.ops.name[ops]
     share = float(same.mean())
     if share < SAME_RUN:
-        notes.append(f"{method}: only {share:.1%} of names agree, so the files are from different runs")
+        notes.append(
+            f"{method}: only {percent_text(share)} of names agree, so the files are from different runs"
+        )
         return Pairing(
             np.full(len(host.nodes.id), -1), np.full(len(device.ops.name), -1), method, len(real), share, []
         )
@@ -156,7 +158,7 @@ def _by_structure(host: HostTrace, device: DeviceTrace, real: I64, notes: list[s
             windows += 1
             if equal < 1.0:
                 notes.append(
-                    f"structure: best window of thread {int(host.nodes.tid[rows[0]])} has {equal:.0%} of its "
+                    f"structure: best window of thread {int(host.nodes.tid[rows[0]])} has {percent_text(equal)} of its "
                     "autograd sequence numbers equal: another iteration of the same program"
                 )
             continue

@@ -12,7 +12,7 @@ from chakra.converters.pytorch.link import NODE_DEVICE, NODE_DEVICE_GAP, NODE_TU
 from chakra.converters.pytorch.read.device import KERNEL
 from chakra.converters.pytorch.time.host_time import NODE_GAP, NODE_JOIN, NODE_OP, NODE_SYNC
 from chakra.et import ABSENT, Trace
-from chakra.io.readable import counted, verb
+from chakra.io.readable import counted, percent_text, verb
 
 _KIND_NAMES = {
     NODE_OP: "operators",
@@ -100,7 +100,7 @@ def _unexplained(linked: Linked) -> list[str]:
     fitted = graph.replay_ns - graph.explained_ns
     if fitted <= MOST_FITTED * linked.measured_ns or (graph.device_row >= 0).all():
         return []
-    share = f"{100 * fitted / linked.measured_ns:.1f} % of the recorded span"
+    share = f"{percent_text(fitted / linked.measured_ns)} of the recorded span"
     said = "are waits whose cause the recording does not show: a replay keeps them as recorded, whatever is changed"
     return [f"{linked.device.source}: {share} {said}"]
 
@@ -145,7 +145,7 @@ def attached_text(attaching: Mapping[str, Any]) -> str:
     outside = attaching["launched_outside_operators"]
     return (
         f"{attaching['attached'] + outside} of {counted(attaching['kept'], 'device operation')} "
-        f"({attaching['share']:.1%}{f', {outside} of them launched outside operators' if outside else ''})"
+        f"({percent_text(attaching['share'])}{f', {outside} of them launched outside operators' if outside else ''})"
     )
 
 
@@ -269,7 +269,7 @@ def lines(summary: dict[str, Any]) -> list[str]:
     if host:
         out.append(
             f"  matched       {matching['matched']} of {counted(matching['candidates'], 'operator')} "
-            f"({matching['share']:.1%}) by {matching['method']}"
+            f"({percent_text(matching['share'])}) by {matching['method']}"
         )
         out += [f"                {note}" for note in matching["notes"]]
     if "deprofiled" in summary:
