@@ -55,7 +55,7 @@ def test_link_takes_upstreams_option_names(pair: tuple[Path, Path], tmp_path: Pa
         3,
     )
     assert text.startswith("rank 3\n")
-    assert "matched       3 of 3 operators (100.0%) by record function id" in text
+    assert "matched       3 of 3 operators (100.0 %) by record function id" in text
     assert "nodes" in json.loads(out.read_text())
 
 

@@ -553,7 +553,7 @@ def test_a_low_share_ends_below_the_threshold(job: MiniJob, tmp_path: Path) -> N
     for k in range(10):
         job.op(f"lost{k}", 0, 0, in_kineto=False)
     host, device = job.write(tmp_path)
-    with pytest.raises(ThresholdError, match=r"2 of 12 host operators matched \(16.7%\)"):
+    with pytest.raises(ThresholdError, match=r"2 of 12 host operators matched \(16.7 %\)"):
         convert_rank(Inputs(host, device), tmp_path / "x.et", Settings())
     assert (tmp_path / "x.et").exists()
     convert_rank(Inputs(host, device), tmp_path / "x.et", Settings(min_matched=0.1))
@@ -685,8 +685,8 @@ def test_what_is_attached_and_its_share_belong_together() -> None:
     """112 hang on operators, 872 on launches outside of them, 17 of 1001 on nothing: 984 / 1001 = 98.3 %."""
     counts = {"attached": 112, "kept": 1001, "launched_outside_operators": 872, "share": 984 / 1001}
     assert attached_text(counts) == (
-        "984 of 1001 device operations (98.3%, 872 of them launched outside operators)"
+        "984 of 1001 device operations (98.3 %, 872 of them launched outside operators)"
     )
     assert attached_text({**counts, "kept": 112, "launched_outside_operators": 0, "share": 1.0}) == (
-        "112 of 112 device operations (100.0%)"
+        "112 of 112 device operations (100.0 %)"
     )

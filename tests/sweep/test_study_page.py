@@ -81,7 +81,7 @@ def test_what_a_value_costs() -> None:
 
 @pytest.mark.parametrize(("second", "width"), [(100.03, 120 * 0.03), (150.0, 120.0)])
 def test_bars_of_losses_below_a_hundredth_are_not_full(second: float, width: float) -> None:
-    """0.03 % stands as 0.0 %: 3 % of a bar that a hundredth fills. From a hundredth on the largest loss fills it."""
+    """0.03 % fills 3 % of a bar that a hundredth fills. From a hundredth on the largest loss fills it."""
     page = study_html(study(), [outcome(1, 1, 100.0), outcome(2, 1, second)])
     widths = re.findall(r'width="([0-9.]+)" height="10" class="full"', page)
     assert max(float(found) for found in widths) == pytest.approx(width, abs=0.06)
