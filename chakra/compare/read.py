@@ -39,7 +39,7 @@ from chakra.io.rank_files import expect_run
 from chakra.io.readable import counted_name
 from chakra.replay.workload.recorded import START
 from chakra.report import Run, read_run
-from chakra.report.document import computed_of
+from chakra.report.document import computed_of, shares_of
 from chakra.timeline.lenient import number
 
 #: names of collectives, by what their names in libraries, traces and documents contain
@@ -342,7 +342,7 @@ def _replay(run: Run) -> Source:
         rank = int(entry["npu"])
         spans = ranks[rank] = RankSpans(0, int(run.finish_ns[rank]))
         spans.computes = any(str(engine).upper() == "GPU" for engine in entry.get("engines") or ["GPU"])
-        _add_nodes(spans, entry, computed_of(run, entry) or [""] * len(entry["ids"]), meetings)
+        _add_nodes(spans, entry, _told(run, entry), meetings)
     return _replayed(run, ranks)
 
 
@@ -435,10 +435,18 @@ _COUNTED = re.compile(
 )
 
 
+def _told(run: Run, entry: Mapping[str, Any]) -> list[tuple[str, Mapping[str, float]]]:
+    """What each node of an NPU computes, and its families' shares of the time where these are several."""
+    count = len(entry["ids"])
+    return list(
+        zip(computed_of(run, entry) or [""] * count, shares_of(run, entry) or [{}] * count, strict=True)
+    )
+
+
 def _add_nodes(
     spans: RankSpans,
     entry: Mapping[str, Any],
-    computed: Sequence[str],
+    told: Sequence[tuple[str, Mapping[str, float]]],
     meetings: Mapping[str, tuple[I64, I64, I64, list[str]]],
 ) -> None:
     count = len(entry["ids"])
@@ -466,11 +474,23 @@ def _add_nodes(
         elif name.lower().startswith(("memcpy", "memset")):
             spans.add(Kind.COPY, "", start, end)
         else:
-            family = operator_family(computed[i]) or str(families[i] or "") or kernel_family(name)
-            spans.add(Kind.COMPUTE, family, start, end)
+            computed, shares = told[i]
+            family = operator_family(computed) or str(families[i] or "") or kernel_family(name)
+            _add_parts(spans, shares or {family: 1.0}, start, end)
             if end > start:
                 kin = counted_name(name) if _COUNTED.match(name) else ""
-                spans.kernels.append(Kernel(name, family, computed[i], start, end - start, kin))
+                family = max(shares, key=shares.__getitem__) if shares else family
+                spans.kernels.append(Kernel(name, family, computed, start, end - start, kin))
+
+
+def _add_parts(spans: RankSpans, shares: Mapping[str, float], start: int, end: int) -> None:
+    """Add a kernel, or what stands for several, one family after the other; the parts take all of the time."""
+    over, begun = 0.0, start
+    for family, share in shares.items():
+        over += share
+        until = min(start + round(over / sum(shares.values()) * (end - start)), end)
+        spans.add(Kind.COMPUTE, family, begun, until)
+        begun = until
 
 
 def _add_communication(

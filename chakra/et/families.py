@@ -15,7 +15,15 @@ from typing import Final
 
 from chakra.arguments import checked
 from chakra.errors import TraceError
-from chakra.et.operators import Attention, Host, Kernel, KernelKind, MatrixProduct, parse_operators
+from chakra.et.operators import (
+    Attention,
+    Computed,
+    Host,
+    Kernel,
+    KernelKind,
+    MatrixProduct,
+    parse_operators,
+)
 
 #: back ends whose collectives CPUs run, as the names of recorded operations begin (``gloo:all_reduce``)
 CPU_BACK_ENDS: Final = ("gloo", "mpi", "ucc")
@@ -125,22 +133,37 @@ _OF_KIND: Final = {
 }
 
 
-@lru_cache(maxsize=1 << 16)
-def operator_family(text: str) -> str | None:
-    """The family of what a generated node computes, by its first operator; None for a text that says none."""
-    try:
-        found = parse_operators(text)
-    except TraceError:
-        return None
-    match found[0][0] if found else None:
+def computed_family(operator: Computed) -> str | None:
+    """The family of one operator; None of the host's."""
+    match operator:
         case MatrixProduct(role=role):
             return "convolution" if role == "convolution" else "matmul"
         case Attention():
             return "attention"
         case Kernel(kind=kind):
             return _OF_KIND.get(kind, "memory")
-        case Host() | None:
+        case Host():
             return None
+
+
+@lru_cache(maxsize=1 << 16)
+def operator_families(text: str) -> tuple[str, ...]:
+    """Families of what a generated node computes, each once, in the order of its operators; none where it says none."""
+    try:
+        found = parse_operators(text)
+    except TraceError:
+        return ()
+    families = (computed_family(operator) for operator, _ in found)
+    return tuple(dict.fromkeys(family for family in families if family is not None))
+
+
+def operator_family(text: str) -> str | None:
+    """The family of what a generated node computes, ``other`` where it computes several; None where it says none.
+
+    A node of several, as merged operators are, has a share of its time in each (`chakra.replay.compute.shares`).
+    """
+    families = operator_families(text)
+    return families[0] if len(families) == 1 else "other" if families else None
 
 
 def plain_name(name: str) -> str:

@@ -137,6 +137,21 @@ def computed_of(run: Run, entry: Mapping[str, object]) -> list[str]:
     return [str(texts[place]) if type(place) is int and 0 <= place < len(texts) else "" for place in places]
 
 
+def shares_of(run: Run, entry: Mapping[str, object]) -> list[Mapping[str, float]]:
+    """Per node of an NPU's entry the share of its time by family of kernels, where it computes several; empty else.
+
+    An empty list where no node does, or the document does not tell shares.
+    """
+    told, places = run.document.get("operator_shares"), entry.get("operators")
+    if not isinstance(told, list) or not isinstance(places, list):
+        return []
+    shares = [
+        {str(family): number(share) for family, share in one.items()} if isinstance(one, Mapping) else {}
+        for one in told
+    ]
+    return [shares[place] if type(place) is int and 0 <= place < len(shares) else {} for place in places]
+
+
 @checked
 def read_run(path: PathLike, name: str | None = None) -> Run:
     """Read a result document.

@@ -15,14 +15,15 @@ from chakra.arguments import shown
 from chakra.arrays import F64, Bool
 from chakra.errors import UsageError
 from chakra.et import Trace
-from chakra.et.families import FAMILIES, MEMORY_BOUND
+from chakra.et.families import FAMILIES, MEMORY_BOUND, computed_family
 from chakra.et.node_families import node_families
 from chakra.et.operators import Attention, Computed, Kernel, MatrixProduct, operator_text, parse_operators
 from chakra.et.recorded_operators import recorded_operator
 from chakra.io.nearest import nearest
 from chakra.replay.compute.parameters import FIRST_TYPE, ComputeParameters
 from chakra.replay.compute.presets import compute_parameters, names_with_operator_times
-from chakra.replay.compute.times import operator_ns
+from chakra.replay.compute.shares import is_mixed
+from chakra.replay.compute.times import operator_ns, parts_us
 
 #: metadata attribute with the name of the recorded accelerator
 ACCELERATOR = "accelerator"
@@ -105,18 +106,42 @@ def ratios(trace: Trace, kernels: Bool, origin: ComputeParameters, target: Compu
     parents: dict[int, Computed | None] = {}
     families = node_families(trace)
     for index in np.flatnonzero(kernels).tolist():
-        family = FAMILIES[families[index]]
-        operator = _operator(trace, index, family, parents)
-        how, value = _ratio(operator, family, origin.name, target.name)
-        factor[index] = value
-        time_ns[how] = time_ns.get(how, 0) + int(durations[index])
+        text = _text(trace, index)
+        parts: tuple[tuple[Computed | None, str, float], ...]
+        if is_mixed(text):
+            parts = _parts(text, origin)
+        else:
+            family = FAMILIES[families[index]]
+            parts = ((_operator(trace, index, family, parents), family, 1.0),)
+        factor[index] = 0.0
+        for operator, family, share in parts:
+            how, value = _ratio(operator, family, origin.name, target.name)
+            factor[index] += share * value
+            time_ns[how] = time_ns.get(how, 0) + round(share * int(durations[index]))
     return Ratios(factor, time_ns)
+
+
+def _text(trace: Trace, index: int) -> str:
+    """What a node says that it computes; empty where it says nothing."""
+    code = int(trace.operator_codes[index]) if len(trace.operator_table) else -1
+    return trace.operator_table[code] if code >= 0 else ""
+
+
+def _parts(text: str, origin: ComputeParameters) -> tuple[tuple[Computed, str, float], ...]:
+    """Operators of a node of several families, with family and share of its time on the recorded machine."""
+    [node] = parts_us([text], origin, None)
+    told = [(operator, family, time) for operator, time in node if (family := computed_family(operator))]
+    whole = sum(time for _, _, time in told)
+    if not whole:
+        return tuple((operator, family, 1 / len(told)) for operator, family, _ in told)
+    return tuple((operator, family, time / whole) for operator, family, time in told)
 
 
 def _operator(trace: Trace, index: int, family: str, parents: dict[int, Computed | None]) -> Computed | None:
     """What a kernel computes, where that fits its family: by its own text, or by the operator that launched it."""
-    if len(trace.operator_table) and trace.operator_codes[index] >= 0:
-        found = parse_operators(trace.operator_table[int(trace.operator_codes[index])])
+    text = _text(trace, index)
+    if text:
+        found = parse_operators(text)
         return found[0][0] if len(found) == 1 else None
     launchers = trace.node(index).ctrl_deps
     if not launchers:

@@ -52,16 +52,37 @@ def measured_ns(
     texts: Sequence[str], parameters: ComputeParameters, measured: MeasuredProducts | None
 ) -> F64:
     """As `operator_ns`, with measured times of matrix products where there are any."""
+    nodes = parts_us(texts, parameters, measured)
+    out = np.full(len(nodes), np.nan)
+    for i, node in enumerate(nodes):
+        if node:
+            out[i] = sum(time for _, time in node)
+    return out * 1e3 * parameters.contention
+
+
+def parts_us(
+    texts: Sequence[str], parameters: ComputeParameters, measured: MeasuredProducts | None
+) -> list[list[tuple[Computed, float]]]:
+    """Operators of nodes and how long each takes of its node's time, us, gaps between kernels included.
+
+    The machine's contention, which lengthens all of them alike, is not in them. A text of another tool has no operators.
+
+    Raises
+    ------
+    TraceError
+        An operator that is ill-formed.
+    ConfigError
+        An element type that the machine does not have.
+    """
     nodes = [parse_operators(text) for text in texts]
     distinct = list(dict.fromkeys(operator for node in nodes for operator, _ in node))
     found, _ = times_us(distinct, parameters, measured)
     times = dict(zip(distinct, found.tolist(), strict=True))
     gap = parameters.host.gap_us
-    out = np.full(len(nodes), np.nan)
-    for i, node in enumerate(nodes):
-        if node:
-            out[i] = sum((times[operator] + gap * kernels_of(operator)) * count for operator, count in node)
-    return out * 1e3 * parameters.contention
+    return [
+        [(operator, (times[operator] + gap * kernels_of(operator)) * count) for operator, count in node]
+        for node in nodes
+    ]
 
 
 def kernel_counts(texts: Sequence[str]) -> I64:

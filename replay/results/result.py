@@ -43,6 +43,7 @@ from chakra.replay.results.crossed import Crossed, unequal_entry
 from chakra.replay.results.library_notes import library_notes
 from chakra.replay.results.memory_use import MemoryUse, memory_use
 from chakra.replay.results.messages import MessageRow, message_bytes, message_rows
+from chakra.replay.results.operator_shares import shares_entry
 from chakra.replay.results.pipeline import PipelineBubble, pipeline_bubble, pipeline_entry
 from chakra.replay.results.product_notes import product_notes
 from chakra.replay.results.recorded_elsewhere import elsewhere_notes
@@ -551,6 +552,7 @@ class ReplayResult:
         if entries:
             if self._operator_codes:
                 document["operators"] = list(self._operator_codes)
+                document |= shares_entry(self._operator_codes, self.scenario)
             document["nodes"] = entries
         return document
 

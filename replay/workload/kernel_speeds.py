@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from chakra.arrays import F64, Bool
-from chakra.errors import UsageError
+from chakra.errors import UsageError, WorkloadError
 from chakra.et import NodeType, Trace
-from chakra.et.families import FAMILIES, MEMORY_BOUND
+from chakra.et.families import FAMILIES, MEMORY_BOUND, operator_families
 from chakra.et.node_families import node_families
 from chakra.io.nearest import nearest
 from chakra.replay.compute.other_accelerator import (
@@ -20,6 +20,7 @@ from chakra.replay.compute.other_accelerator import (
     ratios,
     recorded_on,
 )
+from chakra.replay.compute.shares import family_shares, is_mixed
 from chakra.replay.options import RunOptions
 from chakra.replay.workload.node_draft import Draft
 from chakra.replay.workload.recorded import accelerator_time, host_time
@@ -51,16 +52,49 @@ def checked_speeds(given: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     return tuple(given.items())
 
 
-def speed_factors(trace: Trace, speeds: tuple[tuple[str, float], ...]) -> F64:
-    """(nodes,) by what each node's time is divided, in file order; factors of several selectors multiply."""
+def speed_factors(draft: Draft, speeds: tuple[tuple[str, float], ...]) -> F64:
+    """(nodes,) by what each node's time is divided, in file order; factors of several selectors multiply.
+
+    Of a node that stands for operators of several families each takes its own part of the time.
+
+    Raises
+    ------
+    WorkloadError
+        Such a node, where no operator model tells the parts.
+    """
+    trace = draft.trace
     by_name = np.ones(len(trace.name_table))
     for code, name in enumerate(trace.name_table):
         for selector, factor in speeds:
             if selector.startswith(BY_NAME) and re.search(selector.removeprefix(BY_NAME), name):
                 by_name[code] *= factor
     by_family = np.array([_of(family, speeds) for family in FAMILIES])
-    factors: F64 = by_family[node_families(trace)] * by_name[trace.name_codes]
-    return factors
+    factors = by_family[node_families(trace)]
+    mixed = [code for code, text in enumerate(trace.operator_table) if is_mixed(text)]
+    where = np.isin(trace.operator_codes, mixed)
+    if where.any():
+        of_text = np.ones(len(trace.operator_table))
+        of_text[mixed] = _of_several(draft, [trace.operator_table[code] for code in mixed], by_family)
+        factors[where] = of_text[trace.operator_codes[where]]
+    scaled: F64 = factors * by_name[trace.name_codes]
+    return scaled
+
+
+def _of_several(draft: Draft, texts: Sequence[str], by_family: F64) -> F64:
+    """(texts,) by what the time of nodes of several families is divided."""
+    speeds = {by_family[FAMILIES.index(family)] for text in texts for family in operator_families(text)}
+    if len(speeds) == 1:
+        return np.full(len(texts), speeds.pop())
+    model = draft.setting.operators
+    if model is None:
+        raise WorkloadError(
+            f"{draft.trace.source}: kernel-speed: nodes stand for operators of several families (generate --fuse), and "
+            "only a machine with operator times tells which share of a node's time each has"
+        )
+    shares = family_shares(texts, model, draft.setting.products)
+    # operators of no time have no share, and are not divided
+    divided: F64 = np.where(shares.any(axis=1), (shares / by_family).sum(axis=1), 1.0)
+    return 1 / divided
 
 
 def _of(family: str, speeds: tuple[tuple[str, float], ...]) -> float:
@@ -98,6 +132,11 @@ def set_kernel_speeds(draft: Draft) -> None:
     """Kernels on another accelerator, and at the speeds of their families.
 
     The last thing that is done to durations, whoever gave them; copies over the bus keep theirs.
+
+    Raises
+    ------
+    WorkloadError
+        A time that does not fit, or a node of several families whose shares no model tells.
     """
     options = draft.setting.options
     if not options.kernel_speeds and options.accelerator is None:
@@ -107,7 +146,7 @@ def set_kernel_speeds(draft: Draft) -> None:
     if found is not None:
         factor *= found.factor[draft.order]
     if options.kernel_speeds:
-        factor /= speed_factors(draft.trace, options.kernel_speeds)[draft.order]
+        factor /= speed_factors(draft, options.kernel_speeds)[draft.order]
     where = (
         draft.where(NodeType.COMP) & ~draft.cpu & accelerator_time(draft.trace)[draft.order] & (factor != 1.0)
     )
