@@ -18,6 +18,7 @@ from chakra.sweep.sensitivity import without_effect
 from chakra.sweep.store import Outcome
 from chakra.sweep.study import Study
 from chakra.sweep.ties import tie_note
+from chakra.sweep.work import work_note
 
 #: the smallest figure of a column keeps this many digits that say something
 _DIGITS = 4
@@ -192,6 +193,7 @@ def result_notes(study: Study, outcomes: Sequence[Outcome], best: Sequence[Outco
         *unranked(study, outcomes),
         *without_effect(study, outcomes),
         *tie_note(study, best),
+        *work_note(study, best),
     ]
     return list(dict.fromkeys(said))  # replays note what the study says of all its points, too
 
