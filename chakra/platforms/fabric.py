@@ -63,7 +63,8 @@ class Fabric:
     ports
         Ports of a switch, each of the rate of an NPU's network interface.
     oversubscription
-        Bandwidth down over bandwidth up, at the uppermost switches that have both.
+        Bandwidth down over bandwidth up, at the uppermost switches that have both: of leaves that of the interfaces of a
+        full one.
     spread
         Whether neighbouring machines lie at different leaf switches, as a busy cluster places jobs.
     rack
@@ -251,7 +252,10 @@ class Fabric:
                 "oversubscribe"
             )
         block = self._block(down, each)
-        return _Sizes(levels, down, block, ceil(total / block), each if self.shape is Shape.RAILS else 1)
+        rails = each if self.shape is Shape.RAILS else 1
+        # a leaf's ports that its machines leave free carry nothing, and ask for no bandwidth up
+        cabled = min(block, total) * each // rails
+        return _Sizes(levels, cabled, block, ceil(total / block), rails)
 
     def _spines(self, sizes: "_Sizes") -> int:
         """Uppermost switches of two levels: as few as have the ports."""
@@ -303,7 +307,7 @@ class Fabric:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Levels of switches, ports of a leaf that lead down, machines at a leaf or set of rail leaves, such sets, rails."""
+    """Levels of switches, interfaces at a full leaf, machines at a leaf or set of rail leaves, such sets, rails."""
 
     levels: int
     down: int

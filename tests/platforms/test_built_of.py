@@ -68,6 +68,27 @@ def test_words_say_what_a_fabric_is_built_of(words: str, switches: dict[str, int
     assert found.all_switches == sum(switches.values())
 
 
+@pytest.mark.parametrize("ratio", [1, 2, 3, 4, 7, 8])
+@pytest.mark.parametrize(
+    ("words", "interfaces"),
+    [
+        # a machine at a leaf, whatever is left of 16 ports
+        ("8x hgx-h100 over 400G fat tree of 16 ports", 8),
+        # fewer machines than a leaf of a rail has ports for
+        ("8x hgx-h100 over 400G rails of 64 ports", 8),
+    ],
+)
+def test_oversubscription_is_that_of_the_interfaces_at_a_leaf(
+    words: str, interfaces: int, ratio: int
+) -> None:
+    document = cluster(f"{words} oversubscribed {ratio}").network()
+    for leaf in {a for a, b, *_ in document["links"] if str(b).startswith("spine")}:
+        up = sum(bandwidth for a, b, bandwidth, _ in document["links"] if a == leaf)
+        down = sum(bandwidth for a, b, bandwidth, _ in document["links"] if b == leaf)
+        assert down == pytest.approx(interfaces * 50e9 / 2**30)
+        assert down / up == pytest.approx(ratio)
+
+
 @given(
     st.sampled_from(list(Shape)), st.sampled_from([8, 12, 16]), st.sampled_from([1.0, 2.0, 3.5]),
     st.integers(2, 60), st.sampled_from([1, 2, 4]),
