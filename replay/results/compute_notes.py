@@ -9,8 +9,9 @@ import numpy as np
 from chakra.arrays import Bool
 from chakra.et import ABSENT, NodeType, Trace
 from chakra.et.attributes import metadata_text
-from chakra.et.operators import FRAMEWORK
-from chakra.io.readable import percent_text
+from chakra.et.memory_need import generated_totals
+from chakra.et.operators import ELEMENT_BITS, FRAMEWORK, MatrixProduct, parse_operators
+from chakra.io.readable import figure_text, percent_text
 from chakra.replay.compute.frameworks import machine_changes, machine_notes
 from chakra.replay.compute.in_effect import operator_model, why_no_operator_times
 from chakra.replay.compute.parameters import ComputeParameters
@@ -109,6 +110,41 @@ def _operator_notes(
     return [
         f"computation takes the operator times of {model.name} ({model.accelerator}; {how})",
         *machine_notes(_framework(traces[0]), model.name),
+    ]
+
+
+def peak_notes(traces: tuple[Trace, ...], system: System, options: RunOptions, npus: int) -> list[str]:
+    """That products in types of fewer than 16 bits are told as shares of a peak that need not be theirs.
+
+    Parameters
+    ----------
+    traces
+        The workload's.
+    system
+        The system.
+    options
+        Of the run.
+    npus
+        NPUs that run.
+    """
+    if (
+        operator_model(system, options) is None
+        or system.peak_perf_tflops is None
+        or not generated_totals(traces, npus)
+    ):
+        return []
+    types = {
+        operator.type
+        for trace in traces
+        for text in trace.operator_table
+        for operator, _ in parse_operators(text)
+        if isinstance(operator, MatrixProduct) and ELEMENT_BITS[operator.type] < 16
+    }
+    if not types:
+        return []
+    peak, told = figure_text(system.peak_perf_tflops), ", ".join(sorted(types))
+    return [
+        f"MFU and HFU are shares of the system's {peak} TFLOP/s (peak-perf); products in {told} have a peak of their own"
     ]
 
 

@@ -35,6 +35,7 @@ from chakra.replay.results.compute_notes import (
     compute_notes,
     framework_entry,
     generated_with,
+    peak_notes,
     said_operators,
 )
 from chakra.replay.results.corrections import find_corrections
@@ -397,6 +398,7 @@ class ReplayResult:
             *shortage_notes(self.memory_need, self.system.local_mem_capacity_bytes),
             *half_notes(traces),
             *compute_notes(traces, self.system, self.scenario.options, lambda: self._said_operators),
+            *peak_notes(traces, self.system, self.scenario.options, self.npus),
             *product_notes(self.scenario),
             *idle_speed_notes(traces, self.scenario.options),
             *accelerator_notes(traces, self.scenario.options),

@@ -14,6 +14,7 @@ import numpy as np
 from chakra.arrays import I64
 from chakra.errors import WorkloadError
 from chakra.et import Trace
+from chakra.et.manifest import manifest_of, read_manifest
 from chakra.io.rank_files import ranks_found
 from chakra.io.readable import counted
 from chakra.replay.workload.communicators import GroupTable
@@ -33,6 +34,8 @@ def traced_ranks(workload: object, npus: int) -> int:
         count = workload.npus
     elif is_shared(workload):
         count = len(workload.trace_of)
+    elif isinstance(workload, str | os.PathLike) and (manifest := manifest_of(os.fspath(workload))):
+        count = read_manifest(manifest).npus
     elif isinstance(workload, str | os.PathLike):
         prefix = os.fspath(workload)
         there = [rank for rank in ranks_found(prefix) if rank < npus]

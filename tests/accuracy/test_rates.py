@@ -10,6 +10,7 @@ from chakra.accuracy import replay_rates
 from chakra.accuracy.rates import rates_of
 from chakra.builder import Workload
 from chakra.cli.main import run
+from chakra.et.manifest import read_manifest
 from chakra.replay import simulate
 from chakra.replay.results.formatting import rates_in_words
 from chakra.report.document import read_run
@@ -122,3 +123,27 @@ def test_the_column_of_a_report_is_as_wide_as_its_words(
     assert {line[start - 1] for line in lines[: len(facts)]} == {" "}
     assert dict(facts)["Cost of an hour"] == "20,000"
     assert dict(facts)["MFU"].endswith(" % of the peak, the model's matrix products")
+
+
+def test_shares_of_a_peak_that_is_not_the_products_own_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FLOPs over time and NPUs are shares of 989 TFLOP/s of bf16, where products in fp8 have 1,978."""
+    prefix = str(tmp_path / "gpt")
+    notes = {}
+    for kind in ("bf16", "fp8"):
+        assert run(["generate", *LINE.split(), "--matmul-dtype", kind, "-o", prefix, "-q"]) == 0
+        capsys.readouterr()
+        assert run(["replay", "-w", prefix, "--platform", "hgx-h100", "--format", "json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        notes[kind] = [note for note in document["notes"] if note.startswith("MFU")]
+        flops = document["rates"]["hfu"] * 989e12 * 8 * max(document["finish_ns"]) / 1e9
+        made = read_manifest(f"{prefix}.workload.json").traces[0].metadata.attr
+        [totals] = [json.loads(attribute.string_val) for attribute in made if attribute.name == "totals"]
+        assert flops == pytest.approx(totals["matmul_flops"])
+    assert notes == {
+        "bf16": [],
+        "fp8": [
+            "MFU and HFU are shares of the system's 989 TFLOP/s (peak-perf); products in fp8 have a peak of their own"
+        ],
+    }

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from chakra.builder import TraceBuilder, Workload
+from chakra.cli.main import run as chakra
 from chakra.errors import ChakraError, ConfigError, StallError, TraceError, WorkloadError
 from chakra.et import Trace, write_trace
 from chakra.replay import ReplayResult, simulate
@@ -485,6 +486,24 @@ def test_repeating_needs_a_multiple_and_no_gap(tmp_path: Path) -> None:
     (tmp_path / "w.3.et").unlink()
     result = simulate(tmp_path / "w", SYSTEM, network(8), replicate=True)
     assert result.finish_ns.tolist() == [1000] * 8
+
+
+@pytest.mark.parametrize("name", ["w", "w.workload.json"])
+def test_a_generated_workload_is_repeated(tmp_path: Path, name: str) -> None:
+    """Two ranks of a manifest over six NPUs take as long as by themselves: each pair is a replica of its own."""
+    words = "generate transformer --model gpt2-small --layers 2 --npus 2 --tp 2 -q -o"
+    assert chakra([*words.split(), str(tmp_path / "w")]) == 0
+    system = {**SYSTEM, "roofline-enabled": True, "peak-perf": 900, "local-mem-bw": 3000}
+    two = simulate(tmp_path / name, system, network(2))
+    machine = {
+        "topology": ["Ring", "Switch"],
+        "npus_count": [2, 3],
+        "bandwidth": [50.0, 5.0],
+        "latency": [500.0, 500.0],
+    }
+    six = simulate(tmp_path / name, system, machine, replicate=True)
+    assert six.finish_ns.tolist() == [int(two.finish_ns[0])] * 6
+    assert any("2 traces repeated over 6 NPUs" in text for text in six.warnings)
 
 
 def test_repeating_all_ranks_changes_nothing() -> None:
