@@ -101,6 +101,18 @@ def waiting(prefix: Path, n: int) -> int:
     return 2
 
 
+def gather(prefix: Path, n: int) -> int:
+    """NPUs that all send four messages to the first one."""
+    npus = max(n // 8, 2)
+    workload = Workload(npus)
+    for rank in range(1, npus):
+        for k in range(4):
+            workload.builder(rank).send(0, size_bytes=1000, tag=k)
+            workload.builder(0).recv(rank, size_bytes=1000, tag=k)
+    workload.write(prefix)
+    return npus
+
+
 def streams(prefix: Path, n: int) -> int:
     """Eight kernels on each of many streams."""
     builder = TraceBuilder()
@@ -152,6 +164,7 @@ SHAPES: dict[str, Shape] = {
     "collectives": collectives,
     "messages": messages,
     "waiting": waiting,
+    "gather": gather,
     "streams": streams,
     "groups": groups,
     "pipeline": pipeline,

@@ -253,7 +253,7 @@ def compare(a: Source, b: Source, *, rank: int | None = None) -> Comparison:
     ranks = []
     for side in (a, b):
         if rank is not None and rank not in side.ranks:
-            raise UsageError(f"{side.name}: no rank {rank}; there are {_listed(sorted(side.ranks))}")
+            raise UsageError(f"{side.name}: no rank {rank}; its ranks: {_listed(sorted(side.ranks))}")
         ranks.append(slowest(side.ranks) if rank is None else rank)
     one, two = a.ranks[ranks[0]], b.ranks[ranks[1]]
     times = (account(one), account(two))

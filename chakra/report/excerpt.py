@@ -169,14 +169,17 @@ def _picture(timeline: Timeline, rows: Sequence[int], labels: Sequence[str], end
     scale = _WIDTH / max(end_ns, 1)
     height = len(rows) * _ROW + 26
     out = [opened(_LEFT + _WIDTH + 80, height, "Timeline"), axis(_LEFT, _WIDTH, height - 24, end_ns)]
+    # slices by row, category and start; where those of a row and a category begin
+    cell = timeline.row.astype(np.int64) * len(CATEGORIES) + timeline.category
+    order = np.lexsort((timeline.start_ns, cell))
+    first = np.searchsorted(cell[order], np.arange(len(timeline.rows) * len(CATEGORIES) + 1)).tolist()
     for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
         y = place * _ROW
         out.append(f'<text x="{_LEFT - 6}" y="{y + 14}" text-anchor="end">{escape(label)}</text>')
-        for code, category in enumerate(CATEGORIES):
-            own = np.flatnonzero((timeline.row == row) & (timeline.category == code))
+        for code, category in enumerate(CATEGORIES, row * len(CATEGORIES)):
+            own = order[first[code] : first[code + 1]]
             if not len(own):
                 continue
-            own = own[np.argsort(timeline.start_ns[own], kind="stable")]
             left = _LEFT + timeline.start_ns[own] * scale
             right = np.maximum.accumulate(np.maximum(left + timeline.duration_ns[own] * scale, left + 0.3))
             opens = np.concatenate(([True], left[1:] - right[:-1] >= _APART))

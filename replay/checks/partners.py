@@ -17,7 +17,7 @@ from chakra.io.readable import counted
 from chakra.replay.collectives.call import Call
 from chakra.replay.workload.communicators import Communicator, Membership, short
 from chakra.replay.workload.match_sizes import side_of
-from chakra.replay.workload.model import Op, Program, Workload
+from chakra.replay.workload.model import Op, Peers, Program, Workload
 
 #: ASTRA-sim takes tags modulo this (correction C19)
 ASTRA_TAGS = 500_000_000
@@ -248,7 +248,7 @@ def tags_of(program: Program, *, astra: bool) -> I64:
     return program.p2p_tag % ASTRA_TAGS if astra else program.p2p_tag
 
 
-def _balanced(workload: Workload, peers: I64, *, astra: bool) -> bool:
+def _balanced(workload: Workload, peers: Peers, *, astra: bool) -> bool:
     """Whether sends and receives cancel out in a sum of hashes of (source, destination, tag, size)."""
     total = np.uint64(0)
     offsets: I64 | None = None
@@ -264,7 +264,7 @@ def _balanced(workload: Workload, peers: I64, *, astra: bool) -> bool:
         width = int(program.p2p_peer.max()) + 1
         kind = _kind_hash(tags_of(program, astra=astra), program.p2p_bytes)
         own = npus[:, None].astype(np.uint64) << np.uint64(32)
-        other = peers[npus, :width].astype(np.uint64)
+        other = peers.rows(npus, width).astype(np.uint64)
         for send in (True, False):
             nodes = np.flatnonzero(program.p2p_is_send == send)
             if not len(nodes):
@@ -294,7 +294,7 @@ class _Messages:
     key: I64  # (rows, 4): source, destination, tag, size
 
 
-def _messages(workload: Workload, peers: I64, *, astra: bool) -> _Messages:
+def _messages(workload: Workload, peers: Peers, *, astra: bool) -> _Messages:
     npu, node, send, keys = [], [], [], []
     for p, program in enumerate(workload.programs):
         nodes = np.flatnonzero((program.op == Op.SEND) | (program.op == Op.RECV))
@@ -303,7 +303,7 @@ def _messages(workload: Workload, peers: I64, *, astra: bool) -> _Messages:
             continue
         shape = (len(npus), len(nodes))
         own = np.broadcast_to(npus[:, None], shape)
-        other = peers[npus][:, program.p2p_peer]
+        other = peers.at(npus[:, None], program.p2p_peer)
         is_send = np.broadcast_to(program.p2p_is_send.astype(bool), shape)
         columns = [
             np.where(is_send, own, other),
@@ -319,7 +319,7 @@ def _messages(workload: Workload, peers: I64, *, astra: bool) -> _Messages:
 
 
 def message_problems(
-    workload: Workload, peers: I64, *, astra: bool = False, lost_sends: bool = False
+    workload: Workload, peers: Peers, *, astra: bool = False, lost_sends: bool = False
 ) -> Iterator[Problem]:
     """Sends without a receive and receives without a send, with the field that differs where there is a near miss.
 

@@ -78,7 +78,7 @@ class Scenario:
         """Ways of the point-to-point messages over single links, both back and forth; None on building blocks."""
         if self.network.links is None:
             return None
-        npu, slot = np.nonzero(self.workload.peers >= 0)
-        ends = np.stack([npu, self.workload.peers[npu, slot]], axis=1)
+        peers = self.workload.peers
+        ends = np.stack([peers.owners(), peers.flat], axis=1)
         both = np.concatenate([ends, ends[:, ::-1]])
         return Ways(self.network, both, charged_once=self.options.astra)

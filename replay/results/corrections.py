@@ -512,7 +512,7 @@ def _count_messages(found: Counter[str], workload: Workload, network: Network) -
         if _charges_dims(network):
             uses = np.bincount(program.p2p_peer)
             own = np.broadcast_to(npus[:, None], (len(npus), len(uses)))
-            crossed = (hops_between(network, own, peers[npus][:, : len(uses)]) > 0).sum(axis=2) > 1
+            crossed = (hops_between(network, own, peers.rows(npus, len(uses))) > 0).sum(axis=2) > 1
             found["C5"] += int((crossed * uses).sum())
 
 

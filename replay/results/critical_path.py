@@ -1,7 +1,6 @@
 """The critical path of a run: the chain of nodes that leads to the latest finish."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
@@ -248,15 +247,11 @@ class _Senders:
     def sender(self, receiver: int, node: int) -> tuple[int, int] | None:
         """NPU and node of the send for a receive of an NPU."""
         program = self.programs[int(self.raw.partition.class_of[receiver])]
-        peer = int(self.peers[receiver, program.p2p_peer[int(program.call[node])]])
+        peer = int(self.workload.peers.of(receiver)[program.p2p_peer[int(program.call[node])]])
         tag = int(program.trace.comm_tag[int(program.order[node])])
         place = self._places(receiver)[node]
         sends = self._messages(peer, Op.SEND).get((receiver, tag), [])
         return (peer, sends[place]) if place < len(sends) else None
-
-    @cached_property
-    def peers(self) -> I64:
-        return self.workload.peers
 
     def _places(self, npu: int) -> dict[int, int]:
         """Place of each receive of an NPU among those of its peer and tag."""
@@ -272,7 +267,7 @@ class _Senders:
             program = self.programs[actor]
             nodes = np.flatnonzero(program.op == op)
             nodes = nodes[np.argsort(self.raw.issue_ns[self.raw.nodes(actor)][nodes], kind="stable")]
-            peers = self.peers[npu, program.p2p_peer[program.call[nodes]]]
+            peers = self.workload.peers.of(npu)[program.p2p_peer[program.call[nodes]]]
             tags = program.trace.comm_tag[program.order[nodes]]
             found = self.known[npu, op] = {}
             for node, peer, tag in zip(nodes.tolist(), peers.tolist(), tags.tolist(), strict=True):

@@ -48,7 +48,7 @@ def message_rows(
     for actor, program in enumerate(programs):
         npus = np.flatnonzero(raw.partition.class_of == actor)
         for slot, figures in _by_peer(raw, program, actor):
-            crossed = booked_dims(network, npus, workload.peers[npus, slot])
+            crossed = booked_dims(network, npus, workload.peers.at(npus, slot))
             kinds, count = np.unique(crossed, axis=0, return_counts=True)
             for kind, alike in zip(kinds, count.tolist(), strict=True):
                 row = found.setdefault(tuple(np.flatnonzero(kind).tolist()), np.zeros(len(figures), np.int64))

@@ -108,9 +108,10 @@ def pipeline_bubble(
     for actor, one in enumerate(times):
         slots = _peer_slots(one)
         npus = np.flatnonzero(raw.partition.class_of == actor)
-        peers = workload.peers[npus]
+        peers = workload.peers.rows(npus, len(workload.peers.of(int(npus[0]))))
         between = _between(stages, npus[:1], peers[:1])[0]
-        some = (slots >= 0) & between[slots]
+        some = slots >= 0
+        some[some] = between[slots[some]]
         key = id(one.program), one.digest, some.tobytes()
         if key not in known:
             known[key] = one.waiting_for_alone(some)

@@ -677,7 +677,7 @@ class ReplayResult:
         tags: list[int | None] = [None] * len(order)
         groups: list[str | None] = [None] * len(order)
         comms: list[int | None] = [None] * len(order)
-        ranks = self.workload.peers[npu] if len(program.p2p_peer) else None
+        ranks = self.workload.peers.of(npu) if len(program.p2p_peer) else None
         for k, node in enumerate(order.tolist()):
             op = int(program.op[node])
             if op == Op.COLLECTIVE:

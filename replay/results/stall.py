@@ -153,7 +153,7 @@ class Stall:
 
     def _message_wait(self, npu: int, node: int, program: Program) -> Wait:
         index = int(program.call[node])
-        peer = int(self.peers[npu, program.p2p_peer[index]])
+        peer = int(self.peers.of(npu)[program.p2p_peer[index]])
         size, tag = int(program.p2p_bytes[index]), int(program.p2p_tag[index])
         sending = bool(program.p2p_is_send[index])
         what = (
@@ -191,7 +191,7 @@ class Stall:
         program = self.program(npu)
         if not len(program.p2p_peer):
             return []
-        where = self.peers[npu][program.p2p_peer] == peer
+        where = self.peers.of(npu)[program.p2p_peer] == peer
         where &= tags_of(program, astra=self.options.astra) == tag
         where &= (program.p2p_bytes == size) & (program.p2p_is_send == sending)
         nodes = np.flatnonzero((program.op == Op.SEND) | (program.op == Op.RECV))[where]

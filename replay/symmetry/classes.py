@@ -247,6 +247,18 @@ def row_codes(rows: I64) -> I64:
     return code
 
 
+def list_codes(values: I64, start: I64) -> I64:
+    """Number of each list among those that lie end to end (`start` has their bounds); equal ones have equal numbers."""
+    length = np.diff(start)
+    code = np.zeros(len(length), np.int64)
+    base = 1
+    for width in np.unique(length[length > 0]).tolist():
+        lists = np.flatnonzero(length == width)
+        code[lists] = base + row_codes(values[start[lists][:, None] + np.arange(width)])
+        base = int(code[lists].max()) + 1
+    return code
+
+
 def periods(colours: I64, alike: AnyArray) -> I64:
     """After how many positions the colours of each ring (n_rings, size) repeat; its size where members are not alike."""
     size = colours.shape[1]
@@ -360,16 +372,12 @@ def partition(
     peers = workload.peers
     batches, columns = _rings(workload, membership, network, usage)
     colour = (workload.program_of if begin is None else begin).copy()
-    offsets, labels = np.zeros((n, 0), np.int64), np.zeros((n, 0), np.int64)
-    has_peer = peers >= 0
-    if peers.shape[1]:
-        own = np.arange(n)[:, None]
-        # signed: which of two NPUs has the lower number decides the order of events at equal ticks, so a message
-        # that wraps around the last NPU is unlike the others
-        offsets = np.where(has_peer, peers - own, n)
-        apart = _far(network, np.broadcast_to(own, peers.shape), np.where(has_peer, peers, own), kinds)
-        labels = row_codes(apart.reshape(-1, apart.shape[-1]))
-        labels = np.where(has_peer, labels.reshape(peers.shape), -1)
+    own = peers.owners()
+    # signed: which of two NPUs has the lower number decides the order of events at equal ticks, so a message
+    # that wraps around the last NPU is unlike the others
+    ways = np.concatenate([(peers.flat - own)[:, None], _far(network, own, peers.flat, kinds)], axis=1)
+    way = row_codes(ways)
+    n_ways = int(way.max(initial=0)) + 1
     n_colours = int(colour.max()) + 1
     while n_colours < n:
         signature = np.full((n, 2 * columns), -1, np.int64)
@@ -387,8 +395,8 @@ def partition(
                 place = place % periods(colour[rings.members], rings.alike)[ring[known]]
             signature[npus, 2 * column + 1] = np.where(uniform[ring[known]], -1, place)
             base += len(code) + 1
-        met = np.where(has_peer, colour[np.where(has_peer, peers, 0)], -1)
-        rows = np.concatenate([colour[:, None], signature, met, offsets, labels], axis=1)
+        met = list_codes(colour[peers.flat] * n_ways + way, peers.start)
+        rows = np.concatenate([colour[:, None], signature, met[:, None]], axis=1)
         colour = row_codes(rows)
         now = int(colour.max()) + 1
         if now == n_colours:

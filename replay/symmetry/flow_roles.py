@@ -68,7 +68,7 @@ def talk(
     for number, program in enumerate(workload.programs):
         npus = np.flatnonzero(workload.program_of == number)
         for column in np.unique(program.p2p_peer).tolist():
-            peers = workload.peers[npus, column]
+            peers = workload.peers.at(npus, column)
             parts.append((npus, peers, np.full(len(npus), roles.of("peer", column))))
     for (view, partners), comms in _rings(workload, membership, plans).items():
         rows, slots = _members(membership, plans, view, sorted(comms), n)

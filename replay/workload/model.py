@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from chakra.arrays import I32, I64, AnyArray
+from chakra.arrays import I32, I64, AnyArray, bounds
 from chakra.et import Trace
 from chakra.replay.collectives.call import Call
 from chakra.replay.engines.kernels import codes
@@ -103,6 +103,38 @@ class Bindings:
         return self.groups.index("") if "" in self.groups else -1
 
 
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """Peers of all NPUs, end to end: one NPU may have as many as there are NPUs, while the others have a few.
+
+    Attributes
+    ----------
+    flat
+        NPU at the other end of each slot, NPU by NPU.
+    start
+        Where each NPU's slots begin, and the end.
+    """
+
+    flat: I64
+    start: I64
+
+    def of(self, npu: int) -> I64:
+        """Peers of an NPU."""
+        return self.flat[self.start[npu] : self.start[npu + 1]]
+
+    def at(self, npus: I64, slots: I64 | int) -> I64:
+        """Peers at slots of NPUs, which are broadcast."""
+        return np.asarray(self.flat[self.start[npus] + slots])
+
+    def rows(self, npus: I64, width: int) -> I64:
+        """The first peers of NPUs that have at least as many, shape (npus, width)."""
+        return self.at(npus[:, None], np.arange(width))
+
+    def owners(self) -> I64:
+        """NPU of each slot."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+
 @dataclass(frozen=True)
 class Workload:
     """All NPUs' programs and bindings."""
@@ -133,16 +165,18 @@ class Workload:
         return len(self.program_of)
 
     @cached_property
-    def peers(self) -> I64:
-        """NPU at the other end of every NPU's peer slots, shape (npus, most slots); -1 where it has fewer."""
+    def peers(self) -> Peers:
+        """NPU at the other end of every NPU's peer slots; none of those whose messages are replayed by duration."""
         n = self.npus
-        width = max((len(b.peers) for b in self.bindings), default=0)
-        out = np.full((n, width), -1, np.int64)
+        slots = np.array([len(bindings.peers) for bindings in self.bindings], np.int64)
+        talks = np.array([len(program.p2p_peer) > 0 for program in self.programs], np.bool_)
+        start = bounds(np.where(talks[self.program_of], slots[self.trace_of], 0))
+        flat = np.empty(int(start[-1]), np.int64)
+        order = np.argsort(self.trace_of, kind="stable")
+        first = bounds(np.bincount(self.trace_of, minlength=len(slots)))
         for t, bindings in enumerate(self.bindings):
-            if len(bindings.peers):
-                npus = np.flatnonzero(self.trace_of == t)
-                peers = np.broadcast_to(bindings.peers, (len(npus), len(bindings.peers)))
-                if self.relative:
-                    peers = (peers + npus[:, None]) % n
-                out[npus[:, None], np.arange(len(bindings.peers))] = peers
-        return out
+            npus = order[first[t] : first[t + 1]]
+            npus = npus[talks[self.program_of[npus]]]
+            places = start[npus][:, None] + np.arange(slots[t])
+            flat[places] = (bindings.peers + npus[:, None]) % n if self.relative else bindings.peers
+        return Peers(flat, start)

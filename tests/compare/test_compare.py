@@ -795,7 +795,7 @@ def test_pages_and_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["a.json", "a.json", "--rank", "9"], "no rank 9; there are 0, 1, 2, 3"),
+        (["a.json", "a.json", "--rank", "9"], "no rank 9; its ranks: 0, 1, 2, 3"),
         (["a.json", "a.json", "-o", "x.pdf"], "unknown suffix"),
         (["a.json", "a.json", "-o", "a.json"], "would overwrite an input"),
         (

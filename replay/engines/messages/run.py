@@ -105,10 +105,11 @@ class MessageRun:
 
     def _check_peers(self) -> None:
         peers, n = self.workload.peers, self.workload.npus
-        if len(peers) and (peers >= n).any():
-            npu = int(np.argwhere(peers >= n)[0][0])
+        outside = np.flatnonzero(peers.flat >= n)
+        if len(outside):
+            npu = int(peers.owners()[outside[0]])
             raise WorkloadError(
-                f"NPU {npu} sends to or receives from rank {int(peers.max())}, but there are {counted(n, 'NPU')}"
+                f"NPU {npu} sends to or receives from rank {int(peers.flat.max())}, but there are {counted(n, 'NPU')}"
             )
 
     def _call_plans(self) -> I64:
@@ -223,7 +224,7 @@ class MessageRun:
         for npu, number in enumerate(workload.program_of.tolist()):
             program = workload.programs[number]
             if len(program.p2p_peer):
-                peers = workload.peers[npu][program.p2p_peer]
+                peers = workload.peers.of(npu)[program.p2p_peer]
                 parts.append(np.stack([np.full(len(peers), npu), peers], axis=1))
             plans = self._plan_of_call[at : at + len(program.calls)].tolist()
             groups = self.membership.comm[npu][[call.group for call in program.calls]].tolist()

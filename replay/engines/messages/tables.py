@@ -231,7 +231,7 @@ class MessageTables:
         first = []
         for actor, program in enumerate(self.actors.programs):
             npu = int(self.who.npus[actor])
-            peers = workload.peers[npu][program.p2p_peer] if len(program.p2p_peer) else program.p2p_peer
+            peers = workload.peers.of(npu)[program.p2p_peer]
             tags = tags_of(program, astra=astra)
             first.append(channels.add(tags, program.p2p_bytes, program.p2p_is_send, actor, peers))
         customs = {number: self._custom_rows(item, channels) for number, item in self.calls.customs.items()}

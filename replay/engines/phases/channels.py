@@ -94,7 +94,7 @@ def _message_rows(
         npu, count = int(npu_of[a]), len(program.p2p_peer)
         if not count:
             continue
-        peer = peers[npu][program.p2p_peer]
+        peer = peers.of(npu)[program.p2p_peer]
         bad = np.flatnonzero((peer < 0) | (peer >= n))
         if len(bad):
             raise WorkloadError(
