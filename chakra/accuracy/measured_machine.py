@@ -96,6 +96,8 @@ def unlike_network(network: Network, machine: str) -> str | None:
         return f"a hop takes {_told(hops)} ns, and measured steps were predicted with {_told(assumed)}"
     if network.links is not None and _is_oversubscribed(network.links, network.npus):
         return "its switches have less bandwidth up than down, and those of measured steps as much"
+    if network.links is not None and _is_flat(network.links, network.npus, sent.node_npus):
+        return "machines or switches are joined to others beside them, and those of measured steps by switches above"
     return None
 
 
@@ -146,20 +148,39 @@ def _is_oversubscribed(links: Links, npus: int) -> bool:
     near = defaultdict[int, list[tuple[int, float]]](list)
     for link in links.links:
         near[link.src].append((link.dst, link.bandwidth_gibps))
-    height, front = dict.fromkeys(range(npus), 0), list(range(npus))
-    while front:
-        here, front = front, []
-        for vertex in here:
-            for other, _ in near[vertex]:
-                if other not in height:
-                    height[other] = height[vertex] + 1
-                    front.append(other)
+    height = _heights(links, npus)
     for vertex, above in height.items():
         up = sum(speed for other, speed in near[vertex] if height[other] > above)
         down = sum(speed for other, speed in near[vertex] if height[other] < above)
         if 0 < up * _EQUAL < down:
             return True
     return False
+
+
+def _is_flat(links: Links, npus: int, node: int) -> bool:
+    """Whether switches of one level, or NPUs of two machines, are joined to one another, as in a torus or a dragonfly."""
+    height = _heights(links, npus)
+    return any(
+        height.get(link.src) == height.get(link.dst)
+        and (link.src >= npus or link.src // node != link.dst // node)
+        for link in links.links
+    )
+
+
+def _heights(links: Links, npus: int) -> dict[int, int]:
+    """How many links each vertex is above the NPUs."""
+    near = defaultdict[int, list[int]](list)
+    for link in links.links:
+        near[link.src].append(link.dst)
+    height, front = dict.fromkeys(range(npus), 0), list(range(npus))
+    while front:
+        here, front = front, []
+        for vertex in here:
+            for other in near[vertex]:
+                if other not in height:
+                    height[other] = height[vertex] + 1
+                    front.append(other)
+    return height
 
 
 def _ends(values: Iterable[float]) -> Ends | None:

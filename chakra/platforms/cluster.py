@@ -13,6 +13,7 @@ from chakra.io.readable import counted
 from chakra.io.shipped import shipped_document, shipped_names
 from chakra.io.text import read_text
 from chakra.io.yaml import read_document
+from chakra.platforms.direct import Torus
 from chakra.platforms.fabric import Fabric, Shape
 from chakra.platforms.keys import Status
 from chakra.platforms.model import Number, Platform, PlatformDim, platform_from
@@ -33,7 +34,10 @@ _SHAPES = {
     **dict.fromkeys(("optimised", "optimized", "tree", "switch"), None),
     **dict.fromkeys(("fat", "fat-tree"), Shape.FAT_TREE),
     "rail-only": Shape.RAIL_ONLY,
+    "dragonfly": Shape.DRAGONFLY,
+    "torus": Shape.TORUS,
 }
+_SIDES = re.compile(r"^[0-9]{1,6}(?:x[0-9]{1,6})*$", re.IGNORECASE)
 
 
 def platform_names() -> tuple[str, ...]:
@@ -84,7 +88,8 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
     RATE is the port of one NPU, such as ``400G`` (bits per second). Without ``of P ports`` the network between machines
     is one switch dimension that joins the NPUs of equal position; ``oversubscribed 4`` divides its bandwidth by 4. With
     it the network is given link by link: ``fat tree`` (the interfaces of a machine at one leaf switch), ``rails`` (each
-    at the leaf of its rail) or ``rail-only`` (nothing joins the rails), of switches with P ports.
+    at the leaf of its rail), ``rail-only`` (nothing joins the rails) or ``dragonfly``, of switches with P ports. A
+    ``torus 8x8x8`` of machines has no switches, and counts its machines itself.
 
     Parameters
     ----------
@@ -106,6 +111,8 @@ def cluster(words: str, npus: int | None = None, *, sized: bool = True) -> Platf
     platform = load_platform(name)
     if fabric:
         platform = with_fabric(platform, fabric)
+    if count is None and npus is None and platform.fabric is not None:
+        count = platform.fabric.machines
     if count is None:
         return platform.sized(npus) if sized or npus is not None else platform
     whole = platform.sized(machines=count)
@@ -127,7 +134,10 @@ def counted_npus(words: str) -> int | None:
     UsageError, ConfigError
         As :func:`cluster`.
     """
-    count, name, _ = _parts(words)
+    count, name, fabric = _parts(words)
+    if count is None and fabric:
+        built = _Words(fabric).fabric()
+        count = None if built is None else built.machines
     return None if count is None else count * load_platform(name).node_npus
 
 
@@ -183,6 +193,7 @@ class _Words:
         self.places: tuple[int, ...] = ()
         self._placed = ""
         self.shape: Shape | None = None
+        self.sides: tuple[int, ...] = ()
         tokens = words.replace(",", " ").split()
         while tokens:
             self._take(tokens.pop(0), tokens)
@@ -223,11 +234,13 @@ class _Words:
             self.spray = True
         elif word in _SHAPES:
             self._take_shape(_SHAPES[word])
+            if word == "torus":
+                self.sides = self._torus(rest)
         else:
             raise UsageError(
                 f"{self.words!r}: {token!r} is not understood; a fabric is a rate such as 400G, then any of: "
-                "rail-optimised, rail-only, fat tree, switch, of P ports, oversubscribed K, within N machines, spread, "
-                "racks of K, places FILE, sprayed"
+                "rail-optimised, rail-only, fat tree, dragonfly, torus NxN.., switch, of P ports, oversubscribed K, "
+                "within N machines, spread, racks of K, places FILE, sprayed"
             )
 
     def _once(self, what: str, first: bool) -> None:
@@ -245,9 +258,16 @@ class _Words:
         if shape is None or self.shape is None or shape is self.shape:
             self.shape = shape or self.shape
             return
-        if Shape.RAIL_ONLY in (shape, self.shape):
+        if {shape, self.shape} != {Shape.RAILS, Shape.FAT_TREE}:
             raise UsageError(f"{self.words!r}: {self.shape} and {shape} are two shapes")
         self.shape = Shape.RAILS
+
+    def _torus(self, rest: list[str]) -> tuple[int, ...]:
+        if not rest or not _SIDES.match(rest[0]):
+            raise UsageError(
+                f"{self.words!r}: 'torus' needs the machines along each dimension, such as 'torus 8x8x8'"
+            )
+        return tuple(map(whole_number, rest.pop(0).lower().split("x")))
 
     def _count(self, word: str, rest: list[str], *units: str) -> int:
         if not rest or not re.fullmatch(r"[1-9][0-9]{0,6}", rest[0]):
@@ -281,8 +301,11 @@ class _Words:
 
     def fabric(self) -> Fabric | None:
         """The network switch by switch; None where the words ask for no more than a switch dimension."""
+        if self.shape is Shape.TORUS:
+            return self._of_torus()
         if self.ports is None:
-            if self.spread or self.spray or self.within or self.places or self.shape is Shape.RAIL_ONLY:
+            listed = self.shape in (Shape.RAIL_ONLY, Shape.DRAGONFLY)
+            if self.spread or self.spray or self.within or self.places or listed:
                 raise UsageError(
                     f"{self.words!r}: how many ports a switch has decides what lies where; add such as 'of 64 ports'"
                 )
@@ -291,6 +314,14 @@ class _Words:
         return Fabric(
             shape, self.ports, self.oversubscription, self.spread, self.spray,
             rack=self.rack, within=self.within, places=self.places,
+        )  # fmt: skip
+
+    def _of_torus(self) -> Fabric:
+        if self.ports is not None:
+            raise UsageError(f"{self.words!r}: a torus of machines has no switches, and so no ports of them")
+        return Fabric(
+            Shape.TORUS, Torus(self.sides).links_each, self.oversubscription, self.spread, self.spray,
+            rack=self.rack, within=self.within, places=self.places, sides=self.sides,
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Scale-out networks switch by switch: fat trees and rails of switches with so many ports, as links of a network file.
+"""Scale-out networks switch by switch, of switches with so many ports, as links of a network file; and tori of machines.
 
 Building blocks cannot tell a fat tree from rails: both are a switch between the NPUs of equal place. Here the machine's
 inner network, its network interfaces and every switch are vertices.
@@ -14,6 +14,7 @@ from typing import Any
 from chakra.arguments import check_fields
 from chakra.errors import UsageError
 from chakra.io.readable import counted, verb
+from chakra.platforms.direct import Dragonfly, Torus
 from chakra.replay.config.model import Topology
 
 #: Gb/s of a GB/s of 2^30 B/s
@@ -28,6 +29,12 @@ class Shape(StrEnum):
     FAT_TREE = "fat tree"
     RAILS = "rails"
     RAIL_ONLY = "rail-only"
+    DRAGONFLY = "dragonfly"
+    TORUS = "torus"
+
+
+#: shapes in which no switch is above another
+_DIRECT = (Shape.DRAGONFLY, Shape.TORUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +61,14 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """A scale-out network of equal switches.
+    """A scale-out network of equal switches, or without any.
 
     Attributes
     ----------
     shape
         How machines are joined.
     ports
-        Ports of a switch, each of the rate of an NPU's network interface.
+        Ports of a switch, each of the rate of an NPU's network interface; of a torus, links of an NPU.
     oversubscription
         Bandwidth down over bandwidth up, at the uppermost switches that have both: of leaves that of the interfaces of a
         full one.
@@ -75,6 +82,8 @@ class Fabric:
         Where the job's machines lie among these, from 0 on, in the order of its ranks; empty: as `spread` says.
     spray
         Whether flows use all equal paths at once; else a hash picks one. Matters on `--backend flow`.
+    sides
+        Of a torus: machines along each dimension, the first varying fastest.
     """
 
     shape: Shape
@@ -85,15 +94,22 @@ class Fabric:
     rack: int = 1
     within: int | None = None
     places: tuple[int, ...] = ()
+    sides: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.ports < 2:
+        if self.shape is Shape.TORUS:
+            self._check_torus()
+        elif self.ports < 2:
             raise UsageError(f"{self.shape} of {counted(self.ports, 'port')}: a switch has at least 2")
         if self.oversubscription < 1:
             raise UsageError(f"oversubscription must be at least 1, not {self.oversubscription:g}")
         if self.rack < 1:
             raise UsageError(f"a rack has at least 1 machine, not {self.rack}")
+        if self.oversubscription > 1 and self.shape in _DIRECT:
+            raise UsageError(
+                f"{self.shape}: no switch is above another, so that nothing can be oversubscribed"
+            )
         place, times = max(Counter(self.places).items(), key=lambda item: item[1], default=(0, 0))
         if times > 1:
             raise UsageError(f"two machines at place {place}")
@@ -132,25 +148,44 @@ class Fabric:
         document: dict[str, Any] = {
             "npus_count": [*(dim.npus for dim in inside), machines],
             "links": links,
-            "npus_forward": self.shape is Shape.RAIL_ONLY or _led_through_npus(inside),
+            "npus_forward": self.shape in (Shape.RAIL_ONLY, Shape.TORUS) or _led_through_npus(inside),
         }
         if self.shape is not Shape.RAIL_ONLY and sum(map(_longest_way, inside)) >= self._way_around:
             document["routing"] = "inside"
         if self.spray:
             document["ecmp"] = "spray"
         switches, cables = self.built_of(machines, each)
+        rate = rate_gibps / (self.ports if self.shape is Shape.TORUS else 1)
         document["built_of"] = {
-            "switches": switches, "cables": cables, "ports": self.ports, "port_gbps": round(rate_gibps * _GBPS, 3),
+            "switches": switches, "cables": cables, "ports": self.ports, "port_gbps": round(rate * _GBPS, 3),
         }  # fmt: skip
         return document
 
     @property
+    def machines(self) -> int | None:
+        """Machines that the words themselves count, as those for a torus do."""
+        return Torus(self.sides).machines if self.shape is Shape.TORUS else None
+
+    def _check_torus(self) -> None:
+        torus = Torus(self.sides)
+        if self.ports != torus.links_each:
+            raise UsageError(f"an NPU of a torus of {torus.words} has {counted(torus.links_each, 'link')}")
+        if self.spread or self.within is not None:
+            raise UsageError(
+                f"torus of {torus.words}: all of its machines belong to the job, at their places or those of a file"
+            )
+
+    @property
     def _way_around(self) -> int:
         """Links of the shortest way between two NPUs of a machine that goes through their ports."""
-        return 4 if self.shape is Shape.RAILS else 2
+        return {Shape.RAILS: 4, Shape.TORUS: 3}.get(self.shape, 2)
 
     def _check_places(self, machines: int) -> None:
         total = self.within or machines
+        if self.shape is Shape.TORUS and machines != self.machines:
+            raise UsageError(
+                f"a torus of {Torus(self.sides).words} has {self.machines} machines, not {machines}"
+            )
         if machines > total:
             raise UsageError(f"{counted(machines, 'machine')} within {total}")
         if not self.places:
@@ -184,6 +219,12 @@ class Fabric:
             self._check_rail_only(total)
             yield from ([npu, f"rail{npu % each}", 1] for npu in range(machines * each))
             return
+        if self.shape is Shape.TORUS:
+            yield from map(list, Torus(self.sides).links(self.places or range(machines), each))
+            return
+        if self.shape is Shape.DRAGONFLY:
+            yield from self._dragonfly(Dragonfly(self.ports, total, each), machines)
+            return
         sizes = self._sizes(total, each)
         for machine, at in enumerate(self._leaves_of(machines, sizes.block, sizes.blocks)):
             for place in range(each):
@@ -194,6 +235,13 @@ class Fabric:
             yield from ([leaf, f"spine{spine}", up / spines] for leaf in names for spine in range(spines))
         elif sizes.levels == 3:
             yield from self._three_levels(names)
+
+    def _dragonfly(self, built: Dragonfly, machines: int) -> Iterator[LinkRow]:
+        leaves = self._leaves_of(machines, built.block, built.groups * built.routers)
+        for machine, at in enumerate(leaves):
+            first = machine * built.each
+            yield from ([npu, built.router(at), 1] for npu in range(first, first + built.each))
+        yield from map(list, built.links())
 
     def _check_rail_only(self, total: int) -> None:
         if self.oversubscription > 1 or self.spread or self.places:
@@ -226,6 +274,11 @@ class Fabric:
         if self.shape is Shape.RAIL_ONLY:
             self._check_rail_only(total)
             return {"rail": each}, interfaces
+        if self.shape is Shape.TORUS:
+            return {}, sum(1 for _ in Torus(self.sides).links(range(total), each))
+        if self.shape is Shape.DRAGONFLY:
+            built = Dragonfly(self.ports, total, each)
+            return {"router": built.groups * built.routers}, interfaces + built.cables
         sizes = self._sizes(total, each)
         if sizes.levels == 1:
             return {"leaf": 1}, interfaces

@@ -127,7 +127,7 @@ class Parts:
         if not isinstance(value, Mapping) or set(value) != set(_PARTS):
             raise UnfitError(f"must be a map of {', '.join(_PARTS)}")
         levels = value["switches"]
-        if not isinstance(levels, Mapping) or not levels or not all(map(_is_name, levels)):
+        if not isinstance(levels, Mapping) or not all(map(_is_name, levels)):
             raise UnfitError("must be a map of levels to counts").of_part("switches", levels)
         return BuiltOf(
             tuple((name, _part(name, _COUNT, count, compat)) for name, count in levels.items()),
@@ -141,7 +141,7 @@ class Parts:
         count = _COUNT.schema()
         name = {"type": "string", "pattern": r"\S"}
         levels = {
-            "type": "object", "additionalProperties": count, "minProperties": 1, "propertyNames": name,
+            "type": "object", "additionalProperties": count, "propertyNames": name,
         }  # fmt: skip
         return {
             "type": "object",

@@ -121,11 +121,11 @@ class BuiltOf:
     Attributes
     ----------
     switches
-        How many there are of each level, from the machines up.
+        How many there are of each level, from the machines up; a torus of machines has none.
     cables
         Cables outside machines, each of a port's rate.
     ports
-        Ports of a switch.
+        Ports of a switch, or of an NPU where there are none.
     port_gbps
         Rate of a port, 10^9 bits per second.
     """

@@ -362,13 +362,16 @@ def speeds_in_short(dim: Mapping[str, Any]) -> str:
 
 def built_in_words(parts: Mapping[str, Any]) -> str:
     """Switches of each level and cables of a fabric."""
+    cables = counted_text(parts["cables"], "cable")
+    if not parts["switches"]:
+        return f"{cables} of {figure_text(parts['port_gbps'])} Gb/s between NPUs, no switches"
     levels = [f"{count_text(count)} {name}" for name, count in parts["switches"].items()]
     *others, last = levels
     listed = f"{', '.join(others)} and {last}" if others else last
     noun = nouns(sum(parts["switches"].values()), "switch")
     return (
         f"{listed} {noun} of {count_text(parts['ports'])} ports of {figure_text(parts['port_gbps'])} Gb/s, "
-        f"{counted_text(parts['cables'], 'cable')}"
+        + cables
     )
 
 

@@ -155,6 +155,12 @@ SCENES = {
         "topology dragonfly --groups 3 --routers 2 --npus-per-router 2 -o fly.yml --format json", "chakra.written/1",
         None, ("fly.yml",),
     ),
+    "topology machine": Scene(
+        "topology machine hgx-h100 over 400G torus 2 -o torus.yml --format json",
+        "chakra.written/1",
+        None,
+        ("torus.yml",),
+    ),
     "topology fat-tree": Scene(
         "topology fat-tree --down 4,2 -o fat.yml --format json", "chakra.written/1", None, ("fat.yml",)
     ),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=Subcommands)
 def command() -> None:
-    """Write fat trees, rails, tori, meshes, dragonflies and infrastructures of InfraGraph as network files.
+    """Write fat trees, rails, tori, dragonflies, known machines and infrastructures of InfraGraph as network files.
 
     Bandwidths are GB/s of 2^30 B/s per direction, latencies ns per link. Example:
 
@@ -88,7 +88,11 @@ def _write(name: str, network: "Network", output: str | None, output_format: str
     from chakra.replay.config.network import dump_network
 
     need_file(output, output_format)
-    text = dump_network(network)
+    _write_text(name, dump_network(network), network, output, output_format)
+
+
+def _write_text(name: str, text: str, network: "Network", output: str | None, output_format: str) -> None:
+    """Write the text of a network, and say what is in it."""
     if output is None:
         sys.stdout.write(text)
         return
@@ -96,6 +100,13 @@ def _write(name: str, network: "Network", output: str | None, output_format: str
 
     with atomic_text(output) as file:
         file.write(text)
+    if network.links is None:
+        sizes = {"npus": network.npus, "dimensions": len(network.dims)}
+        click.echo(
+            f"{output}: {counted(network.npus, 'NPU')} in {counted(len(network.dims), 'dimension')}", err=True
+        )
+        say(output_format, f"topology {name}", [output], sizes)
+        return
     figures = figures_of(network)
     widest = f" of up to {counted(figures['ports'], 'port')}" if figures["ports"] else ""
     click.echo(
@@ -104,6 +115,22 @@ def _write(name: str, network: "Network", output: str | None, output_format: str
         err=True,
     )
     say(output_format, f"topology {name}", [output], figures)
+
+
+@command.command("machine")
+@click.argument("machine", nargs=-1, required=True)
+@click.option("--npus", type=WholeNumber(), help="NPUs in all.")
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of standard output.")
+@written_option()
+def machine(machine: tuple[str, ...], npus: int | None, output: str | None, output_format: str) -> None:
+    """A known machine or cluster, in the words of --platform: 512x hgx-h100 over 400G torus 8x8x8."""
+    from chakra.platforms import cluster
+    from chakra.platforms.write import network_text
+    from chakra.replay.config import load_network
+
+    need_file(output, output_format)
+    platform = cluster(" ".join(machine), npus)
+    _write_text("machine", network_text(platform), load_network(platform.network()), output, output_format)
 
 
 @command.command("fat-tree")
