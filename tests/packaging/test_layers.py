@@ -220,6 +220,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "chakra.platforms": (
         "keys",
+        "direct",
         "fabric",
         "preset_text",
         "compute",
