@@ -178,3 +178,25 @@ def test_every_host_node_says_what_it_issues() -> None:
     assert hosts
     assert not [name for name in hosts if name.endswith("host.")]
     assert "host.steps" in hosts
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2])
+@pytest.mark.parametrize("pp", [1, 2])
+def test_nothing_of_the_device_is_merged_into_the_host(zero: int, pp: int) -> None:
+    """The optimizer follows the host's node of the step; merged or not, host and device take their own times."""
+    request = TransformerRequest(
+        model="llama3-8b", layers=4, npus=8, tp=2, pp=pp, micro_batches=2, zero=zero, framework="megatron"
+    )
+    accounts = []
+    for fuse in (False, True):
+        workload = build_workload(replace(request, fuse=fuse).plan())
+        for trace in workload.traces:
+            for code, cpu in zip(trace.operator_codes.tolist(), trace.is_cpu_op.tolist(), strict=True):
+                if code >= 0:
+                    kinds = {isinstance(op, Host) for op, _ in parse_operators(trace.operator_table[code])}
+                    assert kinds == {cpu == 1}
+        machine = cluster("hgx-h100")
+        accounts.append(simulate(workload, machine.system(), machine.network()).account)
+    apart, together = accounts
+    for part in ("compute_ns", "cpu_ns"):
+        assert together[part].tolist() == pytest.approx(apart[part].tolist(), rel=1e-5)

@@ -468,9 +468,9 @@ class TemplateBuilder:
         return self._counted[0]
 
     def _waits_already(self, last: int, data: Sequence[int]) -> bool:
-        """Whether the last node is a compute node that has waited for all of ``data``."""
+        """Whether the last node is a compute node of the accelerator that has waited for all of ``data``."""
         t = self.template
-        if t.types[last] != NodeType.COMP:
+        if t.types[last] != NodeType.COMP or t.streams[last] == Stream.HOST:
             return False
         known = {last, *t.data[last], *t.ctrl[last]}
         return all(d in known or (d >= 0 and t.types[d] == NodeType.COMP) for d in data)
