@@ -1,5 +1,6 @@
 """Which kernel of one run is which of the other: by name, shape and order, through renaming and other fusion."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -8,8 +9,8 @@ from chakra.compare.spans import Kernel
 from chakra.et.families import plain_name
 from chakra.io.readable import without_step
 
-#: above this product of lengths kernels are matched by name alone
-_MOST_PAIRS = 64_000_000
+#: above so many pairs of kernels of one name kernels are matched by name alone
+_MOST_PAIRS = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def match_kernels(a: Sequence[Kernel], b: Sequence[Kernel]) -> list[KernelRow]:
     """
     rows: dict[tuple[str, str, str], list[int]] = {}
     families: dict[tuple[str, str, str], str] = {}
-    matches = _in_order(a, b) if len(a) * len(b) <= _MOST_PAIRS else _by_name(a, b)
+    matches = _in_order(a, b) if _looked_at(a, b) <= _MOST_PAIRS else _by_name(a, b)
     both = {plain_name(kernel.name) for kernel in a} & {plain_name(kernel.name) for kernel in b}
     for how, left, right in _own_names_first(a, b, list(matches)):
         key = (how, _joined(a, left), _joined(b, right))
@@ -158,14 +159,33 @@ def _block(
         yield "fused" if len(left) + len(right) > 2 else "renamed", tuple(left), tuple(right)
         return
     key = keys[level]
-    matcher = SequenceMatcher(None, [key(a[i]) for i in left], [key(b[j]) for j in right], autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag == "equal":
+    for equal, i1, i2, j1, j2 in _stretches([key(a[i]) for i in left], [key(b[j]) for j in right]):
+        if equal:
             how = "same" if level < len(keys) - 1 else "renamed"
             for i, j in zip(left[i1:i2], right[j1:j2], strict=True):
                 yield how, (i,), (j,)
         else:
             yield from _block(a, b, left[i1:i2], right[j1:j2], keys, level + 1)
+
+
+def _stretches(
+    a: list[tuple[str, ...]], b: list[tuple[str, ...]]
+) -> Iterator[tuple[bool, int, int, int, int]]:
+    """Stretches that are equal and that are not, in order: places in both lists at which each begins and ends."""
+    if a == b:
+        yield True, 0, len(a), 0, len(b)
+        return
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        yield tag == "equal", i1, i2, j1, j2
+
+
+def _looked_at(a: Sequence[Kernel], b: Sequence[Kernel]) -> int:
+    """Pairs of kernels of one name, which the search for the longest equal stretch looks at: nothing in equal runs."""
+    left, right = [_name(kernel) for kernel in a], [_name(kernel) for kernel in b]
+    if left == right:
+        return 0
+    often = Counter(right)
+    return sum(often[name] for name in left)
 
 
 def _by_name(a: Sequence[Kernel], b: Sequence[Kernel]) -> Iterator[_Match]:

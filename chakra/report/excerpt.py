@@ -29,6 +29,8 @@ _LEFT: Final = 206.0
 _ROW: Final = 20
 #: slices that can be zoomed into; the longest stay
 _MOST: Final = 10_000
+#: rows that are shown; those with the longest slices in all stay
+_MOST_ROWS: Final = 96
 #: slices of a row that are drawn as one where less than this lies between them, px
 _APART: Final = 0.5
 MOST_RANKS: Final = 6
@@ -51,7 +53,9 @@ class Excerpt:
     stood_for
         NPUs that are like one of them at every node.
     omitted
-        Slices that are too many, the shortest.
+        Slices of these rows that are too many, the shortest.
+    omitted_rows
+        Rows that are too many, those with the least in them.
     parts
         Parts of the account whose colours its slices have, and what they are called.
     """
@@ -61,6 +65,7 @@ class Excerpt:
     npus: int
     stood_for: int
     omitted: int
+    omitted_rows: int
     parts: list[tuple[str, str]]
 
 
@@ -83,17 +88,24 @@ def excerpt(run: Run) -> Excerpt:
     )
     alike = {int(number(entry.get("npu"))): count for entry, count in chosen}
     rows = sorted(range(len(timeline.rows)), key=lambda i: (timeline.rows[i].rank, timeline.rows[i].place, i))
+    every = len(rows)
+    if every > _MOST_ROWS:
+        held = np.bincount(timeline.row, timeline.duration_ns, minlength=every)
+        busiest = set(np.argsort(-held, kind="stable")[:_MOST_ROWS].tolist())
+        rows = [row for row in rows if row in busiest]
     labels = [_label(timeline, row, alike.get(timeline.rows[row].rank, 1)) for row in rows]
-    kept = np.arange(timeline.n_slices)
+    of_rows = np.flatnonzero(np.isin(timeline.row, rows))
+    kept = of_rows
     if len(kept) > _MOST:
-        kept = np.sort(np.argsort(-timeline.duration_ns, kind="stable")[:_MOST])
-    shown = set(timeline.category.tolist())
+        kept = np.sort(of_rows[np.argsort(-timeline.duration_ns[of_rows], kind="stable")[:_MOST]])
+    shown = set(timeline.category[of_rows].tolist())
     return Excerpt(
         _picture(timeline, rows, labels, end_ns),
         embedded_json(_data(timeline, rows, labels, kept.tolist(), end_ns)),
         len(chosen),
         sum(alike.values()),
-        timeline.n_slices - len(kept),
+        len(of_rows) - len(kept),
+        every - len(rows),
         [(_PARTS[word], _CALLED.get(word, word)) for k, word in enumerate(CATEGORIES) if k in shown],
     )
 

@@ -1,5 +1,6 @@
 """Work in proportion to input: calls of functions, which are counted, on inputs four times as large; the fit of times."""
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,11 +25,15 @@ def calls(arguments: list[str]) -> int:
         count += event in ("call", "c_call")
 
     before = sys.getprofile()
+    # no finalizers of what earlier tests left behind
+    gc.collect()
+    gc.disable()
     sys.setprofile(counted)
     try:
         scaling.run(arguments)
     finally:
         sys.setprofile(before)
+        gc.enable()
     return count
 
 

@@ -87,6 +87,28 @@ def kernels(*names: str, shapes: dict[str, str] | None = None) -> list[Kernel]:
     ]
 
 
+def test_kernels_of_one_name_are_told_without_their_order_where_they_are_too_many() -> None:
+    """4,100 of one name in both are 16.8 million pairs: no order is looked for, and every kernel is in a row."""
+    before, after = kernels(*["x"] * 4_100, "old"), kernels("new", *["x"] * 4_100)
+    rows = {(row.how, row.a, row.b): (row.calls_a, row.calls_b) for row in match_kernels(before, after)}
+    assert rows == {
+        ("same", "x", "x"): (4_100, 4_100),
+        ("only a", "old", ""): (1, 0),
+        ("only b", "", "new"): (0, 1),
+    }
+
+
+def test_long_runs_of_many_names_are_told_in_their_order() -> None:
+    """10,000 kernels, of which none is ten times in a run: what stands between the same two is one for one."""
+    names = [f"k{''.join(chr(97 + int(d)) for d in str(i))}_gemm" for i in range(10_000)]
+    before, after = (
+        kernels(*names[:5_000], "old_gemm", *names[5_000:]),
+        kernels(*names[:5_000], "new_gemm", *names[5_000:]),
+    )
+    changed = [row for row in match_kernels(before, after) if row.how != "same"]
+    assert [(row.how, row.a, row.b) for row in changed] == [("renamed", "old_gemm", "new_gemm")]
+
+
 def test_renamed_and_fused_kernels_stand_side_by_side() -> None:
     """Between kernels that kept their names: one for one of a family is renamed, two for one are fused."""
     before = kernels("sm80_xmma_gemm", "bias_kernel_elementwise", "gelu_elementwise", "layer_norm", "my_loss")

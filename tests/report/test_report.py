@@ -578,6 +578,26 @@ def test_npus_that_did_the_same_share_a_row() -> None:
     assert len(representatives([{"npu": 0}, {"npu": 1, "kinds": 3}])) == 2
 
 
+def test_rows_of_a_timeline_are_bounded() -> None:
+    """200 receives that wait at once need 200 rows, of which those with the most in them stay: the last to end."""
+    workload = Workload(2)
+    sender, receiver = workload.builder(0), workload.builder(1)
+    for tag in range(200):
+        receiver.recv(0, size_bytes=1000, tag=tag, name=f"receive {tag}")
+        sender.send(1, size_bytes=1000, tag=tag, after=[sender.compute(duration_ns=1000)])
+    network = {"topology": ["Switch"], "npus_count": [2], "bandwidth": [50.0], "latency": [500.0]}
+    document = simulate(workload, {"endpoint-delay": 0}, network).to_dict(nodes=True)
+    found = excerpt(run_of(document, "run"))
+    rows = json.loads(str(found.data))["rows"]
+    assert len(rows) == 96
+    assert found.omitted_rows >= 100
+    shown = {name for name in json.loads(str(found.data))["names"] if name.startswith("receive")}
+    assert "receive 199" in shown
+    assert "receive 0" not in shown
+    page = report_html([run_of(document, "run")])
+    assert f"{found.omitted_rows} rows with the least in them are left out." in page
+
+
 def test_the_timelines_data_are_the_documents_nodes() -> None:
     """Every slice comes back with its start, duration, name and colour, from the differences that the page holds."""
     document = sample(4)
