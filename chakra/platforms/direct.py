@@ -135,7 +135,7 @@ class Dragonfly:
 
     def router(self, number: int) -> str:
         """Name of one of all routers."""
-        return f"router{number // self.routers}.{number % self.routers}"
+        return f"group{number // self.routers}.router{number % self.routers}"
 
     def links(self) -> Iterator[tuple[str, str, int]]:
         """Two routers, and how many cables are between them."""

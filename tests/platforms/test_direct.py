@@ -165,11 +165,11 @@ def test_machines_lie_where_a_file_says(tmp_path: Path) -> None:
 def test_dragonfly_machines_are_spread_over_routers() -> None:
     """Two machines a router, side by side or dealt out over the four routers that eight machines need."""
     box = [Inside(Topology.SWITCH, 8, 400.0, 900.0)]
-    for spread, router in ((False, "router0.1"), (True, "router0.2")):
+    for spread, router in ((False, "group0.router1"), (True, "group0.router2")):
         links = Fabric(Shape.DRAGONFLY, 64, spread=spread).network(
             box, 8, rate_gibps=50.0, latency_ns=1000.0
         )["links"]
-        assert next(b for a, b, *_ in links if a == 16 and b.startswith("router")) == router
+        assert next(b for a, b, *_ in links if a == 16 and b.startswith("group")) == router
 
 
 @pytest.mark.parametrize(
