@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chakra.builder import TraceBuilder, Workload
+from chakra.cli.main import run
 from chakra.errors import ConfigError, UsageError
 from chakra.et import Trace
 from chakra.platforms import cluster
@@ -231,6 +233,27 @@ def test_a_mesh_has_no_closing_links_and_a_dragonfly_one_link_per_pair_of_groups
         if x.src >= 21 and x.dst >= 21
     }
     assert len([pair for pair in between if len(pair) == 2]) == 7 * 6 // 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "fat-tree --down 4,2",
+        "rail --nodes 2 --npus-per-node 2",
+        "torus --shape 2x2",
+        "dragonfly --groups 3 --routers 2 --npus-per-router 1",
+    ],
+)
+def test_sprayed_topologies_differ_in_that_alone(words: str, tmp_path: Path) -> None:
+    made = []
+    for k, more in enumerate(([], ["--sprayed"])):
+        path = tmp_path / f"{k}.yml"
+        assert run(["topology", *words.split(), *more, "-o", str(path), "--quiet"]) in (0, None)
+        made.append(load_network(path).links)
+    plain, sprayed = made
+    assert plain is not None
+    assert plain.ecmp == "hash"
+    assert sprayed == replace(plain, ecmp="spray")
 
 
 def test_graphml_is_read_as_the_graph(tmp_path: Path) -> None:

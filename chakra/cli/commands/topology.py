@@ -50,6 +50,11 @@ def _speed(function: "Command") -> "Command":
         function
     )
     function = click.option(
+        "--sprayed",
+        is_flag=True,
+        help="Flows use all equal paths at once (--backend flow), and equal NPUs fold; else a hash picks one.",
+    )(function)
+    function = click.option(
         "--latency",
         "latency_ns",
         type=DecimalRange(min=0),
@@ -84,10 +89,16 @@ def figures_of(network: "Network") -> dict[str, int]:
     }
 
 
-def _write(name: str, network: "Network", output: str | None, output_format: str) -> None:
+def _write(
+    name: str, network: "Network", output: str | None, output_format: str, *, sprayed: bool = False
+) -> None:
+    from dataclasses import replace
+
     from chakra.replay.config.network import dump_network
 
     need_file(output, output_format)
+    if sprayed and network.links is not None:
+        network = replace(network, links=replace(network.links, ecmp="spray"))
     _write_text(name, dump_network(network), network, output, output_format)
 
 
@@ -156,12 +167,20 @@ def machine(machine: tuple[str, ...], npus: int | None, output: str | None, outp
     help="Bandwidth down over bandwidth up, for all levels or each.",
 )
 @_speed
-def fat_tree(output: str | None, output_format: str, oversubscription: list[float], **options: Any) -> None:
+def fat_tree(
+    output: str | None, output_format: str, sprayed: bool, oversubscription: list[float], **options: Any
+) -> None:
     """A fat tree of any number of levels."""
     from chakra.replay import topologies
 
     ratio = oversubscription[0] if len(oversubscription) == 1 else oversubscription
-    _write("fat-tree", topologies.fat_tree(oversubscription=ratio, **options), output, output_format)
+    _write(
+        "fat-tree",
+        topologies.fat_tree(oversubscription=ratio, **options),
+        output,
+        output_format,
+        sprayed=sprayed,
+    )
 
 
 @command.command("rail")
@@ -204,11 +223,11 @@ def fat_tree(output: str | None, output_format: str, oversubscription: list[floa
     help="Bandwidth of a rail's NPUs over that to the spines.",
 )
 @_speed
-def rail(output: str | None, output_format: str, **options: Any) -> None:
+def rail(output: str | None, output_format: str, sprayed: bool, **options: Any) -> None:
     """Nodes joined by one switch per place in the node."""
     from chakra.replay import topologies
 
-    _write("rail", topologies.rail_optimised(**options), output, output_format)
+    _write("rail", topologies.rail_optimised(**options), output, output_format, sprayed=sprayed)
 
 
 @command.command("torus")
@@ -221,11 +240,11 @@ def rail(output: str | None, output_format: str, **options: Any) -> None:
 )
 @click.option("--mesh", is_flag=True, help="Without the links that close the rings.")
 @_speed
-def torus(output: str | None, output_format: str, mesh: bool, **options: Any) -> None:
+def torus(output: str | None, output_format: str, sprayed: bool, mesh: bool, **options: Any) -> None:
     """A torus or a mesh of any number of dimensions."""
     from chakra.replay import topologies
 
-    _write("torus", topologies.torus(wrap=not mesh, **options), output, output_format)
+    _write("torus", topologies.torus(wrap=not mesh, **options), output, output_format, sprayed=sprayed)
 
 
 @command.command("dragonfly")
@@ -254,11 +273,11 @@ def torus(output: str | None, output_format: str, mesh: bool, **options: Any) ->
     help="Between groups. [default: as --latency]",
 )
 @_speed
-def dragonfly(output: str | None, output_format: str, **options: Any) -> None:
+def dragonfly(output: str | None, output_format: str, sprayed: bool, **options: Any) -> None:
     """Groups of routers, one link between every two groups."""
     from chakra.replay import topologies
 
-    _write("dragonfly", topologies.dragonfly(**options), output, output_format)
+    _write("dragonfly", topologies.dragonfly(**options), output, output_format, sprayed=sprayed)
 
 
 @command.command("import")
