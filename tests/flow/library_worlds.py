@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from chakra.builder import Handle, TraceBuilder, Workload
+from chakra.platforms.direct import Torus
 from chakra.platforms.fabric import Fabric, Inside, Shape
 from chakra.replay.config import load_network
 from chakra.replay.config.model import Network, Topology
@@ -23,12 +24,18 @@ SYSTEM: dict[str, Any] = {
 def machines(
     count: int, ports: int, shape: Shape, *, over: float = 1.0, spray: bool = True, spread: bool = False
 ) -> Network:
-    """HGX machines of eight over switches, link by link."""
-    if shape is Shape.RAIL_ONLY:
+    """HGX machines of eight over switches, link by link; in a torus of two rows, if they are as many, and else of one."""
+    sides: tuple[int, ...] = ()
+    if shape is Shape.TORUS:
+        sides = (count // 2, 2) if count % 2 == 0 else (count,)
+        over, spread, ports = 1.0, False, Torus(sides).links_each
+    elif shape is Shape.RAIL_ONLY:
         over, spread = 1.0, False
+    elif shape is Shape.DRAGONFLY:  # a machine at a router of 32 ports
+        over, ports = 1.0, max(ports, 32)
     elif shape is Shape.FAT_TREE and 8 * count <= ports:  # one switch
         over = 1.0
-    fabric = Fabric(shape, ports, over, spread, spray)
+    fabric = Fabric(shape, ports, over, spread, spray, sides=sides)
     inside = [Inside(Topology.SWITCH, 8, 419.095159, 936.25)]
     return load_network(fabric.network(inside, count, rate_gibps=46.566129, latency_ns=1000.0))
 
